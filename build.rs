@@ -1,0 +1,118 @@
+//! Builds the native side: `native/**/*.{c,m}` with clang, the Metal sources embedded as text, and the Rust declarations of the
+//! C headers with bindgen.
+//!
+//! On docs.rs nothing native is built and the checked-in declarations are used.
+
+#[path = "build/bindings.rs"]
+mod bindings;
+#[path = "build/clang.rs"]
+mod clang;
+#[path = "build/kernels.rs"]
+mod kernels;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+use clang::Clang;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+
+    println!("cargo:rerun-if-env-changed=DOCS_RS");
+    if env::var_os("DOCS_RS").is_some() {
+        bindings::use_checked_in(&out);
+        return;
+    }
+    if let Err(message) = build(&out) {
+        eprintln!("\nironbridge cannot build its native side: {message}\n");
+        exit(1);
+    }
+}
+
+fn build(out: &Path) -> Result<(), String> {
+    let target = env::var("CARGO_CFG_TARGET_OS").expect("cargo sets CARGO_CFG_TARGET_OS");
+    if !matches!(target.as_str(), "linux" | "macos") {
+        return Err(format!(
+            "{target} is not a supported host; ironbridge runs on macOS 13 or later and on Linux"
+        ));
+    }
+    bindings::generate(out);
+
+    let clang = Clang::find(out, &target)?;
+    let sources = native_sources();
+    let mut native = clang.compiler();
+    native
+        .files(&sources)
+        .file(kernels::embed(out)?)
+        .include("include")
+        .include("native")
+        .include("native/kernels")
+        .include("native/objects")
+        .include("native/softmetal");
+    if target == "linux" {
+        // Apple's headers are the system's; here <Metal/Metal.h> is ours.
+        native.include("native/softmetal/headers");
+    }
+    for (variable, flag) in [
+        // The leak detector's own test: a bridge whose pools are compiled out must fail it.
+        ("IRONBRIDGE_TEST_WITHOUT_POOLS", "-DIRON_TEST_WITHOUT_POOLS"),
+        ("IRONBRIDGE_TEST_ADDRESS_SANITIZER", "-fsanitize=address"),
+    ] {
+        println!("cargo:rerun-if-env-changed={variable}");
+        if env::var_os(variable).is_some_and(|value| value == "1") {
+            native.flag(flag);
+        }
+    }
+    // Objective-C classes are found by name at run time, so the linker sees no reference to them and would drop them.
+    native
+        .link_lib_modifier("+whole-archive")
+        .try_compile("ironbridge_native")
+        .map_err(|error| format!("{error}\ncompiler: {}", clang.path().display()))?;
+    clang.link(&target);
+    export_only_the_c_abi(out, &target);
+    Ok(())
+}
+
+/// Every `.c` and `.m` below `native/`, in a stable order. Each one, and each header and kernel, is watched.
+fn native_sources() -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    let mut folders = vec![PathBuf::from("native"), PathBuf::from("include")];
+    while let Some(folder) = folders.pop() {
+        println!("cargo:rerun-if-changed={}", folder.display());
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            println!("cargo:rerun-if-changed={}", path.display());
+            if path
+                .extension()
+                .is_some_and(|kind| kind == "c" || kind == "m")
+            {
+                sources.push(path);
+            }
+        }
+    }
+    sources.sort();
+    sources
+}
+
+/// rustc hides a native archive's symbols in a cdylib; the shared library must export the header's functions and nothing else.
+fn export_only_the_c_abi(out: &Path, target: &str) {
+    let (file, text, flag) = if target == "macos" {
+        ("exports.txt", "_iron_*\n", "-Wl,-exported_symbols_list,")
+    } else {
+        (
+            "exports.map",
+            "{ global: iron_*; };\n",
+            "-Wl,--version-script=",
+        )
+    };
+    let path = out.join(file);
+    std::fs::write(&path, text).expect("OUT_DIR is writable");
+    println!("cargo:rustc-cdylib-link-arg={flag}{}", path.display());
+}

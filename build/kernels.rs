@@ -1,0 +1,64 @@
+//! Embeds the Metal sources as C strings. Metal compiles them from text at run time, where there is no include path, so `args.h` is
+//! pasted in place of its `#include`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FOLDER: &str = "native/kernels";
+const INCLUDE: &str = "#include \"args.h\"";
+
+/// Writes `kernel_sources.c`, which defines what `native/kernels/sources.h` declares, and returns its path.
+pub fn embed(out: &Path) -> Result<PathBuf, String> {
+    let read = |path: &Path| {
+        fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let args = read(&Path::new(FOLDER).join("args.h"))?;
+    let mut families: Vec<PathBuf> = fs::read_dir(FOLDER)
+        .map_err(|error| format!("{FOLDER}: {error}"))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "metal"))
+        .collect();
+    families.sort();
+
+    let mut code = String::from("#include \"sources.h\"\n");
+    let mut table = String::new();
+    for path in &families {
+        let name = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .ok_or_else(|| {
+                format!(
+                    "{}: the name of a kernel family must be UTF-8",
+                    path.display()
+                )
+            })?;
+        // `#line` keeps compiler messages on the lines of the file.
+        let text = read(path)?
+            .lines()
+            .enumerate()
+            .map(|(index, line)| match line.trim() == INCLUDE {
+                true => format!("{args}\n#line {} \"{name}.metal\"\n", index + 2),
+                false => format!("{line}\n"),
+            })
+            .collect::<String>();
+        // An array and not a literal: C11 promises only 4095 characters for the latter.
+        code += &format!("static const char {name}[] = {{{}0}};\n", bytes(&text));
+        table += &format!("  {{\"{name}\", {name}, sizeof {name} - 1}},\n");
+    }
+    let end = "  {0, 0, 0}, /* an array of no entries is not C */\n";
+    code += &format!(
+        "const kernel_source kernel_sources[] = {{\n{table}{end}}};\nconst size_t kernel_source_count = {};\n",
+        families.len()
+    );
+    let path = out.join("kernel_sources.c");
+    fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+fn bytes(text: &str) -> String {
+    // Plain `char` may be signed: a byte above 127 is written as the negative number it stands for.
+    text.bytes()
+        .map(|byte| format!("{},", byte as i8))
+        .collect()
+}

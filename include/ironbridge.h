@@ -1,0 +1,480 @@
+/* ironbridge: one bridge over Metal, in C.
+ *
+ * Everything that talks to a Metal device, Apple's or ironbridge's software one, goes through these functions.
+ *
+ * Handles. Every handle is opaque and checked: its value is a ticket and not an address, so a NULL, released or foreign handle
+ * is answered with IRON_ERROR_INVALID_HANDLE and never with a crash. A function that hands out a handle hands out one
+ * reference (+1); `*_retain` adds one, `*_release` gives one back. Order does not matter: whatever still needs an object
+ * keeps it alive, so every handle may be released right after a commit.
+ *
+ * Threads. Every function may be called from any thread at any time, on any handle, with one exception: an iron_commands is
+ * recorded by one thread at a time (two that record at once get IRON_ERROR_BUSY). No thread needs an autorelease pool.
+ *
+ * Errors. Every function that can fail returns an iron_status and gives its results through out-parameters, which are set
+ * to NULL or zero on failure. iron_last_error() has the sentence that goes with it and names the argument. Nothing prints,
+ * exits, throws or aborts. Work that fails on the device after the commit is reported by iron_commands_wait, once; the
+ * buffers that it would have written then refuse to be read (IRON_ERROR_POISONED) until they are wholly rewritten.
+ *
+ * Host access waits. iron_buffer_read, iron_buffer_write and iron_buffer_map wait for the commands in flight that touch the
+ * buffer, and refuse with IRON_ERROR_NOT_COMMITTED while commands that are still being recorded touch it in conflict. Only
+ * iron_buffer_contents hands out a pointer without such protection.
+ *
+ * Options and descriptions start with `size`: set it to sizeof the struct. Fields that a caller's older struct lacks take
+ * their defaults, and zero is the default of every field, so `{.size = sizeof(iron_matmul)}` is a valid start.
+ *
+ * Units: lengths and offsets in bytes, strides in elements, times in nanoseconds.
+ *
+ * C11 or C++17. */
+#ifndef IRONBRIDGE_H
+#define IRONBRIDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define IRON_API __attribute__((visibility("default")))
+#else
+#define IRON_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ version and errors -- */
+
+/* Grows with every change that an older caller could notice. */
+#define IRON_ABI_VERSION 1u
+
+/* The IRON_ABI_VERSION that the library was built with: compare it with the header's. */
+IRON_API uint32_t iron_abi_version(void);
+/* The crate's version, "0.1.0". Static. */
+IRON_API const char *iron_version(void);
+
+typedef enum iron_status {
+  IRON_OK = 0,
+  /* The call itself. */
+  IRON_ERROR_INVALID_ARGUMENT = 1,  /* a NULL pointer, a zero or overflowing size, an unknown constant, a struct too short */
+  IRON_ERROR_INVALID_HANDLE = 2,    /* NULL, already released, or a handle of another kind */
+  IRON_ERROR_OUT_OF_RANGE = 3,      /* a range that leaves its buffer, an index past the end */
+  IRON_ERROR_SHAPE = 4,             /* operands whose shapes, strides or types do not fit each other */
+  IRON_ERROR_WRONG_DEVICE = 5,      /* an object of another device */
+  IRON_ERROR_NO_DEVICE = 6,         /* no device answers to that selector */
+  IRON_ERROR_UNSUPPORTED = 7,       /* this device or build cannot do it */
+  IRON_ERROR_NOT_FOUND = 8,         /* no such kernel in the library */
+  IRON_ERROR_COMPILE = 9,           /* the Metal source has errors: iron_last_error() has the compiler's text */
+  IRON_ERROR_OUT_OF_MEMORY = 10,    /* an allocation failed, here or on the device */
+  IRON_ERROR_STATE = 11,            /* not now: recorded after commit, waited before commit, … */
+  IRON_ERROR_BUSY = 12,             /* another thread records these commands, or too many are open at once */
+  IRON_ERROR_MAPPED = 13,           /* the host has mapped the buffer */
+  IRON_ERROR_NOT_COMMITTED = 14,    /* commands still being recorded touch the buffer */
+  IRON_ERROR_TIMEOUT = 15,          /* a wait's own limit passed; the work goes on */
+  IRON_ERROR_POISONED = 16,         /* a submission that should have written the buffer failed */
+  /* The device, reported at the wait. */
+  IRON_ERROR_DEVICE_TIMEOUT = 32,   /* MTLCommandBufferErrorTimeout */
+  IRON_ERROR_DEVICE_PAGE_FAULT = 33,/* MTLCommandBufferErrorPageFault */
+  IRON_ERROR_DEVICE_LOST = 34,      /* MTLCommandBufferErrorAccessRevoked, DeviceRemoved */
+  IRON_ERROR_DEVICE_INVALID = 35,   /* MTLCommandBufferErrorInvalidResource, NotPermitted, StackOverflow, Memoryless */
+  IRON_ERROR_DEVICE_INTERNAL = 36,  /* MTLCommandBufferErrorInternal and what is not known yet */
+  /* ironbridge itself. */
+  IRON_ERROR_INTERNAL = 64          /* an exception caught at the entry: please report it with iron_last_error() */
+} iron_status;
+
+/* "IRON_ERROR_SHAPE" and so on; "IRON_ERROR_UNKNOWN" for a number that is none. Static, never NULL. */
+IRON_API const char *iron_status_name(iron_status status);
+/* What the calling thread's most recent failing call had to say. Never NULL, "" before the first failure. Valid until the
+ * thread's next failing call. */
+IRON_API const char *iron_last_error(void);
+
+/* ------------------------------------------------------------------------------------------------------------ handles -- */
+
+typedef struct iron_device iron_device;
+typedef struct iron_buffer iron_buffer;
+typedef struct iron_commands iron_commands;
+typedef struct iron_library iron_library;
+typedef struct iron_kernel iron_kernel;
+
+/* ------------------------------------------------------------------------------------------------------------ devices -- */
+
+typedef enum iron_device_kind {
+  IRON_DEVICE_METAL = 1,   /* Apple's Metal */
+  IRON_DEVICE_SOFTWARE = 2 /* ironbridge's own Metal device on the CPU */
+} iron_device_kind;
+
+typedef struct iron_device_info {
+  size_t size;
+  iron_device_kind kind;
+  uint32_t index; /* in the list of devices */
+  char name[128]; /* NUL-terminated UTF-8 */
+  bool unified_memory;
+  uint32_t max_threads_per_threadgroup;
+  uint32_t max_threadgroup_memory; /* bytes */
+  uint64_t max_buffer_length;      /* bytes */
+  uint64_t recommended_working_set;/* bytes */
+  uint64_t allocated;              /* bytes that the device itself says this process has allocated on it */
+} iron_device_info;
+
+/* How many devices there are: Apple's first, the software device last. At least 1. */
+IRON_API iron_status iron_device_count(uint32_t *count);
+/* Describes device `index` without opening it. `info->size` must be set. */
+IRON_API iron_status iron_device_describe_index(uint32_t index, iron_device_info *info);
+
+typedef struct iron_device_options {
+  size_t size;
+  uint32_t max_operations;         /* operations recorded before the commands flush by themselves; 0: 100 */
+  uint32_t max_in_flight;          /* command buffers submitted and not complete, beyond which a flush waits; 0: 8; at most 64 */
+  uint64_t max_flush_bytes;        /* bytes touched by the recorded operations before they flush; 0: 1 GiB */
+  uint64_t pool_max_bytes;         /* idle memory kept for reuse; 0: 256 MiB; UINT64_MAX: none is kept */
+  uint32_t pool_max_buffers;       /* idle buffers kept; 0: 64 */
+} iron_device_options;
+
+/* Opens a device. `selector`:
+ *   NULL, "" or "default"  the environment's IRONBRIDGE_DEVICE, else Metal where there is one, else the software device
+ *   "metal"                Apple's default Metal device
+ *   "cpu"                  the software device; "cpu:KEY=VALUE,…" makes it strict, small or faulty (see docs of softmetal.h)
+ *   "0", "1", …            by index
+ * Each open has its own queue, pool and figures. `options` may be NULL. */
+IRON_API iron_status iron_device_open(const char *selector, const iron_device_options *options, iron_device **device);
+IRON_API iron_status iron_device_describe(iron_device *device, iron_device_info *info);
+/* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits for ever.
+ * Reports the oldest failure whose commands were released without a wait, once; else IRON_OK or IRON_ERROR_TIMEOUT. */
+IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
+IRON_API iron_status iron_device_retain(iron_device *device);
+/* Gives the handle back. The device closes when its last handle, buffer and submission are gone. */
+IRON_API iron_status iron_device_release(iron_device *device);
+
+/* ------------------------------------------------------------------------------------------------------------ buffers -- */
+
+typedef enum iron_storage {
+  IRON_STORAGE_SHARED = 0, /* host and device see the same memory */
+  IRON_STORAGE_PRIVATE = 1 /* the device's own: no contents, no map; read and write go through a copy */
+} iron_storage;
+
+/* What memory is for; every allocation is counted under one of these. */
+typedef enum iron_category {
+  IRON_CATEGORY_OTHER = 0,
+  IRON_CATEGORY_WEIGHTS = 1,
+  IRON_CATEGORY_ACTIVATIONS = 2,
+  IRON_CATEGORY_KV_CACHE = 3,
+  IRON_CATEGORY_SCRATCH = 4,
+  IRON_CATEGORY_POOL = 5,      /* idle, kept for reuse */
+  IRON_CATEGORY_PIPELINES = 6, /* libraries, functions and pipeline states: counted, their bytes are the driver's */
+  IRON_CATEGORY_QUEUES = 7     /* queues and command buffers: counted, their bytes are the driver's */
+} iron_category;
+#define IRON_CATEGORY_COUNT 8
+
+typedef struct iron_buffer_options {
+  size_t size;
+  iron_storage storage;
+  iron_category category;
+  const char *label; /* UTF-8, copied; NULL: none */
+  bool pooled;       /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed. */
+} iron_buffer_options;
+
+/* A buffer of `length` bytes (> 0), zeroed unless pooled. `options` may be NULL: shared, other, no label. */
+IRON_API iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options, iron_buffer **buffer);
+/* The same, filled from `bytes`. */
+IRON_API iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length, const iron_buffer_options *options,
+                                                   iron_buffer **buffer);
+/* Called once when the device no longer needs wrapped memory, on a thread of the device or on the one that let go last. It must not
+ * call ironbridge. */
+typedef void (*iron_release_callback)(void *pointer, uint64_t length, void *context);
+/* Wraps memory of the caller's without a copy. `pointer` and `length` must be multiples of the page size
+ * (IRON_ERROR_INVALID_ARGUMENT otherwise); the memory must stay valid until `release` is called, which happens exactly once if
+ * and only if this returns IRON_OK. `release` may be NULL. Memory that is mapped read-only may be wrapped when no command writes it.
+ * Pages may be shared, read-only or mapped from a file. */
+IRON_API iron_status iron_buffer_wrap(iron_device *device, void *pointer, uint64_t length, iron_release_callback release, void *context,
+                                      const iron_buffer_options *options, iron_buffer **buffer);
+IRON_API iron_status iron_buffer_retain(iron_buffer *buffer);
+IRON_API iron_status iron_buffer_release(iron_buffer *buffer);
+IRON_API iron_status iron_buffer_length(iron_buffer *buffer, uint64_t *length);
+/* Copies the label, NUL-terminated and cut to fit, into `text`. `capacity` > 0. */
+IRON_API iron_status iron_buffer_label(iron_buffer *buffer, char *text, size_t capacity);
+IRON_API iron_status iron_buffer_set_label(iron_buffer *buffer, const char *label);
+/* Copies `length` bytes from `offset` out of the buffer, after waiting for the commands in flight that write it. */
+IRON_API iron_status iron_buffer_read(iron_buffer *buffer, uint64_t offset, void *bytes, uint64_t length);
+/* Copies `length` bytes into the buffer, after waiting for the commands in flight that read or write it. Writing the whole buffer
+ * clears a poisoning. */
+IRON_API iron_status iron_buffer_write(iron_buffer *buffer, uint64_t offset, const void *bytes, uint64_t length);
+
+typedef enum iron_access { IRON_ACCESS_READ = 1, IRON_ACCESS_WRITE = 2, IRON_ACCESS_READ_WRITE = 3 } iron_access;
+/* Waits as iron_buffer_read or iron_buffer_write does, then lends the memory of a shared buffer until iron_buffer_unmap. While it is
+ * mapped, recording a command that conflicts fails with IRON_ERROR_MAPPED. Several read maps may be open at once; a write map is
+ * alone. */
+IRON_API iron_status iron_buffer_map(iron_buffer *buffer, iron_access access, void **pointer);
+/* Ends one map made with the same `access`. */
+IRON_API iron_status iron_buffer_unmap(iron_buffer *buffer, iron_access access);
+/* The address of a shared buffer's memory, valid as long as the buffer, with no waiting and no protection: the caller sees to it
+ * that no command in flight conflicts. */
+IRON_API iron_status iron_buffer_contents(iron_buffer *buffer, void **pointer);
+
+/* ----------------------------------------------------------------------------------------------------------- commands -- */
+
+typedef enum iron_commands_state {
+  IRON_COMMANDS_RECORDING = 0,
+  IRON_COMMANDS_SUBMITTED = 1,
+  IRON_COMMANDS_COMPLETED = 2,
+  IRON_COMMANDS_FAILED = 3
+} iron_commands_state;
+
+typedef struct iron_commands_info {
+  size_t size;
+  iron_commands_state state;
+  uint32_t operations;      /* recorded so far */
+  uint32_t command_buffers; /* submitted so far: more than one when the commands flushed themselves */
+  uint64_t device_time;     /* nanoseconds that the device worked, summed over the complete command buffers */
+} iron_commands_info;
+
+typedef struct iron_commands_options {
+  size_t size;
+  const char *label;       /* UTF-8, copied; NULL: none */
+  uint32_t max_operations; /* 0: the device's; 1: every operation in a command buffer of its own */
+} iron_commands_options;
+
+/* Starts recording. Operations take effect in the order they are recorded, and commands in the order they are committed.
+ * `options` may be NULL. */
+IRON_API iron_status iron_commands_begin(iron_device *device, const iron_commands_options *options, iron_commands **commands);
+/* Submits what is recorded so far and goes on recording. Happens by itself at max_operations and max_flush_bytes. */
+IRON_API iron_status iron_commands_flush(iron_commands *commands);
+/* Submits the rest and ends the recording. Empty commands are complete at once. */
+IRON_API iron_status iron_commands_commit(iron_commands *commands);
+/* Waits until all of it is complete. `timeout`: 0 polls, UINT64_MAX waits for ever. Returns the first failure of these commands the
+ * first time and IRON_OK after that (iron_commands_describe still says FAILED). */
+IRON_API iron_status iron_commands_wait(iron_commands *commands, uint64_t timeout);
+IRON_API iron_status iron_commands_describe(iron_commands *commands, iron_commands_info *info);
+IRON_API iron_status iron_commands_retain(iron_commands *commands);
+/* Gives the handle back. What was not committed or flushed is dropped; what was runs on. */
+IRON_API iron_status iron_commands_release(iron_commands *commands);
+
+/* --------------------------------------------------------------------------------------------------------- operations --
+ * Each records one operation. All operands are checked before anything is recorded, so a failed call leaves the commands as they
+ * were. Unless a comment says otherwise the output may not overlap an input. */
+
+typedef enum iron_dtype {
+  IRON_F32 = 1,
+  IRON_F16 = 2,
+  IRON_BF16 = 3,
+  IRON_U32 = 4,
+  IRON_Q8_0 = 16 /* GGML block type: 32 weights as one f16 scale and 32 int8, 34 bytes */
+} iron_dtype;
+
+/* A matrix in a buffer, row-major. */
+typedef struct iron_tensor {
+  iron_buffer *buffer;
+  uint64_t offset;       /* bytes, a multiple of the element's or block's size (of 2 for Q8_0) */
+  uint64_t row_stride;   /* elements from row to row; 0: packed */
+  uint64_t batch_stride; /* elements from matrix to matrix; 0: the same matrix for every batch (or one batch only) */
+  iron_dtype dtype;
+} iron_tensor;
+
+/* c[m,n] = op(a) op(b) + bias, f32 accumulation.
+ *   a: m × k, or k × m when transpose_a; F32 or F16.
+ *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or Q8_0 (transposed only, k a multiple of 32).
+ *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
+ *   batch: 0 means 1. With batch > 1, c needs a batch_stride. */
+typedef struct iron_matmul {
+  size_t size;
+  uint64_t m, n, k;
+  iron_tensor a, b, bias, c;
+  uint32_t batch;
+  bool transpose_a, transpose_b;
+} iron_matmul;
+IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
+
+/* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or Q8_0; ids: `rows` U32; out: rows × width. An id >= vocab
+ * gives a row of NaN. */
+typedef struct iron_embedding {
+  size_t size;
+  uint64_t rows, width, vocab;
+  iron_tensor table, ids, out;
+} iron_embedding;
+IRON_API iron_status iron_encode_embedding(iron_commands *commands, const iron_embedding *embedding);
+
+/* out[i] = x[i] / sqrt(mean(x[i]²) + eps) · weight. x, out: rows × width; weight: width; all F32. out may be x. eps >= 0. */
+typedef struct iron_rms_norm {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, weight, out;
+  float eps;
+} iron_rms_norm;
+IRON_API iron_status iron_encode_rms_norm(iron_commands *commands, const iron_rms_norm *norm);
+
+typedef enum iron_rope_pairing {
+  IRON_ROPE_INTERLEAVED = 0, /* elements 2i and 2i+1: GGUF's llama tensors */
+  IRON_ROPE_HALF = 1         /* elements i and i + rotary_dim/2: Hugging Face's order */
+} iron_rope_pairing;
+/* Rotates x (tokens × heads × head_dim, F32) in place. x.row_stride is from token to token. positions: `tokens` U32.
+ * factors: rotary_dim/2 F32 that divide the frequencies; buffer NULL: none. rotary_dim: even, 0 means head_dim.
+ * frequency_scale: 0 means 1. */
+typedef struct iron_rope {
+  size_t size;
+  uint64_t tokens, heads, head_dim, rotary_dim;
+  iron_tensor x, positions, factors;
+  iron_rope_pairing pairing;
+  float frequency_base, frequency_scale;
+} iron_rope;
+IRON_API iron_status iron_encode_rope(iron_commands *commands, const iron_rope *rope);
+
+/* Causal grouped-query attention over a cache.
+ *   q, out: tokens × heads × head_dim, F32; row_stride is from token to token.
+ *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32 or F16, one type; row_stride from position to position.
+ *   k_head_stride, v_head_stride: elements from head to head; 0: head_dim (position-major cache).
+ *   Query t stands at position first_position + t and sees every key up to its own position, of those the last `window` (0: all).
+ *   scale: 0 means 1/sqrt(head_dim). head_dim <= 256. */
+typedef struct iron_attention {
+  size_t size;
+  uint64_t tokens, heads, kv_heads, head_dim;
+  uint64_t first_position, window;
+  iron_tensor q, k, v, out;
+  uint64_t k_head_stride, v_head_stride;
+  float scale;
+} iron_attention;
+IRON_API iron_status iron_encode_attention(iron_commands *commands, const iron_attention *attention);
+
+/* out = f(a, b), `count` F32 elements each. out may be a or b. */
+typedef struct iron_elementwise {
+  size_t size;
+  uint64_t count;
+  iron_tensor a, b, out;
+} iron_elementwise;
+/* out = a + b. */
+IRON_API iron_status iron_encode_add(iron_commands *commands, const iron_elementwise *operands);
+/* out = silu(a) · b = a / (1 + exp(-a)) · b: SwiGLU with a the gate and b the up projection. */
+IRON_API iron_status iron_encode_silu_mul(iron_commands *commands, const iron_elementwise *operands);
+
+/* out[i] = softmax(scale · x[i]); rows × width, F32. out may be x. scale: 0 means 1. */
+typedef struct iron_softmax {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, out;
+  float scale;
+} iron_softmax;
+IRON_API iron_status iron_encode_softmax(iron_commands *commands, const iron_softmax *softmax);
+
+/* out[i] = the lowest index of the largest value of x[i], U32; NaN is less than everything. x: rows × width, F32; out: rows. */
+typedef struct iron_argmax {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, out;
+} iron_argmax;
+IRON_API iron_status iron_encode_argmax(iron_commands *commands, const iron_argmax *argmax);
+
+/* dst = src, rows × width, converting among F32, F16 and BF16 (to nearest even), or U32 to U32. */
+typedef struct iron_copy {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor src, dst;
+} iron_copy;
+IRON_API iron_status iron_encode_copy(iron_commands *commands, const iron_copy *copy);
+
+/* Copies `length` bytes. Within one buffer the ranges must not overlap. Offsets and length: multiples of 4. */
+IRON_API iron_status iron_encode_copy_bytes(iron_commands *commands, iron_buffer *source, uint64_t source_offset, iron_buffer *destination,
+                                            uint64_t destination_offset, uint64_t length);
+/* Sets `length` bytes to `value`. Offset and length: multiples of 4. Filling the whole buffer clears a poisoning. */
+IRON_API iron_status iron_encode_fill(iron_commands *commands, iron_buffer *buffer, uint64_t offset, uint64_t length, uint8_t value);
+
+/* ------------------------------------------------------------------------------------------------------- user kernels -- */
+
+/* Compiles Metal Shading Language. IRON_ERROR_COMPILE: iron_last_error() has the compiler's messages. IRON_ERROR_UNSUPPORTED: this
+ * device cannot compile source; the message says what it would need. */
+IRON_API iron_status iron_library_create(iron_device *device, const char *source, iron_library **library);
+IRON_API iron_status iron_library_retain(iron_library *library);
+IRON_API iron_status iron_library_release(iron_library *library);
+
+typedef enum iron_constant_type {
+  IRON_CONSTANT_BOOL = 1,
+  IRON_CONSTANT_I32 = 2,
+  IRON_CONSTANT_U32 = 3,
+  IRON_CONSTANT_F32 = 4
+} iron_constant_type;
+/* A value for `constant T x [[function_constant(index)]]`. */
+typedef struct iron_constant {
+  uint32_t index;
+  iron_constant_type type;
+  union {
+    bool boolean;
+    int32_t i32;
+    uint32_t u32;
+    float f32;
+  } value;
+} iron_constant;
+
+/* The kernel `name` of a library, specialised with `constants` (may be NULL when there are none). */
+IRON_API iron_status iron_kernel_create(iron_library *library, const char *name, const iron_constant *constants, size_t constant_count,
+                                        iron_kernel **kernel);
+typedef struct iron_kernel_info {
+  size_t size;
+  uint32_t max_threads_per_threadgroup;
+  uint32_t simd_width;
+  uint32_t static_threadgroup_memory; /* bytes */
+} iron_kernel_info;
+IRON_API iron_status iron_kernel_describe(iron_kernel *kernel, iron_kernel_info *info);
+IRON_API iron_status iron_kernel_retain(iron_kernel *kernel);
+IRON_API iron_status iron_kernel_release(iron_kernel *kernel);
+
+typedef enum iron_argument_kind {
+  IRON_ARGUMENT_BUFFER = 1,
+  IRON_ARGUMENT_BYTES = 2,      /* at most 4096 bytes, copied */
+  IRON_ARGUMENT_THREADGROUP = 3 /* `length` bytes of threadgroup memory, a multiple of 16 */
+} iron_argument_kind;
+typedef struct iron_argument {
+  iron_argument_kind kind;
+  uint32_t index;      /* [[buffer(index)]] or [[threadgroup(index)]], < 31 */
+  iron_buffer *buffer; /* BUFFER */
+  uint64_t offset;     /* BUFFER */
+  iron_access access;  /* BUFFER: what the kernel does with it */
+  const void *bytes;   /* BYTES */
+  uint64_t length;     /* BYTES, THREADGROUP */
+} iron_argument;
+
+typedef struct iron_dispatch {
+  size_t size;
+  const iron_argument *arguments;
+  size_t argument_count;
+  uint32_t grid[3];        /* threads when `threads`, else threadgroups; none may be 0 */
+  uint32_t threadgroup[3]; /* threads per threadgroup; none may be 0 */
+  bool threads;
+} iron_dispatch;
+/* Records a dispatch of a kernel of the same device. */
+IRON_API iron_status iron_encode_kernel(iron_commands *commands, iron_kernel *kernel, const iron_dispatch *dispatch);
+
+/* ------------------------------------------------------------------------------------------------------------- memory -- */
+
+typedef struct iron_memory_usage {
+  uint64_t bytes;
+  uint64_t count;
+} iron_memory_usage;
+
+typedef struct iron_memory_info {
+  size_t size;
+  uint64_t device_bytes; /* the device's own currentAllocatedSize */
+  uint64_t active_bytes; /* in buffers that somebody holds or commands use */
+  uint64_t peak_bytes;   /* the most active_bytes has been since the device was opened */
+  uint64_t pool_bytes;   /* idle in the pool */
+  uint64_t pool_buffers;
+  uint64_t pool_hits, pool_misses;
+  uint64_t in_flight;    /* command buffers submitted and not complete */
+  iron_memory_usage categories[IRON_CATEGORY_COUNT]; /* by iron_category; wrapped memory counts where its owner put it */
+} iron_memory_info;
+IRON_API iron_status iron_memory_describe(iron_device *device, iron_memory_info *info);
+/* Gives all idle memory back to the system (purgeable state Empty, then release). `freed` (bytes) may be NULL. Memory that commands
+ * use is not touched. */
+IRON_API iron_status iron_memory_purge(iron_device *device, uint64_t *freed);
+
+/* Process-wide figures about the bridge itself. */
+typedef struct iron_diagnostics {
+  size_t size;
+  int64_t live_handles;               /* handles given out and not given back, of all kinds */
+  int64_t live_objects;               /* Objective-C objects of ironbridge's own classes */
+  int64_t autoreleased_without_pool;  /* since the start; -1 where the runtime cannot tell (Apple's) */
+} iron_diagnostics;
+IRON_API iron_status iron_diagnose(iron_diagnostics *diagnostics);
+/* Calls `visit` once for each of ironbridge's Objective-C classes with the number of its live objects. */
+typedef void (*iron_live_objects_callback)(const char *class_name, int64_t live, void *context);
+IRON_API iron_status iron_live_objects(iron_live_objects_callback visit, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,125 @@
+/* The argument structs and buffer indices of every kernel: the one contract that the bridge (which fills them), the
+ * Metal Shading Language kernels (which define what they mean) and the software device's native kernels (which must agree)
+ * share.
+ *
+ * Rules:
+ *   - only 32-bit and 64-bit scalars, the 64-bit ones first, so that every compiler lays a struct out alike;
+ *   - strides are in elements, not bytes; for block-quantised weights an element is one weight, so a row stride is a multiple
+ *     of the block length;
+ *   - the struct is the last binding of its kernel, passed by setBytes (at most 4 KiB).
+ *
+ * A kernel's name is its family and its types: `matmul_q8_0_f32` multiplies f32 activations with Q8_0 weights.
+ */
+#ifndef IRON_KERNELS_ARGS_H
+#define IRON_KERNELS_ARGS_H
+
+#ifdef __METAL_VERSION__
+typedef uint iron_u32;
+typedef int iron_i32;
+typedef ulong iron_u64;
+#else
+#include <stdint.h>
+typedef uint32_t iron_u32;
+typedef int32_t iron_i32;
+typedef uint64_t iron_u64;
+#endif
+
+/* matmul_<B>_<T>: c[z][i][j] = sum over x of A(i, x) * B(x, j) (+ bias[j])
+ *   T: element type of a, bias and c: f32, f16. B: element type of b: f32, f16, bf16, q8_0. Accumulation in f32.
+ *   A(i, x) = a[z * a_batch_stride + (transpose_a ? x * a_row_stride + i : i * a_row_stride + x)]
+ *   B(x, j) = b[z * b_batch_stride + (transpose_b ? j * b_row_stride + x : x * b_row_stride + j)]
+ *   q8_0 needs transpose_b = 1 and k a multiple of 32 (weights are stored [n][k], as in LLaMA).
+ *   A batch stride of 0 shares the operand between batches. */
+enum { MATMUL_A = 0, MATMUL_B = 1, MATMUL_BIAS = 2, MATMUL_C = 3, MATMUL_ARGS = 4 };
+typedef struct matmul_args {
+  iron_u64 a_row_stride, a_batch_stride;
+  iron_u64 b_row_stride, b_batch_stride;
+  iron_u64 c_row_stride, c_batch_stride;
+  iron_u32 m, n, k, batch;
+  iron_u32 transpose_a, transpose_b;
+  iron_u32 has_bias; /* 0: MATMUL_BIAS is bound to c and must not be read */
+  iron_u32 reserved;
+} matmul_args;
+
+/* embedding_<B>: out[i][:] = table[ids[i]][:] as f32. B: f32, f16, bf16, q8_0. ids are u32.
+ * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
+enum { EMBEDDING_TABLE = 0, EMBEDDING_IDS = 1, EMBEDDING_OUT = 2, EMBEDDING_ARGS = 3 };
+typedef struct embedding_args {
+  iron_u64 table_row_stride, out_row_stride;
+  iron_u32 rows, width, vocab, reserved;
+} embedding_args;
+
+/* rms_norm: out[i][j] = x[i][j] / sqrt(mean over j of x[i][j]^2 + eps) * weight[j], all f32; out may be x.
+ * Zhang & Sennrich 2019, arXiv:1910.07467, equation 4. */
+enum { RMS_NORM_X = 0, RMS_NORM_WEIGHT = 1, RMS_NORM_OUT = 2, RMS_NORM_ARGS = 3 };
+typedef struct rms_norm_args {
+  iron_u64 x_row_stride, out_row_stride;
+  iron_u32 rows, width;
+  float eps;
+  iron_u32 reserved;
+} rms_norm_args;
+
+/* rope: rotates, in place, the first rotary_dim elements of each head of each token of x (f32) by
+ *   theta(i) = positions[token] * frequency_scale * frequency_base^(-2 i / rotary_dim) / (has_factors ? factors[i] : 1)
+ * for pair i of rotary_dim / 2. Su et al. 2021, arXiv:2104.09864, section 3.2.2.
+ *   pairing 0 (interleaved): pair i is elements 2 i and 2 i + 1. GGUF's llama tensors are stored for this one.
+ *   pairing 1 (half): pair i is elements i and i + rotary_dim / 2. Hugging Face's order; qwen2 and qwen3 in GGUF. */
+enum { ROPE_X = 0, ROPE_POSITIONS = 1, ROPE_FACTORS = 2, ROPE_ARGS = 3 };
+enum { ROPE_PAIRING_INTERLEAVED = 0, ROPE_PAIRING_HALF = 1 };
+typedef struct rope_args {
+  iron_u64 token_stride, head_stride;
+  iron_u32 tokens, heads, rotary_dim, pairing;
+  float frequency_base, frequency_scale;
+  iron_u32 has_factors; /* 0: ROPE_FACTORS is bound to x and must not be read */
+  iron_u32 reserved;
+} rope_args;
+
+/* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16).
+ *   out[t][h] = softmax over j of (q[t][h] . k[j][h / (heads / kv_heads)] * scale) applied to v[j][...]
+ *   Query t stands at absolute position first_position + t and sees keys j <= its position and, when window > 0,
+ *   j > position - window. Keys 0 .. first_position + tokens - 1 must be in the cache.
+ *   heads is a multiple of kv_heads; head_dim <= 256. */
+enum { ATTENTION_Q = 0, ATTENTION_K = 1, ATTENTION_V = 2, ATTENTION_OUT = 3, ATTENTION_ARGS = 4 };
+typedef struct attention_args {
+  iron_u64 q_token_stride, q_head_stride;
+  iron_u64 k_token_stride, k_head_stride;
+  iron_u64 v_token_stride, v_head_stride;
+  iron_u64 out_token_stride, out_head_stride;
+  iron_u32 tokens, heads, kv_heads, head_dim;
+  iron_u32 first_position, window;
+  float scale;
+  iron_u32 reserved;
+} attention_args;
+
+/* add: out[i] = a[i] + b[i].   silu_mul: out[i] = a[i] / (1 + exp(-a[i])) * b[i] (SwiGLU's gate times up; Shazeer 2020,
+ * arXiv:2002.05202).   f32; out may be a or b. */
+enum { ELEMENTWISE_A = 0, ELEMENTWISE_B = 1, ELEMENTWISE_OUT = 2, ELEMENTWISE_ARGS = 3 };
+typedef struct elementwise_args {
+  iron_u64 count;
+} elementwise_args;
+
+/* softmax: out[i][j] = exp(scale * x[i][j] - max) / sum over j, per row, f32; out may be x. A row of nothing but -infinity
+ * gives NaN, as the formula does. */
+enum { SOFTMAX_X = 0, SOFTMAX_OUT = 1, SOFTMAX_ARGS = 2 };
+typedef struct softmax_args {
+  iron_u64 x_row_stride, out_row_stride;
+  iron_u32 rows, width;
+  float scale;
+  iron_u32 reserved;
+} softmax_args;
+
+/* copy_<S>_<D>: dst[i][j] = (D) src[i][j]. S, D: f32, f16, bf16 (round to nearest even), and u32 to u32. */
+enum { COPY_SRC = 0, COPY_DST = 1, COPY_ARGS = 2 };
+typedef struct copy_args {
+  iron_u64 src_row_stride, dst_row_stride;
+  iron_u32 rows, width;
+} copy_args;
+
+/* argmax: out[i] = the lowest j with the largest x[i][j], as u32; NaN is less than everything. x is f32. */
+enum { ARGMAX_X = 0, ARGMAX_OUT = 1, ARGMAX_ARGS = 2 };
+typedef struct argmax_args {
+  iron_u64 x_row_stride;
+  iron_u32 rows, width;
+} argmax_args;
+
+#endif

@@ -1,0 +1,18 @@
+//! `native/kernels/args.h` and `native/softmetal/executor.h`, as bindgen declares them.
+#![allow(
+    non_camel_case_types,
+    non_upper_case_globals,
+    dead_code,
+    clippy::all,
+    reason = "made by bindgen, documented in the headers"
+)]
+
+/// The argument structs and buffer indices of the kernels.
+pub mod args {
+    include!(concat!(env!("OUT_DIR"), "/args.rs"));
+}
+
+/// The table of functions between the device and its executor.
+pub mod executor {
+    include!(concat!(env!("OUT_DIR"), "/executor.rs"));
+}
