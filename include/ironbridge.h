@@ -16,8 +16,9 @@
  * buffers that it would have written then refuse to be read (IRON_ERROR_POISONED) until they are wholly rewritten.
  *
  * Host access waits. iron_buffer_read, iron_buffer_write and iron_buffer_map wait for the commands in flight that touch the
- * buffer, and refuse with IRON_ERROR_NOT_COMMITTED while commands that are still being recorded touch it in conflict. Only
- * iron_buffer_contents hands out a pointer without such protection.
+ * buffer, and refuse with IRON_ERROR_NOT_COMMITTED while commands that are still being recorded touch it in conflict. A read or a
+ * write counts as a map while it copies: a host access or a recording that conflicts with an open map is refused with
+ * IRON_ERROR_MAPPED, so nobody meets a half-done change. Only iron_buffer_contents hands out a pointer without such protection.
  *
  * Options and descriptions start with `size`: set it to sizeof the struct. Fields that a caller's older struct lacks take
  * their defaults, and zero is the default of every field, so `{.size = sizeof(iron_matmul)}` is a valid start.
@@ -71,6 +72,7 @@ typedef enum iron_status {
   IRON_ERROR_NOT_COMMITTED = 14,    /* commands still being recorded touch the buffer */
   IRON_ERROR_TIMEOUT = 15,          /* a wait's own limit passed; the work goes on */
   IRON_ERROR_POISONED = 16,         /* a submission that should have written the buffer failed */
+  IRON_ERROR_READ_ONLY = 17,        /* a write, by host or command, to a buffer made read_only */
   /* The device, reported at the wait. */
   IRON_ERROR_DEVICE_TIMEOUT = 32,   /* MTLCommandBufferErrorTimeout */
   IRON_ERROR_DEVICE_PAGE_FAULT = 33,/* MTLCommandBufferErrorPageFault */
@@ -170,6 +172,7 @@ typedef struct iron_buffer_options {
   iron_category category;
   const char *label; /* UTF-8, copied; NULL: none */
   bool pooled;       /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed. */
+  bool read_only; /* only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
 } iron_buffer_options;
 
 /* A buffer of `length` bytes (> 0), zeroed unless pooled. `options` may be NULL: shared, other, no label. */
@@ -182,8 +185,8 @@ IRON_API iron_status iron_buffer_create_with_bytes(iron_device *device, const vo
 typedef void (*iron_release_callback)(void *pointer, uint64_t length, void *context);
 /* Wraps memory of the caller's without a copy. `pointer` and `length` must be multiples of the page size
  * (IRON_ERROR_INVALID_ARGUMENT otherwise); the memory must stay valid until `release` is called, which happens exactly once if
- * and only if this returns IRON_OK. `release` may be NULL. Memory that is mapped read-only may be wrapped when no command writes it.
- * Pages may be shared, read-only or mapped from a file. */
+ * and only if this returns IRON_OK. `release` may be NULL. Pages may be shared, mapped from a file or read-only: say `read_only` then,
+ * or the first write to them ends the process. */
 IRON_API iron_status iron_buffer_wrap(iron_device *device, void *pointer, uint64_t length, iron_release_callback release, void *context,
                                       const iron_buffer_options *options, iron_buffer **buffer);
 IRON_API iron_status iron_buffer_retain(iron_buffer *buffer);

@@ -19,6 +19,7 @@ pub const IRON_ERROR_MAPPED: iron_status = 13;
 pub const IRON_ERROR_NOT_COMMITTED: iron_status = 14;
 pub const IRON_ERROR_TIMEOUT: iron_status = 15;
 pub const IRON_ERROR_POISONED: iron_status = 16;
+pub const IRON_ERROR_READ_ONLY: iron_status = 17;
 pub const IRON_ERROR_DEVICE_TIMEOUT: iron_status = 32;
 pub const IRON_ERROR_DEVICE_PAGE_FAULT: iron_status = 33;
 pub const IRON_ERROR_DEVICE_LOST: iron_status = 34;
@@ -171,6 +172,7 @@ pub struct iron_buffer_options {
     pub category: iron_category,
     pub label: *const ::core::ffi::c_char,
     pub pooled: bool,
+    pub read_only: bool,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -195,6 +197,9 @@ const _: () = {
     [
         "Offset of field: iron_buffer_options::pooled",
     ][::core::mem::offset_of!(iron_buffer_options, pooled) - 24usize];
+    [
+        "Offset of field: iron_buffer_options::read_only",
+    ][::core::mem::offset_of!(iron_buffer_options, read_only) - 25usize];
 };
 impl Default for iron_buffer_options {
     fn default() -> Self {
