@@ -1,0 +1,47 @@
+#ifndef SOFTMETAL_MTL_ARGUMENT_H
+#define SOFTMETAL_MTL_ARGUMENT_H
+
+#import <Metal/MTLDefines.h>
+
+/* The types that a function constant can have. */
+typedef NS_ENUM(NSUInteger, MTLDataType) {
+  MTLDataTypeNone = 0,
+  MTLDataTypeFloat = 3,
+  MTLDataTypeFloat2 = 4,
+  MTLDataTypeFloat3 = 5,
+  MTLDataTypeFloat4 = 6,
+  MTLDataTypeHalf = 16,
+  MTLDataTypeHalf2 = 17,
+  MTLDataTypeHalf3 = 18,
+  MTLDataTypeHalf4 = 19,
+  MTLDataTypeInt = 29,
+  MTLDataTypeInt2 = 30,
+  MTLDataTypeInt3 = 31,
+  MTLDataTypeInt4 = 32,
+  MTLDataTypeUInt = 33,
+  MTLDataTypeUInt2 = 34,
+  MTLDataTypeUInt3 = 35,
+  MTLDataTypeUInt4 = 36,
+  MTLDataTypeShort = 37,
+  MTLDataTypeShort2 = 38,
+  MTLDataTypeShort3 = 39,
+  MTLDataTypeShort4 = 40,
+  MTLDataTypeUShort = 41,
+  MTLDataTypeUShort2 = 42,
+  MTLDataTypeUShort3 = 43,
+  MTLDataTypeUShort4 = 44,
+  MTLDataTypeChar = 45,
+  MTLDataTypeChar2 = 46,
+  MTLDataTypeChar3 = 47,
+  MTLDataTypeChar4 = 48,
+  MTLDataTypeUChar = 49,
+  MTLDataTypeUChar2 = 50,
+  MTLDataTypeUChar3 = 51,
+  MTLDataTypeUChar4 = 52,
+  MTLDataTypeBool = 53,
+  MTLDataTypeBool2 = 54,
+  MTLDataTypeBool3 = 55,
+  MTLDataTypeBool4 = 56,
+};
+
+#endif
