@@ -1,3 +1,16 @@
 //! What the software Metal device executes: the CPU executor behind `native/softmetal/executor.h`.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`executor`] | the C table that the device calls, and nothing but the crossing of that border |
+//! | [`library`] | which kernels a Metal source stands for |
+//! | [`dispatch`] | one dispatch's bindings, typed and checked against the memory that is bound |
+//! | [`compute_pool`] | the threads that compute, shared by every queue of the process |
+//! | [`kernels`] | the native kernels, by family, and the table of their names |
 
 mod bindings;
+mod compute_pool;
+mod dispatch;
+mod executor;
+mod kernels;
+mod library;

@@ -1,0 +1,57 @@
+/* matmul_<B>_<T>: c = op(a) op(b) + bias. Contract in args.h.
+ *
+ * Geometry: one thread for each element of c: dispatchThreads (n, m, batch), threadgroups of (32, 8, 1). */
+#include <metal_stdlib>
+using namespace metal;
+#include "args.h"
+
+/* The elements of B, widened to float. */
+struct plain {
+  static float at(device const float *values, ulong index) { return values[index]; }
+  static float at(device const half *values, ulong index) { return float(values[index]); }
+};
+
+/* bfloat16 is the upper half of a float. Metal 3.0 has no type of that name. */
+struct bfloat16 {
+  static float at(device const ushort *values, ulong index) { return as_type<float>(uint(values[index]) << 16); }
+};
+
+/* GGML's block of 32 weights: a half scale and 32 signed bytes. 34 bytes, so it is read byte by byte. */
+struct q8_0 {
+  static float at(device const uchar *blocks, ulong index) {
+    device const uchar *block = blocks + index / 32 * 34;
+    float scale = float(as_type<half>(ushort(ushort(block[0]) | ushort(block[1]) << 8)));
+    return scale * float(as_type<char>(block[2 + index % 32]));
+  }
+};
+
+template <typename T, typename Stored, typename Reader>
+[[kernel]] void matmul(device const T *a [[buffer(MATMUL_A)]], device const Stored *b [[buffer(MATMUL_B)]],
+                       device const T *bias [[buffer(MATMUL_BIAS)]], device T *c [[buffer(MATMUL_C)]],
+                       constant matmul_args &args [[buffer(MATMUL_ARGS)]], uint3 position [[thread_position_in_grid]]) {
+  uint j = position.x, i = position.y;
+  ulong z = position.z;
+  if (j >= args.n || i >= args.m || z >= args.batch) return;
+
+  ulong a_start = z * args.a_batch_stride + (args.transpose_a ? ulong(i) : i * args.a_row_stride);
+  ulong a_step = args.transpose_a ? args.a_row_stride : 1;
+  ulong b_start = z * args.b_batch_stride + (args.transpose_b ? j * args.b_row_stride : ulong(j));
+  ulong b_step = args.transpose_b ? 1 : args.b_row_stride;
+  float sum = 0;
+  for (uint x = 0; x < args.k; ++x)
+    sum += float(a[a_start + x * a_step]) * Reader::at(b, b_start + x * b_step);
+  if (args.has_bias) sum += float(bias[j]);
+  c[z * args.c_batch_stride + i * args.c_row_stride + j] = T(sum);
+}
+
+#define MATMUL(NAME, T, STORED, READER) \
+  template [[host_name(NAME)]] [[kernel]] decltype(matmul<T, STORED, READER>) matmul<T, STORED, READER>;
+
+MATMUL("matmul_f32_f32", float, float, plain)
+MATMUL("matmul_f16_f32", float, half, plain)
+MATMUL("matmul_bf16_f32", float, ushort, bfloat16)
+MATMUL("matmul_q8_0_f32", float, uchar, q8_0)
+MATMUL("matmul_f32_f16", half, float, plain)
+MATMUL("matmul_f16_f16", half, half, plain)
+MATMUL("matmul_bf16_f16", half, ushort, bfloat16)
+MATMUL("matmul_q8_0_f16", half, uchar, q8_0)
