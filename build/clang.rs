@@ -206,6 +206,6 @@ fn gcc_folders() -> Vec<PathBuf> {
             Some((major, entry.path()))
         })
         .collect();
-    found.sort_by(|left, right| right.0.cmp(&left.0));
+    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
     found.into_iter().map(|(_, path)| path).collect()
 }

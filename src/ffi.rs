@@ -7,6 +7,7 @@
     non_camel_case_types,
     non_upper_case_globals,
     clippy::all,
+    clippy::undocumented_unsafe_blocks,
     reason = "made by bindgen, documented in the header"
 )]
 

@@ -1,4 +1,75 @@
-//! One Objective-C bridge to Metal, a safe facade over it and a LLaMA runtime.
+//! One Objective-C bridge to Metal, a safe facade over it and a LLaMA runtime; on hosts without Metal, the same bridge over a
+//! software Metal device.
+//!
+//! A [`Device`] makes [`Buffer`]s and [`Commands`]. Operations are recorded over [`Tensor`]s, which are views of
+//! buffers, and committed; the [`Pending`] work can be waited for.
+//!
+//! ```
+//! use ironbridge::{Device, ops::Matmul};
+//!
+//! # fn main() -> Result<(), ironbridge::Error> {
+//! let device = Device::open("cpu")?; // "default" takes Metal where there is one
+//! let a = device.buffer_from(&[1.0f32, 2.0, 3.0, 4.0])?; // 2 × 2, row-major
+//! let b = device.buffer_from(&[0.0f32, 1.0, 1.0, 0.0])?;
+//! let c = device.buffer::<f32>(4)?;
+//!
+//! let mut commands = device.commands()?;
+//! commands.matmul(&Matmul {
+//!     m: 2,
+//!     n: 2,
+//!     k: 2,
+//!     a: a.tensor(),
+//!     b: b.tensor(),
+//!     c: c.tensor(),
+//!     ..Default::default()
+//! })?;
+//! let pending = commands.commit()?;
+//! drop((a, b)); // the commands keep what they use
+//! pending.wait()?;
+//!
+//! assert_eq!(c.to_vec()?, [2.0, 1.0, 4.0, 3.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Code that keeps its data in slices can use [`MatmulExecutor`] instead.
+//!
+//! # What safe means here
+//!
+//! 1. Host access waits for the device, and the device never sees memory that the host has mapped for writing. The
+//!    borrow checker settles host against host, the bridge host against device, and the latter answers with [`Error::InUse`].
+//! 2. Handles may be dropped at any time, in any order, on any thread. Work in flight keeps what it needs.
+//! 3. Objects of different devices do not mix: [`Error::WrongDevice`].
+//! 4. A failure of the device is reported by [`Pending::wait`] or [`Device::sync`], and what it should have written cannot
+//!    be read ([`Error::Poisoned`]): there are errors, never wrong numbers.
+//! 5. The only unsafe functions here are [`Commands::dispatch`](Commands#method.dispatch), which runs a kernel of the caller's that nobody else
+//!    can judge, the trait [`HostMemory`], whose implementors vouch for foreign memory, and the C functions in [`ffi`].
+//!
+//! No thread needs an autorelease pool: every entry of the bridge drains its own.
 
+#![deny(missing_docs)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+mod buffer;
+mod commands;
+mod device;
+pub mod diagnostics;
+mod element;
+mod error;
+mod executor;
 pub mod ffi;
+mod handle;
+pub mod kernel;
+pub mod memory;
+pub mod ops;
 mod softmetal;
+mod tensor;
+
+pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, Storage, WriteGuard};
+pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
+pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
+pub use element::{Dtype, Element, Number};
+pub use error::{Error, Failure, Result, Status};
+pub use executor::MatmulExecutor;
+pub use half::{bf16, f16};
+pub use tensor::Tensor;

@@ -4,6 +4,7 @@
     non_upper_case_globals,
     dead_code,
     clippy::all,
+    clippy::undocumented_unsafe_blocks,
     reason = "made by bindgen, documented in the headers"
 )]
 

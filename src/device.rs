@@ -1,0 +1,277 @@
+//! Devices: finding, opening, describing, waiting.
+
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+use crate::buffer::{Buffer, BufferOptions};
+use crate::commands::{Commands, CommandsOptions};
+use crate::element::Element;
+use crate::error::{Error, Result, check};
+use crate::ffi;
+use crate::handle::Handle;
+use crate::memory::MemoryReport;
+
+/// A Metal device, Apple's or the software one, with its own queue, memory pool and figures (`iron_device`).
+///
+/// Clones share the device. It closes when the last clone, buffer and submission are gone.
+#[derive(Debug, Clone)]
+pub struct Device {
+    pub(crate) handle: Handle<ffi::iron_device>,
+}
+
+impl Device {
+    /// Opens a device with the default options (`iron_device_open`).
+    ///
+    /// | `selector` | |
+    /// | --- | --- |
+    /// | `""`, `"default"` | the environment's `IRONBRIDGE_DEVICE`, else Metal where there is one, else the software device |
+    /// | `"metal"` | Apple's default Metal device |
+    /// | `"cpu"` | the software device; `"cpu:KEY=VALUE,…"` makes it small or faulty for tests |
+    /// | `"0"`, `"1"`, … | by index in [`Device::list`] |
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] when none answers to the selector.
+    pub fn open(selector: &str) -> Result<Device> {
+        Device::options().open(selector)
+    }
+
+    /// Limits that can be set before opening.
+    pub fn options() -> DeviceOptions {
+        DeviceOptions::default()
+    }
+
+    /// Every device of this machine, Apple's first, the software device last (`iron_device_count`, `iron_device_describe_index`).
+    /// Opens none.
+    pub fn list() -> Result<Vec<DeviceInfo>> {
+        let mut count = 0;
+        // SAFETY: `count` may be written.
+        check("iron_device_count", unsafe {
+            ffi::iron_device_count(&mut count)
+        })?;
+        (0..count)
+            .map(|index| {
+                let mut info = DeviceInfo::blank();
+                // SAFETY: `info` may be written and starts with its size.
+                check("iron_device_describe_index", unsafe {
+                    ffi::iron_device_describe_index(index, &mut info)
+                })?;
+                Ok(DeviceInfo::from_native(&info))
+            })
+            .collect()
+    }
+
+    /// What this device is and can do (`iron_device_describe`).
+    pub fn info(&self) -> Result<DeviceInfo> {
+        let mut info = DeviceInfo::blank();
+        // SAFETY: the handle is live, and `info` may be written and starts with its size.
+        check("iron_device_describe", unsafe {
+            ffi::iron_device_describe(self.handle.as_ptr(), &mut info)
+        })?;
+        Ok(DeviceInfo::from_native(&info))
+    }
+
+    /// Waits until everything committed on the device is complete (`iron_device_sync`).
+    ///
+    /// # Errors
+    /// The oldest failure of a submission whose [`Pending`](crate::Pending) was dropped without a wait, once.
+    pub fn sync(&self) -> Result<()> {
+        self.sync_native(u64::MAX)
+    }
+
+    /// [`sync`](Device::sync) with a limit; zero polls.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] when the limit passes first; the work goes on.
+    pub fn sync_timeout(&self, limit: Duration) -> Result<()> {
+        self.sync_native(nanoseconds(limit))
+    }
+
+    fn sync_native(&self, timeout: u64) -> Result<()> {
+        // SAFETY: the handle is live.
+        check("iron_device_sync", unsafe {
+            ffi::iron_device_sync(self.handle.as_ptr(), timeout)
+        })
+    }
+
+    /// A zeroed buffer of `len` elements (`iron_buffer_create`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer, [`Error::OutOfMemory`].
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        self.buffer_options().create(len)
+    }
+
+    /// A buffer filled from `elements` (`iron_buffer_create_with_bytes`).
+    ///
+    /// # Errors
+    /// As [`buffer`](Device::buffer).
+    pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
+        self.buffer_options().create_from(elements)
+    }
+
+    /// A buffer with a label, a category, private storage, from the pool, or around memory that exists already.
+    pub fn buffer_options(&self) -> BufferOptions<'_> {
+        BufferOptions::new(self)
+    }
+
+    /// Starts recording (`iron_commands_begin`).
+    pub fn commands(&self) -> Result<Commands> {
+        self.commands_options().begin()
+    }
+
+    /// Commands with a label or a flush limit of their own.
+    pub fn commands_options(&self) -> CommandsOptions<'_> {
+        CommandsOptions::new(self)
+    }
+
+    /// What this device's memory is used for (`iron_memory_describe`).
+    pub fn memory(&self) -> Result<MemoryReport> {
+        MemoryReport::of(self)
+    }
+
+    /// Gives all idle memory of the pool back to the system and returns its bytes (`iron_memory_purge`). Memory that commands
+    /// use is not touched.
+    pub fn purge(&self) -> Result<u64> {
+        let mut freed = 0;
+        // SAFETY: the handle is live and `freed` may be written.
+        check("iron_memory_purge", unsafe {
+            ffi::iron_memory_purge(self.handle.as_ptr(), &mut freed)
+        })?;
+        Ok(freed)
+    }
+}
+
+/// Limits of a device, set before it is opened (`iron_device_options`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeviceOptions {
+    native: ffi::iron_device_options,
+}
+
+impl DeviceOptions {
+    /// Operations recorded before commands flush by themselves. Default (or 0): 100.
+    #[must_use]
+    pub fn max_operations(mut self, operations: u32) -> Self {
+        self.native.max_operations = operations;
+        self
+    }
+
+    /// Command buffers that may be submitted and not complete; beyond that a flush waits. Default (or 0): 8; at most 64.
+    #[must_use]
+    pub fn max_in_flight(mut self, command_buffers: u32) -> Self {
+        self.native.max_in_flight = command_buffers;
+        self
+    }
+
+    /// Bytes touched by recorded operations before commands flush by themselves. Default (or 0): 1 GiB.
+    #[must_use]
+    pub fn max_flush_bytes(mut self, bytes: u64) -> Self {
+        self.native.max_flush_bytes = bytes;
+        self
+    }
+
+    /// Idle memory that the pool keeps for reuse. 0 keeps none. Default: 256 MiB.
+    #[must_use]
+    pub fn pool_max_bytes(mut self, bytes: u64) -> Self {
+        // The C ABI's zero stands for its default.
+        self.native.pool_max_bytes = if bytes == 0 { u64::MAX } else { bytes };
+        self
+    }
+
+    /// Idle buffers that the pool keeps for reuse. Default (or 0): 64.
+    #[must_use]
+    pub fn pool_max_buffers(mut self, buffers: u32) -> Self {
+        self.native.pool_max_buffers = buffers;
+        self
+    }
+
+    /// Opens a device with these limits; for `selector` and errors see [`Device::open`] (`iron_device_open`).
+    pub fn open(&self, selector: &str) -> Result<Device> {
+        let selector = text("selector", selector)?;
+        let options = ffi::iron_device_options {
+            size: size_of::<ffi::iron_device_options>(),
+            ..self.native
+        };
+        let handle = Handle::create("iron_device_open", |device| {
+            // SAFETY: the text is NUL-terminated, the options start with their size, `device` may be written.
+            unsafe { ffi::iron_device_open(selector.as_ptr(), &options, device) }
+        })?;
+        Ok(Device { handle })
+    }
+}
+
+/// Whose Metal it is (`iron_device_kind`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// Apple's.
+    Metal,
+    /// ironbridge's own, on the CPU.
+    Software,
+    /// One that this version does not know.
+    Unknown,
+}
+
+/// The description of a device (`iron_device_info`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Whose Metal it is.
+    pub kind: DeviceKind,
+    /// Its place in [`Device::list`].
+    pub index: u32,
+    /// Its name, for people.
+    pub name: String,
+    /// Whether host and device share one memory.
+    pub unified_memory: bool,
+    /// Threads in a threadgroup, at most.
+    pub max_threads_per_threadgroup: u32,
+    /// Bytes of threadgroup memory, at most.
+    pub max_threadgroup_memory: u32,
+    /// Bytes of the longest buffer.
+    pub max_buffer_length: u64,
+    /// Bytes beyond which the device expects to slow down.
+    pub recommended_working_set: u64,
+    /// Bytes that the device itself says this process has allocated on it.
+    pub allocated: u64,
+}
+
+impl DeviceInfo {
+    fn blank() -> ffi::iron_device_info {
+        ffi::iron_device_info {
+            size: size_of::<ffi::iron_device_info>(),
+            ..Default::default()
+        }
+    }
+
+    fn from_native(info: &ffi::iron_device_info) -> DeviceInfo {
+        let name = info.name.map(|unit| unit as u8);
+        DeviceInfo {
+            kind: match info.kind {
+                ffi::IRON_DEVICE_METAL => DeviceKind::Metal,
+                ffi::IRON_DEVICE_SOFTWARE => DeviceKind::Software,
+                _ => DeviceKind::Unknown,
+            },
+            index: info.index,
+            name: CStr::from_bytes_until_nul(&name)
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            unified_memory: info.unified_memory,
+            max_threads_per_threadgroup: info.max_threads_per_threadgroup,
+            max_threadgroup_memory: info.max_threadgroup_memory,
+            max_buffer_length: info.max_buffer_length,
+            recommended_working_set: info.recommended_working_set,
+            allocated: info.allocated,
+        }
+    }
+}
+
+/// A text as C wants it.
+pub(crate) fn text(argument: &'static str, text: &str) -> Result<CString> {
+    CString::new(text).map_err(|source| Error::Text { argument, source })
+}
+
+/// A limit in the C ABI's unit, where the largest number means for ever: 584 years are.
+pub(crate) fn nanoseconds(limit: Duration) -> u64 {
+    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+}

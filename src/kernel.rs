@@ -1,0 +1,306 @@
+//! Kernels of the caller's own, in Metal Shading Language.
+
+use std::ffi::CString;
+
+use crate::buffer::Buffer;
+use crate::commands::Commands;
+use crate::device::{Device, text};
+use crate::element::Element;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::handle::Handle;
+
+/// Compiled Metal source (`iron_library`).
+#[derive(Debug)]
+pub struct Library {
+    handle: Handle<ffi::iron_library>,
+}
+
+impl Library {
+    /// Compiles Metal Shading Language (`iron_library_create`).
+    ///
+    /// # Errors
+    /// [`Error::Compile`](crate::Error::Compile) with the compiler's messages, [`Error::Unsupported`](crate::Error::Unsupported) where
+    /// the device cannot compile source.
+    pub fn from_source(device: &Device, source: &str) -> Result<Library> {
+        let source = text("source", source)?;
+        let handle = Handle::create("iron_library_create", |library| {
+            // SAFETY: the device is live, the text NUL-terminated, and `library` may be written.
+            unsafe { ffi::iron_library_create(device.handle.as_ptr(), source.as_ptr(), library) }
+        })?;
+        Ok(Library { handle })
+    }
+
+    /// The kernel `name` (`iron_kernel_create`).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound).
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.kernel_with(name, &[])
+    }
+
+    /// The kernel `name`, specialised: each pair is an index and the value of `constant T x [[function_constant(index)]]`.
+    pub fn kernel_with(&self, name: &str, constants: &[(u32, Constant)]) -> Result<Kernel> {
+        let name: CString = text("name", name)?;
+        let constants: Vec<_> = constants
+            .iter()
+            .map(|(index, value)| value.native(*index))
+            .collect();
+        let handle = Handle::create("iron_kernel_create", |kernel| {
+            // SAFETY: the library is live, the text NUL-terminated, the array as long as stated, and `kernel` may be written.
+            unsafe {
+                ffi::iron_kernel_create(
+                    self.handle.as_ptr(),
+                    name.as_ptr(),
+                    constants.as_ptr(),
+                    constants.len(),
+                    kernel,
+                )
+            }
+        })?;
+        Ok(Kernel { handle })
+    }
+}
+
+/// The value of a function constant (`iron_constant`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Constant {
+    /// `bool`
+    Bool(bool),
+    /// `int`
+    I32(i32),
+    /// `uint`
+    U32(u32),
+    /// `float`
+    F32(f32),
+}
+
+impl Constant {
+    fn native(self, index: u32) -> ffi::iron_constant {
+        use ffi::iron_constant__bindgen_ty_1 as Value;
+        let (type_, value) = match self {
+            Constant::Bool(boolean) => (ffi::IRON_CONSTANT_BOOL, Value { boolean }),
+            Constant::I32(i32_) => (ffi::IRON_CONSTANT_I32, Value { i32_ }),
+            Constant::U32(u32_) => (ffi::IRON_CONSTANT_U32, Value { u32_ }),
+            Constant::F32(f32_) => (ffi::IRON_CONSTANT_F32, Value { f32_ }),
+        };
+        ffi::iron_constant {
+            index,
+            type_,
+            value,
+        }
+    }
+}
+
+/// A kernel, ready to run (`iron_kernel`).
+#[derive(Debug)]
+pub struct Kernel {
+    handle: Handle<ffi::iron_kernel>,
+}
+
+impl Kernel {
+    /// Its limits (`iron_kernel_describe`).
+    pub fn info(&self) -> Result<KernelInfo> {
+        let mut info = ffi::iron_kernel_info {
+            size: size_of::<ffi::iron_kernel_info>(),
+            ..Default::default()
+        };
+        // SAFETY: the handle is live, and `info` may be written and starts with its size.
+        check("iron_kernel_describe", unsafe {
+            ffi::iron_kernel_describe(self.handle.as_ptr(), &mut info)
+        })?;
+        Ok(KernelInfo {
+            max_threads_per_threadgroup: info.max_threads_per_threadgroup,
+            simd_width: info.simd_width,
+            static_threadgroup_memory: info.static_threadgroup_memory,
+        })
+    }
+}
+
+/// The limits of a kernel (`iron_kernel_info`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelInfo {
+    /// Threads in a threadgroup, at most.
+    pub max_threads_per_threadgroup: u32,
+    /// Threads that run in step.
+    pub simd_width: u32,
+    /// Bytes of threadgroup memory that the kernel declares itself.
+    pub static_threadgroup_memory: u32,
+}
+
+/// One entry of a kernel's argument table (`iron_argument`).
+///
+/// Buffers are named with what the kernel does to them; the bridge orders commands and host access by that.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument<'a> {
+    index: u32,
+    value: ArgumentValue<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ArgumentValue<'a> {
+    Buffer {
+        buffer: &'a Handle<ffi::iron_buffer>,
+        offset: u64,
+        access: ffi::iron_access,
+    },
+    Bytes {
+        // Not a byte slice: the caller's elements as they are.
+        pointer: *const u8,
+        length: usize,
+        elements: std::marker::PhantomData<&'a [u8]>,
+    },
+    Threadgroup {
+        length: u64,
+    },
+}
+
+impl<'a> Argument<'a> {
+    /// `[[buffer(index)]]`, which the kernel reads.
+    pub fn read<T: Element>(index: u32, buffer: &'a Buffer<T>) -> Self {
+        Argument::buffer(index, buffer, ffi::IRON_ACCESS_READ)
+    }
+
+    /// `[[buffer(index)]]`, which the kernel writes.
+    pub fn write<T: Element>(index: u32, buffer: &'a Buffer<T>) -> Self {
+        Argument::buffer(index, buffer, ffi::IRON_ACCESS_WRITE)
+    }
+
+    /// `[[buffer(index)]]`, which the kernel reads and writes.
+    pub fn read_write<T: Element>(index: u32, buffer: &'a Buffer<T>) -> Self {
+        Argument::buffer(index, buffer, ffi::IRON_ACCESS_READ_WRITE)
+    }
+
+    fn buffer<T: Element>(index: u32, buffer: &'a Buffer<T>, access: ffi::iron_access) -> Self {
+        Argument {
+            index,
+            value: ArgumentValue::Buffer {
+                buffer: &buffer.handle,
+                offset: 0,
+                access,
+            },
+        }
+    }
+
+    /// For a buffer: its first byte. Other arguments have none, and stay as they are.
+    #[must_use]
+    pub fn offset(mut self, bytes: usize) -> Self {
+        if let ArgumentValue::Buffer { offset, .. } = &mut self.value {
+            *offset = bytes as u64;
+        }
+        self
+    }
+
+    /// `[[buffer(index)]]` with a copy of `elements`, at most 4096 bytes: `constant T&` for one, `constant T*` for more. A struct
+    /// goes as its bytes.
+    pub fn values<T: Element>(index: u32, elements: &'a [T]) -> Self {
+        Argument {
+            index,
+            value: ArgumentValue::Bytes {
+                pointer: elements.as_ptr().cast(),
+                length: size_of_val(elements),
+                elements: std::marker::PhantomData,
+            },
+        }
+    }
+
+    /// `[[threadgroup(index)]]` memory of `bytes` bytes, a multiple of 16.
+    pub fn threadgroup(index: u32, bytes: usize) -> Self {
+        Argument {
+            index,
+            value: ArgumentValue::Threadgroup {
+                length: bytes as u64,
+            },
+        }
+    }
+
+    fn native(&self) -> ffi::iron_argument {
+        let blank = ffi::iron_argument {
+            index: self.index,
+            ..Default::default()
+        };
+        match self.value {
+            ArgumentValue::Buffer {
+                buffer,
+                offset,
+                access,
+            } => ffi::iron_argument {
+                kind: ffi::IRON_ARGUMENT_BUFFER,
+                buffer: buffer.as_ptr(),
+                offset,
+                access,
+                ..blank
+            },
+            ArgumentValue::Bytes {
+                pointer, length, ..
+            } => ffi::iron_argument {
+                kind: ffi::IRON_ARGUMENT_BYTES,
+                bytes: pointer.cast(),
+                length: length as u64,
+                ..blank
+            },
+            ArgumentValue::Threadgroup { length } => ffi::iron_argument {
+                kind: ffi::IRON_ARGUMENT_THREADGROUP,
+                length,
+                ..blank
+            },
+        }
+    }
+}
+
+/// How many threads run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grid {
+    /// So many threads; the last threadgroup of a row may be smaller.
+    Threads([u32; 3]),
+    /// So many whole threadgroups.
+    Threadgroups([u32; 3]),
+}
+
+/// One run of a kernel (`iron_dispatch`).
+#[derive(Debug, Clone, Copy)]
+pub struct Dispatch<'a> {
+    /// What the kernel works on.
+    pub arguments: &'a [Argument<'a>],
+    /// How many threads run, in x, y and z; none may be 0.
+    pub grid: Grid,
+    /// Threads per threadgroup, in x, y and z; none may be 0.
+    pub threadgroup: [u32; 3],
+}
+
+impl Commands {
+    /// Records a run of a kernel of the same device (`iron_encode_kernel`).
+    ///
+    /// # Safety
+    /// Nothing here can see what the kernel does, and a GPU does not stop it: with a wild index it can change other buffers of this
+    /// process, the ones that safe code has mapped among them. So the caller vouches that, with these arguments, every
+    /// thread of the kernel
+    /// - reads and writes inside the buffers, bytes and threadgroup memory that it is given, and nowhere else;
+    /// - writes only to buffers passed as [`Argument::write`] or [`Argument::read_write`], and reads only from the others and the latter.
+    ///
+    /// Races between threads are no breach: they give unspecified elements, and every bit pattern is one.
+    ///
+    /// # Errors
+    /// What can be checked is: indices, offsets, threadgroup sizes, [`Error::WrongDevice`](crate::Error::WrongDevice).
+    pub unsafe fn dispatch(&mut self, kernel: &Kernel, dispatch: &Dispatch<'_>) -> Result<()> {
+        let arguments: Vec<_> = dispatch.arguments.iter().map(Argument::native).collect();
+        let (grid, threads) = match dispatch.grid {
+            Grid::Threads(grid) => (grid, true),
+            Grid::Threadgroups(grid) => (grid, false),
+        };
+        let native = ffi::iron_dispatch {
+            size: size_of::<ffi::iron_dispatch>(),
+            arguments: arguments.as_ptr(),
+            argument_count: arguments.len(),
+            grid,
+            threadgroup: dispatch.threadgroup,
+            threads,
+        };
+        // SAFETY: the handles are live; the struct starts with its size, its array is as long as stated, and the bytes that
+        // the array points to are borrowed for as long as it; the caller vouches for the kernel.
+        check("iron_encode_kernel", unsafe {
+            ffi::iron_encode_kernel(self.handle.as_ptr(), kernel.handle.as_ptr(), &native)
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! The operations that [`Commands`](crate::Commands) record, one file each.
+//!
+//! An operation takes a struct with named fields; those that are left to `..Default::default()` take the defaults that their
+//! documentation states. All operands are checked before anything is recorded, so that a failed call leaves the commands as
+//! they were. Unless its documentation says otherwise, an operation's output may not overlap an input.
+//!
+//! Sizes and strides are in elements, matrices are row-major. In formulas `A[i]` is row `i`.
+//!
+//! # Errors
+//! Of every operation, unless its documentation adds to them:
+//! - [`Error::InvalidArgument`](crate::Error::InvalidArgument) when a size is zero or overflows, an operand is missing, leaves its
+//!   buffer, has another type than the operation takes, or does not fit the others. The message names the operand.
+//! - [`Error::WrongDevice`](crate::Error::WrongDevice) when an operand belongs to another device than the commands.
+//! - [`Error::InUse`](crate::Error::InUse) when the host has mapped an operand in conflict.
+//! - [`Error::ReadOnly`](crate::Error::ReadOnly) when the output is wrapped memory.
+//! - [`Error::Poisoned`](crate::Error::Poisoned) when an input was to be written by a submission that failed.
+//!
+//! ```
+//! use ironbridge::{Device, ops::Matmul};
+//!
+//! # fn main() -> Result<(), ironbridge::Error> {
+//! let device = Device::open("cpu")?;
+//! let x = device.buffer_from(&[1.0f32, 2.0])?;
+//! let w = device.buffer_from(&[1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0])?; // three rows of two: stored [n][k]
+//! let y = device.buffer::<f32>(3)?;
+//! let mut commands = device.commands()?;
+//! commands.matmul(&Matmul {
+//!     m: 1,
+//!     n: 3,
+//!     k: 2,
+//!     a: x.tensor(),
+//!     b: w.tensor(),
+//!     transpose_b: true,
+//!     c: y.tensor(),
+//!     ..Default::default()
+//! })?;
+//! commands.commit()?.wait()?;
+//! assert_eq!(y.to_vec()?, [1.0, 2.0, 3.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod argmax;
+mod attention;
+mod copy;
+mod elementwise;
+mod embedding;
+mod fill;
+mod matmul;
+mod projections;
+mod rms_norm;
+mod rope;
+mod softmax;
+
+pub use argmax::Argmax;
+pub use attention::Attention;
+pub use copy::{CopyBytes, CopyRows};
+pub use elementwise::Elementwise;
+pub use embedding::Embedding;
+pub use fill::Fill;
+pub use matmul::Matmul;
+pub use projections::{AttentionProjections, Projected, Projection, WeightLayout};
+pub use rms_norm::RmsNorm;
+pub use rope::{Rope, RopePairing};
+pub use softmax::Softmax;

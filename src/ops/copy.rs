@@ -1,0 +1,62 @@
+//! Copies.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// `dst[i] = src[i]`, converting among F32, F16 and BF16 (to nearest, ties to even), or U32 to U32 (`iron_copy`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CopyRows<'a> {
+    /// Rows.
+    pub rows: usize,
+    /// Elements of a row.
+    pub width: usize,
+    /// `rows × width`.
+    pub src: Tensor<'a>,
+    /// `rows × width`.
+    pub dst: Tensor<'a>,
+}
+
+/// Copies bytes as they are. Within one buffer the ranges must not overlap.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CopyBytes<'a> {
+    /// How many bytes; a multiple of 4.
+    pub length: usize,
+    /// Where they start; only its buffer and offset, a multiple of 4, matter.
+    pub src: Tensor<'a>,
+    /// Where they go; only its buffer and offset, a multiple of 4, matter.
+    pub dst: Tensor<'a>,
+}
+
+impl Commands {
+    /// Records a copy of rows (`iron_encode_copy`).
+    pub fn copy(&mut self, copy: &CopyRows<'_>) -> Result<()> {
+        let native = ffi::iron_copy {
+            size: size_of::<ffi::iron_copy>(),
+            rows: copy.rows as u64,
+            width: copy.width as u64,
+            src: copy.src.native(),
+            dst: copy.dst.native(),
+        };
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_copy", unsafe {
+            ffi::iron_encode_copy(self.handle.as_ptr(), &native)
+        })
+    }
+
+    /// Records a copy of bytes (`iron_encode_copy_bytes`).
+    pub fn copy_bytes(&mut self, copy: &CopyBytes<'_>) -> Result<()> {
+        // SAFETY: the commands are live, and the buffers are live or null, which the bridge refuses.
+        check("iron_encode_copy_bytes", unsafe {
+            ffi::iron_encode_copy_bytes(
+                self.handle.as_ptr(),
+                copy.src.native_buffer(),
+                copy.src.byte_offset(),
+                copy.dst.native_buffer(),
+                copy.dst.byte_offset(),
+                copy.length as u64,
+            )
+        })
+    }
+}

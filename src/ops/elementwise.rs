@@ -1,0 +1,52 @@
+//! Operations on elements of the same index.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// `out[i] = f(a[i], b[i])` (`iron_elementwise`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Elementwise<'a> {
+    /// How many elements.
+    pub count: usize,
+    /// `count` elements, packed; F32.
+    pub a: Tensor<'a>,
+    /// `count` elements, packed; F32.
+    pub b: Tensor<'a>,
+    /// `count` elements, packed; F32. May be `a` or `b`.
+    pub out: Tensor<'a>,
+}
+
+impl Elementwise<'_> {
+    fn native(&self) -> ffi::iron_elementwise {
+        ffi::iron_elementwise {
+            size: size_of::<ffi::iron_elementwise>(),
+            count: self.count as u64,
+            a: self.a.native(),
+            b: self.b.native(),
+            out: self.out.native(),
+        }
+    }
+}
+
+impl Commands {
+    /// Records `out = a + b` (`iron_encode_add`).
+    pub fn add(&mut self, operands: &Elementwise<'_>) -> Result<()> {
+        let native = operands.native();
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_add", unsafe {
+            ffi::iron_encode_add(self.handle.as_ptr(), &native)
+        })
+    }
+
+    /// Records `out = a / (1 + exp(-a)) · b`: SwiGLU, with `a` the gate and `b` the up projection (`iron_encode_silu_mul`).
+    /// Shazeer 2020, [arXiv:2002.05202](https://arxiv.org/abs/2002.05202).
+    pub fn silu_mul(&mut self, operands: &Elementwise<'_>) -> Result<()> {
+        let native = operands.native();
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_silu_mul", unsafe {
+            ffi::iron_encode_silu_mul(self.handle.as_ptr(), &native)
+        })
+    }
+}

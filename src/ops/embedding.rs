@@ -1,0 +1,44 @@
+//! Table lookup.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// `out[i] = table[ids[i]]` (`iron_embedding`).
+///
+/// An id that is not in the table gives a row of NaN: visible at once, and never another token's row.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Embedding<'a> {
+    /// How many rows are looked up.
+    pub rows: usize,
+    /// Elements of a row.
+    pub width: usize,
+    /// Rows of the table.
+    pub vocab: usize,
+    /// `vocab × width`; F32, F16, BF16 or Q8_0.
+    pub table: Tensor<'a>,
+    /// `rows` ids; U32.
+    pub ids: Tensor<'a>,
+    /// `rows × width`; F32.
+    pub out: Tensor<'a>,
+}
+
+impl Commands {
+    /// Records a table lookup (`iron_encode_embedding`).
+    pub fn embedding(&mut self, embedding: &Embedding<'_>) -> Result<()> {
+        let native = ffi::iron_embedding {
+            size: size_of::<ffi::iron_embedding>(),
+            rows: embedding.rows as u64,
+            width: embedding.width as u64,
+            vocab: embedding.vocab as u64,
+            table: embedding.table.native(),
+            ids: embedding.ids.native(),
+            out: embedding.out.native(),
+        };
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_embedding", unsafe {
+            ffi::iron_encode_embedding(self.handle.as_ptr(), &native)
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! Filling with one byte.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// Sets bytes to one value. Filling a whole buffer clears a poisoning.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fill<'a> {
+    /// How many bytes; a multiple of 4.
+    pub length: usize,
+    /// Where they start; only its buffer and offset, a multiple of 4, matter.
+    pub out: Tensor<'a>,
+    /// What each becomes. Default: 0.
+    pub value: u8,
+}
+
+impl Commands {
+    /// Records a filling (`iron_encode_fill`).
+    pub fn fill(&mut self, fill: &Fill<'_>) -> Result<()> {
+        // SAFETY: the commands are live, and the buffer is live or null, which the bridge refuses.
+        check("iron_encode_fill", unsafe {
+            ffi::iron_encode_fill(
+                self.handle.as_ptr(),
+                fill.out.native_buffer(),
+                fill.out.byte_offset(),
+                fill.length as u64,
+                fill.value,
+            )
+        })
+    }
+}

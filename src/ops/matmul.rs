@@ -1,0 +1,57 @@
+//! Matrix multiplication.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// `C = op(A) op(B) + bias`, accumulated in `f32` (`iron_matmul`).
+///
+/// A linear layer with weights stored `[n][k]`, as GGUF and PyTorch store them, has `transpose_b`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Matmul<'a> {
+    /// Rows of `C`.
+    pub m: usize,
+    /// Columns of `C`.
+    pub n: usize,
+    /// Columns of `op(A)`, rows of `op(B)`.
+    pub k: usize,
+    /// `m × k`, or `k × m` when transposed; F32 or F16.
+    pub a: Tensor<'a>,
+    /// `k × n`, or `n × k` when transposed; F32, F16, BF16, or Q8_0 (transposed only, `k` a multiple of 32).
+    pub b: Tensor<'a>,
+    /// `n` elements added to every row, of the type of `a`. Default: none.
+    pub bias: Option<Tensor<'a>>,
+    /// `m × n`, of the type of `a`.
+    pub c: Tensor<'a>,
+    /// How many products are made, one matrix further on each time (see [`Tensor::batch_stride`], which `c` then needs). Default, or
+    /// 0: one.
+    pub batch: u32,
+    /// `a` is stored `k × m`.
+    pub transpose_a: bool,
+    /// `b` is stored `n × k`.
+    pub transpose_b: bool,
+}
+
+impl Commands {
+    /// Records a matrix multiplication (`iron_encode_matmul`).
+    pub fn matmul(&mut self, matmul: &Matmul<'_>) -> Result<()> {
+        let native = ffi::iron_matmul {
+            size: size_of::<ffi::iron_matmul>(),
+            m: matmul.m as u64,
+            n: matmul.n as u64,
+            k: matmul.k as u64,
+            a: matmul.a.native(),
+            b: matmul.b.native(),
+            bias: matmul.bias.unwrap_or_default().native(),
+            c: matmul.c.native(),
+            batch: matmul.batch,
+            transpose_a: matmul.transpose_a,
+            transpose_b: matmul.transpose_b,
+        };
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_matmul", unsafe {
+            ffi::iron_encode_matmul(self.handle.as_ptr(), &native)
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! Softmax.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// `out[i][j] = exp(scale · x[i][j]) / sum over j of exp(scale · x[i][j])`, row by row and without overflow (`iron_softmax`).
+///
+/// A row of nothing but negative infinity gives NaN, as the formula does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Softmax<'a> {
+    /// Rows, each by itself.
+    pub rows: usize,
+    /// Elements of a row.
+    pub width: usize,
+    /// `rows × width`; F32.
+    pub x: Tensor<'a>,
+    /// `rows × width`; F32. May be `x`.
+    pub out: Tensor<'a>,
+    /// Default, or 0: 1.
+    pub scale: f32,
+}
+
+impl Commands {
+    /// Records a softmax (`iron_encode_softmax`).
+    pub fn softmax(&mut self, softmax: &Softmax<'_>) -> Result<()> {
+        let native = ffi::iron_softmax {
+            size: size_of::<ffi::iron_softmax>(),
+            rows: softmax.rows as u64,
+            width: softmax.width as u64,
+            x: softmax.x.native(),
+            out: softmax.out.native(),
+            scale: softmax.scale,
+        };
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_softmax", unsafe {
+            ffi::iron_encode_softmax(self.handle.as_ptr(), &native)
+        })
+    }
+}
