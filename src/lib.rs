@@ -60,6 +60,7 @@ mod executor;
 pub mod ffi;
 mod handle;
 pub mod kernel;
+pub mod llama;
 pub mod memory;
 pub mod ops;
 mod softmetal;

@@ -1,0 +1,51 @@
+use std::io;
+use std::path::PathBuf;
+
+use super::gguf::{GgufError, MetadataError, TensorType};
+use super::sampler::SamplerError;
+use super::tokenizer::TokenizerError;
+
+/// What can go wrong with a model: its file, its numbers, or what is asked of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each message says what its fields are")]
+pub enum LlamaError {
+    #[error("cannot open the model file {}: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot read the model file {}: {source}", path.display())]
+    Gguf { path: PathBuf, source: GgufError },
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    #[error("the model's {key} is {value}: {reason}")]
+    Hyperparameter {
+        key: String,
+        value: String,
+        reason: &'static str,
+    },
+    #[error("the model file lacks the tensor {0:?}")]
+    MissingTensor(String),
+    #[error("the model file has a tensor {0:?} that this architecture does not use")]
+    UnexpectedTensor(String),
+    #[error("tensor {name:?} should be {expected:?} and is {found:?} (sizes in GGML's order)")]
+    TensorShape {
+        name: String,
+        expected: Vec<u64>,
+        found: Vec<u64>,
+    },
+    #[error("tensor {name:?} is stored as {found}, only {supported} can be used there")]
+    TensorType {
+        name: String,
+        found: TensorType,
+        supported: &'static str,
+    },
+    #[error("there is no token to start from")]
+    NoTokens,
+    #[error("token {id} is outside the vocabulary of {vocabulary}")]
+    TokenOutOfRange { id: u32, vocabulary: u32 },
+    #[error("{tokens} tokens do not fit in the context of {context}")]
+    ContextFull { tokens: u64, context: u64 },
+}

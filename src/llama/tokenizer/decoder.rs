@@ -1,0 +1,114 @@
+//! Tokens to text, one by one.
+
+use super::vocabulary::{TokenKind, byte_of};
+use super::{SPACE, Tokenizer, TokenizerError};
+
+/// What SentencePiece writes for the unknown token.
+const UNKNOWN_TEXT: &str = " \u{2047} ";
+
+/// Turns a stream of tokens into a stream of text that never ends inside a character: bytes of one that is not complete yet wait
+/// for the rest of it.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    tokenizer: &'a Tokenizer,
+    /// Whether a space that comes now is the one that encoding put before the text.
+    at_start: bool,
+    /// The bytes of a character that is not complete.
+    pending: Vec<u8>,
+    /// What the last call gave out.
+    text: String,
+}
+
+impl<'a> Decoder<'a> {
+    /// Decodes a text from its begin: the space that encoding puts before a text is left out.
+    pub fn of_text(tokenizer: &'a Tokenizer) -> Decoder<'a> {
+        Decoder {
+            at_start: tokenizer.add_space_prefix,
+            ..Decoder::of_continuation(tokenizer)
+        }
+    }
+
+    /// Decodes tokens that go on after a text: every space counts.
+    pub fn of_continuation(tokenizer: &'a Tokenizer) -> Decoder<'a> {
+        Decoder {
+            tokenizer,
+            at_start: false,
+            pending: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    /// The text that this token completes, often all of its own and at times none.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenizerError::OutOfRange`] for a token outside the vocabulary; the decoder can go on with the next one.
+    pub fn push(&mut self, token: u32) -> Result<&str, TokenizerError> {
+        self.text.clear();
+        let Some((piece, kind)) = self.tokenizer.piece(token) else {
+            return Err(TokenizerError::OutOfRange {
+                id: token,
+                vocabulary: self.tokenizer.vocabulary_size(),
+            });
+        };
+        match kind {
+            TokenKind::Control => return Ok(&self.text),
+            TokenKind::Unknown => self.pending.extend(UNKNOWN_TEXT.as_bytes()),
+            TokenKind::Byte => self.pending.extend(byte_of(piece)),
+            TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => {
+                let stripped = piece
+                    .strip_prefix(SPACE.as_bytes())
+                    .filter(|_| self.at_start);
+                extend_with_spaces(&mut self.pending, stripped.unwrap_or(piece));
+            }
+        }
+        self.at_start = false;
+        self.take_characters();
+        Ok(&self.text)
+    }
+
+    /// What is left of a character that never became complete: U+FFFD for each byte.
+    pub fn finish(&mut self) -> &str {
+        self.text.clear();
+        self.text
+            .extend(self.pending.drain(..).map(|_| char::REPLACEMENT_CHARACTER));
+        &self.text
+    }
+
+    /// Moves whole characters from `pending` to `text`, and U+FFFD for each byte that cannot be part of one.
+    fn take_characters(&mut self) {
+        let mut rest = self.pending.as_slice();
+        for chunk in self.pending.utf8_chunks() {
+            self.text.push_str(chunk.valid());
+            rest = &rest[chunk.valid().len()..];
+            let incomplete = rest.len() == chunk.invalid().len() && may_continue(rest);
+            if incomplete {
+                break;
+            }
+            self.text
+                .extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+            rest = &rest[chunk.invalid().len()..];
+        }
+        let taken = self.pending.len() - rest.len();
+        self.pending.drain(..taken);
+    }
+}
+
+/// Whether these bytes could be the begin of a character.
+fn may_continue(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
+/// Appends a piece with spaces for [`SPACE`]s.
+fn extend_with_spaces(bytes: &mut Vec<u8>, mut piece: &[u8]) {
+    let space = SPACE.as_bytes();
+    while let Some(place) = piece
+        .windows(space.len())
+        .position(|window| window == space)
+    {
+        bytes.extend(&piece[..place]);
+        bytes.push(b' ');
+        piece = &piece[place + space.len()..];
+    }
+    bytes.extend(piece);
+}

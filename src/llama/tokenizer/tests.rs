@@ -1,0 +1,268 @@
+//! Against what the `sentencepiece` package does: `scripts/tokenizer_fixtures.py` made the cases.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::Value as Json;
+
+use super::*;
+use crate::llama::gguf::GgufFile;
+
+fn repository(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn tiny_rustbook() -> Tokenizer {
+    let file = GgufFile::open(repository("assets/tiny-rustbook-q8_0.gguf")).unwrap();
+    Tokenizer::from_metadata(file.header().metadata()).unwrap()
+}
+
+fn fixtures() -> serde_json::Map<String, Json> {
+    let text = std::fs::read_to_string(repository("tests/data/sentencepiece.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The tokenizer of a fixture that describes one, else tiny-rustbook's.
+fn tokenizer_of(model: &Json) -> Tokenizer {
+    let Some(pieces) = model.get("pieces") else {
+        return tiny_rustbook();
+    };
+    let items = |name: &str| model[name].as_array().unwrap().clone();
+    let pieces = pieces.as_array().unwrap().iter();
+    let pieces: Vec<Box<[u8]>> = pieces
+        .map(|piece| piece.as_str().unwrap().as_bytes().into())
+        .collect();
+    let scores: Vec<f32> = items("scores")
+        .iter()
+        .map(|score| score.as_f64().unwrap() as f32)
+        .collect();
+    let kinds: Vec<i32> = items("kinds")
+        .iter()
+        .map(|kind| kind.as_i64().unwrap() as i32)
+        .collect();
+    Tokenizer {
+        vocabulary: Vocabulary::new(&pieces, &scores, &kinds, 0).unwrap(),
+        special: SpecialTokens {
+            bos: 1,
+            eos: 2,
+            eot: None,
+        },
+        add_bos: true,
+        add_eos: false,
+        add_space_prefix: model["add_space_prefix"].as_bool().unwrap(),
+    }
+}
+
+fn tokens_of(json: &Json) -> Vec<u32> {
+    let tokens = json.as_array().unwrap().iter();
+    tokens.map(|token| token.as_u64().unwrap() as u32).collect()
+}
+
+#[test]
+fn texts_become_sentencepieces_tokens() {
+    for (name, model) in fixtures() {
+        let tokenizer = tokenizer_of(&model);
+        for case in model["encode"].as_array().unwrap() {
+            let text = case[0].as_str().unwrap();
+            assert_eq!(
+                tokenizer.encode(text),
+                tokens_of(&case[1]),
+                "{name}: {text:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tokens_become_sentencepieces_text() {
+    for (name, model) in fixtures() {
+        let tokenizer = tokenizer_of(&model);
+        for case in model["decode"].as_array().unwrap() {
+            let (tokens, text) = (tokens_of(&case[0]), case[1].as_str().unwrap());
+            assert_eq!(
+                tokenizer.decode(&tokens).unwrap(),
+                text,
+                "{name}: {tokens:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn texts_survive_the_way_there_and_back() {
+    for (name, model) in fixtures() {
+        let tokenizer = tokenizer_of(&model);
+        if tokenizer.vocabulary.byte(0).is_none() {
+            continue; // without byte tokens some texts cannot be expressed
+        }
+        for case in model["encode"].as_array().unwrap() {
+            let text = case[0].as_str().unwrap();
+            let decoded = tokenizer.decode(&tokenizer.encode(text)).unwrap();
+            assert_eq!(decoded, text.replace(SPACE, " "), "{name}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_never_ends_inside_a_character() {
+    let tokenizer = tiny_rustbook();
+    let crab = "\u{1F980}";
+    let bytes = crab
+        .bytes()
+        .map(|byte| tokenizer.vocabulary.byte(byte).unwrap());
+    let mut decoder = Decoder::of_continuation(&tokenizer);
+    let parts: Vec<String> = bytes
+        .map(|token| decoder.push(token).unwrap().to_owned())
+        .collect();
+    assert_eq!(parts, ["", "", "", crab]);
+    assert_eq!(decoder.finish(), "");
+
+    // Cut off after three bytes: by another token, and by the end.
+    let cut: Vec<u32> = tokenizer.encode(crab)[1..4].to_vec();
+    let after = tokenizer.encode("a")[0];
+    let mut decoder = Decoder::of_continuation(&tokenizer);
+    for token in &cut {
+        assert_eq!(decoder.push(*token), Ok(""));
+    }
+    assert_eq!(decoder.push(after), Ok("\u{FFFD}\u{FFFD}\u{FFFD} a"));
+    for token in &cut {
+        assert_eq!(decoder.push(*token), Ok(""));
+    }
+    assert_eq!(decoder.finish(), "\u{FFFD}\u{FFFD}\u{FFFD}");
+    assert_eq!(decoder.finish(), "");
+}
+
+#[test]
+fn a_continuation_keeps_its_first_space() {
+    let tokenizer = tiny_rustbook();
+    let tokens = tokenizer.encode("Ownership is");
+    let joined = |mut decoder: Decoder| {
+        tokens
+            .iter()
+            .map(|token| decoder.push(*token).unwrap().to_owned())
+            .collect()
+    };
+    let (text, continuation): (String, String) = (
+        joined(Decoder::of_text(&tokenizer)),
+        joined(Decoder::of_continuation(&tokenizer)),
+    );
+    assert_eq!(text, "Ownership is");
+    assert_eq!(continuation, " Ownership is");
+}
+
+#[test]
+fn control_tokens_are_read_only_when_asked_for() {
+    let tokenizer = tiny_rustbook();
+    let special = EncodeOptions {
+        add_special: true,
+        parse_special: true,
+    };
+    let text = "a</s>b<s>";
+    let mut expected = vec![tokenizer.bos()];
+    expected.extend(tokenizer.encode("a"));
+    expected.push(tokenizer.eos());
+    expected.extend(tokenizer.encode("b"));
+    expected.push(tokenizer.bos());
+    assert_eq!(tokenizer.encode_with(text, special), expected);
+    let plain = tokenizer.encode(text);
+    assert!(!plain.contains(&tokenizer.eos()) && !plain.contains(&tokenizer.bos()));
+    assert_eq!(tokenizer.decode(&plain).unwrap(), text);
+    assert_eq!(tokenizer.decode(&expected).unwrap(), "a b");
+    assert_eq!(tokenizer.encode_with("", special), [tokenizer.bos()]);
+}
+
+#[test]
+fn tokens_outside_the_vocabulary_are_errors() {
+    let tokenizer = tiny_rustbook();
+    let vocabulary = tokenizer.vocabulary_size();
+    assert_eq!(vocabulary, 2048);
+    for id in [2048, u32::MAX] {
+        assert_eq!(
+            tokenizer.decode(&[id]),
+            Err(TokenizerError::OutOfRange { id, vocabulary })
+        );
+        assert_eq!(tokenizer.piece(id), None);
+    }
+    assert_eq!(
+        tokenizer.piece(1),
+        Some((b"<s>".as_slice(), TokenKind::Control))
+    );
+}
+
+#[test]
+fn a_vocabulary_that_is_none_is_an_error() {
+    let piece = |text: &str| Box::from(text.as_bytes());
+    let new = |pieces: &[Box<[u8]>], scores: &[f32], kinds: &[i32], unknown| {
+        Vocabulary::new(pieces, scores, kinds, unknown)
+            .map(|_| ())
+            .unwrap_err()
+    };
+    assert!(matches!(
+        new(&[], &[], &[], 0),
+        TokenizerError::Lengths { .. }
+    ));
+    assert!(matches!(
+        new(&[piece("a")], &[], &[1], 0),
+        TokenizerError::Lengths { .. }
+    ));
+    assert!(matches!(
+        new(&[piece("a")], &[0.0], &[1, 1], 0),
+        TokenizerError::Lengths { .. }
+    ));
+    assert!(matches!(
+        new(&[piece("a")], &[0.0], &[1], 1),
+        TokenizerError::SpecialToken { id: 1, .. }
+    ));
+    assert_eq!(
+        new(&[piece("a")], &[f32::NAN], &[1], 0),
+        TokenizerError::Score(0)
+    );
+    for kind in [0, 7, -1] {
+        assert_eq!(
+            new(&[piece("a")], &[0.0], &[kind], 0),
+            TokenizerError::Kind { id: 0, kind }
+        );
+    }
+    for name in ["a", "<0x4>", "<0x+1>", "<0xGG>", "<0x411>", "<0x41"] {
+        assert_eq!(
+            new(&[piece(name)], &[0.0], &[6], 0),
+            TokenizerError::Byte(0),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_chain_of_unused_pieces_is_split_without_recursion() {
+    // "aaaa…": each piece is one longer than the last, and none of them but "a" may be used.
+    let pieces: Vec<Box<[u8]>> = (1..2000).map(|length| vec![b'a'; length].into()).collect();
+    let scores: Vec<f32> = (0..pieces.len()).map(|id| -(id as f32)).collect();
+    let kinds: Vec<i32> = (0..pieces.len())
+        .map(|id| if id == 0 { 1 } else { 5 })
+        .collect();
+    let vocabulary = Vocabulary::new(&pieces, &scores, &kinds, 0).unwrap();
+    let mut tokens = Vec::new();
+    merge::encode(&vocabulary, &"a".repeat(1999), &mut tokens);
+    assert_eq!(tokens, vec![0; 1999]);
+}
+
+proptest! {
+    #[test]
+    fn any_text_survives_the_way_there_and_back(text in "\\PC{0,40}|[a-z \\n\u{0}-\u{20}\u{1F980}é]{0,60}") {
+        let tokenizer = tiny_rustbook();
+        let decoded = tokenizer.decode(&tokenizer.encode(&text)).unwrap();
+        prop_assert_eq!(decoded, text.replace(SPACE, " "));
+    }
+
+    #[test]
+    fn a_stream_says_what_the_whole_says(tokens in proptest::collection::vec(0u32..2048, 0..40)) {
+        let tokenizer = tiny_rustbook();
+        let mut decoder = Decoder::of_text(&tokenizer);
+        let mut streamed = String::new();
+        for token in &tokens {
+            streamed.push_str(decoder.push(*token).unwrap());
+        }
+        streamed.push_str(decoder.finish());
+        prop_assert_eq!(streamed, tokenizer.decode(&tokens).unwrap());
+    }
+}

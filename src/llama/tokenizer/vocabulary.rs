@@ -1,0 +1,241 @@
+//! The pieces of a vocabulary and the ways to look one up.
+
+use std::collections::HashMap;
+
+/// What a token is for. The numbers are the file's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenKind {
+    /// A piece of text.
+    Normal = 1,
+    /// Stands for text that the vocabulary cannot express.
+    Unknown = 2,
+    /// Has a meaning and no text: the begin or the end of a text.
+    Control = 3,
+    /// A piece of text that is never split nor merged with its neighbours.
+    UserDefined = 4,
+    /// A piece that helps to merge and is split again in the end.
+    Unused = 5,
+    /// One byte, named `<0x41>`.
+    Byte = 6,
+}
+
+impl TokenKind {
+    fn from_number(number: i32) -> Option<TokenKind> {
+        Some(match number {
+            1 => TokenKind::Normal,
+            2 => TokenKind::Unknown,
+            3 => TokenKind::Control,
+            4 => TokenKind::UserDefined,
+            5 => TokenKind::Unused,
+            6 => TokenKind::Byte,
+            _ => return None,
+        })
+    }
+}
+
+/// Why a file's vocabulary cannot be used, or a token is none of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each message says what its fields are")]
+pub enum TokenizerError {
+    #[error(
+        "the model file's tokenizer is of the kind {0:?}; only \"llama\" (SentencePiece) is supported"
+    )]
+    Model(String),
+    #[error(
+        "the vocabulary has {tokens} tokens, {scores} scores and {kinds} token types; there must be as many of each, and some"
+    )]
+    Lengths {
+        tokens: usize,
+        scores: usize,
+        kinds: usize,
+    },
+    #[error("token {id} has the unknown type {kind}")]
+    Kind { id: usize, kind: i32 },
+    #[error("token {0} has a score that is not a number")]
+    Score(usize),
+    #[error("token {0} is a byte and not named like one (\"<0x41>\")")]
+    Byte(usize),
+    #[error("the {name} token is {id}, outside the vocabulary of {vocabulary}")]
+    SpecialToken {
+        name: &'static str,
+        id: u32,
+        vocabulary: u32,
+    },
+    #[error("token {id} is outside the vocabulary of {vocabulary}")]
+    OutOfRange { id: u32, vocabulary: u32 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Vocabulary {
+    pieces: Vec<Box<[u8]>>,
+    scores: Vec<f32>,
+    kinds: Vec<TokenKind>,
+    /// What text can become: normal, user-defined and unused pieces. Of two pieces with the same text the first one counts.
+    text: HashMap<Box<[u8]>, u32>,
+    longest: usize,
+    user_defined: PrefixMatcher,
+    control: PrefixMatcher,
+    unknown: u32,
+    /// The token of each byte, when every byte has one.
+    bytes: Option<Box<[u32; 256]>>,
+}
+
+impl Vocabulary {
+    pub fn new(
+        pieces: &[Box<[u8]>],
+        scores: &[f32],
+        kinds: &[i32],
+        unknown: u32,
+    ) -> Result<Vocabulary, TokenizerError> {
+        // A file's arrays are far shorter than 2^32.
+        let count = pieces.len() as u32;
+        if pieces.is_empty() || scores.len() != pieces.len() || kinds.len() != pieces.len() {
+            return Err(TokenizerError::Lengths {
+                tokens: pieces.len(),
+                scores: scores.len(),
+                kinds: kinds.len(),
+            });
+        }
+        if unknown >= count {
+            return Err(TokenizerError::SpecialToken {
+                name: "unknown",
+                id: unknown,
+                vocabulary: count,
+            });
+        }
+        if let Some(id) = scores.iter().position(|score| score.is_nan()) {
+            return Err(TokenizerError::Score(id));
+        }
+
+        let mut vocabulary = Vocabulary {
+            pieces: pieces.to_vec(),
+            scores: scores.to_vec(),
+            kinds: Vec::with_capacity(kinds.len()),
+            text: HashMap::with_capacity(pieces.len()),
+            longest: 0,
+            user_defined: PrefixMatcher::default(),
+            control: PrefixMatcher::default(),
+            unknown,
+            bytes: None,
+        };
+        let mut bytes = [None; 256];
+        for (id, (piece, kind)) in pieces.iter().zip(kinds).enumerate() {
+            let token = id as u32;
+            let Some(kind) = TokenKind::from_number(*kind) else {
+                return Err(TokenizerError::Kind { id, kind: *kind });
+            };
+            vocabulary.kinds.push(kind);
+            match kind {
+                TokenKind::Byte => {
+                    let byte = byte_of(piece).ok_or(TokenizerError::Byte(id))?;
+                    bytes[usize::from(byte)].get_or_insert(token);
+                }
+                TokenKind::Control => vocabulary.control.add(piece, token),
+                TokenKind::Unknown => (),
+                TokenKind::UserDefined => {
+                    vocabulary.user_defined.add(piece, token);
+                    vocabulary.add_text(piece, token);
+                }
+                TokenKind::Normal | TokenKind::Unused => vocabulary.add_text(piece, token),
+            }
+        }
+        let every: Option<Vec<u32>> = bytes.into_iter().collect();
+        vocabulary.bytes = every.and_then(|tokens| tokens.into_boxed_slice().try_into().ok());
+        Ok(vocabulary)
+    }
+
+    fn add_text(&mut self, piece: &[u8], token: u32) {
+        self.longest = self.longest.max(piece.len());
+        self.text.entry(piece.into()).or_insert(token);
+    }
+
+    pub fn len(&self) -> u32 {
+        self.pieces.len() as u32
+    }
+
+    pub fn piece(&self, token: u32) -> Option<(&[u8], TokenKind)> {
+        let index = token as usize;
+        Some((self.pieces.get(index)?, self.kinds[index]))
+    }
+
+    pub fn unknown(&self) -> u32 {
+        self.unknown
+    }
+
+    /// The token that text can become.
+    pub fn text(&self, piece: &[u8]) -> Option<u32> {
+        if piece.len() > self.longest {
+            return None;
+        }
+        self.text.get(piece).copied()
+    }
+
+    pub fn score(&self, token: u32) -> f32 {
+        self.scores[token as usize]
+    }
+
+    pub fn is_unused(&self, token: u32) -> bool {
+        self.kinds[token as usize] == TokenKind::Unused
+    }
+
+    pub fn byte(&self, byte: u8) -> Option<u32> {
+        let bytes = self.bytes.as_deref()?;
+        Some(bytes[usize::from(byte)])
+    }
+
+    /// The length of the longest user-defined piece that `text` starts with.
+    pub fn user_defined_prefix(&self, text: &[u8]) -> Option<usize> {
+        self.user_defined.longest(text).map(|(length, _)| length)
+    }
+
+    /// The first name of a control token in `text`, of several that start there the longest: (where, its length, the token).
+    pub fn find_control(&self, text: &str) -> Option<(usize, usize, u32)> {
+        text.char_indices().find_map(|(start, _)| {
+            let (length, token) = self.control.longest(&text.as_bytes()[start..])?;
+            // A name that is no UTF-8 may end inside a character.
+            text.is_char_boundary(start + length)
+                .then_some((start, length, token))
+        })
+    }
+}
+
+/// The byte that a piece like `<0x41>` names.
+pub(super) fn byte_of(piece: &[u8]) -> Option<u8> {
+    let digits = piece.strip_prefix(b"<0x")?.strip_suffix(b">")?;
+    if digits.len() != 2 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Finds the longest of some strings that a text starts with.
+#[derive(Clone, Debug, Default)]
+struct PrefixMatcher {
+    tokens: HashMap<Box<[u8]>, u32>,
+    /// The strings' lengths, longest first.
+    lengths: Vec<usize>,
+}
+
+impl PrefixMatcher {
+    /// The empty string is no prefix of anything here.
+    fn add(&mut self, text: &[u8], token: u32) {
+        if text.is_empty() {
+            return;
+        }
+        self.tokens.entry(text.into()).or_insert(token);
+        if let Err(place) = self
+            .lengths
+            .binary_search_by(|length| text.len().cmp(length))
+        {
+            self.lengths.insert(place, text.len());
+        }
+    }
+
+    fn longest(&self, text: &[u8]) -> Option<(usize, u32)> {
+        self.lengths.iter().find_map(|length| {
+            let token = self.tokens.get(text.get(..*length)?)?;
+            Some((*length, *token))
+        })
+    }
+}
