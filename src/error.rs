@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::ffi;
+use crate::llama::LlamaError;
 
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -58,6 +59,9 @@ pub enum Error {
     /// A bug in ironbridge. Please report it with the message.
     #[error("{}", .0.message())]
     Internal(#[source] Failure),
+    /// A model: its file, its numbers, or what was asked of it.
+    #[error(transparent)]
+    Llama(#[from] LlamaError),
     /// A text for the C side has a NUL byte inside.
     #[error("{argument} has a NUL byte inside")]
     Text {
@@ -99,7 +103,7 @@ impl Error {
             | Error::Poisoned(failure)
             | Error::Device(failure)
             | Error::Internal(failure) => Some(failure),
-            Error::Text { .. } | Error::System { .. } => None,
+            Error::Llama(_) | Error::Text { .. } | Error::System { .. } => None,
         }
     }
 
