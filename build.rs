@@ -1,7 +1,8 @@
 //! Builds the native side: `native/**/*.{c,m}` with clang, the Metal sources embedded as text, and the Rust declarations of the
 //! C headers with bindgen.
 //!
-//! On docs.rs nothing native is built and the checked-in declarations are used.
+//! Nothing native is built and the checked-in declarations are used where only types matter: on docs.rs, which has no GNUstep, and
+//! under `IRONBRIDGE_CHECK_ONLY=1`, which type-checks for a Mac from a host without Apple's SDK (`make check-apple`).
 
 #[path = "build/bindings.rs"]
 mod bindings;
@@ -21,10 +22,12 @@ fn main() {
     println!("cargo:rerun-if-changed=build");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
 
-    println!("cargo:rerun-if-env-changed=DOCS_RS");
-    if env::var_os("DOCS_RS").is_some() {
-        bindings::use_checked_in(&out);
-        return;
+    for variable in ["DOCS_RS", "IRONBRIDGE_CHECK_ONLY"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+        if env::var_os(variable).is_some_and(|value| value == "1") {
+            bindings::use_checked_in(&out);
+            return;
+        }
     }
     if let Err(message) = build(&out) {
         eprintln!("\nironbridge cannot build its native side: {message}\n");

@@ -1,0 +1,48 @@
+# The commands of this repository. `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test stress bench lint check-apple bindings doc package
+
+# The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
+PROFILE ?= release
+MODEL   ?= assets/tiny-rustbook-q8_0.gguf
+PROMPT  ?= Ownership is
+TOKENS  ?= 64
+ROUNDS  ?= 1000
+
+IRONBRIDGE = cargo run --profile $(PROFILE) --features cli --bin ironbridge --
+
+help: ## lists these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: ## installs what the build needs (apt), or says what is missing; quick when all is there
+	@scripts/setup.sh
+
+demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=, PROMPT=, TOKENS= change it
+	$(IRONBRIDGE) generate -m '$(MODEL)' -p '$(PROMPT)' -n $(TOKENS)
+
+test: setup ## every test: library, command line, integration, C and Python programs, documentation
+	cargo test --features cli
+
+stress: setup ## 22 layers x ROUNDS of Q/K/V projections; fails when anything was wrong or is left over
+	$(IRONBRIDGE) stress qkv --layers 22 --rounds $(ROUNDS)
+
+bench: setup ## criterion's benchmarks
+	cargo bench
+
+lint: setup ## formatting, clippy, native warnings and documentation, all as errors
+	cargo fmt --check
+	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features cli -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features cli
+
+check-apple: ## type-checks the Rust for Apple silicon; with APPLE_SDK= compiles the Objective-C against Apple's headers
+	@APPLE_SDK='$(APPLE_SDK)' scripts/check-apple.sh
+
+bindings: setup ## makes the checked-in Rust declarations of the C headers anew
+	@scripts/bindings.sh
+
+doc: setup ## the documentation, in target/doc
+	cargo doc --no-deps --features cli
+
+package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
+	@scripts/package-check.sh

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Installs what the build and the tests need, and says what it cannot install. Quick and silent when nothing is missing.
+#
+#   scripts/setup.sh          clang, libclang, GNUstep, GCC's Objective-C runtime, the blocks runtime; checks cargo
+#   scripts/setup.sh apple    the same and the Rust that `make check-apple` type-checks with
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The clang that this code is tested with. Older than the oldest, a distribution's newest is taken instead.
+readonly TESTED_CLANG=19 OLDEST_CLANG=18
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() {
+  printf 'setup: %s\n' "$@" >&2
+  exit 1
+}
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+available() { apt-cache show "$1" >/dev/null 2>&1; }
+
+# The sanitizers' runtime left libclang-common for a package of its own with clang 15.
+clang_packages() {
+  local version=$1 runtime="libclang-rt-$1-dev"
+  [ "$version" -ge 15 ] || runtime="libclang-common-$version-dev"
+  printf '%s\n' "clang-$version" "libclang-$version-dev" "$runtime"
+}
+
+# The version in the names of packages that match a pattern, newest first: versions 'clang-[0-9]+' → 22 19 16 …
+versions() { apt-cache search --names-only "^$1\$" | sed -E 's/^[a-z-]*([0-9]+).*/\1/' | sort -rnu; }
+
+# A complete clang that is installed already will do, the tested one first.
+installed_clang() {
+  local version package complete
+  for version in "$TESTED_CLANG" $(seq 39 -1 "$OLDEST_CLANG"); do
+    complete=yes
+    for package in $(clang_packages "$version"); do
+      installed "$package" || { complete= && break; }
+    done
+    [ -z "$complete" ] || { echo "$version" && return; }
+  done
+}
+
+available_clang() {
+  available "clang-$TESTED_CLANG" && echo "$TESTED_CLANG" && return
+  versions 'clang-[0-9]+' | sed -n 1p
+}
+
+# The major version of the gcc that is here or that apt would install.
+gcc_version() {
+  if command -v gcc >/dev/null; then
+    gcc -dumpversion | cut -d. -f1
+  else
+    apt-cache depends gcc 2>/dev/null | sed -n 's/.*Depends: gcc-\([0-9]*\)$/\1/p'
+  fi
+}
+
+# rustc links with GCC, which searches the folder of its own version, so that version's runtime fits best; any other serves.
+objc_runtime() {
+  local version gcc
+  gcc=$(gcc_version)
+  for version in $gcc $(seq 20 -1 9); do
+    installed "libobjc-$version-dev" && echo "libobjc-$version-dev" && return
+  done
+  for version in $gcc $(versions 'libobjc-[0-9]+-dev'); do
+    available "libobjc-$version-dev" && echo "libobjc-$version-dev" && return
+  done
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "not root and no sudo here. As root, run:" "  $*"
+  fi
+}
+
+setup_apt() {
+  local wanted=(gcc g++ libc6-dev binutils make python3 libgnustep-base-dev libblocksruntime-dev) missing=() package clang objc
+  [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
+  clang=$(installed_clang)
+  objc=$(objc_runtime)
+  for package in "${wanted[@]}"; do
+    installed "$package" || missing+=("$package")
+  done
+  [ -z "$clang" ] || [ -z "$objc" ] || ! installed "$objc" || [ ${#missing[@]} -gt 0 ] || return 0
+
+  as_root apt-get update -qq </dev/null
+  clang=${clang:-$(available_clang)}
+  objc=$(objc_runtime)
+  if [ -z "$clang" ] || [ -z "$objc" ]; then
+    fail "apt knows no clang-N or no libobjc-N-dev (on Ubuntu they are in 'universe')"
+  fi
+  for package in $(clang_packages "$clang") "$objc"; do
+    installed "$package" || missing+=("$package")
+  done
+  say "installing ${missing[*]}"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove --no-install-recommends "${missing[@]}" </dev/null
+}
+
+setup_mac() {
+  xcode-select -p >/dev/null 2>&1 || fail "the command line tools are missing: run 'xcode-select --install' and try again"
+  xcrun --find clang >/dev/null 2>&1 || fail "xcrun finds no clang: run 'xcode-select --install' and try again"
+}
+
+list_what_to_install() {
+  say "this system has no apt. The build needs, with their headers:"
+  say "  clang $OLDEST_CLANG or newer and libclang (tested with $TESTED_CLANG), its sanitizer runtime for the tests"
+  say "  GNUstep base, GCC's Objective-C runtime (libobjc), the blocks runtime (libBlocksRuntime)"
+  say "  gcc, g++, make and python3"
+  say "The build itself names what it does not find."
+}
+
+# Whether rustc's own toolchain has, or can fetch, the standard library of an Apple silicon Mac.
+rust_for_apple() {
+  local target=aarch64-apple-darwin
+  [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ] && return
+  command -v rustup >/dev/null && rustup target add "$target" >/dev/null 2>&1
+}
+
+check_cargo() {
+  local least have
+  least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+  command -v cargo >/dev/null ||
+    fail "cargo is missing. Rust $least or newer is at https://rustup.rs; then open a new shell, or: . ~/.cargo/env"
+  have=$(cargo --version | cut -d' ' -f2)
+  [ "$(printf '%s\n' "$least" "$have" | sort -t. -k1,1n -k2,2n | head -n 1)" = "$least" ] ||
+    fail "cargo $have is too old: Rust $least or newer is needed. 'rustup update stable' gets it."
+}
+
+main() {
+  case $(uname -s) in
+    Darwin) setup_mac ;;
+    Linux) if command -v apt-get >/dev/null; then setup_apt "${1:-}"; else list_what_to_install; fi ;;
+    *) fail "$(uname -s) is not supported: ironbridge runs on Linux and on macOS 13 or later" ;;
+  esac
+  check_cargo
+}
+
+main "$@"
