@@ -8,6 +8,8 @@
 mod bindings;
 #[path = "build/clang.rs"]
 mod clang;
+#[path = "build/exports.rs"]
+mod exports;
 #[path = "build/kernels.rs"]
 mod kernels;
 
@@ -75,7 +77,7 @@ fn build(out: &Path) -> Result<(), String> {
         .try_compile("ironbridge_native")
         .map_err(|error| format!("{error}\ncompiler: {}", clang.path().display()))?;
     clang.link(&target);
-    export_only_the_c_abi(out, &target);
+    exports::only_the_c_abi(out, &target);
     Ok(())
 }
 
@@ -102,20 +104,4 @@ fn native_sources() -> Vec<PathBuf> {
     }
     sources.sort();
     sources
-}
-
-/// rustc hides a native archive's symbols in a cdylib; the shared library must export the header's functions and nothing else.
-fn export_only_the_c_abi(out: &Path, target: &str) {
-    let (file, text, flag) = if target == "macos" {
-        ("exports.txt", "_iron_*\n", "-Wl,-exported_symbols_list,")
-    } else {
-        (
-            "exports.map",
-            "{ global: iron_*; };\n",
-            "-Wl,--version-script=",
-        )
-    };
-    let path = out.join(file);
-    std::fs::write(&path, text).expect("OUT_DIR is writable");
-    println!("cargo:rustc-cdylib-link-arg={flag}{}", path.display());
 }
