@@ -1,10 +1,10 @@
 /* Metal for hosts that have none: the part of Apple's API that ironbridge uses, with Apple's names, values and
  * nullability.
  *
- * What compiles against these headers compiles against Apple's, which declare more. Two functions are missing on purpose,
+ * What compiles against these headers compiles against Apple's, which declare more. Missing on purpose are
  * MTLCreateSystemDefaultDevice and MTLCopyAllDevices: there is no system device here, and a software device comes from
- * SoftMetalCreateDevice (softmetal.h). Meanings are those of https://developer.apple.com/documentation/metal; comments
- * here only say what this implementation adds. */
+ * SoftMetalCreateDevice (softmetal.h). Meanings are those of https://developer.apple.com/documentation/metal;
+ * comments here only say what this implementation adds. */
 #ifndef SOFTMETAL_METAL_H
 #define SOFTMETAL_METAL_H
 

@@ -1,0 +1,25 @@
+/* id<MTLBuffer>. */
+#ifndef SOFT_BUFFER_H
+#define SOFT_BUFFER_H
+
+#import "SoftStorage.h"
+
+@class SoftDevice;
+
+@interface SoftBuffer : SoftObject <MTLBuffer> {
+@private
+  SoftDevice *_device;
+  SoftStorage *_storage;
+  NSUInteger _length;
+  MTLResourceOptions _options;
+  NSString *_label;
+}
+- (instancetype)initWithDevice:(SoftDevice *)device
+                       storage:(SoftStorage *)storage
+                        length:(NSUInteger)length
+                       options:(MTLResourceOptions)options;
+/* What commands use: has the memory's address for private buffers too. */
+- (SoftStorage *)storage;
+@end
+
+#endif

@@ -1,0 +1,52 @@
+/* id<MTLCommandBuffer>: records commands, and runs them when its queue's worker says so. */
+#ifndef SOFT_COMMAND_BUFFER_H
+#define SOFT_COMMAND_BUFFER_H
+
+#import "SoftCommand.h"
+#import "SoftReferent.h"
+#import "SoftWorker.h"
+
+@class SoftBuffer, SoftDevice, SoftEncoder, SoftPipeline, SoftQueue;
+
+/* Blocks are no objects in every Objective-C runtime, so no NSArray holds them. */
+typedef struct soft_handlers {
+  MTLCommandBufferHandler *blocks;
+  size_t count;
+} soft_handlers;
+
+@interface SoftCommandBuffer : SoftObject <MTLCommandBuffer> {
+@private
+  SoftQueue *_queue;
+  BOOL _retainedReferences;
+  NSString *_label;
+  _Atomic(NSUInteger) _status;
+  NSError *_error;
+  NSMutableArray *_commands;
+  NSMutableSet *_referents; /* what the commands use, always */
+  NSMutableSet *_retained;  /* the public objects of those, with retained references */
+  SoftEncoder *_encoder;    /* the open one; it keeps this object, not the other way round */
+  NSString *_violation;     /* why it cannot be committed */
+  soft_place *_place;       /* enqueued and not committed */
+  uint64_t _ticket;         /* enqueued */
+  NSUInteger _plannedError;
+  soft_handlers _scheduledHandlers, _completedHandlers;
+  CFTimeInterval _kernelStart, _kernelEnd, _gpuStart, _gpuEnd;
+  NSInteger _debugGroups;
+}
+- (instancetype)initWithQueue:(SoftQueue *)queue retainedReferences:(BOOL)retained;
+- (SoftQueue *)queue;
+- (SoftDevice *)softDevice;
+
+/* For encoders, while one is open. */
+- (void)useBuffer:(SoftBuffer *)buffer;
+- (void)usePipeline:(SoftPipeline *)pipeline;
+- (void)record:(SoftCommand *)command;
+- (void)encoderDidEnd:(SoftEncoder *)encoder;
+/* The encoder is being destroyed and was never ended. */
+- (void)encoderWasLost:(SoftEncoder *)encoder;
+
+/* Called once, by the queue's worker. */
+- (void)run;
+@end
+
+#endif

@@ -1,0 +1,338 @@
+#import "SoftCommandBuffer.h"
+
+#import "SoftBlitEncoder.h"
+#import "SoftBuffer.h"
+#import "SoftComputeEncoder.h"
+#import "SoftError.h"
+#import "SoftPipeline.h"
+#import "SoftQueue.h"
+#import "SoftValidation.h"
+
+#include <Block.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Seconds, on the clock that Apple's figures use: it never jumps and has no meaning of its own. */
+static CFTimeInterval now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (CFTimeInterval)time.tv_sec + 1e-9 * (CFTimeInterval)time.tv_nsec;
+}
+
+static void sleep_for(CFTimeInterval seconds) {
+  if (seconds <= 0) return;
+  struct timespec left = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
+}
+
+static BOOL add_handler(soft_handlers *handlers, MTLCommandBufferHandler block) {
+  MTLCommandBufferHandler *blocks = realloc(handlers->blocks, (handlers->count + 1) * sizeof *blocks);
+  if (!blocks) return NO;
+  blocks[handlers->count++] = Block_copy(block);
+  handlers->blocks = blocks;
+  return YES;
+}
+
+static void call_handlers(const soft_handlers *handlers, SoftCommandBuffer *commands) {
+  for (size_t i = 0; i < handlers->count; i++) {
+    @autoreleasepool {
+      handlers->blocks[i]((id<MTLCommandBuffer>)commands);
+    }
+  }
+}
+
+static void drop_handlers(soft_handlers *handlers) {
+  for (size_t i = 0; i < handlers->count; i++) Block_release(handlers->blocks[i]);
+  free(handlers->blocks);
+  *handlers = (soft_handlers){0};
+}
+
+@implementation SoftCommandBuffer
+
+SOFT_COUNTED(SoftCommandBuffer)
+
+@synthesize label = _label;
+
+- (instancetype)initWithQueue:(SoftQueue *)queue retainedReferences:(BOOL)retained {
+  self = [super init];
+  if (!self) return nil;
+  _queue = [queue retain];
+  _retainedReferences = retained;
+  _commands = [NSMutableArray new];
+  _referents = [NSMutableSet new];
+  if (retained) _retained = [NSMutableSet new];
+  return self;
+}
+
+- (void)dealloc {
+  @autoreleasepool {
+    if (self.status < MTLCommandBufferStatusCommitted) {
+      if (_place) [[_queue worker] leave:_place];
+      [_queue commandBufferEnded];
+    }
+    [self dropReferences];
+    [_error release];
+    [_label release];
+    [_violation release];
+  }
+  [_queue release];
+  [super dealloc];
+}
+
+- (void)dropReferences {
+  drop_handlers(&_scheduledHandlers);
+  drop_handlers(&_completedHandlers);
+  [_commands release];
+  _commands = nil;
+  [_referents release];
+  _referents = nil;
+  [_retained release];
+  _retained = nil;
+}
+
+- (SoftQueue *)queue {
+  return _queue;
+}
+
+- (SoftDevice *)softDevice {
+  return [_queue softDevice];
+}
+
+- (NSString *)description {
+  return [NSString stringWithFormat:@"command buffer '%@'", _label ? _label : @""];
+}
+
+#pragma mark Properties
+
+- (id<MTLDevice>)device {
+  return [_queue device];
+}
+
+- (id<MTLCommandQueue>)commandQueue {
+  return (id<MTLCommandQueue>)_queue;
+}
+
+- (BOOL)retainedReferences {
+  return _retainedReferences;
+}
+
+- (MTLCommandBufferStatus)status {
+  return atomic_load(&_status);
+}
+
+- (NSError *)error {
+  return self.status == MTLCommandBufferStatusError ? [[_error retain] autorelease] : nil;
+}
+
+- (CFTimeInterval)kernelStartTime {
+  return self.status >= MTLCommandBufferStatusScheduled ? _kernelStart : 0;
+}
+
+- (CFTimeInterval)kernelEndTime {
+  return self.status >= MTLCommandBufferStatusCompleted ? _kernelEnd : 0;
+}
+
+- (CFTimeInterval)GPUStartTime {
+  return self.status >= MTLCommandBufferStatusCompleted ? _gpuStart : 0;
+}
+
+- (CFTimeInterval)GPUEndTime {
+  return self.status >= MTLCommandBufferStatusCompleted ? _gpuEnd : 0;
+}
+
+#pragma mark Recording
+
+- (void)requireRecording:(SEL)selector {
+  if (self.status >= MTLCommandBufferStatusCommitted) soft_inconsistent(self, selector, @"%@ is committed", self);
+}
+
+- (void)requireNoEncoder:(SEL)selector {
+  if (_encoder) soft_inconsistent(self, selector, @"%@ has an open encoder (%@)", self, _encoder);
+}
+
+- (id<MTLComputeCommandEncoder>)computeEncoderOfType:(MTLDispatchType)type for:(SEL)selector {
+  [self requireRecording:selector];
+  [self requireNoEncoder:selector];
+  if (type > MTLDispatchTypeConcurrent) soft_invalid(self, selector, @"dispatchType (%lu)", (unsigned long)type);
+  SoftComputeEncoder *encoder = [[SoftComputeEncoder alloc] initWithCommandBuffer:self dispatchType:type];
+  _encoder = encoder;
+  return [encoder autorelease];
+}
+
+- (id<MTLComputeCommandEncoder>)computeCommandEncoder {
+  return [self computeEncoderOfType:MTLDispatchTypeSerial for:_cmd];
+}
+
+- (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)dispatchType {
+  return [self computeEncoderOfType:dispatchType for:_cmd];
+}
+
+- (id<MTLBlitCommandEncoder>)blitCommandEncoder {
+  [self requireRecording:_cmd];
+  [self requireNoEncoder:_cmd];
+  SoftBlitEncoder *encoder = [[SoftBlitEncoder alloc] initWithCommandBuffer:self];
+  _encoder = encoder;
+  return [encoder autorelease];
+}
+
+- (void)useBuffer:(SoftBuffer *)buffer {
+  [_referents addObject:[buffer storage]];
+  [_retained addObject:buffer];
+}
+
+- (void)usePipeline:(SoftPipeline *)pipeline {
+  [_referents addObject:[pipeline kernel]];
+  [_retained addObject:pipeline];
+}
+
+- (void)record:(SoftCommand *)command {
+  [_commands addObject:command];
+}
+
+- (void)encoderDidEnd:(SoftEncoder *)encoder {
+  if (_encoder == encoder) _encoder = nil;
+}
+
+- (void)encoderWasLost:(SoftEncoder *)encoder {
+  if (_encoder == encoder) _encoder = nil;
+  if (!_violation) _violation = [[NSString alloc] initWithFormat:@"%@ was released without endEncoding", encoder];
+}
+
+- (void)pushDebugGroup:(NSString *)string {
+  SOFT_REQUIRE(string, @"string must not be nil");
+  [self requireRecording:_cmd];
+  _debugGroups++;
+}
+
+- (void)popDebugGroup {
+  SOFT_REQUIRE_STATE(_debugGroups > 0, @"no debug group is open");
+  _debugGroups--;
+}
+
+- (void)addScheduledHandler:(MTLCommandBufferHandler)block {
+  SOFT_REQUIRE(block, @"block must not be nil");
+  [self requireRecording:_cmd];
+  SOFT_REQUIRE_STATE(add_handler(&_scheduledHandlers, block), @"out of memory");
+}
+
+- (void)addCompletedHandler:(MTLCommandBufferHandler)block {
+  SOFT_REQUIRE(block, @"block must not be nil");
+  [self requireRecording:_cmd];
+  SOFT_REQUIRE_STATE(add_handler(&_completedHandlers, block), @"out of memory");
+}
+
+#pragma mark Submission
+
+- (void)enqueue {
+  [self requireRecording:_cmd];
+  if (_place) return;
+  _place = [[_queue worker] enqueue:self];
+  _ticket = _place->ticket;
+  atomic_store(&_status, MTLCommandBufferStatusEnqueued);
+}
+
+- (void)commit {
+  [self requireRecording:_cmd];
+  [self requireNoEncoder:_cmd];
+  SOFT_REQUIRE_STATE(!_violation, @"%@", _violation);
+  [self beginUseFor:_cmd];
+  [self enqueue];
+  _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer];
+  atomic_store(&_status, MTLCommandBufferStatusCommitted);
+  soft_place *place = _place;
+  _place = NULL;
+  [[_queue worker] commit:place];
+}
+
+/* All referents are in use after this, or none and an exception. */
+- (void)beginUseFor:(SEL)selector {
+  NSString *refusal = nil;
+  NSUInteger begun = 0;
+  for (SoftReferent *referent in _referents) {
+    refusal = [referent beginUse];
+    if (refusal) break;
+    begun++;
+  }
+  if (!refusal) return;
+  for (SoftReferent *referent in _referents) {
+    if (begun-- == 0) break;
+    [referent endUse];
+  }
+  soft_inconsistent(self, selector, @"a buffer of %@ cannot be used: %@", self, refusal);
+}
+
+- (void)waitUntilScheduled {
+  SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusCommitted, @"%@ is not committed", self);
+  if ([[_queue worker] isCurrentThread]) {
+    SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusScheduled, @"this thread is the one to schedule %@", self);
+    return;
+  }
+  [[_queue worker] waitUntilScheduled:_ticket];
+}
+
+- (void)waitUntilCompleted {
+  SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusCommitted, @"%@ is not committed", self);
+  if ([[_queue worker] isCurrentThread]) {
+    SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusCompleted, @"this thread is the one to complete %@", self);
+    return;
+  }
+  [[_queue worker] waitUntilFinished:_ticket];
+}
+
+#pragma mark Running
+
+- (void)run {
+  SoftWorker *worker = [_queue worker];
+  _kernelStart = now();
+  atomic_store(&_status, MTLCommandBufferStatusScheduled);
+  call_handlers(&_scheduledHandlers, self);
+  [worker didSchedule:_ticket];
+  _kernelEnd = now();
+
+  _gpuStart = now();
+  @autoreleasepool {
+    _error = [[self runCommands] retain];
+  }
+  sleep_for(1e-6 * (double)[[self softDevice] delay] - (now() - _gpuStart));
+  _gpuEnd = now();
+
+  [_referents makeObjectsPerformSelector:@selector(endUse)];
+  atomic_store(&_status, _error ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted);
+  [_queue commandBufferEnded];
+  call_handlers(&_completedHandlers, self);
+  [self dropReferences];
+}
+
+/* What went wrong (autoreleased), or nil. */
+- (NSError *)runCommands {
+  if (_plannedError) {
+    NSString *text = [NSString stringWithFormat:@"%@ failed because the device's configuration says so", self];
+    return soft_command_buffer_error(_plannedError, text);
+  }
+  NSError *error = [self errorOfAbandonedReferents];
+  for (SoftCommand *command in _commands) {
+    if (error) break;
+    NSString *text = nil;
+    soft_outcome outcome = [command runOn:[[self softDevice] executor] text:&text];
+    if (outcome != SOFT_OK) {
+      error = soft_command_buffer_error(soft_outcome_code(outcome), [NSString stringWithFormat:@"%@: %@", self, text]);
+    }
+  }
+  return error ? error : [self errorOfAbandonedReferents];
+}
+
+- (NSError *)errorOfAbandonedReferents {
+  if (_retainedReferences) return nil;
+  for (SoftReferent *referent in _referents) {
+    NSString *abandoned = [referent abandoned];
+    if (!abandoned) continue;
+    NSString *text = [NSString stringWithFormat:@"%@ (unretained references): %@ was destroyed too early", self, abandoned];
+    return soft_command_buffer_error(MTLCommandBufferErrorInvalidResource, text);
+  }
+  return nil;
+}
+
+@end

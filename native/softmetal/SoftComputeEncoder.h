@@ -1,0 +1,27 @@
+/* id<MTLComputeCommandEncoder>. Commands run one after another, whatever the dispatch type: a serial order satisfies every
+ * barrier. */
+#ifndef SOFT_COMPUTE_ENCODER_H
+#define SOFT_COMPUTE_ENCODER_H
+
+#import "SoftEncoder.h"
+#import "SoftStorage.h"
+
+/* One entry of the argument table: a buffer from an offset, or a copy of bytes, or nothing. */
+typedef struct soft_argument {
+  SoftStorage *storage; /* retained */
+  NSData *bytes;        /* retained */
+  NSUInteger length;    /* the whole buffer's */
+  NSUInteger offset;
+} soft_argument;
+
+@interface SoftComputeEncoder : SoftEncoder <MTLComputeCommandEncoder> {
+@private
+  MTLDispatchType _dispatchType;
+  SoftKernel *_kernel; /* of the pipeline state that is set */
+  soft_argument _arguments[SOFT_MAX_BINDINGS];
+  uint32_t _threadgroupMemory[SOFT_MAX_BINDINGS];
+}
+- (instancetype)initWithCommandBuffer:(SoftCommandBuffer *)commandBuffer dispatchType:(MTLDispatchType)dispatchType;
+@end
+
+#endif

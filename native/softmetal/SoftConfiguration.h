@@ -1,0 +1,26 @@
+/* What softmetal.h's configuration text asks for. Never changes after it was read. */
+#ifndef SOFT_CONFIGURATION_H
+#define SOFT_CONFIGURATION_H
+
+#import "SoftObject.h"
+
+@interface SoftConfiguration : SoftObject {
+@private
+  uint64_t _maxBufferLength;
+  uint64_t _memoryLimit;
+  uint64_t _delay;
+  NSMutableIndexSet *_failingAllocations;
+  NSMutableDictionary *_failingCommandBuffers;
+}
+/* nil and *error when the text is not of softmetal.h's form. */
+- (instancetype)initWithText:(const char *)text error:(NSError **)error;
+- (uint64_t)maxBufferLength; /* bytes */
+- (uint64_t)memoryLimit;     /* bytes */
+- (uint64_t)delay;           /* microseconds */
+/* Whether allocation `number`, counted from 1, shall fail. */
+- (BOOL)failsAllocation:(uint64_t)number;
+/* The MTLCommandBufferError of command buffer `number`, counted from 1 in the order of commits, or 0. */
+- (NSUInteger)errorOfCommandBuffer:(uint64_t)number;
+@end
+
+#endif

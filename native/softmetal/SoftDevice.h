@@ -1,0 +1,27 @@
+/* id<MTLDevice>: makes everything else. */
+#ifndef SOFT_DEVICE_H
+#define SOFT_DEVICE_H
+
+#import "SoftConfiguration.h"
+#import "SoftMemory.h"
+#include "executor.h"
+
+@interface SoftDevice : SoftObject <MTLDevice> {
+@private
+  const soft_executor *_executor;
+  SoftConfiguration *_configuration;
+  SoftMemory *_memory;
+  NSString *_name;
+  uint64_t _registryID;
+  _Atomic(uint64_t) _allocations;    /* asked for so far */
+  _Atomic(uint64_t) _commandBuffers; /* committed so far */
+}
+- (instancetype)initWithConfiguration:(SoftConfiguration *)configuration executor:(const soft_executor *)executor;
+- (const soft_executor *)executor;
+/* Microseconds that a command buffer takes at least. */
+- (uint64_t)delay;
+/* Counts one committed command buffer; returns the MTLCommandBufferError it shall end with, or 0. */
+- (NSUInteger)plannedErrorOfNextCommandBuffer;
+@end
+
+#endif

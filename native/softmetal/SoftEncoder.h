@@ -1,0 +1,21 @@
+/* What both kinds of encoder share: they are open from their making to endEncoding, and only then take calls. */
+#ifndef SOFT_ENCODER_H
+#define SOFT_ENCODER_H
+
+#import "SoftCommandBuffer.h"
+
+@interface SoftEncoder : SoftObject <MTLCommandEncoder> {
+@protected
+  SoftCommandBuffer *_commandBuffer;
+@private
+  NSString *_label;
+  BOOL _ended;
+  NSUInteger _debugGroups;
+}
+- (instancetype)initWithCommandBuffer:(SoftCommandBuffer *)commandBuffer;
+- (SoftDevice *)softDevice;
+/* Raises after endEncoding. */
+- (void)requireOpen:(SEL)selector;
+@end
+
+#endif

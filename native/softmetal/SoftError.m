@@ -1,0 +1,32 @@
+#import "SoftError.h"
+
+static NSError *error_in(NSString *domain, NSUInteger code, NSString *text) {
+  NSDictionary *details = [NSDictionary dictionaryWithObject:text forKey:NSLocalizedDescriptionKey];
+  return [NSError errorWithDomain:domain code:(NSInteger)code userInfo:details];
+}
+
+NSError *soft_command_buffer_error(NSUInteger code, NSString *text) {
+  return error_in(MTLCommandBufferErrorDomain, code, text);
+}
+
+NSError *soft_library_error(MTLLibraryError code, NSString *text) {
+  return error_in(MTLLibraryErrorDomain, code, text);
+}
+
+NSString *soft_executor_text(const soft_executor *executor, char *text, NSString *fallback) {
+  if (!text) return fallback;
+  NSString *string = [NSString stringWithUTF8String:text];
+  executor->string_release(text);
+  return string ? string : fallback;
+}
+
+MTLCommandBufferError soft_outcome_code(soft_outcome outcome) {
+  switch (outcome) {
+  case SOFT_OK: return MTLCommandBufferErrorNone;
+  case SOFT_PAGE_FAULT: return MTLCommandBufferErrorPageFault;
+  case SOFT_INVALID: return MTLCommandBufferErrorInvalidResource;
+  case SOFT_OUT_OF_MEMORY: return MTLCommandBufferErrorOutOfMemory;
+  case SOFT_INTERNAL: break;
+  }
+  return MTLCommandBufferErrorInternal;
+}

@@ -1,0 +1,24 @@
+/* id<MTLLibrary>: a source that the executor compiled. */
+#ifndef SOFT_LIBRARY_H
+#define SOFT_LIBRARY_H
+
+#import "SoftObject.h"
+#include "executor.h"
+
+@class SoftDevice;
+
+@interface SoftLibrary : SoftObject <MTLLibrary> {
+@private
+  SoftDevice *_device;
+  const soft_executor *_executor;
+  soft_library *_handle;
+  NSString *_label;
+}
+/* nil and *error (MTLLibraryErrorDomain, the compiler's text) when the source does not compile. */
+- (instancetype)initWithDevice:(SoftDevice *)device
+                        source:(NSString *)source
+                       options:(MTLCompileOptions *)options
+                         error:(NSError **)error;
+@end
+
+#endif

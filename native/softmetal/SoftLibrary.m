@@ -1,0 +1,96 @@
+#import "SoftLibrary.h"
+
+#import "SoftConstants.h"
+#import "SoftDevice.h"
+#import "SoftError.h"
+#import "SoftFunction.h"
+#import "SoftValidation.h"
+
+/* The options' macros become lines before the source; #line keeps the compiler's messages on the source's own lines. The
+ * other options choose among Apple's code generators and change nothing here. */
+static NSString *with_macros(NSString *source, MTLCompileOptions *options) {
+  NSDictionary *macros = [options preprocessorMacros];
+  if ([macros count] == 0) return source;
+  NSMutableString *text = [NSMutableString string];
+  for (NSString *name in [[macros allKeys] sortedArrayUsingSelector:@selector(compare:)]) {
+    [text appendFormat:@"#define %@ %@\n", name, [macros objectForKey:name]];
+  }
+  [text appendString:@"#line 1\n"];
+  [text appendString:source];
+  return text;
+}
+
+@implementation SoftLibrary
+
+SOFT_COUNTED(SoftLibrary)
+
+@synthesize label = _label;
+
+- (instancetype)initWithDevice:(SoftDevice *)device
+                        source:(NSString *)source
+                       options:(MTLCompileOptions *)options
+                         error:(NSError **)error {
+  self = [super init];
+  if (!self) return nil;
+  _device = [device retain];
+  _executor = [device executor];
+  NSData *text = [with_macros(source, options) dataUsingEncoding:NSUTF8StringEncoding];
+  char *detail = NULL;
+  _handle = _executor->library_create([text bytes], [text length], &detail);
+  NSString *said = soft_executor_text(_executor, detail, @"the compiler gave no reason");
+  if (_handle) return self;
+  if (error) *error = soft_library_error(MTLLibraryErrorCompileFailure, said);
+  [self release];
+  return nil;
+}
+
+- (void)dealloc {
+  @autoreleasepool {
+    if (_handle) _executor->library_release(_handle);
+    [_label release];
+    [_device release];
+  }
+  [super dealloc];
+}
+
+- (id<MTLDevice>)device {
+  return (id<MTLDevice>)_device;
+}
+
+- (NSArray *)functionNames {
+  NSMutableArray *names = [NSMutableArray array];
+  const char *name;
+  for (size_t i = 0; (name = _executor->library_function_name(_handle, i)); i++) {
+    [names addObject:[NSString stringWithUTF8String:name]];
+  }
+  return names;
+}
+
+- (SoftFunction *)newFunction:(NSString *)name constants:(NSData *)constants error:(NSError **)error {
+  char *detail = NULL;
+  soft_function *handle = _executor->function_create(_handle, [name UTF8String], [constants bytes],
+                                                     [constants length] / sizeof(soft_constant), &detail);
+  NSString *said = soft_executor_text(_executor, detail, @"the compiler gave no reason");
+  if (handle) return [[SoftFunction alloc] initWithDevice:_device handle:handle name:name];
+  if (error) {
+    BOOL known = [[self functionNames] containsObject:name];
+    *error = soft_library_error(known ? MTLLibraryErrorCompileFailure : MTLLibraryErrorFunctionNotFound, said);
+  }
+  return nil;
+}
+
+- (id<MTLFunction>)newFunctionWithName:(NSString *)name {
+  SOFT_REQUIRE(name, @"functionName must not be nil");
+  return [self newFunction:name constants:nil error:NULL];
+}
+
+- (id<MTLFunction>)newFunctionWithName:(NSString *)name
+                        constantValues:(MTLFunctionConstantValues *)constantValues
+                                 error:(NSError **)error {
+  SOFT_REQUIRE(name, @"name must not be nil");
+  SOFT_REQUIRE(constantValues, @"constantValues must not be nil");
+  NSData *constants = soft_constants(constantValues, error);
+  return constants ? [self newFunction:name constants:constants error:error] : nil;
+}
+
+@end

@@ -1,0 +1,27 @@
+#include "SoftPages.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+size_t soft_page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+size_t soft_pages_rounded(size_t length) {
+  size_t mask = soft_page_size() - 1;
+  return length > SIZE_MAX - mask ? 0 : (length + mask) & ~mask;
+}
+
+void *soft_pages_map(size_t length) {
+  void *pages = mmap(NULL, soft_pages_rounded(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+  return pages == MAP_FAILED ? NULL : pages;
+}
+
+void soft_pages_unmap(void *pages, size_t length) { munmap(pages, soft_pages_rounded(length)); }
+
+void soft_pages_discard(void *pages, size_t length) {
+  /* Fresh pages over the old ones, and not madvise: MADV_DONTNEED gives nothing back on a Mac, MADV_FREE does so late. */
+  void *fresh = mmap(pages, soft_pages_rounded(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0);
+  if (fresh == MAP_FAILED) abort(); /* the old mapping may be gone, so there is nothing valid to go on with */
+}
+
+uint64_t soft_machine_memory(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * soft_page_size(); }

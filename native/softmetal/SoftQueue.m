@@ -1,0 +1,80 @@
+#import "SoftQueue.h"
+
+#import "SoftCommandBuffer.h"
+#import "SoftValidation.h"
+
+@implementation SoftQueue
+
+SOFT_COUNTED(SoftQueue)
+
+@synthesize label = _label;
+
+- (instancetype)initWithDevice:(SoftDevice *)device bound:(NSUInteger)bound {
+  self = [super init];
+  if (!self) return nil;
+  pthread_mutex_init(&_lock, NULL);
+  pthread_cond_init(&_fewer, NULL);
+  _device = [device retain];
+  _bound = bound;
+  _worker = [[SoftWorker alloc] init];
+  if (_worker) return self;
+  [self release];
+  return nil;
+}
+
+- (void)dealloc {
+  @autoreleasepool {
+    [_worker close];
+    [_worker release];
+    [_label release];
+    [_device release];
+  }
+  pthread_mutex_destroy(&_lock);
+  pthread_cond_destroy(&_fewer);
+  [super dealloc];
+}
+
+- (id<MTLDevice>)device {
+  return (id<MTLDevice>)_device;
+}
+
+- (SoftDevice *)softDevice {
+  return _device;
+}
+
+- (SoftWorker *)worker {
+  return _worker;
+}
+
+/* Blocks while the bound is reached, as Apple's queues do. On the worker's own thread (in a handler) that would be for ever,
+ * since nothing completes meanwhile. */
+- (id<MTLCommandBuffer>)commandBufferRetaining:(BOOL)retaining for:(SEL)selector {
+  BOOL worker = [_worker isCurrentThread];
+  pthread_mutex_lock(&_lock);
+  while (_outstanding >= _bound && !worker) pthread_cond_wait(&_fewer, &_lock);
+  BOOL room = _outstanding < _bound;
+  if (room) _outstanding++;
+  pthread_mutex_unlock(&_lock);
+  if (!room) {
+    soft_inconsistent(self, selector, @"%lu command buffers are not complete and this thread is the one to complete them",
+                      (unsigned long)_bound);
+  }
+  return [[[SoftCommandBuffer alloc] initWithQueue:self retainedReferences:retaining] autorelease];
+}
+
+- (id<MTLCommandBuffer>)commandBuffer {
+  return [self commandBufferRetaining:YES for:_cmd];
+}
+
+- (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
+  return [self commandBufferRetaining:NO for:_cmd];
+}
+
+- (void)commandBufferEnded {
+  pthread_mutex_lock(&_lock);
+  _outstanding--;
+  pthread_cond_signal(&_fewer);
+  pthread_mutex_unlock(&_lock);
+}
+
+@end

@@ -1,0 +1,32 @@
+/* What a command refers to: the inner part of a buffer or a pipeline, which commands keep alive by themselves.
+ *
+ * The public object owns it. A command buffer with retained references keeps the public object too; one without keeps only
+ * this part, so that a program that lets the object go too early is told so (MTLCommandBufferErrorInvalidResource) where
+ * Apple's device would read freed memory. */
+#ifndef SOFT_REFERENT_H
+#define SOFT_REFERENT_H
+
+#import "SoftObject.h"
+
+#include <pthread.h>
+
+@interface SoftReferent : SoftObject {
+@protected
+  pthread_mutex_t _lock;
+  NSUInteger _users; /* command buffers in flight that refer to it */
+@private
+  BOOL _abandoned;
+  NSString *_name;
+}
+/* From commit to completion of a command buffer. `beginUse` returns why the object cannot be used now, or nil. */
+- (NSString *)beginUse;
+- (void)endUse;
+/* The owner is being destroyed; `name` (may be nil) is what the user called it. */
+- (void)abandonAs:(NSString *)name;
+/* How an error names the thing (autoreleased) when the owner is gone, else nil. */
+- (NSString *)abandoned;
+/* "buffer", "pipeline". */
+- (NSString *)kind;
+@end
+
+#endif

@@ -1,0 +1,48 @@
+#import "SoftReferent.h"
+
+@implementation SoftReferent
+
+- (instancetype)init {
+  self = [super init];
+  if (self) pthread_mutex_init(&_lock, NULL);
+  return self;
+}
+
+- (void)dealloc {
+  pthread_mutex_destroy(&_lock);
+  [_name release];
+  [super dealloc];
+}
+
+- (NSString *)beginUse {
+  pthread_mutex_lock(&_lock);
+  _users++;
+  pthread_mutex_unlock(&_lock);
+  return nil;
+}
+
+- (void)endUse {
+  pthread_mutex_lock(&_lock);
+  _users--;
+  pthread_mutex_unlock(&_lock);
+}
+
+- (void)abandonAs:(NSString *)name {
+  pthread_mutex_lock(&_lock);
+  _abandoned = YES;
+  _name = [name copy];
+  pthread_mutex_unlock(&_lock);
+}
+
+- (NSString *)abandoned {
+  pthread_mutex_lock(&_lock);
+  BOOL abandoned = _abandoned;
+  pthread_mutex_unlock(&_lock);
+  return abandoned ? [NSString stringWithFormat:@"%@ '%@'", [self kind], _name ? _name : @""] : nil;
+}
+
+- (NSString *)kind {
+  return @"object";
+}
+
+@end

@@ -1,0 +1,58 @@
+#import "SoftValidation.h"
+
+#import "SoftBuffer.h"
+#import "SoftFunction.h"
+#import "SoftPipeline.h"
+
+static void throw_exception(NSString *name, id receiver, SEL selector, NSString *format, va_list arguments)
+    __attribute__((noreturn));
+
+static void throw_exception(NSString *name, id receiver, SEL selector, NSString *format, va_list arguments) {
+  NSString *text = [[[NSString alloc] initWithFormat:format arguments:arguments] autorelease];
+  NSString *where = [NSString stringWithFormat:@"-[%@ %@]", NSStringFromClass([receiver class]),
+                                               NSStringFromSelector(selector)];
+  @throw [NSException exceptionWithName:name reason:[NSString stringWithFormat:@"%@: %@", where, text] userInfo:nil];
+}
+
+void soft_invalid(id receiver, SEL selector, NSString *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  throw_exception(NSInvalidArgumentException, receiver, selector, format, arguments);
+}
+
+void soft_inconsistent(id receiver, SEL selector, NSString *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  throw_exception(NSInternalInconsistencyException, receiver, selector, format, arguments);
+}
+
+static id require_object(id receiver, SEL selector, NSString *argument, id object, Class class, SoftDevice *device) {
+  if (!object) soft_invalid(receiver, selector, @"%@ must not be nil", argument);
+  if (![object isKindOfClass:class]) {
+    soft_invalid(receiver, selector, @"%@ is a %@ and not of the software device", argument,
+                 NSStringFromClass([object class]));
+  }
+  if ((id)[object device] != (id)device) soft_invalid(receiver, selector, @"%@ belongs to another device", argument);
+  return object;
+}
+
+SoftBuffer *soft_require_buffer(id receiver, SEL selector, NSString *argument, id buffer, SoftDevice *device) {
+  return require_object(receiver, selector, argument, buffer, [SoftBuffer class], device);
+}
+
+SoftPipeline *soft_require_pipeline(id receiver, SEL selector, NSString *argument, id pipeline, SoftDevice *device) {
+  return require_object(receiver, selector, argument, pipeline, [SoftPipeline class], device);
+}
+
+SoftFunction *soft_require_function(id receiver, SEL selector, NSString *argument, id function, SoftDevice *device) {
+  return require_object(receiver, selector, argument, function, [SoftFunction class], device);
+}
+
+void soft_require_range(id receiver, SEL selector, NSString *argument, NSUInteger offset, NSUInteger length,
+                        NSUInteger size) {
+  if (length == 0) soft_invalid(receiver, selector, @"%@ is empty", argument);
+  if (offset > size || length > size - offset) {
+    soft_invalid(receiver, selector, @"%@ is %llu bytes from %llu, outside a buffer of %llu bytes", argument,
+                 (unsigned long long)length, (unsigned long long)offset, (unsigned long long)size);
+  }
+}

@@ -1,0 +1,53 @@
+/* The thread that runs a queue's command buffers, one after another in the order in which they were enqueued.
+ *
+ * The thread keeps the worker alive and nothing else, so a queue can be given up at any time and on any thread. A committed
+ * command buffer is kept by its worker and keeps its queue; the last one to go therefore takes the queue along, perhaps on
+ * this very thread. */
+#ifndef SOFT_WORKER_H
+#define SOFT_WORKER_H
+
+#import "SoftObject.h"
+
+#include <pthread.h>
+
+@class SoftCommandBuffer;
+
+/* A place in the order. */
+typedef struct soft_place {
+  struct soft_place *next;
+  uint64_t ticket; /* grows from place to place */
+  SoftCommandBuffer *commands;
+  bool committed; /* from then on `commands` is retained */
+} soft_place;
+
+@interface SoftWorker : SoftObject {
+@private
+  pthread_t _thread;
+  pthread_mutex_t _lock;
+  pthread_cond_t _changed;
+  soft_place *_first, *_last;
+  uint64_t _ticket;    /* the newest */
+  uint64_t _scheduled; /* up to this one, scheduled handlers have run */
+  uint64_t _finished;  /* up to this one, all is done and the worker's references are gone */
+  bool _closing;
+}
+/* nil when the system has no thread left. */
+- (instancetype)init;
+/* Ends the thread after what was committed; waits for it, unless called on it. Called once, by the queue's dealloc. */
+- (void)close;
+
+- (soft_place *)enqueue:(SoftCommandBuffer *)commands;
+/* Gives up a place that was never committed. */
+- (void)leave:(soft_place *)place;
+/* The place belongs to the worker from here on. */
+- (void)commit:(soft_place *)place;
+
+- (void)waitUntilScheduled:(uint64_t)ticket;
+/* On return, completed handlers have run and the worker holds neither the command buffer nor its queue. */
+- (void)waitUntilFinished:(uint64_t)ticket;
+/* Called by a command buffer while it runs. */
+- (void)didSchedule:(uint64_t)ticket;
+- (BOOL)isCurrentThread;
+@end
+
+#endif
