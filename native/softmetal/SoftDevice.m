@@ -1,6 +1,7 @@
 #import "SoftDevice.h"
 
 #import "SoftBuffer.h"
+#import "SoftError.h"
 #import "SoftFunction.h"
 #import "SoftLibrary.h"
 #import "SoftPages.h"
@@ -186,9 +187,14 @@ SOFT_COUNTED(SoftDevice)
 @end
 
 id<MTLDevice> SoftMetalCreateDevice(const char *text, NSError **error) {
+  const soft_executor *executor = softmetal_cpu_executor();
+  if (!executor) {
+    if (error) *error = soft_command_buffer_error(MTLCommandBufferErrorInternal, @"the CPU executor could not start");
+    return nil;
+  }
   SoftConfiguration *configuration = [[SoftConfiguration alloc] initWithText:text error:error];
   if (!configuration) return nil;
-  SoftDevice *device = [[SoftDevice alloc] initWithConfiguration:configuration executor:softmetal_cpu_executor()];
+  SoftDevice *device = [[SoftDevice alloc] initWithConfiguration:configuration executor:executor];
   [configuration release];
   return device;
 }
