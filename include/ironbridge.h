@@ -47,10 +47,12 @@ extern "C" {
 
 /* Grows with every change that an older caller could notice. */
 #define IRON_ABI_VERSION 1u
+/* The crate's version. */
+#define IRON_VERSION "0.1.0"
 
 /* The IRON_ABI_VERSION that the library was built with: compare it with the header's. */
 IRON_API uint32_t iron_abi_version(void);
-/* The crate's version, "0.1.0". Static. */
+/* The IRON_VERSION that the library was built with. Static. */
 IRON_API const char *iron_version(void);
 
 typedef enum iron_status {

@@ -1,0 +1,177 @@
+#import "commands.h"
+
+#import "entry.h"
+#import "handle.h"
+#import "structs.h"
+#import "text.h"
+
+@implementation IronCommands
+
+IRON_COUNTED(IronCommands)
+
+/* The last handle is gone and no thread records: what was not submitted is dropped, and what fails from now on nobody waits for. */
+- (void)dealloc {
+  [open drop];
+  [open release];
+  if (outcome) {
+    IronMonitorLock(&device->monitor);
+    if (outcome->failure.status != IRON_OK && !outcome->told) IronFailuresAdd(&device->failures, &outcome->failure);
+    outcome->abandoned = true;
+    IronMonitorUnlock(&device->monitor);
+  }
+  [outcome release];
+  [label release];
+  [device release];
+  [super dealloc];
+}
+
+/* -------------------------------------------------------------------------------------------------------------- recording -- */
+
+iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
+  IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+  if (!commands) return IRON_ERROR_INVALID_HANDLE;
+  if (atomic_exchange(&commands->recording, true))
+    return IronErrorReport(IRON_ERROR_BUSY, "commands: another thread records them");
+  *result = commands;
+  if (atomic_load(&commands->committed)) return IronErrorReport(IRON_ERROR_STATE, "commands: they are committed already");
+  return IRON_OK;
+}
+
+void IronCommandsLeave(IronCommands **commands) {
+  if (*commands) atomic_store(&(*commands)->recording, false);
+}
+
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count submission:(IronSubmission **)submission {
+  iron_status status = IRON_OK;
+  IronSubmission *made = open ? nil : [IronSubmission openOn:device outcome:outcome label:label status:&status];
+  if (status != IRON_OK) return status;
+  status = [(open ? open : made) touch:uses count:count];
+  if (status != IRON_OK) {
+    [made drop];
+    [made release];
+    return status;
+  }
+  if (made) open = made;
+  *submission = open;
+  return IRON_OK;
+}
+
+- (void)flush {
+  if (!open) return;
+  [open commit];
+  [open release];
+  open = nil;
+}
+
+- (void)recorded:(uint64_t)bytes {
+  atomic_fetch_add(&operations, 1);
+  open->operations += 1;
+  open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
+  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush];
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ state -- */
+
+- (void)describe:(iron_commands_info *)info {
+  IronMonitorLock(&device->monitor);
+  bool done = outcome->incomplete == 0;
+  info->operations = atomic_load(&operations);
+  info->command_buffers = outcome->command_buffers;
+  info->device_time = outcome->device_time;
+  if (!atomic_load(&committed))
+    info->state = IRON_COMMANDS_RECORDING;
+  else if (!done)
+    info->state = IRON_COMMANDS_SUBMITTED;
+  else
+    info->state = outcome->failure.status == IRON_OK ? IRON_COMMANDS_COMPLETED : IRON_COMMANDS_FAILED;
+  IronMonitorUnlock(&device->monitor);
+}
+
+- (iron_status)wait:(uint64_t)timeout {
+  if (!atomic_load(&committed)) return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
+  uint64_t deadline = IronDeadlineAfter(timeout);
+  bool in_time = true;
+  IronFailure failure = {.status = IRON_OK};
+  IronMonitorLock(&device->monitor);
+  while (in_time && outcome->incomplete > 0) in_time = IronMonitorWaitUntil(&device->monitor, deadline);
+  bool complete = outcome->incomplete == 0;
+  if (complete && !outcome->told) {
+    failure = outcome->failure;
+    outcome->told = true;
+  }
+  IronMonitorUnlock(&device->monitor);
+  if (!complete) return IronErrorReport(IRON_ERROR_TIMEOUT, "commands: not complete after %llu ns", (unsigned long long)timeout);
+  if (failure.status == IRON_OK) return IRON_OK;
+  return IronErrorReport(failure.status, "commands: %s", failure.text);
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- entries -- */
+
+iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_options *given, iron_commands **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "commands");
+    iron_commands_options options;
+    IRON_READ_OPTIONAL_STRUCT(options, given, "options");
+    IronDevice *device = IronDeviceAcquire(device_handle);
+    if (!device) return IRON_ERROR_INVALID_HANDLE;
+    NSString *label;
+    IRON_TRY(IronTextRead(&label, options.label, "options.label"));
+    IronCommands *commands = [[[IronCommands alloc] init] autorelease];
+    commands->device = [device retain];
+    commands->outcome = [[IronOutcome alloc] init];
+    commands->label = [label retain];
+    commands->max_operations = options.max_operations ? options.max_operations : device->max_operations;
+    return IronHandleCreate(commands, IRON_HANDLE_COMMANDS, (void **)handle);
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_flush(iron_commands *handle) {
+  IRON_ENTRY {
+    IRON_RECORD(commands, handle);
+    [commands flush];
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_commit(iron_commands *handle) {
+  IRON_ENTRY {
+    IRON_RECORD(commands, handle);
+    [commands flush];
+    atomic_store(&commands->committed, true);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_wait(iron_commands *handle, uint64_t timeout) {
+  IRON_ENTRY {
+    IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+    if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    return [commands wait:timeout];
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_describe(iron_commands *handle, iron_commands_info *info) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(info, "info");
+    IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+    if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    iron_commands_info full;
+    [commands describe:&full];
+    IronStructWrite(info, &full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_retain(iron_commands *handle) {
+  IRON_ENTRY {
+    return IronHandleRetain(handle, IRON_HANDLE_COMMANDS, "commands");
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_release(iron_commands *handle) {
+  IRON_ENTRY {
+    return IronHandleRelease(handle, IRON_HANDLE_COMMANDS, "commands");
+  } IRON_LEAVE
+}
+
+@end

@@ -1,0 +1,111 @@
+#import "device.h"
+
+#import "entry.h"
+#import "handle.h"
+#import "pipelines.h"
+#import "structs.h"
+#import "submission.h"
+#import "text.h"
+
+@implementation IronDevice
+
+IRON_COUNTED(IronDevice)
+
+- (instancetype)init {
+  self = [super init];
+  if (!self) return nil;
+  pthread_mutex_init(&commit_order, NULL);
+  pthread_mutex_init(&transfer, NULL);
+  IronMonitorInit(&monitor);
+  pipelines = [[IronPipelines alloc] init];
+  return self;
+}
+
+- (void)dealloc {
+  IronPoolDiscard(IronPoolTakeAll(&pool, &memory));
+  [pipelines release];
+  [queue release];
+  [metal release];
+  IronMonitorDestroy(&monitor);
+  pthread_mutex_destroy(&transfer);
+  pthread_mutex_destroy(&commit_order);
+  [super dealloc];
+}
+
+@end
+
+IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index, const iron_device_options *options) {
+  IronDevice *device = [[[IronDevice alloc] init] autorelease];
+  device->metal = [metal retain];
+  device->kind = kind;
+  device->index = index;
+  device->max_operations = options->max_operations;
+  device->max_in_flight = options->max_in_flight;
+  device->max_flush_bytes = options->max_flush_bytes;
+  device->pool.max_bytes = options->pool_max_bytes;
+  device->pool.max_buffers = options->pool_max_buffers;
+  /* [queue commandBuffer] blocks when this many are not complete. The bridge never has more: those being recorded, those in
+   * flight and one transfer. */
+  device->queue = [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight + 1];
+  if (device->queue) return device;
+  IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "the device gave no command queue");
+  return nil;
+}
+
+IronDevice *IronDeviceAcquire(iron_device *handle) { return IronHandleAcquire(handle, IRON_HANDLE_DEVICE, "device"); }
+
+void IronDeviceDescribe(iron_device_info *info, id<MTLDevice> metal, iron_device_kind kind, uint32_t index) {
+  const char *name = [[metal name] UTF8String];
+  info->kind = kind;
+  info->index = index;
+  IronTextCopy(info->name, sizeof info->name, name ? name : "");
+  info->unified_memory = [metal hasUnifiedMemory];
+  info->max_threads_per_threadgroup = (uint32_t)[metal maxThreadsPerThreadgroup].width;
+  info->max_threadgroup_memory = (uint32_t)[metal maxThreadgroupMemoryLength];
+  info->max_buffer_length = [metal maxBufferLength];
+  info->recommended_working_set = [metal recommendedMaxWorkingSetSize];
+  info->allocated = [metal currentAllocatedSize];
+}
+
+iron_status iron_device_describe(iron_device *handle, iron_device_info *info) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(info, "info");
+    IronDevice *device = IronDeviceAcquire(handle);
+    if (!device) return IRON_ERROR_INVALID_HANDLE;
+    iron_device_info full;
+    IronDeviceDescribe(&full, device->metal, device->kind, device->index);
+    IronStructWrite(info, &full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_device_sync(iron_device *handle, uint64_t timeout) {
+  IRON_ENTRY {
+    IronDevice *device = IronDeviceAcquire(handle);
+    if (!device) return IRON_ERROR_INVALID_HANDLE;
+    uint64_t deadline = IronDeadlineAfter(timeout);
+    bool in_time = true;
+    IronMonitorLock(&device->monitor);
+    uint64_t target = device->last_serial;
+    while (in_time && device->first_in_flight && device->first_in_flight->serial <= target)
+      in_time = IronMonitorWaitUntil(&device->monitor, deadline);
+    IronFailure failure = IronFailuresTake(&device->failures);
+    IronMonitorUnlock(&device->monitor);
+    if (failure.status != IRON_OK)
+      return IronErrorReport(failure.status, "commands that were released without a wait failed: %s", failure.text);
+    if (!in_time) return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_device_retain(iron_device *handle) {
+  IRON_ENTRY {
+    return IronHandleRetain(handle, IRON_HANDLE_DEVICE, "device");
+  } IRON_LEAVE
+}
+
+iron_status iron_device_release(iron_device *handle) {
+  IRON_ENTRY {
+    return IronHandleRelease(handle, IRON_HANDLE_DEVICE, "device");
+  } IRON_LEAVE
+}

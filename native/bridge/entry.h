@@ -1,0 +1,45 @@
+/* How every C function of the header begins and ends: with its own autorelease pool, and with every Objective-C exception caught.
+ *
+ *   iron_status iron_noun_verb(iron_noun *handle) {
+ *     IRON_ENTRY {
+ *       IRON_TRY(Something(handle));
+ *       return IRON_OK;
+ *     } IRON_LEAVE
+ *   }
+ *
+ * The pool is lexical: opened and closed by one function on one thread, never stored, on every way out. What outlives the call
+ * is retained before the pool drains. The exception is caught inside the pool, which therefore drains after a failure as well. */
+#ifndef IRON_BRIDGE_ENTRY_H
+#define IRON_BRIDGE_ENTRY_H
+
+#import <Foundation/Foundation.h>
+
+#include "error.h"
+#include "ironbridge.h"
+
+/* The leak detector's own test builds the bridge without its pools and must then fail. */
+#ifdef IRON_TEST_WITHOUT_POOLS
+#define IRON_POOL
+#else
+#define IRON_POOL @autoreleasepool
+#endif
+
+#define IRON_ENTRY              \
+  IronErrorEnter(__func__);     \
+  IRON_POOL {                   \
+    @try
+
+#define IRON_LEAVE                  \
+    @catch (id raised) {            \
+      return IronErrorCaught(raised); \
+    }                               \
+  }
+
+/* Leaves the function with the status of what failed. */
+#define IRON_TRY(expression)                        \
+  do {                                              \
+    iron_status status_of_try = (expression);       \
+    if (status_of_try != IRON_OK) return status_of_try; \
+  } while (0)
+
+#endif

@@ -1,0 +1,33 @@
+/* The handles of the C ABI: tickets for a slot of one table, not addresses.
+ *
+ * A ticket holds its kind, the slot's index and the slot's generation, which moves on when the slot's last reference is given
+ * back. So a NULL, released, foreign or invented handle is known as such without touching memory that may be gone. */
+#ifndef IRON_BRIDGE_HANDLE_H
+#define IRON_BRIDGE_HANDLE_H
+
+#import <Foundation/Foundation.h>
+
+#include "ironbridge.h"
+
+typedef enum IronHandleKind {
+  IRON_HANDLE_DEVICE = 1,
+  IRON_HANDLE_BUFFER = 2,
+  IRON_HANDLE_COMMANDS = 3,
+  IRON_HANDLE_LIBRARY = 4,
+  IRON_HANDLE_KERNEL = 5
+} IronHandleKind;
+
+/* A handle with one reference for `object`, which it retains. */
+iron_status IronHandleCreate(id object, IronHandleKind kind, void **handle);
+
+/* The handle's object, retained and autoreleased, so that a release by another thread cannot take it away; nil, with
+ * IRON_ERROR_INVALID_HANDLE reported, when there is none. `argument` is the name the message gives the handle. */
+id IronHandleAcquire(const void *handle, IronHandleKind kind, const char *argument);
+
+iron_status IronHandleRetain(const void *handle, IronHandleKind kind, const char *argument);
+iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const char *argument);
+
+/* References given out and not given back, of all kinds. */
+int64_t IronHandleLiveCount(void);
+
+#endif

@@ -1,0 +1,48 @@
+#include "kernel_table.h"
+
+const IronKernelEntry IronKernelTable[IRON_KERNEL_COUNT] = {
+    {IRON_OPERATION_MATMUL, {IRON_F32, IRON_F32}, "matmul", "matmul_f32_f32"},
+    {IRON_OPERATION_MATMUL, {IRON_F16, IRON_F32}, "matmul", "matmul_f16_f32"},
+    {IRON_OPERATION_MATMUL, {IRON_BF16, IRON_F32}, "matmul", "matmul_bf16_f32"},
+    {IRON_OPERATION_MATMUL, {IRON_Q8_0, IRON_F32}, "matmul", "matmul_q8_0_f32"},
+    {IRON_OPERATION_MATMUL, {IRON_F32, IRON_F16}, "matmul", "matmul_f32_f16"},
+    {IRON_OPERATION_MATMUL, {IRON_F16, IRON_F16}, "matmul", "matmul_f16_f16"},
+    {IRON_OPERATION_MATMUL, {IRON_BF16, IRON_F16}, "matmul", "matmul_bf16_f16"},
+    {IRON_OPERATION_MATMUL, {IRON_Q8_0, IRON_F16}, "matmul", "matmul_q8_0_f16"},
+
+    {IRON_OPERATION_EMBEDDING, {IRON_F32}, "embedding", "embedding_f32"},
+    {IRON_OPERATION_EMBEDDING, {IRON_F16}, "embedding", "embedding_f16"},
+    {IRON_OPERATION_EMBEDDING, {IRON_BF16}, "embedding", "embedding_bf16"},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q8_0}, "embedding", "embedding_q8_0"},
+
+    {IRON_OPERATION_RMS_NORM, {0}, "rms_norm", "rms_norm"},
+    {IRON_OPERATION_ROPE, {0}, "rope", "rope"},
+
+    {IRON_OPERATION_ATTENTION, {IRON_F32}, "attention", "attention_f32"},
+    {IRON_OPERATION_ATTENTION, {IRON_F16}, "attention", "attention_f16"},
+
+    {IRON_OPERATION_ADD, {0}, "elementwise", "add"},
+    {IRON_OPERATION_SILU_MUL, {0}, "elementwise", "silu_mul"},
+    {IRON_OPERATION_SOFTMAX, {0}, "softmax", "softmax"},
+
+    {IRON_OPERATION_COPY, {IRON_F32, IRON_F32}, "copy", "copy_f32_f32"},
+    {IRON_OPERATION_COPY, {IRON_F32, IRON_F16}, "copy", "copy_f32_f16"},
+    {IRON_OPERATION_COPY, {IRON_F32, IRON_BF16}, "copy", "copy_f32_bf16"},
+    {IRON_OPERATION_COPY, {IRON_F16, IRON_F32}, "copy", "copy_f16_f32"},
+    {IRON_OPERATION_COPY, {IRON_F16, IRON_F16}, "copy", "copy_f16_f16"},
+    {IRON_OPERATION_COPY, {IRON_F16, IRON_BF16}, "copy", "copy_f16_bf16"},
+    {IRON_OPERATION_COPY, {IRON_BF16, IRON_F32}, "copy", "copy_bf16_f32"},
+    {IRON_OPERATION_COPY, {IRON_BF16, IRON_F16}, "copy", "copy_bf16_f16"},
+    {IRON_OPERATION_COPY, {IRON_BF16, IRON_BF16}, "copy", "copy_bf16_bf16"},
+    {IRON_OPERATION_COPY, {IRON_U32, IRON_U32}, "copy", "copy_u32_u32"},
+
+    {IRON_OPERATION_ARGMAX, {0}, "argmax", "argmax"},
+};
+
+int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second) {
+  for (int index = 0; index < IRON_KERNEL_COUNT; index++) {
+    const IronKernelEntry *entry = &IronKernelTable[index];
+    if (entry->operation == operation && entry->types[0] == first && entry->types[1] == second) return index;
+  }
+  return -1;
+}

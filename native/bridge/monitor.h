@@ -1,0 +1,27 @@
+/* A mutex with one condition, and waits that end at a deadline. */
+#ifndef IRON_BRIDGE_MONITOR_H
+#define IRON_BRIDGE_MONITOR_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct IronMonitor {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+} IronMonitor;
+
+void IronMonitorInit(IronMonitor *monitor);
+void IronMonitorDestroy(IronMonitor *monitor);
+void IronMonitorLock(IronMonitor *monitor);
+void IronMonitorUnlock(IronMonitor *monitor);
+/* Wakes every waiter. */
+void IronMonitorSignal(IronMonitor *monitor);
+void IronMonitorWait(IronMonitor *monitor);
+/* False when the deadline has passed. */
+bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline);
+
+/* `timeout` nanoseconds from now on the monotonic clock; UINT64_MAX is never. */
+uint64_t IronDeadlineAfter(uint64_t timeout);
+
+#endif

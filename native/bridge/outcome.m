@@ -1,0 +1,7 @@
+#import "outcome.h"
+
+@implementation IronOutcome
+
+IRON_COUNTED(IronOutcome)
+
+@end

@@ -1,0 +1,29 @@
+/* The header's structs that start with their size, so that callers built against an older header keep working. */
+#ifndef IRON_BRIDGE_STRUCTS_H
+#define IRON_BRIDGE_STRUCTS_H
+
+#include "ironbridge.h"
+
+/* Copies the caller's `given` into `known` bytes at `local`; what an older, shorter struct lacks is zero, the default. */
+iron_status IronStructRead(void *local, size_t known, const void *given, const char *argument);
+/* The same, where NULL stands for a struct of zeros. */
+iron_status IronStructReadOptional(void *local, size_t known, const void *given, const char *argument);
+
+/* Checks a struct that is to be filled, and zeroes all of it but its size. */
+iron_status IronStructClear(void *given, size_t known, const char *argument);
+/* Copies as much of `local` as the caller's struct has room for. */
+void IronStructWrite(void *given, const void *local);
+
+#define IRON_READ_STRUCT(local, given, argument) IRON_TRY(IronStructRead(&(local), sizeof(local), given, argument))
+#define IRON_READ_OPTIONAL_STRUCT(local, given, argument) \
+  IRON_TRY(IronStructReadOptional(&(local), sizeof(local), given, argument))
+#define IRON_CLEAR_STRUCT(given, argument) IRON_TRY(IronStructClear(given, sizeof *(given), argument))
+
+/* Checks an out-parameter for a handle and sets it to NULL. */
+#define IRON_CLEAR_RESULT(result, argument)                                                            \
+  do {                                                                                                 \
+    if (!(result)) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is NULL", argument);       \
+    *(result) = 0;                                                                                     \
+  } while (0)
+
+#endif

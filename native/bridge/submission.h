@@ -1,0 +1,73 @@
+/* One Metal command buffer: recorded, committed, complete.
+ *
+ * While it is open, one thread at a time records into it (see commands.h). The commit gives it a serial number and the device's
+ * order; it keeps everything it uses alive until it is complete. Submissions retire in serial order, whatever the order in which
+ * Metal calls the completion handlers, so that a failure poisons what it should before a later submission is judged by it. */
+#ifndef IRON_BRIDGE_SUBMISSION_H
+#define IRON_BRIDGE_SUBMISSION_H
+
+#import <Metal/Metal.h>
+
+#import "buffer.h"
+#import "device.h"
+#import "object.h"
+#import "outcome.h"
+
+/* What one operation does with one buffer. */
+typedef struct IronUse {
+  const char *argument; /* for messages */
+  IronBuffer *buffer;
+  iron_access access;
+  bool whole; /* writes every byte */
+} IronUse;
+
+/* What a submission does with one buffer. */
+typedef struct IronTouch {
+  IronBuffer *buffer; /* +1 */
+  bool reads, writes;
+  bool whole;    /* every byte is written */
+  bool inherits; /* reads what was there before this submission */
+} IronTouch;
+
+typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON_ENCODER_BLIT } IronEncoderKind;
+
+@interface IronSubmission : IronObject {
+ @public
+  IronDevice *device;
+  IronOutcome *outcome;
+  uint32_t operations;
+  uint64_t bytes; /* touched by the operations */
+  uint64_t serial;
+  IronSubmission *next, *previous; /* among those in flight */
+
+ @private
+  id<MTLCommandBuffer> command_buffer;
+  id<MTLCommandEncoder> encoder; /* kept open between operations of its kind */
+  IronEncoderKind encoder_kind;
+  IronTouch *touches;
+  size_t touch_count, touch_capacity;
+  /* When in flight, guarded by the device's monitor. */
+  bool complete, retired;
+  IronFailure failure;
+  uint64_t device_time;
+  IronSubmission *next_retired;
+}
+
+/* A submission with a new command buffer, +1; nil with *status reported: IRON_ERROR_BUSY when too many are open. */
++ (IronSubmission *)openOn:(IronDevice *)device outcome:(IronOutcome *)outcome label:(NSString *)label status:(iron_status *)status;
+
+/* The encoder of that kind, ending the other one. Never nil: raises when the device gives none. */
+- (id<MTLComputeCommandEncoder>)computeEncoder;
+- (id<MTLBlitCommandEncoder>)blitEncoder;
+
+/* Notes what an operation that is about to be encoded uses; all of it or, when something stands against one, nothing. */
+- (iron_status)touch:(const IronUse *)uses count:(size_t)count;
+
+/* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. */
+- (void)commit;
+/* Takes back all that was recorded. */
+- (void)drop;
+
+@end
+
+#endif
