@@ -91,11 +91,18 @@ impl Clang {
     /// The libraries that every user of the native archive needs.
     pub fn link(&self, target: &str) {
         let libraries: &[&str] = match target {
-            "macos" => &["framework=Foundation", "framework=Metal", "dylib=objc"],
+            // Without Core Graphics there is no default Metal device: see MTLCreateSystemDefaultDevice's documentation.
+            "macos" => &[
+                "framework=Foundation",
+                "framework=Metal",
+                "framework=CoreGraphics",
+                "dylib=objc",
+            ],
+            // GNUstep exports a `_Block_copy` that copies nothing, for those without a blocks runtime: the real one must be found first.
             _ => &[
+                "dylib=BlocksRuntime",
                 "dylib=gnustep-base",
                 "dylib=objc",
-                "dylib=BlocksRuntime",
                 "dylib=pthread",
                 "dylib=m",
             ],
