@@ -62,6 +62,9 @@ typedef enum soft_outcome {
 typedef struct soft_executor {
   const char *name; /* "AMD EPYC … (2 threads)": becomes part of the device's name */
   uint32_t threads;
+  /* Whether library_create takes any source. When not, what it refuses is MTLLibraryErrorUnsupported: the executor and not the
+   * source is at fault. */
+  bool compiles_source;
 
   /* Compiles `source` (UTF-8, not terminated). NULL and *error on failure. */
   soft_library *(*library_create)(const char *source, size_t length, char **error);

@@ -94,6 +94,7 @@ extern "C" fn cpu_executor() -> *const soft_executor {
             Table(soft_executor {
                 name: into_c_string(name),
                 threads: threads as u32,
+                compiles_source: false,
                 library_create: Some(library_create),
                 library_release: Some(library_release),
                 library_function_name: Some(library_function_name),

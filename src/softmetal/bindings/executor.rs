@@ -147,6 +147,7 @@ pub type soft_outcome = ::core::ffi::c_uint;
 pub struct soft_executor {
     pub name: *const ::core::ffi::c_char,
     pub threads: u32,
+    pub compiles_source: bool,
     pub library_create: ::core::option::Option<
         unsafe extern "C" fn(
             source: *const ::core::ffi::c_char,
@@ -202,6 +203,9 @@ const _: () = {
     [
         "Offset of field: soft_executor::threads",
     ][::core::mem::offset_of!(soft_executor, threads) - 8usize];
+    [
+        "Offset of field: soft_executor::compiles_source",
+    ][::core::mem::offset_of!(soft_executor, compiles_source) - 12usize];
     [
         "Offset of field: soft_executor::library_create",
     ][::core::mem::offset_of!(soft_executor, library_create) - 16usize];
