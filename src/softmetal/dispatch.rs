@@ -1,36 +1,28 @@
 //! One dispatch's bindings, typed and checked against the memory that is bound.
 //!
-//! The memory belongs to Metal buffers: the host, other kernels of the same queue and, where a contract allows it, an input and the output of
-//! one kernel share it. So no reference into it is ever made; kernels read and write through [`View`]s, which are checked pointers.
-//! What makes that sound is Metal's own rule, kept by the device and the bridge: while a dispatch runs, nobody else writes what it touches
-//! or reads what it writes.
+//! The memory belongs to Metal buffers: other kernels, the host and, where a contract allows it, an input and the output of one kernel share
+//! it. So no reference into it is ever made; kernels read and write through [`View`]s, which are checked pointers. Two things make
+//! that sound. Between dispatches it is Metal's own rule, kept by the device and the bridge: while a dispatch runs, nobody else
+//! writes what it touches or reads what it writes. Within one, kernels share their work between threads only when no thread writes
+//! what another touches ([`View::writes_once`], [`View::is_apart_from`], [`View::shares_rows_with`]); else one thread does it all.
 
+use std::fmt::Display;
 use std::marker::PhantomData;
 
 use super::bindings::args;
 use super::bindings::executor::soft_dispatch;
+use super::elements::Stored;
 
 /// Why a dispatch did not run to its end. The text is for the user.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The arguments reach outside the bound memory.
-    PageFault(String),
+    OutOfBounds(String),
     /// A binding is missing or the arguments contradict each other.
     Invalid(String),
     /// Scratch memory could not be had.
     OutOfMemory(String),
 }
-
-/// What a buffer can hold.
-pub trait Stored: Copy + Send + Sync + 'static {
-    /// How many elements one stored value stands for: more than one in block-quantised types.
-    const ELEMENTS: u64 = 1;
-}
-
-impl Stored for f32 {}
-impl Stored for u32 {}
-impl Stored for half::f16 {}
-impl Stored for half::bf16 {}
 
 /// An argument struct of `args.h`.
 ///
@@ -46,45 +38,46 @@ macro_rules! arguments {
 }
 arguments!(matmul_args embedding_args rms_norm_args rope_args attention_args elementwise_args softmax_args copy_args argmax_args);
 
-/// The elements of a strided block: `counts` steps of a stride each, then `width` contiguous ones.
+/// The elements of a strided block: `count` steps of a stride each, twice nested, of `width` contiguous elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
+    /// (count, stride), the outer one first
     steps: [(u64, u64); 2],
     width: u64,
 }
 
 impl Extent {
     /// `count` contiguous elements.
-    pub fn packed(count: u64) -> Extent {
-        Extent {
-            steps: [(1, 0); 2],
-            width: count,
-        }
+    pub fn packed(count: impl Into<u64>) -> Extent {
+        Extent::rows(1u32, 0, count)
     }
 
     /// `rows` rows of `width` elements, `stride` apart.
-    pub fn rows(rows: u32, stride: u64, width: u32) -> Extent {
-        Extent::batches(1, 0, rows, stride, width)
+    pub fn rows(rows: impl Into<u64>, stride: u64, width: impl Into<u64>) -> Extent {
+        Extent::nested((1u32, 0), (rows, stride), width)
     }
 
-    /// `batch` such blocks, `batch_stride` apart.
-    pub fn batches(batch: u32, batch_stride: u64, rows: u32, stride: u64, width: u32) -> Extent {
+    /// `outer` (count, stride) such blocks of `inner` (count, stride) rows of `width` elements.
+    pub fn nested(
+        outer: (impl Into<u64>, u64),
+        inner: (impl Into<u64>, u64),
+        width: impl Into<u64>,
+    ) -> Extent {
         Extent {
-            steps: [(batch.into(), batch_stride), (rows.into(), stride)],
+            steps: [(outer.0.into(), outer.1), (inner.0.into(), inner.1)],
             width: width.into(),
         }
     }
 
-    /// The elements from the first to the last one, or `None` when there are more than 2^64.
+    /// The elements from the first to the last one, or `None` when there are 2^64 or more.
     fn span(&self) -> Option<u64> {
         if self.width == 0 || self.steps.iter().any(|(count, _)| *count == 0) {
             return Some(0);
         }
-        self.steps
-            .iter()
-            .try_fold(self.width, |span, (count, stride)| {
-                span.checked_add((count - 1).checked_mul(*stride)?)
-            })
+        let mut steps = self.steps.iter();
+        steps.try_fold(self.width, |span, (count, stride)| {
+            span.checked_add((count - 1).checked_mul(*stride)?)
+        })
     }
 }
 
@@ -129,27 +122,77 @@ impl<'a> Dispatch<'a> {
                 align_of::<T>()
             )));
         }
+        let per_value = T::ELEMENTS as u64;
+        let mut strides = extent.steps.iter().filter(|(count, _)| *count > 1);
+        if let Some((_, stride)) = strides.find(|(_, stride)| stride % per_value != 0) {
+            return Err(self.invalid(format!(
+                "{name} (binding {index}) has a stride of {stride} elements, which is not a multiple of its block of {per_value}"
+            )));
+        }
         let bytes = extent
             .span()
-            .map(|span| u128::from(span.div_ceil(T::ELEMENTS)) * size_of::<T>() as u128);
+            .map(|span| u128::from(span.div_ceil(per_value)) * size_of::<T>() as u128);
         match bytes {
             Some(bytes) if bytes <= u128::from(length) => Ok(View {
                 pointer: pointer.cast(),
                 // At most the memory bound here, so it fits the address space.
                 length: (bytes / size_of::<T>() as u128) as usize,
+                extent,
                 memory: PhantomData,
             }),
-            _ => Err(Fault::PageFault(format!(
+            _ => Err(Fault::OutOfBounds(format!(
                 "kernel {}: {name} (binding {index}) needs {} bytes and {length} are bound",
                 self.kernel,
-                bytes.map_or_else(|| String::from("more than 2^64"), |bytes| bytes.to_string()),
+                bytes.map_or_else(|| String::from("2^64 or more"), |bytes| bytes.to_string()),
             ))),
         }
     }
 
+    /// Checks that the grid has a thread for each of `needed` items in each dimension. A native kernel would do the whole operation
+    /// anyway; the Metal one would leave the rest undone.
+    pub fn expect_threads(&self, needed: [u64; 3]) -> Result<(), Fault> {
+        let threads: [u64; 3] = std::array::from_fn(|axis| {
+            let grid = u64::from(self.raw.grid[axis]);
+            match self.raw.threads {
+                true => grid,
+                false => grid * u64::from(self.raw.threadgroup[axis]),
+            }
+        });
+        match (0..3).all(|axis| threads[axis] >= needed[axis]) {
+            true => Ok(()),
+            false => Err(self.invalid(format!(
+                "a grid of {threads:?} threads does not cover its {needed:?} items"
+            ))),
+        }
+    }
+
+    /// Checks that the grid has a threadgroup of one SIMD-group for each of `needed` items in each dimension.
+    pub fn expect_simdgroups(&self, needed: [u64; 3]) -> Result<(), Fault> {
+        if self.raw.threadgroup != [32, 1, 1] {
+            return Err(self.invalid(format!(
+                "its threadgroups have {:?} threads and must have [32, 1, 1]",
+                self.raw.threadgroup
+            )));
+        }
+        self.expect_threads([needed[0].saturating_mul(32), needed[1], needed[2]])
+    }
+
     /// A fault whose text names the kernel.
-    pub fn invalid(&self, text: impl std::fmt::Display) -> Fault {
+    pub fn invalid(&self, text: impl Display) -> Fault {
         Fault::Invalid(format!("kernel {}: {text}", self.kernel))
+    }
+
+    /// `count` zeros of scratch memory.
+    pub fn scratch(&self, count: usize) -> Result<Vec<f32>, Fault> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(count).map_err(|_| {
+            Fault::OutOfMemory(format!(
+                "kernel {}: no memory for {count} floats of scratch",
+                self.kernel
+            ))
+        })?;
+        memory.resize(count, 0.0);
+        Ok(memory)
     }
 
     fn binding(&self, index: u32, name: &str) -> Result<(*mut u8, u64), Fault> {
@@ -161,31 +204,112 @@ impl<'a> Dispatch<'a> {
     }
 }
 
-/// `length` values of a buffer, readable, and writable where the kernel's contract says so.
+/// Values in memory that threads of a kernel share: readable, and writable where the kernel's contract says so. Positions and counts are in
+/// elements.
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
     pointer: *mut T,
+    /// stored values, not elements
     length: usize,
-    memory: PhantomData<&'a soft_dispatch>,
+    extent: Extent,
+    memory: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a view is a pointer to plain data; `Dispatch::new` says who may access it, and kernels partition what they write between
-// their threads.
+// SAFETY: a view is a pointer to plain data; the module's comment says who may follow it when.
 unsafe impl<T: Stored> Send for View<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Stored> Sync for View<'_, T> {}
 
-impl<T: Stored> View<'_, T> {
-    /// A pointer to `count` values from `start` on, all inside the view.
+impl<'a, T: Stored> View<'a, T> {
+    /// A view of scratch memory.
+    pub fn of(memory: &'a mut [T]) -> View<'a, T> {
+        View {
+            pointer: memory.as_mut_ptr(),
+            length: memory.len(),
+            extent: Extent::packed((memory.len() * T::ELEMENTS) as u64),
+            memory: PhantomData,
+        }
+    }
+
+    /// The same view where `T` is f32.
+    pub fn as_f32(self) -> Option<View<'a, f32>> {
+        T::IS_F32.then_some(View {
+            pointer: self.pointer.cast(),
+            length: self.length,
+            extent: self.extent,
+            memory: PhantomData,
+        })
+    }
+
+    /// A pointer to `count` elements from element `start` on, all inside the view. `start` is a multiple of the type's block.
     ///
     /// # Panics
     /// When they are not: a bug of the kernel.
     #[inline(always)]
     pub fn at(&self, start: usize, count: usize) -> *mut T {
+        let (first, count) = (start / T::ELEMENTS, count.div_ceil(T::ELEMENTS));
         assert!(
-            start <= self.length && count <= self.length - start,
+            first <= self.length && count <= self.length - first,
             "a kernel left its view"
         );
-        self.pointer.wrapping_add(start)
+        self.pointer.wrapping_add(first)
+    }
+
+    /// Whether every element of the extent is one of its own, so that threads may write different ones at once.
+    pub fn writes_once(&self) -> bool {
+        let mut steps = self.extent.steps;
+        steps.sort_by_key(|(_, stride)| *stride);
+        let mut reach = self.extent.width;
+        steps
+            .iter()
+            .filter(|(count, _)| *count > 1)
+            .all(|(count, stride)| {
+                let apart = *stride >= reach;
+                reach += (count - 1) * stride; // a part of the span, which fits
+                apart
+            })
+    }
+
+    /// Whether no byte of the one extent belongs to the other. Says `false` for some that are apart in a complicated way.
+    pub fn is_apart_from<U: Stored>(&self, other: &View<U>) -> bool {
+        let (start, end) = self.bytes();
+        let (other_start, other_end) = other.bytes();
+        end <= other_start || other_end <= start || self.lies_between_columns_of(other)
+    }
+
+    /// Whether row i of the one is row i of the other, so that the thread that has a row has it in both.
+    pub fn shares_rows_with<U: Stored>(&self, other: &View<U>) -> bool {
+        self.pointer.addr() == other.pointer.addr()
+            && size_of::<T>() == size_of::<U>()
+            && self.extent.steps == other.extent.steps
+            && self.extent.width == other.extent.width
+    }
+
+    fn bytes(&self) -> (usize, usize) {
+        let start = self.pointer.addr();
+        (start, start + self.length * size_of::<T>())
+    }
+
+    /// Two column ranges of one row-major matrix: their rows alternate in memory.
+    fn lies_between_columns_of<U: Stored>(&self, other: &View<U>) -> bool {
+        let (Some((row, width)), Some((other_row, other_width))) =
+            (self.row_bytes(), other.row_bytes())
+        else {
+            return false;
+        };
+        let shift = (other.pointer.addr() as i128 - self.pointer.addr() as i128).rem_euclid(row);
+        row == other_row && width <= shift && shift + other_width <= row
+    }
+
+    /// The bytes from row to row and in a row, when there is one stride and no block that spreads over several elements.
+    fn row_bytes(&self) -> Option<(i128, i128)> {
+        let size = size_of::<T>() as i128;
+        let [(outer, _), (_, stride)] = self.extent.steps;
+        (outer == 1 && T::ELEMENTS == 1 && stride > 0).then(|| {
+            (
+                i128::from(stride) * size,
+                i128::from(self.extent.width) * size,
+            )
+        })
     }
 }

@@ -12,6 +12,7 @@ use super::compute_pool::{self, ComputePool};
 use super::dispatch::{Dispatch, Fault};
 use super::kernels::Machine;
 use super::library::{Code, Function, KernelChoice, Library};
+use super::simd::Isa;
 
 // `softmetal_cpu_executor` of executor.h. rustc exports every `#[no_mangle]` function from a cdylib, whose symbols are the C ABI and nothing
 // else, so the symbol is defined by hand, hidden.
@@ -78,6 +79,7 @@ fn machine() -> &'static Result<Machine, String> {
     MACHINE.get_or_init(|| {
         Ok(Machine {
             pool: ComputePool::new(compute_pool::configured_threads()?),
+            isa: Isa::best(),
         })
     })
 }
@@ -229,7 +231,7 @@ unsafe extern "C" fn execute(
     };
     let (outcome, text) = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => return SOFT_OK,
-        Ok(Err(Fault::PageFault(text))) => (SOFT_PAGE_FAULT, text),
+        Ok(Err(Fault::OutOfBounds(text))) => (SOFT_PAGE_FAULT, text),
         Ok(Err(Fault::Invalid(text))) => (SOFT_INVALID, text),
         Ok(Err(Fault::OutOfMemory(text))) => (SOFT_OUT_OF_MEMORY, text),
         Err(payload) => (SOFT_INTERNAL, panic_text(&*payload)),

@@ -1,18 +1,59 @@
 //! The native kernels, by family, and the table of their names.
 //!
 //! `native/kernels/*.metal` defines what a kernel means and `args.h` how it is called; a native kernel does the whole operation that the
-//! arguments describe. Its results do not depend on the number of threads.
+//! arguments describe. Its results do not depend on the number of threads: every output element is computed by one thread, in one
+//! order.
 
+mod argmax;
+mod attention;
+mod copy;
+mod dot;
+mod elementwise;
+mod embedding;
 mod matmul;
+mod rms_norm;
+mod rope;
+mod softmax;
+
+#[cfg(test)]
+mod testing;
 
 use std::ffi::CStr;
+use std::ops::Range;
+
+use half::{bf16, f16};
 
 use super::compute_pool::ComputePool;
 use super::dispatch::{Dispatch, Fault};
+use super::elements::BlockQ8_0;
+use super::simd::Isa;
 
 /// What kernels compute with.
 pub struct Machine {
     pub pool: ComputePool,
+    pub isa: Isa,
+}
+
+impl Machine {
+    /// Splits `0..items` into ranges of at least `grain` items and calls `body` with each, on several threads. A grain of [`ALONE`] keeps
+    /// everything on the calling thread.
+    pub fn for_ranges(&self, items: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
+        /// More ranges than threads, so that a thread that was held up leaves work to the others.
+        const RANGES_PER_THREAD: usize = 4;
+        let ranges = (items / grain.max(1)).clamp(1, self.pool.threads() * RANGES_PER_THREAD);
+        let start = |range: usize| items / ranges * range + (items % ranges).min(range);
+        self.pool
+            .parallel_for(ranges, |range| body(start(range)..start(range + 1)));
+    }
+}
+
+/// The grain of work that must not be shared between threads.
+pub const ALONE: usize = usize::MAX;
+
+/// The grain at which a range is about `work` worth: what a thread does in some ten microseconds, several times what it takes to wake it.
+fn grain(work_per_item: usize) -> usize {
+    const WORK: usize = 1 << 18;
+    WORK.div_ceil(work_per_item.max(1))
 }
 
 /// A native kernel.
@@ -30,11 +71,55 @@ impl Kernel {
     }
 }
 
-static KERNELS: &[Kernel] = &[Kernel {
-    name: c"matmul_f32_f32",
-    family: "matmul",
-    run: matmul::matmul,
-}];
+macro_rules! kernels {
+    ($($family:ident { $($name:literal => $run:expr,)* })*) => {
+        &[$($(Kernel { name: $name, family: stringify!($family), run: $run },)*)*]
+    };
+}
+
+#[rustfmt::skip]
+static KERNELS: &[Kernel] = kernels! {
+    matmul {
+        c"matmul_f32_f32" => matmul::matmul::<f32, f32>,
+        c"matmul_f16_f32" => matmul::matmul::<f16, f32>,
+        c"matmul_bf16_f32" => matmul::matmul::<bf16, f32>,
+        c"matmul_q8_0_f32" => matmul::matmul::<BlockQ8_0, f32>,
+        c"matmul_f32_f16" => matmul::matmul::<f32, f16>,
+        c"matmul_f16_f16" => matmul::matmul::<f16, f16>,
+        c"matmul_bf16_f16" => matmul::matmul::<bf16, f16>,
+        c"matmul_q8_0_f16" => matmul::matmul::<BlockQ8_0, f16>,
+    }
+    embedding {
+        c"embedding_f32" => embedding::embedding::<f32>,
+        c"embedding_f16" => embedding::embedding::<f16>,
+        c"embedding_bf16" => embedding::embedding::<bf16>,
+        c"embedding_q8_0" => embedding::embedding::<BlockQ8_0>,
+    }
+    rms_norm { c"rms_norm" => rms_norm::rms_norm, }
+    rope { c"rope" => rope::rope, }
+    attention {
+        c"attention_f32" => attention::attention::<f32>,
+        c"attention_f16" => attention::attention::<f16>,
+    }
+    elementwise {
+        c"add" => elementwise::add,
+        c"silu_mul" => elementwise::silu_mul,
+    }
+    softmax { c"softmax" => softmax::softmax, }
+    copy {
+        c"copy_f32_f32" => copy::copy_same::<f32>,
+        c"copy_f32_f16" => copy::copy::<f32, f16>,
+        c"copy_f32_bf16" => copy::copy::<f32, bf16>,
+        c"copy_f16_f32" => copy::copy::<f16, f32>,
+        c"copy_f16_f16" => copy::copy_same::<f16>,
+        c"copy_f16_bf16" => copy::copy::<f16, bf16>,
+        c"copy_bf16_f32" => copy::copy::<bf16, f32>,
+        c"copy_bf16_f16" => copy::copy::<bf16, f16>,
+        c"copy_bf16_bf16" => copy::copy_same::<bf16>,
+        c"copy_u32_u32" => copy::copy_same::<u32>,
+    }
+    argmax { c"argmax" => argmax::argmax, }
+};
 
 /// The kernels of one family.
 pub fn family(family: &str) -> impl Iterator<Item = &'static Kernel> {

@@ -1,75 +1,282 @@
 //! `matmul_<B>_<T>`.
+//!
+//! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed an element of C is the dot product of two
+//! contiguous rows ([`rows`]); else B is first copied, a panel at a time, into an order in which it can be streamed ([`panels`]).
+
+mod panels;
+mod rows;
+
+use std::cell::Cell;
+use std::ops::Range;
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::Machine;
+use super::super::elements::{GROUP, Readable, Writable};
+use super::super::simd::{Body, Simd};
+use super::{ALONE, Machine, grain};
 
-pub fn matmul(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+/// Rows of C that share one reading of B.
+const ROWS: usize = 256;
+
+pub fn matmul<B: Readable, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
     let args: matmul_args = dispatch.arguments(MATMUL_ARGS)?;
     let (m, n, k, batch) = (args.m, args.n, args.k, args.batch);
-    let operand = |transposed: u32, rows, columns, stride, batch_stride| match transposed {
-        0 => Extent::batches(batch, batch_stride, rows, stride, columns),
-        _ => Extent::batches(batch, batch_stride, columns, stride, rows),
-    };
-    let a_extent = operand(
-        args.transpose_a,
-        m,
-        k,
-        args.a_row_stride,
-        args.a_batch_stride,
-    );
-    let b_extent = operand(
-        args.transpose_b,
-        k,
-        n,
-        args.b_row_stride,
-        args.b_batch_stride,
-    );
-    let c_extent = Extent::batches(batch, args.c_batch_stride, m, args.c_row_stride, n);
-    let a: View<f32> = dispatch.view(MATMUL_A, "a", a_extent)?;
-    let b: View<f32> = dispatch.view(MATMUL_B, "b", b_extent)?;
-    let c: View<f32> = dispatch.view(MATMUL_C, "c", c_extent)?;
-    let bias: Option<View<f32>> = match args.has_bias {
-        0 => None,
-        _ => Some(dispatch.view(MATMUL_BIAS, "bias", Extent::packed(n.into()))?),
-    };
-    let (m, n, k) = (m as usize, n as usize, k as usize);
-    let (a_step, a_row) = match args.transpose_a {
-        0 => (1, args.a_row_stride as usize),
-        _ => (args.a_row_stride as usize, 1),
-    };
-    machine.pool.parallel_for(batch as usize * m, |task| {
-        let (z, i) = (task / m, task % m);
-        let (a_base, b_base) = (
-            z * args.a_batch_stride as usize,
-            z * args.b_batch_stride as usize,
-        );
-        let a = |x: usize| unsafe { *a.at(a_base + i * a_row + x * a_step, 1) };
-        let mut row: Vec<f32> = match &bias {
-            Some(bias) => (0..n).map(|j| unsafe { *bias.at(j, 1) }).collect(),
-            None => vec![0.0; n],
+    let transposed = (args.transpose_a != 0, args.transpose_b != 0);
+    if B::ELEMENTS > 1 && !(transposed.1 && (k as usize).is_multiple_of(B::ELEMENTS)) {
+        return Err(dispatch.invalid(format!(
+            "block-quantised b must be transposed and k a multiple of {}: transpose_b is {} and k {k}",
+            B::ELEMENTS,
+            args.transpose_b
+        )));
+    }
+    let operand = |transposed, rows: u32, columns: u32, row_stride, batch_stride| {
+        let (rows, width) = if transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
         };
-        for x in 0..k {
-            let factor = a(x);
-            if args.transpose_b == 0 {
-                let b = b.at(b_base + x * args.b_row_stride as usize, n);
-                row.iter_mut()
-                    .enumerate()
-                    .for_each(|(j, sum)| *sum += factor * unsafe { *b.add(j) });
-            } else {
-                row.iter_mut().enumerate().for_each(|(j, sum)| {
-                    *sum +=
-                        factor * unsafe { *b.at(b_base + j * args.b_row_stride as usize + x, 1) }
-                });
-            }
-        }
-        let c = c.at(
-            z * args.c_batch_stride as usize + i * args.c_row_stride as usize,
-            n,
-        );
-        row.iter()
-            .enumerate()
-            .for_each(|(j, sum)| unsafe { *c.add(j) = *sum });
-    });
+        Extent::nested((batch, batch_stride), (rows, row_stride), width)
+    };
+    let a = operand(transposed.0, m, k, args.a_row_stride, args.a_batch_stride);
+    let a: View<T> = dispatch.view(MATMUL_A, "a", a)?;
+    let b = operand(transposed.1, k, n, args.b_row_stride, args.b_batch_stride);
+    let b: View<B> = dispatch.view(MATMUL_B, "b", b)?;
+    let c = operand(false, m, n, args.c_row_stride, args.c_batch_stride);
+    let c: View<T> = dispatch.view(MATMUL_C, "c", c)?;
+    let bias: Option<View<T>> = match args.has_bias {
+        0 => None,
+        _ => Some(dispatch.view(MATMUL_BIAS, "bias", Extent::packed(n))?),
+    };
+    dispatch.expect_threads([n.into(), m.into(), batch.into()])?;
+
+    let separable = c.writes_once()
+        && c.is_apart_from(&a)
+        && c.is_apart_from(&b)
+        && bias.is_none_or(|bias| c.is_apart_from(&bias));
+    let mut packed = Vec::new();
+    let a = Rows::new(dispatch, machine, &args, a, &mut packed)?;
+    let product = Product {
+        args,
+        a,
+        b,
+        bias,
+        c,
+    };
+    match transposed.1 {
+        true => product.for_blocks(machine, separable, rows::COLUMNS, |block| {
+            machine.isa.run(rows::Compute {
+                product: &product,
+                block,
+            })
+        }),
+        false => product.for_blocks(machine, separable, panels::COLUMNS, |block| {
+            machine.isa.run(panels::Compute {
+                product: &product,
+                block,
+            })
+        }),
+    }
     Ok(())
 }
+
+/// The operands of one dispatch.
+struct Product<'a, B, T> {
+    args: matmul_args,
+    a: Rows<'a>,
+    b: View<'a, B>,
+    bias: Option<View<'a, T>>,
+    c: View<'a, T>,
+}
+
+/// A part of C that one thread computes.
+struct Block {
+    batch: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+impl<B: Readable, T: Writable> Product<'_, B, T> {
+    fn k(&self) -> usize {
+        self.args.k as usize
+    }
+
+    /// Where row `row` of the stored B starts in its view.
+    fn b_row(&self, batch: usize, row: usize) -> usize {
+        batch * self.args.b_batch_stride as usize + row * self.args.b_row_stride as usize
+    }
+
+    /// What is added to column `column`.
+    fn bias_at(&self, column: usize) -> f32 {
+        // SAFETY: `at` checked the place.
+        self.bias
+            .map_or(0.0, |bias| unsafe { T::element(bias.at(column, 1), 0) })
+    }
+
+    /// The place of `count` elements of C.
+    fn c_at(&self, batch: usize, row: usize, column: usize, count: usize) -> *mut T {
+        let start =
+            batch * self.args.c_batch_stride as usize + row * self.args.c_row_stride as usize;
+        self.c.at(start + column, count)
+    }
+
+    /// Calls `compute` for blocks that together are C, each some multiple of `unit` columns wide.
+    fn for_blocks(
+        &self,
+        machine: &Machine,
+        separable: bool,
+        unit: usize,
+        compute: impl Fn(Block) + Sync,
+    ) {
+        let (m, n) = (self.args.m as usize, self.args.n as usize);
+        let row_blocks = m.div_ceil(ROWS);
+        let units = n.div_ceil(unit);
+        let grain = match separable {
+            true => grain(m.min(ROWS) * unit * self.k()),
+            false => ALONE,
+        };
+        let items = self.args.batch as usize * row_blocks * units;
+        machine.for_ranges(items, grain, |mut range| {
+            while !range.is_empty() {
+                let (block, first) = (range.start / units, range.start % units);
+                let count = range.len().min(units - first);
+                let (batch, row) = (block / row_blocks, block % row_blocks * ROWS);
+                compute(Block {
+                    batch,
+                    rows: row..m.min(row + ROWS),
+                    columns: first * unit..n.min((first + count) * unit),
+                });
+                range.start += count;
+            }
+        });
+    }
+}
+
+/// A as f32 rows. Where the bound memory is not that, it is a copy whose rows end with zeros up to a multiple of `GROUP`.
+struct Rows<'a> {
+    memory: View<'a, f32>,
+    row_stride: usize,
+    batch_stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new<T: Readable>(
+        dispatch: &Dispatch,
+        machine: &Machine,
+        args: &matmul_args,
+        a: View<'a, T>,
+        packed: &'a mut Vec<f32>,
+    ) -> Result<Rows<'a>, Fault> {
+        let (m, k) = (args.m as usize, args.k as usize);
+        let (row_stride, batch_stride) = (args.a_row_stride as usize, args.a_batch_stride as usize);
+        if args.transpose_a == 0
+            && k.is_multiple_of(GROUP)
+            && let Some(memory) = a.as_f32()
+        {
+            return Ok(Rows {
+                memory,
+                row_stride,
+                batch_stride,
+            });
+        }
+        let batches = if batch_stride == 0 {
+            args.batch.min(1)
+        } else {
+            args.batch
+        } as usize;
+        let width = k.next_multiple_of(GROUP);
+        // At most 32 times the bound memory's elements, unless rows overlap: then the product may not fit.
+        let count = batches
+            .checked_mul(m)
+            .and_then(|rows| rows.checked_mul(width));
+        *packed = dispatch.scratch(count.unwrap_or(usize::MAX))?;
+        let memory = View::of(packed);
+        machine.for_ranges(batches * m, grain(4 * width), |range| {
+            for row in range {
+                let (batch, i) = (row / m, row % m);
+                let to = memory.at(row * width, k);
+                let start = batch * batch_stride;
+                if args.transpose_a == 0 {
+                    let from = a.at(start + i * row_stride, k).cast_const();
+                    machine.isa.run(Widen { from, to, count: k });
+                } else {
+                    for x in 0..k {
+                        let from = a.at(start + x * row_stride + i, 1);
+                        // SAFETY: `at` checked both places.
+                        unsafe { to.add(x).write(T::element(from, 0)) };
+                    }
+                }
+            }
+        });
+        Ok(Rows {
+            memory,
+            row_stride: width,
+            batch_stride: if batch_stride == 0 { 0 } else { m * width },
+        })
+    }
+
+    /// Row `row`: `k` elements, and zeros after them up to a multiple of `GROUP`.
+    fn row(&self, batch: usize, row: usize, k: usize) -> *const f32 {
+        let start = batch * self.batch_stride + row * self.row_stride;
+        self.memory.at(start, k.next_multiple_of(GROUP))
+    }
+}
+
+struct Widen<T> {
+    from: *const T,
+    to: *mut f32,
+    count: usize,
+}
+
+impl<T: Readable> Body for Widen<T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        // SAFETY: `Rows::new` checked both places.
+        unsafe { T::widen(simd, self.from, self.to, self.count) }
+    }
+}
+
+/// Memory of the calling thread, kept for its next block: fresh memory would cost a page fault per page.
+struct ThreadScratch {
+    memory: Vec<f32>,
+    pointer: *mut f32,
+}
+
+thread_local! {
+    static THREAD_SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+impl ThreadScratch {
+    /// At least `count` values of any content.
+    fn take(count: usize) -> ThreadScratch {
+        let mut memory = THREAD_SCRATCH.take();
+        if memory.len() < count {
+            memory.resize(count, 0.0);
+        }
+        let pointer = memory.as_mut_ptr();
+        ThreadScratch { memory, pointer }
+    }
+
+    /// A pointer to `count` values from `start` on.
+    fn at(&self, start: usize, count: usize) -> *mut f32 {
+        let length = self.memory.len();
+        assert!(
+            start <= length && count <= length - start,
+            "a kernel left its scratch"
+        );
+        self.pointer.wrapping_add(start)
+    }
+}
+
+impl Drop for ThreadScratch {
+    fn drop(&mut self) {
+        THREAD_SCRATCH.set(std::mem::take(&mut self.memory));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+/* argmax of each row. Contract in args.h.
+ *
+ * Geometry: one SIMD-group for each row: dispatchThreadgroups (rows, 1, 1) of (32, 1, 1) threads. */
+#include <metal_stdlib>
+using namespace metal;
+#include "args.h"
+
+/* An integer that orders floats: NaN is 0, below minus infinity, and both zeros are equal. Fast math may assume away NaN in
+ * comparisons of floats, but not here. */
+static uint order(uint bits) {
+  uint magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0;
+  if (magnitude == 0) return 0x80000000u;
+  return bits == magnitude ? bits | 0x80000000u : ~bits;
+}
+
+[[kernel]] void argmax(device const float *x [[buffer(ARGMAX_X)]],
+                       device uint *out [[buffer(ARGMAX_OUT)]],
+                       constant argmax_args &args [[buffer(ARGMAX_ARGS)]],
+                       uint row [[threadgroup_position_in_grid]],
+                       uint lane [[thread_index_in_simdgroup]]) {
+  if (row >= args.rows) return;
+  device const float *from = x + row * args.x_row_stride;
+
+  uint largest = 0, index = lane;
+  for (uint j = lane; j < args.width; j += 32) {
+    uint value = order(as_type<uint>(from[j]));
+    if (value > largest) {
+      largest = value;
+      index = j;
+    }
+  }
+  /* Of the lanes that have the largest value, the one with the lowest index. */
+  uint winner = simd_max(largest);
+  index = simd_min(largest == winner ? index : 0xffffffffu);
+  if (lane == 0) out[row] = index;
+}

@@ -1,0 +1,68 @@
+/* attention_<C>: causal grouped-query attention over a cache. Contract in args.h.
+ *
+ * Geometry: one SIMD-group for each head of each token: dispatchThreadgroups (heads, tokens, 1) of (32, 1, 1) threads.
+ *
+ * The lanes share out a head's dimensions. Keys are visited one after the other; whenever a larger score turns up, the sums so far
+ * are rescaled to it (Milakov & Gimelshein 2018, arXiv:1805.02867). */
+#include <metal_stdlib>
+using namespace metal;
+#include "args.h"
+
+constant constexpr uint LANES = 32;
+constant constexpr uint DIMENSIONS_PER_LANE = 256 / LANES; /* the largest head_dim */
+
+template <typename C>
+[[kernel]] void attention(device const float *q [[buffer(ATTENTION_Q)]],
+                          device const C *k [[buffer(ATTENTION_K)]],
+                          device const C *v [[buffer(ATTENTION_V)]],
+                          device float *out [[buffer(ATTENTION_OUT)]],
+                          constant attention_args &args [[buffer(ATTENTION_ARGS)]],
+                          uint2 group [[threadgroup_position_in_grid]],
+                          uint lane [[thread_index_in_simdgroup]]) {
+  uint head = group.x, token = group.y;
+  if (head >= args.heads || token >= args.tokens) return;
+  uint kv_head = head / (args.heads / args.kv_heads);
+  device const float *from = q + token * args.q_token_stride + head * args.q_head_stride;
+  device const C *keys = k + kv_head * args.k_head_stride;
+  device const C *values = v + kv_head * args.v_head_stride;
+  device float *to = out + token * args.out_token_stride + head * args.out_head_stride;
+
+  float query[DIMENSIONS_PER_LANE], weighted[DIMENSIONS_PER_LANE];
+  for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
+    uint d = lane + i * LANES;
+    query[i] = d < args.head_dim ? from[d] : 0.0f;
+    weighted[i] = 0;
+  }
+
+  uint position = args.first_position + token;
+  uint first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+  float largest = 0, sum = 0;
+  for (uint j = first; j <= position; ++j) {
+    device const C *key = keys + j * args.k_token_stride;
+    float score = 0;
+    for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
+      uint d = lane + i * LANES;
+      if (d < args.head_dim) score += query[i] * float(key[d]);
+    }
+    score = simd_sum(score) * args.scale;
+
+    float before = largest;
+    largest = j == first ? score : max(before, score);
+    float rescale = j == first ? 0.0f : precise::exp(before - largest);
+    float weight = precise::exp(score - largest);
+    sum = sum * rescale + weight;
+    device const C *value = values + j * args.v_token_stride;
+    for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
+      uint d = lane + i * LANES;
+      if (d < args.head_dim) weighted[i] = weighted[i] * rescale + weight * float(value[d]);
+    }
+  }
+
+  for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
+    uint d = lane + i * LANES;
+    if (d < args.head_dim) to[d] = weighted[i] / sum;
+  }
+}
+
+template [[host_name("attention_f32")]] [[kernel]] decltype(attention<float>) attention<float>;
+template [[host_name("attention_f16")]] [[kernel]] decltype(attention<half>) attention<half>;

@@ -1,0 +1,30 @@
+/* rope: rotary position embedding, in place. Contract in args.h.
+ *
+ * Geometry: one thread for each pair of elements: dispatchThreads (rotary_dim / 2, heads, tokens). */
+#include <metal_stdlib>
+using namespace metal;
+#include "args.h"
+
+[[kernel]] void rope(device float *x [[buffer(ROPE_X)]],
+                     device const uint *positions [[buffer(ROPE_POSITIONS)]],
+                     device const float *factors [[buffer(ROPE_FACTORS)]],
+                     constant rope_args &args [[buffer(ROPE_ARGS)]],
+                     uint3 position [[thread_position_in_grid]]) {
+  uint i = position.x, head = position.y, token = position.z;
+  uint pairs = args.rotary_dim / 2;
+  if (i >= pairs || head >= args.heads || token >= args.tokens) return;
+
+  /* Far from the start the angle has many turns, and fast sine, cosine and power lose them. */
+  float exponent = -2.0f * float(i) / float(args.rotary_dim);
+  float theta = float(positions[token]) * args.frequency_scale * precise::pow(args.frequency_base, exponent);
+  if (args.has_factors) theta /= factors[i];
+  float cosine = precise::cos(theta), sine = precise::sin(theta);
+
+  bool half_apart = args.pairing == ROPE_PAIRING_HALF;
+  device float *row = x + token * args.token_stride + head * args.head_stride;
+  device float *first = row + (half_apart ? i : 2 * i);
+  device float *second = first + (half_apart ? pairs : 1);
+  float a = *first, b = *second;
+  *first = a * cosine - b * sine;
+  *second = a * sine + b * cosine;
+}

@@ -1,0 +1,440 @@
+//! Every type, layout and edge of matmul against a float64 oracle, on every instruction set.
+
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+use super::super::super::bindings::args::*;
+use super::super::super::elements::BlockQ8_0;
+use super::super::testing::*;
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    m: usize,
+    n: usize,
+    k: usize,
+    batch: usize,
+    transpose_a: bool,
+    transpose_b: bool,
+    has_bias: bool,
+    /// Elements between the rows of every operand; and between its matrices, of a and c.
+    gap: usize,
+    /// One b for all batches.
+    share_b: bool,
+}
+
+const PLAIN: Case = Case {
+    m: 1,
+    n: 1,
+    k: 1,
+    batch: 1,
+    transpose_a: false,
+    transpose_b: false,
+    has_bias: false,
+    gap: 0,
+    share_b: false,
+};
+
+/// Rows, row stride and batch stride of an operand of `rows` × `columns` elements as it is stored.
+fn layout(rows: usize, columns: usize, transposed: bool, gap: usize) -> (usize, usize, usize) {
+    let (rows, width) = if transposed {
+        (columns, rows)
+    } else {
+        (rows, columns)
+    };
+    (rows, width + gap, rows * (width + gap) + gap)
+}
+
+fn check<B: Sample, T: Output>(name: &'static str, case: Case) {
+    let Case { m, n, k, batch, .. } = case;
+    let mut numbers = Numbers::new((m * 1_000_000 + n * 1000 + k) as u64);
+    let (_, a_row, a_batch) = layout(m, k, case.transpose_a, case.gap);
+    let b_gap = case.gap.next_multiple_of(B::ELEMENTS);
+    let (_, b_row, b_batch) = layout(k, n, case.transpose_b, b_gap);
+    let b_batch = if case.share_b { 0 } else { b_batch };
+    let (_, c_row, c_batch) = layout(m, n, false, case.gap);
+    let mut a: Vec<T> = numbers.vec(a_batch * batch);
+    let mut b: Vec<B> = numbers.vec(if case.share_b {
+        b_row * k.max(n)
+    } else {
+        b_batch * batch
+    });
+    let mut bias: Vec<T> = numbers.vec(n);
+    let args = matmul_args {
+        a_row_stride: a_row as u64,
+        a_batch_stride: a_batch as u64,
+        b_row_stride: b_row as u64,
+        b_batch_stride: b_batch as u64,
+        c_row_stride: c_row as u64,
+        c_batch_stride: c_batch as u64,
+        m: m as u32,
+        n: n as u32,
+        k: k as u32,
+        batch: batch as u32,
+        transpose_a: case.transpose_a.into(),
+        transpose_b: case.transpose_b.into(),
+        has_bias: case.has_bias.into(),
+        reserved: 0,
+    };
+
+    let mut expected = Vec::new(); // (index in c, value, sum of magnitudes)
+    for (z, i, j) in
+        (0..batch).flat_map(|z| (0..m).flat_map(move |i| (0..n).map(move |j| (z, i, j))))
+    {
+        let (mut sum, mut magnitude) = match case.has_bias {
+            true => (T::value(&bias, j), T::value(&bias, j).abs()),
+            false => (0.0, 0.0),
+        };
+        for x in 0..k {
+            let a_index = if case.transpose_a {
+                x * a_row + i
+            } else {
+                i * a_row + x
+            };
+            let b_index = if case.transpose_b {
+                j * b_row + x
+            } else {
+                x * b_row + j
+            };
+            let product = T::value(&a, z * a_batch + a_index) * B::value(&b, z * b_batch + b_index);
+            sum += product;
+            magnitude += product.abs();
+        }
+        expected.push((z * c_batch + i * c_row + j, sum, magnitude));
+    }
+
+    let mut first: Option<Vec<T>> = None;
+    for (index, machine) in machines().iter().enumerate() {
+        let mut c = vec![T::POISON; c_batch * batch];
+        Call::new(name)
+            .bind(MATMUL_A, &mut a)
+            .bind(MATMUL_B, &mut b)
+            .bind(MATMUL_BIAS, &mut bias)
+            .bind(MATMUL_C, &mut c)
+            .arguments(MATMUL_ARGS, &args)
+            .run(machine)
+            .unwrap_or_else(|fault| panic!("{name} {case:?}: {fault:?}"));
+        let what = || format!("{name} {case:?} on {:?}", machine.isa);
+        for (index, value, magnitude) in &expected {
+            // Any order of summation keeps within this bound (Higham 2002, section 3.1); then one rounding to T.
+            let tolerance = (k + 2) as f64 * f32::ROUNDING * magnitude
+                + T::ROUNDING * value.abs()
+                + f64::from(f16::MIN_POSITIVE_SUBNORMAL);
+            assert_close(T::value(&c, *index), *value, tolerance, what());
+        }
+        let rows = (0..batch).flat_map(|z| {
+            row_ranges(m, c_row, n).map(move |row| row.start + z * c_batch..row.end + z * c_batch)
+        });
+        assert_untouched(&c, rows);
+        // Machines come in pairs: one thread, several threads.
+        match first.take() {
+            Some(alone) if index % 2 == 1 => assert!(
+                alone
+                    .iter()
+                    .zip(&c)
+                    .all(|(a, b)| a == b || (a.is_poison() && b.is_poison())),
+                "{} depends on the number of threads",
+                what()
+            ),
+            _ => first = Some(c),
+        }
+    }
+}
+
+/// Every type of B for which `case` is allowed.
+fn check_all_types(case: Case) {
+    check::<f32, f32>("matmul_f32_f32", case);
+    check::<f16, f32>("matmul_f16_f32", case);
+    check::<bf16, f32>("matmul_bf16_f32", case);
+    check::<f32, f16>("matmul_f32_f16", case);
+    check::<f16, f16>("matmul_f16_f16", case);
+    check::<bf16, f16>("matmul_bf16_f16", case);
+    if case.transpose_b && case.k % 32 == 0 {
+        check::<BlockQ8_0, f32>("matmul_q8_0_f32", case);
+        check::<BlockQ8_0, f16>("matmul_q8_0_f16", case);
+    }
+}
+
+#[test]
+fn edges_of_every_dimension() {
+    for edge in EDGES {
+        for (m, n, k) in [(edge, 5, 64), (5, edge, 64), (5, 7, edge), (1, edge, 96)] {
+            for transpose_b in [false, true] {
+                check_all_types(Case {
+                    m,
+                    n,
+                    k,
+                    transpose_b,
+                    ..PLAIN
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn layouts_batches_and_bias() {
+    for bits in 0..16 {
+        let [transpose_a, transpose_b, has_bias, share_b] =
+            std::array::from_fn(|bit| bits >> bit & 1 == 1);
+        check_all_types(Case {
+            m: 9,
+            n: 34,
+            k: 64,
+            batch: 3,
+            transpose_a,
+            transpose_b,
+            has_bias,
+            gap: 5,
+            share_b,
+        });
+    }
+}
+
+#[test]
+fn sizes_beyond_one_block() {
+    // More rows than a block, more columns than a row of panels, deeper than a panel, more than one thread's share.
+    for transpose_b in [false, true] {
+        check::<f32, f32>(
+            "matmul_f32_f32",
+            Case {
+                m: 300,
+                n: 150,
+                k: 600,
+                transpose_b,
+                ..PLAIN
+            },
+        );
+        check::<f16, f16>(
+            "matmul_f16_f16",
+            Case {
+                m: 300,
+                n: 150,
+                k: 600,
+                transpose_b,
+                ..PLAIN
+            },
+        );
+    }
+    let case = Case {
+        m: 65,
+        n: 200,
+        k: 2048,
+        transpose_b: true,
+        has_bias: true,
+        ..PLAIN
+    };
+    check::<BlockQ8_0, f32>("matmul_q8_0_f32", case);
+}
+
+#[test]
+fn nothing_to_sum_gives_the_bias() {
+    for transpose_b in [false, true] {
+        check::<f32, f32>(
+            "matmul_f32_f32",
+            Case {
+                m: 2,
+                n: 3,
+                k: 0,
+                has_bias: true,
+                transpose_b,
+                ..PLAIN
+            },
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_shape(
+        m in 1usize..40, n in 1usize..80, k in 1usize..140, batch in 1usize..3, gap in 0usize..9,
+        transpose_a: bool, transpose_b: bool, has_bias: bool, share_b: bool,
+    ) {
+        let case = Case { m, n, k, batch, transpose_a, transpose_b, has_bias, gap, share_b };
+        check::<f32, f32>("matmul_f32_f32", case);
+        check::<bf16, f16>("matmul_bf16_f16", case);
+        if transpose_b {
+            let k = k.next_multiple_of(32);
+            check::<BlockQ8_0, f32>("matmul_q8_0_f32", Case { k, ..case });
+        }
+    }
+}
+
+fn args(m: u32, n: u32, k: u32) -> matmul_args {
+    matmul_args {
+        a_row_stride: k.into(),
+        b_row_stride: n.into(),
+        c_row_stride: n.into(),
+        m,
+        n,
+        k,
+        batch: 1,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn arguments_that_reach_outside_are_faults() {
+    let machine = &machines()[0];
+    let good = args(4, 5, 6);
+    let run = |args: &matmul_args, lengths: [usize; 4]| {
+        let [mut a, mut b, mut bias, mut c] = lengths.map(|length| vec![0f32; length]);
+        let call = Call::new("matmul_f32_f32")
+            .bind(MATMUL_A, &mut a)
+            .bind(MATMUL_B, &mut b)
+            .bind(MATMUL_BIAS, &mut bias)
+            .bind(MATMUL_C, &mut c);
+        fault(call.arguments(MATMUL_ARGS, args).run(machine))
+    };
+    assert_eq!(run(&good, [24, 30, 1, 20]).0, "ok");
+    for (operand, name) in ["a ", "b ", "bias", "c "].into_iter().enumerate() {
+        let mut lengths = [24, 30, 5, 20];
+        lengths[operand] -= 1;
+        let (kind, text) = run(
+            &matmul_args {
+                has_bias: 1,
+                ..good
+            },
+            lengths,
+        );
+        assert_eq!(kind, "out of bounds", "{name}");
+        assert!(
+            text.contains("matmul_f32_f32") && text.contains(name),
+            "{text}"
+        );
+    }
+    for args in [
+        matmul_args {
+            a_row_stride: u64::MAX,
+            ..good
+        },
+        matmul_args {
+            b_row_stride: u64::MAX / 4,
+            ..good
+        },
+        matmul_args {
+            batch: 2,
+            c_batch_stride: u64::MAX - 3,
+            ..good
+        },
+        matmul_args {
+            m: u32::MAX,
+            n: u32::MAX,
+            ..good
+        },
+    ] {
+        let (kind, text) = run(&args, [24, 30, 5, 20]);
+        assert_eq!(kind, "out of bounds", "{args:?}: {text}");
+    }
+    // Rows that lie on one another need less memory; one thread then computes them all.
+    assert_eq!(
+        run(
+            &matmul_args {
+                c_row_stride: 0,
+                ..good
+            },
+            [24, 30, 5, 5]
+        )
+        .0,
+        "ok"
+    );
+    let (kind, text) = run(
+        &matmul_args {
+            m: 70_000,
+            a_row_stride: 0,
+            c_row_stride: 0,
+            ..good
+        },
+        [6, 30, 5, 5],
+    );
+    assert_eq!(kind, "invalid", "{text}");
+    assert!(text.contains("grid"), "{text}");
+}
+
+#[test]
+fn missing_bindings_and_wrong_arguments_are_invalid() {
+    let machine = &machines()[0];
+    let good = args(1, 32, 32);
+    let (mut a, mut c) = (vec![0f32; 32], vec![0f32; 32]);
+    let mut b = Numbers::new(1).vec::<BlockQ8_0>(32 * 64);
+    let mut run = |args: &matmul_args, missing: Option<u32>| {
+        let mut call = Call::new("matmul_q8_0_f32")
+            .bind(MATMUL_A, &mut a)
+            .bind(MATMUL_B, &mut b)
+            .bind(MATMUL_C, &mut c)
+            .bind_same(MATMUL_BIAS, MATMUL_C)
+            .arguments(MATMUL_ARGS, args);
+        if let Some(missing) = missing {
+            call = call.unbind(missing);
+        }
+        fault(call.run(machine))
+    };
+    let good = matmul_args {
+        transpose_b: 1,
+        ..good
+    };
+    assert_eq!(run(&good, None).0, "ok");
+    for missing in [MATMUL_A, MATMUL_B, MATMUL_C, MATMUL_ARGS] {
+        let (kind, text) = run(&good, Some(missing));
+        assert_eq!(kind, "invalid");
+        assert!(text.contains(&format!("binding {missing}")), "{text}");
+    }
+    for args in [
+        matmul_args {
+            transpose_b: 0,
+            ..good
+        },
+        matmul_args { k: 31, ..good },
+        matmul_args {
+            b_row_stride: 33,
+            ..good
+        },
+    ] {
+        assert_eq!(run(&args, None).0, "invalid", "{args:?}");
+    }
+
+    let mut short = [0u8; 40];
+    let call = Call::new("matmul_f32_f32").bind(MATMUL_ARGS, &mut short);
+    assert_eq!(fault(call.run(machine)).0, "invalid");
+    let mut bytes = vec![0u32; 33];
+    // SAFETY: any bytes are bytes.
+    let odd = unsafe { bytes.align_to_mut::<u8>().1 };
+    let call = Call::new("matmul_f32_f32")
+        .bind(MATMUL_A, &mut odd[1..])
+        .arguments(MATMUL_ARGS, &good);
+    let (kind, text) = fault(call.run(machine));
+    assert_eq!(kind, "invalid");
+    assert!(text.contains("aligned"), "{text}");
+}
+
+#[test]
+fn operands_may_be_columns_of_one_matrix() {
+    // a is columns 0..3 and c columns 3..8 of the same rows.
+    let args = matmul_args {
+        a_row_stride: 8,
+        c_row_stride: 8,
+        ..args(300, 5, 3)
+    };
+    let mut shared: Vec<f32> = Numbers::new(7).vec(300 * 8);
+    let mut b: Vec<f32> = Numbers::new(8).vec(15);
+    let before = shared.clone();
+    for machine in machines() {
+        let mut call = Call::new("matmul_f32_f32")
+            .bind(MATMUL_A, &mut shared)
+            .bind(MATMUL_B, &mut b)
+            .arguments(MATMUL_ARGS, &args);
+        call = call
+            .bind_offset(MATMUL_C, MATMUL_A, 3 * 4)
+            .bind_same(MATMUL_BIAS, MATMUL_C);
+        call.run(machine).expect("columns do not overlap");
+        for (i, row) in shared.chunks(8).enumerate() {
+            assert_eq!(row[..3], before[i * 8..i * 8 + 3]);
+            for j in 0..5 {
+                let expected: f64 = (0..3)
+                    .map(|x| f64::from(row[x]) * f64::from(b[x * 5 + j]))
+                    .sum();
+                assert_close(row[3 + j].into(), expected, 1e-6, format!("row {i}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What the kernels' tests share: calls of a kernel by name on every instruction set, poisoned outputs, and float64 values of what buffers hold.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use half::{bf16, f16};
+
+use super::super::bindings::executor::soft_dispatch;
+use super::super::compute_pool::ComputePool;
+use super::super::dispatch::{Arguments, Dispatch, Fault};
+use super::super::elements::{BlockQ8_0, Stored};
+use super::super::simd::Isa;
+use super::{KERNELS, Machine};
+
+/// Sizes around the widths of vectors, groups and tiles.
+pub const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];
+
+/// Every instruction set of this processor, alone and with threads.
+pub fn machines() -> &'static [Machine] {
+    static MACHINES: OnceLock<Vec<Machine>> = OnceLock::new();
+    MACHINES.get_or_init(|| {
+        let isas = Isa::available().into_iter();
+        isas.flat_map(|isa| {
+            [1, 3].map(|threads| Machine {
+                pool: ComputePool::new(threads),
+                isa,
+            })
+        })
+        .collect()
+    })
+}
+
+/// A call of one kernel.
+pub struct Call<'a> {
+    name: &'static str,
+    raw: soft_dispatch,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Call<'a> {
+    /// Covers 65535 items in each dimension with threads; see [`Call::simdgroups`].
+    pub fn new(name: &'static str) -> Call<'a> {
+        let raw = soft_dispatch {
+            grid: [65535; 3],
+            threadgroup: [32, 8, 1],
+            threads: true,
+            ..Default::default()
+        };
+        Call {
+            name,
+            raw,
+            memory: PhantomData,
+        }
+    }
+
+    /// As many threadgroups of one SIMD-group.
+    pub fn simdgroups(mut self) -> Call<'a> {
+        self.raw.threadgroup = [32, 1, 1];
+        self.raw.threads = false;
+        self
+    }
+
+    pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
+        self.raw.grid = grid;
+        self
+    }
+
+    pub fn bind<T>(mut self, index: u32, memory: &'a mut [T]) -> Call<'a> {
+        self.raw.bindings[index as usize].pointer = memory.as_mut_ptr().cast();
+        self.raw.bindings[index as usize].length = size_of_val(memory) as u64;
+        self
+    }
+
+    /// Binds the memory that is already bound at `other`.
+    pub fn bind_same(self, index: u32, other: u32) -> Call<'a> {
+        self.bind_offset(index, other, 0)
+    }
+
+    /// Binds the memory that is already bound at `other`, from byte `offset` on.
+    pub fn bind_offset(mut self, index: u32, other: u32, offset: usize) -> Call<'a> {
+        let mut binding = self.raw.bindings[other as usize];
+        binding.pointer = binding.pointer.wrapping_byte_add(offset);
+        binding.length -= offset as u64;
+        self.raw.bindings[index as usize] = binding;
+        self
+    }
+
+    pub fn unbind(mut self, index: u32) -> Call<'a> {
+        self.raw.bindings[index as usize] = Default::default();
+        self
+    }
+
+    pub fn arguments<A: Arguments>(mut self, index: u32, arguments: &'a A) -> Call<'a> {
+        self.raw.bindings[index as usize].pointer = (&raw const *arguments).cast_mut().cast();
+        self.raw.bindings[index as usize].length = size_of::<A>() as u64;
+        self
+    }
+
+    pub fn run(&self, machine: &Machine) -> Result<(), Fault> {
+        let kernel = KERNELS
+            .iter()
+            .find(|kernel| kernel.name.to_str() == Ok(self.name));
+        let kernel = kernel.unwrap_or_else(|| panic!("no kernel {}", self.name));
+        // SAFETY: the bindings are borrowed for as long as the call lives; the arguments are only read.
+        let dispatch = unsafe { Dispatch::new(self.name, &self.raw) };
+        (kernel.run)(&dispatch, machine)
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// From -1 to 1.
+    pub fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    pub fn vec<T: Sample>(&mut self, elements: usize) -> Vec<T> {
+        (0..elements.div_ceil(T::ELEMENTS))
+            .map(|_| T::sample(self))
+            .collect()
+    }
+}
+
+/// Stored types as test data.
+pub trait Sample: Stored {
+    fn sample(numbers: &mut Numbers) -> Self;
+    fn value(memory: &[Self], element: usize) -> f64;
+}
+
+impl Sample for f32 {
+    fn sample(numbers: &mut Numbers) -> f32 {
+        numbers.next()
+    }
+    fn value(memory: &[f32], element: usize) -> f64 {
+        memory[element].into()
+    }
+}
+
+impl Sample for f16 {
+    fn sample(numbers: &mut Numbers) -> f16 {
+        f16::from_f32(numbers.next())
+    }
+    fn value(memory: &[f16], element: usize) -> f64 {
+        memory[element].into()
+    }
+}
+
+impl Sample for bf16 {
+    fn sample(numbers: &mut Numbers) -> bf16 {
+        bf16::from_f32(numbers.next())
+    }
+    fn value(memory: &[bf16], element: usize) -> f64 {
+        memory[element].into()
+    }
+}
+
+impl Sample for BlockQ8_0 {
+    fn sample(numbers: &mut Numbers) -> BlockQ8_0 {
+        BlockQ8_0 {
+            scale: f16::from_f32(numbers.next() / 127.0),
+            quants: std::array::from_fn(|_| (numbers.next() * 127.0) as i8),
+        }
+    }
+    fn value(memory: &[BlockQ8_0], element: usize) -> f64 {
+        let block = &memory[element / 32];
+        f64::from(block.scale) * f64::from(block.quants[element % 32])
+    }
+}
+
+/// Types of outputs: what an element holds before the kernel runs, and how exact it can be.
+pub trait Output: Sample + PartialEq + std::fmt::Debug {
+    const POISON: Self;
+    /// The largest relative error of rounding to this type.
+    const ROUNDING: f64;
+    fn is_poison(self) -> bool;
+}
+
+impl Output for f32 {
+    const POISON: f32 = f32::from_bits(0x7fc5_a5a5);
+    const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
+    fn is_poison(self) -> bool {
+        self.to_bits() == Self::POISON.to_bits()
+    }
+}
+
+impl Output for f16 {
+    const POISON: f16 = f16::from_bits(0x7e5a);
+    const ROUNDING: f64 = 1.0 / (1u64 << 11) as f64;
+    fn is_poison(self) -> bool {
+        self.to_bits() == Self::POISON.to_bits()
+    }
+}
+
+impl Output for bf16 {
+    const POISON: bf16 = bf16::from_bits(0x7fda);
+    const ROUNDING: f64 = 1.0 / (1u64 << 8) as f64;
+    fn is_poison(self) -> bool {
+        self.to_bits() == Self::POISON.to_bits()
+    }
+}
+
+/// `rows` rows of `width` elements `stride` apart, as ranges.
+pub fn row_ranges(rows: usize, stride: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).map(move |row| row * stride..row * stride + width)
+}
+
+/// Fails unless the elements of `out` outside of `written` still hold poison.
+pub fn assert_untouched<T: Output>(out: &[T], written: impl Iterator<Item = Range<usize>>) {
+    let mut inside = vec![false; out.len()];
+    written.for_each(|range| inside[range].fill(true));
+    for (index, (value, inside)) in out.iter().zip(inside).enumerate() {
+        assert!(
+            inside || value.is_poison(),
+            "element {index} was written: {value:?}"
+        );
+    }
+}
+
+/// Fails unless `value` is within `tolerance` of `expected`.
+#[track_caller]
+pub fn assert_close(value: f64, expected: f64, tolerance: f64, what: impl std::fmt::Display) {
+    let close = (value - expected).abs() <= tolerance || value == expected;
+    assert!(close, "{what}: {value} is not {expected} ± {tolerance}");
+}
+
+/// The outcome's kind, for tests of faults: ("out of bounds" or "invalid", text).
+pub fn fault(result: Result<(), Fault>) -> (&'static str, String) {
+    match result {
+        Ok(()) => ("ok", String::new()),
+        Err(Fault::OutOfBounds(text)) => ("out of bounds", text),
+        Err(Fault::Invalid(text)) => ("invalid", text),
+        Err(Fault::OutOfMemory(text)) => ("out of memory", text),
+    }
+}

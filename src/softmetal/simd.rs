@@ -1,0 +1,247 @@
+//! Vectors of f32, one implementation for each instruction set.
+//!
+//! A kernel's loop is written once, as a [`Body`] generic over [`Simd`], and [`Isa::run`] compiles it for each instruction set. A value of
+//! an implementing type is the proof that the processor has the instructions, so its methods are safe where they touch no memory.
+//! Everything between `Isa::run` and the intrinsics is `#[inline(always)]`: that is how the instruction set reaches the loop.
+
+mod portable;
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use half::{bf16, f16};
+
+use portable::Portable;
+pub use portable::widen_f16;
+
+/// One instruction set.
+pub trait Simd: Copy + Send + Sync {
+    type Vector: Copy;
+    /// Values in a vector: a power of two, at most 16.
+    const LANES: usize;
+
+    fn splat(self, value: f32) -> Self::Vector;
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// a · b + c, rounded once where the instruction set can.
+    fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// The sum of all lanes.
+    fn sum(self, a: Self::Vector) -> f32;
+
+    /// # Safety
+    /// `from` is readable for `LANES` values.
+    unsafe fn load(self, from: *const f32) -> Self::Vector;
+    /// # Safety
+    /// `from` is readable for `LANES` values.
+    unsafe fn load_f16(self, from: *const f16) -> Self::Vector;
+    /// # Safety
+    /// `from` is readable for `LANES` values.
+    unsafe fn load_bf16(self, from: *const bf16) -> Self::Vector;
+    /// # Safety
+    /// `from` is readable for `LANES` values.
+    unsafe fn load_i8(self, from: *const i8) -> Self::Vector;
+    /// # Safety
+    /// `to` is writable for `LANES` values.
+    unsafe fn store(self, a: Self::Vector, to: *mut f32);
+    /// Rounds to nearest even.
+    ///
+    /// # Safety
+    /// `to` is writable for `LANES` values.
+    unsafe fn store_f16(self, a: Self::Vector, to: *mut f16);
+    /// Rounds to nearest even.
+    ///
+    /// # Safety
+    /// `to` is writable for `LANES` values.
+    unsafe fn store_bf16(self, a: Self::Vector, to: *mut bf16);
+}
+
+/// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
+pub trait Body {
+    type Output;
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// An instruction set that this processor has.
+#[derive(Clone, Copy, Debug)]
+pub enum Isa {
+    Portable(Portable),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86_64::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(x86_64::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(aarch64::Neon),
+}
+
+impl Isa {
+    /// The instruction sets of this processor, the widest last.
+    pub fn available() -> Vec<Isa> {
+        let mut available = vec![Isa::Portable(Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            available.extend(x86_64::Avx2::new().map(Isa::Avx2));
+            available.extend(x86_64::Avx512::new().map(Isa::Avx512));
+        }
+        #[cfg(target_arch = "aarch64")]
+        available.push(Isa::Neon(aarch64::Neon::new()));
+        available
+    }
+
+    /// The widest one.
+    pub fn best() -> Isa {
+        Isa::available().pop().unwrap_or(Isa::Portable(Portable))
+    }
+
+    /// Runs `body`, compiled for this instruction set.
+    #[inline]
+    pub fn run<B: Body>(self, body: B) -> B::Output {
+        match self {
+            Isa::Portable(simd) => body.run(simd),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(simd) => simd.run(body),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(simd) => simd.run(body),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(simd) => body.run(simd),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every operation of one instruction set against plain arithmetic, lane by lane.
+    struct EveryOperation;
+
+    impl Body for EveryOperation {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            let lanes = S::LANES;
+            assert!(lanes.is_power_of_two() && lanes <= 16);
+            let a: Vec<f32> = (0..16).map(|i| i as f32 * 1.25 - 7.0).collect();
+            let b: Vec<f32> = (0..16).map(|i| 3.0 - i as f32 * 0.5).collect();
+            let bytes: Vec<i8> = (0..16).map(|i| (i * 17 - 128) as i8).collect();
+            let mut out = [0f32; 16];
+            let mut check = |vector: S::Vector, expected: &dyn Fn(usize) -> f32| {
+                // SAFETY: 16 values hold any vector.
+                unsafe { simd.store(vector, out.as_mut_ptr()) };
+                for (lane, value) in out.iter().enumerate().take(lanes) {
+                    assert_eq!(*value, expected(lane), "lane {lane}");
+                }
+            };
+            // SAFETY: 16 values hold any vector.
+            let (va, vb, vi) = unsafe {
+                (
+                    simd.load(a.as_ptr()),
+                    simd.load(b.as_ptr()),
+                    simd.load_i8(bytes.as_ptr()),
+                )
+            };
+            check(va, &|i| a[i]);
+            check(vi, &|i| bytes[i].into());
+            check(simd.splat(2.5), &|_| 2.5);
+            check(simd.add(va, vb), &|i| a[i] + b[i]);
+            check(simd.mul(va, vb), &|i| a[i] * b[i]);
+            // These products are exact, so that fused and separate rounding agree.
+            check(simd.mul_add(va, vb, simd.splat(1.0)), &|i| {
+                a[i] * b[i] + 1.0
+            });
+            assert_eq!(simd.sum(va), a[..lanes].iter().sum::<f32>());
+        }
+    }
+
+    /// All 65536 values of both half-width types, widened and narrowed again.
+    struct EveryHalf;
+
+    impl Body for EveryHalf {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+            let brains: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+            let mut wide = [0f32; 16];
+            let mut half = [f16::ZERO; 16];
+            let mut brain = [bf16::ZERO; 16];
+            for first in (0..halves.len()).step_by(S::LANES) {
+                // SAFETY: 65536 is a multiple of LANES; 16 values hold any vector.
+                unsafe {
+                    let vector = simd.load_f16(halves.as_ptr().add(first));
+                    simd.store(vector, wide.as_mut_ptr());
+                    simd.store_f16(vector, half.as_mut_ptr());
+                }
+                for lane in 0..S::LANES {
+                    let expected = halves[first + lane];
+                    assert!(same(wide[lane], expected.to_f32()), "{expected:?}");
+                    assert!(same(half[lane].to_f32(), expected.to_f32()), "{expected:?}");
+                }
+                // SAFETY: as above.
+                unsafe {
+                    let vector = simd.load_bf16(brains.as_ptr().add(first));
+                    simd.store(vector, wide.as_mut_ptr());
+                    simd.store_bf16(vector, brain.as_mut_ptr());
+                }
+                for lane in 0..S::LANES {
+                    let expected = brains[first + lane];
+                    assert!(same(wide[lane], expected.to_f32()), "{expected:?}");
+                    assert!(
+                        same(brain[lane].to_f32(), expected.to_f32()),
+                        "{expected:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Floats around every rounding boundary of the narrow types.
+    struct Rounding;
+
+    impl Body for Rounding {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            let mut half = [f16::ZERO; 16];
+            let mut brain = [bf16::ZERO; 16];
+            let mut state = 1u32;
+            for _ in 0..100_000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                // Half-way cases are rare by chance: often clear the bits below the rounding position.
+                let mask = [!0, !0xfff, !0x7fff, !0x1fff][(state >> 7) as usize % 4];
+                let value = f32::from_bits(state & mask);
+                // SAFETY: 16 values hold any vector.
+                unsafe {
+                    simd.store_f16(simd.splat(value), half.as_mut_ptr());
+                    simd.store_bf16(simd.splat(value), brain.as_mut_ptr());
+                }
+                assert!(
+                    same(half[0].to_f32(), f16::from_f32(value).to_f32()),
+                    "{value:?}"
+                );
+                assert!(
+                    same(brain[0].to_f32(), bf16::from_f32(value).to_f32()),
+                    "{value:?}"
+                );
+            }
+        }
+    }
+
+    fn same(a: f32, b: f32) -> bool {
+        a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+    }
+
+    #[test]
+    fn every_instruction_set_does_the_same() {
+        for isa in Isa::available() {
+            println!("{isa:?}");
+            isa.run(EveryOperation);
+            isa.run(EveryHalf);
+            isa.run(Rounding);
+        }
+    }
+}
