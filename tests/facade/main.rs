@@ -1,0 +1,15 @@
+//! The safe facade through its public API, on the default device: the software one on Linux, Apple's on a Mac. Tests that plan
+//! failures open a software device wherever they run.
+
+mod buffers;
+mod commands;
+mod executor;
+mod failures;
+mod kernels;
+mod lifetimes;
+mod matmul;
+mod ops;
+mod oracle;
+mod projections;
+mod support;
+mod wrapping;

@@ -1,0 +1,320 @@
+//! Matrix multiplication in every variant, against double precision.
+
+use half::{bf16, f16};
+use ironbridge::ops::Matmul;
+use ironbridge::{Dtype, Error, Status};
+
+use crate::oracle::{self, transpose};
+use crate::support::{
+    assert_close, assert_status, device, f64s, f64s_of_halves, halves, numbers, run,
+};
+
+const SHAPES: [(usize, usize, usize); 6] = [
+    (1, 1, 1),
+    (1, 64, 33),
+    (3, 5, 7),
+    (15, 128, 96),
+    (33, 17, 129),
+    (64, 256, 64),
+];
+
+#[test]
+fn f32_with_either_operand_transposed() {
+    let device = device();
+    for (m, k, n) in SHAPES {
+        let (x, w) = (numbers(m * k, 1), numbers(k * n, 2));
+        let want = oracle::matmul(&f64s(&x), &f64s(&w), m, k, n);
+        for (transpose_a, transpose_b) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let a = match transpose_a {
+                true => device.buffer_from(&transpose(&x, m, k)).unwrap(),
+                false => device.buffer_from(&x).unwrap(),
+            };
+            let b = match transpose_b {
+                true => device.buffer_from(&transpose(&w, k, n)).unwrap(),
+                false => device.buffer_from(&w).unwrap(),
+            };
+            let c = device.buffer::<f32>(m * n).unwrap();
+            run(&device, |commands| {
+                commands.matmul(&Matmul {
+                    m,
+                    n,
+                    k,
+                    a: a.tensor(),
+                    b: b.tensor(),
+                    c: c.tensor(),
+                    transpose_a,
+                    transpose_b,
+                    ..Default::default()
+                })
+            })
+            .unwrap();
+            assert_close(&c.to_vec().unwrap(), &want, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn f16_with_bias() {
+    let device = device();
+    for (m, k, n) in SHAPES {
+        let (x, w) = (halves(&numbers(m * k, 1)), halves(&numbers(k * n, 2)));
+        let bias = halves(&numbers(n, 3));
+        let mut want = oracle::matmul(&f64s_of_halves(&x), &f64s_of_halves(&w), m, k, n);
+        for row in want.chunks_mut(n) {
+            for (value, bias) in row.iter_mut().zip(&bias) {
+                *value += bias.to_f64();
+            }
+        }
+        let (a, b) = (
+            device.buffer_from(&x).unwrap(),
+            device.buffer_from(&w).unwrap(),
+        );
+        let bias = device.buffer_from(&bias).unwrap();
+        let c = device.buffer::<f16>(m * n).unwrap();
+        run(&device, |commands| {
+            commands.matmul(&Matmul {
+                m,
+                n,
+                k,
+                a: a.tensor(),
+                b: b.tensor(),
+                bias: Some(bias.tensor()),
+                c: c.tensor(),
+                ..Default::default()
+            })
+        })
+        .unwrap();
+        let got: Vec<f32> = c.to_vec().unwrap().iter().map(|v| v.to_f32()).collect();
+        // Half a unit in the last of f16's 11 bits.
+        assert_close(&got, &want, 1.0 / 2048.0);
+    }
+}
+
+#[test]
+fn f32_activations_with_weights_of_every_type() {
+    let device = device();
+    let (m, k, n) = (5, 96, 40);
+    let x = numbers(m * k, 1);
+    let w = numbers(n * k, 2); // stored [n][k]
+    let a = device.buffer_from(&x).unwrap();
+
+    let as_f16 = halves(&w);
+    let as_bf16: Vec<bf16> = w.iter().map(|&v| bf16::from_f32(v)).collect();
+    let (as_q8, q8_means) = oracle::q8_0(&w);
+    let f16_buffer = device.buffer_from(&as_f16).unwrap();
+    let bf16_buffer = device.buffer_from(&as_bf16).unwrap();
+    let q8_buffer = device.buffer_from(&as_q8).unwrap();
+    let bf16_means: Vec<f64> = as_bf16.iter().map(|v| v.to_f64()).collect();
+
+    for (b, means) in [
+        (f16_buffer.tensor(), f64s_of_halves(&as_f16)),
+        (bf16_buffer.tensor(), bf16_means),
+        (q8_buffer.tensor_at(0, Dtype::Q8_0), q8_means),
+    ] {
+        let c = device.buffer::<f32>(m * n).unwrap();
+        run(&device, |commands| {
+            commands.matmul(&Matmul {
+                m,
+                n,
+                k,
+                a: a.tensor(),
+                b,
+                transpose_b: true,
+                c: c.tensor(),
+                ..Default::default()
+            })
+        })
+        .unwrap();
+        let want = oracle::matmul(&f64s(&x), &transpose(&means, n, k), m, k, n);
+        assert_close(&c.to_vec().unwrap(), &want, 1e-5);
+    }
+}
+
+#[test]
+fn strides_leave_what_lies_between_rows_alone() {
+    let device = device();
+    let (m, k, n) = (4, 6, 5);
+    let (a_stride, b_stride, c_stride) = (9, 8, 11);
+    let (x, w) = (numbers(3 + m * a_stride, 1), numbers(k * b_stride, 2));
+    let pick = |all: &[f32], start: usize, rows: usize, columns: usize, stride: usize| {
+        let at = |row: usize| &all[start + row * stride..][..columns];
+        f64s(&(0..rows).flat_map(at).copied().collect::<Vec<_>>())
+    };
+    let want = oracle::matmul(
+        &pick(&x, 3, m, k, a_stride),
+        &pick(&w, 0, k, n, b_stride),
+        m,
+        k,
+        n,
+    );
+    let a = device.buffer_from(&x).unwrap();
+    let b = device.buffer_from(&w).unwrap();
+    let c = device.buffer_from(&vec![-7.0f32; m * c_stride]).unwrap();
+    run(&device, |commands| {
+        commands.matmul(&Matmul {
+            m,
+            n,
+            k,
+            a: a.tensor().skip(3).row_stride(a_stride),
+            b: b.tensor().row_stride(b_stride),
+            c: c.tensor().row_stride(c_stride),
+            ..Default::default()
+        })
+    })
+    .unwrap();
+    let got = c.to_vec().unwrap();
+    for (row, want) in got.chunks(c_stride).zip(want.chunks(n)) {
+        assert_close(&row[..n], want, 1e-5);
+        assert!(row[n..].iter().all(|&gap| gap == -7.0));
+    }
+}
+
+#[test]
+fn a_batch_shares_an_operand_without_a_stride() {
+    let device = device();
+    let (m, k, n, batch) = (3, 8, 4, 5);
+    let (x, w) = (numbers(batch * m * k, 1), numbers(k * n, 2));
+    let a = device.buffer_from(&x).unwrap();
+    let b = device.buffer_from(&w).unwrap();
+    let c = device.buffer::<f32>(batch * m * n).unwrap();
+    run(&device, |commands| {
+        commands.matmul(&Matmul {
+            m,
+            n,
+            k,
+            a: a.tensor().batch_stride(m * k),
+            b: b.tensor(),
+            c: c.tensor().batch_stride(m * n),
+            batch: batch as u32,
+            ..Default::default()
+        })
+    })
+    .unwrap();
+    let want: Vec<f64> = x
+        .chunks(m * k)
+        .flat_map(|x| oracle::matmul(&f64s(x), &f64s(&w), m, k, n))
+        .collect();
+    assert_close(&c.to_vec().unwrap(), &want, 1e-5);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
+    let device = device();
+    let (a, b) = (
+        device.buffer::<f32>(6).unwrap(),
+        device.buffer::<f32>(12).unwrap(),
+    );
+    let c = device.buffer::<f32>(8).unwrap();
+    let halves = device.buffer::<f16>(64).unwrap();
+    let fits = Matmul {
+        m: 2,
+        n: 4,
+        k: 3,
+        a: a.tensor(),
+        b: b.tensor(),
+        c: c.tensor(),
+        ..Default::default()
+    };
+    let mut commands = device.commands().unwrap();
+    let cases = [
+        ("m is zero", Matmul { m: 0, ..fits }),
+        ("k is zero", Matmul { k: 0, ..fits }),
+        ("a is too short", Matmul { m: 3, ..fits }),
+        ("b is too short", Matmul { n: 5, ..fits }),
+        (
+            "c is too short",
+            Matmul {
+                c: c.tensor().skip(1),
+                ..fits
+            },
+        ),
+        (
+            "sizes overflow",
+            Matmul {
+                m: usize::MAX,
+                k: usize::MAX,
+                ..fits
+            },
+        ),
+        (
+            "a stride overflows",
+            Matmul {
+                a: a.tensor().row_stride(usize::MAX),
+                ..fits
+            },
+        ),
+        (
+            "rows overlap",
+            Matmul {
+                c: c.tensor().row_stride(1),
+                ..fits
+            },
+        ),
+        (
+            "an offset is off the element",
+            Matmul {
+                a: a.tensor().skip_bytes(2),
+                m: 1,
+                ..fits
+            },
+        ),
+        (
+            "c has another type than a",
+            Matmul {
+                c: halves.tensor(),
+                ..fits
+            },
+        ),
+        (
+            "there is no a",
+            Matmul {
+                a: Default::default(),
+                ..fits
+            },
+        ),
+        (
+            "there is no c",
+            Matmul {
+                c: Default::default(),
+                ..fits
+            },
+        ),
+        (
+            "c is a",
+            Matmul {
+                m: 1,
+                c: a.tensor(),
+                ..fits
+            },
+        ),
+        (
+            "quantised and not transposed",
+            Matmul {
+                b: halves.tensor_at(0, Dtype::Q8_0),
+                ..fits
+            },
+        ),
+        ("many products into one", Matmul { batch: 3, ..fits }),
+    ];
+    for (case, matmul) in cases {
+        let error = commands.matmul(&matmul);
+        assert!(
+            matches!(error, Err(Error::InvalidArgument(_))),
+            "{case}: {error:?}"
+        );
+    }
+    assert_eq!(commands.info().unwrap().operations, 0);
+    commands.matmul(&fits).unwrap();
+    commands.commit().unwrap().wait().unwrap();
+
+    let error = assert_status(
+        device.commands().unwrap().matmul(&Matmul {
+            a: a.tensor().skip(2),
+            ..fits
+        }),
+        Status::OutOfRange,
+    );
+    assert!(error.to_string().contains('a'), "{error}");
+}

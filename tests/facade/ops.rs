@@ -1,0 +1,552 @@
+//! The other operations, against double precision.
+
+use half::{bf16, f16};
+use ironbridge::ops::{
+    Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill, RmsNorm, Rope,
+    RopePairing, Softmax,
+};
+use ironbridge::{Dtype, Error};
+
+use crate::oracle;
+use crate::support::{assert_close, device, f64s, f64s_of_halves, halves, numbers, run};
+
+#[test]
+fn embedding_from_tables_of_every_type() {
+    let device = device();
+    let (vocab, width) = (50, 64);
+    let ids = [3u32, 0, 49, 3];
+    let table = numbers(vocab * width, 1);
+    let as_f16 = halves(&table);
+    let as_bf16: Vec<bf16> = table.iter().map(|&v| bf16::from_f32(v)).collect();
+    let (as_q8, q8_means) = oracle::q8_0(&table);
+    let f32_buffer = device.buffer_from(&table).unwrap();
+    let f16_buffer = device.buffer_from(&as_f16).unwrap();
+    let bf16_buffer = device.buffer_from(&as_bf16).unwrap();
+    let q8_buffer = device.buffer_from(&as_q8).unwrap();
+    let ids_buffer = device.buffer_from(&ids).unwrap();
+    for (table, means) in [
+        (f32_buffer.tensor(), f64s(&table)),
+        (f16_buffer.tensor(), f64s_of_halves(&as_f16)),
+        (
+            bf16_buffer.tensor(),
+            as_bf16.iter().map(|v| v.to_f64()).collect(),
+        ),
+        (q8_buffer.tensor_at(0, Dtype::Q8_0), q8_means),
+    ] {
+        let out = device.buffer::<f32>(ids.len() * width).unwrap();
+        run(&device, |commands| {
+            commands.embedding(&Embedding {
+                rows: ids.len(),
+                width,
+                vocab,
+                table,
+                ids: ids_buffer.tensor(),
+                out: out.tensor(),
+            })
+        })
+        .unwrap();
+        let want: Vec<f64> = ids
+            .iter()
+            .flat_map(|&id| means[id as usize * width..][..width].iter().copied())
+            .collect();
+        assert_close(&out.to_vec().unwrap(), &want, 1e-6);
+    }
+}
+
+#[test]
+fn an_id_outside_the_table_is_nan_and_not_another_token() {
+    let device = device();
+    let table = device.buffer_from(&[1.0f32; 8]).unwrap();
+    let ids = device.buffer_from(&[1u32, 4, u32::MAX]).unwrap();
+    let out = device.buffer::<f32>(6).unwrap();
+    run(&device, |commands| {
+        commands.embedding(&Embedding {
+            rows: 3,
+            width: 2,
+            vocab: 4,
+            table: table.tensor(),
+            ids: ids.tensor(),
+            out: out.tensor(),
+        })
+    })
+    .unwrap();
+    let got = out.to_vec().unwrap();
+    assert_eq!(got[..2], [1.0, 1.0]);
+    assert!(got[2..].iter().all(|value| value.is_nan()));
+}
+
+#[test]
+fn rms_norm_of_rows_and_in_place() {
+    let device = device();
+    for (rows, width, eps) in [(1, 1, 0.0f32), (5, 64, 1e-5), (3, 1000, 1e-6)] {
+        let (x, weight) = (numbers(rows * width, 1), numbers(width, 2));
+        let want = oracle::rms_norm(&f64s(&x), &f64s(&weight), eps.into());
+        let x = device.buffer_from(&x).unwrap();
+        let weight = device.buffer_from(&weight).unwrap();
+        let out = device.buffer::<f32>(rows * width).unwrap();
+        let norm = RmsNorm {
+            rows,
+            width,
+            x: x.tensor(),
+            weight: weight.tensor(),
+            out: out.tensor(),
+            eps,
+        };
+        run(&device, |commands| {
+            commands.rms_norm(&norm)?;
+            commands.rms_norm(&RmsNorm {
+                out: x.tensor(),
+                ..norm
+            })
+        })
+        .unwrap();
+        assert_close(&out.to_vec().unwrap(), &want, 1e-5);
+        assert_close(&x.to_vec().unwrap(), &want, 1e-5);
+    }
+}
+
+#[test]
+fn rope_in_both_pairings_with_factors_and_a_part_of_the_head() {
+    let device = device();
+    let (tokens, heads, head_dim) = (4, 3, 16);
+    let positions = [0u32, 5, 6, 1000];
+    let x = numbers(tokens * heads * head_dim, 1);
+    let factors: Vec<f32> = (0..8).map(|i| 1.0 + i as f32 / 4.0).collect();
+    for (pairing, rotary_dim, has_factors, frequency_scale) in [
+        (RopePairing::Interleaved, 16, false, 1.0f32),
+        (RopePairing::Half, 16, false, 0.25),
+        (RopePairing::Interleaved, 8, true, 1.0),
+        (RopePairing::Half, 8, true, 0.5),
+    ] {
+        let mut want = f64s(&x);
+        for token in 0..tokens {
+            for head in 0..heads {
+                let vector = &mut want[(token * heads + head) * head_dim..][..head_dim];
+                for i in 0..rotary_dim / 2 {
+                    let frequency = 10_000f64.powf(-2.0 * i as f64 / rotary_dim as f64);
+                    let factor = if has_factors { factors[i].into() } else { 1.0 };
+                    let angle =
+                        f64::from(positions[token]) * f64::from(frequency_scale) * frequency
+                            / factor;
+                    let (p, q) = match pairing {
+                        RopePairing::Interleaved => (2 * i, 2 * i + 1),
+                        RopePairing::Half => (i, i + rotary_dim / 2),
+                    };
+                    let (a, b) = (vector[p], vector[q]);
+                    vector[p] = a * angle.cos() - b * angle.sin();
+                    vector[q] = a * angle.sin() + b * angle.cos();
+                }
+            }
+        }
+        let buffer = device.buffer_from(&x).unwrap();
+        let positions = device.buffer_from(&positions).unwrap();
+        let factors = device.buffer_from(&factors).unwrap();
+        run(&device, |commands| {
+            commands.rope(&Rope {
+                tokens,
+                heads,
+                head_dim,
+                rotary_dim,
+                x: buffer.tensor(),
+                positions: positions.tensor(),
+                factors: has_factors.then(|| factors.tensor()),
+                pairing,
+                frequency_base: 10_000.0,
+                frequency_scale,
+            })
+        })
+        .unwrap();
+        // An f32 angle of 1000 radians is good to 1000 · 2⁻²⁴.
+        assert_close(&buffer.to_vec().unwrap(), &want, 2e-4);
+    }
+}
+
+/// A cache of `positions × kv_heads × head_dim`, and where the elements of a key or value lie in it.
+struct Cache {
+    values: Vec<f64>,
+    position_stride: usize,
+    head_stride: usize,
+}
+
+impl Cache {
+    fn at(&self, position: usize, head: usize, head_dim: usize) -> &[f64] {
+        &self.values[position * self.position_stride + head * self.head_stride..][..head_dim]
+    }
+}
+
+fn attention_oracle(
+    attention: &Attention<'_>,
+    q: &[f64],
+    keys: &Cache,
+    values: &Cache,
+    scale: f64,
+) -> Vec<f64> {
+    let (heads, dim) = (attention.heads, attention.head_dim);
+    let mut out = vec![0.0; attention.tokens * heads * dim];
+    for token in 0..attention.tokens {
+        let position = attention.first_position + token;
+        let first = match attention.window {
+            0 => 0,
+            window => (position + 1).saturating_sub(window),
+        };
+        for head in 0..heads {
+            let group = head / (heads / attention.kv_heads);
+            let query = &q[(token * heads + head) * dim..][..dim];
+            let scores: Vec<f64> = (first..=position)
+                .map(|j| {
+                    let key = keys.at(j, group, dim);
+                    query.iter().zip(key).map(|(q, k)| q * k).sum()
+                })
+                .collect();
+            let weights = oracle::softmax(&scores, scale);
+            for (j, weight) in (first..=position).zip(weights) {
+                for (i, value) in values.at(j, group, dim).iter().enumerate() {
+                    out[(token * heads + head) * dim + i] += weight * value;
+                }
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn attention_over_caches_of_both_types_and_orders() {
+    let device = device();
+    let capacity = 40;
+    for (tokens, heads, kv_heads, head_dim, first_position, window) in [
+        (1, 1, 1, 8, 0, 0),
+        (7, 4, 4, 16, 0, 0),
+        (1, 8, 2, 64, 30, 0),
+        (5, 6, 3, 32, 11, 4),
+        (3, 2, 1, 256, 20, 100),
+    ] {
+        let q = numbers(tokens * heads * head_dim, 1);
+        let k = halves(&numbers(capacity * kv_heads * head_dim, 2));
+        let v = halves(&numbers(capacity * kv_heads * head_dim, 3));
+        let widen = |values: &[f16]| values.iter().map(|v| v.to_f32()).collect::<Vec<f32>>();
+        let q_buffer = device.buffer_from(&q).unwrap();
+        let (k16, v16) = (
+            device.buffer_from(&k).unwrap(),
+            device.buffer_from(&v).unwrap(),
+        );
+        let (k32, v32) = (
+            device.buffer_from(&widen(&k)).unwrap(),
+            device.buffer_from(&widen(&v)).unwrap(),
+        );
+        for half_cache in [false, true] {
+            // Position-major, then head-major.
+            for (position_stride, head_stride) in [
+                (kv_heads * head_dim, head_dim),
+                (head_dim, capacity * head_dim),
+            ] {
+                let out = device.buffer::<f32>(tokens * heads * head_dim).unwrap();
+                let (k_tensor, v_tensor) = match half_cache {
+                    true => (k16.tensor(), v16.tensor()),
+                    false => (k32.tensor(), v32.tensor()),
+                };
+                let attention = Attention {
+                    tokens,
+                    heads,
+                    kv_heads,
+                    head_dim,
+                    first_position,
+                    window,
+                    q: q_buffer.tensor(),
+                    k: k_tensor.row_stride(position_stride),
+                    v: v_tensor.row_stride(position_stride),
+                    k_head_stride: head_stride,
+                    v_head_stride: head_stride,
+                    out: out.tensor(),
+                    ..Default::default()
+                };
+                let cache = |values: &[f16]| Cache {
+                    values: f64s_of_halves(values),
+                    position_stride,
+                    head_stride,
+                };
+                let (keys, values) = (cache(&k), cache(&v));
+                run(&device, |commands| commands.attention(&attention)).unwrap();
+                let scale = 1.0 / (head_dim as f64).sqrt();
+                let want = attention_oracle(&attention, &f64s(&q), &keys, &values, scale);
+                assert_close(&out.to_vec().unwrap(), &want, 1e-5);
+
+                run(&device, |commands| {
+                    commands.attention(&Attention {
+                        scale: 0.5,
+                        ..attention
+                    })
+                })
+                .unwrap();
+                let want = attention_oracle(&attention, &f64s(&q), &keys, &values, 0.5);
+                assert_close(&out.to_vec().unwrap(), &want, 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn add_and_silu_mul_also_in_place() {
+    let device = device();
+    for count in [1, 7, 64, 10_007] {
+        let (x, y) = (numbers(count, 1), numbers(count, 2));
+        let y: Vec<f32> = y.iter().map(|v| v * 20.0).collect();
+        let a = device.buffer_from(&x).unwrap();
+        let b = device.buffer_from(&y).unwrap();
+        let sum = device.buffer::<f32>(count).unwrap();
+        run(&device, |commands| {
+            commands.add(&Elementwise {
+                count,
+                a: a.tensor(),
+                b: b.tensor(),
+                out: sum.tensor(),
+            })?;
+            commands.silu_mul(&Elementwise {
+                count,
+                a: b.tensor(),
+                b: a.tensor(),
+                out: b.tensor(),
+            })
+        })
+        .unwrap();
+        let plain: Vec<f64> = x.iter().zip(&y).map(|(x, y)| f64::from(x + y)).collect();
+        assert_close(&sum.to_vec().unwrap(), &plain, 0.0);
+        let gated: Vec<f64> = f64s(&x)
+            .iter()
+            .zip(f64s(&y))
+            .map(|(x, y)| oracle::silu(y) * x)
+            .collect();
+        assert_close(&b.to_vec().unwrap(), &gated, 1e-6);
+    }
+}
+
+#[test]
+fn softmax_of_rows_and_in_place() {
+    let device = device();
+    for (rows, width, scale) in [(1, 1, 1.0f32), (4, 33, 0.125), (3, 1000, 80.0)] {
+        let x = numbers(rows * width, 1);
+        let want: Vec<f64> = x
+            .chunks(width)
+            .flat_map(|row| oracle::softmax(&f64s(row), scale.into()))
+            .collect();
+        let x = device.buffer_from(&x).unwrap();
+        let out = device.buffer::<f32>(rows * width).unwrap();
+        let softmax = Softmax {
+            rows,
+            width,
+            x: x.tensor(),
+            out: out.tensor(),
+            scale,
+        };
+        run(&device, |commands| {
+            commands.softmax(&softmax)?;
+            commands.softmax(&Softmax {
+                out: x.tensor(),
+                ..softmax
+            })
+        })
+        .unwrap();
+        assert_close(&out.to_vec().unwrap(), &want, 1e-5);
+        assert_close(&x.to_vec().unwrap(), &want, 1e-5);
+    }
+}
+
+#[test]
+fn softmax_takes_a_scale_of_one_by_default_and_masks_by_infinity() {
+    let device = device();
+    let x = device
+        .buffer_from(&[
+            f32::NEG_INFINITY,
+            0.0,
+            1.0,
+            f32::NEG_INFINITY,
+            f32::NEG_INFINITY,
+            f32::NEG_INFINITY,
+        ])
+        .unwrap();
+    run(&device, |commands| {
+        commands.softmax(&Softmax {
+            rows: 2,
+            width: 3,
+            x: x.tensor(),
+            out: x.tensor(),
+            ..Default::default()
+        })
+    })
+    .unwrap();
+    let got = x.to_vec().unwrap();
+    assert_close(
+        &got[..3],
+        &oracle::softmax(&[f64::NEG_INFINITY, 0.0, 1.0], 1.0),
+        1e-6,
+    );
+    assert!(got[3..].iter().all(|value| value.is_nan()));
+}
+
+#[test]
+fn argmax_takes_the_lowest_index_and_no_nan() {
+    let device = device();
+    let rows = [
+        [1.0, 3.0, 3.0, 2.0],
+        [f32::NAN, -5.0, f32::NAN, -5.0],
+        [f32::NEG_INFINITY; 4],
+        [0.0, f32::INFINITY, f32::NAN, 1.0],
+    ];
+    let x = device.buffer_from(rows.as_flattened()).unwrap();
+    let out = device.buffer::<u32>(4).unwrap();
+    let long = numbers(100_003, 5);
+    let long_buffer = device.buffer_from(&long).unwrap();
+    let long_out = device.buffer::<u32>(1).unwrap();
+    run(&device, |commands| {
+        commands.argmax(&Argmax {
+            rows: 4,
+            width: 4,
+            x: x.tensor(),
+            out: out.tensor(),
+        })?;
+        commands.argmax(&Argmax {
+            rows: 1,
+            width: long.len(),
+            x: long_buffer.tensor(),
+            out: long_out.tensor(),
+        })
+    })
+    .unwrap();
+    assert_eq!(out.to_vec().unwrap(), [1, 1, 0, 1]);
+    let largest = (0..long.len()).fold(0, |best, i| if long[i] > long[best] { i } else { best });
+    assert_eq!(long_out.to_vec().unwrap(), [largest as u32]);
+}
+
+#[test]
+fn copies_convert_to_the_nearest() {
+    let device = device();
+    let x: Vec<f32> = numbers(60, 1).iter().map(|v| v * 1e3).collect();
+    let src = device.buffer_from(&x).unwrap();
+    let as_f16 = device.buffer::<f16>(60).unwrap();
+    let as_bf16 = device.buffer::<bf16>(60).unwrap();
+    let back = device.buffer::<f32>(60).unwrap();
+    // Six rows of ten, of which five columns move, into packed rows.
+    run(&device, |commands| {
+        let whole = CopyRows {
+            rows: 6,
+            width: 10,
+            src: src.tensor(),
+            dst: as_f16.tensor(),
+        };
+        commands.copy(&whole)?;
+        commands.copy(&CopyRows {
+            dst: as_bf16.tensor(),
+            ..whole
+        })?;
+        commands.copy(&CopyRows {
+            rows: 6,
+            width: 5,
+            src: as_f16.tensor().skip(5).row_stride(10),
+            dst: back.tensor(),
+        })
+    })
+    .unwrap();
+    assert_eq!(as_f16.to_vec().unwrap(), halves(&x));
+    let want: Vec<bf16> = x.iter().map(|&v| bf16::from_f32(v)).collect();
+    assert_eq!(as_bf16.to_vec().unwrap(), want);
+    let want: Vec<f32> = halves(&x)
+        .chunks(10)
+        .flat_map(|row| row[5..].iter().map(|v| v.to_f32()))
+        .collect();
+    let got = back.to_vec().unwrap();
+    assert_eq!(got[..30], want);
+    assert_eq!(got[30..], [0.0; 30]);
+}
+
+#[test]
+fn bytes_are_copied_and_filled_exactly() {
+    let device = device();
+    let src = device.buffer_from(&[1u32, 2, 3, 4, 5]).unwrap();
+    let dst = device.buffer_from(&[9u32; 5]).unwrap();
+    run(&device, |commands| {
+        commands.copy_bytes(&CopyBytes {
+            length: 8,
+            src: src.tensor().skip(2),
+            dst: dst.tensor().skip(1),
+        })?;
+        commands.copy_bytes(&CopyBytes {
+            length: 4,
+            src: src.tensor(),
+            dst: src.tensor().skip(4),
+        })?;
+        commands.fill(&Fill {
+            length: 4,
+            out: dst.tensor().skip(4),
+            value: 0xAB,
+        })
+    })
+    .unwrap();
+    assert_eq!(dst.to_vec().unwrap(), [9, 3, 4, 9, 0xABAB_ABAB]);
+    assert_eq!(src.to_vec().unwrap(), [1, 2, 3, 4, 1]);
+
+    let mut commands = device.commands().unwrap();
+    for (case, result) in [
+        (
+            "overlap",
+            commands.copy_bytes(&CopyBytes {
+                length: 8,
+                src: src.tensor(),
+                dst: src.tensor().skip(1),
+            }),
+        ),
+        (
+            "past the end",
+            commands.copy_bytes(&CopyBytes {
+                length: 8,
+                src: src.tensor().skip(4),
+                dst: dst.tensor(),
+            }),
+        ),
+        (
+            "odd length",
+            commands.fill(&Fill {
+                length: 3,
+                out: dst.tensor(),
+                value: 0,
+            }),
+        ),
+        (
+            "no buffer",
+            commands.fill(&Fill {
+                length: 4,
+                ..Default::default()
+            }),
+        ),
+    ] {
+        assert!(
+            matches!(result, Err(Error::InvalidArgument(_))),
+            "{case}: {result:?}"
+        );
+    }
+}
+
+#[test]
+fn the_defaults_are_refused_by_every_operation() {
+    let device = device();
+    let mut commands = device.commands().unwrap();
+    let results = [
+        commands.matmul(&Default::default()),
+        commands.embedding(&Default::default()),
+        commands.rms_norm(&Default::default()),
+        commands.rope(&Default::default()),
+        commands.attention(&Default::default()),
+        commands.add(&Default::default()),
+        commands.silu_mul(&Default::default()),
+        commands.softmax(&Default::default()),
+        commands.argmax(&Default::default()),
+        commands.copy(&Default::default()),
+        commands.copy_bytes(&Default::default()),
+        commands.fill(&Default::default()),
+    ];
+    for (index, result) in results.into_iter().enumerate() {
+        assert!(
+            matches!(result, Err(Error::InvalidArgument(_))),
+            "{index}: {result:?}"
+        );
+    }
+    assert_eq!(commands.info().unwrap().operations, 0);
+}
