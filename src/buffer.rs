@@ -154,7 +154,7 @@ impl<T: Element> Buffer<T> {
     /// (`iron_buffer_map`). While the guard lives, recording an operation that writes the buffer fails with [`Error::InUse`].
     ///
     /// # Errors
-    /// As for [`to_vec`](Buffer::to_vec), and any buffer in private storage.
+    /// As for [`to_vec`](Buffer::to_vec), and [`Error::Unsupported`] in private storage.
     pub fn map(&self) -> Result<ReadGuard<'_, T>> {
         Ok(ReadGuard {
             map: Map::open(&self.handle, self.len, ffi::IRON_ACCESS_READ)?,
@@ -165,7 +165,8 @@ impl<T: Element> Buffer<T> {
     /// them (`iron_buffer_map`).
     ///
     /// # Errors
-    /// As for [`write`](Buffer::write), and any buffer in private storage.
+    /// As for [`write`](Buffer::write), [`Error::Unsupported`] in private storage, and [`Error::Poisoned`], since the elements can be
+    /// read as well.
     pub fn map_mut(&mut self) -> Result<WriteGuard<'_, T>> {
         Ok(WriteGuard {
             map: Map::open(&self.handle, self.len, ffi::IRON_ACCESS_READ_WRITE)?,

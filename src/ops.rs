@@ -13,7 +13,9 @@
 //! - [`Error::WrongDevice`](crate::Error::WrongDevice) when an operand belongs to another device than the commands.
 //! - [`Error::InUse`](crate::Error::InUse) when the host has mapped an operand in conflict.
 //! - [`Error::ReadOnly`](crate::Error::ReadOnly) when the output is wrapped memory.
-//! - [`Error::Poisoned`](crate::Error::Poisoned) when an input was to be written by a submission that failed.
+//!
+//! What goes wrong on the device is reported by the wait. An input that a failed submission should have written is such a case:
+//! the commands that read it fail as well, with [`Error::Poisoned`](crate::Error::Poisoned).
 //!
 //! ```
 //! use ironbridge::{Device, ops::Matmul};

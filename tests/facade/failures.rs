@@ -65,6 +65,19 @@ fn a_failure_that_nobody_waited_for_is_reported_by_the_next_sync() {
 }
 
 #[test]
+fn what_reads_a_failed_result_fails_as_well() {
+    let device = Device::open("cpu:fail_command_buffer=1:internal").unwrap();
+    let a = device.buffer_from(&[1.0f32; 8]).unwrap();
+    let middle = device.buffer::<f32>(8).unwrap();
+    let out = device.buffer::<f32>(8).unwrap();
+    let first = commit_add(&device, &a, &middle).unwrap();
+    let second = commit_add(&device, &middle, &out).unwrap();
+    assert_status(second.wait(), Status::Poisoned);
+    assert_status(first.wait(), Status::DeviceInternal);
+    assert_status(out.to_vec(), Status::Poisoned);
+}
+
+#[test]
 fn filling_the_whole_buffer_clears_a_poisoning() {
     let device = Device::open("cpu:fail_command_buffer=1:internal").unwrap();
     let a = device.buffer_from(&[1.0f32; 8]).unwrap();
