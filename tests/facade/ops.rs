@@ -122,9 +122,9 @@ fn rope_in_both_pairings_with_factors_and_a_part_of_the_head() {
         for token in 0..tokens {
             for head in 0..heads {
                 let vector = &mut want[(token * heads + head) * head_dim..][..head_dim];
-                for i in 0..rotary_dim / 2 {
+                for (i, factor) in factors.iter().enumerate().take(rotary_dim / 2) {
                     let frequency = 10_000f64.powf(-2.0 * i as f64 / rotary_dim as f64);
-                    let factor = if has_factors { factors[i].into() } else { 1.0 };
+                    let factor = if has_factors { (*factor).into() } else { 1.0 };
                     let angle =
                         f64::from(positions[token]) * f64::from(frequency_scale) * frequency
                             / factor;

@@ -108,8 +108,7 @@ fn an_output_of_the_wrong_width_is_refused() {
         wv: weights.tensor(),
         wo: weights.tensor(),
     };
-    let mut project =
-        |which| projections.project(&device, which, TOKENS, x.tensor(), short.tensor());
+    let project = |which| projections.project(&device, which, TOKENS, x.tensor(), short.tensor());
     assert!(project(Projection::Q).is_err());
     assert!(project(Projection::O).is_err());
     project(Projection::K).unwrap().wait().unwrap();
