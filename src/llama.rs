@@ -1,8 +1,45 @@
-//! LLaMA: the file, the tokenizer, the model and the generation of text.
+//! LLaMA: reading a model's file, and writing text with it.
+//!
+//! A [`Model`] is a file's weights on a [`Device`](crate::Device), a [`Session`] is one text in the making, and a
+//! [`Generation`] writes it token by token.
+//!
+//! ```
+//! use ironbridge::Device;
+//! use ironbridge::llama::{Model, Sampler, SamplerOptions};
+//!
+//! # fn main() -> Result<(), ironbridge::Error> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/tiny-rustbook-q8_0.gguf");
+//! let model = Model::open(&Device::open("cpu")?, path)?;
+//! let mut session = model.session()?;
+//! let greedy = Sampler::new(SamplerOptions::default())?;
+//! let mut text = String::new();
+//! for piece in session.generate(&model.encode_prompt("Ownership is"), greedy, 8) {
+//!     text.push_str(&piece?.text);
+//! }
+//! assert_eq!(text, " a set of rules that govern how");
+//! # Ok(())
+//! # }
+//! ```
 
+mod activations;
+mod config;
 mod error;
+mod generation;
 pub mod gguf;
-pub mod sampler;
+mod kv_cache;
+mod model;
+mod sampler;
+mod session;
 pub mod tokenizer;
+mod weights;
 
+pub use config::Config;
 pub use error::LlamaError;
+pub use generation::{Generation, GenerationStats, Piece, Stop};
+pub use gguf::GgufFile;
+pub use kv_cache::CacheType;
+pub use model::{LoadOptions, Model};
+pub use sampler::{Sampler, SamplerError, SamplerOptions};
+pub use session::{Session, SessionOptions};
+pub use tokenizer::Tokenizer;
+pub use weights::{LoadProgress, WeightStorage};

@@ -47,5 +47,19 @@ pub enum LlamaError {
     #[error("token {id} is outside the vocabulary of {vocabulary}")]
     TokenOutOfRange { id: u32, vocabulary: u32 },
     #[error("{tokens} tokens do not fit in the context of {context}")]
-    ContextFull { tokens: u64, context: u64 },
+    ContextFull { tokens: usize, context: usize },
+    #[error("a context of {asked} was asked for, and the model was trained on one of {trained}")]
+    ContextTooLong { asked: usize, trained: usize },
 }
+
+// So that `?` turns the errors of the parts into the crate's in one step.
+macro_rules! join_the_crates_error {
+    ($($part:ty),*) => {$(
+        impl From<$part> for crate::Error {
+            fn from(error: $part) -> crate::Error {
+                LlamaError::from(error).into()
+            }
+        }
+    )*};
+}
+join_the_crates_error!(MetadataError, TokenizerError, SamplerError);

@@ -1,12 +1,14 @@
 //! A GGUF file, mapped into memory.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use super::{GgufHeader, TensorInfo};
+use super::GgufHeader;
+use crate::HostMemory;
 use crate::llama::LlamaError;
 
 /// A GGUF file mapped into memory: opening it reads the header, and the tensors' pages are read from disk when they are used.
@@ -50,11 +52,36 @@ impl GgufFile {
         &self.header
     }
 
-    /// The bytes of one of this file's tensors; `None` for a tensor of another, longer file.
-    pub fn tensor_bytes(&self, tensor: &TensorInfo) -> Option<&[u8]> {
-        let bytes = tensor.bytes();
-        let start = usize::try_from(bytes.start).ok()?;
-        let end = usize::try_from(bytes.end).ok()?;
-        self.mapping.get(start..end)
+    /// The bytes of the tensor of that name.
+    pub fn tensor_bytes(&self, name: &str) -> Option<&[u8]> {
+        let tensor = self.header.tensor(name)?;
+        Some(self.bytes(tensor.bytes()))
+    }
+
+    /// Some of the file's bytes. The header's tensors are all inside of it: that was checked when it was read.
+    pub(in crate::llama) fn bytes(&self, range: Range<u64>) -> &[u8] {
+        &self.mapping[range.start as usize..range.end as usize]
+    }
+
+    /// Some of the file's bytes, starting on a page, for a device to read in place. They keep the file mapped.
+    pub(in crate::llama) fn pages(&self, range: Range<u64>) -> FilePages {
+        FilePages {
+            mapping: self.mapping.clone(),
+            range: range.start as usize..range.end as usize,
+        }
+    }
+}
+
+/// Part of a mapped file, in memory that a device can use as it is.
+pub(in crate::llama) struct FilePages {
+    mapping: Arc<Mmap>,
+    range: Range<usize>,
+}
+
+// SAFETY: the mapping lives as long as this value, has a fixed address, is read-only, and consists of whole pages, so that its last
+// page can be read to the end; that the file does not change is what `GgufFile` asks of its users. Dropping it unmaps at most.
+unsafe impl HostMemory for FilePages {
+    fn bytes(&self) -> &[u8] {
+        &self.mapping[self.range.clone()]
     }
 }

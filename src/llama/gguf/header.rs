@@ -82,9 +82,12 @@ impl GgufHeader {
 
     /// The tensor of that name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensor_index
-            .get(name)
-            .map(|index| &self.tensors[*index])
+        self.tensor_index(name).map(|index| &self.tensors[index])
+    }
+
+    /// Where the tensor of that name is in the table.
+    pub fn tensor_index(&self, name: &str) -> Option<usize> {
+        self.tensor_index.get(name).copied()
     }
 }
 

@@ -1,0 +1,113 @@
+//! The keys and values of the positions that a session has seen.
+
+use super::Config;
+use crate::memory::Category;
+use crate::ops::CopyRows;
+use crate::{Buffer, Commands, Device, Dtype, Result, Tensor};
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheType {
+    /// As they are computed.
+    #[default]
+    F32,
+    /// Rounded, in half the memory.
+    F16,
+}
+
+impl CacheType {
+    fn dtype(self) -> Dtype {
+        match self {
+            CacheType::F32 => Dtype::F32,
+            CacheType::F16 => Dtype::F16,
+        }
+    }
+}
+
+/// Room for the keys and values of `context` positions in every layer, made once.
+#[derive(Debug)]
+pub(super) struct KvCache {
+    layers: Vec<LayerCache>,
+}
+
+impl KvCache {
+    pub fn new(
+        device: &Device,
+        config: &Config,
+        context: usize,
+        cache_type: CacheType,
+    ) -> Result<KvCache> {
+        let layers = (0..config.layers)
+            .map(|layer| LayerCache::new(device, config, layer, context, cache_type.dtype()));
+        Ok(KvCache {
+            layers: layers.collect::<Result<_>>()?,
+        })
+    }
+
+    pub fn layer(&self, layer: usize) -> &LayerCache {
+        &self.layers[layer]
+    }
+}
+
+/// The cache of one layer.
+#[derive(Debug)]
+pub(super) struct LayerCache {
+    keys: Buffer<u8>,   // context × kv_dim, of `dtype`
+    values: Buffer<u8>, // context × kv_dim, of `dtype`
+    dtype: Dtype,
+    kv_dim: usize,
+}
+
+impl LayerCache {
+    fn new(
+        device: &Device,
+        config: &Config,
+        layer: usize,
+        context: usize,
+        dtype: Dtype,
+    ) -> Result<LayerCache> {
+        let kv_dim = config.kv_dim();
+        let bytes = context * kv_dim * dtype.block_bytes();
+        let buffer = |what: &str| {
+            let options = device
+                .buffer_options()
+                .label(format!("layer {layer} {what}"));
+            options.category(Category::KvCache).create(bytes)
+        };
+        Ok(LayerCache {
+            keys: buffer("keys")?,
+            values: buffer("values")?,
+            dtype,
+            kv_dim,
+        })
+    }
+
+    pub fn keys(&self) -> Tensor<'_> {
+        self.keys.tensor_at(0, self.dtype)
+    }
+
+    pub fn values(&self) -> Tensor<'_> {
+        self.values.tensor_at(0, self.dtype)
+    }
+
+    /// Records the copy of the keys and values of `tokens` tokens to the places of their positions.
+    /// `k`, `v`: tokens × kv_dim, F32.
+    pub fn store(
+        &self,
+        commands: &mut Commands,
+        first_position: usize,
+        tokens: usize,
+        k: Tensor<'_>,
+        v: Tensor<'_>,
+    ) -> Result<()> {
+        for (src, cache) in [(k, self.keys()), (v, self.values())] {
+            commands.copy(&CopyRows {
+                rows: tokens,
+                width: self.kv_dim,
+                src,
+                dst: cache.skip(first_position * self.kv_dim),
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Normalisation before attention, before the feed-forward network and before the output.
+
+use crate::llama::Config;
+use crate::llama::weights::{Weight, Weights};
+use crate::ops::RmsNorm;
+use crate::{Commands, Result, Tensor};
+
+#[derive(Debug)]
+pub(super) struct Norm {
+    weight: Weight, // width
+    width: usize,
+    epsilon: f32,
+}
+
+impl Norm {
+    pub fn load(weights: &mut Weights, config: &Config, name: &str) -> Result<Norm> {
+        Ok(Norm {
+            weight: weights.vector(name, config.width)?,
+            width: config.width,
+            epsilon: config.rms_epsilon,
+        })
+    }
+
+    /// `x`, `out`: rows × width.
+    pub fn forward(
+        &self,
+        commands: &mut Commands,
+        rows: usize,
+        x: Tensor<'_>,
+        out: Tensor<'_>,
+    ) -> Result<()> {
+        commands.rms_norm(&RmsNorm {
+            rows,
+            width: self.width,
+            x,
+            weight: self.weight.tensor(),
+            out,
+            eps: self.epsilon,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Models of every shape and type of weights compute what float64 computes.
+
+use crate::gguf::Storage;
+use crate::oracle::Oracle;
+use crate::parts::{Parts, Shape};
+use ironbridge::Device;
+use ironbridge::llama::{
+    CacheType, GgufFile, LoadOptions, Model, Session, SessionOptions, WeightStorage,
+};
+
+/// Bounds the largest difference of two lists of logits, all of which are around 1 in size.
+fn assert_close(found: &[f32], expected: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), expected.len());
+    for (token, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let difference = (f64::from(*found) - expected).abs();
+        assert!(
+            difference <= tolerance,
+            "{what}, token {token}: {found} and {expected}"
+        );
+    }
+}
+
+const TOKENS: [u32; 11] = [1, 270, 5, 271, 260, 260, 287, 0, 100, 263, 42];
+
+/// As one batch, in two, and token by token.
+fn check(shape: &Shape) {
+    let parts = Parts::new(shape);
+    let file = parts.file();
+    let model = Model::open(&Device::open("cpu").unwrap(), file.path()).unwrap();
+    let expected = Oracle::new(shape, &parts).logits(&TOKENS);
+    for batch in [512, 7, 1] {
+        let options = SessionOptions {
+            batch,
+            ..Default::default()
+        };
+        let mut session = Session::new(&model, options).unwrap();
+        session.feed(&TOKENS).unwrap();
+        let what = format!("{shape:?}, batches of {batch}");
+        assert_close(&session.logits().unwrap(), &expected, 2e-5, &what);
+    }
+}
+
+#[test]
+fn weights_of_every_type() {
+    for storage in [Storage::F32, Storage::F16, Storage::Bf16, Storage::Q8_0] {
+        check(&Shape {
+            storage,
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn heads_of_every_kind() {
+    for (heads, kv_heads, head_dim) in [
+        (4, 4, 16),
+        (4, 1, 16),
+        (6, 3, 8),
+        (2, 1, 64),
+        (1, 1, 256),
+        (3, 1, 32),
+    ] {
+        check(&Shape {
+            heads,
+            kv_heads,
+            head_dim,
+            rotary_dim: head_dim,
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn one_layer_and_many() {
+    for layers in [1, 7] {
+        check(&Shape {
+            layers,
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn rotations_of_every_kind() {
+    let plain = Shape::default();
+    check(&Shape {
+        rotary_dim: 8,
+        ..plain.clone()
+    });
+    check(&Shape {
+        rope_base: 500_000.0,
+        ..plain.clone()
+    });
+    check(&Shape {
+        rope_factor: 4.0,
+        ..plain.clone()
+    });
+    check(&Shape {
+        rope_factors: true,
+        ..plain
+    });
+}
+
+#[test]
+fn a_sliding_window() {
+    for window in [1, 4, 100] {
+        check(&Shape {
+            window,
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn an_embedding_that_is_the_output_too() {
+    for storage in [Storage::F32, Storage::Q8_0] {
+        check(&Shape {
+            tied: true,
+            storage,
+            ..Default::default()
+        });
+    }
+}
+
+#[test]
+fn a_cache_in_half_precision_is_a_little_off() {
+    let shape = Shape::default();
+    let parts = Parts::new(&shape);
+    let model = Model::open(&Device::open("cpu").unwrap(), parts.file().path()).unwrap();
+    let logits = |cache| {
+        let options = SessionOptions {
+            cache,
+            ..Default::default()
+        };
+        let mut session = Session::new(&model, options).unwrap();
+        session.feed(&TOKENS).unwrap();
+        session.logits().unwrap().to_vec()
+    };
+    let half = logits(CacheType::F16);
+    assert_ne!(half, logits(CacheType::F32));
+    assert_close(
+        &half,
+        &Oracle::new(&shape, &parts).logits(&TOKENS),
+        2e-2,
+        "F16 cache",
+    );
+}
+
+#[test]
+fn copied_weights_outlive_their_file() {
+    let shape = Shape {
+        storage: Storage::Q8_0,
+        ..Default::default()
+    };
+    let parts = Parts::new(&shape);
+    let file = parts.file();
+    let options = LoadOptions {
+        weights: WeightStorage::Copied,
+    };
+    let gguf = GgufFile::open(file.path()).unwrap();
+    let model = Model::load(&Device::open("cpu").unwrap(), &gguf, options, &mut |_| ()).unwrap();
+    drop(gguf);
+    file.as_file().set_len(0).unwrap(); // mapped weights would end the process here
+    let mut session = model.session().unwrap();
+    session.feed(&TOKENS).unwrap();
+    let expected = Oracle::new(&shape, &parts).logits(&TOKENS);
+    assert_close(&session.logits().unwrap(), &expected, 2e-5, "copied");
+}
+
+#[test]
+fn a_file_longer_than_the_longest_buffer_is_wrapped_in_parts() {
+    let shape = Shape {
+        layers: 4,
+        ..Default::default()
+    };
+    let parts = Parts::new(&shape);
+    let longest = 96 << 10; // the embedding alone has 72 KiB, all weights 620 KiB
+    assert!(parts.bytes().len() > 5 * longest);
+    let device = Device::open(&format!("cpu:max_buffer_length={longest}")).unwrap();
+    let model = Model::open(&device, parts.file().path()).unwrap();
+    let options = SessionOptions {
+        batch: 16,
+        ..Default::default()
+    };
+    let mut session = Session::new(&model, options).unwrap();
+    session.feed(&TOKENS).unwrap();
+    let expected = Oracle::new(&shape, &parts).logits(&TOKENS);
+    assert_close(&session.logits().unwrap(), &expected, 2e-5, "in parts");
+}
