@@ -16,7 +16,7 @@
 //! for piece in session.generate(&model.encode_prompt("Ownership is"), greedy, 8) {
 //!     text.push_str(&piece?.text);
 //! }
-//! assert_eq!(text, " a set of rules that govern how");
+//! assert_eq!(text, " a set of rules that govern");
 //! # Ok(())
 //! # }
 //! ```

@@ -29,10 +29,10 @@ fn logits(session: &Session) -> Vec<f32> {
     session.logits().unwrap().to_vec()
 }
 
-fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
-    a.iter()
-        .zip(b)
-        .fold(0.0, |largest, (a, b)| largest.max((a - b).abs()))
+/// The largest difference, as a part of the largest number.
+fn difference(a: &[f32], b: &[f32]) -> f32 {
+    let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    differences.fold(0.0, f32::max) / b.iter().fold(0.0, |largest, b| b.abs().max(largest))
 }
 
 /// A paragraph of 60 tokens or so.
@@ -54,14 +54,14 @@ fn a_prompt_in_one_batch_is_the_prompt_step_by_step() {
         };
         let mut session = Session::new(&model, options).unwrap();
         session.feed(&tokens).unwrap();
-        let difference = largest_difference(&logits(&session), &whole);
-        assert!(difference <= 1e-4, "batches of {batch}: {difference}"); // of logits up to 20: 5e-6 of them
+        let found = difference(&logits(&session), &whole);
+        assert!(found <= 1e-5, "batches of {batch}: {found}");
     }
     let mut steps = model.session().unwrap();
     for token in &tokens {
         steps.feed(&[*token]).unwrap();
     }
-    assert!(largest_difference(&logits(&steps), &whole) <= 1e-4);
+    assert!(difference(&logits(&steps), &whole) <= 1e-5);
     assert_eq!(steps.position(), tokens.len());
 }
 
@@ -79,7 +79,7 @@ fn a_session_goes_back_and_starts_again() {
         Error::Llama(LlamaError::NoTokens)
     ));
     session.feed(&tokens[tokens.len() - 1..]).unwrap();
-    assert!(largest_difference(&logits(&session), &first) <= 1e-4);
+    assert!(difference(&logits(&session), &first) <= 1e-5);
     session.rewind(0);
     session.feed(&tokens).unwrap();
     assert_eq!(logits(&session), first);
@@ -201,9 +201,9 @@ fn the_same_seed_writes_the_same_text() {
     let model = model();
     let write = |seed| -> String {
         let options = SamplerOptions {
-            temperature: 1.5,
+            temperature: 3.0, // the model knows its book by heart
             top_k: 40,
-            top_p: 0.95,
+            top_p: 1.0,
             seed,
         };
         let mut session = model.session().unwrap();
@@ -334,7 +334,7 @@ fn a_failing_device_is_an_error_and_not_a_text() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
 
     /// However a text is cut into feeds, what comes next is the same.
     #[test]
@@ -353,6 +353,6 @@ proptest! {
         for pair in places.windows(2) {
             parts.feed(&tokens[pair[0]..pair[1]]).unwrap();
         }
-        prop_assert!(largest_difference(&logits(&whole), &logits(&parts)) <= 1e-4);
+        prop_assert!(difference(&logits(&whole), &logits(&parts)) <= 1e-5);
     }
 }
