@@ -1,5 +1,6 @@
 //! Recording, committing, waiting, and who may touch what meanwhile.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ironbridge::ops::Elementwise;
@@ -261,4 +262,58 @@ fn threads_share_a_device_and_its_buffers() {
         }
     });
     device.sync().unwrap();
+}
+
+/// One thread maps and looks twice, others write the same buffer through the device: whoever comes second waits or is refused.
+#[test]
+fn what_is_mapped_never_changes_while_other_threads_try() {
+    const LEN: usize = 50_000;
+    let device = device();
+    let shared = device.buffer::<f32>(LEN).unwrap();
+    let one = device.buffer_from(&vec![1.0; LEN]).unwrap();
+    let stop = AtomicBool::new(false);
+    let (mapped, written, refused) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut commands = device.commands().unwrap();
+                    match add(&mut commands, &shared, &one, &shared) {
+                        Ok(()) => written.fetch_add(1, Ordering::Relaxed),
+                        Err(Error::InUse(_)) => refused.fetch_add(1, Ordering::Relaxed),
+                        Err(other) => panic!("{other:?}"),
+                    };
+                    drop(commands.commit().unwrap());
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(300)
+            || mapped.load(Ordering::Relaxed) == 0
+            || refused.load(Ordering::Relaxed) == 0
+        {
+            match shared.map() {
+                Ok(guard) => {
+                    let first = guard.to_vec();
+                    assert!(first.iter().all(|&element| element == first[0]), "torn");
+                    assert_eq!(*guard, *first, "changed while mapped");
+                    mapped.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(Error::InUse(_)) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "one side starves"
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    device.sync().unwrap();
+    let count = written.load(Ordering::Relaxed) as f32;
+    assert_eq!(shared.to_vec().unwrap(), vec![count; LEN]);
 }

@@ -11,5 +11,6 @@ mod matmul;
 mod ops;
 mod oracle;
 mod projections;
+mod properties;
 mod support;
 mod wrapping;
