@@ -7,6 +7,16 @@ use std::time::{Duration, Instant};
 
 use ironbridge::ffi::*;
 
+/// A call of a C function.
+macro_rules! call {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: the bridge checks every handle and every NULL, which is what these tests are about; all other pointers are to
+        // values that live through the call.
+        unsafe { $function($($argument),*) }
+    };
+}
+pub(crate) use call;
+
 /// Waits for ever.
 pub const FOREVER: u64 = u64::MAX;
 

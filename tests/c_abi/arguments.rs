@@ -1,0 +1,601 @@
+//! NULL pointers, sizes of structs, lengths, constants, selectors.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+use ironbridge::ffi::*;
+use serial_test::serial;
+
+use crate::abi::*;
+use crate::fixture::*;
+
+#[test]
+#[serial]
+fn pointers_that_are_null() {
+    let fixture = Fixture::new();
+    let Fixture {
+        device,
+        buffer,
+        commands,
+        library,
+        kernel,
+        ..
+    } = fixture;
+    let null_argument = |status, argument: &str| {
+        fails(status, IRON_ERROR_INVALID_ARGUMENT, argument);
+    };
+    null_argument(call!(iron_device_count(null_mut())), "count");
+    null_argument(call!(iron_device_describe_index(0, null_mut())), "info");
+    null_argument(
+        call!(iron_device_open(c"cpu".as_ptr(), null(), null_mut())),
+        "device",
+    );
+    null_argument(call!(iron_device_describe(device, null_mut())), "info");
+    null_argument(
+        call!(iron_buffer_create(device, 16, null(), null_mut())),
+        "buffer",
+    );
+    null_argument(
+        call!(iron_buffer_create_with_bytes(
+            device,
+            page(),
+            16,
+            null(),
+            null_mut()
+        )),
+        "buffer",
+    );
+    let mut made = buffer;
+    null_argument(
+        call!(iron_buffer_create_with_bytes(
+            device,
+            null(),
+            16,
+            null(),
+            &mut made
+        )),
+        "bytes",
+    );
+    assert!(made.is_null(), "a failing call gives no handle");
+    null_argument(
+        call!(iron_buffer_wrap(
+            device,
+            null_mut(),
+            page_size(),
+            None,
+            null_mut(),
+            null(),
+            &mut made
+        )),
+        "pointer",
+    );
+    null_argument(
+        call!(iron_buffer_wrap(
+            device,
+            page(),
+            page_size(),
+            None,
+            null_mut(),
+            null(),
+            null_mut()
+        )),
+        "buffer",
+    );
+    null_argument(call!(iron_buffer_length(buffer, null_mut())), "length");
+    null_argument(call!(iron_buffer_label(buffer, null_mut(), 1)), "text");
+    null_argument(call!(iron_buffer_read(buffer, 0, null_mut(), 4)), "bytes");
+    null_argument(call!(iron_buffer_write(buffer, 0, null(), 4)), "bytes");
+    null_argument(
+        call!(iron_buffer_map(buffer, IRON_ACCESS_READ, null_mut())),
+        "pointer",
+    );
+    null_argument(call!(iron_buffer_contents(buffer, null_mut())), "pointer");
+    null_argument(
+        call!(iron_commands_begin(device, null(), null_mut())),
+        "commands",
+    );
+    null_argument(call!(iron_commands_describe(commands, null_mut())), "info");
+    null_argument(call!(iron_encode_matmul(commands, null())), "matmul");
+    null_argument(call!(iron_encode_embedding(commands, null())), "embedding");
+    null_argument(call!(iron_encode_rms_norm(commands, null())), "norm");
+    null_argument(call!(iron_encode_rope(commands, null())), "rope");
+    null_argument(call!(iron_encode_attention(commands, null())), "attention");
+    null_argument(call!(iron_encode_add(commands, null())), "operands");
+    null_argument(call!(iron_encode_silu_mul(commands, null())), "operands");
+    null_argument(call!(iron_encode_softmax(commands, null())), "softmax");
+    null_argument(call!(iron_encode_argmax(commands, null())), "argmax");
+    null_argument(call!(iron_encode_copy(commands, null())), "copy");
+    null_argument(
+        call!(iron_encode_kernel(commands, kernel, null())),
+        "dispatch",
+    );
+    null_argument(
+        call!(iron_library_create(device, null(), (&raw mut made).cast())),
+        "source",
+    );
+    null_argument(
+        call!(iron_library_create(device, c"kernel".as_ptr(), null_mut())),
+        "library",
+    );
+    null_argument(
+        call!(iron_kernel_create(
+            library,
+            null(),
+            null(),
+            0,
+            (&raw mut made).cast()
+        )),
+        "name",
+    );
+    null_argument(
+        call!(iron_kernel_create(
+            library,
+            KERNEL.as_ptr(),
+            null(),
+            1,
+            (&raw mut made).cast()
+        )),
+        "constants",
+    );
+    null_argument(
+        call!(iron_kernel_create(
+            library,
+            KERNEL.as_ptr(),
+            null(),
+            0,
+            null_mut()
+        )),
+        "kernel",
+    );
+    null_argument(call!(iron_kernel_describe(kernel, null_mut())), "info");
+    null_argument(call!(iron_memory_describe(device, null_mut())), "info");
+    null_argument(call!(iron_diagnose(null_mut())), "diagnostics");
+    null_argument(call!(iron_live_objects(None, null_mut())), "visit");
+    ok(call!(iron_memory_purge(device, null_mut())));
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn structs_say_their_size() {
+    let fixture = Fixture::new();
+    let Fixture {
+        device, commands, ..
+    } = fixture;
+    macro_rules! sizes {
+        ($type:ident, $argument:literal, |$value:ident| $call:expr) => {
+            for size in [
+                0,
+                size_of::<usize>() - 1,
+                size_of::<$type>() + 1,
+                usize::MAX,
+            ] {
+                let mut given = $type {
+                    size,
+                    ..Default::default()
+                };
+                let $value = &mut given;
+                fails(
+                    $call,
+                    IRON_ERROR_INVALID_ARGUMENT,
+                    concat!($argument, ": its size is "),
+                );
+            }
+        };
+    }
+    let mut handle: *mut c_void = null_mut();
+    let result = &raw mut handle;
+    sizes!(iron_device_info, "info", |it| call!(
+        iron_device_describe_index(0, it)
+    ));
+    sizes!(iron_device_info, "info", |it| call!(iron_device_describe(
+        device, it
+    )));
+    sizes!(iron_device_options, "options", |it| call!(
+        iron_device_open(null(), it, result.cast())
+    ));
+    sizes!(iron_buffer_options, "options", |it| call!(
+        iron_buffer_create(device, 16, it, result.cast())
+    ));
+    sizes!(iron_buffer_options, "options", |it| call!(
+        iron_buffer_create_with_bytes(device, page(), 16, it, result.cast())
+    ));
+    sizes!(iron_buffer_options, "options", |it| call!(
+        iron_buffer_wrap(
+            device,
+            page(),
+            page_size(),
+            None,
+            null_mut(),
+            it,
+            result.cast()
+        )
+    ));
+    sizes!(iron_commands_options, "options", |it| call!(
+        iron_commands_begin(device, it, result.cast())
+    ));
+    sizes!(iron_commands_info, "info", |it| call!(
+        iron_commands_describe(commands, it)
+    ));
+    sizes!(iron_matmul, "matmul", |it| call!(iron_encode_matmul(
+        commands, it
+    )));
+    sizes!(iron_embedding, "embedding", |it| call!(
+        iron_encode_embedding(commands, it)
+    ));
+    sizes!(iron_rms_norm, "norm", |it| call!(iron_encode_rms_norm(
+        commands, it
+    )));
+    sizes!(iron_rope, "rope", |it| call!(iron_encode_rope(
+        commands, it
+    )));
+    sizes!(iron_attention, "attention", |it| call!(
+        iron_encode_attention(commands, it)
+    ));
+    sizes!(iron_elementwise, "operands", |it| call!(iron_encode_add(
+        commands, it
+    )));
+    sizes!(iron_softmax, "softmax", |it| call!(iron_encode_softmax(
+        commands, it
+    )));
+    sizes!(iron_argmax, "argmax", |it| call!(iron_encode_argmax(
+        commands, it
+    )));
+    sizes!(iron_copy, "copy", |it| call!(iron_encode_copy(
+        commands, it
+    )));
+    sizes!(iron_dispatch, "dispatch", |it| call!(iron_encode_kernel(
+        commands,
+        fixture.kernel,
+        it
+    )));
+    sizes!(iron_kernel_info, "info", |it| call!(iron_kernel_describe(
+        fixture.kernel,
+        it
+    )));
+    sizes!(iron_memory_info, "info", |it| call!(iron_memory_describe(
+        device, it
+    )));
+    sizes!(iron_diagnostics, "diagnostics", |it| call!(iron_diagnose(
+        it
+    )));
+    assert!(handle.is_null());
+    fixture.finish();
+}
+
+/// A caller that was built against an older header: its structs end earlier, and nothing behind their end is touched.
+#[test]
+#[serial]
+fn a_shorter_struct_takes_the_defaults() {
+    let fixture = Fixture::new();
+    let mut info = iron_memory_info {
+        size: std::mem::offset_of!(iron_memory_info, peak_bytes),
+        peak_bytes: 77,
+        ..Default::default()
+    };
+    ok(call!(iron_memory_describe(fixture.device, &mut info)));
+    assert_eq!(info.active_bytes, BUFFER_BYTES);
+    assert_eq!(info.peak_bytes, 77);
+
+    let options = iron_buffer_options {
+        size: std::mem::offset_of!(iron_buffer_options, label),
+        category: IRON_CATEGORY_WEIGHTS,
+        label: 1 as *const std::ffi::c_char, // not read: an older caller has no such field
+        ..Default::default()
+    };
+    let weights = buffer_with(fixture.device, 64, &options);
+    assert_eq!(
+        memory(fixture.device).categories[IRON_CATEGORY_WEIGHTS as usize].bytes,
+        64
+    );
+    release_buffer(weights);
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn sizes_that_are_none() {
+    let fixture = Fixture::new();
+    let Fixture {
+        device,
+        buffer,
+        commands,
+        ..
+    } = fixture;
+    let mut made = null_mut();
+    for length in [0, u64::MAX, u64::MAX - 4095, 1 << 62] {
+        fails(
+            call!(iron_buffer_create(device, length, null(), &mut made)),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "length",
+        );
+        fails(
+            call!(iron_buffer_create_with_bytes(
+                device,
+                page(),
+                length,
+                null(),
+                &mut made
+            )),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "length",
+        );
+        fails(
+            call!(iron_buffer_wrap(
+                device,
+                page(),
+                length,
+                None,
+                null_mut(),
+                null(),
+                &mut made
+            )),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "length",
+        );
+    }
+    fails(
+        call!(iron_buffer_wrap(
+            device,
+            page(),
+            page_size() - 1,
+            None,
+            null_mut(),
+            null(),
+            &mut made
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "length",
+    );
+    // SAFETY: within the page.
+    let inside = unsafe { page().byte_add(16) };
+    fails(
+        call!(iron_buffer_wrap(
+            device,
+            inside,
+            page_size(),
+            None,
+            null_mut(),
+            null(),
+            &mut made
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "pointer",
+    );
+    assert!(made.is_null());
+
+    let mut bytes = [0u8; 16];
+    for (offset, length, status) in [
+        (0, 0, IRON_ERROR_INVALID_ARGUMENT),
+        (BUFFER_BYTES, 1, IRON_ERROR_OUT_OF_RANGE),
+        (BUFFER_BYTES - 15, 16, IRON_ERROR_OUT_OF_RANGE),
+        (u64::MAX, 1, IRON_ERROR_OUT_OF_RANGE),
+        (1, u64::MAX, IRON_ERROR_OUT_OF_RANGE),
+        (u64::MAX, u64::MAX, IRON_ERROR_OUT_OF_RANGE),
+    ] {
+        fails(
+            call!(iron_buffer_read(
+                buffer,
+                offset,
+                bytes.as_mut_ptr().cast(),
+                length
+            )),
+            status,
+            "buffer: ",
+        );
+        fails(
+            call!(iron_buffer_write(
+                buffer,
+                offset,
+                bytes.as_ptr().cast(),
+                length
+            )),
+            status,
+            "buffer: ",
+        );
+    }
+    for (offset, length, status) in [
+        (0, 0, IRON_ERROR_INVALID_ARGUMENT),
+        (2, 4, IRON_ERROR_INVALID_ARGUMENT),
+        (0, 6, IRON_ERROR_INVALID_ARGUMENT),
+        (BUFFER_BYTES, 4, IRON_ERROR_OUT_OF_RANGE),
+        (u64::MAX - 3, 4, IRON_ERROR_OUT_OF_RANGE),
+        (4, u64::MAX - 3, IRON_ERROR_OUT_OF_RANGE),
+    ] {
+        fails(
+            call!(iron_encode_fill(commands, buffer, offset, length, 0)),
+            status,
+            "buffer: ",
+        );
+        fails(
+            call!(iron_encode_copy_bytes(
+                commands, buffer, offset, buffer, 0, length
+            )),
+            status,
+            "source: ",
+        );
+        if length > 0 && length % 4 == 0 && length < BUFFER_BYTES {
+            fails(
+                call!(iron_encode_copy_bytes(
+                    commands, buffer, 0, buffer, offset, length
+                )),
+                status,
+                "destination: ",
+            );
+        }
+    }
+    fails(
+        call!(iron_encode_copy_bytes(commands, buffer, 0, buffer, 12, 16)),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "destination: overlaps source",
+    );
+    fails(
+        call!(iron_buffer_label(buffer, bytes.as_mut_ptr().cast(), 0)),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "capacity",
+    );
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn constants_that_are_unknown() {
+    let fixture = Fixture::new();
+    let Fixture { device, buffer, .. } = fixture;
+    let mut made = null_mut();
+    let mut pointer = null_mut();
+    let wrong = [
+        (
+            iron_buffer_options {
+                storage: 2,
+                ..buffer_options()
+            },
+            "storage",
+        ),
+        (
+            iron_buffer_options {
+                category: IRON_CATEGORY_POOL,
+                ..buffer_options()
+            },
+            "category",
+        ),
+        (
+            iron_buffer_options {
+                category: 99,
+                ..buffer_options()
+            },
+            "category",
+        ),
+        (
+            iron_buffer_options {
+                label: c"\xFF".as_ptr(),
+                ..buffer_options()
+            },
+            "label",
+        ),
+        (
+            iron_buffer_options {
+                read_only: true,
+                ..buffer_options()
+            },
+            "read_only",
+        ),
+    ];
+    for (options, subject) in &wrong {
+        fails(
+            call!(iron_buffer_create(device, 16, options, &mut made)),
+            IRON_ERROR_INVALID_ARGUMENT,
+            subject,
+        );
+    }
+    for (options, subject) in [
+        (
+            iron_buffer_options {
+                storage: IRON_STORAGE_PRIVATE,
+                ..buffer_options()
+            },
+            "private",
+        ),
+        (
+            iron_buffer_options {
+                pooled: true,
+                ..buffer_options()
+            },
+            "pooled",
+        ),
+        (
+            iron_buffer_options {
+                label: c"\xC3".as_ptr(),
+                ..buffer_options()
+            },
+            "label",
+        ),
+    ] {
+        fails(
+            call!(iron_buffer_wrap(
+                device,
+                page(),
+                page_size(),
+                None,
+                null_mut(),
+                &options,
+                &mut made
+            )),
+            IRON_ERROR_INVALID_ARGUMENT,
+            subject,
+        );
+    }
+    for access in [0, 4, u32::MAX] {
+        fails(
+            call!(iron_buffer_map(buffer, access, &mut pointer)),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "access",
+        );
+        fails(
+            call!(iron_buffer_unmap(buffer, access)),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "access",
+        );
+    }
+    fails(
+        call!(iron_buffer_unmap(buffer, IRON_ACCESS_READ)),
+        IRON_ERROR_STATE,
+        "buffer",
+    );
+    let too_many = iron_device_options {
+        size: size_of::<iron_device_options>(),
+        max_in_flight: 65,
+        ..Default::default()
+    };
+    fails(
+        call!(iron_device_open(
+            c"cpu".as_ptr(),
+            &too_many,
+            (&raw mut made).cast()
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "max_in_flight",
+    );
+    fails(
+        call!(iron_buffer_set_label(buffer, c"\x80".as_ptr())),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "label",
+    );
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn devices_that_are_none() {
+    let baseline = Baseline::take();
+    let mut device = null_mut();
+    let mut count = 0;
+    ok(call!(iron_device_count(&mut count)));
+    assert!(count >= 1);
+    for (selector, status) in [
+        (c"gpu", IRON_ERROR_NO_DEVICE),
+        (c"cpu ", IRON_ERROR_NO_DEVICE),
+        (c"-1", IRON_ERROR_NO_DEVICE),
+        (c"99999", IRON_ERROR_NO_DEVICE),
+        (c"99999999999999999999", IRON_ERROR_NO_DEVICE),
+        (c"cpu:speed=1", IRON_ERROR_INVALID_ARGUMENT),
+        (c"cpu:memory_limit=much", IRON_ERROR_INVALID_ARGUMENT),
+    ] {
+        let opened = call!(iron_device_open(selector.as_ptr(), null(), &mut device));
+        assert_eq!(name(opened), name(status), "{selector:?}: {}", last_error());
+        assert!(device.is_null());
+    }
+    let mut info = iron_device_info {
+        size: size_of::<iron_device_info>(),
+        ..Default::default()
+    };
+    fails(
+        call!(iron_device_describe_index(count, &mut info)),
+        IRON_ERROR_OUT_OF_RANGE,
+        "no device",
+    );
+    ok(call!(iron_device_describe_index(count - 1, &mut info)));
+    assert_eq!((info.kind, info.index), (IRON_DEVICE_SOFTWARE, count - 1));
+    assert!(info.max_buffer_length > 0 && info.max_threads_per_threadgroup > 0);
+    baseline.holds();
+}

@@ -1,0 +1,365 @@
+//! Libraries, kernels and dispatches of the caller's own.
+
+use std::ptr::{null, null_mut};
+
+use ironbridge::ffi::*;
+use serial_test::serial;
+
+use crate::abi::*;
+use crate::fixture::*;
+
+#[test]
+#[serial]
+fn dispatches_that_do_not_fit() {
+    let fixture = Fixture::new();
+    let other = open("cpu");
+    let foreign = buffer(other, 64);
+    let bytes = [0u8; 8];
+    let buffer_argument = |index| iron_argument {
+        kind: IRON_ARGUMENT_BUFFER,
+        index,
+        buffer: fixture.buffer,
+        access: IRON_ACCESS_READ,
+        ..Default::default()
+    };
+    let bytes_argument = |length| iron_argument {
+        kind: IRON_ARGUMENT_BYTES,
+        index: 3,
+        bytes: bytes.as_ptr().cast(),
+        length,
+        ..Default::default()
+    };
+    let memory_argument = |length| iron_argument {
+        kind: IRON_ARGUMENT_THREADGROUP,
+        length,
+        ..Default::default()
+    };
+    let wrong_arguments = [
+        (
+            iron_argument {
+                kind: 0,
+                ..Default::default()
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: kind 0",
+        ),
+        (
+            buffer_argument(31),
+            IRON_ERROR_OUT_OF_RANGE,
+            "arguments[1]: index 31",
+        ),
+        (
+            buffer_argument(0),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: index 0 is given twice",
+        ),
+        (
+            iron_argument {
+                offset: BUFFER_BYTES,
+                ..buffer_argument(1)
+            },
+            IRON_ERROR_OUT_OF_RANGE,
+            "arguments[1]: offset",
+        ),
+        (
+            iron_argument {
+                access: 0,
+                ..buffer_argument(1)
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: access 0",
+        ),
+        (
+            iron_argument {
+                buffer: foreign,
+                ..buffer_argument(1)
+            },
+            IRON_ERROR_WRONG_DEVICE,
+            "arguments[1]: ",
+        ),
+        (
+            bytes_argument(0),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: 0 bytes",
+        ),
+        (
+            bytes_argument(4097),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: 4097 bytes",
+        ),
+        (
+            iron_argument {
+                bytes: null(),
+                ..bytes_argument(8)
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: bytes is NULL",
+        ),
+        (
+            memory_argument(0),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: 0 bytes",
+        ),
+        (
+            memory_argument(8),
+            IRON_ERROR_INVALID_ARGUMENT,
+            "arguments[1]: 8 bytes",
+        ),
+        (
+            memory_argument(1 << 30),
+            IRON_ERROR_OUT_OF_RANGE,
+            "threadgroup memory",
+        ),
+    ];
+    let dispatch = |arguments: &[iron_argument]| iron_dispatch {
+        size: size_of::<iron_dispatch>(),
+        arguments: arguments.as_ptr(),
+        argument_count: arguments.len(),
+        grid: [8, 1, 1],
+        threadgroup: [8, 1, 1],
+        threads: true,
+    };
+    let encode = |dispatch: &iron_dispatch| {
+        call!(iron_encode_kernel(
+            fixture.commands,
+            fixture.kernel,
+            dispatch
+        ))
+    };
+    for (argument, status, subject) in wrong_arguments {
+        fails(
+            encode(&dispatch(&[buffer_argument(0), argument])),
+            status,
+            subject,
+        );
+    }
+    let right = dispatch(&[]);
+    for axis in 0..3 {
+        let mut it = right;
+        it.grid[axis] = 0;
+        fails(
+            encode(&it),
+            IRON_ERROR_INVALID_ARGUMENT,
+            &format!("grid[{axis}]: is 0"),
+        );
+        let mut it = right;
+        it.threadgroup[axis] = 0;
+        fails(
+            encode(&it),
+            IRON_ERROR_INVALID_ARGUMENT,
+            &format!("threadgroup[{axis}]: is 0"),
+        );
+        let mut it = right;
+        it.threadgroup[axis] = u32::MAX;
+        fails(
+            encode(&it),
+            IRON_ERROR_OUT_OF_RANGE,
+            &format!("threadgroup[{axis}]: "),
+        );
+    }
+    let it = iron_dispatch {
+        threadgroup: [1024, 1024, 1],
+        ..right
+    };
+    fails(encode(&it), IRON_ERROR_OUT_OF_RANGE, "threadgroup: ");
+    let it = iron_dispatch {
+        grid: [u32::MAX, 1, 1],
+        threads: false,
+        ..right
+    };
+    fails(encode(&it), IRON_ERROR_OUT_OF_RANGE, "grid[0]: ");
+    let it = iron_dispatch {
+        argument_count: 1,
+        arguments: null(),
+        ..right
+    };
+    fails(
+        encode(&it),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "arguments: is NULL",
+    );
+    let it = iron_dispatch {
+        argument_count: usize::MAX,
+        arguments: &buffer_argument(0),
+        ..right
+    };
+    fails(encode(&it), IRON_ERROR_OUT_OF_RANGE, "argument_count");
+
+    let commands = begin(other);
+    fails(
+        call!(iron_encode_kernel(commands, fixture.kernel, &right)),
+        IRON_ERROR_WRONG_DEVICE,
+        "kernel: ",
+    );
+    release_commands(commands);
+    release_buffer(foreign);
+    release_device(other);
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn libraries_and_kernels_that_are_none() {
+    let fixture = Fixture::new();
+    let (mut library, mut kernel) = (null_mut(), null_mut());
+    fails(
+        call!(iron_library_create(
+            fixture.device,
+            c"".as_ptr(),
+            &mut library
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "source: is empty",
+    );
+    fails(
+        call!(iron_library_create(
+            fixture.device,
+            c"\xFF".as_ptr(),
+            &mut library
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "source: is not UTF-8",
+    );
+    let status = call!(iron_library_create(
+        fixture.device,
+        c"kernel void broken( {".as_ptr(),
+        &mut library
+    ));
+    assert!(
+        [IRON_ERROR_COMPILE, IRON_ERROR_UNSUPPORTED].contains(&status),
+        "{}: {}",
+        name(status),
+        last_error()
+    );
+    assert!(last_error().len() > "iron_library_create: ".len());
+    assert!(library.is_null());
+
+    let missing = "x".repeat(3000);
+    let missing_name = std::ffi::CString::new(missing.clone()).expect("no NUL");
+    fails(
+        call!(iron_kernel_create(
+            fixture.library,
+            missing_name.as_ptr(),
+            null(),
+            0,
+            &mut kernel
+        )),
+        IRON_ERROR_NOT_FOUND,
+        &missing, // a long message comes whole
+    );
+    fails(
+        call!(iron_kernel_create(
+            fixture.library,
+            c"".as_ptr(),
+            null(),
+            0,
+            &mut kernel
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "name: is empty",
+    );
+    let constant = iron_constant {
+        type_: 9,
+        ..Default::default()
+    };
+    fails(
+        call!(iron_kernel_create(
+            fixture.library,
+            KERNEL.as_ptr(),
+            &constant,
+            1,
+            &mut kernel
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "constants[0].type: 9",
+    );
+    let constant = iron_constant {
+        type_: IRON_CONSTANT_U32,
+        index: 1 << 16,
+        ..Default::default()
+    };
+    fails(
+        call!(iron_kernel_create(
+            fixture.library,
+            KERNEL.as_ptr(),
+            &constant,
+            1,
+            &mut kernel
+        )),
+        IRON_ERROR_OUT_OF_RANGE,
+        "constants[0].index: 65536",
+    );
+    assert!(kernel.is_null());
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn a_kernel_runs_over_buffers_and_bytes() {
+    /// native/kernels/args.h
+    #[repr(C)]
+    #[derive(Default)]
+    struct MatmulArgs {
+        /// rows and batches of a, b and c
+        strides: [u64; 6],
+        /// m, n, k, batch, transpose_a, transpose_b, has_bias, reserved
+        numbers: [u32; 8],
+    }
+    let fixture = Fixture::new();
+    let (a, b, c) = (
+        buffer_of(fixture.device, &[1.0, 2.0, 3.0, 4.0]),
+        buffer_of(fixture.device, &[0.0, 1.0, 1.0, 0.0]),
+        buffer(fixture.device, 16),
+    );
+    let numbers = MatmulArgs {
+        strides: [2, 0, 2, 0, 2, 0],
+        numbers: [2, 2, 2, 1, 0, 0, 0, 0],
+    };
+    let argument = |index, buffer, access| iron_argument {
+        kind: IRON_ARGUMENT_BUFFER,
+        index,
+        buffer,
+        access,
+        ..Default::default()
+    };
+    let arguments = [
+        iron_argument {
+            kind: IRON_ARGUMENT_BYTES,
+            index: 4,
+            bytes: (&raw const numbers).cast(),
+            length: size_of_val(&numbers) as u64,
+            ..Default::default()
+        },
+        argument(3, c, IRON_ACCESS_WRITE),
+        argument(0, a, IRON_ACCESS_READ),
+        argument(1, b, IRON_ACCESS_READ),
+        argument(2, c, IRON_ACCESS_WRITE), // in the bias's place
+    ];
+    let dispatch = iron_dispatch {
+        size: size_of::<iron_dispatch>(),
+        arguments: arguments.as_ptr(),
+        argument_count: arguments.len(),
+        grid: [2, 2, 1],
+        threadgroup: [1, 1, 1],
+        threads: true,
+    };
+    let commands = begin(fixture.device);
+    ok(call!(iron_encode_kernel(
+        commands,
+        fixture.kernel,
+        &dispatch
+    )));
+    commit_and_wait(commands);
+    assert_eq!(read(c, 4), [2.0, 1.0, 4.0, 3.0]);
+    let mut info = iron_kernel_info {
+        size: size_of::<iron_kernel_info>(),
+        ..Default::default()
+    };
+    ok(call!(iron_kernel_describe(fixture.kernel, &mut info)));
+    assert!(info.max_threads_per_threadgroup > 0 && info.simd_width > 0);
+    release_commands(commands);
+    for buffer in [a, b, c] {
+        release_buffer(buffer);
+    }
+    fixture.finish();
+}

@@ -1,0 +1,349 @@
+//! Operands that do not fit their operation or each other.
+
+use std::ptr::null_mut;
+
+use ironbridge::ffi::*;
+use serial_test::serial;
+
+use crate::abi::*;
+use crate::fixture::*;
+
+/// Tries one wrong description after another. Each starts from one that is right and has one thing wrong.
+macro_rules! wrong {
+    ($fixture:expr, $encode:ident, $right:expr; $( |$it:ident| $change:expr => $status:ident, $subject:expr; )*) => {
+        $( {
+            let mut description = $right;
+            let $it = &mut description;
+            $change;
+            fails(call!($encode($fixture.commands, &description)), $status, $subject);
+        } )*
+    };
+}
+
+#[test]
+#[serial]
+fn matmuls_that_do_not_fit() {
+    let fixture = Fixture::new();
+    let device = fixture.device;
+    let (a, b, c) = (
+        buffer(device, 4096),
+        buffer(device, 4096),
+        buffer(device, 4096),
+    );
+    let other = open("cpu");
+    let foreign = buffer(other, 4096);
+    let read_only = {
+        let mut wrapped = null_mut();
+        let options = iron_buffer_options {
+            read_only: true,
+            ..buffer_options()
+        };
+        ok(call!(iron_buffer_wrap(
+            device,
+            page(),
+            page_size(),
+            None,
+            null_mut(),
+            &options,
+            &mut wrapped
+        )));
+        wrapped
+    };
+    let right = matmul_of((a, b, c), (16, 16, 16));
+    wrong! { fixture, iron_encode_matmul, right;
+        |it| it.m = 0 => IRON_ERROR_INVALID_ARGUMENT, "m: is 0";
+        |it| it.n = 0 => IRON_ERROR_INVALID_ARGUMENT, "n: is 0";
+        |it| it.k = 0 => IRON_ERROR_INVALID_ARGUMENT, "k: is 0";
+        |it| it.m = 1 << 32 => IRON_ERROR_INVALID_ARGUMENT, "m: 4294967296";
+        |it| it.n = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "n: ";
+        |it| it.k = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "k: ";
+        |it| it.m = 65 => IRON_ERROR_OUT_OF_RANGE, "a: 65 rows of 16 F32 from offset 0 need 4160 bytes, the buffer has 4096";
+        |it| (it.n, it.c.dtype) = (65, IRON_F32) => IRON_ERROR_OUT_OF_RANGE, "b: 16 rows of 65 F32";
+        |it| it.a.offset = 2 => IRON_ERROR_INVALID_ARGUMENT, "a: offset 2";
+        |it| it.a.offset = 4096 - 1020 => IRON_ERROR_OUT_OF_RANGE, "a: ";
+        |it| it.a.offset = u64::MAX - 3 => IRON_ERROR_INVALID_ARGUMENT, "a: its size overflows";
+        |it| it.a.row_stride = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "a: its size overflows";
+        |it| it.b.row_stride = 1 << 61 => IRON_ERROR_INVALID_ARGUMENT, "b: its size overflows";
+        |it| it.c.row_stride = 15 => IRON_ERROR_SHAPE, "c: row_stride 15";
+        |it| it.c.row_stride = 70 => IRON_ERROR_OUT_OF_RANGE, "c: ";
+        |it| it.a.dtype = 0 => IRON_ERROR_INVALID_ARGUMENT, "a: dtype 0";
+        |it| it.a.dtype = 99 => IRON_ERROR_INVALID_ARGUMENT, "a: dtype 99";
+        |it| it.a.dtype = IRON_BF16 => IRON_ERROR_SHAPE, "a: BF16";
+        |it| it.a.dtype = IRON_F16 => IRON_ERROR_SHAPE, "c: is F32, a is F16";
+        |it| it.b.dtype = IRON_U32 => IRON_ERROR_SHAPE, "b: U32";
+        |it| it.b.dtype = IRON_Q8_0 => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0 are multiples of 32";
+        |it| (it.b.dtype, it.n) = (IRON_Q8_0, 32) => IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k";
+        |it| (it.b.dtype, it.transpose_b) = (IRON_Q8_0, true) => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0";
+        |it| it.c.dtype = IRON_F16 => IRON_ERROR_SHAPE, "c: is F16, a is F32";
+        |it| it.bias = tensor(b, IRON_F16) => IRON_ERROR_SHAPE, "bias: is F16, a is F32";
+        |it| it.bias = iron_tensor { offset: 4096 - 60, ..tensor(b, IRON_F32) } => IRON_ERROR_OUT_OF_RANGE, "bias: ";
+        |it| it.bias = tensor(c, IRON_F32) => IRON_ERROR_INVALID_ARGUMENT, "c: overlaps bias";
+        |it| it.c.buffer = a => IRON_ERROR_INVALID_ARGUMENT, "c: overlaps a";
+        |it| (it.c.buffer, it.c.offset) = (b, 1020) => IRON_ERROR_INVALID_ARGUMENT, "c: overlaps b";
+        |it| it.batch = 2 => IRON_ERROR_SHAPE, "c: batch_stride is needed";
+        |it| (it.batch, it.c.batch_stride) = (2, 255) => IRON_ERROR_SHAPE, "c: with batch_stride 255";
+        |it| (it.batch, it.c.batch_stride) = (5, 256) => IRON_ERROR_OUT_OF_RANGE, "c: 80 rows";
+        |it| (it.batch, it.c.batch_stride, it.a.batch_stride) = (2, 256, u64::MAX) => IRON_ERROR_INVALID_ARGUMENT, "a: its size overflows";
+        |it| it.a.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "a: ";
+        |it| it.b.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "b: ";
+        |it| it.c.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "c: ";
+        |it| it.bias = tensor(foreign, IRON_F32) => IRON_ERROR_WRONG_DEVICE, "bias: ";
+        |it| it.bias = tensor(1 as *mut iron_buffer, IRON_F32) => IRON_ERROR_INVALID_HANDLE, "bias: ";
+        |it| it.c.buffer = read_only => IRON_ERROR_READ_ONLY, "c: ";
+    }
+    for buffer in [a, b, c, foreign, read_only] {
+        release_buffer(buffer);
+    }
+    release_device(other);
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn operations_that_do_not_fit() {
+    let fixture = Fixture::new();
+    let device = fixture.device;
+    let (x, y, z, ids) = (
+        buffer(device, 1024),
+        buffer(device, 1024),
+        buffer(device, 1024),
+        buffer(device, 64),
+    );
+    let other = open("cpu");
+    let foreign = buffer(other, 1024);
+    let f32s = |buffer| tensor(buffer, IRON_F32);
+    let u32s = |buffer| tensor(buffer, IRON_U32);
+
+    let embedding = iron_embedding {
+        size: size_of::<iron_embedding>(),
+        rows: 4,
+        width: 8,
+        vocab: 16,
+        table: f32s(x),
+        ids: u32s(ids),
+        out: f32s(y),
+    };
+    wrong! { fixture, iron_encode_embedding, embedding;
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
+        |it| it.vocab = 0 => IRON_ERROR_INVALID_ARGUMENT, "vocab: is 0";
+        |it| it.vocab = 1 << 33 => IRON_ERROR_INVALID_ARGUMENT, "vocab: ";
+        |it| it.vocab = 33 => IRON_ERROR_OUT_OF_RANGE, "table: ";
+        |it| it.rows = 17 => IRON_ERROR_OUT_OF_RANGE, "ids: ";
+        |it| it.table.dtype = IRON_U32 => IRON_ERROR_SHAPE, "table: ";
+        |it| it.table.dtype = IRON_Q8_0 => IRON_ERROR_SHAPE, "table: ";
+        |it| it.ids.dtype = IRON_F32 => IRON_ERROR_SHAPE, "ids: ";
+        |it| it.ids.offset = 2 => IRON_ERROR_INVALID_ARGUMENT, "ids: offset";
+        |it| it.out.dtype = IRON_F16 => IRON_ERROR_SHAPE, "out: ";
+        |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps table";
+        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
+    }
+    let norm = iron_rms_norm {
+        size: size_of::<iron_rms_norm>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        weight: f32s(y),
+        out: f32s(z),
+        eps: 1e-5,
+    };
+    wrong! { fixture, iron_encode_rms_norm, norm;
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
+        |it| it.eps = -1.0 => IRON_ERROR_INVALID_ARGUMENT, "eps: ";
+        |it| it.eps = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "eps: ";
+        |it| it.width = 257 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.weight.offset = 1000 => IRON_ERROR_OUT_OF_RANGE, "weight: ";
+        |it| it.x.dtype = IRON_F16 => IRON_ERROR_SHAPE, "x: ";
+        |it| (it.out.buffer, it.out.offset) = (x, 4) => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
+        |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps weight";
+        |it| it.weight.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "weight: ";
+    }
+    let rope = iron_rope {
+        size: size_of::<iron_rope>(),
+        tokens: 2,
+        heads: 2,
+        head_dim: 8,
+        x: f32s(x),
+        positions: u32s(ids),
+        frequency_base: 1e4,
+        ..Default::default()
+    };
+    wrong! { fixture, iron_encode_rope, rope;
+        |it| it.tokens = 0 => IRON_ERROR_INVALID_ARGUMENT, "tokens: is 0";
+        |it| it.heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "heads: is 0";
+        |it| it.head_dim = 0 => IRON_ERROR_INVALID_ARGUMENT, "head_dim: is 0";
+        |it| it.head_dim = 7 => IRON_ERROR_SHAPE, "rotary_dim: 7 is odd";
+        |it| it.rotary_dim = 10 => IRON_ERROR_SHAPE, "rotary_dim: 10 is more";
+        |it| it.pairing = 2 => IRON_ERROR_INVALID_ARGUMENT, "pairing";
+        |it| it.frequency_base = 0.0 => IRON_ERROR_INVALID_ARGUMENT, "frequency_base";
+        |it| it.frequency_scale = f32::INFINITY => IRON_ERROR_INVALID_ARGUMENT, "frequency_scale";
+        |it| it.tokens = 17 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| (it.heads, it.head_dim) = (u64::from(u32::MAX), u64::from(u32::MAX) - 1) => IRON_ERROR_INVALID_ARGUMENT, "x: its size overflows";
+        |it| it.positions.offset = 60 => IRON_ERROR_OUT_OF_RANGE, "positions: ";
+        |it| it.x.row_stride = 15 => IRON_ERROR_SHAPE, "x: row_stride";
+        |it| it.factors = iron_tensor { offset: 1012, ..f32s(y) } => IRON_ERROR_OUT_OF_RANGE, "factors: ";
+        |it| it.factors = f32s(x) => IRON_ERROR_INVALID_ARGUMENT, "x: overlaps factors";
+        |it| it.x.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "x: ";
+    }
+    let attention = iron_attention {
+        size: size_of::<iron_attention>(),
+        tokens: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 8,
+        first_position: 3,
+        q: f32s(x),
+        k: f32s(y),
+        v: iron_tensor {
+            offset: 512,
+            ..f32s(y)
+        },
+        out: f32s(z),
+        ..Default::default()
+    };
+    wrong! { fixture, iron_encode_attention, attention;
+        |it| it.tokens = 0 => IRON_ERROR_INVALID_ARGUMENT, "tokens: is 0";
+        |it| it.heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "heads: is 0";
+        |it| it.kv_heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "kv_heads: is 0";
+        |it| it.head_dim = 0 => IRON_ERROR_INVALID_ARGUMENT, "head_dim: is 0";
+        |it| it.head_dim = 257 => IRON_ERROR_SHAPE, "head_dim: 257";
+        |it| it.kv_heads = 3 => IRON_ERROR_SHAPE, "heads: 4 is not a multiple of kv_heads, 3";
+        |it| it.first_position = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "first_position";
+        |it| it.first_position = 15 => IRON_ERROR_OUT_OF_RANGE, "k: ";
+        |it| it.v.offset = 900 => IRON_ERROR_OUT_OF_RANGE, "v: ";
+        |it| it.k.dtype = IRON_F16 => IRON_ERROR_SHAPE, "v: is F32, k is F16";
+        |it| it.k.dtype = IRON_Q8_0 => IRON_ERROR_SHAPE, "k: ";
+        |it| it.k_head_stride = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "k: its size overflows";
+        |it| it.v_head_stride = 1 << 40 => IRON_ERROR_OUT_OF_RANGE, "v: ";
+        |it| it.scale = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "scale";
+        |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps q";
+        |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps k";
+        |it| it.q.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "q: ";
+    }
+    let elementwise = iron_elementwise {
+        size: size_of::<iron_elementwise>(),
+        count: 256,
+        a: f32s(x),
+        b: f32s(y),
+        out: f32s(z),
+    };
+    wrong! { fixture, iron_encode_add, elementwise;
+        |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
+        |it| it.count = 1 << 40 => IRON_ERROR_INVALID_ARGUMENT, "count: ";
+        |it| it.count = 257 => IRON_ERROR_OUT_OF_RANGE, "a: ";
+        |it| it.b.dtype = IRON_F16 => IRON_ERROR_SHAPE, "b: ";
+        |it| (it.count, it.out) = (128, iron_tensor { offset: 4, ..f32s(x) }) => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps a";
+        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
+    }
+    wrong! { fixture, iron_encode_silu_mul, elementwise;
+        |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
+        |it| it.a.offset = 4 => IRON_ERROR_OUT_OF_RANGE, "a: ";
+        |it| it.b.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "b: ";
+    }
+    let softmax = iron_softmax {
+        size: size_of::<iron_softmax>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        out: f32s(y),
+        scale: 0.0,
+    };
+    wrong! { fixture, iron_encode_softmax, softmax;
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
+        |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.scale = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "scale";
+        |it| it.out.row_stride = 7 => IRON_ERROR_SHAPE, "out: row_stride";
+        |it| (it.out.buffer, it.out.row_stride) = (x, 16) => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
+        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
+    }
+    let argmax = iron_argmax {
+        size: size_of::<iron_argmax>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        out: u32s(y),
+    };
+    wrong! { fixture, iron_encode_argmax, argmax;
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "width: ";
+        |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.out.offset = 1012 => IRON_ERROR_OUT_OF_RANGE, "out: ";
+        |it| it.out.dtype = IRON_F32 => IRON_ERROR_SHAPE, "out: ";
+        |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
+        |it| it.x.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "x: ";
+    }
+    let copy = iron_copy {
+        size: size_of::<iron_copy>(),
+        rows: 4,
+        width: 8,
+        src: f32s(x),
+        dst: f32s(y),
+    };
+    wrong! { fixture, iron_encode_copy, copy;
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
+        |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "src: ";
+        |it| it.dst.offset = 1000 => IRON_ERROR_OUT_OF_RANGE, "dst: ";
+        |it| it.src.dtype = IRON_U32 => IRON_ERROR_SHAPE, "dst: is F32, src is U32";
+        |it| it.dst.dtype = IRON_Q8_0 => IRON_ERROR_SHAPE, "dst: ";
+        |it| it.dst.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "dst: overlaps src";
+        |it| it.dst.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "dst: ";
+    }
+    for (source, destination, subject) in [(foreign, x, "source: "), (x, foreign, "destination: ")]
+    {
+        fails(
+            call!(iron_encode_copy_bytes(
+                fixture.commands,
+                source,
+                0,
+                destination,
+                0,
+                16
+            )),
+            IRON_ERROR_WRONG_DEVICE,
+            subject,
+        );
+    }
+    fails(
+        call!(iron_encode_fill(fixture.commands, foreign, 0, 16, 0)),
+        IRON_ERROR_WRONG_DEVICE,
+        "buffer: ",
+    );
+    for buffer in [x, y, z, ids, foreign] {
+        release_buffer(buffer);
+    }
+    release_device(other);
+    fixture.finish();
+}
+
+/// Columns side by side in one wide matrix share rows and no element.
+#[test]
+#[serial]
+fn columns_of_one_matrix_do_not_overlap() {
+    let fixture = Fixture::new();
+    let wide = buffer_of(fixture.device, &[1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0]);
+    let swap = buffer_of(fixture.device, &[0.0, 1.0, 1.0, 0.0]);
+    let commands = begin(fixture.device);
+    let columns = |offset| iron_tensor {
+        offset,
+        row_stride: 4,
+        ..tensor(wide, IRON_F32)
+    };
+    let mut matmul = matmul_of((wide, swap, wide), (2, 2, 2));
+    (matmul.a, matmul.c) = (columns(0), columns(8));
+    ok(encode_matmul(commands, &matmul));
+    matmul.c = columns(4);
+    fails(
+        encode_matmul(commands, &matmul),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "c: overlaps a",
+    );
+    commit_and_wait(commands);
+    assert_eq!(read(wide, 8), [1.0, 2.0, 2.0, 1.0, 3.0, 4.0, 4.0, 3.0]);
+    release_commands(commands);
+    release_buffer(wide);
+    release_buffer(swap);
+    fixture.finish();
+}
