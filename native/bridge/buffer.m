@@ -47,11 +47,12 @@ iron_status IronBufferCheckRange(IronBuffer *buffer, uint64_t offset, uint64_t l
   return IRON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- allocation -- */
+#pragma mark Allocation
 
 /* A Metal buffer from the device; when it has no memory left, once more without the pool's idle buffers. */
 static id<MTLBuffer> allocate(IronDevice *device, uint64_t bytes, iron_storage storage) {
-  MTLResourceOptions options = storage == IRON_STORAGE_PRIVATE ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
+  MTLResourceOptions options =
+      storage == IRON_STORAGE_PRIVATE ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
   id<MTLBuffer> metal = [device->metal newBufferWithLength:bytes options:options];
   if (metal) return metal;
   IronMonitorLock(&device->monitor);
@@ -104,7 +105,8 @@ static uint64_t bytes_to_allocate(IronDevice *device, uint64_t length, const iro
   return bytes > most ? most : bytes;
 }
 
-static IronBuffer *buffer_with(IronDevice *device, uint64_t length, uint64_t bytes, const iron_buffer_options *options) {
+static IronBuffer *buffer_with(IronDevice *device, uint64_t length, uint64_t bytes,
+                               const iron_buffer_options *options) {
   IronBuffer *buffer = [[[IronBuffer alloc] init] autorelease];
   buffer->device = [device retain];
   buffer->length = length;
@@ -120,8 +122,8 @@ IronBuffer *IronBufferMake(IronDevice *device, uint64_t length, const iron_buffe
   IronBuffer *buffer = buffer_with(device, length, bytes, options);
   iron_status status = options->pooled ? allocate_pooled(buffer) : allocate_own(buffer);
   if (status != IRON_OK) {
-    IronErrorReport(status, "no memory for a buffer of %llu bytes (%llu are allocated on the device)", (unsigned long long)length,
-                    (unsigned long long)[device->metal currentAllocatedSize]);
+    IronErrorReport(status, "no memory for a buffer of %llu bytes (%llu are allocated on the device)",
+                    (unsigned long long)length, (unsigned long long)[device->metal currentAllocatedSize]);
     return nil;
   }
   if (!options->pooled) {
@@ -132,13 +134,14 @@ IronBuffer *IronBufferMake(IronDevice *device, uint64_t length, const iron_buffe
   return buffer;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- options -- */
+#pragma mark Options
 
 static iron_status check_length(IronDevice *device, uint64_t length) {
   uint64_t most = [device->metal maxBufferLength];
   if (length == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "length: is 0");
   if (length > most)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "length: is %llu, one buffer of this device has at most %llu bytes",
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "length: is %llu, one buffer of this device has at most %llu bytes",
                            (unsigned long long)length, (unsigned long long)most);
   return IRON_OK;
 }
@@ -147,10 +150,12 @@ static iron_status check_options(const iron_buffer_options *options, bool wrappe
   if (options->storage != IRON_STORAGE_SHARED && options->storage != IRON_STORAGE_PRIVATE)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: storage %u is none", options->storage);
   if (options->category > IRON_CATEGORY_SCRATCH)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: category %u is none that a buffer can have", options->category);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: category %u is none that a buffer can have",
+                           options->category);
   if (wrapped && options->storage != IRON_STORAGE_SHARED)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: wrapped memory cannot be in private storage");
-  if (wrapped && options->pooled) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: wrapped memory cannot be pooled");
+  if (wrapped && options->pooled)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: wrapped memory cannot be pooled");
   if (!wrapped && options->read_only)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: only wrapped memory can be read_only");
   return IRON_OK;
@@ -171,10 +176,10 @@ static iron_status set_label(IronBuffer *buffer, const char *label, const char *
   return IRON_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- entries -- */
+#pragma mark Entries
 
-static iron_status create(iron_device *device_handle, const void *bytes, uint64_t length, const iron_buffer_options *given,
-                          iron_buffer **handle) {
+static iron_status create(iron_device *device_handle, const void *bytes, uint64_t length,
+                          const iron_buffer_options *given, iron_buffer **handle) {
   iron_buffer_options options;
   IRON_READ_OPTIONAL_STRUCT(options, given, "options");
   IRON_TRY(check_options(&options, false));
@@ -188,15 +193,16 @@ static iron_status create(iron_device *device_handle, const void *bytes, uint64_
   return IronHandleCreate(buffer, IRON_HANDLE_BUFFER, (void **)handle);
 }
 
-iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options, iron_buffer **buffer) {
+iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options,
+                               iron_buffer **buffer) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(buffer, "buffer");
     return create(device, NULL, length, options, buffer);
   } IRON_LEAVE
 }
 
-iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length, const iron_buffer_options *options,
-                                          iron_buffer **buffer) {
+iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length,
+                                          const iron_buffer_options *options, iron_buffer **buffer) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(buffer, "buffer");
     if (!bytes) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "bytes: is NULL");
@@ -204,8 +210,8 @@ iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes
   } IRON_LEAVE
 }
 
-/* Whom to tell that wrapped memory is free. Its two owners are the Metal buffer and the call that makes it: should Metal call the
- * deallocator although it gives no buffer, the call still finds this here and the caller hears nothing. */
+/* Whom to tell that wrapped memory is free. Its two owners are the Metal buffer and the call that makes it: should
+ * Metal call the deallocator although it gives no buffer, the call still finds this and the caller hears nothing. */
 typedef struct Wrapped {
   iron_release_callback release;
   void *context;
@@ -234,15 +240,16 @@ static iron_status adopt(IronBuffer *buffer, void *pointer, Wrapped *wrapped) {
                                                 memory_is_free(wrapped, freed, length);
                                               }];
   if (!buffer->metal)
-    return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "the device cannot wrap %llu bytes", (unsigned long long)buffer->length);
+    return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "the device cannot wrap %llu bytes",
+                           (unsigned long long)buffer->length);
   IronMonitorLock(&device->monitor);
   IronMemoryAdd(&device->memory, buffer->category, buffer->bytes);
   IronMonitorUnlock(&device->monitor);
   return IRON_OK;
 }
 
-static iron_status wrap(IronBuffer *buffer, void *pointer, iron_release_callback release, void *context, const char *label,
-                        iron_buffer **handle) {
+static iron_status wrap(IronBuffer *buffer, void *pointer, iron_release_callback release, void *context,
+                        const char *label, iron_buffer **handle) {
   Wrapped *wrapped = malloc(sizeof *wrapped);
   if (!wrapped) return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "no memory for a buffer");
   *wrapped = (Wrapped){.release = release, .context = context, .owners = 2};
@@ -258,8 +265,8 @@ static iron_status wrap(IronBuffer *buffer, void *pointer, iron_release_callback
   return status;
 }
 
-iron_status iron_buffer_wrap(iron_device *device_handle, void *pointer, uint64_t length, iron_release_callback release, void *context,
-                             const iron_buffer_options *given, iron_buffer **handle) {
+iron_status iron_buffer_wrap(iron_device *device_handle, void *pointer, uint64_t length, iron_release_callback release,
+                             void *context, const iron_buffer_options *given, iron_buffer **handle) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(handle, "buffer");
     iron_buffer_options options;
@@ -268,7 +275,8 @@ iron_status iron_buffer_wrap(iron_device *device_handle, void *pointer, uint64_t
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (!pointer) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "pointer: is NULL");
     if ((uintptr_t)pointer % page)
-      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "pointer: is not a multiple of the page size, %llu", (unsigned long long)page);
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "pointer: is not a multiple of the page size, %llu",
+                             (unsigned long long)page);
     if (length % page)
       return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "length: %llu is not a multiple of the page size, %llu",
                              (unsigned long long)length, (unsigned long long)page);

@@ -30,9 +30,9 @@
 
 @end
 
-/* Makes `commands` the recorder of `handle`, which no other thread may record until the variable goes out of scope. Leaves the
- * function with IRON_ERROR_INVALID_HANDLE, IRON_ERROR_BUSY or, after the commit, IRON_ERROR_STATE. */
-#define IRON_RECORD(commands, handle)                                            \
+/* Makes `commands` the recorder of `handle`, which no other thread may record until the variable goes out of scope.
+ * Leaves the function with IRON_ERROR_INVALID_HANDLE, IRON_ERROR_BUSY or, after the commit, IRON_ERROR_STATE. */
+#define IRON_RECORD(commands, handle)                                       \
   __attribute__((cleanup(IronCommandsLeave))) IronCommands *commands = nil; \
   IRON_TRY(IronCommandsEnter(handle, &commands))
 

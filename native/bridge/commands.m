@@ -9,7 +9,8 @@
 
 IRON_COUNTED(IronCommands)
 
-/* The last handle is gone and no thread records: what was not submitted is dropped, and what fails from now on nobody waits for. */
+/* The last handle is gone and no thread records: what was not submitted is dropped, and what fails from now on nobody
+ * waits for. */
 - (void)dealloc {
   [open drop];
   [open release];
@@ -25,7 +26,7 @@ IRON_COUNTED(IronCommands)
   [super dealloc];
 }
 
-/* -------------------------------------------------------------------------------------------------------------- recording -- */
+#pragma mark Recording
 
 iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
   IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
@@ -33,7 +34,8 @@ iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
   if (atomic_exchange(&commands->recording, true))
     return IronErrorReport(IRON_ERROR_BUSY, "commands: another thread records them");
   *result = commands;
-  if (atomic_load(&commands->committed)) return IronErrorReport(IRON_ERROR_STATE, "commands: they are committed already");
+  if (atomic_load(&commands->committed))
+    return IronErrorReport(IRON_ERROR_STATE, "commands: they are committed already");
   return IRON_OK;
 }
 
@@ -70,7 +72,7 @@ void IronCommandsLeave(IronCommands **commands) {
   if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush];
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ state -- */
+#pragma mark State
 
 - (void)describe:(iron_commands_info *)info {
   IronMonitorLock(&device->monitor);
@@ -88,7 +90,8 @@ void IronCommandsLeave(IronCommands **commands) {
 }
 
 - (iron_status)wait:(uint64_t)timeout {
-  if (!atomic_load(&committed)) return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
+  if (!atomic_load(&committed))
+    return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
   uint64_t deadline = IronDeadlineAfter(timeout);
   bool in_time = true;
   IronFailure failure = {.status = IRON_OK};
@@ -100,14 +103,16 @@ void IronCommandsLeave(IronCommands **commands) {
     outcome->told = true;
   }
   IronMonitorUnlock(&device->monitor);
-  if (!complete) return IronErrorReport(IRON_ERROR_TIMEOUT, "commands: not complete after %llu ns", (unsigned long long)timeout);
+  if (!complete)
+    return IronErrorReport(IRON_ERROR_TIMEOUT, "commands: not complete after %llu ns", (unsigned long long)timeout);
   if (failure.status == IRON_OK) return IRON_OK;
   return IronErrorReport(failure.status, "commands: %s", failure.text);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- entries -- */
+#pragma mark Entries
 
-iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_options *given, iron_commands **handle) {
+iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_options *given,
+                                iron_commands **handle) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(handle, "commands");
     iron_commands_options options;

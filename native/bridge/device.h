@@ -27,7 +27,8 @@ enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
   uint32_t max_operations, max_in_flight;
   uint64_t max_flush_bytes;
 
-  /* Held from the serial number's making to the commit, so that serial order is the device's order. Taken before `monitor`. */
+  /* Held from the serial number's making to the commit, so that serial order is the device's order. Taken before
+   * `monitor`. */
   pthread_mutex_t commit_order;
   /* Held by the one copy between host and private memory that is under way. Taken before everything else. */
   pthread_mutex_t transfer;
@@ -44,8 +45,10 @@ enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
 }
 @end
 
-/* Takes over `metal`; `options` are complete and checked. Autoreleased; nil, with the error reported, when it has no queue. */
-IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index, const iron_device_options *options);
+/* Takes over `metal`; `options` are complete and checked. Autoreleased; nil, with the error reported, when it has no
+ * queue. */
+IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index,
+                           const iron_device_options *options);
 
 /* The device of a handle, as IronHandleAcquire. */
 IronDevice *IronDeviceAcquire(iron_device *handle);

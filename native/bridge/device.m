@@ -34,7 +34,8 @@ IRON_COUNTED(IronDevice)
 
 @end
 
-IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index, const iron_device_options *options) {
+IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index,
+                           const iron_device_options *options) {
   IronDevice *device = [[[IronDevice alloc] init] autorelease];
   device->metal = [metal retain];
   device->kind = kind;
@@ -44,9 +45,10 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t 
   device->max_flush_bytes = options->max_flush_bytes;
   device->pool.max_bytes = options->pool_max_bytes;
   device->pool.max_buffers = options->pool_max_buffers;
-  /* [queue commandBuffer] blocks when this many are not complete. The bridge never has more: those being recorded, those in
-   * flight and one transfer. */
-  device->queue = [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight + 1];
+  /* [queue commandBuffer] blocks when this many are not complete. The bridge never has more: those being recorded,
+   * those in flight and one transfer. */
+  device->queue =
+      [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight + 1];
   if (device->queue) return device;
   IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "the device gave no command queue");
   return nil;
@@ -93,7 +95,8 @@ iron_status iron_device_sync(iron_device *handle, uint64_t timeout) {
     IronMonitorUnlock(&device->monitor);
     if (failure.status != IRON_OK)
       return IronErrorReport(failure.status, "commands that were released without a wait failed: %s", failure.text);
-    if (!in_time) return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
+    if (!in_time)
+      return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
     return IRON_OK;
   } IRON_LEAVE
 }

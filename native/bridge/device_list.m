@@ -83,14 +83,17 @@ static iron_status choose(Choice *choice, const char *selector) {
   uint32_t index;
   if (strcmp(selector, "metal") == 0) {
     *choice = default_metal();
-    return choice->metal ? IRON_OK : IronErrorReport(IRON_ERROR_NO_DEVICE, "selector: \"metal\": this machine has no Metal device");
+    return choice->metal
+               ? IRON_OK
+               : IronErrorReport(IRON_ERROR_NO_DEVICE, "selector: \"metal\": this machine has no Metal device");
   }
   if (strcmp(selector, "cpu") == 0) return choose_software(choice, NULL);
   if (strncmp(selector, "cpu:", 4) == 0) return choose_software(choice, selector + 4);
   if (parse_index(selector, &index)) return choose_index(choice, index, IRON_ERROR_NO_DEVICE);
-  return IronErrorReport(IRON_ERROR_NO_DEVICE,
-                         "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
-                         selector);
+  return IronErrorReport(
+      IRON_ERROR_NO_DEVICE,
+      "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
+      selector);
 }
 
 iron_status iron_device_count(uint32_t *count) {
@@ -116,8 +119,8 @@ iron_status iron_device_describe_index(uint32_t index, iron_device_info *info) {
 static iron_status complete_options(iron_device_options *options) {
   enum { MAX_IN_FLIGHT = 64 };
   if (options->max_in_flight > MAX_IN_FLIGHT)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: max_in_flight is %u, at most %d is possible", options->max_in_flight,
-                           MAX_IN_FLIGHT);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: max_in_flight is %u, at most %d is possible",
+                           options->max_in_flight, MAX_IN_FLIGHT);
   if (options->max_operations == 0) options->max_operations = 100;
   if (options->max_in_flight == 0) options->max_in_flight = 8;
   if (options->max_flush_bytes == 0) options->max_flush_bytes = UINT64_C(1) << 30;

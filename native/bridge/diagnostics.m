@@ -12,8 +12,8 @@
 
 #ifdef GNUSTEP_BASE_LIBRARY
 
-/* GNUstep reports an object that is autoreleased while its thread has no pool as a line of its log, and nowhere else. Those lines
- * are counted instead of shown; all others go where they went. */
+/* GNUstep reports an object that is autoreleased while its thread has no pool as a line of its log, and nowhere else.
+ * Those lines are counted instead of shown; all others go where they went. */
 static _Atomic(int64_t) without_pool;
 static NSLog_printf_handler *show;
 
@@ -45,7 +45,8 @@ static int64_t autoreleased_without_pool(void) { return -1; }
 iron_status iron_diagnose(iron_diagnostics *diagnostics) {
   IRON_ENTRY {
     IRON_CLEAR_STRUCT(diagnostics, "diagnostics");
-    iron_diagnostics full = {.live_handles = IronHandleLiveCount(), .autoreleased_without_pool = autoreleased_without_pool()};
+    iron_diagnostics full = {.live_handles = IronHandleLiveCount(),
+                             .autoreleased_without_pool = autoreleased_without_pool()};
     for (const live_objects_class *counted = live_objects_next(NULL); counted; counted = live_objects_next(counted))
       full.live_objects += live_objects_count(counted);
     IronStructWrite(diagnostics, &full);

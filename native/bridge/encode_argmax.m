@@ -18,7 +18,8 @@ iron_status iron_encode_argmax(iron_commands *handle, const iron_argmax *given) 
     IRON_TRY(IronOperandResolve(&out, "out", &argmax.out, out_shape, IRON_TYPES_U32, IRON_ACCESS_WRITE, device));
     IRON_TRY(IronOperandsCheckOverlap(&out, &x, false));
 
-    argmax_args arguments = {.x_row_stride = x.row_stride, .rows = (uint32_t)argmax.rows, .width = (uint32_t)argmax.width};
+    argmax_args arguments = {
+        .x_row_stride = x.row_stride, .rows = (uint32_t)argmax.rows, .width = (uint32_t)argmax.width};
     const IronOperand operands[] = {[ARGMAX_X] = x, [ARGMAX_OUT] = out};
     int kernel = IronKernelFind(IRON_OPERATION_ARGMAX, 0, 0);
     return IronOperationEncode(commands, kernel, operands, ARGMAX_ARGS, &arguments, sizeof arguments,

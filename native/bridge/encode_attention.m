@@ -13,19 +13,22 @@ static iron_status check_heads(const iron_attention *attention) {
   IRON_TRY(IronDimensionCheck("kv_heads", attention->kv_heads));
   IRON_TRY(IronDimensionCheck("head_dim", attention->head_dim));
   if (attention->head_dim > MAX_HEAD_DIM)
-    return IronErrorReport(IRON_ERROR_SHAPE, "head_dim: %llu is more than %d", (unsigned long long)attention->head_dim, MAX_HEAD_DIM);
+    return IronErrorReport(IRON_ERROR_SHAPE, "head_dim: %llu is more than %d", (unsigned long long)attention->head_dim,
+                           MAX_HEAD_DIM);
   if (attention->heads % attention->kv_heads)
-    return IronErrorReport(IRON_ERROR_SHAPE, "heads: %llu is not a multiple of kv_heads, %llu", (unsigned long long)attention->heads,
-                           (unsigned long long)attention->kv_heads);
+    return IronErrorReport(IRON_ERROR_SHAPE, "heads: %llu is not a multiple of kv_heads, %llu",
+                           (unsigned long long)attention->heads, (unsigned long long)attention->kv_heads);
   if (attention->first_position > UINT32_MAX - attention->tokens)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "first_position: %llu and %llu tokens are more than a kernel can count",
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "first_position: %llu and %llu tokens are more than a kernel can count",
                            (unsigned long long)attention->first_position, (unsigned long long)attention->tokens);
-  if (!isfinite(attention->scale)) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)attention->scale);
+  if (!isfinite(attention->scale))
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)attention->scale);
   return IRON_OK;
 }
 
-/* A cache: one plane per head. Packed, a position-major one has all heads of a position side by side, a head-major one (with a
- * head stride of its own) the positions of a head. */
+/* A cache: one plane per head. Packed, a position-major one has all heads of a position side by side, a head-major one
+ * (with a head stride of its own) the positions of a head. */
 static IronShape cache_shape(const iron_attention *attention, const iron_tensor *cache, uint64_t head_stride) {
   IronShape shape = {.rows = attention->first_position + attention->tokens,
                      .width = attention->head_dim,
@@ -33,7 +36,8 @@ static IronShape cache_shape(const iron_attention *attention, const iron_tensor 
                      .row_stride = cache->row_stride,
                      .plane_stride = head_stride ? head_stride : attention->head_dim};
   if (!shape.row_stride)
-    shape.row_stride = shape.plane_stride == attention->head_dim ? attention->kv_heads * attention->head_dim : attention->head_dim;
+    shape.row_stride =
+        shape.plane_stride == attention->head_dim ? attention->kv_heads * attention->head_dim : attention->head_dim;
   return shape;
 }
 

@@ -3,15 +3,15 @@
 #import "entry.h"
 
 /* A buffer of the commands' device with a range of whole words. */
-static iron_status resolve(IronBuffer **buffer, IronCommands *commands, iron_buffer *handle, const char *argument, uint64_t offset,
-                           uint64_t length) {
+static iron_status resolve(IronBuffer **buffer, IronCommands *commands, iron_buffer *handle, const char *argument,
+                           uint64_t offset, uint64_t length) {
   *buffer = IronBufferAcquire(handle, argument);
   if (!*buffer) return IRON_ERROR_INVALID_HANDLE;
   if ((*buffer)->device != commands->device)
     return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", argument);
   if (offset % 4 || length % 4)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: offset %llu and length %llu must be multiples of 4", argument,
-                           (unsigned long long)offset, (unsigned long long)length);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: offset %llu and length %llu must be multiples of 4",
+                           argument, (unsigned long long)offset, (unsigned long long)length);
   return IronBufferCheckRange(*buffer, offset, length, argument);
 }
 
@@ -28,7 +28,8 @@ iron_status iron_encode_copy_bytes(iron_commands *handle, iron_buffer *source_ha
     IRON_TRY(resolve(&source, commands, source_handle, "source", source_offset, length));
     IRON_TRY(resolve(&destination, commands, destination_handle, "destination", destination_offset, length));
     IRON_TRY(check_writable(destination, "destination"));
-    if (source == destination && source_offset < destination_offset + length && destination_offset < source_offset + length)
+    if (source == destination && source_offset < destination_offset + length &&
+        destination_offset < source_offset + length)
       return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "destination: overlaps source");
     const IronUse uses[] = {{"source", source, IRON_ACCESS_READ, false},
                             {"destination", destination, IRON_ACCESS_WRITE, length == destination->length}};
@@ -44,7 +45,8 @@ iron_status iron_encode_copy_bytes(iron_commands *handle, iron_buffer *source_ha
   } IRON_LEAVE
 }
 
-iron_status iron_encode_fill(iron_commands *handle, iron_buffer *buffer_handle, uint64_t offset, uint64_t length, uint8_t value) {
+iron_status iron_encode_fill(iron_commands *handle, iron_buffer *buffer_handle, uint64_t offset, uint64_t length,
+                             uint8_t value) {
   IRON_ENTRY {
     IRON_RECORD(commands, handle);
     IronBuffer *buffer;

@@ -20,8 +20,8 @@ iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
     IRON_TRY(IronOperandsCheckOverlap(&dst, &src, false));
     int kernel = IronKernelFind(IRON_OPERATION_COPY, src.dtype, dst.dtype);
     if (kernel < 0)
-      return IronErrorReport(IRON_ERROR_SHAPE, "dst: is %s, src is %s: there is no such conversion", IronTypeName(dst.dtype),
-                             IronTypeName(src.dtype));
+      return IronErrorReport(IRON_ERROR_SHAPE, "dst: is %s, src is %s: there is no such conversion",
+                             IronTypeName(dst.dtype), IronTypeName(src.dtype));
 
     copy_args arguments = {.src_row_stride = src.row_stride,
                            .dst_row_stride = dst.row_stride,

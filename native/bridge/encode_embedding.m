@@ -17,7 +17,8 @@ iron_status iron_encode_embedding(iron_commands *handle, const iron_embedding *g
     IronShape ids_shape = {.rows = 1, .width = embedding.rows};
     IronShape out_shape = {.rows = embedding.rows, .width = embedding.width};
     IronDevice *device = commands->device;
-    IRON_TRY(IronOperandResolve(&table, "table", &embedding.table, table_shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_READ, device));
+    IRON_TRY(IronOperandResolve(&table, "table", &embedding.table, table_shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_READ,
+                                device));
     IRON_TRY(IronOperandResolve(&ids, "ids", &embedding.ids, ids_shape, IRON_TYPES_U32, IRON_ACCESS_READ, device));
     IRON_TRY(IronOperandResolve(&out, "out", &embedding.out, out_shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, device));
     IRON_TRY(IronOperandsCheckOverlap(&out, &table, false));

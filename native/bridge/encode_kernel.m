@@ -21,13 +21,16 @@ typedef struct Bindings {
 
 static iron_status check_index(uint32_t *bound, const iron_argument *argument, const char *name) {
   if (argument->index >= MAX_INDEX)
-    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: index %u, the last one is %d", name, argument->index, MAX_INDEX - 1);
-  if (*bound >> argument->index & 1) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: index %u is given twice", name, argument->index);
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: index %u, the last one is %d", name, argument->index,
+                           MAX_INDEX - 1);
+  if (*bound >> argument->index & 1)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: index %u is given twice", name, argument->index);
   *bound |= UINT32_C(1) << argument->index;
   return IRON_OK;
 }
 
-static iron_status check_buffer(Bindings *bindings, const iron_argument *argument, const char *name, IronDevice *device) {
+static iron_status check_buffer(Bindings *bindings, const iron_argument *argument, const char *name,
+                                IronDevice *device) {
   IRON_TRY(check_index(&bindings->buffers_bound, argument, name));
   IronBuffer *buffer = IronBufferAcquire(argument->buffer, name);
   if (!buffer) return IRON_ERROR_INVALID_HANDLE;
@@ -56,7 +59,8 @@ static iron_status check_bytes(Bindings *bindings, const iron_argument *argument
 static iron_status check_threadgroup_memory(Bindings *bindings, const iron_argument *argument, const char *name) {
   IRON_TRY(check_index(&bindings->threadgroup_bound, argument, name));
   if (argument->length == 0 || argument->length % 16 || argument->length > UINT32_MAX)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: %llu bytes of threadgroup memory, a multiple of 16 is needed", name,
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "%s: %llu bytes of threadgroup memory, a multiple of 16 is needed", name,
                            (unsigned long long)argument->length);
   bindings->threadgroup_memory += argument->length;
   return IRON_OK;
@@ -64,10 +68,11 @@ static iron_status check_threadgroup_memory(Bindings *bindings, const iron_argum
 
 static iron_status check_arguments(Bindings *bindings, const iron_dispatch *dispatch, IronKernel *kernel) {
   if (!dispatch->arguments && dispatch->argument_count > 0)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: is NULL, argument_count is %zu", dispatch->argument_count);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: is NULL, argument_count is %zu",
+                           dispatch->argument_count);
   if (dispatch->argument_count > MAX_ARGUMENTS)
-    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "argument_count: %zu, there are indices for %d", dispatch->argument_count,
-                           MAX_ARGUMENTS);
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "argument_count: %zu, there are indices for %d",
+                           dispatch->argument_count, MAX_ARGUMENTS);
   for (size_t index = 0; index < dispatch->argument_count; index++) {
     const iron_argument *argument = &dispatch->arguments[index];
     char *name = bindings->names[index];
@@ -82,7 +87,8 @@ static iron_status check_arguments(Bindings *bindings, const iron_dispatch *disp
   uint64_t memory = bindings->threadgroup_memory + [kernel->state staticThreadgroupMemoryLength];
   uint64_t most = [kernel->device->metal maxThreadgroupMemoryLength];
   if (memory <= most) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "arguments: %llu bytes of threadgroup memory in all, the device has %llu",
+  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE,
+                         "arguments: %llu bytes of threadgroup memory in all, the device has %llu",
                          (unsigned long long)memory, (unsigned long long)most);
 }
 
@@ -98,17 +104,19 @@ static iron_status check_grid(const iron_dispatch *dispatch, IronKernel *kernel)
       return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "threadgroup[%d]: %llu threads, the device allows %llu", axis,
                              (unsigned long long)group, (unsigned long long)limits[axis]);
     if (!dispatch->threads && grid * group > UINT32_MAX)
-      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "grid[%d]: %llu threadgroups of %llu threads are more than a kernel can count", axis,
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE,
+                             "grid[%d]: %llu threadgroups of %llu threads are more than a kernel can count", axis,
                              (unsigned long long)grid, (unsigned long long)group);
     threads *= group; /* three limits of at most 2^21 or so */
   }
   uint64_t most = [kernel->state maxTotalThreadsPerThreadgroup];
   if (threads <= most) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "threadgroup: %llu threads, this kernel allows %llu", (unsigned long long)threads,
-                         (unsigned long long)most);
+  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "threadgroup: %llu threads, this kernel allows %llu",
+                         (unsigned long long)threads, (unsigned long long)most);
 }
 
-static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_dispatch *dispatch, const Bindings *bindings) {
+static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_dispatch *dispatch,
+                           const Bindings *bindings) {
   size_t buffer = 0;
   for (size_t index = 0; index < dispatch->argument_count; index++) {
     const iron_argument *argument = &dispatch->arguments[index];
@@ -130,7 +138,8 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
     IRON_RECORD(commands, handle);
     IronKernel *kernel = IronHandleAcquire(kernel_handle, IRON_HANDLE_KERNEL, "kernel");
     if (!kernel) return IRON_ERROR_INVALID_HANDLE;
-    if (kernel->device != commands->device) return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "kernel: a kernel of another device");
+    if (kernel->device != commands->device)
+      return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "kernel: a kernel of another device");
     Bindings bindings = {.use_count = 0};
     IRON_TRY(check_arguments(&bindings, &dispatch, kernel));
     IRON_TRY(check_grid(&dispatch, kernel));

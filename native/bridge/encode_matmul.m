@@ -5,9 +5,11 @@
 
 static iron_status check_types(const iron_matmul *matmul) {
   if (matmul->c.dtype != matmul->a.dtype)
-    return IronErrorReport(IRON_ERROR_SHAPE, "c: is %s, a is %s", IronTypeName(matmul->c.dtype), IronTypeName(matmul->a.dtype));
+    return IronErrorReport(IRON_ERROR_SHAPE, "c: is %s, a is %s", IronTypeName(matmul->c.dtype),
+                           IronTypeName(matmul->a.dtype));
   if (matmul->bias.buffer && matmul->bias.dtype != matmul->a.dtype)
-    return IronErrorReport(IRON_ERROR_SHAPE, "bias: is %s, a is %s", IronTypeName(matmul->bias.dtype), IronTypeName(matmul->a.dtype));
+    return IronErrorReport(IRON_ERROR_SHAPE, "bias: is %s, a is %s", IronTypeName(matmul->bias.dtype),
+                           IronTypeName(matmul->a.dtype));
   if (matmul->b.dtype == IRON_Q8_0 && !matmul->transpose_b)
     return IronErrorReport(IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k, set transpose_b");
   return IRON_OK;
@@ -41,7 +43,8 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     bias.access = 0; /* args.h: without a bias, c is bound in its place and not read */
     if (matmul.bias.buffer) {
       IronShape bias_shape = {.rows = 1, .width = n};
-      IRON_TRY(IronOperandResolve(&bias, "bias", &matmul.bias, bias_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, device));
+      IRON_TRY(
+          IronOperandResolve(&bias, "bias", &matmul.bias, bias_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, device));
       IRON_TRY(IronOperandsCheckOverlap(&c, &bias, false));
     }
     IRON_TRY(check_types(&matmul));

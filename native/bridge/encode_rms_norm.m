@@ -19,7 +19,8 @@ iron_status iron_encode_rms_norm(iron_commands *handle, const iron_rms_norm *giv
     IronShape shape = {.rows = norm.rows, .width = norm.width}, weight_shape = {.rows = 1, .width = norm.width};
     IronDevice *device = commands->device;
     IRON_TRY(IronOperandResolve(&x, "x", &norm.x, shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&weight, "weight", &norm.weight, weight_shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
+    IRON_TRY(
+        IronOperandResolve(&weight, "weight", &norm.weight, weight_shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
     IRON_TRY(IronOperandResolve(&out, "out", &norm.out, shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, device));
     IRON_TRY(IronOperandsCheckOverlap(&out, &x, true));
     IRON_TRY(IronOperandsCheckOverlap(&out, &weight, false));

@@ -6,14 +6,16 @@
 #import "structs.h"
 
 static iron_status check_rotation(const iron_rope *rope, uint64_t rotary_dim) {
-  if (rotary_dim % 2) return IronErrorReport(IRON_ERROR_SHAPE, "rotary_dim: %llu is odd", (unsigned long long)rotary_dim);
+  if (rotary_dim % 2)
+    return IronErrorReport(IRON_ERROR_SHAPE, "rotary_dim: %llu is odd", (unsigned long long)rotary_dim);
   if (rotary_dim > rope->head_dim)
-    return IronErrorReport(IRON_ERROR_SHAPE, "rotary_dim: %llu is more than head_dim, %llu", (unsigned long long)rotary_dim,
-                           (unsigned long long)rope->head_dim);
+    return IronErrorReport(IRON_ERROR_SHAPE, "rotary_dim: %llu is more than head_dim, %llu",
+                           (unsigned long long)rotary_dim, (unsigned long long)rope->head_dim);
   if (rope->pairing != IRON_ROPE_INTERLEAVED && rope->pairing != IRON_ROPE_HALF)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "pairing: %u is none", rope->pairing);
   if (!isfinite(rope->frequency_base) || rope->frequency_base <= 0)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "frequency_base: is %g, it must be more than 0", (double)rope->frequency_base);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "frequency_base: is %g, it must be more than 0",
+                           (double)rope->frequency_base);
   if (!isfinite(rope->frequency_scale))
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "frequency_scale: is %g", (double)rope->frequency_scale);
   return IRON_OK;
@@ -35,12 +37,14 @@ iron_status iron_encode_rope(iron_commands *handle, const iron_rope *given) {
     IronShape positions_shape = {.rows = 1, .width = rope.tokens}, factors_shape = {.rows = 1, .width = rotary_dim / 2};
     IronDevice *device = commands->device;
     IRON_TRY(IronOperandResolve(&x, "x", &rope.x, x_shape, IRON_TYPES_F32, IRON_ACCESS_READ_WRITE, device));
-    IRON_TRY(IronOperandResolve(&positions, "positions", &rope.positions, positions_shape, IRON_TYPES_U32, IRON_ACCESS_READ, device));
+    IRON_TRY(IronOperandResolve(&positions, "positions", &rope.positions, positions_shape, IRON_TYPES_U32,
+                                IRON_ACCESS_READ, device));
     IRON_TRY(IronOperandsCheckOverlap(&x, &positions, false));
     factors = x;
     factors.access = 0; /* args.h: without factors, x is bound in their place and not read as such */
     if (rope.factors.buffer) {
-      IRON_TRY(IronOperandResolve(&factors, "factors", &rope.factors, factors_shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
+      IRON_TRY(IronOperandResolve(&factors, "factors", &rope.factors, factors_shape, IRON_TYPES_F32, IRON_ACCESS_READ,
+                                  device));
       IRON_TRY(IronOperandsCheckOverlap(&x, &factors, false));
     }
 

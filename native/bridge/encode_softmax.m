@@ -12,7 +12,8 @@ iron_status iron_encode_softmax(iron_commands *handle, const iron_softmax *given
     IRON_RECORD(commands, handle);
     IRON_TRY(IronDimensionCheck("rows", softmax.rows));
     IRON_TRY(IronDimensionCheck("width", softmax.width));
-    if (!isfinite(softmax.scale)) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)softmax.scale);
+    if (!isfinite(softmax.scale))
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)softmax.scale);
 
     IronOperand x, out;
     IronShape shape = {.rows = softmax.rows, .width = softmax.width};

@@ -1,4 +1,4 @@
-/* How every C function of the header begins and ends: with its own autorelease pool, and with every Objective-C exception caught.
+/* How every C function of the header begins and ends: with a pool of its own and every Objective-C exception caught.
  *
  *   iron_status iron_noun_verb(iron_noun *handle) {
  *     IRON_ENTRY {
@@ -7,8 +7,9 @@
  *     } IRON_LEAVE
  *   }
  *
- * The pool is lexical: opened and closed by one function on one thread, never stored, on every way out. What outlives the call
- * is retained before the pool drains. The exception is caught inside the pool, which therefore drains after a failure as well. */
+ * The pool is lexical: opened and closed by one function on one thread, on every way out, and never stored. What
+ * outlives the call is retained before the pool drains. An exception is caught inside the pool, which drains after it
+ * as well. */
 #ifndef IRON_BRIDGE_ENTRY_H
 #define IRON_BRIDGE_ENTRY_H
 

@@ -59,7 +59,8 @@ const char *IronErrorDescribeException(id raised) {
 
 iron_status IronErrorCaught(id raised) {
   bool memory = [raised isKindOfClass:[NSException class]] && [[raised name] isEqual:NSMallocException];
-  return IronErrorReport(memory ? IRON_ERROR_OUT_OF_MEMORY : IRON_ERROR_INTERNAL, "%s", IronErrorDescribeException(raised));
+  return IronErrorReport(memory ? IRON_ERROR_OUT_OF_MEMORY : IRON_ERROR_INTERNAL, "%s",
+                         IronErrorDescribeException(raised));
 }
 
 const char *IronErrorDescribe(NSError *error) {

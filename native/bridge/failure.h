@@ -15,8 +15,8 @@ typedef struct IronFailure {
 IronFailure IronFailureFromError(NSError *error);
 IronFailure IronFailureMake(iron_status status, const char *text);
 
-/* The failures that nobody waited for, oldest first. When there are more than fit, the newest are dropped: the oldest explain
- * the others. */
+/* The failures that nobody waited for, oldest first. When there are more than fit, the newest are dropped: the oldest
+ * explain the others. */
 enum { IRON_FAILURES_KEPT = 8 };
 typedef struct IronFailures {
   IronFailure kept[IRON_FAILURES_KEPT];

@@ -1,7 +1,8 @@
 /* The handles of the C ABI: tickets for a slot of one table, not addresses.
  *
- * A ticket holds its kind, the slot's index and the slot's generation, which moves on when the slot's last reference is given
- * back. So a NULL, released, foreign or invented handle is known as such without touching memory that may be gone. */
+ * A ticket holds its kind, the slot's index and the slot's generation, which moves on when the slot's last reference is
+ * given back. So a NULL, released, foreign or invented handle is known as such without touching memory that may be
+ * gone. */
 #ifndef IRON_BRIDGE_HANDLE_H
 #define IRON_BRIDGE_HANDLE_H
 

@@ -21,8 +21,8 @@ typedef struct Slot {
   uint32_t next_free; /* index + 1; 0 ends the list */
 } Slot;
 
-/* Chunks are made when needed and kept: a slot's address never changes, and the table is as large as the most handles that were
- * alive at once. */
+/* Chunks are made when needed and kept: a slot's address never changes, and the table is as large as the most handles
+ * that were alive at once. */
 static _Atomic(Slot *) chunks[CHUNKS];
 static _Atomic(uint32_t) slot_count;
 static atomic_int_fast64_t live;
@@ -44,7 +44,7 @@ static Slot *slot_at(uint32_t index) {
 
 static pthread_mutex_t *lock_of(uint32_t index) { return &locks[index % LOCKS]; }
 
-/* ---------------------------------------------------------------------------------------------------------------- tickets -- */
+#pragma mark Tickets
 
 static void *ticket(IronHandleKind kind, uint32_t index, uint64_t generation) {
   return (void *)(uintptr_t)(generation << (KIND_BITS + INDEX_BITS) | (uint64_t)index << KIND_BITS | (uint64_t)kind);
@@ -52,7 +52,9 @@ static void *ticket(IronHandleKind kind, uint32_t index, uint64_t generation) {
 
 static IronHandleKind ticket_kind(const void *handle) { return (uintptr_t)handle & ((1u << KIND_BITS) - 1); }
 static uint32_t ticket_index(const void *handle) { return (uintptr_t)handle >> KIND_BITS & ((1u << INDEX_BITS) - 1); }
-static uint64_t ticket_generation(const void *handle) { return (uint64_t)(uintptr_t)handle >> (KIND_BITS + INDEX_BITS); }
+static uint64_t ticket_generation(const void *handle) {
+  return (uint64_t)(uintptr_t)handle >> (KIND_BITS + INDEX_BITS);
+}
 
 static const char *type_name(IronHandleKind kind) {
   static const char *const names[] = {[IRON_HANDLE_DEVICE] = "iron_device",
@@ -87,7 +89,7 @@ static Slot *lock_slot(const void *handle, IronHandleKind kind, const char *argu
   return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ slots -- */
+#pragma mark Slots
 
 /* The index of a free slot; false when there is no memory for one. */
 static bool take_slot(uint32_t *index) {
@@ -121,7 +123,7 @@ static void return_slot(uint32_t index) {
   pthread_mutex_unlock(&growth);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- handles -- */
+#pragma mark Handles
 
 iron_status IronHandleCreate(id object, IronHandleKind kind, void **handle) {
   uint32_t index;
@@ -163,7 +165,8 @@ iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const cha
   if (--slot->references == 0) {
     object = slot->object;
     slot->object = nil;
-    reusable = slot->generation < LAST_GENERATION; /* a slot that has used up its generations stays unused: no ticket comes twice */
+    reusable = slot->generation <
+               LAST_GENERATION; /* a slot that has used up its generations stays unused: no ticket comes twice */
     slot->generation += 1;
   }
   pthread_mutex_unlock(lock_of(index));

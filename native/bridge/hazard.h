@@ -1,5 +1,5 @@
-/* Who uses a buffer: the commands being recorded, the submissions in flight, the host. Every function is called with the device's
- * monitor held.
+/* Who uses a buffer: the commands being recorded, the submissions in flight, the host. Every function is called with
+ * the device's monitor held.
  *
  *                    recorded, not committed   in flight          mapped by the host
  *   host reads       refused if writing        waits if writing   refused if writing

@@ -12,12 +12,14 @@ iron_status IronHazardMap(IronHazard *hazard, IronMonitor *monitor, iron_access 
       return IronErrorReport(IRON_ERROR_NOT_COMMITTED, "buffer: commands that are not committed yet %s it",
                              hazard->recorded.writers ? "write" : "read");
     if (conflicts(hazard->mapped, access))
-      return IronErrorReport(IRON_ERROR_MAPPED, "buffer: the host has it mapped to %s", hazard->mapped.writers ? "write" : "read");
+      return IronErrorReport(IRON_ERROR_MAPPED, "buffer: the host has it mapped to %s",
+                             hazard->mapped.writers ? "write" : "read");
     if (!conflicts(hazard->in_flight, access)) break;
     IronMonitorWait(monitor);
   }
   if ((access & IRON_ACCESS_READ) && hazard->poison != IRON_OK)
-    return IronErrorReport(IRON_ERROR_POISONED, "buffer: the commands that should have written it failed (%s); write all of it first",
+    return IronErrorReport(IRON_ERROR_POISONED,
+                           "buffer: the commands that should have written it failed (%s); write all of it first",
                            iron_status_name(hazard->poison));
   if (access & IRON_ACCESS_WRITE)
     hazard->mapped.writers += 1;

@@ -1,4 +1,4 @@
-/* The host reads, writes and maps buffers: waiting for the commands in flight, refusing what conflicts (see hazard.h). */
+/* The host reads, writes and maps: it waits for the commands in flight and is refused what conflicts (see hazard.h). */
 #include <string.h>
 
 #import "buffer.h"

@@ -1,5 +1,5 @@
-/* What a device's allocations amount to, by category. All of it is guarded by the device's monitor, so that the figures agree
- * with each other whenever they are read. */
+/* What a device's allocations amount to, by category. All of it is guarded by the device's monitor, so that the figures
+ * agree with each other whenever they are read. */
 #ifndef IRON_BRIDGE_MEMORY_H
 #define IRON_BRIDGE_MEMORY_H
 

@@ -32,7 +32,8 @@ iron_status iron_memory_describe(iron_device *handle, iron_memory_info *info) {
     full.pool_hits = device->memory.pool_hits;
     full.pool_misses = device->memory.pool_misses;
     full.in_flight = device->in_flight;
-    for (int category = 0; category < IRON_CATEGORY_COUNT; category++) full.categories[category] = device->memory.categories[category];
+    for (int category = 0; category < IRON_CATEGORY_COUNT; category++)
+      full.categories[category] = device->memory.categories[category];
     full.categories[IRON_CATEGORY_QUEUES].count = 1 + device->open + device->in_flight;
     IronMonitorUnlock(&device->monitor);
     IronStructWrite(info, &full);

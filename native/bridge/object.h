@@ -12,10 +12,10 @@
 @end
 
 /* Inside an @implementation of a class with instances. */
-#define IRON_COUNTED(Class)                              \
-  +(live_objects_class *)liveObjects {                   \
+#define IRON_COUNTED(Class)                               \
+  +(live_objects_class *)liveObjects {                    \
     static live_objects_class counted = {.name = #Class}; \
-    return &counted;                                     \
+    return &counted;                                      \
   }
 
 #endif

@@ -36,8 +36,8 @@ typedef struct IronOperand {
 } IronOperand;
 
 /* Checks `tensor` and describes it. `name` is the argument's in messages. */
-iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape, unsigned types,
-                               iron_access access, IronDevice *device);
+iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
+                               unsigned types, iron_access access, IronDevice *device);
 
 /* Refuses an output whose elements are also elements of `input`, unless `in_place` and they are the very same ones. */
 iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperand *input, bool in_place);

@@ -26,22 +26,25 @@ const char *IronTypeName(iron_dtype type) { return layout_of(type) ? layout_of(t
 iron_status IronDimensionCheck(const char *name, uint64_t value) {
   if (value == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is 0", name);
   if (value > UINT32_MAX)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: %llu is more than a kernel can count (%u)", name, (unsigned long long)value,
-                           UINT32_MAX);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: %llu is more than a kernel can count (%u)", name,
+                           (unsigned long long)value, UINT32_MAX);
   return IRON_OK;
 }
 
 static iron_status check_type(const IronOperand *operand, unsigned types) {
   const Layout *layout = layout_of(operand->dtype);
-  if (!layout) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: dtype %u is none", operand->name, operand->dtype);
+  if (!layout)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: dtype %u is none", operand->name, operand->dtype);
   if (!(types & IRON_TYPES(operand->dtype)))
-    return IronErrorReport(IRON_ERROR_SHAPE, "%s: %s is not a type that this operation takes here", operand->name, layout->name);
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: %s is not a type that this operation takes here", operand->name,
+                           layout->name);
   if (operand->offset % layout->alignment)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: offset %llu is not a multiple of %u", operand->name,
                            (unsigned long long)operand->offset, layout->alignment);
-  if (operand->width % layout->elements || operand->row_stride % layout->elements || operand->plane_stride % layout->elements)
-    return IronErrorReport(IRON_ERROR_SHAPE, "%s: rows and strides of %s are multiples of %u elements", operand->name, layout->name,
-                           layout->elements);
+  if (operand->width % layout->elements || operand->row_stride % layout->elements ||
+      operand->plane_stride % layout->elements)
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: rows and strides of %s are multiples of %u elements", operand->name,
+                           layout->name, layout->elements);
   return IRON_OK;
 }
 
@@ -50,7 +53,8 @@ static bool span(const IronOperand *operand, uint64_t *bytes) {
   const Layout *layout = layout_of(operand->dtype);
   uint64_t planes, rows, elements;
   return !__builtin_mul_overflow(operand->planes - 1, operand->plane_stride, &planes) &&
-         !__builtin_mul_overflow(operand->rows - 1, operand->row_stride, &rows) && !__builtin_add_overflow(planes, rows, &elements) &&
+         !__builtin_mul_overflow(operand->rows - 1, operand->row_stride, &rows) &&
+         !__builtin_add_overflow(planes, rows, &elements) &&
          !__builtin_add_overflow(elements, operand->width, &elements) &&
          !__builtin_mul_overflow(elements / layout->elements, layout->bytes, bytes);
 }
@@ -60,26 +64,31 @@ static iron_status check_extent(IronOperand *operand) {
   if (!span(operand, &operand->length) || __builtin_add_overflow(operand->offset, operand->length, &end))
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: its size overflows 64 bits", operand->name);
   if (end <= operand->buffer->length) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: %llu rows of %llu %s from offset %llu need %llu bytes, the buffer has %llu",
-                         operand->name, (unsigned long long)(operand->rows * operand->planes), (unsigned long long)operand->width,
-                         IronTypeName(operand->dtype), (unsigned long long)operand->offset, (unsigned long long)operand->length,
-                         (unsigned long long)operand->buffer->length);
+  return IronErrorReport(
+      IRON_ERROR_OUT_OF_RANGE, "%s: %llu rows of %llu %s from offset %llu need %llu bytes, the buffer has %llu",
+      operand->name, (unsigned long long)(operand->rows * operand->planes), (unsigned long long)operand->width,
+      IronTypeName(operand->dtype), (unsigned long long)operand->offset, (unsigned long long)operand->length,
+      (unsigned long long)operand->buffer->length);
 }
 
-/* An output's rows may not overlap each other, nor its planes: these lie one after another or are interleaved row by row. */
+/* An output's rows may not overlap each other, nor its planes: these lie one after another or are interleaved row by
+ * row. */
 static iron_status check_output(const IronOperand *operand) {
   if (operand->rows > 1 && operand->row_stride < operand->width)
-    return IronErrorReport(IRON_ERROR_SHAPE, "%s: row_stride %llu is less than a row of %llu, rows would overwrite each other",
+    return IronErrorReport(IRON_ERROR_SHAPE,
+                           "%s: row_stride %llu is less than a row of %llu, rows would overwrite each other",
                            operand->name, (unsigned long long)operand->row_stride, (unsigned long long)operand->width);
   if (operand->planes == 1) return IRON_OK;
   if (operand->plane_stride == 0)
-    return IronErrorReport(IRON_ERROR_SHAPE, "%s: batch_stride is needed, batches would overwrite each other", operand->name);
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: batch_stride is needed, batches would overwrite each other",
+                           operand->name);
   uint64_t plane = (operand->rows - 1) * operand->row_stride + operand->width; /* fits: check_extent */
   uint64_t interleaved = (operand->planes - 1) * operand->plane_stride + operand->width;
   if (operand->plane_stride >= plane) return IRON_OK;
-  if (operand->plane_stride >= operand->width && (operand->rows == 1 || operand->row_stride >= interleaved)) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_SHAPE, "%s: with batch_stride %llu batches would overwrite each other", operand->name,
-                         (unsigned long long)operand->plane_stride);
+  if (operand->plane_stride >= operand->width && (operand->rows == 1 || operand->row_stride >= interleaved))
+    return IRON_OK;
+  return IronErrorReport(IRON_ERROR_SHAPE, "%s: with batch_stride %llu batches would overwrite each other",
+                         operand->name, (unsigned long long)operand->plane_stride);
 }
 
 /* Whether the operand's elements are all of its buffer. */
@@ -90,8 +99,8 @@ static bool is_whole(const IronOperand *operand) {
          elements / layout->elements * layout->bytes == operand->length;
 }
 
-iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape, unsigned types,
-                               iron_access access, IronDevice *device) {
+iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
+                               unsigned types, iron_access access, IronDevice *device) {
   uint64_t row_stride = shape.row_stride ? shape.row_stride : tensor->row_stride ? tensor->row_stride : shape.width;
   *operand = (IronOperand){.name = name,
                            .buffer = IronBufferAcquire(tensor->buffer, name),
@@ -104,7 +113,8 @@ iron_status IronOperandResolve(IronOperand *operand, const char *name, const iro
                            .width = shape.width,
                            .planes = shape.planes ? shape.planes : 1};
   if (!operand->buffer) return IRON_ERROR_INVALID_HANDLE;
-  if (operand->buffer->device != device) return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
+  if (operand->buffer->device != device)
+    return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
   if ((access & IRON_ACCESS_WRITE) && operand->buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "%s: the buffer was made read_only", name);
   iron_status status = check_type(operand, types);
@@ -118,7 +128,9 @@ iron_status IronOperandResolve(IronOperand *operand, const char *name, const iro
 static bool side_by_side(const IronOperand *left, const IronOperand *right) {
   const Layout *left_layout = layout_of(left->dtype), *right_layout = layout_of(right->dtype);
   uint64_t stride = left->row_stride / left_layout->elements * left_layout->bytes;
-  if (left->planes > 1 || right->planes > 1 || stride != right->row_stride / right_layout->elements * right_layout->bytes) return false;
+  if (left->planes > 1 || right->planes > 1 ||
+      stride != right->row_stride / right_layout->elements * right_layout->bytes)
+    return false;
   uint64_t left_width = left->width / left_layout->elements * left_layout->bytes;
   uint64_t right_width = right->width / right_layout->elements * right_layout->bytes;
   uint64_t apart = (right->offset % stride + stride - left->offset % stride) % stride;
@@ -126,8 +138,9 @@ static bool side_by_side(const IronOperand *left, const IronOperand *right) {
 }
 
 static bool same_elements(const IronOperand *left, const IronOperand *right) {
-  return left->offset == right->offset && left->length == right->length && left->rows == right->rows && left->width == right->width &&
-         (left->rows == 1 || left->row_stride == right->row_stride) && left->dtype == right->dtype;
+  return left->offset == right->offset && left->length == right->length && left->rows == right->rows &&
+         left->width == right->width && (left->rows == 1 || left->row_stride == right->row_stride) &&
+         left->dtype == right->dtype;
 }
 
 iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperand *input, bool in_place) {

@@ -1,4 +1,5 @@
-/* One operation of the header, checked and ready to be encoded: a kernel of the table, its operands and its argument struct. */
+/* One operation of the header, checked and ready to be encoded: a kernel of the table, its operands and its argument
+ * struct. */
 #ifndef IRON_BRIDGE_OPERATION_H
 #define IRON_BRIDGE_OPERATION_H
 
@@ -17,9 +18,9 @@ typedef struct IronGrid {
   uint64_t width, height, depth; /* 0: 1 */
 } IronGrid;
 
-/* Records kernel `kernel` of the table. Operand i is bound to buffer i, the argument struct comes after the last one, as
- * native/kernels/args.h has it for every family. */
-iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count, const void *arguments,
-                                size_t arguments_size, IronGrid grid);
+/* Records kernel `kernel` of the table. Operand i is bound to buffer i, the argument struct comes after the last one,
+ * as native/kernels/args.h has it for every family. */
+iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count,
+                                const void *arguments, size_t arguments_size, IronGrid grid);
 
 #endif

@@ -29,8 +29,8 @@ static size_t uses_of(IronUse *uses, const IronOperand *operands, size_t count) 
   return used;
 }
 
-iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count, const void *arguments,
-                                size_t arguments_size, IronGrid grid) {
+iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count,
+                                const void *arguments, size_t arguments_size, IronGrid grid) {
   if (kernel < 0) return IronErrorReport(IRON_ERROR_UNSUPPORTED, "there is no kernel for these types");
   id<MTLComputePipelineState> state;
   iron_status status = [commands->device->pipelines state:&state ofKernel:kernel on:commands->device];

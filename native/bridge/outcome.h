@@ -1,5 +1,5 @@
-/* What became of the submissions of one iron_commands. Shared by the commands, which ask, and the submissions, which answer, so
- * that either may go first. Guarded by the device's monitor. */
+/* What became of the submissions of one iron_commands. Shared by the commands, which ask, and the submissions, which
+ * answer, so that either may go first. Guarded by the device's monitor. */
 #ifndef IRON_BRIDGE_OUTCOME_H
 #define IRON_BRIDGE_OUTCOME_H
 

@@ -1,5 +1,5 @@
-/* The pipeline states of the bridge's own kernels, one set per device: each family's source is compiled when the first of its
- * kernels is asked for, each pipeline state is made once. */
+/* The pipeline states of the bridge's own kernels, one set per device: each family's source is compiled when the first
+ * of its kernels is asked for, each pipeline state is made once. */
 #ifndef IRON_BRIDGE_PIPELINES_H
 #define IRON_BRIDGE_PIPELINES_H
 
@@ -24,8 +24,10 @@
 
 @end
 
-/* Compiles source; nil, with IRON_ERROR_COMPILE or IRON_ERROR_UNSUPPORTED reported in *status, when that fails. Autoreleased. */
-id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options, iron_status *status);
+/* Compiles source; nil, with IRON_ERROR_COMPILE or IRON_ERROR_UNSUPPORTED reported in *status, when that fails.
+ * Autoreleased. */
+id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options,
+                                  iron_status *status);
 
 /* Makes a function's pipeline state. Autoreleased; nil, with the error reported in *status. */
 id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status);

@@ -35,7 +35,8 @@ static NSString *source_of(const char *family) {
   for (size_t index = 0; index < kernel_source_count; index++) {
     const kernel_source *source = &kernel_sources[index];
     if (strcmp(source->family, family) == 0)
-      return [[[NSString alloc] initWithBytes:source->text length:source->length encoding:NSUTF8StringEncoding] autorelease];
+      return [[[NSString alloc] initWithBytes:source->text length:source->length
+                                     encoding:NSUTF8StringEncoding] autorelease];
   }
   return nil;
 }
@@ -61,7 +62,9 @@ static NSString *source_of(const char *family) {
 }
 
 /* Lock held. Autoreleased. */
-- (id<MTLComputePipelineState>)make:(const IronKernelEntry *)entry on:(IronDevice *)device status:(iron_status *)status {
+- (id<MTLComputePipelineState>)make:(const IronKernelEntry *)entry
+                                 on:(IronDevice *)device
+                             status:(iron_status *)status {
   id<MTLLibrary> library = [self libraryOf:entry->family on:device status:status];
   if (!library) return nil;
   id<MTLFunction> function = [[library newFunctionWithName:[NSString stringWithUTF8String:entry->name]] autorelease];
@@ -87,18 +90,22 @@ static NSString *source_of(const char *family) {
 
 @end
 
-id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options, iron_status *status) {
+id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options,
+                                  iron_status *status) {
   NSError *error = nil;
   id<MTLLibrary> library = [[device->metal newLibraryWithSource:source options:options error:&error] autorelease];
   if (library) return library;
-  bool unsupported = [[error domain] isEqual:MTLLibraryErrorDomain] && [error code] == (NSInteger)MTLLibraryErrorUnsupported;
+  bool unsupported =
+      [[error domain] isEqual:MTLLibraryErrorDomain] && [error code] == (NSInteger)MTLLibraryErrorUnsupported;
   *status = IronErrorReport(unsupported ? IRON_ERROR_UNSUPPORTED : IRON_ERROR_COMPILE, "%s", IronErrorDescribe(error));
   return nil;
 }
 
 id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status) {
   NSError *error = nil;
-  id<MTLComputePipelineState> state = [[device->metal newComputePipelineStateWithFunction:function error:&error] autorelease];
-  if (!state) *status = IronErrorReport(IRON_ERROR_COMPILE, "%s: %s", [[function name] UTF8String], IronErrorDescribe(error));
+  id<MTLComputePipelineState> state = [[device->metal newComputePipelineStateWithFunction:function
+                                                                                    error:&error] autorelease];
+  if (!state)
+    *status = IronErrorReport(IRON_ERROR_COMPILE, "%s: %s", [[function name] UTF8String], IronErrorDescribe(error));
   return state;
 }

@@ -1,9 +1,9 @@
 /* Idle Metal buffers kept for reuse.
  *
- * Requests are rounded up to size classes four to the power of two, so a reused buffer is at most 25 % larger than what was asked
- * for. The pool is bounded by bytes and by count, least recently used out first. A buffer comes here when its last handle and the
- * last submission that used it are gone, so no command in flight can touch it. While idle it is Volatile; before it is released
- * it is made Empty, so that its pages go back to the system at once.
+ * Requests are rounded up to size classes four to the power of two, so a reused buffer is at most 25 % larger than what
+ * was asked for. The pool is bounded by bytes and by count, least recently used out first. A buffer comes here when its
+ * last handle and the last submission that used it are gone, so no command in flight can touch it. While idle it is
+ * Volatile; before it is released it is made Empty, so that its pages go back to the system at once.
  *
  * The lists are guarded by the device's monitor; IronPoolDiscard is called without it. */
 #ifndef IRON_BRIDGE_POOL_H

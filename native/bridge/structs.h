@@ -4,7 +4,7 @@
 
 #include "ironbridge.h"
 
-/* Copies the caller's `given` into `known` bytes at `local`; what an older, shorter struct lacks is zero, the default. */
+/* Copies the caller's `given` into `known` bytes at `local`; what a shorter struct lacks is zero, the default. */
 iron_status IronStructRead(void *local, size_t known, const void *given, const char *argument);
 /* The same, where NULL stands for a struct of zeros. */
 iron_status IronStructReadOptional(void *local, size_t known, const void *given, const char *argument);
@@ -20,10 +20,10 @@ void IronStructWrite(void *given, const void *local);
 #define IRON_CLEAR_STRUCT(given, argument) IRON_TRY(IronStructClear(given, sizeof *(given), argument))
 
 /* Checks an out-parameter for a handle and sets it to NULL. */
-#define IRON_CLEAR_RESULT(result, argument)                                                            \
-  do {                                                                                                 \
-    if (!(result)) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is NULL", argument);       \
-    *(result) = 0;                                                                                     \
+#define IRON_CLEAR_RESULT(result, argument)                                                      \
+  do {                                                                                           \
+    if (!(result)) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is NULL", argument); \
+    *(result) = 0;                                                                               \
   } while (0)
 
 #endif

@@ -6,13 +6,14 @@
 
 static iron_status check_size(size_t size, size_t known, const char *argument) {
   if (size < sizeof(size_t))
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: its size is %zu, set it to sizeof the struct (%zu)", argument, size,
-                           known);
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: its size is %zu, set it to sizeof the struct (%zu)",
+                           argument, size, known);
   if (size > known)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
-                           "%s: its size is %zu, this library (ABI %u) knows %zu bytes of it: the header is newer or the size was "
-                           "not set",
-                           argument, size, IRON_ABI_VERSION, known);
+    return IronErrorReport(
+        IRON_ERROR_INVALID_ARGUMENT,
+        "%s: its size is %zu, this library (ABI %u) knows %zu bytes of it: the header is newer or the size was "
+        "not set",
+        argument, size, IRON_ABI_VERSION, known);
   return IRON_OK;
 }
 

@@ -1,8 +1,9 @@
 /* One Metal command buffer: recorded, committed, complete.
  *
- * While it is open, one thread at a time records into it (see commands.h). The commit gives it a serial number and the device's
- * order; it keeps everything it uses alive until it is complete. Submissions retire in serial order, whatever the order in which
- * Metal calls the completion handlers, so that a failure poisons what it should before a later submission is judged by it. */
+ * While it is open, one thread at a time records into it (see commands.h). The commit gives it a serial number and the
+ * device's order; it keeps everything it uses alive until it is complete. Submissions retire in serial order, whatever
+ * the order in which Metal calls the completion handlers, so that a failure poisons what it should before a later
+ * submission is judged by it. */
 #ifndef IRON_BRIDGE_SUBMISSION_H
 #define IRON_BRIDGE_SUBMISSION_H
 
@@ -54,13 +55,16 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 }
 
 /* A submission with a new command buffer, +1; nil with *status reported: IRON_ERROR_BUSY when too many are open. */
-+ (IronSubmission *)openOn:(IronDevice *)device outcome:(IronOutcome *)outcome label:(NSString *)label status:(iron_status *)status;
++ (IronSubmission *)openOn:(IronDevice *)device
+                   outcome:(IronOutcome *)outcome
+                     label:(NSString *)label
+                    status:(iron_status *)status;
 
 /* The encoder of that kind, ending the other one. Never nil: raises when the device gives none. */
 - (id<MTLComputeCommandEncoder>)computeEncoder;
 - (id<MTLBlitCommandEncoder>)blitEncoder;
 
-/* Notes what an operation that is about to be encoded uses; all of it or, when something stands against one, nothing. */
+/* Notes what an operation that is about to be encoded uses; all, or nothing when one is refused. */
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count;
 
 /* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. */

@@ -8,7 +8,7 @@
 
 IRON_COUNTED(IronSubmission)
 
-/* ---------------------------------------------------------------------------------------------------------------- opening -- */
+#pragma mark Opening
 
 static bool reserve_open(IronDevice *device) {
   IronMonitorLock(&device->monitor);
@@ -24,10 +24,14 @@ static void return_open(IronDevice *device) {
   IronMonitorUnlock(&device->monitor);
 }
 
-+ (IronSubmission *)openOn:(IronDevice *)device outcome:(IronOutcome *)outcome label:(NSString *)label status:(iron_status *)status {
++ (IronSubmission *)openOn:(IronDevice *)device
+                   outcome:(IronOutcome *)outcome
+                     label:(NSString *)label
+                    status:(iron_status *)status {
   if (!reserve_open(device)) {
-    *status = IronErrorReport(IRON_ERROR_BUSY, "commands: %d others of this device are being recorded, commit some first",
-                              IRON_OPEN_COMMAND_BUFFERS);
+    *status =
+        IronErrorReport(IRON_ERROR_BUSY, "commands: %d others of this device are being recorded, commit some first",
+                        IRON_OPEN_COMMAND_BUFFERS);
     return nil;
   }
   id<MTLCommandBuffer> commands = [[device->queue commandBuffer] retain];
@@ -60,7 +64,7 @@ static void return_open(IronDevice *device) {
   touch_count = 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- encoders -- */
+#pragma mark Encoders
 
 - (void)endEncoding {
   [encoder endEncoding];
@@ -88,7 +92,7 @@ static void return_open(IronDevice *device) {
   return [self encoder:IRON_ENCODER_BLIT];
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- buffers -- */
+#pragma mark Buffers
 
 /* Room for `count` more touches. */
 - (bool)reserveTouches:(size_t)count {
@@ -101,8 +105,8 @@ static void return_open(IronDevice *device) {
   return true;
 }
 
-/* The buffer's entry, made when there is none. The buffer remembers where the last submission that asked put it; when several
- * submissions record it at once, the hint is another's and the list is searched. Monitor held. */
+/* The buffer's entry, made when there is none. The buffer remembers where the last submission that asked put it; when
+ * several submissions record it at once, the hint is another's and the list is searched. Monitor held. */
 - (IronTouch *)touchOf:(IronBuffer *)buffer {
   size_t index = buffer->last_touch_index;
   if (buffer->last_touch != self || index >= touch_count || touches[index].buffer != buffer) {
@@ -128,7 +132,8 @@ static void return_open(IronDevice *device) {
 }
 
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count {
-  if (![self reserveTouches:count]) return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
+  if (![self reserveTouches:count])
+    return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
   iron_status status = IRON_OK;
   IronMonitorLock(&device->monitor);
   for (size_t index = 0; index < count && status == IRON_OK; index++)
@@ -137,7 +142,8 @@ static void return_open(IronDevice *device) {
   for (size_t index = 0; index < count && status == IRON_OK; index++)
     if (uses[index].access & IRON_ACCESS_READ) [self noteRead:[self touchOf:uses[index].buffer]];
   for (size_t index = 0; index < count && status == IRON_OK; index++)
-    if (uses[index].access & IRON_ACCESS_WRITE) [self noteWrite:[self touchOf:uses[index].buffer] whole:uses[index].whole];
+    if (uses[index].access & IRON_ACCESS_WRITE)
+      [self noteWrite:[self touchOf:uses[index].buffer] whole:uses[index].whole];
   IronMonitorUnlock(&device->monitor);
   return status;
 }
@@ -162,7 +168,7 @@ static void return_open(IronDevice *device) {
   IronMonitorUnlock(&device->monitor);
 }
 
-/* ------------------------------------------------------------------------------------------------- in flight and complete -- */
+#pragma mark In flight and complete
 
 - (void)waitForRoom {
   IronMonitorLock(&device->monitor);
@@ -192,7 +198,8 @@ static void return_open(IronDevice *device) {
   next = previous = nil;
 }
 
-/* Judges it by the buffers it read, marks the ones it wrote, tells the outcome. Monitor held; all earlier ones are retired. */
+/* Judges it by the buffers it read, marks the ones it wrote, tells the outcome. Monitor held; all earlier ones are
+ * retired. */
 - (void)retire {
   retired = true;
   for (size_t index = 0; index < touch_count && failure.status == IRON_OK; index++)
@@ -214,8 +221,8 @@ static void return_open(IronDevice *device) {
     outcome->failure = failure;
 }
 
-/* Whoever completes the oldest submission in flight retires it and those after it that are complete already. The buffers are let
- * go before anybody is woken, so that the memory figures are right for whoever waited. */
+/* Whoever completes the oldest submission in flight retires it and those after it that are complete already. The
+ * buffers are let go before anybody is woken, so that the memory figures are right for whoever waited. */
 static void finish(IronSubmission *submission, IronFailure failure, uint64_t device_time) {
   IronDevice *device = [submission->device retain];
   IronSubmission *retired = nil, **end = &retired;
@@ -271,8 +278,8 @@ static void completed(IronSubmission *submission, id<MTLCommandBuffer> commands)
   pthread_mutex_lock(&device->commit_order);
   [self enlist];
   @try {
-    /* A plain pointer: Apple's runtime would retain an object that a block captures and GNUstep's does not. The list of those in
-     * flight holds the reference. */
+    /* A plain pointer: Apple's runtime would retain an object that a block captures and GNUstep's does not. The list of
+     * those in flight holds the reference. */
     void *submission = self;
     [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
       completed(submission, commands);

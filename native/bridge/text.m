@@ -16,7 +16,8 @@ void IronTextCopy(char *into, size_t capacity, const char *bytes) {
   size_t length = strlen(bytes);
   if (length >= capacity) {
     length = capacity - 1;
-    while (length > 0 && ((unsigned char)bytes[length] & 0xC0) == 0x80) length -= 1; /* a continuation byte starts nothing */
+    while (length > 0 && ((unsigned char)bytes[length] & 0xC0) == 0x80)
+      length -= 1; /* a continuation byte starts nothing */
   }
   memcpy(into, bytes, length);
   into[length] = '\0';

@@ -51,13 +51,15 @@ static iron_status copy_out(IronBuffer *buffer, IronBuffer *staging, uint64_t of
   return IRON_OK;
 }
 
-static iron_status copy_in(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, const char *bytes, uint64_t length) {
+static iron_status copy_in(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, const char *bytes,
+                           uint64_t length) {
   while (length > 0) {
     uint64_t start = word_down(offset), skip = offset - start;
     uint64_t part = length < staging->length - 4 ? length : staging->length - 4;
     uint64_t words = word_up(skip + part);
     /* The rest of the first and last word must stay what it is. */
-    if (skip + part != words || skip > 0) IRON_TRY(blit(buffer->device, buffer->metal, start, staging->metal, 0, words));
+    if (skip + part != words || skip > 0)
+      IRON_TRY(blit(buffer->device, buffer->metal, start, staging->metal, 0, words));
     memcpy((char *)[staging->metal contents] + skip, bytes, part);
     IRON_TRY(blit(buffer->device, staging->metal, 0, buffer->metal, start, words));
     offset += part;

@@ -38,12 +38,13 @@ IRON_COUNTED(IronKernel)
 
 @end
 
-/* ---------------------------------------------------------------------------------------------------------------- library -- */
+#pragma mark Library
 
 iron_status iron_library_create(iron_device *device_handle, const char *source, iron_library **handle) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(handle, "library");
-    if (!source || !*source) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "source: is %s", source ? "empty" : "NULL");
+    if (!source || !*source)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "source: is %s", source ? "empty" : "NULL");
     IronDevice *device = IronDeviceAcquire(device_handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     NSString *text;
@@ -71,21 +72,23 @@ iron_status iron_library_release(iron_library *handle) {
   } IRON_LEAVE
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- kernel -- */
+#pragma mark Kernel
 
 static iron_status read_constants(MTLFunctionConstantValues *values, const iron_constant *constants, size_t count) {
   enum { MAX_INDEX = 65535 }; /* Metal Shading Language specification, 5.8.1 */
   for (size_t index = 0; index < count; index++) {
     const iron_constant *constant = &constants[index];
     if (constant->index > MAX_INDEX)
-      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "constants[%zu].index: %u is more than %d", index, constant->index, MAX_INDEX);
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "constants[%zu].index: %u is more than %d", index,
+                             constant->index, MAX_INDEX);
     MTLDataType type;
     switch (constant->type) {
       case IRON_CONSTANT_BOOL: type = MTLDataTypeBool; break;
       case IRON_CONSTANT_I32: type = MTLDataTypeInt; break;
       case IRON_CONSTANT_U32: type = MTLDataTypeUInt; break;
       case IRON_CONSTANT_F32: type = MTLDataTypeFloat; break;
-      default: return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants[%zu].type: %u is none", index, constant->type);
+      default:
+        return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants[%zu].type: %u is none", index, constant->type);
     }
     [values setConstantValue:&constant->value type:type atIndex:constant->index];
   }
@@ -93,8 +96,8 @@ static iron_status read_constants(MTLFunctionConstantValues *values, const iron_
 }
 
 /* The function, specialised; autoreleased. */
-static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> library, NSString *name, const iron_constant *constants,
-                                 size_t count) {
+static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> library, NSString *name,
+                                 const iron_constant *constants, size_t count) {
   NSError *error = nil;
   if (![[library functionNames] containsObject:name])
     return IronErrorReport(IRON_ERROR_NOT_FOUND, "name: the library has no kernel \"%s\"", [name UTF8String]);
@@ -106,12 +109,13 @@ static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> libra
     *function = [[library newFunctionWithName:name constantValues:values error:&error] autorelease];
   }
   if (*function) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_COMPILE, "%s: %s", [name UTF8String],
-                         error ? IronErrorDescribe(error) : "the function cannot be made; it may need function constants");
+  return IronErrorReport(
+      IRON_ERROR_COMPILE, "%s: %s", [name UTF8String],
+      error ? IronErrorDescribe(error) : "the function cannot be made; it may need function constants");
 }
 
-iron_status iron_kernel_create(iron_library *library_handle, const char *name, const iron_constant *constants, size_t constant_count,
-                               iron_kernel **handle) {
+iron_status iron_kernel_create(iron_library *library_handle, const char *name, const iron_constant *constants,
+                               size_t constant_count, iron_kernel **handle) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(handle, "kernel");
     if (!name || !*name) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "name: is %s", name ? "empty" : "NULL");
