@@ -286,6 +286,17 @@ pub fn live_objects() -> Vec<(String, i64)> {
     list
 }
 
+/// The figure becomes what is expected. Metal's own thread lets go of a command buffer, and of what that retains, just after it
+/// has woken whoever waits.
+#[track_caller]
+pub fn settles<T: PartialEq + std::fmt::Debug>(expected: T, figure: impl Fn() -> T) {
+    let start = Instant::now();
+    while figure() != expected && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(figure(), expected, "live objects: {:?}", live_objects());
+}
+
 /// What must be the same before and after. Tests that use it are serial: the figures are the process's.
 pub struct Baseline {
     handles: i64,
@@ -304,22 +315,12 @@ impl Baseline {
         }
     }
 
-    /// Nothing is left over. A queue's thread lets go of its last objects just after it wakes whoever waits, so they are given a
-    /// moment.
+    /// Nothing is left over.
     #[track_caller]
     pub fn holds(&self) {
-        let start = Instant::now();
-        while diagnose().live_objects != self.objects && start.elapsed() < Duration::from_secs(5) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        settles(self.objects, || diagnose().live_objects);
         let now = diagnose();
         assert_eq!(now.live_handles, self.handles, "handles");
-        assert_eq!(
-            now.live_objects,
-            self.objects,
-            "objects: {:?}",
-            live_objects()
-        );
         assert_eq!(
             now.autoreleased_without_pool, self.without_pool,
             "objects autoreleased without a pool"
