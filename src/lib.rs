@@ -74,3 +74,8 @@ pub use error::{Error, Failure, Result, Status};
 pub use executor::MatmulExecutor;
 pub use half::{bf16, f16};
 pub use tensor::Tensor;
+
+/// The README's programs compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

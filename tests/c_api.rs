@@ -134,6 +134,41 @@ fn shared_library_exports_the_header_and_nothing_else() {
     );
 }
 
+/// Builds a C program against the shared library with the strictness of the header's own test and returns what it prints.
+fn build_and_run(source: &Path, out: &Path) -> String {
+    let program = out.join("program");
+    run(Command::new("cc")
+        .args([
+            "-O2",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+        ])
+        .arg("-I")
+        .arg(repository().join("include"))
+        .arg(source)
+        .arg(shared_library())
+        .arg(format!("-Wl,-rpath,{}", libraries().display()))
+        .arg("-o")
+        .arg(&program));
+    run(&mut Command::new(program))
+}
+
+#[test]
+fn program_in_the_readme_runs() {
+    let readme = include_str!("../README.md");
+    let (_, program) = readme
+        .split_once("```c\n")
+        .expect("the README has a C program");
+    let (program, _) = program.split_once("```").expect("a block of code ends");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("readme.c");
+    std::fs::write(&source, program).expect("written");
+    assert_eq!(build_and_run(&source, folder.path()), "2 1\n4 3\n");
+}
+
 /// The lines that `examples/{c,python}` print for Q, K and V.
 fn assert_three_right_projections(output: &str) {
     for name in ["Q  15 x 256", "K  15 x 32", "V  15 x 32"] {
