@@ -134,8 +134,8 @@ fn shared_library_exports_the_header_and_nothing_else() {
     );
 }
 
-/// Builds a C program against the shared library with the strictness of the header's own test and returns what it prints.
-fn build_and_run(source: &Path, out: &Path) -> String {
+/// Builds a C program against the shared library, after other libraries, with the strictness of the header's own test.
+fn build(source: &Path, before: &[&str], out: &Path) -> PathBuf {
     let program = out.join("program");
     run(Command::new("cc")
         .args([
@@ -149,24 +149,45 @@ fn build_and_run(source: &Path, out: &Path) -> String {
         .arg("-I")
         .arg(repository().join("include"))
         .arg(source)
+        .args(before)
         .arg(shared_library())
         .arg(format!("-Wl,-rpath,{}", libraries().display()))
         .arg("-o")
         .arg(&program));
-    run(&mut Command::new(program))
+    program
+}
+
+/// The C program of the README, as a file in `folder`.
+fn readme_program(folder: &Path) -> PathBuf {
+    let readme = include_str!("../README.md");
+    let program = readme.split_once("```c\n").expect("it has a C program").1;
+    let program = program.split_once("```").expect("a block of code ends").0;
+    let source = folder.join("readme.c");
+    std::fs::write(&source, program).expect("written");
+    source
 }
 
 #[test]
 fn program_in_the_readme_runs() {
-    let readme = include_str!("../README.md");
-    let (_, program) = readme
-        .split_once("```c\n")
-        .expect("the README has a C program");
-    let (program, _) = program.split_once("```").expect("a block of code ends");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let source = folder.path().join("readme.c");
-    std::fs::write(&source, program).expect("written");
-    assert_eq!(build_and_run(&source, folder.path()), "2 1\n4 3\n");
+    let program = build(&readme_program(folder.path()), &[], folder.path());
+    assert_eq!(run(&mut Command::new(program)), "2 1\n4 3\n");
+}
+
+/// GNUstep's `_Block_copy` copies nothing. A program that gets that one must hear about it and not crash.
+#[test]
+#[cfg(target_os = "linux")]
+fn program_that_puts_gnustep_before_the_blocks_runtime_gets_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let gnustep = ["-Wl,--no-as-needed", "-lgnustep-base"];
+    let program = build(&readme_program(folder.path()), &gnustep, folder.path());
+    let output = Command::new(program).output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("-lBlocksRuntime before -lgnustep-base"),
+        "{text}"
+    );
 }
 
 /// The lines that `examples/{c,python}` print for Q, K and V.
