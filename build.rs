@@ -77,6 +77,7 @@ fn build(out: &Path) -> Result<(), String> {
         .try_compile("ironbridge_native")
         .map_err(|error| format!("{error}\ncompiler: {}", clang.path().display()))?;
     clang.link(&target);
+    clang.describe_for_tests(&target);
     exports::only_the_c_abi(out, &target);
     Ok(())
 }

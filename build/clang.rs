@@ -88,38 +88,64 @@ impl Clang {
         build
     }
 
-    /// The libraries that every user of the native archive needs.
-    pub fn link(&self, target: &str) {
-        let libraries: &[&str] = match target {
-            // Without Core Graphics there is no default Metal device: see MTLCreateSystemDefaultDevice's documentation.
-            "macos" => &[
-                "framework=Foundation",
-                "framework=Metal",
-                "framework=CoreGraphics",
-                "dylib=objc",
-            ],
-            // GNUstep exports a `_Block_copy` that copies nothing, for those without a blocks runtime: the real one must be found first.
-            _ => &[
-                "dylib=BlocksRuntime",
-                "dylib=gnustep-base",
-                "dylib=objc",
-                "dylib=pthread",
-                "dylib=m",
-            ],
-        };
-        for library in libraries {
-            println!("cargo:rustc-link-lib={library}");
-        }
-        if target == "linux" {
-            // libobjc belongs to GCC and lies in its folder, which only GCC itself searches.
-            if let Some(folder) = gcc_folders()
-                .into_iter()
-                .find(|folder| folder.join("libobjc.so").exists())
-            {
-                println!("cargo:rustc-link-search=native={}", folder.display());
-            }
+    /// Lets the tests compile Objective-C programs of their own with the same clang, flags and libraries.
+    pub fn describe_for_tests(&self, target: &str) {
+        let libraries: Vec<String> = libraries(target)
+            .iter()
+            .map(|library| match library.split_once('=') {
+                Some(("framework", name)) => format!("-Wl,-framework,{name}"),
+                Some((_, name)) => format!("-l{name}"),
+                None => format!("-l{library}"),
+            })
+            .chain(libobjc_folder(target).map(|folder| format!("-L{}", folder.display())))
+            .collect();
+        let separator = "\u{1f}";
+        println!("cargo:rustc-env=IRONBRIDGE_CLANG={}", self.path.display());
+        for (name, values) in [
+            ("IRONBRIDGE_NATIVE_FLAGS", &self.flags),
+            ("IRONBRIDGE_NATIVE_LIBRARIES", &libraries),
+        ] {
+            println!("cargo:rustc-env={name}={}", values.join(separator));
         }
     }
+
+    /// The libraries that every user of the native archive needs.
+    pub fn link(&self, target: &str) {
+        for library in libraries(target) {
+            println!("cargo:rustc-link-lib={library}");
+        }
+        if let Some(folder) = libobjc_folder(target) {
+            println!("cargo:rustc-link-search=native={}", folder.display());
+        }
+    }
+}
+
+/// In the order in which they must be searched.
+fn libraries(target: &str) -> &'static [&'static str] {
+    match target {
+        // Without Core Graphics there is no default Metal device: see MTLCreateSystemDefaultDevice's documentation.
+        "macos" => &[
+            "framework=Foundation",
+            "framework=Metal",
+            "framework=CoreGraphics",
+            "dylib=objc",
+        ],
+        // GNUstep exports a `_Block_copy` that copies nothing, for those without a blocks runtime: the real one must be found first.
+        _ => &[
+            "dylib=BlocksRuntime",
+            "dylib=gnustep-base",
+            "dylib=objc",
+            "dylib=pthread",
+            "dylib=m",
+        ],
+    }
+}
+
+/// On Linux libobjc belongs to GCC and lies in its folder, which only GCC itself searches.
+fn libobjc_folder(target: &str) -> Option<PathBuf> {
+    gcc_folders()
+        .into_iter()
+        .find(|folder| target == "linux" && folder.join("libobjc.so").exists())
 }
 
 const INSTALL: &str = "Install what is missing:

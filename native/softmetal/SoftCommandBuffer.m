@@ -329,7 +329,8 @@ SOFT_COUNTED(SoftCommandBuffer)
   for (SoftReferent *referent in _referents) {
     NSString *abandoned = [referent abandoned];
     if (!abandoned) continue;
-    NSString *text = [NSString stringWithFormat:@"%@ (unretained references): %@ was destroyed too early", self, abandoned];
+    NSString *text =
+        [NSString stringWithFormat:@"%@ (unretained references): %@ was destroyed too early", self, abandoned];
     return soft_command_buffer_error(MTLCommandBufferErrorInvalidResource, text);
   }
   return nil;

@@ -1,5 +1,5 @@
-/* id<MTLComputeCommandEncoder>. Commands run one after another, whatever the dispatch type: a serial order satisfies every
- * barrier. */
+/* id<MTLComputeCommandEncoder>. Commands run one after another, whatever the dispatch type: a serial order satisfies
+ * every barrier. */
 #ifndef SOFT_COMPUTE_ENCODER_H
 #define SOFT_COMPUTE_ENCODER_H
 

@@ -189,7 +189,8 @@ SOFT_COUNTED(SoftComputeEncoder)
   for (NSUInteger i = 0; i < SOFT_MAX_BINDINGS; i++) memory += _threadgroupMemory[i];
   NSUInteger limit = [self softDevice].maxThreadgroupMemoryLength;
   if (memory > limit) {
-    soft_invalid(self, selector, @"threadgroup memory is %" PRIu64 " bytes in all; maxThreadgroupMemoryLength is %" PRIu64,
+    soft_invalid(self, selector,
+                 @"threadgroup memory is %" PRIu64 " bytes in all; maxThreadgroupMemoryLength is %" PRIu64,
                  (uint64_t)memory, (uint64_t)limit);
   }
 }

@@ -24,7 +24,7 @@ static NSUInteger size_of(MTLDataType type) {
     MTLDataType scalar;
     NSUInteger size;
   } families[] = {
-      {MTLDataTypeFloat, 4}, {MTLDataTypeHalf, 2},   {MTLDataTypeInt, 4},  {MTLDataTypeUInt, 4},  {MTLDataTypeShort, 2},
+      {MTLDataTypeFloat, 4},  {MTLDataTypeHalf, 2}, {MTLDataTypeInt, 4},   {MTLDataTypeUInt, 4}, {MTLDataTypeShort, 2},
       {MTLDataTypeUShort, 2}, {MTLDataTypeChar, 1}, {MTLDataTypeUChar, 1}, {MTLDataTypeBool, 1},
   };
   static const NSUInteger elements[] = {1, 2, 4, 4};
@@ -39,7 +39,7 @@ static NSUInteger size_of(MTLDataType type) {
 static void require_type(MTLDataType type) {
   if (size_of(type)) return;
   [NSException raise:NSInvalidArgumentException
-              format:@"MTLFunctionConstantValues: type (%lu) is not the type of a function constant", (unsigned long)type];
+              format:@"MTLFunctionConstantValues: type (%lu) is not that of a function constant", (unsigned long)type];
 }
 
 @implementation MTLFunctionConstantValues
@@ -70,7 +70,8 @@ static void require_type(MTLDataType type) {
   soft_constant *constants = [_constants mutableBytes];
   for (NSUInteger i = 0; i < [_constants length] / sizeof *constants; i++) {
     const char *name = constants[i].name;
-    BOOL same = constant.name ? name && strcmp(name, constant.name) == 0 : !name && constants[i].index == constant.index;
+    BOOL same = constant.name ? name && strcmp(name, constant.name) == 0
+                              : !name && constants[i].index == constant.index;
     if (same) {
       constants[i] = constant;
       return;

@@ -6,8 +6,8 @@
 #import "SoftFunction.h"
 #import "SoftValidation.h"
 
-/* The options' macros become lines before the source; #line keeps the compiler's messages on the source's own lines. The
- * other options choose among Apple's code generators and change nothing here. */
+/* The options' macros become lines before the source; #line keeps the compiler's messages on the source's own lines.
+ * The other options choose among Apple's code generators and change nothing here. */
 static NSString *with_macros(NSString *source, MTLCompileOptions *options) {
   NSDictionary *macros = [options preprocessorMacros];
   if ([macros count] == 0) return source;

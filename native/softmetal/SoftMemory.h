@@ -13,8 +13,8 @@
 - (uint64_t)allocated;
 /* NO, and nothing changes, when `bytes` more would exceed the limit. */
 - (BOOL)reserve:(uint64_t)bytes;
-/* Takes `bytes` whatever the limit says: for memory that was given back and is wanted again, where Metal's API has no way to
- * refuse. */
+/* Takes `bytes` whatever the limit says: for memory that was given back and is wanted again, where Metal's API has no
+ * way to refuse. */
 - (void)reclaim:(uint64_t)bytes;
 - (void)giveBack:(uint64_t)bytes;
 @end

@@ -8,8 +8,8 @@
 #include "live_objects.h"
 
 #ifdef __APPLE__
-/* Apple's protocols require methods for textures, rendering, ray tracing and much else that no user of this device calls.
- * They are left out on purpose: a call answers with "unrecognized selector", which names the method. */
+/* Apple's protocols require methods for textures, rendering, ray tracing and much else that no user of this device
+ * calls. They are left out on purpose: a call answers with "unrecognized selector", which names the method. */
 #pragma clang diagnostic ignored "-Wprotocol"
 #pragma clang diagnostic ignored "-Wobjc-protocol-property-synthesis"
 #endif
@@ -20,10 +20,10 @@
 @end
 
 /* Goes into the @implementation of each concrete class. */
-#define SOFT_COUNTED(class_name)                                                                                        \
-  +(live_objects_class *)liveObjects {                                                                                  \
-    static live_objects_class counted = {.name = #class_name};                                                          \
-    return &counted;                                                                                                    \
+#define SOFT_COUNTED(class_name) \
+  +(live_objects_class *)liveObjects { \
+    static live_objects_class counted = {.name = #class_name}; \
+    return &counted; \
   }
 
 #endif

@@ -19,8 +19,9 @@ void *soft_pages_map(size_t length) {
 void soft_pages_unmap(void *pages, size_t length) { munmap(pages, soft_pages_rounded(length)); }
 
 void soft_pages_discard(void *pages, size_t length) {
-  /* Fresh pages over the old ones, and not madvise: MADV_DONTNEED gives nothing back on a Mac, MADV_FREE does so late. */
-  void *fresh = mmap(pages, soft_pages_rounded(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_FIXED, -1, 0);
+  /* Fresh pages over the old ones, and not madvise: on a Mac MADV_DONTNEED gives nothing back and MADV_FREE late. */
+  const int flags = MAP_PRIVATE | MAP_ANON | MAP_FIXED;
+  void *fresh = mmap(pages, soft_pages_rounded(length), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (fresh == MAP_FAILED) abort(); /* the old mapping may be gone, so there is nothing valid to go on with */
 }
 

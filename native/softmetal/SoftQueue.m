@@ -46,8 +46,8 @@ SOFT_COUNTED(SoftQueue)
   return _worker;
 }
 
-/* Blocks while the bound is reached, as Apple's queues do. On the worker's own thread (in a handler) that would be for ever,
- * since nothing completes meanwhile. */
+/* Blocks while the bound is reached, as Apple's queues do. On the worker's own thread (in a handler) that would be for
+ * ever, since nothing completes meanwhile. */
 - (id<MTLCommandBuffer>)commandBufferRetaining:(BOOL)retaining for:(SEL)selector {
   BOOL worker = [_worker isCurrentThread];
   pthread_mutex_lock(&_lock);
@@ -56,7 +56,8 @@ SOFT_COUNTED(SoftQueue)
   if (room) _outstanding++;
   pthread_mutex_unlock(&_lock);
   if (!room) {
-    soft_inconsistent(self, selector, @"%lu command buffers are not complete and this thread is the one to complete them",
+    soft_inconsistent(self, selector,
+                      @"%lu command buffers are not complete and this thread is the one to complete them",
                       (unsigned long)_bound);
   }
   return [[[SoftCommandBuffer alloc] initWithQueue:self retainedReferences:retaining] autorelease];

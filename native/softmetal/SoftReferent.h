@@ -1,8 +1,8 @@
 /* What a command refers to: the inner part of a buffer or a pipeline, which commands keep alive by themselves.
  *
- * The public object owns it. A command buffer with retained references keeps the public object too; one without keeps only
- * this part, so that a program that lets the object go too early is told so (MTLCommandBufferErrorInvalidResource) where
- * Apple's device would read freed memory. */
+ * The public object owns it. A command buffer with retained references keeps the public object too; one without keeps
+ * only this part, so that a program that lets the object go too early is told so
+ * (MTLCommandBufferErrorInvalidResource) where Apple's device would read freed memory. */
 #ifndef SOFT_REFERENT_H
 #define SOFT_REFERENT_H
 

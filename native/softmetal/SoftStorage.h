@@ -19,8 +19,8 @@ typedef void (^soft_deallocator)(void *pointer, NSUInteger length);
 }
 /* Zeroed pages, or nil when there is no memory. */
 - (instancetype)initWithLength:(NSUInteger)length memory:(SoftMemory *)memory;
-/* Memory of the caller's. The deallocator (may be nil) is called once, when the last user is gone; never when this returns
- * nil. Such memory counts as allocated, as with Apple's devices: the device maps it. */
+/* Memory of the caller's. The deallocator (may be nil) is called once, when the last user is gone; never when this
+ * returns nil. Such memory counts as allocated: the device has it mapped. */
 - (instancetype)initWithForeign:(void *)pointer
                          length:(NSUInteger)length
                          memory:(SoftMemory *)memory
@@ -28,9 +28,9 @@ typedef void (^soft_deallocator)(void *pointer, NSUInteger length);
 - (void *)pointer;
 /* Whole pages, in bytes. */
 - (NSUInteger)allocatedSize;
-/* Changes the state and returns the one before. Empty gives the pages back and takes them off the device's bytes until the
- * state is non-volatile again; foreign memory stays as it is, it is not ours to give. NO, and nothing changes, when a command
- * buffer in flight uses the memory and the new state would let its contents go. */
+/* Changes the state and returns the one before. Empty gives the pages back and takes them off the device's bytes until
+ * the state is non-volatile again; foreign memory stays as it is, it is not ours to give. NO, and nothing changes, when
+ * a command buffer in flight uses the memory and the new state would let its contents go. */
 - (BOOL)changeState:(MTLPurgeableState)state previous:(MTLPurgeableState *)previous;
 @end
 

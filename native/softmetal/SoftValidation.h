@@ -1,5 +1,5 @@
-/* What Apple's validation layer would stop the program for, this device answers with an exception whose reason names the
- * selector and the argument. Nothing has changed when one of these raises. */
+/* What Apple's validation layer would stop the program for, this device answers with an exception whose reason names
+ * the selector and the argument. Nothing has changed when one of these raises. */
 #ifndef SOFT_VALIDATION_H
 #define SOFT_VALIDATION_H
 
@@ -14,13 +14,13 @@ void soft_inconsistent(id receiver, SEL selector, NSString *format, ...) NS_FORM
     __attribute__((noreturn));
 
 /* For the bodies of methods. */
-#define SOFT_REQUIRE(condition, ...)                                                                                    \
-  do {                                                                                                                  \
-    if (!(condition)) soft_invalid(self, _cmd, __VA_ARGS__);                                                            \
+#define SOFT_REQUIRE(condition, ...) \
+  do { \
+    if (!(condition)) soft_invalid(self, _cmd, __VA_ARGS__); \
   } while (0)
-#define SOFT_REQUIRE_STATE(condition, ...)                                                                              \
-  do {                                                                                                                  \
-    if (!(condition)) soft_inconsistent(self, _cmd, __VA_ARGS__);                                                       \
+#define SOFT_REQUIRE_STATE(condition, ...) \
+  do { \
+    if (!(condition)) soft_inconsistent(self, _cmd, __VA_ARGS__); \
   } while (0)
 
 /* The argument as our own class. Raises when it is nil, of another implementation of Metal, or of another device. */

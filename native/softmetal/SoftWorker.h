@@ -1,8 +1,8 @@
 /* The thread that runs a queue's command buffers, one after another in the order in which they were enqueued.
  *
- * The thread keeps the worker alive and nothing else, so a queue can be given up at any time and on any thread. A committed
- * command buffer is kept by its worker and keeps its queue; the last one to go therefore takes the queue along, perhaps on
- * this very thread. */
+ * The thread keeps the worker alive and nothing else, so a queue can be given up at any time and on any thread. A
+ * committed command buffer is kept by its worker and keeps its queue; the last one to go therefore takes the queue
+ * along, perhaps on this very thread. */
 #ifndef SOFT_WORKER_H
 #define SOFT_WORKER_H
 

@@ -9,18 +9,19 @@ NS_ASSUME_NONNULL_BEGIN
 /* A new software device (+1), independent of any other: its own memory figures, limits and planned faults.
  *
  * `configuration` is NULL or a comma-separated list:
- *   max_buffer_length=BYTES     what maxBufferLength reports; a longer buffer raises NSInvalidArgumentException, as under
- *                               Apple's validation layer (default: half of the machine's memory)
+ *   max_buffer_length=BYTES     what maxBufferLength reports; a longer buffer raises NSInvalidArgumentException, as
+ *                               under Apple's validation layer (default: half of the machine's memory)
  *   memory_limit=BYTES          allocations beyond this total fail as if the machine had no more (default: none)
  *   fail_allocation=N           the N-th allocation from now (1 = the next) fails, once: newBuffer… returns nil.
  *                               Every newBuffer… with valid arguments counts, newBufferWithBytesNoCopy… too
- *   fail_command_buffer=N:CODE  the N-th committed command buffer fails with MTLCommandBufferError CODE without running, once.
- *                               CODE is a number or: internal, timeout, page_fault, access_revoked, not_permitted,
- *                               out_of_memory, invalid_resource, device_removed
+ *   fail_command_buffer=N:CODE  the N-th committed command buffer fails with MTLCommandBufferError CODE without
+ *                               running, once. CODE is a number or: internal, timeout, page_fault,
+ *                               access_revoked, not_permitted, out_of_memory, invalid_resource, device_removed
  *   delay_us=N                  every command buffer takes at least N microseconds
  * BYTES takes the suffixes K, M, G (powers of 1024). The two fail_ keys may be repeated.
  *
- * NULL and *error (autoreleased, NSLocalizedDescriptionKey says which key or value) when the text is not of that form. */
+ * NULL and *error (autoreleased, NSLocalizedDescriptionKey says which key or value) when the text is not of that
+ * form. */
 id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *_Nullable configuration, NSError *_Nullable *_Nullable error)
     NS_RETURNS_RETAINED;
 

@@ -41,8 +41,8 @@ typedef NS_ENUM(NSUInteger, MTLDispatchType) {
   MTLDispatchTypeConcurrent = 1,
 };
 
-/* The blocks runtime of Debian and Ubuntu does not retain the objects that a copied block captures, as Apple's does: what a
- * handler needs must be kept alive by other means. */
+/* Unlike Apple's, the blocks runtime of Debian and Ubuntu does not retain the objects that a copied block captures:
+ * what a handler needs must be kept alive by other means. */
 typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 
 @protocol MTLCommandBuffer <NSObject>
