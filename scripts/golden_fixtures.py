@@ -3,9 +3,10 @@
 
 usage: golden_fixtures.py GOLDEN_EXACT.json OUT.json
 
-GOLDEN_EXACT.json holds, for each type of weights and each prompt, the token ids, the logits after the last one and 24 greedy
-tokens, computed by a float64 NumPy forward pass over the weights that the public `gguf` package dequantises. Kept are q8_0, with every
-logit, and f16, with every eighth, with the five decimals that they have: an error of 5e-7 of their norm.
+GOLDEN_EXACT.json holds, for each type of weights and each prompt, the token ids, the logits after the last one and 24
+greedy tokens, computed by a float64 NumPy forward pass over the weights that the public `gguf` package dequantises.
+Kept are q8_0, with every logit, and f16, with every eighth, with the five decimals that they have: an error of 5e-7 of
+their norm.
 """
 import json
 import sys

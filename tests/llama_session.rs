@@ -36,8 +36,8 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// A paragraph of 60 tokens or so.
-const PARAGRAPH: &str = "Ownership is a set of rules that govern how a Rust program manages memory. All programs have to manage the way \
-                         they use a computer's memory while running.";
+const PARAGRAPH: &str = "Ownership is a set of rules that govern how a Rust program manages memory. All programs \
+    have to manage the way they use a computer's memory while running.";
 
 #[test]
 fn a_prompt_in_one_batch_is_the_prompt_step_by_step() {

@@ -50,8 +50,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::Metadata`] when a key is missing or has another type, [`LlamaError::Hyperparameter`] when a value is absurd,
-    /// contradicts another one or asks for what is not supported here.
+    /// [`LlamaError::Metadata`] when a key is missing or has another type, [`LlamaError::Hyperparameter`] when a value
+    /// is absurd, contradicts another one or asks for what is not supported here.
     pub fn from_metadata(metadata: &Metadata, vocabulary: u32) -> Result<Config, LlamaError> {
         let architecture: &str = metadata.require("general.architecture")?;
         if architecture != "llama" {
@@ -166,7 +166,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Chen et al. 2023, arXiv:2306.15595: positions are divided by the factor. `llama.rope.scale_linear` is its older name.
+    /// Chen et al. 2023, arXiv:2306.15595: positions are divided by the factor. `llama.rope.scale_linear` is its older
+    /// name.
     fn rope_scale(&self) -> Result<f32, LlamaError> {
         let key = "llama.rope.scaling.type";
         match self.0.get(key)?.unwrap_or("linear") {

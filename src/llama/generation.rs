@@ -154,8 +154,8 @@ impl Iterator for Generation<'_, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::feed`], in particular [`LlamaError::ContextFull`](super::LlamaError::ContextFull) when there is no room left, and [`LlamaError::Sampler`](super::LlamaError::Sampler) when
-    /// the model's scores are no numbers.
+    /// Those of [`Session::feed`], in particular [`LlamaError::ContextFull`](super::LlamaError::ContextFull) when there
+    /// is no room left, and [`LlamaError::Sampler`](super::LlamaError::Sampler) when the model's scores are no numbers.
     fn next(&mut self) -> Option<Result<Piece>> {
         if self.stop.is_some() {
             return None;

@@ -83,7 +83,7 @@ impl Model {
         let config = Config::from_metadata(metadata, tokenizer.vocabulary_size())?;
         let (vocabulary, width) = (config.vocabulary, config.width);
 
-        let mut weights = Weights::load(device, file, options.weights, progress)?;
+        let mut weights = Weights::new(device, file, options.weights, progress)?;
         let embedding = weights.matrix("token_embd.weight", width, vocabulary)?;
         let rope_factors = weights.optional_vector("rope_freqs.weight", config.rotary_dim / 2)?;
         let blocks = (0..config.layers)
@@ -119,8 +119,8 @@ impl Model {
         &self.device
     }
 
-    /// The tokens of a prompt, with the token that begins a text where the model wants one. Names of control tokens in the prompt are
-    /// text.
+    /// The tokens of a prompt, with the token that begins a text where the model wants one. Names of control tokens in
+    /// the prompt are text.
     pub fn encode_prompt(&self, prompt: &str) -> Vec<u32> {
         let options = EncodeOptions {
             add_special: true,
@@ -138,8 +138,8 @@ impl Model {
         Session::new(self, SessionOptions::default())
     }
 
-    /// Records a forward pass over the first `tokens` of `state.ids`, which follow the first `position` ones of the cache. At its end
-    /// `state.logits` has the scores of what comes after the last token.
+    /// Records a forward pass over the first `tokens` of `state.ids`, which follow the first `position` ones of the
+    /// cache. At its end `state.logits` has the scores of what comes after the last token.
     pub(super) fn forward(
         &self,
         commands: &mut Commands,

@@ -141,7 +141,8 @@ impl Sampler {
         }
     }
 
-    /// Sets each weight to exp((logit - largest logit) / temperature), which is the probability but for a factor; returns the sum.
+    /// Sets each weight to exp((logit - largest logit) / temperature), which is the probability but for a factor;
+    /// returns the sum.
     fn weigh(&mut self, temperature: f64) -> f64 {
         let largest = f64::from(self.candidates[0].logit);
         let mut total = 0.0;
@@ -177,7 +178,8 @@ fn likeliest(logits: &[f32]) -> u32 {
     best as u32
 }
 
-/// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", figure 4: 64 bits of state, each value once.
+/// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", figure 4: 64 bits of state, each value
+/// once.
 #[derive(Clone, Debug)]
 struct SplitMix64(u64);
 

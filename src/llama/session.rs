@@ -8,7 +8,8 @@ use crate::{ReadGuard, Result};
 /// How to make a [`Session`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// Positions that there is room for, at most as many as the model was trained on. Default, or 0: that many, up to 4,096.
+    /// Positions that there is room for, at most as many as the model was trained on. Default, or 0: that many, up to
+    /// 4,096.
     pub context: usize,
     /// Tokens that are computed together when there are many, as in a prompt. Default, or 0: 512.
     pub batch: usize,
@@ -37,8 +38,8 @@ pub struct Session<'m> {
 impl<'m> Session<'m> {
     /// # Errors
     ///
-    /// [`LlamaError::ContextTooLong`] when the model was not trained on so many positions, and the device's errors, above all
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`LlamaError::ContextTooLong`] when the model was not trained on so many positions, and the device's errors,
+    /// above all [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(model: &'m Model, options: SessionOptions) -> Result<Session<'m>> {
         let trained = model.config().context;
         let context = match options.context {
@@ -55,8 +56,8 @@ impl<'m> Session<'m> {
         let (device, config) = (model.device(), model.config());
         Ok(Session {
             model,
-            state: Activations::new(device, config, batch, context)?,
             cache: KvCache::new(device, config, context, options.cache)?,
+            state: Activations::new(device, config, batch, context)?,
             context,
             batch,
             position: 0,
@@ -87,12 +88,13 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Computes the next tokens of the text, so that [`logits`](Session::logits) has what comes after them. Waits until it is done.
+    /// Computes the next tokens of the text, so that [`logits`](Session::logits) has what comes after them. Waits until
+    /// it is done.
     ///
     /// # Errors
     ///
-    /// [`LlamaError::NoTokens`], [`LlamaError::TokenOutOfRange`] and [`LlamaError::ContextFull`], each before anything is computed, and
-    /// the device's errors.
+    /// [`LlamaError::NoTokens`], [`LlamaError::TokenOutOfRange`] and [`LlamaError::ContextFull`], each before anything
+    /// is computed, and the device's errors.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
         if tokens.is_empty() {
             return Err(LlamaError::NoTokens.into());
@@ -133,7 +135,8 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::NoTokens`] when nothing was fed since the start or since the session was rewound, and the device's errors.
+    /// [`LlamaError::NoTokens`] when nothing was fed since the start or since the session was rewound, and the device's
+    /// errors.
     pub fn logits(&self) -> Result<ReadGuard<'_, f32>> {
         match self.has_logits {
             true => self.state.logits.map(),

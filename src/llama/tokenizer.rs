@@ -1,7 +1,7 @@
 //! The tokenizer that a LLaMA file brings with it: SentencePiece's byte-pair encoding.
 //!
-//! Text becomes pieces of the vocabulary by merging neighbours, best score first, as SentencePiece's `bpe_model.cc` does; what the
-//! vocabulary lacks is spelled in byte tokens. A space is the character `▁` (U+2581) inside a piece.
+//! Text becomes pieces of the vocabulary by merging neighbours, best score first, as SentencePiece's `bpe_model.cc`
+//! does; what the vocabulary lacks is spelled in byte tokens. A space is the character `▁` (U+2581) inside a piece.
 
 mod decoder;
 mod merge;
@@ -40,7 +40,8 @@ struct SpecialTokens {
 pub struct EncodeOptions {
     /// Puts the tokens for the begin and the end of a text where the model wants them.
     pub add_special: bool,
-    /// Reads the names of control tokens, such as `</s>`, as those tokens and not as text. Leave it off for text from strangers.
+    /// Reads the names of control tokens, such as `</s>`, as those tokens and not as text. Leave it off for text from
+    /// strangers.
     pub parse_special: bool,
 }
 
@@ -49,8 +50,8 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::Metadata`] when a key is missing or of another type, [`LlamaError::Tokenizer`] when the values do not make a
-    /// tokenizer.
+    /// [`LlamaError::Metadata`] when a key is missing or of another type, [`LlamaError::Tokenizer`] when the values do
+    /// not make a tokenizer.
     pub fn from_metadata(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
         let model: &str = metadata.require("tokenizer.ggml.model")?;
         if model != "llama" {
@@ -161,8 +162,8 @@ impl Tokenizer {
         merge::encode(&self.vocabulary, &escaped, tokens);
     }
 
-    /// The text of tokens. The space that encoding puts before a text is taken away again; control tokens have no text; bytes that
-    /// are no UTF-8 become U+FFFD.
+    /// The text of tokens. The space that encoding puts before a text is taken away again; control tokens have no text;
+    /// bytes that are no UTF-8 become U+FFFD.
     ///
     /// # Errors
     ///

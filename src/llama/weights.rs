@@ -21,8 +21,8 @@ pub struct LoadProgress {
 /// Where the weights are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightStorage {
-    /// In the pages of the file itself, which the device reads in place: no copy, and the operating system shares them between
-    /// processes.
+    /// In the pages of the file itself, which the device reads in place: no copy, and the operating system shares them
+    /// between processes.
     #[default]
     Mapped,
     /// In buffers of their own: the file may change or go afterwards.
@@ -48,32 +48,38 @@ impl Weight {
 
 /// The weights of a file, handed out by name.
 pub(super) struct Weights<'a> {
+    device: &'a Device,
     file: &'a GgufFile,
-    /// The bytes of the file that each buffer holds, in their order.
-    buffers: Vec<(Range<u64>, Arc<Buffer<u8>>)>,
+    source: Source,
     /// Whether each of the file's tensors was handed out.
     taken: Vec<bool>,
+    progress: Progress<'a>,
+}
+
+enum Source {
+    /// Buffers around the file's pages, in their order.
+    Mapped(Vec<Pages>),
+    /// A buffer is made for each tensor that is asked for.
+    Copied,
 }
 
 impl<'a> Weights<'a> {
-    /// Brings all tensors of the file to the device.
-    pub fn load(
-        device: &Device,
+    pub fn new(
+        device: &'a Device,
         file: &'a GgufFile,
         storage: WeightStorage,
-        progress: &mut dyn FnMut(LoadProgress),
+        progress: &'a mut dyn FnMut(LoadProgress),
     ) -> Result<Weights<'a>> {
-        let mut tensors: Vec<&TensorInfo> = file.header().tensors().iter().collect();
-        tensors.sort_by_key(|tensor| tensor.bytes().start);
-        let mut progress = Progress::new(&tensors, progress);
-        let buffers = match storage {
-            WeightStorage::Mapped => map(device, file, &tensors, &mut progress)?,
-            WeightStorage::Copied => copy(device, file, &tensors, &mut progress)?,
-        };
+        let tensors = file.header().tensors();
         Ok(Weights {
+            device,
             file,
-            buffers,
+            source: match storage {
+                WeightStorage::Mapped => Source::Mapped(wrap_pages(device, file)?),
+                WeightStorage::Copied => Source::Copied,
+            },
             taken: vec![false; tensors.len()],
+            progress: Progress::new(tensors, progress),
         })
     }
 
@@ -100,7 +106,7 @@ impl<'a> Weights<'a> {
             TensorType::Q8_0 => Dtype::Q8_0,
             _ => return Err(unsupported(tensor, "F32, F16, BF16 and Q8_0")),
         };
-        Ok(Some(self.weight(tensor, dtype)))
+        self.weight(tensor, dtype).map(Some)
     }
 
     /// A vector of `length` F32 weights.
@@ -115,18 +121,29 @@ impl<'a> Weights<'a> {
             return Ok(None);
         };
         match tensor.tensor_type() {
-            TensorType::F32 => Ok(Some(self.weight(tensor, Dtype::F32))),
+            TensorType::F32 => self.weight(tensor, Dtype::F32).map(Some),
             _ => Err(unsupported(tensor, "F32")),
         }
     }
 
-    /// Whether all tensors were handed out. One that was not would have changed the results.
-    pub fn finish(self) -> Result<()> {
-        let tensors = self.file.header().tensors().iter();
-        match tensors.zip(&self.taken).find(|(_, taken)| !**taken) {
-            None => Ok(()),
-            Some((tensor, _)) => Err(LlamaError::UnexpectedTensor(tensor.name().to_owned()).into()),
+    /// Sees to it that all tensors were handed out: one that was not would have changed the results. Then brings mapped
+    /// ones into memory, so that it is not the first token that waits for the disk.
+    pub fn finish(mut self) -> Result<()> {
+        let tensors = self.file.header().tensors();
+        if let Some(index) = self.taken.iter().position(|taken| !taken) {
+            return Err(LlamaError::UnexpectedTensor(tensors[index].name().to_owned()).into());
         }
+        if let Source::Mapped(_) = self.source {
+            for tensor in tensors {
+                for step in self.file.bytes(tensor.bytes()).chunks(STEP) {
+                    for page in step.chunks(page_size()) {
+                        black_box(page[0]);
+                    }
+                    self.progress.add(step.len());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, name: &str, dimensions: &[usize]) -> Result<Option<&'a TensorInfo>> {
@@ -147,18 +164,34 @@ impl<'a> Weights<'a> {
         }
     }
 
-    fn weight(&self, tensor: &TensorInfo, dtype: Dtype) -> Weight {
-        let bytes = tensor.bytes();
-        // Of the buffers that start before a tensor the last one holds it as a whole, and the first starts before every tensor.
-        let place = self
-            .buffers
-            .partition_point(|(range, _)| range.start <= bytes.start);
-        let (range, buffer) = &self.buffers[place - 1];
-        Weight {
-            buffer: buffer.clone(),
-            offset: (bytes.start - range.start) as usize,
+    fn weight(&mut self, tensor: &TensorInfo, dtype: Dtype) -> Result<Weight> {
+        let (buffer, offset) = match &self.source {
+            Source::Mapped(buffers) => {
+                let start = tensor.bytes().start;
+                // Of the buffers that start before a tensor the last one holds it as a whole, and the first starts
+                // before every tensor.
+                let place = buffers.partition_point(|pages| pages.bytes.start <= start);
+                let pages = &buffers[place - 1];
+                (pages.buffer.clone(), (start - pages.bytes.start) as usize)
+            }
+            Source::Copied => (Arc::new(self.copy(tensor)?), 0),
+        };
+        Ok(Weight {
+            buffer,
+            offset,
             dtype,
+        })
+    }
+
+    fn copy(&mut self, tensor: &TensorInfo) -> Result<Buffer<u8>> {
+        let bytes = self.file.bytes(tensor.bytes());
+        let options = self.device.buffer_options().label(tensor.name());
+        let mut buffer = options.category(Category::Weights).create(bytes.len())?;
+        for (index, step) in bytes.chunks(STEP).enumerate() {
+            buffer.write_at(index * STEP, step)?;
+            self.progress.add(step.len());
         }
+        Ok(buffer)
     }
 }
 
@@ -171,46 +204,39 @@ fn unsupported(tensor: &TensorInfo, supported: &'static str) -> crate::Error {
     error.into()
 }
 
-type Buffers = Vec<(Range<u64>, Arc<Buffer<u8>>)>;
+/// Some of a file's bytes, and the buffer that holds them.
+struct Pages {
+    bytes: Range<u64>,
+    buffer: Arc<Buffer<u8>>,
+}
 
-/// Wraps the file's pages: in one buffer, or in as many as a device with a short longest buffer needs. Then reads a byte of each
-/// page, so that the file is in memory when the model is used, and not when its first token waits.
-fn map(
-    device: &Device,
-    file: &GgufFile,
-    tensors: &[&TensorInfo],
-    progress: &mut Progress,
-) -> Result<Buffers> {
+/// Wraps the pages of the file's tensors: in one buffer, or in as many as a device with a short longest buffer needs.
+fn wrap_pages(device: &Device, file: &GgufFile) -> Result<Vec<Pages>> {
+    let mut tensors: Vec<Range<u64>> = file
+        .header()
+        .tensors()
+        .iter()
+        .map(TensorInfo::bytes)
+        .collect();
+    tensors.sort_by_key(|bytes| bytes.start);
     let longest = device.info()?.max_buffer_length;
-    let ranges = tensors.iter().map(|tensor| tensor.bytes());
-    let mut buffers = Buffers::new();
-    for pages in page_ranges(ranges, page_size() as u64, longest) {
-        let label = format!("weights, bytes {} to {}", pages.start, pages.end);
+    let ranges = page_ranges(&tensors, page_size() as u64, longest).into_iter();
+    let wrap = |bytes: Range<u64>| {
+        let label = format!("weights, bytes {} to {}", bytes.start, bytes.end);
         let options = device
             .buffer_options()
             .label(label)
             .category(Category::Weights);
-        let buffer = options.wrap(file.pages(pages.clone()))?;
-        buffers.push((pages, Arc::new(buffer)));
-    }
-    for tensor in tensors {
-        for step in file.bytes(tensor.bytes()).chunks(STEP) {
-            for page in step.chunks(page_size()) {
-                black_box(page[0]);
-            }
-            progress.add(step.len());
-        }
-    }
-    Ok(buffers)
+        let buffer = Arc::new(options.wrap(file.pages(bytes.clone()))?);
+        Ok(Pages { bytes, buffer })
+    };
+    ranges.map(wrap).collect()
 }
 
-/// Ranges of at most `longest` bytes that start on pages and hold the given ones, which are in order and do not overlap, each as a
-/// whole. One that is longer than `longest` gets a range of its own, which the device will refuse by name.
-fn page_ranges(
-    ranges: impl Iterator<Item = Range<u64>>,
-    page: u64,
-    longest: u64,
-) -> Vec<Range<u64>> {
+/// Ranges of at most `longest` bytes that start on pages and hold the given ones, which are in order and do not
+/// overlap, each as a whole. One that is longer than `longest` gets a range of its own, which the device will refuse by
+/// name.
+fn page_ranges(ranges: &[Range<u64>], page: u64, longest: u64) -> Vec<Range<u64>> {
     let mut result: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         let start = range.start - range.start % page;
@@ -224,37 +250,13 @@ fn page_ranges(
     result
 }
 
-/// Copies each tensor to a buffer of its own.
-fn copy(
-    device: &Device,
-    file: &GgufFile,
-    tensors: &[&TensorInfo],
-    progress: &mut Progress,
-) -> Result<Buffers> {
-    let mut buffers = Buffers::new();
-    for tensor in tensors {
-        let bytes = file.bytes(tensor.bytes());
-        let options = device
-            .buffer_options()
-            .label(tensor.name())
-            .category(Category::Weights);
-        let mut buffer = options.create(bytes.len())?;
-        for (index, step) in bytes.chunks(STEP).enumerate() {
-            buffer.write_at(index * STEP, step)?;
-            progress.add(step.len());
-        }
-        buffers.push((tensor.bytes(), Arc::new(buffer)));
-    }
-    Ok(buffers)
-}
-
 struct Progress<'a> {
     now: LoadProgress,
     report: &'a mut dyn FnMut(LoadProgress),
 }
 
 impl<'a> Progress<'a> {
-    fn new(tensors: &[&TensorInfo], report: &'a mut dyn FnMut(LoadProgress)) -> Progress<'a> {
+    fn new(tensors: &[TensorInfo], report: &'a mut dyn FnMut(LoadProgress)) -> Progress<'a> {
         // Tensors do not overlap, so that the sum is at most the file's length.
         let total = tensors
             .iter()
@@ -286,7 +288,7 @@ mod tests {
             40_960..40_961,
         ];
         let of = |longest| -> Vec<(u64, u64)> {
-            let ranges = page_ranges(tensors.iter().cloned(), 4096, longest);
+            let ranges = page_ranges(&tensors, 4096, longest);
             ranges
                 .iter()
                 .map(|range| (range.start, range.end))
@@ -306,7 +308,7 @@ mod tests {
     fn a_tensor_is_in_the_last_range_that_starts_before_it() {
         let tensors = [4100..4200, 4200..9000, 9000..12_000, 12_000..12_288];
         for longest in [4096, 8192, 12_288, u64::MAX] {
-            let ranges = page_ranges(tensors.iter().cloned(), 4096, longest);
+            let ranges = page_ranges(&tensors, 4096, longest);
             for tensor in &tensors {
                 let place = ranges.partition_point(|range| range.start <= tensor.start);
                 let range = &ranges[place - 1];

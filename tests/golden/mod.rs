@@ -6,8 +6,8 @@ use ironbridge::Device;
 use ironbridge::llama::{Model, Sampler, SamplerOptions, Stop};
 use serde_json::Value;
 
-/// llama.cpp's own median error on this model in Q8_0 is 2.3e-2, because it rounds activations; in F16 it is 7.2e-4. The fixtures
-/// are rounded to 5e-7 of their norm.
+/// llama.cpp's own median error on this model in Q8_0 is 2.3e-2, because it rounds activations; in F16 it is 7.2e-4.
+/// The fixtures are rounded to 5e-7 of their norm.
 const RELATIVE_ERROR: f64 = 1e-4;
 
 pub fn repository(path: &str) -> PathBuf {

@@ -218,6 +218,11 @@ fn files_that_are_no_models_say_why() {
     };
     assert!(matches!(open("absent.gguf"), LlamaError::Open { .. }));
     assert!(matches!(open("."), LlamaError::Open { .. }));
+    let pipe = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("pipe"))
+        .status();
+    assert!(pipe.unwrap().success());
+    assert!(matches!(open("pipe"), LlamaError::Open { .. }));
     std::fs::write(folder.path().join("empty.gguf"), b"").unwrap();
     let empty = open("empty.gguf");
     assert!(matches!(empty, LlamaError::Gguf { .. }), "{empty}");

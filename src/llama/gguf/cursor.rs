@@ -50,8 +50,8 @@ impl<'a> Cursor<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// A number of items that take at least `item_size` bytes each and follow somewhere after this. It is refused when it is above
-    /// `limit` or when the file is too short to hold so many, so that room for them may be allocated.
+    /// A number of items that take at least `item_size` bytes each and follow somewhere after this. It is refused when
+    /// it is above `limit` or when the file is too short to hold so many, so that room for them may be allocated.
     pub fn count(
         &mut self,
         what: &'static str,

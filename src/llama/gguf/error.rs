@@ -53,7 +53,7 @@ pub enum GgufErrorKind {
     ZeroDimension { name: String, index: usize },
     #[error("{number} is not a tensor type (tensor {name:?})")]
     UnknownTensorType { name: String, number: u32 },
-    #[error("tensor {name:?} has rows of {columns}, not a multiple of {tensor_type}'s block of {}", .tensor_type.block_length())]
+    #[error("tensor {name:?} has rows of {columns}, not whole blocks of {tensor_type}")]
     PartialBlock {
         name: String,
         columns: u64,

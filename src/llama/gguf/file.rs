@@ -1,6 +1,7 @@
 //! A GGUF file, mapped into memory.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +12,11 @@ use super::GgufHeader;
 use crate::HostMemory;
 use crate::llama::LlamaError;
 
-/// A GGUF file mapped into memory: opening it reads the header, and the tensors' pages are read from disk when they are used.
+/// A GGUF file mapped into memory: opening it reads the header, and the tensors' pages are read from disk when they are
+/// used.
 ///
-/// The file must not be changed while it is open, as with every memory-mapped file: other bytes would give other numbers, and
-/// a shorter file would end the process with SIGBUS.
+/// The file must not be changed while it is open, as with every memory-mapped file: other bytes would give other
+/// numbers, and a shorter file would end the process with SIGBUS.
 #[derive(Clone, Debug)]
 pub struct GgufFile {
     mapping: Arc<Mmap>,
@@ -33,9 +35,14 @@ impl GgufFile {
             path: path.to_owned(),
             source,
         };
+        // Opening a pipe would wait for a writer, perhaps for ever.
+        if !std::fs::metadata(path).map_err(cannot_open)?.is_file() {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+            return Err(cannot_open(source));
+        }
         let file = File::open(path).map_err(cannot_open)?;
-        // SAFETY: The mapping is private to this value and only ever read. That nobody changes the file meanwhile is what the
-        // type's documentation asks for; no operating system lets a process make sure of it.
+        // SAFETY: The mapping is private to this value and only ever read. That nobody changes the file meanwhile is
+        // what the type's documentation asks for; no operating system lets a process make sure of it.
         let mapping = unsafe { Mmap::map(&file) }.map_err(cannot_open)?;
         let header = GgufHeader::parse(&mapping).map_err(|source| LlamaError::Gguf {
             path: path.to_owned(),
@@ -78,8 +85,9 @@ pub(in crate::llama) struct FilePages {
     range: Range<usize>,
 }
 
-// SAFETY: the mapping lives as long as this value, has a fixed address, is read-only, and consists of whole pages, so that its last
-// page can be read to the end; that the file does not change is what `GgufFile` asks of its users. Dropping it unmaps at most.
+// SAFETY: the mapping lives as long as this value, has a fixed address, is read-only, and consists of whole pages, so
+// that its last page can be read to the end; that the file does not change is what `GgufFile` asks of its users.
+// Dropping it unmaps at most.
 unsafe impl HostMemory for FilePages {
     fn bytes(&self) -> &[u8] {
         &self.mapping[self.range.clone()]

@@ -41,13 +41,13 @@ impl GgufHeader {
     ///
     /// # Errors
     ///
-    /// [`GgufError`] when the bytes are not a whole and consistent GGUF file. Tensors that reach past the end of the bytes, that
-    /// overlap or that are not aligned are errors as well.
+    /// [`GgufError`] when the bytes are not a whole and consistent GGUF file. Tensors that reach past the end of the
+    /// bytes, that overlap or that are not aligned are errors as well.
     pub fn parse(file: &[u8]) -> Result<GgufHeader, GgufError> {
         let mut cursor = Cursor::new(file);
         let version = read_version(&mut cursor)?;
-        // The smallest tensor has a name's length, one dimension, a type and an offset; the smallest entry a key's length, a
-        // type and one byte of value.
+        // The smallest tensor has a name's length, one dimension, a type and an offset; the smallest entry a key's
+        // length, a type and one byte of value.
         let tensor_count = cursor.count("number of tensors", 8 + 4 + 8 + 4 + 8, limits::TENSORS)?;
         let entry_count = cursor.count("number of metadata entries", 8 + 4 + 1, limits::ENTRIES)?;
         let metadata = Metadata::read(&mut cursor, entry_count)?;
@@ -129,7 +129,8 @@ fn read_tensors(
         tensors.push(tensor);
     }
 
-    // The bytes start at the next multiple of the alignment. Nothing overflows: a position in memory and a small power of two.
+    // The bytes start at the next multiple of the alignment. Nothing overflows: a position in memory and a small power
+    // of two.
     let data_start = cursor.position().next_multiple_of(alignment.into());
     for (tensor, offset) in tensors.iter_mut().zip(&offsets) {
         tensor

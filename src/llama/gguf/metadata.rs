@@ -135,7 +135,8 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// Rust types that a metadata value can be read as. Integers of any width fit as long as their value does, and so do floats.
+/// Rust types that a metadata value can be read as. Integers of any width fit as long as their value does, and so do
+/// floats.
 pub trait FromValue<'a>: Sized {
     /// What the type asks for, in words.
     const EXPECTED: &'static str;

@@ -25,8 +25,8 @@ impl TensorInfo {
         self.tensor_type
     }
 
-    /// Its one to four sizes in GGML's order, the one whose elements lie side by side first: the weight of a projection from
-    /// `n_in` to `n_out` is `[n_in, n_out]`, stored as `n_out` rows of `n_in` numbers.
+    /// Its one to four sizes in GGML's order, the one whose elements lie side by side first: the weight of a projection
+    /// from `n_in` to `n_out` is `[n_in, n_out]`, stored as `n_out` rows of `n_in` numbers.
     pub fn dimensions(&self) -> &[u64] {
         &self.dimensions
     }
@@ -41,8 +41,8 @@ impl TensorInfo {
         self.bytes.clone()
     }
 
-    /// The name must not be that of another tensor, the rest must hold in itself. `bytes` of the result starts at the offset that
-    /// the file states, which counts from the start of the data; [`place`](TensorInfo::place) moves it.
+    /// The name must not be that of another tensor, the rest must hold in itself. `bytes` of the result starts at the
+    /// offset that the file states, which counts from the start of the data; [`place`](TensorInfo::place) moves it.
     pub(super) fn read(cursor: &mut Cursor) -> Result<TensorInfo, GgufError> {
         let name = cursor
             .utf8("tensor's name", limits::TENSOR_NAME)?

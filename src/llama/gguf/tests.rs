@@ -270,7 +270,9 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_file_does_no_harm(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+    fn a_changed_file_does_no_harm(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
         let mut file = sample();
         for (index, byte) in changes {
             let position = index.index(file.len());

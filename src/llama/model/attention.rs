@@ -93,8 +93,8 @@ impl Attention {
         )
     }
 
-    /// `x`: tokens × heads × head_dim, changed in place. GGUF stores LLaMA's weights for the pairing of neighbours, whatever the model
-    /// was trained with.
+    /// `x`: tokens × heads × head_dim, changed in place. GGUF stores LLaMA's weights for the pairing of neighbours,
+    /// whatever the model was trained with.
     fn rotate(
         &self,
         commands: &mut Commands,

@@ -6,8 +6,8 @@ use super::{SPACE, Tokenizer, TokenizerError};
 /// What SentencePiece writes for the unknown token.
 const UNKNOWN_TEXT: &str = " \u{2047} ";
 
-/// Turns a stream of tokens into a stream of text that never ends inside a character: bytes of one that is not complete yet wait
-/// for the rest of it.
+/// Turns a stream of tokens into a stream of text that never ends inside a character: bytes of one that is not complete
+/// yet wait for the rest of it.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     tokenizer: &'a Tokenizer,
@@ -52,7 +52,8 @@ impl<'a> Decoder<'a> {
             });
         };
         match kind {
-            TokenKind::Control => return Ok(&self.text),
+            // It has no text, and a character does not go on behind it.
+            TokenKind::Control => return Ok(self.finish()),
             TokenKind::Unknown => self.pending.extend(UNKNOWN_TEXT.as_bytes()),
             TokenKind::Byte => self.pending.extend(byte_of(piece)),
             TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => {
@@ -67,7 +68,7 @@ impl<'a> Decoder<'a> {
         Ok(&self.text)
     }
 
-    /// What is left of a character that never became complete: U+FFFD for each byte.
+    /// What is left of a character that does not become complete: U+FFFD for each byte.
     pub fn finish(&mut self) -> &str {
         self.text.clear();
         self.text

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::vocabulary::Vocabulary;
 
-/// A stretch of the text that becomes one token in the end. Symbols form a list in the text's order; one that was merged into its
-/// left neighbour is empty.
+/// A stretch of the text that becomes one token in the end. Symbols form a list in the text's order; one that was
+/// merged into its left neighbour is empty.
 struct Symbol {
     text: Range<usize>,
     previous: Option<usize>,
@@ -56,7 +56,8 @@ struct Merger<'a> {
     text: &'a str,
     symbols: Vec<Symbol>,
     candidates: BinaryHeap<Candidate>,
-    /// Where each unused piece that was met can be split again. The text is the key: the last split that was seen counts.
+    /// Where each unused piece that was met can be split again. The text is the key: the last split that was seen
+    /// counts.
     splits: HashMap<&'a str, usize>,
 }
 

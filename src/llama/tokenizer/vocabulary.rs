@@ -43,7 +43,7 @@ pub enum TokenizerError {
     )]
     Model(String),
     #[error(
-        "the vocabulary has {tokens} tokens, {scores} scores and {kinds} token types; there must be as many of each, and some"
+        "the vocabulary has {tokens} tokens, {scores} scores and {kinds} types; there must be as many of each, and some"
     )]
     Lengths {
         tokens: usize,
@@ -71,7 +71,8 @@ pub(super) struct Vocabulary {
     pieces: Vec<Box<[u8]>>,
     scores: Vec<f32>,
     kinds: Vec<TokenKind>,
-    /// What text can become: normal, user-defined and unused pieces. Of two pieces with the same text the first one counts.
+    /// What text can become: normal, user-defined and unused pieces. Of two pieces with the same text the first one
+    /// counts.
     text: HashMap<Box<[u8]>, u32>,
     longest: usize,
     user_defined: PrefixMatcher,
@@ -189,7 +190,8 @@ impl Vocabulary {
         self.user_defined.longest(text).map(|(length, _)| length)
     }
 
-    /// The first name of a control token in `text`, of several that start there the longest: (where, its length, the token).
+    /// The first name of a control token in `text`, of several that start there the longest: (where, its length, the
+    /// token).
     pub fn find_control(&self, text: &str) -> Option<(usize, usize, u32)> {
         text.char_indices().find_map(|(start, _)| {
             let (length, token) = self.control.longest(&text.as_bytes()[start..])?;
