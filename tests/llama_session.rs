@@ -18,7 +18,7 @@ fn path() -> &'static Path {
 }
 
 fn model() -> Model {
-    Model::open(&Device::open("cpu").unwrap(), path()).unwrap()
+    Model::open(&Device::open("default").unwrap(), path()).unwrap()
 }
 
 fn greedy() -> Sampler {
@@ -258,7 +258,7 @@ fn loading_reports_every_byte() {
         .map(|tensor| tensor.bytes().end - tensor.bytes().start)
         .sum();
     let mut reports: Vec<LoadProgress> = Vec::new();
-    let device = Device::open("cpu").unwrap();
+    let device = Device::open("default").unwrap();
     Model::load(&device, &file, LoadOptions::default(), &mut |progress| {
         reports.push(progress)
     })
@@ -273,7 +273,7 @@ fn loading_reports_every_byte() {
 
 #[test]
 fn memory_is_counted_and_comes_back() {
-    let device = Device::open("cpu").unwrap();
+    let device = Device::open("default").unwrap();
     let bytes = |category| device.memory().unwrap().category(category).bytes;
     let before = device.memory().unwrap().active_bytes;
     let model = Model::open(&device, path()).unwrap();
@@ -309,6 +309,24 @@ fn memory_is_counted_and_comes_back() {
     drop(model);
     assert_eq!(bytes(Category::Weights), 0);
     assert_eq!(device.memory().unwrap().active_bytes, before);
+}
+
+#[test]
+fn a_session_that_does_not_fit_is_an_error_and_leaves_nothing() {
+    // The weights take 6 MiB, the cache of a session 3, and what computes 512 tokens together 9.
+    let limit = 8 << 20;
+    let device = Device::open(&format!("cpu:memory_limit={limit}")).unwrap();
+    let model = Model::open(&device, path()).unwrap();
+    let before = device.memory().unwrap().active_bytes;
+    assert!(matches!(model.session(), Err(Error::OutOfMemory(_))));
+    assert_eq!(device.memory().unwrap().active_bytes, before);
+    let small = SessionOptions {
+        context: 64,
+        batch: 16,
+        ..Default::default()
+    };
+    let mut session = Session::new(&model, small).unwrap();
+    session.feed(&[1, 2, 3]).unwrap();
 }
 
 #[test]

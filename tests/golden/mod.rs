@@ -14,7 +14,8 @@ pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The prompts' tokens, the logits after them and 24 greedy tokens must be those of the float64 forward pass.
+/// On every device of this machine the prompts' tokens, the logits after them and 24 greedy tokens must be those of the
+/// float64 forward pass.
 pub fn check(file: &str, weights: &str) {
     let text = std::fs::read_to_string(repository("tests/data/golden.json")).unwrap();
     let golden: Value = serde_json::from_str(&text).unwrap();
@@ -22,52 +23,44 @@ pub fn check(file: &str, weights: &str) {
     let step = golden["step"].as_u64().unwrap() as usize;
     let cases = golden["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 6);
-
-    let device = Device::open("cpu").unwrap();
-    let model = Model::open(&device, repository(file)).unwrap();
-    for case in cases {
-        let prompt = case["prompt"].as_str().unwrap();
-        let tokens = model.encode_prompt(prompt);
-        assert_eq!(tokens, integers(&case["tokens"]), "{prompt}");
-
-        let mut session = model.session().unwrap();
-        session.feed(&tokens).unwrap();
-        let logits: Vec<f64> = session
-            .logits()
-            .unwrap()
-            .iter()
-            .step_by(step)
-            .map(|logit| f64::from(*logit))
-            .collect();
-        let exact: Vec<f64> = case["logits"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|logit| logit.as_f64().unwrap())
-            .collect();
-        assert_eq!(logits.len(), exact.len());
-        let error = relative_error(&logits, &exact);
-        println!("{weights} {prompt:?}: relative error {error:.1e}");
-        assert!(error <= RELATIVE_ERROR, "{prompt}: {error:e}");
-
-        session.rewind(0);
-        let mut generation = session.generate(
-            &tokens,
-            Sampler::new(SamplerOptions::default()).unwrap(),
-            24,
-        );
-        let pieces: Vec<_> = generation.by_ref().map(Result::unwrap).collect();
-        assert_eq!(generation.stop(), Some(Stop::Limit));
-        let greedy: Vec<u32> = pieces.iter().map(|piece| piece.token).collect();
-        assert_eq!(greedy, integers(&case["greedy"]), "{prompt}");
-
-        let streamed: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
-        let whole = model
-            .tokenizer()
-            .decode(&[tokens, greedy].concat())
-            .unwrap();
-        assert_eq!(format!("{prompt}{streamed}"), whole);
+    for info in Device::list().unwrap() {
+        let device = Device::open(&info.index.to_string()).unwrap();
+        let model = Model::open(&device, repository(file)).unwrap();
+        for case in cases {
+            println!("{weights} on {}, {}:", info.name, case["prompt"]);
+            check_case(&model, case, step);
+        }
     }
+}
+
+fn check_case(model: &Model, case: &Value, step: usize) {
+    let prompt = case["prompt"].as_str().unwrap();
+    let tokens = model.encode_prompt(prompt);
+    assert_eq!(tokens, integers(&case["tokens"]));
+
+    let mut session = model.session().unwrap();
+    session.feed(&tokens).unwrap();
+    let logits: Vec<f32> = session.logits().unwrap().to_vec();
+    let logits: Vec<f64> = logits.into_iter().step_by(step).map(f64::from).collect();
+    let exact = case["logits"].as_array().unwrap().iter();
+    let exact: Vec<f64> = exact.map(|logit| logit.as_f64().unwrap()).collect();
+    assert_eq!(logits.len(), exact.len());
+    let error = relative_error(&logits, &exact);
+    println!("relative error {error:.1e}");
+    assert!(error <= RELATIVE_ERROR);
+
+    session.rewind(0);
+    let greedy = Sampler::new(SamplerOptions::default()).unwrap();
+    let mut generation = session.generate(&tokens, greedy, 24);
+    let pieces: Vec<_> = generation.by_ref().map(Result::unwrap).collect();
+    assert_eq!(generation.stop(), Some(Stop::Limit));
+    let written: Vec<u32> = pieces.iter().map(|piece| piece.token).collect();
+    assert_eq!(written, integers(&case["greedy"]));
+
+    let streamed: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+    let whole = [tokens, written].concat();
+    let whole = model.tokenizer().decode(&whole).unwrap();
+    assert_eq!(format!("{prompt}{streamed}"), whole);
 }
 
 fn integers(json: &Value) -> Vec<u32> {

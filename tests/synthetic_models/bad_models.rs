@@ -4,9 +4,10 @@ use crate::gguf::{Storage, Value};
 use crate::parts::{Parts, Shape, VOCABULARY};
 use ironbridge::llama::{LlamaError, Model};
 use ironbridge::{Device, Error};
+use proptest::prelude::*;
 
 fn load(parts: &Parts) -> Result<Model, Error> {
-    Model::open(&Device::open("cpu").unwrap(), parts.file().path())
+    Model::open(&Device::open("default").unwrap(), parts.file().path())
 }
 
 /// The error of a good model that `spoil` has changed.
@@ -210,7 +211,7 @@ fn weights_that_are_no_numbers_end_in_an_error_and_not_in_a_token() {
 
 #[test]
 fn files_that_are_no_models_say_why() {
-    let device = Device::open("cpu").unwrap();
+    let device = Device::open("default").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| match Model::open(&device, folder.path().join(name)) {
         Err(Error::Llama(error)) => error,
@@ -231,4 +232,28 @@ fn files_that_are_no_models_say_why() {
     let whole = Parts::new(&Shape::default()).bytes();
     std::fs::write(folder.path().join("half.gguf"), &whole[..whole.len() / 2]).unwrap();
     assert!(matches!(open("half.gguf"), LlamaError::Gguf { .. }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// It is not loaded, or it computes something; it does not crash.
+    #[test]
+    fn a_file_with_a_few_wrong_bytes_does_no_harm(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let parts = Parts::new(&Shape { layers: 1, ..Default::default() });
+        let mut bytes = parts.bytes();
+        let weights: usize = parts.tensors.iter().map(|tensor| tensor.numbers.len() * 4).sum();
+        let header = bytes.len() - weights;
+        for (index, byte) in changes {
+            bytes[index.index(header)] = byte;
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        if let Ok(model) = Model::open(&Device::open("default").unwrap(), file.path()) {
+            let mut session = model.session().unwrap();
+            session.feed(&[1, 100, 270]).unwrap();
+        }
+    }
 }

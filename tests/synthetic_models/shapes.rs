@@ -20,13 +20,16 @@ fn assert_close(found: &[f32], expected: &[f64], tolerance: f64, what: &str) {
     }
 }
 
+/// Measured are 1e-6; a GPU's fast exponential and its sums in another order may be a little further off.
+const TOLERANCE: f64 = 2e-5;
+
 const TOKENS: [u32; 11] = [1, 270, 5, 271, 260, 260, 287, 0, 100, 263, 42];
 
 /// As one batch, in two, and token by token.
 fn check(shape: &Shape) {
     let parts = Parts::new(shape);
     let file = parts.file();
-    let model = Model::open(&Device::open("cpu").unwrap(), file.path()).unwrap();
+    let model = Model::open(&Device::open("default").unwrap(), file.path()).unwrap();
     let expected = Oracle::new(shape, &parts).logits(&TOKENS);
     for batch in [512, 7, 1] {
         let options = SessionOptions {
@@ -36,7 +39,7 @@ fn check(shape: &Shape) {
         let mut session = Session::new(&model, options).unwrap();
         session.feed(&TOKENS).unwrap();
         let what = format!("{shape:?}, batches of {batch}");
-        assert_close(&session.logits().unwrap(), &expected, 2e-5, &what);
+        assert_close(&session.logits().unwrap(), &expected, TOLERANCE, &what);
     }
 }
 
@@ -126,7 +129,7 @@ fn an_embedding_that_is_the_output_too() {
 fn a_cache_in_half_precision_is_a_little_off() {
     let shape = Shape::default();
     let parts = Parts::new(&shape);
-    let model = Model::open(&Device::open("cpu").unwrap(), parts.file().path()).unwrap();
+    let model = Model::open(&Device::open("default").unwrap(), parts.file().path()).unwrap();
     let logits = |cache| {
         let options = SessionOptions {
             cache,
@@ -141,7 +144,7 @@ fn a_cache_in_half_precision_is_a_little_off() {
     assert_close(
         &half,
         &Oracle::new(&shape, &parts).logits(&TOKENS),
-        2e-2,
+        5e-3,
         "F16 cache",
     );
 }
@@ -158,13 +161,19 @@ fn copied_weights_outlive_their_file() {
         weights: WeightStorage::Copied,
     };
     let gguf = GgufFile::open(file.path()).unwrap();
-    let model = Model::load(&Device::open("cpu").unwrap(), &gguf, options, &mut |_| ()).unwrap();
+    let model = Model::load(
+        &Device::open("default").unwrap(),
+        &gguf,
+        options,
+        &mut |_| (),
+    )
+    .unwrap();
     drop(gguf);
     file.as_file().set_len(0).unwrap(); // mapped weights would end the process here
     let mut session = model.session().unwrap();
     session.feed(&TOKENS).unwrap();
     let expected = Oracle::new(&shape, &parts).logits(&TOKENS);
-    assert_close(&session.logits().unwrap(), &expected, 2e-5, "copied");
+    assert_close(&session.logits().unwrap(), &expected, TOLERANCE, "copied");
 }
 
 #[test]
@@ -185,5 +194,5 @@ fn a_file_longer_than_the_longest_buffer_is_wrapped_in_parts() {
     let mut session = Session::new(&model, options).unwrap();
     session.feed(&TOKENS).unwrap();
     let expected = Oracle::new(&shape, &parts).logits(&TOKENS);
-    assert_close(&session.logits().unwrap(), &expected, 2e-5, "in parts");
+    assert_close(&session.logits().unwrap(), &expected, TOLERANCE, "in parts");
 }
