@@ -3,8 +3,12 @@
 
 #import <Metal/Metal.h>
 
+#include "live_objects.h"
+
 NSErrorDomain const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain";
 NSErrorDomain const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
+
+static live_objects_class counted = {.name = "MTLCompileOptions"};
 
 @implementation MTLCompileOptions
 
@@ -17,11 +21,13 @@ NSErrorDomain const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
   if (!self) return nil;
   _fastMathEnabled = YES;
   _languageVersion = MTLLanguageVersion3_0;
+  live_objects_add(&counted);
   return self;
 }
 
 - (void)dealloc {
   [_preprocessorMacros release];
+  live_objects_remove(&counted);
   [super dealloc];
 }
 

@@ -42,6 +42,8 @@ static void require_type(MTLDataType type) {
               format:@"MTLFunctionConstantValues: type (%lu) is not that of a function constant", (unsigned long)type];
 }
 
+static live_objects_class counted = {.name = "MTLFunctionConstantValues"};
+
 @implementation MTLFunctionConstantValues
 
 - (instancetype)init {
@@ -49,12 +51,14 @@ static void require_type(MTLDataType type) {
   if (!self) return nil;
   _constants = [NSMutableData new];
   _names = [NSMutableArray new];
+  live_objects_add(&counted);
   return self;
 }
 
 - (void)dealloc {
   [_constants release];
   [_names release];
+  live_objects_remove(&counted);
   [super dealloc];
 }
 
