@@ -10,8 +10,8 @@ use ironbridge::ffi::*;
 /// A call of a C function.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: the bridge checks every handle and every NULL, which is what these tests are about; all other pointers are to
-        // values that live through the call.
+        // SAFETY: the bridge checks every handle and every NULL, which is what these tests are about; all other
+        // pointers are to values that live through the call.
         unsafe { $function($($argument),*) }
     };
 }
@@ -286,8 +286,8 @@ pub fn live_objects() -> Vec<(String, i64)> {
     list
 }
 
-/// The figure becomes what is expected. Metal's own thread lets go of a command buffer, and of what that retains, just after it
-/// has woken whoever waits.
+/// The figure becomes what is expected. Metal's own thread lets go of a command buffer, and of what that retains, just
+/// after it has woken whoever waits.
 #[track_caller]
 pub fn settles<T: PartialEq + std::fmt::Debug>(expected: T, figure: impl Fn() -> T) {
     let start = Instant::now();

@@ -1,11 +1,12 @@
-//! The C functions with everything that can be wrong about a call: each gives the typed error with a message that names the
-//! argument, nothing is lost, and the device goes on working.
+//! The C functions with everything that can be wrong about a call: each gives the typed error with a message that names
+//! the argument, nothing is lost, and the device goes on working.
 
 #[path = "../abi/mod.rs"]
 mod abi;
 mod arguments;
 mod buffers;
 mod commands;
+mod descriptions;
 mod fixture;
 mod handles;
 mod kernels;

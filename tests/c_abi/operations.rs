@@ -1,11 +1,12 @@
 //! Operands that do not fit their operation or each other.
 
-use std::ptr::null_mut;
+use std::ptr::{dangling_mut, null_mut};
 
 use ironbridge::ffi::*;
 use serial_test::serial;
 
 use crate::abi::*;
+use crate::descriptions::*;
 use crate::fixture::*;
 
 /// Tries one wrong description after another. Each starts from one that is right and has one thing wrong.
@@ -57,7 +58,8 @@ fn matmuls_that_do_not_fit() {
         |it| it.m = 1 << 32 => IRON_ERROR_INVALID_ARGUMENT, "m: 4294967296";
         |it| it.n = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "n: ";
         |it| it.k = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "k: ";
-        |it| it.m = 65 => IRON_ERROR_OUT_OF_RANGE, "a: 65 rows of 16 F32 from offset 0 need 4160 bytes, the buffer has 4096";
+        |it| it.m = 65
+            => IRON_ERROR_OUT_OF_RANGE, "a: 65 rows of 16 F32 from offset 0 need 4160 bytes, the buffer has 4096";
         |it| (it.n, it.c.dtype) = (65, IRON_F32) => IRON_ERROR_OUT_OF_RANGE, "b: 16 rows of 65 F32";
         |it| it.a.offset = 2 => IRON_ERROR_INVALID_ARGUMENT, "a: offset 2";
         |it| it.a.offset = 4096 - 1020 => IRON_ERROR_OUT_OF_RANGE, "a: ";
@@ -83,12 +85,13 @@ fn matmuls_that_do_not_fit() {
         |it| it.batch = 2 => IRON_ERROR_SHAPE, "c: batch_stride is needed";
         |it| (it.batch, it.c.batch_stride) = (2, 255) => IRON_ERROR_SHAPE, "c: with batch_stride 255";
         |it| (it.batch, it.c.batch_stride) = (5, 256) => IRON_ERROR_OUT_OF_RANGE, "c: 80 rows";
-        |it| (it.batch, it.c.batch_stride, it.a.batch_stride) = (2, 256, u64::MAX) => IRON_ERROR_INVALID_ARGUMENT, "a: its size overflows";
+        |it| (it.batch, it.c.batch_stride, it.a.batch_stride) = (2, 256, u64::MAX)
+            => IRON_ERROR_INVALID_ARGUMENT, "a: its size overflows";
         |it| it.a.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "a: ";
         |it| it.b.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "b: ";
         |it| it.c.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "c: ";
         |it| it.bias = tensor(foreign, IRON_F32) => IRON_ERROR_WRONG_DEVICE, "bias: ";
-        |it| it.bias = tensor(1 as *mut iron_buffer, IRON_F32) => IRON_ERROR_INVALID_HANDLE, "bias: ";
+        |it| it.bias = tensor(dangling_mut(), IRON_F32) => IRON_ERROR_INVALID_HANDLE, "bias: ";
         |it| it.c.buffer = read_only => IRON_ERROR_READ_ONLY, "c: ";
     }
     for buffer in [a, b, c, foreign, read_only] {
@@ -112,18 +115,8 @@ fn operations_that_do_not_fit() {
     let other = open("cpu");
     let foreign = buffer(other, 1024);
     let f32s = |buffer| tensor(buffer, IRON_F32);
-    let u32s = |buffer| tensor(buffer, IRON_U32);
 
-    let embedding = iron_embedding {
-        size: size_of::<iron_embedding>(),
-        rows: 4,
-        width: 8,
-        vocab: 16,
-        table: f32s(x),
-        ids: u32s(ids),
-        out: f32s(y),
-    };
-    wrong! { fixture, iron_encode_embedding, embedding;
+    wrong! { fixture, iron_encode_embedding, embedding(x, ids, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
         |it| it.vocab = 0 => IRON_ERROR_INVALID_ARGUMENT, "vocab: is 0";
@@ -138,16 +131,7 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps table";
         |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
     }
-    let norm = iron_rms_norm {
-        size: size_of::<iron_rms_norm>(),
-        rows: 4,
-        width: 8,
-        x: f32s(x),
-        weight: f32s(y),
-        out: f32s(z),
-        eps: 1e-5,
-    };
-    wrong! { fixture, iron_encode_rms_norm, norm;
+    wrong! { fixture, iron_encode_rms_norm, rms_norm(x, y, z);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
         |it| it.eps = -1.0 => IRON_ERROR_INVALID_ARGUMENT, "eps: ";
@@ -159,17 +143,7 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps weight";
         |it| it.weight.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "weight: ";
     }
-    let rope = iron_rope {
-        size: size_of::<iron_rope>(),
-        tokens: 2,
-        heads: 2,
-        head_dim: 8,
-        x: f32s(x),
-        positions: u32s(ids),
-        frequency_base: 1e4,
-        ..Default::default()
-    };
-    wrong! { fixture, iron_encode_rope, rope;
+    wrong! { fixture, iron_encode_rope, rope(x, ids);
         |it| it.tokens = 0 => IRON_ERROR_INVALID_ARGUMENT, "tokens: is 0";
         |it| it.heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "heads: is 0";
         |it| it.head_dim = 0 => IRON_ERROR_INVALID_ARGUMENT, "head_dim: is 0";
@@ -179,30 +153,16 @@ fn operations_that_do_not_fit() {
         |it| it.frequency_base = 0.0 => IRON_ERROR_INVALID_ARGUMENT, "frequency_base";
         |it| it.frequency_scale = f32::INFINITY => IRON_ERROR_INVALID_ARGUMENT, "frequency_scale";
         |it| it.tokens = 17 => IRON_ERROR_OUT_OF_RANGE, "x: ";
-        |it| (it.heads, it.head_dim) = (u64::from(u32::MAX), u64::from(u32::MAX) - 1) => IRON_ERROR_INVALID_ARGUMENT, "x: its size overflows";
+        |it| (it.heads, it.head_dim) = (u64::from(u32::MAX), u64::from(u32::MAX) - 1)
+            => IRON_ERROR_INVALID_ARGUMENT, "x: its size overflows";
         |it| it.positions.offset = 60 => IRON_ERROR_OUT_OF_RANGE, "positions: ";
         |it| it.x.row_stride = 15 => IRON_ERROR_SHAPE, "x: row_stride";
         |it| it.factors = iron_tensor { offset: 1012, ..f32s(y) } => IRON_ERROR_OUT_OF_RANGE, "factors: ";
         |it| it.factors = f32s(x) => IRON_ERROR_INVALID_ARGUMENT, "x: overlaps factors";
         |it| it.x.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "x: ";
     }
-    let attention = iron_attention {
-        size: size_of::<iron_attention>(),
-        tokens: 2,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 8,
-        first_position: 3,
-        q: f32s(x),
-        k: f32s(y),
-        v: iron_tensor {
-            offset: 512,
-            ..f32s(y)
-        },
-        out: f32s(z),
-        ..Default::default()
-    };
-    wrong! { fixture, iron_encode_attention, attention;
+    wrong! { fixture, iron_encode_attention,
+        iron_attention { v: iron_tensor { offset: 512, ..f32s(y) }, ..attention(x, y, y, z) };
         |it| it.tokens = 0 => IRON_ERROR_INVALID_ARGUMENT, "tokens: is 0";
         |it| it.heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "heads: is 0";
         |it| it.kv_heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "kv_heads: is 0";
@@ -221,35 +181,21 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps k";
         |it| it.q.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "q: ";
     }
-    let elementwise = iron_elementwise {
-        size: size_of::<iron_elementwise>(),
-        count: 256,
-        a: f32s(x),
-        b: f32s(y),
-        out: f32s(z),
-    };
-    wrong! { fixture, iron_encode_add, elementwise;
+    wrong! { fixture, iron_encode_add, elementwise(x, y, z);
         |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
         |it| it.count = 1 << 40 => IRON_ERROR_INVALID_ARGUMENT, "count: ";
         |it| it.count = 257 => IRON_ERROR_OUT_OF_RANGE, "a: ";
         |it| it.b.dtype = IRON_F16 => IRON_ERROR_SHAPE, "b: ";
-        |it| (it.count, it.out) = (128, iron_tensor { offset: 4, ..f32s(x) }) => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps a";
+        |it| (it.count, it.out) = (128, iron_tensor { offset: 4, ..f32s(x) })
+            => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps a";
         |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
     }
-    wrong! { fixture, iron_encode_silu_mul, elementwise;
+    wrong! { fixture, iron_encode_silu_mul, elementwise(x, y, z);
         |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
         |it| it.a.offset = 4 => IRON_ERROR_OUT_OF_RANGE, "a: ";
         |it| it.b.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "b: ";
     }
-    let softmax = iron_softmax {
-        size: size_of::<iron_softmax>(),
-        rows: 4,
-        width: 8,
-        x: f32s(x),
-        out: f32s(y),
-        scale: 0.0,
-    };
-    wrong! { fixture, iron_encode_softmax, softmax;
+    wrong! { fixture, iron_encode_softmax, softmax(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
         |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
@@ -258,14 +204,7 @@ fn operations_that_do_not_fit() {
         |it| (it.out.buffer, it.out.row_stride) = (x, 16) => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
         |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
     }
-    let argmax = iron_argmax {
-        size: size_of::<iron_argmax>(),
-        rows: 4,
-        width: 8,
-        x: f32s(x),
-        out: u32s(y),
-    };
-    wrong! { fixture, iron_encode_argmax, argmax;
+    wrong! { fixture, iron_encode_argmax, argmax(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "width: ";
         |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
@@ -274,14 +213,7 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
         |it| it.x.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "x: ";
     }
-    let copy = iron_copy {
-        size: size_of::<iron_copy>(),
-        rows: 4,
-        width: 8,
-        src: f32s(x),
-        dst: f32s(y),
-    };
-    wrong! { fixture, iron_encode_copy, copy;
+    wrong! { fixture, iron_encode_copy, copy(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
         |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "src: ";

@@ -1,0 +1,132 @@
+//! Descriptions of operations that are right, for tests that make one thing wrong. Every operand fits into 1024 bytes.
+
+use ironbridge::ffi::*;
+
+use crate::abi::*;
+
+type Buffer = *mut iron_buffer;
+
+fn f32s(buffer: Buffer) -> iron_tensor {
+    tensor(buffer, IRON_F32)
+}
+
+fn u32s(buffer: Buffer) -> iron_tensor {
+    tensor(buffer, IRON_U32)
+}
+
+pub fn embedding(table: Buffer, ids: Buffer, out: Buffer) -> iron_embedding {
+    iron_embedding {
+        size: size_of::<iron_embedding>(),
+        rows: 4,
+        width: 8,
+        vocab: 16,
+        table: f32s(table),
+        ids: u32s(ids),
+        out: f32s(out),
+    }
+}
+
+pub fn rms_norm(x: Buffer, weight: Buffer, out: Buffer) -> iron_rms_norm {
+    iron_rms_norm {
+        size: size_of::<iron_rms_norm>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        weight: f32s(weight),
+        out: f32s(out),
+        eps: 1e-5,
+    }
+}
+
+pub fn rope(x: Buffer, positions: Buffer) -> iron_rope {
+    iron_rope {
+        size: size_of::<iron_rope>(),
+        tokens: 2,
+        heads: 2,
+        head_dim: 8,
+        x: f32s(x),
+        positions: u32s(positions),
+        frequency_base: 1e4,
+        ..Default::default()
+    }
+}
+
+pub fn attention(q: Buffer, k: Buffer, v: Buffer, out: Buffer) -> iron_attention {
+    iron_attention {
+        size: size_of::<iron_attention>(),
+        tokens: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 8,
+        first_position: 3,
+        q: f32s(q),
+        k: f32s(k),
+        v: f32s(v),
+        out: f32s(out),
+        ..Default::default()
+    }
+}
+
+pub fn elementwise(a: Buffer, b: Buffer, out: Buffer) -> iron_elementwise {
+    iron_elementwise {
+        size: size_of::<iron_elementwise>(),
+        count: 256,
+        a: f32s(a),
+        b: f32s(b),
+        out: f32s(out),
+    }
+}
+
+pub fn softmax(x: Buffer, out: Buffer) -> iron_softmax {
+    iron_softmax {
+        size: size_of::<iron_softmax>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        out: f32s(out),
+        scale: 0.0,
+    }
+}
+
+pub fn argmax(x: Buffer, out: Buffer) -> iron_argmax {
+    iron_argmax {
+        size: size_of::<iron_argmax>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        out: u32s(out),
+    }
+}
+
+pub fn copy(src: Buffer, dst: Buffer) -> iron_copy {
+    iron_copy {
+        size: size_of::<iron_copy>(),
+        rows: 4,
+        width: 8,
+        src: f32s(src),
+        dst: f32s(dst),
+    }
+}
+
+/// One thread over `arguments`, which must live as long as the result is used.
+pub fn dispatch(arguments: &[iron_argument]) -> iron_dispatch {
+    iron_dispatch {
+        size: size_of::<iron_dispatch>(),
+        arguments: arguments.as_ptr(),
+        argument_count: arguments.len(),
+        grid: [1; 3],
+        threadgroup: [1; 3],
+        threads: true,
+    }
+}
+
+/// `buffer`, read through `[[buffer(index)]]`.
+pub fn buffer_argument(index: u32, buffer: Buffer) -> iron_argument {
+    iron_argument {
+        kind: IRON_ARGUMENT_BUFFER,
+        index,
+        buffer,
+        access: IRON_ACCESS_READ,
+        ..Default::default()
+    }
+}
