@@ -8,11 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::{ptr, slice};
 
 use super::bindings::executor::*;
-use super::compute_pool::{self, ComputePool};
+use super::compute_pool;
 use super::dispatch::{Dispatch, Fault};
 use super::kernels::Machine;
 use super::library::{Code, Function, KernelChoice, Library};
-use super::simd::Isa;
 
 // `softmetal_cpu_executor` of executor.h. rustc exports every `#[no_mangle]` function from a cdylib, whose symbols are the C ABI and nothing
 // else, so the symbol is defined by hand, hidden.
@@ -76,12 +75,7 @@ unsafe impl Send for Table {}
 /// What the executor computes with: the process's one machine, or what is wrong with the environment's wishes for it.
 fn machine() -> &'static Result<Machine, String> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
-    MACHINE.get_or_init(|| {
-        Ok(Machine {
-            pool: ComputePool::new(compute_pool::configured_threads()?),
-            isa: Isa::best(),
-        })
-    })
+    MACHINE.get_or_init(|| compute_pool::configured_threads().map(Machine::new))
 }
 
 extern "C" fn cpu_executor() -> *const soft_executor {

@@ -32,9 +32,25 @@ use super::simd::Isa;
 pub struct Machine {
     pub pool: ComputePool,
     pub isa: Isa,
+    /// How much work, in multiply-adds, is worth handing to another thread.
+    pub share: usize,
 }
 
 impl Machine {
+    pub fn new(threads: usize) -> Machine {
+        Machine {
+            pool: ComputePool::new(threads),
+            isa: Isa::best(),
+            // What a thread does in some ten microseconds, several times what it takes to wake it.
+            share: 1 << 18,
+        }
+    }
+
+    /// The grain for items of `work` multiply-adds each.
+    fn grain(&self, work: usize) -> usize {
+        self.share.div_ceil(work.max(1))
+    }
+
     /// Splits `0..items` into ranges of at least `grain` items and calls `body` with each, on several threads. A grain of [`ALONE`] keeps
     /// everything on the calling thread.
     pub fn for_ranges(&self, items: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
@@ -49,12 +65,6 @@ impl Machine {
 
 /// The grain of work that must not be shared between threads.
 pub const ALONE: usize = usize::MAX;
-
-/// The grain at which a range is about `work` worth: what a thread does in some ten microseconds, several times what it takes to wake it.
-fn grain(work_per_item: usize) -> usize {
-    const WORK: usize = 1 << 18;
-    WORK.div_ceil(work_per_item.max(1))
-}
 
 /// A native kernel.
 #[derive(Debug)]

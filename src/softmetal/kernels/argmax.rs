@@ -2,7 +2,7 @@
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 pub fn argmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let args: argmax_args = dispatch.arguments(ARGMAX_ARGS)?;
@@ -13,7 +13,7 @@ pub fn argmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 
     let (stride, width) = (args.x_row_stride as usize, args.width as usize);
     let grain = if out.is_apart_from(&x) {
-        grain(width)
+        machine.grain(width)
     } else {
         ALONE
     };
@@ -39,4 +39,87 @@ unsafe fn lowest_argmax(row: *const f32, width: usize) -> u32 {
         }
     }
     index as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    fn argmax_of(rows: &[&[f32]]) -> Vec<u32> {
+        let width = rows[0].len();
+        let stride = width + 3;
+        // What lies between the rows is larger than anything in them.
+        let mut x = vec![f32::INFINITY; rows.len() * stride];
+        for (row, place) in rows.iter().zip(x.chunks_mut(stride)) {
+            place[..width].copy_from_slice(row);
+        }
+        let args = argmax_args {
+            x_row_stride: stride as u64,
+            rows: rows.len() as u32,
+            width: width as u32,
+        };
+        let run = |machine: &Machine| {
+            let (mut x, mut out) = (x.clone(), vec![u32::POISON; rows.len()]);
+            Call::new("argmax")
+                .simdgroups()
+                .bind(ARGMAX_X, &mut x)
+                .bind(ARGMAX_OUT, &mut out)
+                .arguments(ARGMAX_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            out
+        };
+        let mut result = Vec::new();
+        on_every_machine(run, |out| result = out.to_vec());
+        result
+    }
+
+    #[test]
+    fn the_largest_wins_and_the_first_of_equals() {
+        const NAN: f32 = f32::NAN;
+        const MIN: f32 = f32::NEG_INFINITY;
+        let cases: [(&[f32], u32); 9] = [
+            (&[1.0, 3.0, 2.0], 1),
+            (&[3.0, 3.0, 3.0], 0),
+            (&[NAN, -5.0, -6.0], 1),
+            (&[NAN, MIN, NAN], 1),
+            (&[MIN, NAN, MIN], 0),
+            (&[NAN, NAN, NAN], 0),
+            (&[-0.0, 0.0, -0.0], 0),
+            (&[2.0, NAN, f32::INFINITY], 2),
+            (&[f32::MIN_POSITIVE, 0.0, 1e-40], 0),
+        ];
+        let rows = cases.map(|(row, _)| row);
+        assert_eq!(argmax_of(&rows), cases.map(|(_, expected)| expected));
+    }
+
+    #[test]
+    fn every_width() {
+        for width in EDGES {
+            for place in [0, width / 2, width - 1] {
+                let mut row: Vec<f32> = Numbers::new(width as u64).vec(width);
+                row[place] = 2.0;
+                assert_eq!(argmax_of(&[&row, &row]), [place as u32; 2]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_outside_the_buffer_is_a_fault() {
+        let args = argmax_args {
+            x_row_stride: 4,
+            rows: 3,
+            width: 4,
+        };
+        let run = |x: usize, out: usize| {
+            let (mut x, mut out) = (vec![0f32; x], vec![0u32; out]);
+            let call = Call::new("argmax").simdgroups();
+            let call = call.bind(ARGMAX_X, &mut x).bind(ARGMAX_OUT, &mut out);
+            fault(call.arguments(ARGMAX_ARGS, &args).run(&machines()[0])).0
+        };
+        assert_eq!(run(12, 3), "ok");
+        assert_eq!(run(11, 3), "out of bounds");
+        assert_eq!(run(12, 2), "out of bounds");
+    }
 }

@@ -6,7 +6,7 @@ use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{GROUP, Readable, Stored, Writable};
 use super::super::simd::{Body, Simd};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 /// Rows are copied in pieces of this many elements, so that one long row is shared between threads too.
 const PIECE: usize = 4096;
@@ -44,7 +44,7 @@ fn for_pieces<S: Stored, D: Stored>(
     let pieces_per_row = width.div_ceil(PIECE);
     let separable = dst.writes_once() && (dst.shares_rows_with(&src) || dst.is_apart_from(&src));
     let grain = if separable {
-        grain(4 * width.min(PIECE))
+        machine.grain(4 * width.min(PIECE))
     } else {
         ALONE
     };
@@ -88,5 +88,143 @@ impl<S: Readable, D: Writable> Body for Convert<S, D> {
                 dst.add(index).write(D::from_f32(S::element(src, index)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn check<S: Sample, D: Output>(
+        name: &'static str,
+        src: &[S],
+        [rows, width]: [usize; 2],
+        gaps: [usize; 2],
+        expected: impl Fn(S) -> D,
+    ) {
+        let strides = gaps.map(|gap| width + gap);
+        let args = copy_args {
+            src_row_stride: strides[0] as u64,
+            dst_row_stride: strides[1] as u64,
+            rows: rows as u32,
+            width: width as u32,
+        };
+        let run = |machine: &Machine| {
+            let (mut src, mut dst) = (src.to_vec(), vec![D::POISON; rows * strides[1]]);
+            Call::new(name)
+                .grid([1 << 20, 1 << 20, 1])
+                .bind(COPY_SRC, &mut src)
+                .bind(COPY_DST, &mut dst)
+                .arguments(COPY_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            dst
+        };
+        on_every_machine(run, |dst| {
+            for (row, j) in (0..rows).flat_map(|row| (0..width).map(move |j| (row, j))) {
+                let (value, expected) = (
+                    dst[row * strides[1] + j],
+                    expected(src[row * strides[0] + j]),
+                );
+                let nan = D::value(&[value], 0).is_nan() && D::value(&[expected], 0).is_nan();
+                assert!(
+                    value.bits() == expected.bits() || nan,
+                    "{name}: {value:?} is not {expected:?}"
+                );
+            }
+            assert_untouched(dst, row_ranges(rows, strides[1], width));
+        });
+    }
+
+    /// Every kind of value of each type: random bits, so subnormals, infinities and NaN too.
+    fn check_all_types(shape: [usize; 2], gaps: [usize; 2]) {
+        let count = shape[0] * (shape[1] + gaps[0]);
+        let mut numbers = Numbers::new(count as u64);
+        let mut bits = || numbers.next().to_bits().wrapping_mul(0x9e37_79b9);
+        let wide: Vec<f32> = (0..count).map(|_| f32::from_bits(bits())).collect();
+        let near: Vec<f32> = (0..count).map(|i| (i as f32 - 50.0) * 1.000_123).collect();
+        let half: Vec<f16> = (0..count).map(|_| f16::from_bits(bits() as u16)).collect();
+        let brain: Vec<bf16> = (0..count).map(|_| bf16::from_bits(bits() as u16)).collect();
+        let words: Vec<u32> = (0..count).map(|_| bits()).collect();
+        for floats in [&wide, &near] {
+            check("copy_f32_f32", floats, shape, gaps, |value: f32| value);
+            check("copy_f32_f16", floats, shape, gaps, f16::from_f32);
+            check("copy_f32_bf16", floats, shape, gaps, bf16::from_f32);
+        }
+        check("copy_f16_f32", &half, shape, gaps, f16::to_f32);
+        check("copy_f16_f16", &half, shape, gaps, |value: f16| value);
+        check("copy_f16_bf16", &half, shape, gaps, |value| {
+            bf16::from_f32(value.to_f32())
+        });
+        check("copy_bf16_f32", &brain, shape, gaps, bf16::to_f32);
+        check("copy_bf16_f16", &brain, shape, gaps, |value| {
+            f16::from_f32(value.to_f32())
+        });
+        check("copy_bf16_bf16", &brain, shape, gaps, |value: bf16| value);
+        check("copy_u32_u32", &words, shape, gaps, |value: u32| value);
+    }
+
+    #[test]
+    fn every_width() {
+        for width in EDGES {
+            check_all_types([3, width], [0, 0]);
+            check_all_types([3, width], [5, 2]);
+        }
+    }
+
+    #[test]
+    fn a_row_longer_than_a_piece() {
+        check_all_types([2, 2 * PIECE + 33], [1, 0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn any_shape(rows in 1usize..9, width in 1usize..200, gaps: [u8; 2]) {
+            check_all_types([rows, width], gaps.map(|gap| usize::from(gap) % 16));
+        }
+    }
+
+    #[test]
+    fn rows_may_move_within_their_buffer() {
+        // Down by one row: `src` and `dst` overlap, so one thread does it, in the order of the rows.
+        for machine in machines() {
+            let mut memory: Vec<u32> = (0..12).collect();
+            let args = copy_args {
+                src_row_stride: 4,
+                dst_row_stride: 4,
+                rows: 2,
+                width: 4,
+            };
+            let call = Call::new("copy_u32_u32").bind(COPY_DST, &mut memory);
+            let call = call.bind_offset(COPY_SRC, COPY_DST, 16);
+            call.arguments(COPY_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            assert_eq!(memory, [4, 5, 6, 7, 8, 9, 10, 11, 8, 9, 10, 11]);
+        }
+    }
+
+    #[test]
+    fn rows_outside_the_buffer_are_faults() {
+        let args = copy_args {
+            src_row_stride: 4,
+            dst_row_stride: 5,
+            rows: 3,
+            width: 4,
+        };
+        let run = |src: usize, dst: usize| {
+            let (mut src, mut dst) = (vec![0f32; src], vec![f16::ZERO; dst]);
+            let call = Call::new("copy_f32_f16");
+            let call = call.bind(COPY_SRC, &mut src).bind(COPY_DST, &mut dst);
+            fault(call.arguments(COPY_ARGS, &args).run(&machines()[0])).0
+        };
+        assert_eq!(run(12, 14), "ok");
+        assert_eq!(run(11, 14), "out of bounds");
+        assert_eq!(run(12, 13), "out of bounds");
     }
 }

@@ -3,7 +3,7 @@
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::simd::{Body, Simd};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 pub fn add(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     for_elements(dispatch, machine, 4, |a, b, out, count| {
@@ -41,7 +41,11 @@ fn for_elements(
     let separable = [&a, &b]
         .into_iter()
         .all(|input| out.shares_rows_with(input) || out.is_apart_from(input));
-    let grain = if separable { grain(work) } else { ALONE };
+    let grain = if separable {
+        machine.grain(work)
+    } else {
+        ALONE
+    };
     machine.for_ranges(args.count as usize, grain, |range| {
         let (first, count) = (range.start, range.len());
         body(
@@ -80,5 +84,121 @@ impl Body for Add {
                 out.add(i).write(a.add(i).read() + b.add(i).read());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Place {
+        Own,
+        OverA,
+        OverB,
+    }
+
+    fn check(name: &'static str, count: usize, place: Place, formula: fn(f64, f64) -> f64) {
+        let mut numbers = Numbers::new(count as u64);
+        let a: Vec<f32> = numbers.vec::<f32>(count).iter().map(|a| a * 30.0).collect();
+        let b: Vec<f32> = numbers.vec(count);
+        let args = elementwise_args {
+            count: count as u64,
+        };
+        let run = |machine: &Machine| {
+            // One more than is asked for: it must stay as it is.
+            let [mut a, mut b] = [&a, &b].map(|x| [&x[..], &[f32::POISON]].concat());
+            let mut out = vec![f32::POISON; count + 1];
+            let call = Call::new(name)
+                .bind(ELEMENTWISE_A, &mut a)
+                .bind(ELEMENTWISE_B, &mut b);
+            let call = match place {
+                Place::Own => call.bind(ELEMENTWISE_OUT, &mut out),
+                Place::OverA => call.bind_same(ELEMENTWISE_OUT, ELEMENTWISE_A),
+                Place::OverB => call.bind_same(ELEMENTWISE_OUT, ELEMENTWISE_B),
+            };
+            call.arguments(ELEMENTWISE_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            match place {
+                Place::Own => out,
+                Place::OverA => a,
+                Place::OverB => b,
+            }
+        };
+        on_every_machine(run, |out| {
+            for i in 0..count {
+                let expected = formula(a[i].into(), b[i].into());
+                let tolerance = 4.0 * f32::ROUNDING * expected.abs() + f64::from(f32::MIN_POSITIVE);
+                assert_close(
+                    out[i].into(),
+                    expected,
+                    tolerance,
+                    format!("{name} {place:?} {i}"),
+                );
+            }
+            assert_untouched(out, std::iter::once(0..count));
+        });
+    }
+
+    fn check_both(count: usize, place: Place) {
+        check("add", count, place, |a, b| a + b);
+        check("silu_mul", count, place, |a, b| a / (1.0 + (-a).exp()) * b);
+    }
+
+    #[test]
+    fn every_count_and_place() {
+        for count in EDGES {
+            for place in [Place::Own, Place::OverA, Place::OverB] {
+                check_both(count, place);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn any_count(count in 1usize..5000) {
+            check_both(count, Place::Own);
+        }
+    }
+
+    #[test]
+    fn a_shifted_overlap_has_the_outcome_of_one_thread() {
+        let args = elementwise_args { count: 1000 };
+        let run = |machine: &Machine| {
+            let (mut a, mut b) = (vec![1f32; 1001], vec![1f32; 1000]);
+            let call = Call::new("silu_mul")
+                .bind(ELEMENTWISE_A, &mut a)
+                .bind(ELEMENTWISE_B, &mut b);
+            let call = call.bind_offset(ELEMENTWISE_OUT, ELEMENTWISE_A, 4);
+            call.arguments(ELEMENTWISE_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            a
+        };
+        on_every_machine(run, |out| assert!(out[1000] < 1e-3));
+    }
+
+    #[test]
+    fn too_many_elements_are_a_fault() {
+        let run = |count: u64, lengths: [usize; 3]| {
+            let args = elementwise_args { count };
+            let [mut a, mut b, mut out] = lengths.map(|length| vec![0f32; length]);
+            let call = Call::new("add").bind(ELEMENTWISE_A, &mut a);
+            let call = call
+                .bind(ELEMENTWISE_B, &mut b)
+                .bind(ELEMENTWISE_OUT, &mut out);
+            fault(call.arguments(ELEMENTWISE_ARGS, &args).run(&machines()[0])).0
+        };
+        assert_eq!(run(5, [5, 5, 5]), "ok");
+        for short in [[4, 5, 5], [5, 4, 5], [5, 5, 4]] {
+            assert_eq!(run(5, short), "out of bounds");
+        }
+        assert_eq!(run(u64::MAX, [5, 5, 5]), "out of bounds");
+        assert_eq!(run(u64::MAX / 4 + 2, [5, 5, 5]), "out of bounds"); // whose bytes wrap around to 4
     }
 }

@@ -4,7 +4,7 @@ use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::Readable;
 use super::super::simd::{Body, Simd};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let args: embedding_args = dispatch.arguments(EMBEDDING_ARGS)?;
@@ -18,7 +18,11 @@ pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<
 
     let width = width as usize;
     let separable = out.writes_once() && out.is_apart_from(&table) && out.is_apart_from(&ids);
-    let grain = if separable { grain(4 * width) } else { ALONE };
+    let grain = if separable {
+        machine.grain(4 * width)
+    } else {
+        ALONE
+    };
     machine.for_ranges(rows as usize, grain, |rows| {
         for row in rows {
             // SAFETY: `at` checked the place.
@@ -49,5 +53,105 @@ impl<B: Readable> Body for Widen<B> {
     fn run<S: Simd>(self, simd: S) {
         // SAFETY: `embedding` checked `width` elements of both.
         unsafe { B::widen(simd, self.entry, self.out, self.width) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::super::super::elements::BlockQ8_0;
+    use super::super::testing::*;
+    use super::*;
+
+    fn check<B: Sample>(name: &'static str, width: usize, gap: usize) {
+        const VOCAB: usize = 7;
+        let stride = (width + gap).next_multiple_of(B::ELEMENTS);
+        let out_stride = width + gap;
+        let table: Vec<B> = Numbers::new(width as u64).vec(VOCAB * stride);
+        let ids = [6, 0, 3, 3, 7, u32::MAX, 1];
+        let args = embedding_args {
+            table_row_stride: stride as u64,
+            out_row_stride: out_stride as u64,
+            rows: ids.len() as u32,
+            width: width as u32,
+            vocab: VOCAB as u32,
+            reserved: 0,
+        };
+        let run = |machine: &Machine| {
+            let (mut table, mut ids) = (table.clone(), ids);
+            let mut out = vec![f32::POISON; ids.len() * out_stride];
+            Call::new(name)
+                .bind(EMBEDDING_TABLE, &mut table)
+                .bind(EMBEDDING_IDS, &mut ids)
+                .bind(EMBEDDING_OUT, &mut out)
+                .arguments(EMBEDDING_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            out
+        };
+        on_every_machine(run, |out| {
+            for (row, id) in ids.iter().enumerate() {
+                for j in 0..width {
+                    let value = out[row * out_stride + j];
+                    match usize::try_from(*id) {
+                        Ok(id) if id < VOCAB => {
+                            assert_eq!(f64::from(value), B::value(&table, id * stride + j));
+                        }
+                        _ => assert!(value.is_nan() && value.bits() != f32::POISON.bits()),
+                    }
+                }
+            }
+            assert_untouched(out, row_ranges(ids.len(), out_stride, width));
+        });
+    }
+
+    #[test]
+    fn every_type_and_width() {
+        for width in EDGES {
+            for gap in [0, 5] {
+                check::<f32>("embedding_f32", width, gap);
+                check::<f16>("embedding_f16", width, gap);
+                check::<bf16>("embedding_bf16", width, gap);
+                check::<BlockQ8_0>("embedding_q8_0", width, gap);
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_a_fault() {
+        let args = embedding_args {
+            table_row_stride: 32,
+            out_row_stride: 32,
+            rows: 2,
+            width: 32,
+            vocab: 3,
+            reserved: 0,
+        };
+        let run = |args: embedding_args, blocks: usize, ids: usize, out: usize| {
+            let mut table = Numbers::new(1).vec::<BlockQ8_0>(blocks * 32);
+            let (mut ids, mut out) = (vec![0u32; ids], vec![0f32; out]);
+            let call = Call::new("embedding_q8_0").bind(EMBEDDING_TABLE, &mut table);
+            let call = call
+                .bind(EMBEDDING_IDS, &mut ids)
+                .bind(EMBEDDING_OUT, &mut out);
+            fault(call.arguments(EMBEDDING_ARGS, &args).run(&machines()[0])).0
+        };
+        assert_eq!(run(args, 3, 2, 64), "ok");
+        assert_eq!(run(args, 2, 2, 64), "out of bounds");
+        assert_eq!(run(args, 3, 1, 64), "out of bounds");
+        assert_eq!(run(args, 3, 2, 63), "out of bounds");
+        assert_eq!(
+            run(
+                embedding_args {
+                    table_row_stride: 33,
+                    ..args
+                },
+                9,
+                2,
+                64
+            ),
+            "invalid"
+        );
     }
 }

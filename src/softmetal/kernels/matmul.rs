@@ -13,7 +13,7 @@ use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{GROUP, Readable, Writable};
 use super::super::simd::{Body, Simd};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 /// Rows of C that share one reading of B.
 const ROWS: usize = 256;
@@ -134,7 +134,7 @@ impl<B: Readable, T: Writable> Product<'_, B, T> {
         let row_blocks = m.div_ceil(ROWS);
         let units = n.div_ceil(unit);
         let grain = match separable {
-            true => grain(m.min(ROWS) * unit * self.k()),
+            true => machine.grain(m.min(ROWS) * unit * self.k()),
             false => ALONE,
         };
         let items = self.args.batch as usize * row_blocks * units;
@@ -193,7 +193,7 @@ impl<'a> Rows<'a> {
             .and_then(|rows| rows.checked_mul(width));
         *packed = dispatch.scratch(count.unwrap_or(usize::MAX))?;
         let memory = View::of(packed);
-        machine.for_ranges(batches * m, grain(4 * width), |range| {
+        machine.for_ranges(batches * m, machine.grain(4 * width), |range| {
             for row in range {
                 let (batch, i) = (row / m, row % m);
                 let to = memory.at(row * width, k);

@@ -2,7 +2,7 @@
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 pub fn rope(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let args: rope_args = dispatch.arguments(ROPE_ARGS)?;
@@ -50,7 +50,7 @@ pub fn rope(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         && x.is_apart_from(&positions)
         && factors.is_none_or(|factors| x.is_apart_from(&factors));
     let grain = if separable {
-        grain(4 * heads * rotary_dim)
+        machine.grain(4 * heads * rotary_dim)
     } else {
         ALONE
     };
@@ -76,4 +76,214 @@ pub fn rope(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        tokens: usize,
+        heads: usize,
+        rotary_dim: usize,
+        /// Elements of a head that are not rotated, and between tokens.
+        gaps: [usize; 2],
+        first_position: u32,
+        pairing: u32,
+        has_factors: bool,
+        scale: f32,
+    }
+
+    fn check(case: Case) {
+        let Case {
+            tokens,
+            heads,
+            rotary_dim,
+            ..
+        } = case;
+        let head_stride = rotary_dim + case.gaps[0];
+        let token_stride = heads * head_stride + case.gaps[1];
+        let mut numbers = Numbers::new((tokens * 100 + rotary_dim) as u64);
+        let x: Vec<f32> = numbers.vec(tokens * token_stride);
+        let factors: Vec<f32> = numbers.vec(rotary_dim / 2);
+        let factors: Vec<f32> = factors.iter().map(|factor| factor + 2.0).collect();
+        let positions: Vec<u32> = (0..tokens as u32)
+            .map(|t| case.first_position + 3 * t)
+            .collect();
+        let base = 10_000.0;
+        let args = rope_args {
+            token_stride: token_stride as u64,
+            head_stride: head_stride as u64,
+            tokens: tokens as u32,
+            heads: heads as u32,
+            rotary_dim: rotary_dim as u32,
+            pairing: case.pairing,
+            frequency_base: base,
+            frequency_scale: case.scale,
+            has_factors: case.has_factors.into(),
+            reserved: 0,
+        };
+        let run = |machine: &Machine| {
+            let (mut x, mut positions, mut factors) =
+                (x.clone(), positions.clone(), factors.clone());
+            let call = Call::new("rope")
+                .bind(ROPE_X, &mut x)
+                .bind(ROPE_POSITIONS, &mut positions);
+            let call = call
+                .bind(ROPE_FACTORS, &mut factors)
+                .arguments(ROPE_ARGS, &args);
+            call.run(machine).expect("good arguments");
+            x
+        };
+
+        let mut expected: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+        for (token, position) in positions.iter().enumerate() {
+            for (head, i) in (0..heads).flat_map(|head| (0..rotary_dim / 2).map(move |i| (head, i)))
+            {
+                let factor = if case.has_factors {
+                    factors[i].into()
+                } else {
+                    1.0
+                };
+                let frequency = f64::from(base).powf(-2.0 * i as f64 / rotary_dim as f64);
+                let theta = f64::from(*position) * f64::from(case.scale) * frequency / factor;
+                let start = token * token_stride + head * head_stride;
+                let (first, second) = match case.pairing {
+                    ROPE_PAIRING_INTERLEAVED => (start + 2 * i, start + 2 * i + 1),
+                    _ => (start + i, start + i + rotary_dim / 2),
+                };
+                let (a, b) = (f64::from(x[first]), f64::from(x[second]));
+                expected[first] = a * theta.cos() - b * theta.sin();
+                expected[second] = a * theta.sin() + b * theta.cos();
+            }
+        }
+        on_every_machine(run, |out| {
+            for (index, expected) in expected.iter().enumerate() {
+                // Elements outside of the pairs are among these: they must be what they were.
+                let tolerance = if *expected == f64::from(x[index]) {
+                    0.0
+                } else {
+                    6.0 * f32::ROUNDING
+                };
+                assert_close(
+                    out[index].into(),
+                    *expected,
+                    tolerance,
+                    format!("{case:?} {index}"),
+                );
+            }
+        });
+    }
+
+    const PLAIN: Case = Case {
+        tokens: 5,
+        heads: 3,
+        rotary_dim: 64,
+        gaps: [0, 0],
+        first_position: 0,
+        pairing: ROPE_PAIRING_INTERLEAVED,
+        has_factors: false,
+        scale: 1.0,
+    };
+
+    #[test]
+    fn both_pairings_with_and_without_factors() {
+        for pairing in [ROPE_PAIRING_INTERLEAVED, ROPE_PAIRING_HALF] {
+            for has_factors in [false, true] {
+                for rotary_dim in [2, 6, 32, 64, 128] {
+                    check(Case {
+                        pairing,
+                        has_factors,
+                        rotary_dim,
+                        ..PLAIN
+                    });
+                    check(Case {
+                        pairing,
+                        has_factors,
+                        rotary_dim,
+                        gaps: [4, 7],
+                        ..PLAIN
+                    });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn far_from_the_start() {
+        check(Case {
+            first_position: 1_000_000,
+            ..PLAIN
+        });
+        check(Case {
+            first_position: 131_072,
+            scale: 0.25,
+            ..PLAIN
+        });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn any_shape(
+            tokens in 1usize..9, heads in 1usize..9, pairs in 1usize..70, gaps: [u8; 2],
+            first_position in 0u32..100_000, half: bool, has_factors: bool, scale in 0.1f32..2.0,
+        ) {
+            check(Case {
+                tokens,
+                heads,
+                rotary_dim: 2 * pairs,
+                gaps: gaps.map(|gap| usize::from(gap) % 16),
+                first_position,
+                pairing: half.into(),
+                has_factors,
+                scale,
+            });
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_faults() {
+        let good = rope_args {
+            token_stride: 16,
+            head_stride: 8,
+            tokens: 2,
+            heads: 2,
+            rotary_dim: 8,
+            frequency_base: 10_000.0,
+            frequency_scale: 1.0,
+            has_factors: 1,
+            ..Default::default()
+        };
+        let run = |args: rope_args, lengths: [usize; 3]| {
+            let (mut x, mut factors) = (vec![0f32; lengths[0]], vec![1f32; lengths[2]]);
+            let mut positions = vec![0u32; lengths[1]];
+            let call = Call::new("rope")
+                .bind(ROPE_X, &mut x)
+                .bind(ROPE_POSITIONS, &mut positions);
+            let call = call
+                .bind(ROPE_FACTORS, &mut factors)
+                .arguments(ROPE_ARGS, &args);
+            fault(call.run(&machines()[0])).0
+        };
+        assert_eq!(run(good, [32, 2, 4]), "ok");
+        for short in [[31, 2, 4], [32, 1, 4], [32, 2, 3]] {
+            assert_eq!(run(good, short), "out of bounds");
+        }
+        assert_eq!(
+            run(
+                rope_args {
+                    rotary_dim: 7,
+                    ..good
+                },
+                [32, 2, 4]
+            ),
+            "invalid"
+        );
+        assert_eq!(run(rope_args { pairing: 2, ..good }, [32, 2, 4]), "invalid");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::{ALONE, Machine, grain};
+use super::{ALONE, Machine};
 
 pub fn softmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let args: softmax_args = dispatch.arguments(SOFTMAX_ARGS)?;
@@ -16,7 +16,11 @@ pub fn softmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let (x_stride, out_stride) = (args.x_row_stride as usize, args.out_row_stride as usize);
     let width = width as usize;
     let separable = out.writes_once() && (out.shares_rows_with(&x) || out.is_apart_from(&x));
-    let grain = if separable { grain(16 * width) } else { ALONE };
+    let grain = if separable {
+        machine.grain(16 * width)
+    } else {
+        ALONE
+    };
     machine.for_ranges(rows as usize, grain, |rows| {
         for row in rows {
             let x = x.at(row * x_stride, width);
@@ -47,5 +51,132 @@ unsafe fn softmax_row(x: *const f32, out: *mut f32, width: usize, scale: f32) {
         for j in 0..width {
             out.add(j).write(out.add(j).read() / sum);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn check(rows: usize, width: usize, gaps: [usize; 2], scale: f32, in_place: bool) {
+        let strides = [
+            width + gaps[0],
+            width + if in_place { gaps[0] } else { gaps[1] },
+        ];
+        let spread = |value: f32| value * 20.0;
+        let x: Vec<f32> = Numbers::new(width as u64).vec::<f32>(rows * strides[0]);
+        let x: Vec<f32> = x.into_iter().map(spread).collect();
+        let args = softmax_args {
+            x_row_stride: strides[0] as u64,
+            out_row_stride: strides[1] as u64,
+            rows: rows as u32,
+            width: width as u32,
+            scale,
+            reserved: 0,
+        };
+        let run = |machine: &Machine| {
+            let (mut x, mut out) = (x.clone(), vec![f32::POISON; rows * strides[1]]);
+            let call = Call::new("softmax").simdgroups().bind(SOFTMAX_X, &mut x);
+            let call = match in_place {
+                true => call.bind_same(SOFTMAX_OUT, SOFTMAX_X),
+                false => call.bind(SOFTMAX_OUT, &mut out),
+            };
+            call.arguments(SOFTMAX_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            if in_place { x } else { out }
+        };
+        on_every_machine(run, |out| {
+            for row in 0..rows {
+                let scores: Vec<f64> = x[row * strides[0]..][..width]
+                    .iter()
+                    .map(|x| f64::from(scale) * f64::from(*x))
+                    .collect();
+                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
+                for (j, score) in scores.iter().enumerate() {
+                    let expected = (score - largest).exp() / sum;
+                    // Roundings of the score, of the largest and of their difference shift the exponent.
+                    let shift = 2.0 * (score.abs() + largest.abs()) + 8.0;
+                    let tolerance = expected * shift * f32::ROUNDING;
+                    let value = out[row * strides[1] + j].into();
+                    assert_close(value, expected, tolerance + 1e-40, format!("{row}, {j}"));
+                }
+            }
+            if !in_place {
+                assert_untouched(out, row_ranges(rows, strides[1], width));
+            }
+        });
+    }
+
+    #[test]
+    fn every_width() {
+        for width in EDGES {
+            check(5, width, [0, 0], 1.0, false);
+            check(5, width, [7, 2], 0.125, false);
+            check(5, width, [3, 3], -1.0, true);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn any_shape(
+            rows in 1usize..20, width in 1usize..300, gaps: [u8; 2], scale in -2f32..2.0, in_place: bool,
+        ) {
+            check(rows, width, gaps.map(|gap| usize::from(gap) % 16), scale, in_place);
+        }
+    }
+
+    #[test]
+    fn infinities_do_as_the_formula_says() {
+        const MIN: f32 = f32::NEG_INFINITY;
+        let run = |row: [f32; 3]| {
+            let (mut x, mut out) = (row, [f32::POISON; 3]);
+            let args = softmax_args {
+                rows: 1,
+                width: 3,
+                scale: 1.0,
+                ..Default::default()
+            };
+            Call::new("softmax")
+                .simdgroups()
+                .bind(SOFTMAX_X, &mut x)
+                .bind(SOFTMAX_OUT, &mut out)
+                .arguments(SOFTMAX_ARGS, &args)
+                .run(&machines()[0])
+                .expect("good arguments");
+            out
+        };
+        assert_eq!(run([MIN, 1.0, MIN]), [0.0, 1.0, 0.0]);
+        assert_eq!(run([88.0, 88.0, MIN]), [0.5, 0.5, 0.0]);
+        assert!(
+            run([MIN; 3])
+                .iter()
+                .all(|value| value.is_nan() && value.bits() != f32::POISON.bits())
+        );
+    }
+
+    #[test]
+    fn a_row_outside_the_buffer_is_a_fault() {
+        let args = softmax_args {
+            x_row_stride: 4,
+            out_row_stride: 5,
+            rows: 3,
+            width: 4,
+            ..Default::default()
+        };
+        let run = |x: usize, out: usize| {
+            let (mut x, mut out) = (vec![0f32; x], vec![0f32; out]);
+            let call = Call::new("softmax").simdgroups();
+            let call = call.bind(SOFTMAX_X, &mut x).bind(SOFTMAX_OUT, &mut out);
+            fault(call.arguments(SOFTMAX_ARGS, &args).run(&machines()[0])).0
+        };
+        assert_eq!(run(12, 14), "ok");
+        assert_eq!(run(11, 14), "out of bounds");
+        assert_eq!(run(12, 13), "out of bounds");
     }
 }

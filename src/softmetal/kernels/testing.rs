@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use half::{bf16, f16};
 
 use super::super::bindings::executor::soft_dispatch;
-use super::super::compute_pool::ComputePool;
 use super::super::dispatch::{Arguments, Dispatch, Fault};
 use super::super::elements::{BlockQ8_0, Stored};
 use super::super::simd::Isa;
@@ -16,18 +15,18 @@ use super::{KERNELS, Machine};
 /// Sizes around the widths of vectors, groups and tiles.
 pub const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];
 
-/// Every instruction set of this processor, alone and with threads.
+/// Every instruction set of this processor, each with one thread and then with three that share even the smallest work.
 pub fn machines() -> &'static [Machine] {
     static MACHINES: OnceLock<Vec<Machine>> = OnceLock::new();
     MACHINES.get_or_init(|| {
         let isas = Isa::available().into_iter();
-        isas.flat_map(|isa| {
-            [1, 3].map(|threads| Machine {
-                pool: ComputePool::new(threads),
-                isa,
-            })
-        })
-        .collect()
+        let machine = |isa, threads| Machine {
+            isa,
+            share: 1,
+            ..Machine::new(threads)
+        };
+        isas.flat_map(|isa| [1, 3].map(|threads| machine(isa, threads)))
+            .collect()
     })
 }
 
@@ -177,35 +176,67 @@ impl Sample for BlockQ8_0 {
     }
 }
 
+impl Sample for u32 {
+    fn sample(numbers: &mut Numbers) -> u32 {
+        numbers.next().to_bits()
+    }
+    fn value(memory: &[u32], element: usize) -> f64 {
+        memory[element].into()
+    }
+}
+
 /// Types of outputs: what an element holds before the kernel runs, and how exact it can be.
-pub trait Output: Sample + PartialEq + std::fmt::Debug {
+pub trait Output: Sample + std::fmt::Debug {
     const POISON: Self;
     /// The largest relative error of rounding to this type.
     const ROUNDING: f64;
-    fn is_poison(self) -> bool;
+    fn bits(self) -> u32;
 }
 
 impl Output for f32 {
     const POISON: f32 = f32::from_bits(0x7fc5_a5a5);
     const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
-    fn is_poison(self) -> bool {
-        self.to_bits() == Self::POISON.to_bits()
+    fn bits(self) -> u32 {
+        self.to_bits()
     }
 }
 
 impl Output for f16 {
     const POISON: f16 = f16::from_bits(0x7e5a);
     const ROUNDING: f64 = 1.0 / (1u64 << 11) as f64;
-    fn is_poison(self) -> bool {
-        self.to_bits() == Self::POISON.to_bits()
+    fn bits(self) -> u32 {
+        self.to_bits().into()
     }
 }
 
 impl Output for bf16 {
     const POISON: bf16 = bf16::from_bits(0x7fda);
     const ROUNDING: f64 = 1.0 / (1u64 << 8) as f64;
-    fn is_poison(self) -> bool {
-        self.to_bits() == Self::POISON.to_bits()
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+impl Output for u32 {
+    const POISON: u32 = 0x5a5a_5a5a;
+    const ROUNDING: f64 = 0.0;
+    fn bits(self) -> u32 {
+        self
+    }
+}
+
+/// Calls `check` with what `run` gives on every instruction set, after making sure that three threads give the same bits as one.
+pub fn on_every_machine<T: Output>(run: impl Fn(&Machine) -> Vec<T>, mut check: impl FnMut(&[T])) {
+    for pair in machines().chunks(2) {
+        let [alone, shared] = [run(&pair[0]), run(&pair[1])];
+        let differs = (0..alone.len()).find(|i| alone[*i].bits() != shared[*i].bits());
+        assert_eq!(
+            differs, None,
+            "{:?} depends on the number of threads",
+            pair[0].isa
+        );
+        println!("{:?}", pair[0].isa); // shown with a failure
+        check(&alone);
     }
 }
 
@@ -220,7 +251,7 @@ pub fn assert_untouched<T: Output>(out: &[T], written: impl Iterator<Item = Rang
     written.for_each(|range| inside[range].fill(true));
     for (index, (value, inside)) in out.iter().zip(inside).enumerate() {
         assert!(
-            inside || value.is_poison(),
+            inside || value.bits() == T::POISON.bits(),
             "element {index} was written: {value:?}"
         );
     }
