@@ -313,3 +313,92 @@ impl<'a, T: Stored> View<'a, T> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_exact_or_none() {
+        assert_eq!(Extent::packed(5u32).span(), Some(5));
+        assert_eq!(Extent::rows(3u32, 10, 4u32).span(), Some(24));
+        assert_eq!(
+            Extent::nested((2u32, 100), (3u32, 10), 4u32).span(),
+            Some(124)
+        );
+        assert_eq!(Extent::rows(0u32, 10, 4u32).span(), Some(0));
+        assert_eq!(Extent::rows(3u32, 10, 0u32).span(), Some(0));
+        assert_eq!(Extent::rows(1u32, u64::MAX, 4u32).span(), Some(4));
+        assert_eq!(Extent::rows(2u32, u64::MAX - 3, 4u32).span(), None);
+        assert_eq!(
+            Extent::rows(2u32, u64::MAX - 4, 4u32).span(),
+            Some(u64::MAX)
+        );
+        assert_eq!(Extent::rows(u32::MAX, u64::MAX / 2, 4u32).span(), None);
+    }
+
+    fn view(memory: &mut [f32], extent: Extent) -> View<'_, f32> {
+        let length = extent.span().expect("small") as usize;
+        View {
+            length,
+            extent,
+            ..View::of(memory)
+        }
+    }
+
+    #[test]
+    fn only_distinct_elements_are_written_once() {
+        let mut memory = [0f32; 64];
+        let mut once = |extent| view(&mut memory, extent).writes_once();
+        assert!(once(Extent::packed(64u32)));
+        assert!(once(Extent::rows(4u32, 4, 4u32)));
+        assert!(!once(Extent::rows(4u32, 3, 4u32)));
+        assert!(!once(Extent::rows(2u32, 0, 4u32)));
+        assert!(once(Extent::rows(1u32, 0, 4u32)));
+        assert!(once(Extent::nested((2u32, 16), (4u32, 4), 4u32)));
+        assert!(once(Extent::nested((4u32, 4), (2u32, 16), 4u32)));
+        assert!(!once(Extent::nested((2u32, 15), (4u32, 4), 4u32)));
+        assert!(!once(Extent::nested((2u32, 0), (4u32, 4), 4u32)));
+    }
+
+    #[test]
+    fn views_that_share_nothing_are_apart() {
+        let mut memory = [0f32; 64];
+        let whole = view(&mut memory, Extent::packed(64u32));
+        let at = |start: usize, extent: Extent| View {
+            pointer: whole.pointer.wrapping_add(start),
+            length: extent.span().expect("small") as usize,
+            extent,
+            ..whole
+        };
+        let apart = |first: (usize, Extent), second: (usize, Extent)| {
+            let (first, second) = (at(first.0, first.1), at(second.0, second.1));
+            (first.is_apart_from(&second), second.is_apart_from(&first))
+        };
+        let ten = Extent::packed(10u32);
+        assert_eq!(apart((0, ten), (10, ten)), (true, true));
+        assert_eq!(apart((0, ten), (9, ten)), (false, false));
+        assert_eq!(apart((0, ten), (0, ten)), (false, false));
+        // Columns 0..3 and 3..8 of rows of 8; then of too narrow rows, and of rows that differ.
+        let (left, right) = (Extent::rows(4u32, 8, 3u32), Extent::rows(4u32, 8, 5u32));
+        assert_eq!(apart((0, left), (3, right)), (true, true));
+        assert_eq!(apart((0, left), (2, right)), (false, false));
+        assert_eq!(apart((0, left), (4, right)), (false, false));
+        assert_eq!(
+            apart((0, left), (3, Extent::rows(4u32, 9, 5u32))),
+            (false, false)
+        );
+    }
+
+    #[test]
+    fn rows_are_shared_when_all_of_their_layout_is_the_same() {
+        let mut memory = [0f32; 64];
+        let first = view(&mut memory, Extent::rows(4u32, 8, 3u32));
+        assert!(first.shares_rows_with(&first));
+        for extent in [Extent::rows(4u32, 9, 3u32), Extent::rows(4u32, 8, 4u32)] {
+            assert!(!first.shares_rows_with(&View { extent, ..first }));
+        }
+        let pointer = first.pointer.wrapping_add(1);
+        assert!(!first.shares_rows_with(&View { pointer, ..first }));
+    }
+}

@@ -308,3 +308,140 @@ fn processor_name() -> String {
         .map(|(_, name)| name.trim());
     String::from(name.unwrap_or(std::env::consts::ARCH))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+
+    use super::super::bindings::args::*;
+    use super::*;
+
+    fn table() -> &'static soft_executor {
+        // SAFETY: the table lives as long as the process.
+        unsafe { cpu_executor().as_ref() }.expect("the executor is there")
+    }
+
+    /// Takes the text of an error.
+    fn take(error: *mut c_char) -> String {
+        assert!(!error.is_null(), "an error has a text");
+        // SAFETY: made by `report`, released here.
+        unsafe {
+            let text = CStr::from_ptr(error).to_string_lossy().into_owned();
+            string_release(error);
+            text
+        }
+    }
+
+    /// The library of a source of ours.
+    fn own_library(family: &str) -> *mut soft_library {
+        let source = super::super::library::own_sources()
+            .find(|own| own.family == family)
+            .expect("a family of ours");
+        let mut error = ptr::null_mut();
+        let (text, length) = (source.text.as_ptr().cast(), source.text.len());
+        // SAFETY: `length` bytes and a place for an error.
+        let library = unsafe { library_create(text, length, &mut error) };
+        assert!(!library.is_null(), "{}", take(error));
+        library
+    }
+
+    #[test]
+    fn it_says_what_it_is() {
+        let table = table();
+        // SAFETY: a string that is never freed.
+        let name = unsafe { CStr::from_ptr(table.name) }
+            .to_str()
+            .expect("UTF-8");
+        assert!(
+            name.contains(&format!("({} thread", table.threads)),
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn a_kernel_runs_after_its_library_is_released() {
+        let library = own_library("elementwise");
+        // SAFETY: live handles, released once; bindings of local memory; a NULL error is allowed.
+        unsafe {
+            let function =
+                function_create(library, c"add".as_ptr(), ptr::null(), 0, ptr::null_mut());
+            library_release(library);
+            let mut info = soft_function_info::default();
+            function_describe(function, &mut info);
+            assert_eq!(info.thread_execution_width, 32);
+
+            let (mut a, mut b, mut out) = ([1f32, 2.0], [10f32, 20.0], [0f32; 2]);
+            let mut args = elementwise_args { count: 2 };
+            let bytes = |pointer: *mut c_void, length| soft_binding { pointer, length };
+            let mut dispatch = soft_dispatch {
+                grid: [2, 1, 1],
+                threadgroup: [256, 1, 1],
+                threads: true,
+                ..Default::default()
+            };
+            dispatch.bindings[ELEMENTWISE_A as usize] = bytes(a.as_mut_ptr().cast(), 8);
+            dispatch.bindings[ELEMENTWISE_B as usize] = bytes(b.as_mut_ptr().cast(), 8);
+            dispatch.bindings[ELEMENTWISE_OUT as usize] = bytes(out.as_mut_ptr().cast(), 8);
+            dispatch.bindings[ELEMENTWISE_ARGS as usize] = bytes((&raw mut args).cast(), 8);
+            assert_eq!(execute(function, &dispatch, ptr::null_mut()), SOFT_OK);
+            assert_eq!(out, [11.0, 22.0]);
+
+            let mut error = ptr::null_mut();
+            dispatch.bindings[ELEMENTWISE_B as usize].length = 7;
+            assert_eq!(execute(function, &dispatch, &mut error), SOFT_PAGE_FAULT);
+            let text = take(error);
+            assert!(
+                text.contains("add") && text.contains("b (binding 1)"),
+                "{text}"
+            );
+            dispatch.bindings[ELEMENTWISE_B as usize].pointer = ptr::null_mut();
+            assert_eq!(execute(function, &dispatch, &mut error), SOFT_INVALID);
+            assert!(take(error).contains("nothing is bound"));
+            function_release(function);
+        }
+    }
+
+    #[test]
+    fn nothing_is_an_error_and_not_a_crash() {
+        let mut error = ptr::null_mut();
+        // SAFETY: NULL is allowed everywhere, live handles are released once.
+        unsafe {
+            assert!(library_create(ptr::null(), 0, &mut error).is_null());
+            assert!(take(error).contains("NULL"));
+            assert!(library_create(c"kernel".as_ptr(), 6, &mut error).is_null());
+            assert!(take(error).contains("own kernels"));
+            assert!(library_create(c"kernel".as_ptr(), 6, ptr::null_mut()).is_null());
+            assert!(library_function_name(ptr::null(), 0).is_null());
+            let name = c"none".as_ptr();
+            assert!(function_create(ptr::null_mut(), name, ptr::null(), 0, &mut error).is_null());
+            assert!(take(error).contains("NULL"));
+            let library = own_library("rope");
+            assert!(function_create(library, name, ptr::null(), 0, &mut error).is_null());
+            assert!(take(error).contains("none"));
+            assert!(library_function_name(library, 1).is_null());
+            library_release(library);
+            assert_eq!(
+                execute(ptr::null(), &Default::default(), &mut error),
+                SOFT_INVALID
+            );
+            assert!(take(error).contains("NULL"));
+            function_describe(ptr::null(), ptr::null_mut());
+            function_release(ptr::null_mut());
+            library_release(ptr::null_mut());
+            string_release(ptr::null_mut());
+        }
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let text = guarded::<()>(|| panic!("planted {}", 1)).expect_err("it panicked");
+        assert!(text.contains("bug") && text.contains("planted 1"), "{text}");
+        let text = guarded::<()>(|| std::panic::panic_any(1)).expect_err("it panicked");
+        assert!(text.contains("without a message"), "{text}");
+    }
+
+    #[test]
+    fn a_text_with_a_zero_loses_the_zero() {
+        assert_eq!(take(into_c_string(String::from("a\0b"))), "ab");
+    }
+}

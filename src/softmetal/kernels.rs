@@ -88,7 +88,7 @@ macro_rules! kernels {
 }
 
 #[rustfmt::skip]
-static KERNELS: &[Kernel] = kernels! {
+pub static KERNELS: &[Kernel] = kernels! {
     matmul {
         c"matmul_f32_f32" => matmul::matmul::<f32, f32>,
         c"matmul_f16_f32" => matmul::matmul::<f16, f32>,

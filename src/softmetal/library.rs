@@ -97,9 +97,9 @@ impl Library {
 }
 
 /// One of the sources that the build embeds.
-struct OwnSource {
-    family: &'static str,
-    text: &'static [u8],
+pub struct OwnSource {
+    pub family: &'static str,
+    pub text: &'static [u8],
 }
 
 /// `kernel_source` of `native/kernels/sources.h`.
@@ -122,7 +122,7 @@ struct KernelSourceTable([KernelSource; 0]);
 // SAFETY: constant data of the native archive, never written.
 unsafe impl Sync for KernelSourceTable {}
 
-fn own_sources() -> impl Iterator<Item = OwnSource> {
+pub fn own_sources() -> impl Iterator<Item = OwnSource> {
     // SAFETY: sources.h promises `kernel_source_count` entries in static storage.
     let table =
         unsafe { slice::from_raw_parts((&raw const kernel_sources).cast(), kernel_source_count) };
@@ -135,4 +135,85 @@ fn own_sources() -> impl Iterator<Item = OwnSource> {
             text: unsafe { slice::from_raw_parts(entry.text.cast(), entry.length) },
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names that a Metal source gives its kernels: `host_name("…")`, else what follows `[[kernel]] void`.
+    fn kernels_of(source: &str) -> Vec<&str> {
+        let (_, code) = source.rsplit_once("#line").expect("args.h comes first");
+        let lines = || code.lines().skip(1);
+        let mut names: Vec<&str> = lines()
+            .filter(|line| !line.contains("#define"))
+            .filter_map(|line| {
+                line.split_once('"')?
+                    .1
+                    .split_once('"')
+                    .map(|(name, _)| name)
+            })
+            .collect();
+        let mut templated = false;
+        for line in lines() {
+            if let Some(rest) = line.strip_prefix("[[kernel]] void ")
+                && !templated
+            {
+                names.extend(rest.split_once('(').map(|(name, _)| name));
+            }
+            templated = line.starts_with("template <");
+        }
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_source_has_its_native_kernels() {
+        assert!(own_sources().count() > 0);
+        let mut total = 0;
+        for own in own_sources() {
+            let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
+            let mut native: Vec<&str> = (0..)
+                .map_while(|index| library.function_name(index))
+                .map(|name| name.to_str().expect("ASCII"))
+                .collect();
+            native.sort();
+            let source = str::from_utf8(own.text).expect("UTF-8");
+            assert_eq!(native, kernels_of(source), "{}.metal", own.family);
+            total += native.len();
+        }
+        assert_eq!(total, kernels::KERNELS.len());
+    }
+
+    #[test]
+    fn any_other_source_is_refused() {
+        let own = own_sources().next().expect("there are sources");
+        let nearly = &own.text[..own.text.len() - 1];
+        for source in [b"".as_slice(), b"kernel void user() {}", nearly] {
+            let error = Library::compile(source, KernelChoice::Native).expect_err("not ours");
+            assert!(error.contains("own kernels"), "{error}");
+        }
+        let error = Library::compile(own.text, KernelChoice::Msl).expect_err("no compiler yet");
+        assert!(error.contains(KERNELS_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn the_choice_of_kernels_is_checked() {
+        assert_eq!(KernelChoice::parse("native"), Ok(KernelChoice::Native));
+        assert_eq!(KernelChoice::parse("msl"), Ok(KernelChoice::Msl));
+        for text in ["", "Native", "fast"] {
+            let error = KernelChoice::parse(text).expect_err(text);
+            assert!(error.contains(KERNELS_VARIABLE), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_function_is_named_in_the_error() {
+        let own = own_sources().next().expect("there are sources");
+        let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
+        let error = Arc::new(library)
+            .function(c"no_such")
+            .expect_err("there is none");
+        assert!(error.contains("no_such"), "{error}");
+    }
 }

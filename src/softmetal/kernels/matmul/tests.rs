@@ -144,7 +144,7 @@ fn check_all_types(case: Case) {
     check::<f32, f16>("matmul_f32_f16", case);
     check::<f16, f16>("matmul_f16_f16", case);
     check::<bf16, f16>("matmul_bf16_f16", case);
-    if case.transpose_b && case.k % 32 == 0 {
+    if case.transpose_b && case.k.is_multiple_of(32) {
         check::<BlockQ8_0, f32>("matmul_q8_0_f32", case);
         check::<BlockQ8_0, f16>("matmul_q8_0_f16", case);
     }
@@ -392,7 +392,7 @@ fn missing_bindings_and_wrong_arguments_are_invalid() {
     let mut short = [0u8; 40];
     let call = Call::new("matmul_f32_f32").bind(MATMUL_ARGS, &mut short);
     assert_eq!(fault(call.run(machine)).0, "invalid");
-    let mut bytes = vec![0u32; 33];
+    let mut bytes = [0u32; 33];
     // SAFETY: any bytes are bytes.
     let odd = unsafe { bytes.align_to_mut::<u8>().1 };
     let call = Call::new("matmul_f32_f32")
