@@ -16,7 +16,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUSTFLAGS
 export "$variable=-Clinker=$CLANG -Clink-arg=-fsanitize=address"
 export IRONBRIDGE_TEST_ADDRESS_SANITIZER=1
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:detect_stack_use_after_return=1}
-export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/scripts/sanitize.supp:print_suppressions=0}
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
 
 cargo test --target "$host" "$@"
