@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs tests with the native code under AddressSanitizer and LeakSanitizer. Arguments go to `cargo test`; without any, the
-# library's own and the integration tests of the bridge run.
+# Runs tests with the bridge and the software device under AddressSanitizer and LeakSanitizer. Arguments go to `cargo test`; without
+# any, the tests that go through the bridge run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,4 +19,5 @@ export IRONBRIDGE_TEST_ADDRESS_SANITIZER=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
 
+[ $# -gt 0 ] || set -- --test c_abi --test diagnostics --test facade --test lifetimes
 cargo test --target "$host" "$@"
