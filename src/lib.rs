@@ -64,6 +64,7 @@ pub mod llama;
 pub mod memory;
 pub mod ops;
 mod softmetal;
+pub mod stress;
 mod tensor;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, Storage, WriteGuard};
