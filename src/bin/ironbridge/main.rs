@@ -1,1 +1,46 @@
-fn main() {}
+//! The `ironbridge` command line, built on the crate's public API.
+
+mod devices;
+mod generate;
+mod stress;
+mod terminal;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Run LLaMA models through ironbridge, and test the bridge itself.
+#[derive(Parser)]
+#[command(name = "ironbridge", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write text with a GGUF model
+    Generate(generate::GenerateArguments),
+    /// Load the bridge for a long time and check that nothing grows and nothing is wrong
+    #[command(subcommand)]
+    Stress(stress::Command),
+    /// List the devices of this machine and their limits
+    Devices,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Generate(arguments) => generate::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Stress(stress::Command::Qkv(arguments)) => stress::run(&arguments),
+        Command::Devices => devices::run().map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {
+        // Whoever read our output has seen enough.
+        Some(closed) if closed.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        _ => {
+            terminal::report(error.as_ref());
+            ExitCode::FAILURE
+        }
+    })
+}

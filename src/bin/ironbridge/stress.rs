@@ -1,0 +1,162 @@
+//! `ironbridge stress`
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use ironbridge::stress::{Figures, QkvReport, QkvStress};
+
+use crate::terminal::{bytes, progress};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Sequential Q, K and V matmuls, every value checked against float64 and everything counted before and after
+    Qkv(QkvArguments),
+}
+
+#[derive(Args)]
+pub struct QkvArguments {
+    /// Device: default, metal, cpu, or an index of `ironbridge devices`
+    #[arg(long, default_value = "default")]
+    device: String,
+    /// Devices to open, each with weights of its own; threads take them in turn
+    #[arg(long, default_value_t = 1, value_name = "D")]
+    devices: usize,
+    /// Layers, each with weights of its own
+    #[arg(long, default_value_t = 22)]
+    layers: usize,
+    /// Tokens in the prompt: rows of every matmul
+    #[arg(long, default_value_t = 15)]
+    seq: usize,
+    /// Elements of a token and of a query
+    #[arg(long, default_value_t = 2048)]
+    d_model: usize,
+    /// Elements of a key and of a value
+    #[arg(long, default_value_t = 256)]
+    kv_dim: usize,
+    /// How often each thread goes through all layers
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    rounds: u64,
+    /// Rounds before the first measurement
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    warm_up: u64,
+    /// Threads that work at once
+    #[arg(long, default_value_t = 1, value_name = "T")]
+    threads: usize,
+    /// Commit Q, K and V of a layer together and not one by one
+    #[arg(long)]
+    together: bool,
+    /// Seed of the random operands
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub fn run(arguments: &QkvArguments) -> Result<ExitCode, Box<dyn Error>> {
+    let mut stress = QkvStress::default();
+    stress.device = arguments.device.clone();
+    stress.devices = arguments.devices;
+    stress.layers = arguments.layers;
+    stress.seq = arguments.seq;
+    stress.d_model = arguments.d_model;
+    stress.kv_dim = arguments.kv_dim;
+    stress.rounds = arguments.rounds;
+    stress.warm_up = arguments.warm_up;
+    stress.threads = arguments.threads;
+    stress.together = arguments.together;
+    stress.seed = arguments.seed;
+
+    let rounds = arguments.rounds.saturating_add(arguments.warm_up);
+    let bar = progress(
+        rounds.saturating_mul(arguments.threads as u64),
+        "{bar:40} {pos}/{len} rounds, {eta} left",
+    );
+    let report = stress.run(&|done| bar.set_position(done));
+    bar.finish_and_clear();
+    let report = report?;
+    print(&stress, &report);
+
+    let problems = report.problems();
+    for problem in &problems {
+        println!("FAILED: {problem}");
+    }
+    if problems.is_empty() {
+        println!("passed: nothing grew and every value is right");
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn print(stress: &QkvStress, report: &QkvReport) {
+    println!("device       {}", report.device);
+    println!(
+        "load         {} thread{} on {} device{}, {} layers, Q {seq}×{d}·{d}×{d}, K and V {seq}×{d}·{d}×{kv}",
+        stress.threads,
+        plural(stress.threads),
+        stress.devices,
+        plural(stress.devices),
+        stress.layers,
+        seq = stress.seq,
+        d = stress.d_model,
+        kv = stress.kv_dim,
+    );
+    println!(
+        "matmuls      {} in {:.1} s, {:.1} GFLOP/s",
+        report.matmuls,
+        report.elapsed.as_secs_f64(),
+        report.gflops
+    );
+    println!(
+        "values       {} compared, {} wrong, worst error {:.1e} of the root mean square",
+        report.values, report.wrong, report.worst_error
+    );
+    println!();
+    let columns = [&report.start, &report.warm, &report.end, &report.closed];
+    let row = |name: &str, cell: &dyn Fn(&Figures) -> String| {
+        print!("{name:<28}");
+        for figures in columns {
+            print!("{:>14}", cell(figures));
+        }
+        println!();
+    };
+    println!(
+        "{:<28}{:>14}{:>14}{:>14}{:>14}",
+        "", "start", "warm", "end", "closed"
+    );
+    row("resident memory", &|figures| bytes(figures.resident_bytes));
+    row("device bytes", &|figures| bytes(figures.device_bytes));
+    row("pool bytes", &|figures| bytes(figures.pool_bytes));
+    row("buffers", &|figures| figures.buffers.to_string());
+    row("live handles", &|figures| figures.live_handles.to_string());
+    row(
+        "autoreleased without a pool",
+        &|figures| match figures.autoreleased_without_pool {
+            Some(count) => count.to_string(),
+            None => "not known".into(),
+        },
+    );
+    let classes: BTreeSet<&String> = columns
+        .iter()
+        .flat_map(|figures| &figures.live_objects)
+        .filter(|&(_, &live)| live != 0)
+        .map(|(class, _)| class)
+        .collect();
+    for class in classes {
+        row(&format!("live {class}"), &|figures| {
+            figures
+                .live_objects
+                .get(class)
+                .copied()
+                .unwrap_or(0)
+                .to_string()
+        });
+    }
+    println!(
+        "\nresident growth after the warm-up: {} bytes",
+        report.resident_growth()
+    );
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
