@@ -26,10 +26,12 @@ check_rust() {
   # A dependency of criterion compiles one C file, which needs no libc.
   CC_aarch64_apple_darwin=$(clang)
   export CC_aarch64_apple_darwin AR_aarch64_apple_darwin=ar CFLAGS_aarch64_apple_darwin=-ffreestanding
-  # Every target but tests/bindings.rs, which compares what bindgen makes and so needs the native build.
+  # Every target but the tests of what the native build made: its bindings and its compiler.
   local check=(check --target "$TARGET" --features cli --lib --bins --examples --benches) test
-  for test in tests/*.rs; do
-    [ "$test" = tests/bindings.rs ] || check+=(--test "$(basename "$test" .rs)")
+  for test in tests/*.rs tests/*/main.rs; do
+    grep -qE 'env!\("IRONBRIDGE_|not\(ironbridge_bindings' "$test" && continue
+    test=${test%/main.rs}
+    check+=(--test "$(basename "$test" .rs)")
   done
   if [ -d "$(rustc --print target-libdir --target "$TARGET" 2>/dev/null)" ]; then
     echo "check-apple: Rust, with rustup's standard library for $TARGET"
