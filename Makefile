@@ -24,8 +24,10 @@ demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=,
 test: setup ## every test: library, command line, integration, C and Python programs, documentation
 	cargo test --features cli
 
-stress: setup ## 22 layers x ROUNDS of Q/K/V projections; fails when anything was wrong or is left over
-	$(IRONBRIDGE) stress qkv --layers 22 --rounds $(ROUNDS)
+stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then from four on one device and on four devices
+	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
+	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
+	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
 
 bench: setup ## criterion's benchmarks
 	cargo bench
