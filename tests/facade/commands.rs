@@ -3,8 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ironbridge::kernel::{Kernel, Library};
 use ironbridge::ops::Elementwise;
-use ironbridge::{Buffer, Commands, CommandsState, Device, Error, Pending, Result, Status};
+use ironbridge::{
+    Buffer, Commands, CommandsState, Device, Error, MatmulExecutor, Pending, ReadGuard, Result,
+    Status, Tensor, WriteGuard,
+};
 
 use crate::support::{assert_status, device};
 
@@ -212,6 +216,24 @@ fn mapping_waits_for_the_device() {
     let (_device, a, pending) = slow();
     assert_eq!(*a.map().unwrap(), [2.0; 64]);
     assert!(pending.is_complete().unwrap());
+}
+
+/// What the header's "Threads" allows, at compile time; that `Commands` are not `Sync` is a doctest of theirs.
+#[test]
+fn handles_are_sent_and_shared() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<Device>();
+    shared::<Buffer<f32>>();
+    shared::<ReadGuard<'_, u8>>();
+    shared::<WriteGuard<'_, u8>>();
+    shared::<Tensor<'_>>();
+    shared::<Pending>();
+    shared::<Library>();
+    shared::<Kernel>();
+    shared::<MatmulExecutor>();
+    shared::<Error>();
+    sent::<Commands>();
 }
 
 #[test]
