@@ -152,8 +152,7 @@ impl<'a> Worker<'a> {
                 output.read_into(host)?;
                 for (&value, &exact) in host.iter().zip(&expected.values) {
                     let error = (f64::from(value) - exact).abs() / expected.root_mean_square;
-                    // Written so that NaN counts as wrong.
-                    if !(error <= QkvReport::TOLERANCE) {
+                    if error.is_nan() || error > QkvReport::TOLERANCE {
                         self.wrong += 1;
                     }
                     self.worst_error = self.worst_error.max(error);
