@@ -84,7 +84,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     write!(out, "{}", arguments.prompt)?;
     out.flush()?;
     let mut generation = session.generate(&prompt, sampler, limit);
-    while let Some(piece) = generation.next() {
+    for piece in generation.by_ref() {
         write!(out, "{}", piece?.text)?;
         out.flush()?;
     }
