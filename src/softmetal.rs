@@ -9,6 +9,7 @@
 //! | [`simd`] | vectors of f32, one implementation for each instruction set |
 //! | [`compute_pool`] | the threads that compute, shared by every queue of the process |
 //! | [`kernels`] | the native kernels, by family, and the table of their names |
+//! | [`msl`] | Metal Shading Language: a source to kernels, and threadgroups to run them |
 
 mod bindings;
 mod compute_pool;
@@ -17,4 +18,5 @@ mod elements;
 mod executor;
 mod kernels;
 mod library;
+mod msl;
 mod simd;

@@ -12,6 +12,7 @@ use super::compute_pool;
 use super::dispatch::{Dispatch, Fault};
 use super::kernels::Machine;
 use super::library::{Code, Function, KernelChoice, Library};
+use super::msl::{self, Setting};
 
 // `softmetal_cpu_executor` of executor.h. rustc exports every `#[no_mangle]` function from a cdylib, whose symbols are the C ABI and nothing
 // else, so the symbol is defined by hand, hidden.
@@ -90,7 +91,7 @@ extern "C" fn cpu_executor() -> *const soft_executor {
             Table(soft_executor {
                 name: into_c_string(name),
                 threads: threads as u32,
-                compiles_source: false,
+                compiles_source: true,
                 library_create: Some(library_create),
                 library_release: Some(library_release),
                 library_function_name: Some(library_function_name),
@@ -150,8 +151,8 @@ unsafe extern "C" fn library_function_name(
 unsafe extern "C" fn function_create(
     library: *mut soft_library,
     name: *const c_char,
-    _constants: *const soft_constant, // the native kernels have none, and Metal ignores a value that no kernel asks for
-    _constant_count: usize,
+    constants: *const soft_constant,
+    constant_count: usize,
     error: *mut *mut c_char,
 ) -> *mut soft_function {
     let create = || {
@@ -164,8 +165,14 @@ unsafe extern "C" fn function_create(
             Arc::increment_strong_count(library);
             Arc::from_raw(library)
         };
+        let constants = match constants.is_null() {
+            true => &[],
+            // SAFETY: executor.h: `constant_count` entries.
+            false => unsafe { slice::from_raw_parts(constants, constant_count) },
+        };
+        let settings: Vec<Setting> = constants.iter().map(setting).collect();
         // SAFETY: executor.h: NUL-terminated.
-        library.function(unsafe { CStr::from_ptr(name) })
+        library.function(unsafe { CStr::from_ptr(name) }, &settings)
     };
     match guarded(create) {
         Ok(function) => Box::into_raw(Box::new(function)).cast(),
@@ -177,6 +184,21 @@ unsafe extern "C" fn function_create(
     }
 }
 
+/// A function constant as the device hands it over.
+fn setting(constant: &soft_constant) -> Setting<'_> {
+    let name = match constant.name.is_null() {
+        true => None,
+        // SAFETY: executor.h: NUL-terminated when not NULL, as long as the array that it is in.
+        false => unsafe { CStr::from_ptr(constant.name) }.to_str().ok(),
+    };
+    Setting {
+        name,
+        index: constant.index,
+        data_type: constant.type_,
+        bytes: constant.value,
+    }
+}
+
 unsafe extern "C" fn function_release(function: *mut soft_function) {
     if !function.is_null() {
         // SAFETY: made by `function_create` and released once.
@@ -185,16 +207,23 @@ unsafe extern "C" fn function_release(function: *mut soft_function) {
 }
 
 unsafe extern "C" fn function_describe(
-    _function: *const soft_function,
+    function: *const soft_function,
     info: *mut soft_function_info,
 ) {
     if info.is_null() {
         return;
     }
+    // SAFETY: NULL or made by `function_create` and not released.
+    let function = unsafe { function.cast::<Function>().as_ref() };
+    let (max_total_threads_per_threadgroup, static_threadgroup_memory) =
+        match function.map(|function| &function.code) {
+            Some(Code::Msl(function)) => (function.max_total_threads(), function.variable_bytes()),
+            _ => (1024, 0),
+        };
     let description = soft_function_info {
-        max_total_threads_per_threadgroup: 1024,
+        max_total_threads_per_threadgroup,
         thread_execution_width: 32,
-        static_threadgroup_memory: 0,
+        static_threadgroup_memory,
     };
     // SAFETY: executor.h: not NULL is a place for the description.
     unsafe { info.write(description) }
@@ -218,10 +247,15 @@ unsafe extern "C" fn execute(
         let machine = machine()
             .as_ref()
             .map_err(|text| Fault::Invalid(text.clone()))?;
-        let Code::Native(kernel) = function.code;
-        // SAFETY: the device binds buffers that the command buffer keeps alive, and Metal's rules forbid concurrent access.
-        let dispatch = unsafe { Dispatch::new(kernel.display_name(), dispatch) };
-        (kernel.run)(&dispatch, machine)
+        match &function.code {
+            Code::Native(kernel) => {
+                // SAFETY: the device binds buffers that the command buffer keeps alive, and Metal's rules forbid concurrent access.
+                let dispatch = unsafe { Dispatch::new(kernel.display_name(), dispatch) };
+                (kernel.run)(&dispatch, machine)
+            }
+            // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
+            Code::Msl(function) => unsafe { execute_msl(function, dispatch, machine) },
+        }
     };
     let (outcome, text) = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => return SOFT_OK,
@@ -233,6 +267,34 @@ unsafe extern "C" fn execute(
     // SAFETY: executor.h: `error` is NULL or a place for a pointer.
     unsafe { report(error, text) };
     outcome
+}
+
+/// # Safety
+/// What `msl::Function::dispatch` asks for.
+unsafe fn execute_msl(
+    function: &msl::Function,
+    dispatch: &soft_dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    let dispatch = msl::Dispatch {
+        bindings: dispatch.bindings.map(|binding| msl::Range {
+            pointer: binding.pointer.cast(),
+            length: binding.length,
+        }),
+        threadgroup_memory: dispatch.threadgroup_memory,
+        grid: dispatch.grid,
+        threadgroup: dispatch.threadgroup,
+        threads: dispatch.threads,
+        order: msl::LaneOrder::from_environment().map_err(Fault::Invalid)?,
+        workers: machine.pool.threads(),
+        parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { function.dispatch(&dispatch) }.map_err(|failure| match failure {
+        msl::Failure::Invalid(text) => Fault::Invalid(text),
+        msl::Failure::PageFault(text) => Fault::OutOfBounds(text),
+        msl::Failure::OutOfMemory(text) => Fault::OutOfMemory(text),
+    })
 }
 
 unsafe extern "C" fn string_release(string: *mut c_char) {

@@ -1,12 +1,14 @@
 //! Which kernels a Metal source stands for.
 //!
-//! ironbridge's own sources (`native/kernels/*.metal`) are recognised by their text and answered with the native kernels of that family.
+//! ironbridge's own sources (`native/kernels/*.metal`) are recognised by their text and answered with the native kernels of that family,
+//! unless `IRONBRIDGE_SOFT_KERNELS=msl` asks for what the text says. Every other source is compiled.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::slice;
 use std::sync::Arc;
 
 use super::kernels::{self, Kernel};
+use super::msl::{self, Setting};
 
 /// Picks what runs a kernel of ours: `native` (the default) or `msl`.
 pub const KERNELS_VARIABLE: &str = "IRONBRIDGE_SOFT_KERNELS";
@@ -16,6 +18,8 @@ pub const KERNELS_VARIABLE: &str = "IRONBRIDGE_SOFT_KERNELS";
 pub enum Library {
     /// One of ironbridge's own sources, run by native kernels.
     Native(Vec<&'static Kernel>),
+    /// Metal Shading Language, with its kernels' names.
+    Msl(msl::Library, Vec<CString>),
 }
 
 /// One kernel of a library. It keeps the library alive.
@@ -29,6 +33,7 @@ pub struct Function {
 #[derive(Debug)]
 pub enum Code {
     Native(&'static Kernel),
+    Msl(Arc<msl::Function>),
 }
 
 /// What the environment asks for.
@@ -60,37 +65,52 @@ impl KernelChoice {
 impl Library {
     /// Compiles `source`. The error is a sentence for the user.
     pub fn compile(source: &[u8], choice: KernelChoice) -> Result<Library, String> {
-        if choice == KernelChoice::Msl {
-            return Err(format!(
-                "{KERNELS_VARIABLE}=msl: this build of the software device cannot run Metal Shading Language yet; unset it or set \
-                 it to \"native\""
-            ));
+        let own = own_sources().find(|own| own.text == source);
+        if let (Some(own), KernelChoice::Native) = (own, choice) {
+            return Ok(Library::Native(kernels::family(own.family).collect()));
         }
-        let family = own_sources()
-            .find(|own| own.text == source)
-            .map(|own| own.family)
-            .ok_or_else(|| {
-                String::from(
-                    "this build of the software device runs ironbridge's own kernels only: it cannot compile a user's Metal \
-                     Shading Language yet",
-                )
-            })?;
-        Ok(Library::Native(kernels::family(family).collect()))
+        let source = std::str::from_utf8(source).map_err(|_| "the source is not UTF-8")?;
+        let library = msl::Library::new(source).map_err(|error| error.to_string())?;
+        // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
+        let names = library
+            .names()
+            .filter_map(|name| CString::new(name).ok())
+            .collect();
+        Ok(Library::Msl(library, names))
     }
 
     /// The name of kernel `index`, or `None` past the last one.
     pub fn function_name(&self, index: usize) -> Option<&CStr> {
         match self {
             Library::Native(kernels) => kernels.get(index).map(|kernel| kernel.name),
+            Library::Msl(_, names) => names.get(index).map(CString::as_c_str),
         }
     }
 
-    pub fn function(self: &Arc<Library>, name: &CStr) -> Result<Function, String> {
-        let Library::Native(kernels) = &**self;
-        let kernel = kernels.iter().find(|kernel| kernel.name == name);
-        let kernel = kernel.ok_or_else(|| format!("the library has no kernel named {name:?}"))?;
+    /// The kernel `name`. Native kernels have no function constants, and Metal ignores a value that no kernel asks for.
+    pub fn function(
+        self: &Arc<Library>,
+        name: &CStr,
+        constants: &[Setting],
+    ) -> Result<Function, String> {
+        let code = match &**self {
+            Library::Native(kernels) => {
+                let kernel = kernels.iter().find(|kernel| kernel.name == name);
+                Code::Native(
+                    kernel.ok_or_else(|| format!("the library has no kernel named {name:?}"))?,
+                )
+            }
+            Library::Msl(library, _) => {
+                let name = name
+                    .to_str()
+                    .map_err(|_| format!("the library has no kernel named {name:?}"))?;
+                let validate = msl::validation_from_environment()?;
+                let function = library.function(name, constants, validate);
+                Code::Msl(function.map_err(|error| error.to_string())?)
+            }
+        };
         Ok(Function {
-            code: Code::Native(kernel),
+            code,
             _library: Arc::clone(self),
         })
     }

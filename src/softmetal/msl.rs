@@ -1,0 +1,43 @@
+//! Metal Shading Language on the CPU: a source becomes C++ (`rewrite`), clang makes a small library of each kernel (`compile`,
+//! `cache`), and threadgroups run it with their threads as fibers (`threadgroup`, `fiber`).
+
+mod cache;
+mod clang;
+mod compile;
+mod diagnostics;
+mod dispatch;
+mod error;
+mod fiber;
+mod function;
+mod library;
+mod order;
+mod rewrite;
+mod runtime;
+mod setting;
+mod shim;
+mod stacks;
+mod threadgroup;
+mod tokens;
+
+#[cfg(test)]
+mod conformance;
+
+pub use dispatch::{Dispatch, Failure};
+pub use function::Function;
+pub use library::Library;
+pub use order::LaneOrder;
+pub use runtime::Range;
+pub use setting::Setting;
+
+/// Whether `IRONBRIDGE_SOFT_VALIDATE` asks for every access of a kernel to be checked.
+pub fn validation_from_environment() -> Result<bool, String> {
+    const VARIABLE: &str = "IRONBRIDGE_SOFT_VALIDATE";
+    match std::env::var_os(VARIABLE) {
+        None => Ok(false),
+        Some(text) => match text.to_str() {
+            Some("" | "0") => Ok(false),
+            Some("1") => Ok(true),
+            _ => Err(format!("{VARIABLE} is {text:?}; it must be 0 or 1")),
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! Address spaces: erased, but for `constant`, which is `const`, and for variables in threadgroup memory.
+//!
+//! A `threadgroup` that declares a variable must become a reference into the memory that the threads share, and any other must
+//! not. A mistake in either direction compiles and gives wrong numbers, so every `threadgroup` is positively one of: the pointee
+//! of a pointer or reference, a member function's qualifier, or a variable. Anything else is an error.
+
+use super::{Edit, Error, Rewriter};
+use crate::softmetal::msl::tokens::Kind;
+
+impl Rewriter<'_> {
+    pub fn rewrite_address_spaces(&mut self) -> Result<(), Error> {
+        for index in 0..self.len() {
+            if self.edits[index] != Edit::Keep || self.token(index).kind != Kind::Identifier {
+                continue;
+            }
+            let before = self.previous(index).map_or("", |before| self.text(before));
+            if matches!(before, "." | "->" | "::") {
+                continue; // a member's name
+            }
+            match self.text(index) {
+                "device" | "thread" => self.edits[index] = Edit::Erase,
+                // After a parameter list it qualifies a member function.
+                "constant" if matches!(before, ")" | "const") => self.edits[index] = Edit::Erase,
+                "constant" => self.edits[index] = Edit::Replace(String::from("const")),
+                "threadgroup" => self.rewrite_threadgroup(index)?,
+                space @ ("threadgroup_imageblock" | "object_data" | "ray_data") => {
+                    return Err(self.error(index, format!("the address space `{space}` is not supported: this device computes only")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite_threadgroup(&mut self, index: usize) -> Result<(), Error> {
+        // Qualifiers may stand before the address space.
+        let mut first = index;
+        while let Some(before) = self.previous(first)
+            && matches!(self.text(before), "const" | "volatile")
+        {
+            first = before;
+        }
+        let before = self.previous(first).map_or(";", |before| self.text(before));
+        let starts_statement = matches!(before, ";" | "{" | "}" | ")" | ":");
+        let qualifies_method = before == ")" && matches!(self.next_text(index), "{" | ";" | "=" | "const" | ":");
+        if qualifies_method || self.declares_pointer(index, matches!(before, "(" | ",")) {
+            self.edits[index] = Edit::Erase;
+            return Ok(());
+        }
+        if starts_statement {
+            return self.rewrite_variables(first, index);
+        }
+        Err(self.error(
+            index,
+            format!("cannot tell what `threadgroup` means after `{before}`: write it first in a variable's declaration, \
+                     or before the type of a pointer or reference"),
+        ))
+    }
+
+    /// Whether the declaration that goes on after `index` reaches a `*` or `&` before a name ends it.
+    fn declares_pointer(&self, index: usize, parameter: bool) -> bool {
+        let mut angles = 0;
+        let mut at = index;
+        while let Some(next) = self.next(at) {
+            at = next;
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" if angles == 0 => return false,
+                ">" => angles -= 1,
+                "*" | "&" if angles == 0 => return true,
+                "[" if angles == 0 => return parameter, // an array parameter is a pointer
+                "(" if angles == 0 => return matches!(self.next_text(at), "*" | "&"),
+                "(" | "[" | "{" if angles > 0 => match self.closing(at) {
+                    Ok(close) => at = close,
+                    Err(_) => return false,
+                },
+                ";" | "," | "=" | "{" | ")" | "}" if angles == 0 => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// `threadgroup T a[4], b;` gives each name a reference to its own memory. The declaration starts at `first`.
+    fn rewrite_variables(&mut self, first: usize, index: usize) -> Result<(), Error> {
+        let unfinished = || self.error(index, "this threadgroup declaration does not end");
+        // The type ends before the first declared name: the identifier that `[`, `,` or `;` follows.
+        let mut at = self.next(index).ok_or_else(unfinished)?;
+        let type_start = at;
+        let mut angles = 0;
+        let name = loop {
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" => angles -= 1,
+                "{" if matches!(self.text(type_start), "struct" | "union") => at = self.closing(at)?,
+                "=" | "{" | "(" if angles == 0 => return Err(self.error(at, "a threadgroup variable cannot be initialised")),
+                _ => {}
+            }
+            let next = self.next(at).ok_or_else(unfinished)?;
+            if angles == 0 && matches!(self.text(next), "[" | "," | ";") {
+                break at;
+            }
+            at = next;
+        };
+        if name == type_start || self.token(name).kind != Kind::Identifier {
+            return Err(self.error(index, "a threadgroup variable needs a type and a name"));
+        }
+        let base = format!("{} {}", self.joined(first..index), self.joined(type_start..name));
+        let mut text = String::new();
+        let (mut name, mut end) = (name, name);
+        loop {
+            if self.token(name).kind != Kind::Identifier {
+                return Err(self.error(name, "expected the name of a threadgroup variable"));
+            }
+            let mut at = self.next(name).ok_or_else(unfinished)?;
+            let extents = at;
+            while self.text(at) == "[" {
+                at = self.next(self.closing(at)?).ok_or_else(unfinished)?;
+            }
+            let (variable, extents) = (self.text(name), self.joined(extents..at));
+            let alias = format!("msl_type_{index}_{variable}");
+            text += &format!(
+                "using {alias} = {}{extents}; struct msl_tag_{index}_{variable} {{}}; \
+                 {alias} &{variable} = msl::threadgroup_variable<{alias}, msl_tag_{index}_{variable}>()",
+                base.trim()
+            );
+            match self.text(at) {
+                ";" => {
+                    end = end.max(at);
+                    break;
+                }
+                "," => {
+                    text += "; ";
+                    name = self.next(at).ok_or_else(unfinished)?;
+                }
+                _ => return Err(self.error(at, "a threadgroup variable cannot be initialised")),
+            }
+        }
+        self.erase(first..end);
+        self.edits[first] = Edit::Replace(text);
+        Ok(())
+    }
+}
