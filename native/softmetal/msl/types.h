@@ -63,8 +63,6 @@ MSL_INLINE constexpr half operator""h(long double value) { return (half)value; }
 MSL_INLINE constexpr half operator""H(long double value) { return (half)value; }
 MSL_INLINE constexpr half operator""h(unsigned long long value) { return (half)value; }
 MSL_INLINE constexpr half operator""H(unsigned long long value) { return (half)value; }
-MSL_INLINE constexpr bfloat operator""bf(long double value) { return bfloat((float)value); }
-MSL_INLINE constexpr bfloat operator""BF(long double value) { return bfloat((float)value); }
 
 namespace metal {
 using ::uchar;

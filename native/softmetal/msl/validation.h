@@ -26,17 +26,18 @@ MSL_UNCHECKED MSL_INLINE bool inside(ulong address, ulong size, ulong start, ulo
 MSL_UNCHECKED __attribute__((noinline)) inline void check(ulong address, ulong size, bool write) {
   ulong stack = (ulong)__builtin_frame_address(0) & ~(ulong)(MSL_STACK - 1);
   if (inside(address, size, stack, MSL_STACK) || size == 0) return;
+  /* First, because constructors run on a stack that no thread of a threadgroup owns. */
+#if defined(__APPLE__)
+  if (inside(address, size, (ulong)msl_image_start, msl_image_limit)) return;
+#else
+  if (inside(address, size, (ulong)__ehdr_start, (ulong)(_end - __ehdr_start))) return;
+#endif
   msl_lane *lane = *(msl_lane **)(stack + MSL_STACK - 16);
   const msl_group *group = lane->group;
   for (uint i = 0; i < group->accessible_count; i++) {
     const msl_binding *range = &group->accessible[i];
     if (inside(address, size, (ulong)range->pointer, range->length)) return;
   }
-#if defined(__APPLE__)
-  if (inside(address, size, (ulong)msl_image_start, msl_image_limit)) return;
-#else
-  if (inside(address, size, (ulong)__ehdr_start, (ulong)(_end - __ehdr_start))) return;
-#endif
   group->runtime->out_of_bounds(lane, address, size, write);
 }
 

@@ -35,7 +35,9 @@ impl Hash {
     /// The hash of what was hashed before followed by `bytes` and their length.
     pub fn with(self, bytes: &[u8]) -> Hash {
         let length = (bytes.len() as u64).to_le_bytes();
-        let step = |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul(0x0000000001000000000000000000013b);
+        let step = |hash: u128, byte: &u8| {
+            (hash ^ u128::from(*byte)).wrapping_mul(0x0000000001000000000000000000013b)
+        };
         Hash(bytes.iter().chain(&length).fold(self.0, step))
     }
 
@@ -64,10 +66,14 @@ impl Cache {
                 .map(PathBuf::from)
                 .filter(|path| path.is_absolute())
         };
-        let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+        let base =
+            absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
         match base {
             Some(base) => Cache::at(&base.join("ironbridge"), LIMIT),
-            None => Cache::at(&std::env::temp_dir().join(format!("ironbridge-{}", user())), LIMIT),
+            None => Cache::at(
+                &std::env::temp_dir().join(format!("ironbridge-{}", user())),
+                LIMIT,
+            ),
         }
     }
 
@@ -77,7 +83,10 @@ impl Cache {
         for path in [folder, &owned] {
             make_private(path).map_err(|why| Error::host(path.display(), why))?;
         }
-        Ok(Cache { folder: owned, limit })
+        Ok(Cache {
+            folder: owned,
+            limit,
+        })
     }
 
     pub fn folder(&self) -> &Path {
@@ -86,7 +95,11 @@ impl Cache {
 
     /// The file of entry `key`, made by `make` when there is none. The file holds what `make` returned and a trailer after it,
     /// which readers of ELF and Mach-O ignore.
-    pub fn entry(&self, key: Hash, make: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<PathBuf, Error> {
+    pub fn entry(
+        &self,
+        key: Hash,
+        make: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<PathBuf, Error> {
         let path = self.folder.join(format!("{key}.entry"));
         if self.is_whole(&path) {
             return Ok(path);
@@ -104,7 +117,11 @@ impl Cache {
     }
 
     /// The bytes of an entry, as `make` returned them.
-    pub fn read(&self, key: Hash, make: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<Vec<u8>, Error> {
+    pub fn read(
+        &self,
+        key: Hash,
+        make: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<Vec<u8>, Error> {
         let path = self.entry(key, make)?;
         let mut bytes = fs::read(&path).map_err(|error| Error::host(path.display(), error))?;
         bytes.truncate(bytes.len().saturating_sub(16));
@@ -130,7 +147,9 @@ impl Cache {
     }
 
     fn lock(&self, key: Hash) -> Result<File, Error> {
-        let path = self.folder.join(format!("lock-{:02}", key.bytes()[0] % LOCKS));
+        let path = self
+            .folder
+            .join(format!("lock-{:02}", key.bytes()[0] % LOCKS));
         let failed = |error| Error::host(path.display(), error);
         let file = OpenOptions::new()
             .create(true)
@@ -221,7 +240,9 @@ fn make_private(path: &Path) -> Result<(), String> {
     // Not following a link: it could point anywhere.
     let metadata = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_dir() {
-        return Err(String::from("is not a folder, so no compiled kernel can be kept or loaded there"));
+        return Err(String::from(
+            "is not a folder, so no compiled kernel can be kept or loaded there",
+        ));
     }
     if metadata.uid() != user() {
         return Err(format!(
@@ -231,12 +252,16 @@ fn make_private(path: &Path) -> Result<(), String> {
     }
     if metadata.mode() & 0o077 != 0 {
         // It is ours, so closing it is our right; what others may have put there before is removed with it.
-        for entry in fs::read_dir(path).map_err(|error| error.to_string())?.flatten() {
+        for entry in fs::read_dir(path)
+            .map_err(|error| error.to_string())?
+            .flatten()
+        {
             if entry.path().extension().is_some_and(|kind| kind == "entry") {
                 fs::remove_file(entry.path()).map_err(|error| error.to_string())?;
             }
         }
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(|error| error.to_string())?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+            .map_err(|error| error.to_string())?;
     }
     Ok(())
 }

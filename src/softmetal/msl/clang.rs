@@ -40,7 +40,10 @@ impl Clang {
     pub fn find() -> Result<Clang, Error> {
         if let Some(named) = env::var_os("IRONBRIDGE_CLANG").filter(|value| !value.is_empty()) {
             return Clang::probe(Path::new(&named)).map_err(|why| {
-                Error::NoCompiler(format!("IRONBRIDGE_CLANG={}: {why}", named.to_string_lossy()))
+                Error::NoCompiler(format!(
+                    "IRONBRIDGE_CLANG={}: {why}",
+                    named.to_string_lossy()
+                ))
             });
         }
         let folders: Vec<PathBuf> = env::var_os("PATH")
@@ -71,7 +74,9 @@ impl Clang {
     /// Asks a compiler who it is, once per path and process.
     fn probe(path: &Path) -> Result<Clang, String> {
         static KNOWN: Mutex<Vec<Clang>> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = KNOWN
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(clang) = known.iter().find(|clang| clang.path == path) {
             return Ok(clang.clone());
         }

@@ -71,7 +71,11 @@ impl Compiler {
 
     fn check(&self, program: &Program, source: &str) -> Result<(), Error> {
         // Any value will do for a function constant, as long as its type is right.
-        let values: Vec<_> = program.constants.iter().map(|_| Some(Value::Sample)).collect();
+        let values: Vec<_> = program
+            .constants
+            .iter()
+            .map(|_| Some(Value::Sample))
+            .collect();
         let mut text = self.translation_unit(&program.text(&values), false);
         for (index, kernel) in program.kernels.iter().enumerate() {
             text += &kernel.mention(index);
@@ -87,7 +91,13 @@ impl Compiler {
 
     /// The library of one kernel with its function constants set, from the cache or made now. With `validate`, every access to
     /// memory is checked.
-    pub fn kernel(&self, program: &Program, kernel: &Kernel, values: &[Option<Value>], validate: bool) -> Result<PathBuf, Error> {
+    pub fn kernel(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        validate: bool,
+    ) -> Result<PathBuf, Error> {
         let mut text = self.translation_unit(&program.text(values), validate);
         text += &kernel.export();
         let arguments = self.compiler_arguments(validate);
@@ -121,7 +131,11 @@ impl Compiler {
     /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the kernel
     /// uses becomes machine code.
     fn translation_unit(&self, rewritten: &str, validate: bool) -> String {
-        let validation = if validate { "#include \"validation.h\"\n" } else { "" };
+        let validation = if validate {
+            "#include \"validation.h\"\n"
+        } else {
+            ""
+        };
         format!(
             "#include \"msl.h\"\n{validation}\
              #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
@@ -132,10 +146,23 @@ impl Compiler {
 
     fn preprocessor_arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = [
-            "-E", "-x", "c++", "-std=c++17", "-undef", "-nostdinc", "-nostdinc++", "-w",
-            "-fno-caret-diagnostics", "-fno-color-diagnostics",
-            "-D__METAL__=1", "-D__METAL_MACOS__=1", "-D__METAL_CPP__=1", "-D__clang__=1", "-D__HAVE_BFLOAT__=1",
-            "-D__HAVE_SIMDGROUP_MATRIX__=1", "-D__HAVE_SIMDGROUP_REDUCTION__=1",
+            "-E",
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-undef",
+            "-nostdinc",
+            "-nostdinc++",
+            "-w",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-D__METAL__=1",
+            "-D__METAL_MACOS__=1",
+            "-D__METAL_CPP__=1",
+            "-D__clang__=1",
+            "-D__HAVE_BFLOAT__=1",
+            "-D__HAVE_SIMDGROUP_MATRIX__=1",
+            "-D__HAVE_SIMDGROUP_REDUCTION__=1",
         ]
         .map(OsString::from)
         .to_vec();
@@ -148,11 +175,28 @@ impl Compiler {
 
     fn compiler_arguments(&self, validate: bool) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = [
-            "-x", "c++", "-std=c++17", "-fdeclspec", "-nostdinc", "-nostdinc++", "-fno-exceptions", "-fno-rtti",
-            "-fsigned-char", "-fno-strict-aliasing", "-fno-math-errno", "-fno-threadsafe-statics", "-fPIC",
-            "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-w", "-Wno-reserved-user-defined-literal",
-            "-fno-caret-diagnostics", "-fno-color-diagnostics", "-ftemplate-backtrace-limit=0",
-            "-ferror-limit=40", processor_argument(),
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-fdeclspec",
+            "-nostdinc",
+            "-nostdinc++",
+            "-fno-exceptions",
+            "-fno-rtti",
+            "-fsigned-char",
+            "-fno-strict-aliasing",
+            "-fno-math-errno",
+            "-fno-threadsafe-statics",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-fvisibility-inlines-hidden",
+            "-w",
+            "-Wno-reserved-user-defined-literal",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-ftemplate-backtrace-limit=0",
+            "-ferror-limit=40",
+            processor_argument(),
         ]
         .map(OsString::from)
         .to_vec();
@@ -163,8 +207,16 @@ impl Compiler {
         let mode: &[&str] = match validate {
             false => &["-O2"],
             true => &[
-                "-O1", "-fsanitize=kernel-address", "-mllvm", "-asan-instrumentation-with-call-threshold=0",
-                "-mllvm", "-asan-kernel-mem-intrinsic-prefix=1", "-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0",
+                "-O1",
+                "-fsanitize=kernel-address",
+                "-mllvm",
+                "-asan-instrumentation-with-call-threshold=0",
+                "-mllvm",
+                "-asan-kernel-mem-intrinsic-prefix=1",
+                "-mllvm",
+                "-asan-stack=0",
+                "-mllvm",
+                "-asan-globals=0",
             ],
         };
         arguments.extend(mode.iter().map(OsString::from));
@@ -177,9 +229,20 @@ impl Compiler {
 /// Reads the source and makes a library that takes its C functions (mathematics, memcpy) from the process that loads it.
 fn link_arguments() -> &'static [&'static str] {
     if cfg!(target_os = "macos") {
-        &["-dynamiclib", "-nostdlib", "-Wl,-undefined,dynamic_lookup", "-"]
+        &[
+            "-dynamiclib",
+            "-nostdlib",
+            "-Wl,-undefined,dynamic_lookup",
+            "-",
+        ]
     } else {
-        &["-shared", "-nostdlib", "-Wl,-z,noexecstack", "-Wl,--hash-style=gnu", "-"]
+        &[
+            "-shared",
+            "-nostdlib",
+            "-Wl,-z,noexecstack",
+            "-Wl,--hash-style=gnu",
+            "-",
+        ]
     }
 }
 
@@ -201,7 +264,11 @@ fn describe_processor() -> String {
     let description = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut lines: Vec<&str> = description
         .lines()
-        .filter(|line| line.starts_with("flags") || line.starts_with("Features") || line.starts_with("model name"))
+        .filter(|line| {
+            line.starts_with("flags")
+                || line.starts_with("Features")
+                || line.starts_with("model name")
+        })
         .collect();
     lines.sort_unstable();
     lines.dedup();
@@ -211,11 +278,16 @@ fn describe_processor() -> String {
 /// A function constant that has no value and that the kernel uses is a declaration without a definition: the linker says so, or,
 /// where a constant expression needs it, the compiler.
 fn missing_constant(stderr: &str, constants: &[FunctionConstant]) -> Option<Error> {
-    let unlinked = |line: &&str| line.contains("undefined") || line.contains("isn't defined") || line.contains("initializer of");
+    let unlinked = |line: &&str| {
+        line.contains("undefined")
+            || line.contains("isn't defined")
+            || line.contains("initializer of")
+    };
     let line = stderr.lines().find(unlinked)?;
-    let constant = constants
-        .iter()
-        .find(|constant| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == constant.name))?;
+    let constant = constants.iter().find(|constant| {
+        line.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == constant.name)
+    })?;
     Some(Error::Function(format!(
         "function constant `{}` [[function_constant({})]] has no value",
         constant.name, constant.index

@@ -50,14 +50,16 @@ fn parse(line: &str) -> Option<Message<'_>> {
         .into_iter()
         .find_map(|severity| {
             let mark = format!(": {severity}: ");
-            line.find(&mark).map(|at| ((at, severity), &line[at + mark.len()..]))
+            line.find(&mark)
+                .map(|at| ((at, severity), &line[at + mark.len()..]))
         })?;
     let (at, severity) = severity;
-    let mut place = line[..at].rsplitn(2, ':');
-    let number = place.next()?.parse().ok()?;
+    // The column is that of the rewritten line, which nobody sees.
+    let (place, _column) = line[..at].rsplit_once(':')?;
+    let (file, number) = place.rsplit_once(':')?;
     Some(Message {
-        file: place.next()?,
-        line: number,
+        file,
+        line: number.parse().ok()?,
         severity,
         text,
     })

@@ -50,11 +50,21 @@ impl Function {
     pub unsafe fn dispatch(&self, dispatch: &Dispatch) -> Result<(), Failure> {
         let invalid = |what: String| Failure::Invalid(format!("kernel `{}`: {what}", self.name()));
         let shape = self.shape(dispatch).map_err(invalid)?;
-        let Some(groups) = shape.groups.iter().try_fold(1usize, |product, &axis| product.checked_mul(axis as usize)) else {
-            return Err(invalid(format!("a grid of {:?} threadgroups is too large", shape.groups)));
+        let Some(groups) = shape
+            .groups
+            .iter()
+            .try_fold(1usize, |product, &axis| product.checked_mul(axis as usize))
+        else {
+            return Err(invalid(format!(
+                "a grid of {:?} threadgroups is too large",
+                shape.groups
+            )));
         };
         let threads: usize = shape.threads.iter().product::<u32>() as usize;
-        let workers = dispatch.workers.min(groups).min((FIBERS / threads.max(1)).max(1));
+        let workers = dispatch
+            .workers
+            .min(groups)
+            .min((FIBERS / threads.max(1)).max(1));
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let fault = Mutex::new(None);
@@ -70,26 +80,35 @@ impl Function {
                 }
                 for index in first..groups.min(first + chunk) {
                     let [x, y, _] = shape.groups.map(|axis| axis as usize);
-                    let position = [index % x, index / x % y, index / x / y].map(|axis| axis as u32);
+                    let position =
+                        [index % x, index / x % y, index / x / y].map(|axis| axis as u32);
                     // SAFETY: the caller vouches for the kernel and its bindings, which `begin` was given.
                     if let Err(found) = unsafe { threadgroup.run_group(position) } {
                         stop.store(true, Ordering::Relaxed);
-                        fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(found);
+                        fault
+                            .lock()
+                            .unwrap_or_else(|poisoned| poisoned.into_inner())
+                            .get_or_insert(found);
                         break;
                     }
                 }
             }
             return_threadgroup(threadgroup);
         });
-        match fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        match fault
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        {
             None => Ok(()),
             Some(Fault::Divergence(what)) => Err(invalid(what)),
-            Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(format!("kernel `{}`: {what}", self.name()))),
-            Some(Fault::OutOfBounds { address, size, write, thread }) => {
-                let access = format!("{} of {size} bytes by thread {thread:?}", if write { "a write" } else { "a read" });
-                let place = describe(address, &shape);
-                Err(Failure::PageFault(format!("kernel `{}`: {access} {place}", self.name())))
-            }
+            Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(format!(
+                "kernel `{}`: {what}",
+                self.name()
+            ))),
+            Some(Fault::OutOfBounds(what)) => Err(Failure::PageFault(format!(
+                "kernel `{}`: {what}",
+                self.name()
+            ))),
         }
     }
 
@@ -97,25 +116,36 @@ impl Function {
     fn shape(&self, dispatch: &Dispatch) -> Result<Shape, String> {
         let threads = dispatch.threadgroup;
         let total = threads.iter().map(|&axis| u64::from(axis)).product::<u64>();
-        let most = self.max_total_threads().min(threadgroup::MAX_THREADS as u32);
+        let most = self
+            .max_total_threads()
+            .min(threadgroup::MAX_THREADS as u32);
         if total == 0 || total > u64::from(most) {
-            return Err(format!("a threadgroup of {threads:?} threads, where 1 to {most} are allowed"));
+            return Err(format!(
+                "a threadgroup of {threads:?} threads, where 1 to {most} are allowed"
+            ));
         }
         for argument in self.arguments() {
             let index = argument.index as usize;
             match argument.kind {
                 ARGUMENT_BUFFER => {
-                    let binding = dispatch.bindings.get(index).ok_or_else(|| format!("there is no buffer index {index}"))?;
+                    let binding = dispatch
+                        .bindings
+                        .get(index)
+                        .ok_or_else(|| format!("there is no buffer index {index}"))?;
                     if binding.pointer.is_null() {
                         return Err(format!("nothing is bound to buffer index {index}"));
                     }
                     if binding.length < argument.size {
                         let (bound, size) = (binding.length, argument.size);
-                        return Err(format!("the argument at buffer index {index} takes {size} bytes, and {bound} are bound"));
+                        return Err(format!(
+                            "the argument at buffer index {index} takes {size} bytes, and {bound} are bound"
+                        ));
                     }
                     if binding.pointer as u64 % argument.alignment != 0 {
                         let alignment = argument.alignment;
-                        return Err(format!("what is bound to buffer index {index} is not aligned to {alignment} bytes"));
+                        return Err(format!(
+                            "what is bound to buffer index {index} is not aligned to {alignment} bytes"
+                        ));
                     }
                 }
                 ARGUMENT_THREADGROUP => {
@@ -127,18 +157,34 @@ impl Function {
                 _ => {}
             }
         }
-        let dynamic: u64 = dispatch.threadgroup_memory.iter().map(|bytes| u64::from(*bytes)).sum();
+        let dynamic: u64 = dispatch
+            .threadgroup_memory
+            .iter()
+            .map(|bytes| u64::from(*bytes))
+            .sum();
         let memory = dynamic + u64::from(self.variable_bytes());
         if memory > u64::from(THREADGROUP_MEMORY) {
-            return Err(format!("{memory} bytes of threadgroup memory, where {THREADGROUP_MEMORY} are available"));
+            return Err(format!(
+                "{memory} bytes of threadgroup memory, where {THREADGROUP_MEMORY} are available"
+            ));
         }
-        let overflow = || format!("a grid of {:?} threadgroups of {threads:?} threads is too large", dispatch.grid);
+        let overflow = || {
+            format!(
+                "a grid of {:?} threadgroups of {threads:?} threads is too large",
+                dispatch.grid
+            )
+        };
         let (groups, grid) = match dispatch.threads {
-            true => (std::array::from_fn(|axis| dispatch.grid[axis].div_ceil(threads[axis])), dispatch.grid),
+            true => (
+                std::array::from_fn(|axis| dispatch.grid[axis].div_ceil(threads[axis])),
+                dispatch.grid,
+            ),
             false => {
                 let mut grid = [0; 3];
                 for axis in 0..3 {
-                    grid[axis] = dispatch.grid[axis].checked_mul(threads[axis]).ok_or_else(overflow)?;
+                    grid[axis] = dispatch.grid[axis]
+                        .checked_mul(threads[axis])
+                        .ok_or_else(overflow)?;
                 }
                 (dispatch.grid, grid)
             }
@@ -157,31 +203,19 @@ impl Function {
     }
 }
 
-/// Where an address is, by the buffer that it is nearest to.
-fn describe(address: u64, shape: &Shape) -> String {
-    let bound = shape.bindings.iter().enumerate().filter(|(_, range)| !range.pointer.is_null());
-    let distance = |range: &Range| {
-        let start = range.pointer as u64;
-        let end = start + range.length;
-        if address < start { start - address } else { address.saturating_sub(end.saturating_sub(1)) }
-    };
-    match bound.min_by_key(|(_, range)| distance(range)) {
-        None => format!("at address {address:#x}, with no buffer bound"),
-        Some((index, range)) => {
-            let offset = address.wrapping_sub(range.pointer as u64) as i64;
-            format!("at byte {offset} of the {} bytes bound to buffer index {index}", range.length)
-        }
-    }
-}
-
 /// Threadgroups that no worker uses at the moment, with their stacks.
 static IDLE: Mutex<Vec<Box<Threadgroup>>> = Mutex::new(Vec::new());
 
 fn borrow_threadgroup() -> Box<Threadgroup> {
-    let idle = IDLE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop();
+    let idle = IDLE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .pop();
     idle.unwrap_or_else(Threadgroup::new)
 }
 
 fn return_threadgroup(threadgroup: Box<Threadgroup>) {
-    IDLE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(threadgroup);
+    IDLE.lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .push(threadgroup);
 }

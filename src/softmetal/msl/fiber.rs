@@ -89,21 +89,24 @@ unsafe extern "C" fn begin() {
 ///
 /// # Safety
 /// `top` must be a multiple of 16 with at least 256 writable bytes below it that nothing else uses.
-pub unsafe fn prepare(top: *mut u8, function: unsafe extern "C" fn(*mut u8) -> !, argument: *mut u8) -> Context {
+pub unsafe fn prepare(
+    top: *mut u8,
+    function: unsafe extern "C" fn(*mut u8) -> !,
+    argument: *mut u8,
+) -> Context {
     // SAFETY: the caller vouches for the bytes below `top`; every word written lies within them.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         {
             // In the order in which `switch` pops them: r15, r14, r13, r12, rbx, rbp, the address. `begin` starts with the
             // stack pointer at a multiple of 16, as the convention wants it before a call.
-            let words = top.cast::<usize>().sub(8);
-            for word in 0..4 {
+            let words = top.cast::<usize>().sub(9);
+            for word in 0..9 {
                 words.add(word).write(0);
             }
             words.add(4).write(function as usize);
             words.add(5).write(argument as usize);
             words.add(6).write(begin as *const () as usize);
-            words.add(7).write(0);
             words.cast()
         }
         #[cfg(target_arch = "aarch64")]
@@ -121,7 +124,9 @@ pub unsafe fn prepare(top: *mut u8, function: unsafe extern "C" fn(*mut u8) -> !
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("threads of a threadgroup are fibers, and their switch is written for x86-64 and aarch64 only");
+compile_error!(
+    "threads of a threadgroup are fibers, and their switch is written for x86-64 and aarch64 only"
+);
 
 #[cfg(test)]
 mod tests {
@@ -133,8 +138,14 @@ mod tests {
         seen: Vec<u64>,
     }
 
+    #[repr(align(16))]
+    struct Aligned(u8);
+
     unsafe extern "C" fn count(argument: *mut u8) -> ! {
         let shared = argument.cast::<PingPong>();
+        // Compiled code relies on the convention's alignment of the stack and faults without it.
+        let aligned = std::hint::black_box(Aligned(0));
+        assert_eq!(std::hint::black_box(&raw const aligned).addr() % 16, 0);
         // Floating-point state in callee-saved registers must survive the switches as well.
         let mut value = 0.5f64;
         loop {

@@ -36,7 +36,11 @@ impl Function {
         // that are compared first; the rest has the layout that they state. It lives as long as `library`, which the value that
         // holds the reference owns.
         let entry = unsafe { &*entry };
-        let ours = [size_of::<Lane>(), size_of::<Group>(), size_of::<SimdGroup>()];
+        let ours = [
+            size_of::<Lane>(),
+            size_of::<Group>(),
+            size_of::<SimdGroup>(),
+        ];
         let theirs = [entry.lane_size, entry.group_size, entry.simdgroup_size];
         if theirs.map(|size| size as usize) != ours {
             return Err(Error::Host(format!(
@@ -72,7 +76,9 @@ impl Function {
 
     pub fn arguments(&self) -> &[Argument] {
         // SAFETY: the library states the length of its own constant table.
-        unsafe { std::slice::from_raw_parts(self.entry.arguments, self.entry.argument_count as usize) }
+        unsafe {
+            std::slice::from_raw_parts(self.entry.arguments, self.entry.argument_count as usize)
+        }
     }
 
     pub fn run(&self) -> unsafe extern "C" fn(*mut Lane) {
@@ -86,7 +92,8 @@ struct Handle(*mut c_void);
 impl Handle {
     fn open(path: &Path) -> Result<Handle, Error> {
         offer_mathematics();
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| Error::host(path.display(), error))?;
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|error| Error::host(path.display(), error))?;
         // SAFETY: the file is a whole library that this user's compiler made (see `cache`); its constructors only lay out
         // threadgroup variables.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

@@ -39,17 +39,29 @@ impl Library {
     pub fn with_cache(source: &str, cache: Cache) -> Result<Library, Error> {
         let compiler = Compiler::open(cache)?;
         let program = compiler.program(source)?;
-        Ok(Library { compiler, program, functions: Mutex::new(Vec::new()) })
+        Ok(Library {
+            compiler,
+            program,
+            functions: Mutex::new(Vec::new()),
+        })
     }
 
     /// The kernels' names, in the source's order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.program.kernels.iter().map(|kernel| kernel.name.as_str())
+        self.program
+            .kernels
+            .iter()
+            .map(|kernel| kernel.name.as_str())
     }
 
     /// The kernel `name` with its function constants set, compiled now unless it was before. With `validate`, every access to
     /// memory is checked when it runs.
-    pub fn function(&self, name: &str, settings: &[Setting], validate: bool) -> Result<Arc<Function>, Error> {
+    pub fn function(
+        &self,
+        name: &str,
+        settings: &[Setting],
+        validate: bool,
+    ) -> Result<Arc<Function>, Error> {
         let kernel = self
             .program
             .kernels
@@ -57,15 +69,29 @@ impl Library {
             .position(|kernel| kernel.name == name)
             .ok_or_else(|| Error::Function(self.no_such_kernel(name)))?;
         let constants = self.program.constants.iter();
-        let values = constants.map(|constant| setting::value(constant, settings)).collect::<Result<_, _>>()?;
-        let wanted = Wanted { kernel, values, validate };
+        let values = constants
+            .map(|constant| setting::value(constant, settings))
+            .collect::<Result<_, _>>()?;
+        let wanted = Wanted {
+            kernel,
+            values,
+            validate,
+        };
         let known = |functions: &[(Wanted, Arc<Function>)]| {
-            functions.iter().find(|(other, _)| *other == wanted).map(|(_, function)| function.clone())
+            functions
+                .iter()
+                .find(|(other, _)| *other == wanted)
+                .map(|(_, function)| function.clone())
         };
         if let Some(function) = known(&self.lock()) {
             return Ok(function);
         }
-        let path = self.compiler.kernel(&self.program, &self.program.kernels[kernel], &wanted.values, validate)?;
+        let path = self.compiler.kernel(
+            &self.program,
+            &self.program.kernels[kernel],
+            &wanted.values,
+            validate,
+        )?;
         let function = Arc::new(Function::load(&path, name, validate)?);
         let mut functions = self.lock();
         if let Some(function) = known(&functions) {
@@ -76,14 +102,19 @@ impl Library {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Wanted, Arc<Function>)>> {
-        self.functions.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.functions
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn no_such_kernel(&self, name: &str) -> String {
         let names: Vec<&str> = self.names().collect();
         match names.is_empty() {
             true => format!("no kernel `{name}`: the source defines none"),
-            false => format!("no kernel `{name}`; the source defines {}", names.join(", ")),
+            false => format!(
+                "no kernel `{name}`; the source defines {}",
+                names.join(", ")
+            ),
         }
     }
 }

@@ -20,7 +20,10 @@ impl LaneOrder {
     pub fn from_environment() -> Result<LaneOrder, String> {
         match std::env::var(Self::VARIABLE) {
             Ok(text) => Self::parse(&text).ok_or_else(|| {
-                format!("{}={text}: expected forward, reverse or random:SEED", Self::VARIABLE)
+                format!(
+                    "{}={text}: expected forward, reverse or random:SEED",
+                    Self::VARIABLE
+                )
             }),
             Err(_) => Ok(LaneOrder::Forward),
         }
@@ -30,7 +33,11 @@ impl LaneOrder {
         match text {
             "" | "forward" => Some(LaneOrder::Forward),
             "reverse" => Some(LaneOrder::Reverse),
-            _ => text.strip_prefix("random:")?.parse().ok().map(LaneOrder::Random),
+            _ => text
+                .strip_prefix("random:")?
+                .parse()
+                .ok()
+                .map(LaneOrder::Random),
         }
     }
 }
@@ -75,7 +82,11 @@ impl Turns {
 fn permute(list: &mut [u8], order: LaneOrder, random: &mut SplitMix) {
     let last = list.len() - 1;
     for (index, entry) in list.iter_mut().enumerate() {
-        *entry = if order == LaneOrder::Reverse { last - index } else { index } as u8;
+        *entry = if order == LaneOrder::Reverse {
+            last - index
+        } else {
+            index
+        } as u8;
     }
     if let LaneOrder::Random(_) = order {
         for index in (1..list.len()).rev() {
@@ -107,7 +118,9 @@ mod tests {
         let simdgroups = threads.div_ceil(SIMD_WIDTH);
         let lanes = |simdgroup: usize| {
             let count = (threads - simdgroup * SIMD_WIDTH).min(SIMD_WIDTH);
-            (0..count).map(move |turn| (simdgroup, turn)).collect::<Vec<_>>()
+            (0..count)
+                .map(move |turn| (simdgroup, turn))
+                .collect::<Vec<_>>()
         };
         (0..simdgroups)
             .flat_map(|turn| lanes(turns.simdgroup(turn)))
@@ -120,7 +133,10 @@ mod tests {
         for threads in [1, 31, 32, 33, 100, 1024] {
             let forward: Vec<usize> = (0..threads).collect();
             assert_eq!(all(LaneOrder::Forward, threads, 3), forward);
-            assert_eq!(all(LaneOrder::Reverse, threads, 3), forward.iter().rev().copied().collect::<Vec<_>>());
+            assert_eq!(
+                all(LaneOrder::Reverse, threads, 3),
+                forward.iter().rev().copied().collect::<Vec<_>>()
+            );
             let mut random = all(LaneOrder::Random(7), threads, 3);
             assert!(threads < 31 || random != forward);
             assert!(threads < 31 || random != all(LaneOrder::Random(7), threads, 4));

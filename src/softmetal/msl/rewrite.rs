@@ -10,6 +10,7 @@ mod attributes;
 mod constants;
 mod kernels;
 mod literals;
+mod overloads;
 
 use super::error::Error;
 use super::tokens::{Token, Tokens, tokenize};
@@ -66,6 +67,7 @@ impl Program {
         let kernels = rewriter.take_kernels()?;
         let constants = rewriter.take_function_constants(&kernels)?;
         rewriter.rewrite_address_spaces()?;
+        rewriter.merge_overloads()?;
         rewriter.rewrite_literals();
         Ok(Program {
             segments: rewriter.segments(),
@@ -85,7 +87,8 @@ impl Program {
                     text += if values[*index].is_some() {
                         "static constexpr"
                     } else {
-                        "extern const"
+                        // Hidden, so that the linker looks for it and not the loader.
+                        "extern __attribute__((visibility(\"hidden\"))) const"
                     }
                 }
                 Segment::ConstantValue(index) => {

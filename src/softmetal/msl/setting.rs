@@ -30,20 +30,32 @@ const SCALARS: [(u32, &str, usize); 12] = [
 
 /// What the settings say about one constant. One by name is preferred to one by index; of several alike the last counts.
 pub fn value(constant: &FunctionConstant, settings: &[Setting]) -> Result<Option<Value>, Error> {
-    let by_name = settings.iter().rfind(|setting| setting.name == Some(&constant.name));
-    let by_index = || settings.iter().rfind(|setting| setting.name.is_none() && setting.index == constant.index);
+    let by_name = settings
+        .iter()
+        .rfind(|setting| setting.name == Some(&constant.name));
+    let by_index = || {
+        settings
+            .iter()
+            .rfind(|setting| setting.name.is_none() && setting.index == constant.index)
+    };
     let Some(setting) = by_name.or_else(by_index) else {
         return Ok(None);
     };
     let refuse = |given: &str| {
-        let FunctionConstant { name, index, ty, .. } = constant;
-        Error::Function(format!("function constant `{name}` [[function_constant({index})]] is a {ty} and was given {given}"))
+        let FunctionConstant {
+            name, index, ty, ..
+        } = constant;
+        Error::Function(format!(
+            "function constant `{name}` [[function_constant({index})]] is a {ty} and was given {given}"
+        ))
     };
     let Some((ty, length)) = describe(setting.data_type) else {
         return Err(refuse(&format!("MTLDataType {}", setting.data_type)));
     };
     let declared = constant.ty.trim_start_matches("metal::");
-    let is_builtin = (0..200).filter_map(describe).any(|(name, _)| name == declared);
+    let is_builtin = (0..200)
+        .filter_map(describe)
+        .any(|(name, _)| name == declared);
     if (is_builtin && declared != ty) || length > setting.bytes.len() {
         return Err(refuse(&ty));
     }
@@ -52,7 +64,9 @@ pub fn value(constant: &FunctionConstant, settings: &[Setting]) -> Result<Option
 
 /// The name in MSL and the bytes of an MTLDataType.
 fn describe(data_type: u32) -> Option<(String, usize)> {
-    let (first, name, size) = SCALARS.iter().find(|(first, ..)| (*first..first + 4).contains(&data_type))?;
+    let (first, name, size) = SCALARS
+        .iter()
+        .find(|(first, ..)| (*first..first + 4).contains(&data_type))?;
     match data_type - first {
         0 => Some((String::from(*name), *size)),
         more => Some((format!("{name}{}", more + 1), size * (more as usize + 1))),

@@ -91,7 +91,11 @@ impl Shim {
         for name in METAL_PARTS {
             install(&macros.join(name), METAL_STDLIB)?;
         }
-        Ok(Shim { library, macros, hash })
+        Ok(Shim {
+            library,
+            macros,
+            hash,
+        })
     }
 }
 

@@ -22,7 +22,9 @@ impl Stacks {
         if self.free.is_empty() {
             self.grow()?;
         }
-        self.free.pop().ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+        self.free
+            .pop()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
     /// Gives a stack back. The caller may still be running on it until it switches away for good.
@@ -40,7 +42,16 @@ impl Stacks {
         let length = STACK * (SLAB + 1);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing memory.
-        let base = unsafe { libc::mmap(null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let base = unsafe {
+            libc::mmap(
+                null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            )
+        };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -11,7 +11,9 @@ use std::ptr::{null, null_mut};
 
 use super::fiber::{self, Context};
 use super::order::{LaneOrder, Turns};
-use super::runtime::{BUFFERS, Combine, Group, LANE_BELOW_TOP, Lane, Range, Runtime, SIMD_WIDTH, SimdGroup};
+use super::runtime::{
+    BUFFERS, Combine, Group, LANE_BELOW_TOP, Lane, Range, Runtime, SIMD_WIDTH, SimdGroup,
+};
 use super::stacks::Stacks;
 
 /// Threads of a threadgroup at most.
@@ -24,7 +26,7 @@ pub enum Fault {
     /// Threads that should have waited for each other did not meet.
     Divergence(String),
     /// An access outside every bound buffer.
-    OutOfBounds { address: u64, size: u64, write: bool, thread: [u32; 3] },
+    OutOfBounds(String),
     /// No memory for another stack.
     OutOfMemory(String),
 }
@@ -52,6 +54,8 @@ pub struct Threadgroup {
     group: Group,
     bindings: [Range; BUFFERS],
     arguments: [*mut u8; BUFFERS],
+    argument_bytes: [u32; BUFFERS],
+    variable_bytes: u32,
     lanes: [Lane; MAX_THREADS],
     simdgroups: [SimdGroup; SIMDGROUPS],
     /// Null before a thread's first turn.
@@ -105,8 +109,17 @@ const POISON: u8 = 0xff;
 
 impl Threadgroup {
     pub fn new() -> Box<Threadgroup> {
-        let no_lane = || Lane { group: null(), simdgroup: null_mut(), position: [0; 3], index: 0 };
-        let no_simdgroup = || SimdGroup { area: [[0; 512]; 2], operations: 0, lanes: 0 };
+        let no_lane = || Lane {
+            group: null(),
+            simdgroup: null_mut(),
+            position: [0; 3],
+            index: 0,
+        };
+        let no_simdgroup = || SimdGroup {
+            area: [[0; 512]; 2],
+            operations: 0,
+            lanes: 0,
+        };
         Box::new(Threadgroup {
             group: Group {
                 runtime: &RUNTIME,
@@ -125,6 +138,8 @@ impl Threadgroup {
             },
             bindings: [Range::NONE; BUFFERS],
             arguments: [null_mut(); BUFFERS],
+            argument_bytes: [0; BUFFERS],
+            variable_bytes: 0,
             lanes: std::array::from_fn(|_| no_lane()),
             simdgroups: std::array::from_fn(|_| no_simdgroup()),
             contexts: [null_mut(); MAX_THREADS],
@@ -154,8 +169,15 @@ impl Threadgroup {
         self.run = Some(shape.run);
         self.order = shape.order;
         self.bindings = shape.bindings;
+        self.argument_bytes = shape.arguments;
+        self.variable_bytes = shape.variables;
         let align = |bytes: u32| bytes.next_multiple_of(64) as usize;
-        let total: usize = shape.arguments.iter().map(|bytes| align(*bytes)).sum::<usize>() + align(shape.variables);
+        let total: usize = shape
+            .arguments
+            .iter()
+            .map(|bytes| align(*bytes))
+            .sum::<usize>()
+            + align(shape.variables);
         // Room to align the first byte as the strictest type wants it.
         self.memory.resize(total.div_ceil(8) + 8, 0);
         let start = self.memory.as_mut_ptr().cast::<u8>();
@@ -163,20 +185,37 @@ impl Threadgroup {
         self.accessible.clear();
         for (pointer, bytes) in self.arguments.iter_mut().zip(shape.arguments) {
             *pointer = if bytes == 0 { null_mut() } else { next };
-            self.accessible.push(Range { pointer: next, length: bytes.into() });
+            self.accessible.push(Range {
+                pointer: next,
+                length: bytes.into(),
+            });
             next = next.wrapping_add(align(bytes));
         }
         self.group.variables = next;
-        self.accessible.push(Range { pointer: next, length: shape.variables.into() });
+        self.accessible.push(Range {
+            pointer: next,
+            length: shape.variables.into(),
+        });
         self.accessible.extend(shape.bindings);
         self.accessible.retain(|range| range.length > 0);
-        let own = Range { pointer: (&raw mut *self).cast(), length: size_of::<Threadgroup>() as u64 };
-        self.accessible.push(own);
+        let own = Range {
+            pointer: (&raw mut *self).cast(),
+            length: size_of::<Threadgroup>() as u64,
+        };
+        let table = Range {
+            pointer: (&raw const RUNTIME).cast_mut().cast(),
+            length: size_of::<Runtime>() as u64,
+        };
+        self.accessible.extend([own, table]);
 
         self.group.bindings = self.bindings.as_ptr();
         self.group.threadgroup = self.arguments.as_ptr();
         self.group.accessible = self.accessible.as_ptr();
-        self.group.accessible_count = if shape.validate { self.accessible.len() as u32 } else { 0 };
+        self.group.accessible_count = if shape.validate {
+            self.accessible.len() as u32
+        } else {
+            0
+        };
         self.group.dispatched_threads = shape.threads;
         self.group.groups = shape.groups;
         self.group.grid = shape.grid;
@@ -192,7 +231,9 @@ impl Threadgroup {
     pub unsafe fn run_group(&mut self, position: [u32; 3]) -> Result<(), Fault> {
         let whole = self.group.dispatched_threads;
         // The last threadgroup of a row may be a partial one.
-        let threads = std::array::from_fn(|axis| whole[axis].min(self.group.grid[axis] - position[axis] * whole[axis]));
+        let threads = std::array::from_fn(|axis| {
+            whole[axis].min(self.group.grid[axis] - position[axis] * whole[axis])
+        });
         self.group.position = position;
         if threads != self.group.threads {
             self.lay_out(threads);
@@ -205,7 +246,11 @@ impl Threadgroup {
         let count = self.simdgroup_count();
         for (index, progress) in self.progress[..count].iter_mut().enumerate() {
             let threads = (self.threads - index * SIMD_WIDTH).min(SIMD_WIDTH);
-            *progress = Progress { threads, live: u32::MAX >> (SIMD_WIDTH - threads), ..Progress::default() };
+            *progress = Progress {
+                threads,
+                live: u32::MAX >> (SIMD_WIDTH - threads),
+                ..Progress::default()
+            };
         }
         (self.at_barrier, self.returned) = (0, 0);
         self.begin_phase();
@@ -251,7 +296,11 @@ impl Threadgroup {
             self.lanes[index] = Lane {
                 group,
                 simdgroup: &raw mut self.simdgroups[index / SIMD_WIDTH],
-                position: [linear % threads[0], linear / threads[0] % threads[1], linear / threads[0] / threads[1]],
+                position: [
+                    linear % threads[0],
+                    linear / threads[0] % threads[1],
+                    linear / threads[0] / threads[1],
+                ],
                 index: linear,
             };
         }
@@ -285,7 +334,12 @@ impl Threadgroup {
                 if progress.at_operation != progress.live {
                     let missing = progress.live & !progress.at_operation;
                     let site = progress.operation_site;
-                    return self.diverged(missing.trailing_zeros(), "wait at a barrier", "a SIMD-group operation", site);
+                    return self.diverged(
+                        missing.trailing_zeros(),
+                        "wait at a barrier",
+                        "a SIMD-group operation",
+                        site,
+                    );
                 }
                 let simdgroup = &mut self.simdgroups[self.simdgroup];
                 if let Some(combine) = progress.combine {
@@ -322,7 +376,11 @@ impl Threadgroup {
             let gone = !progress.live & (u32::MAX >> (SIMD_WIDTH - progress.threads));
             (gone != 0).then(|| index * SIMD_WIDTH + gone.trailing_zeros() as usize)
         };
-        let first = self.progress[..self.simdgroup_count()].iter().enumerate().find_map(lost).unwrap_or(0);
+        let first = self.progress[..self.simdgroup_count()]
+            .iter()
+            .enumerate()
+            .find_map(lost)
+            .unwrap_or(0);
         let (count, threads) = (self.returned, self.threads);
         self.fail(Fault::Divergence(format!(
             "divergent threadgroup_barrier at {}: {count} of {threads} threads returned without reaching it, the first of them {first}",
@@ -355,7 +413,9 @@ impl Threadgroup {
             match (*this).stacks.take() {
                 Ok(top) => fiber::prepare(first_frame(top), run_threads, this.cast()),
                 Err(error) => {
-                    (*this).fail(Fault::OutOfMemory(format!("no stack for a thread of a threadgroup: {error}")));
+                    (*this).fail(Fault::OutOfMemory(format!(
+                        "no stack for a thread of a threadgroup: {error}"
+                    )));
                     null_mut()
                 }
             }
@@ -371,7 +431,11 @@ impl Threadgroup {
                 Step::Run(next) => Threadgroup::context_of(this, next),
                 Step::End => null_mut(),
             };
-            let context = if context.is_null() { (*this).main } else { context };
+            let context = if context.is_null() {
+                (*this).main
+            } else {
+                context
+            };
             fiber::switch(&raw mut (*this).contexts[thread], context);
         }
     }
@@ -461,12 +525,62 @@ unsafe extern "C" fn out_of_bounds(lane: *mut Lane, address: u64, size: u64, wri
     unsafe {
         let this = (*lane).group as *mut Threadgroup;
         let whole = (*this).group.dispatched_threads;
-        let thread = std::array::from_fn(|axis| (*this).group.position[axis] * whole[axis] + (*lane).position[axis]);
-        (*this).give_up(Fault::OutOfBounds { address, size, write, thread });
+        let thread: [u32; 3] = std::array::from_fn(|axis| {
+            (*this).group.position[axis] * whole[axis] + (*lane).position[axis]
+        });
+        let access = if write { "write" } else { "read" };
+        let place = (*this).place_of(address);
+        (*this).give_up(Fault::OutOfBounds(format!(
+            "a {access} of {size} bytes by thread {thread:?} {place}"
+        )));
     }
 }
 
 impl Threadgroup {
+    /// Where an address that belongs to nothing is, by what it is nearest to.
+    fn place_of(&self, address: u64) -> String {
+        let buffers = self
+            .bindings
+            .iter()
+            .enumerate()
+            .map(|(index, range)| (*range, format!("buffer index {index}")));
+        let dynamic = self
+            .arguments
+            .iter()
+            .zip(&self.argument_bytes)
+            .enumerate()
+            .map(|(index, (pointer, bytes))| {
+                (
+                    Range {
+                        pointer: *pointer,
+                        length: u64::from(*bytes),
+                    },
+                    format!("threadgroup memory index {index}"),
+                )
+            });
+        let variables = Range {
+            pointer: self.group.variables,
+            length: self.variable_bytes.into(),
+        };
+        let all = buffers
+            .chain(dynamic)
+            .chain([(variables, String::from("the kernel's threadgroup memory"))]);
+        let distance = |range: &Range| {
+            let start = range.pointer as u64;
+            start
+                .saturating_sub(address)
+                .max((address + 1).saturating_sub(start + range.length))
+        };
+        let bound = all.filter(|(range, _)| !range.pointer.is_null() && range.length > 0);
+        match bound.min_by_key(|(range, _)| distance(range)) {
+            None => format!("at address {address:#x}, with nothing bound"),
+            Some((range, what)) => {
+                let offset = address.wrapping_sub(range.pointer as u64) as i64;
+                format!("at byte {offset} of the {} bytes of {what}", range.length)
+            }
+        }
+    }
+
     /// Ends the threadgroup from within one of its fibers, leaving every fiber where it is.
     fn give_up(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);

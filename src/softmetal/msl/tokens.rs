@@ -212,15 +212,35 @@ mod tests {
         assert_eq!(
             texts("a->b::c<vec<T,4>> x = .5e-3f+0x1.8p+4 \"a\\\"b\" 'c';"),
             [
-                "a", "->", "b", "::", "c", "<", "vec", "<", "T", ",", "4", ">", ">", "x", "=", ".5e-3f",
-                "+", "0x1.8p+4", "\"a\\\"b\"", "'c'", ";"
+                "a",
+                "->",
+                "b",
+                "::",
+                "c",
+                "<",
+                "vec",
+                "<",
+                "T",
+                ",",
+                "4",
+                ">",
+                ">",
+                "x",
+                "=",
+                ".5e-3f",
+                "+",
+                "0x1.8p+4",
+                "\"a\\\"b\"",
+                "'c'",
+                ";"
             ]
         );
     }
 
     #[test]
     fn line_markers_place_the_tokens_after_them() {
-        let tokens = tokenize("a\n# 40 \"other.metal\" 1\nb\n\nc\n#line 7\nd\n#pragma unroll\ne").unwrap();
+        let tokens =
+            tokenize("a\n# 40 \"other.metal\" 1\nb\n\nc\n#line 7\nd\n#pragma unroll\ne").unwrap();
         let lines: Vec<u32> = tokens.list.iter().map(|token| token.place.line).collect();
         assert_eq!(lines, [1, 40, 42, 7, 9]);
         let error = tokens.error(tokens.list[2].place, "no").to_string();

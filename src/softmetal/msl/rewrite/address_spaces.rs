@@ -42,7 +42,8 @@ impl Rewriter<'_> {
         }
         let before = self.previous(first).map_or(";", |before| self.text(before));
         let starts_statement = matches!(before, ";" | "{" | "}" | ")" | ":");
-        let qualifies_method = before == ")" && matches!(self.next_text(index), "{" | ";" | "=" | "const" | ":");
+        let qualifies_method =
+            before == ")" && matches!(self.next_text(index), "{" | ";" | "=" | "const" | ":");
         if qualifies_method || self.declares_pointer(index, matches!(before, "(" | ",")) {
             self.edits[index] = Edit::Erase;
             return Ok(());
@@ -92,8 +93,12 @@ impl Rewriter<'_> {
             match self.text(at) {
                 "<" => angles += 1,
                 ">" => angles -= 1,
-                "{" if matches!(self.text(type_start), "struct" | "union") => at = self.closing(at)?,
-                "=" | "{" | "(" if angles == 0 => return Err(self.error(at, "a threadgroup variable cannot be initialised")),
+                "{" if matches!(self.text(type_start), "struct" | "union") => {
+                    at = self.closing(at)?
+                }
+                "=" | "{" | "(" if angles == 0 => {
+                    return Err(self.error(at, "a threadgroup variable cannot be initialised"));
+                }
                 _ => {}
             }
             let next = self.next(at).ok_or_else(unfinished)?;
@@ -105,7 +110,11 @@ impl Rewriter<'_> {
         if name == type_start || self.token(name).kind != Kind::Identifier {
             return Err(self.error(index, "a threadgroup variable needs a type and a name"));
         }
-        let base = format!("{} {}", self.joined(first..index), self.joined(type_start..name));
+        let base = format!(
+            "{} {}",
+            self.joined(first..index),
+            self.joined(type_start..name)
+        );
         let mut text = String::new();
         let (mut name, mut end) = (name, name);
         loop {

@@ -31,12 +31,19 @@ impl Value {
             return format!(" = ({ty})1");
         };
         let list: Vec<String> = bytes.iter().map(u8::to_string).collect();
-        format!(" = msl::constant_value<{ty}, {}>({{{}}})", bytes.len(), list.join(","))
+        format!(
+            " = msl::constant_value<{ty}, {}>({{{}}})",
+            bytes.len(),
+            list.join(",")
+        )
     }
 }
 
 impl Rewriter<'_> {
-    pub fn take_function_constants(&mut self, kernels: &Kernels) -> Result<Vec<FunctionConstant>, Error> {
+    pub fn take_function_constants(
+        &mut self,
+        kernels: &Kernels,
+    ) -> Result<Vec<FunctionConstant>, Error> {
         let mut constants: Vec<FunctionConstant> = Vec::new();
         let declared: Vec<(usize, String)> = self
             .attributes
@@ -46,7 +53,12 @@ impl Rewriter<'_> {
             .map(|(at, attribute)| (at, attribute.argument.clone().unwrap_or_default()))
             .collect();
         for (at, argument) in declared {
-            let malformed = || self.error(at, "expected `constant T name [[function_constant(index)]];`");
+            let malformed = || {
+                self.error(
+                    at,
+                    "expected `constant T name [[function_constant(index)]];`",
+                )
+            };
             let name = self.previous(at).ok_or_else(malformed)?;
             let start = (0..name)
                 .rev()
@@ -56,8 +68,14 @@ impl Rewriter<'_> {
             if self.next_text(at) != ";" || self.token(name).kind != Kind::Identifier {
                 return Err(malformed());
             }
-            let index = evaluate(&argument)
-                .ok_or_else(|| self.error(at, format!("`{argument}` is not an integer: function constants need literal indices")))?;
+            let index = evaluate(&argument).ok_or_else(|| {
+                self.error(
+                    at,
+                    format!(
+                        "`{argument}` is not an integer: function constants need literal indices"
+                    ),
+                )
+            })?;
             let position = constants.len();
             constants.push(FunctionConstant {
                 name: String::from(self.text(name)),

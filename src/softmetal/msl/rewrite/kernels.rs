@@ -37,10 +37,7 @@ impl Kernel {
     }
 
     fn instance(&self) -> String {
-        let mut text = format!(
-            "msl::kernel<(&{0}), decltype(&{0})",
-            self.function
-        );
+        let mut text = format!("msl::kernel<(&{0}), decltype(&{0})", self.function);
         for bound in &self.bounds {
             text += ", ";
             text += bound;
@@ -129,7 +126,11 @@ impl Rewriter<'_> {
             let before = self.previous(mark);
             let before_text = before.map_or("", |before| self.text(before));
             let declarator = self.declarator(mark)?;
-            let around = before.map_or(0, |before| before + 1)..declarator.end;
+            // An instantiation that was erased before this one ends with its `;`.
+            let start = (0..mark)
+                .rev()
+                .find(|&index| matches!(self.text(index), ";" | "{" | "}"));
+            let around = start.max(before).map_or(0, |start| start + 1)..declarator.end;
             let own = |this: &Self, name: &str| {
                 let inside = declarator.parameters.clone().unwrap_or(0..0);
                 let found = this
@@ -139,11 +140,19 @@ impl Rewriter<'_> {
                 found.map(|(_, attribute)| (attribute.argument.clone(), attribute.string.clone()))
             };
             let host_name = own(self, "host_name").and_then(|(_, name)| name);
-            let max_threads = own(self, "max_total_threads_per_threadgroup").and_then(|(argument, _)| argument);
+            let max_threads =
+                own(self, "max_total_threads_per_threadgroup").and_then(|(argument, _)| argument);
             let namespaces = namespaces.around(mark);
 
             if before_text == "template" {
-                instances.push((mark, host_name, max_threads, namespaces, declarator.name, declarator.arguments));
+                instances.push((
+                    mark,
+                    host_name,
+                    max_threads,
+                    namespaces,
+                    declarator.name,
+                    declarator.arguments,
+                ));
                 let end = (declarator.end..self.len())
                     .find(|&index| self.text(index) == ";")
                     .ok_or_else(|| self.error(mark, "an explicit instantiation without its `;`"))?;
@@ -179,13 +188,22 @@ impl Rewriter<'_> {
             let unqualified = name.rsplit("::").next().unwrap_or(&name);
             let definition = definitions
                 .iter()
-                .find(|definition| definition.name == unqualified && namespaces.starts_with(&definition.namespaces))
-                .or_else(|| definitions.iter().find(|definition| definition.name == unqualified))
-                .ok_or_else(|| self.error(mark, format!("no kernel template `{name}` is defined")))?;
+                .find(|definition| {
+                    definition.name == unqualified && namespaces.starts_with(&definition.namespaces)
+                })
+                .or_else(|| {
+                    definitions
+                        .iter()
+                        .find(|definition| definition.name == unqualified)
+                })
+                .ok_or_else(|| {
+                    self.error(mark, format!("no kernel template `{name}` is defined"))
+                })?;
+            // Named from within the definition's namespace, where its parameters' attributes have their meaning.
             found.kernels.push(Kernel {
-                name: host_name.unwrap_or_else(|| name.clone()),
-                function: format!("{name}{arguments}"),
-                namespaces,
+                name: host_name.unwrap_or_else(|| String::from(unqualified)),
+                function: format!("{unqualified}{arguments}"),
+                namespaces: definition.namespaces.clone(),
                 bounds: definition.bounds.clone(),
                 max_threads: max_threads.or_else(|| definition.max_threads.clone()),
             });
@@ -200,7 +218,13 @@ impl Rewriter<'_> {
             match attribute.name.as_str() {
                 "kernel" => marks.push(at),
                 "vertex" | "fragment" | "object" | "mesh" | "visible" | "intersection" => {
-                    return Err(self.error(at, format!("[[{}]] functions are not supported: this device computes only", attribute.name)));
+                    return Err(self.error(
+                        at,
+                        format!(
+                            "[[{}]] functions are not supported: this device computes only",
+                            attribute.name
+                        ),
+                    ));
                 }
                 _ => {}
             }
@@ -213,13 +237,20 @@ impl Rewriter<'_> {
             if !matches!(keyword, "kernel" | "vertex" | "fragment") {
                 continue;
             }
-            let member = self.previous(index).is_some_and(|before| matches!(self.text(before), "." | "->" | "::"));
-            let declares = self.next(index).is_some_and(|next| self.token(next).kind == Kind::Identifier);
+            let member = self
+                .previous(index)
+                .is_some_and(|before| matches!(self.text(before), "." | "->" | "::"));
+            let declares = self
+                .next(index)
+                .is_some_and(|next| self.token(next).kind == Kind::Identifier);
             if member || !declares {
                 continue;
             }
             if keyword != "kernel" {
-                return Err(self.error(index, format!("{keyword} functions are not supported: this device computes only")));
+                return Err(self.error(
+                    index,
+                    format!("{keyword} functions are not supported: this device computes only"),
+                ));
             }
             marks.push(index);
         }
@@ -244,7 +275,9 @@ impl Rewriter<'_> {
                     }
                 }
                 "}" => {
-                    let closed = scopes.pop().ok_or_else(|| self.error(index, "`}` closes nothing"))?;
+                    let closed = scopes
+                        .pop()
+                        .ok_or_else(|| self.error(index, "`}` closes nothing"))?;
                     if closed > 0 {
                         names.truncate(names.len() - closed);
                         changes.push((index, names.clone()));
@@ -304,7 +337,12 @@ impl Rewriter<'_> {
         }
         let name = self.joined(name_start..name_end);
         if self.text(stop) != "(" {
-            return Ok(Declarator { name, arguments, parameters: None, end: stop });
+            return Ok(Declarator {
+                name,
+                arguments,
+                parameters: None,
+                end: stop,
+            });
         }
         let close = self.closing(stop)?;
         Ok(Declarator {
@@ -322,6 +360,7 @@ impl Rewriter<'_> {
             match self.text(index) {
                 ">" => depth += 1,
                 "<" => depth -= 1,
+                ")" => index = self.opening_parenthesis(index)?,
                 _ => {}
             }
             if depth == 0 {
@@ -329,6 +368,18 @@ impl Rewriter<'_> {
             }
             index = self.previous(index)?;
         }
+    }
+
+    fn opening_parenthesis(&self, close: usize) -> Option<usize> {
+        let mut depth = 0;
+        (0..=close).rev().find(|&index| {
+            match self.text(index) {
+                ")" => depth += 1,
+                "(" => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        })
     }
 
     fn bounds(&self, parameters: Range<usize>) -> Result<Vec<String>, Error> {
@@ -366,18 +417,28 @@ impl Rewriter<'_> {
         let mut given = String::from("true");
         for (at, attribute) in self.attributes.within(parameter) {
             let argument = || {
-                attribute.argument.clone().ok_or_else(|| self.error(at, format!("[[{}]] needs an argument", attribute.name)))
+                attribute.argument.clone().ok_or_else(|| {
+                    self.error(at, format!("[[{}]] needs an argument", attribute.name))
+                })
             };
             match attribute.name.as_str() {
                 "buffer" => index = argument()?,
                 "threadgroup" => (kind, index) = ("threadgroup", argument()?),
                 "function_constant" => given = argument()?,
                 name if POSITIONS.contains(&name) => {
-                    kind = POSITIONS[POSITIONS.iter().position(|other| *other == name).unwrap_or(0)];
+                    kind = POSITIONS[POSITIONS
+                        .iter()
+                        .position(|other| *other == name)
+                        .unwrap_or(0)];
                     index = String::from("0");
                 }
                 _ if harmless(attribute) => {}
-                name => return Err(self.error(at, format!("[[{name}]] is not supported on a kernel's parameter"))),
+                name => {
+                    return Err(self.error(
+                        at,
+                        format!("[[{name}]] is not supported on a kernel's parameter"),
+                    ));
+                }
             }
         }
         Ok(format!("msl::bound<msl::{kind}, ({index}), bool({given})>"))

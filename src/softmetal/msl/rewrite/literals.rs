@@ -7,8 +7,17 @@ impl Rewriter<'_> {
     pub fn rewrite_literals(&mut self) {
         for index in 0..self.len() {
             let token = self.token(index);
-            if token.kind == Kind::Number && is_unsuffixed_float(token.text) && self.edits[index] == Edit::Keep {
-                self.edits[index] = Edit::Replace(format!("{}f", token.text));
+            if token.kind != Kind::Number || self.edits[index] != Edit::Keep {
+                continue;
+            }
+            let text = token.text;
+            if is_unsuffixed_float(text) {
+                self.edits[index] = Edit::Replace(format!("{text}f"));
+            } else if let Some(digits) = text.strip_suffix("bf").or(text.strip_suffix("BF"))
+                && is_unsuffixed_float(digits)
+            {
+                // clang takes `bf` for the beginning of a suffix of its own.
+                self.edits[index] = Edit::Replace(format!("bfloat({digits}f)"));
             }
         }
     }
@@ -32,7 +41,9 @@ mod tests {
         for literal in ["1.0", ".5", "1.", "1e5", "1E-5", "0x1p3", "0x1.8p-2"] {
             assert!(is_unsuffixed_float(literal), "{literal}");
         }
-        for literal in ["1", "1u", "0x1e5", "0xf", "1.0f", "1.5h", "2.0bf", "0x1p3f", "1e5F"] {
+        for literal in [
+            "1", "1u", "0x1e5", "0xf", "1.0f", "1.5h", "2.0bf", "0x1p3f", "1e5F",
+        ] {
             assert!(!is_unsuffixed_float(literal), "{literal}");
         }
     }
