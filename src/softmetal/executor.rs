@@ -471,7 +471,7 @@ mod tests {
             assert!(library_create(ptr::null(), 0, &mut error).is_null());
             assert!(take(error).contains("NULL"));
             assert!(library_create(c"kernel".as_ptr(), 6, &mut error).is_null());
-            assert!(take(error).contains("own kernels"));
+            assert!(take(error).starts_with("program_source:1: error: "));
             assert!(library_create(c"kernel".as_ptr(), 6, ptr::null_mut()).is_null());
             assert!(library_function_name(ptr::null(), 0).is_null());
             let name = c"none".as_ptr();

@@ -206,15 +206,39 @@ mod tests {
     }
 
     #[test]
-    fn any_other_source_is_refused() {
+    fn our_sources_compile_as_metal_to_the_same_kernels() {
+        for own in own_sources() {
+            let compile = |choice| Library::compile(own.text, choice);
+            let native = compile(KernelChoice::Native).expect(own.family);
+            let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
+            let names = |library: &Library| {
+                let mut names: Vec<CString> = (0..)
+                    .map_while(|index| library.function_name(index).map(CString::from))
+                    .collect();
+                names.sort();
+                names
+            };
+            assert_eq!(names(&msl), names(&native), "{}.metal", own.family);
+            let library = Arc::new(msl);
+            for name in names(&library) {
+                let function = library.function(&name, &[]);
+                function.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+            }
+        }
+    }
+
+    #[test]
+    fn any_other_source_is_compiled() {
         let own = own_sources().next().expect("there are sources");
         let nearly = &own.text[..own.text.len() - 1];
-        for source in [b"".as_slice(), b"kernel void user() {}", nearly] {
-            let error = Library::compile(source, KernelChoice::Native).expect_err("not ours");
-            assert!(error.contains("own kernels"), "{error}");
+        for source in [b"".as_slice(), b"kernel void user(device int *x) {}", nearly] {
+            let library = Library::compile(source, KernelChoice::Native);
+            assert!(matches!(library, Ok(Library::Msl(..))), "{library:?}");
         }
-        let error = Library::compile(own.text, KernelChoice::Msl).expect_err("no compiler yet");
-        assert!(error.contains(KERNELS_VARIABLE), "{error}");
+        let error = Library::compile(b"kernel", KernelChoice::Native).expect_err("no Metal");
+        assert!(error.starts_with("program_source:1: error: "), "{error}");
+        let error = Library::compile(b"\xff", KernelChoice::Native).expect_err("no text");
+        assert!(error.contains("UTF-8"), "{error}");
     }
 
     #[test]
@@ -232,7 +256,7 @@ mod tests {
         let own = own_sources().next().expect("there are sources");
         let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
         let error = Arc::new(library)
-            .function(c"no_such")
+            .function(c"no_such", &[])
             .expect_err("there is none");
         assert!(error.contains("no_such"), "{error}");
     }
