@@ -19,7 +19,7 @@ pub enum Library {
     /// One of ironbridge's own sources, run by native kernels.
     Native(Vec<&'static Kernel>),
     /// Metal Shading Language, with its kernels' names.
-    Msl(msl::Library, Vec<CString>),
+    Msl(Box<msl::Library>, Vec<CString>),
 }
 
 /// One kernel of a library. It keeps the library alive.
@@ -76,7 +76,7 @@ impl Library {
             .names()
             .filter_map(|name| CString::new(name).ok())
             .collect();
-        Ok(Library::Msl(library, names))
+        Ok(Library::Msl(Box::new(library), names))
     }
 
     /// The name of kernel `index`, or `None` past the last one.
@@ -231,7 +231,11 @@ mod tests {
     fn any_other_source_is_compiled() {
         let own = own_sources().next().expect("there are sources");
         let nearly = &own.text[..own.text.len() - 1];
-        for source in [b"".as_slice(), b"kernel void user(device int *x) {}", nearly] {
+        for source in [
+            b"".as_slice(),
+            b"kernel void user(device int *x) {}",
+            nearly,
+        ] {
             let library = Library::compile(source, KernelChoice::Native);
             assert!(matches!(library, Ok(Library::Msl(..))), "{library:?}");
         }

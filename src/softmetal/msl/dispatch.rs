@@ -13,6 +13,9 @@ pub const THREADGROUP_MEMORY: u32 = 32 * 1024;
 /// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a process 65,530.
 const FIBERS: usize = 16 * threadgroup::MAX_THREADS;
 
+/// What each compute thread is to do.
+pub type Body<'a> = &'a (dyn Fn(usize) + Sync);
+
 /// What a kernel is run on.
 pub struct Dispatch<'a> {
     /// By buffer index; a null pointer where nothing is bound.
@@ -28,7 +31,7 @@ pub struct Dispatch<'a> {
     /// How many compute threads there are, and how to run a task on each: it calls the closure that often, in parallel, and
     /// returns when all calls have.
     pub workers: usize,
-    pub parallel: &'a dyn Fn(usize, &(dyn Fn(usize) + Sync)),
+    pub parallel: &'a dyn Fn(usize, Body),
 }
 
 /// Why a dispatch failed.
@@ -141,7 +144,7 @@ impl Function {
                             "the argument at buffer index {index} takes {size} bytes, and {bound} are bound"
                         ));
                     }
-                    if binding.pointer as u64 % argument.alignment != 0 {
+                    if !(binding.pointer as u64).is_multiple_of(argument.alignment) {
                         let alignment = argument.alignment;
                         return Err(format!(
                             "what is bound to buffer index {index} is not aligned to {alignment} bytes"

@@ -139,13 +139,14 @@ mod tests {
     }
 
     #[repr(align(16))]
-    struct Aligned(u8);
+    struct Aligned([u8; 16]);
 
     unsafe extern "C" fn count(argument: *mut u8) -> ! {
         let shared = argument.cast::<PingPong>();
         // Compiled code relies on the convention's alignment of the stack and faults without it.
-        let aligned = std::hint::black_box(Aligned(0));
-        assert_eq!(std::hint::black_box(&raw const aligned).addr() % 16, 0);
+        let aligned = std::hint::black_box(Aligned([1; 16]));
+        assert_eq!(aligned.0[0], 1);
+        assert_eq!((&raw const aligned).addr() % 16, 0);
         // Floating-point state in callee-saved registers must survive the switches as well.
         let mut value = 0.5f64;
         loop {

@@ -190,12 +190,10 @@ fn threads_that_returned_take_no_part() {
 fn a_partial_simdgroup_has_fewer_threads() {
     let body = "kernel void f(device int *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = simd_sum(1); }";
     let expected: Vec<i32> = (0..70)
-        .map(|i| {
-            if i % 40 < 32 && i < 72 {
-                if i >= 40 && i < 70 { 30 } else { 32 }
-            } else {
-                8
-            }
+        .map(|i| match i {
+            0..32 => 32,
+            32..40 => 8,
+            _ => 30,
         })
         .collect();
     assert_eq!(
