@@ -23,8 +23,9 @@
   _Atomic(bool) committed;
 }
 
-/* The open submission, for an operation that uses `uses`: made if need be, with the uses noted in it. */
-- (iron_status)prepare:(const IronUse *)uses count:(size_t)count submission:(IronSubmission **)submission;
+/* The encoder for an operation that uses `uses`, which are noted. When this fails, nothing has changed. */
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count compute:(id<MTLComputeCommandEncoder> *)encoder;
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder;
 /* The operation is encoded and touched `bytes`: flushes when that is due. */
 - (void)recorded:(uint64_t)bytes;
 

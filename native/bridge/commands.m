@@ -12,7 +12,6 @@ IRON_COUNTED(IronCommands)
 /* The last handle is gone and no thread records: what was not submitted is dropped, and what fails from now on nobody
  * waits for. */
 - (void)dealloc {
-  [open drop];
   [open release];
   if (outcome) {
     IronMonitorLock(&device->monitor);
@@ -43,19 +42,24 @@ void IronCommandsLeave(IronCommands **commands) {
   if (*commands) atomic_store(&(*commands)->recording, false);
 }
 
-- (iron_status)prepare:(const IronUse *)uses count:(size_t)count submission:(IronSubmission **)submission {
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count kind:(IronEncoderKind)kind encoder:(id *)encoder {
   iron_status status = IRON_OK;
-  IronSubmission *made = open ? nil : [IronSubmission openOn:device outcome:outcome label:label status:&status];
-  if (status != IRON_OK) return status;
-  status = [(open ? open : made) touch:uses count:count];
-  if (status != IRON_OK) {
-    [made drop];
-    [made release];
-    return status;
-  }
-  if (made) open = made;
-  *submission = open;
-  return IRON_OK;
+  IronSubmission *submission =
+      open ? open : [IronSubmission openOn:device outcome:outcome label:label status:&status];
+  if (!submission) return status;
+  *encoder = [submission encoder:kind];
+  if (!*encoder) return IRON_ERROR_OUT_OF_MEMORY;
+  status = [submission touch:uses count:count];
+  if (status == IRON_OK && !open) open = [submission retain];
+  return status;
+}
+
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count compute:(id<MTLComputeCommandEncoder> *)encoder {
+  return [self prepare:uses count:count kind:IRON_ENCODER_COMPUTE encoder:encoder];
+}
+
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder {
+  return [self prepare:uses count:count kind:IRON_ENCODER_BLIT encoder:encoder];
 }
 
 - (void)flush {

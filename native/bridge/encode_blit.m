@@ -33,13 +33,13 @@ iron_status iron_encode_copy_bytes(iron_commands *handle, iron_buffer *source_ha
       return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "destination: overlaps source");
     const IronUse uses[] = {{"source", source, IRON_ACCESS_READ, false},
                             {"destination", destination, IRON_ACCESS_WRITE, length == destination->length}};
-    IronSubmission *submission;
-    IRON_TRY([commands prepare:uses count:2 submission:&submission]);
-    [[submission blitEncoder] copyFromBuffer:source->metal
-                                sourceOffset:source_offset
-                                    toBuffer:destination->metal
-                           destinationOffset:destination_offset
-                                        size:length];
+    id<MTLBlitCommandEncoder> encoder;
+    IRON_TRY([commands prepare:uses count:2 blit:&encoder]);
+    [encoder copyFromBuffer:source->metal
+               sourceOffset:source_offset
+                   toBuffer:destination->metal
+          destinationOffset:destination_offset
+                       size:length];
     [commands recorded:2 * length];
     return IRON_OK;
   } IRON_LEAVE
@@ -53,9 +53,9 @@ iron_status iron_encode_fill(iron_commands *handle, iron_buffer *buffer_handle, 
     IRON_TRY(resolve(&buffer, commands, buffer_handle, "buffer", offset, length));
     IRON_TRY(check_writable(buffer, "buffer"));
     const IronUse use = {"buffer", buffer, IRON_ACCESS_WRITE, length == buffer->length};
-    IronSubmission *submission;
-    IRON_TRY([commands prepare:&use count:1 submission:&submission]);
-    [[submission blitEncoder] fillBuffer:buffer->metal range:NSMakeRange(offset, length) value:value];
+    id<MTLBlitCommandEncoder> encoder;
+    IRON_TRY([commands prepare:&use count:1 blit:&encoder]);
+    [encoder fillBuffer:buffer->metal range:NSMakeRange(offset, length) value:value];
     [commands recorded:length];
     return IRON_OK;
   } IRON_LEAVE

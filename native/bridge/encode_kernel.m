@@ -144,9 +144,8 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
     IRON_TRY(check_arguments(&bindings, &dispatch, kernel));
     IRON_TRY(check_grid(&dispatch, kernel));
 
-    IronSubmission *submission;
-    IRON_TRY([commands prepare:bindings.uses count:bindings.use_count submission:&submission]);
-    id<MTLComputeCommandEncoder> encoder = [submission computeEncoder];
+    id<MTLComputeCommandEncoder> encoder;
+    IRON_TRY([commands prepare:bindings.uses count:bindings.use_count compute:&encoder]);
     [encoder setComputePipelineState:kernel->state];
     bind_arguments(encoder, &dispatch, &bindings);
     if (dispatch.threads)

@@ -24,8 +24,8 @@ typedef struct IronKernelEntry {
   const char *name;
 } IronKernelEntry;
 
-enum { IRON_KERNEL_COUNT = 30 };
-extern const IronKernelEntry IronKernelTable[IRON_KERNEL_COUNT];
+enum { IRON_KERNELS_AT_MOST = 64 };
+extern const IronKernelEntry IronKernelTable[];
 
 /* The index in the table, or -1 when there is no such kernel. */
 int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second);

@@ -1,6 +1,6 @@
 #include "kernel_table.h"
 
-const IronKernelEntry IronKernelTable[IRON_KERNEL_COUNT] = {
+const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_MATMUL, {IRON_F32, IRON_F32}, "matmul", "matmul_f32_f32"},
     {IRON_OPERATION_MATMUL, {IRON_F16, IRON_F32}, "matmul", "matmul_f16_f32"},
     {IRON_OPERATION_MATMUL, {IRON_BF16, IRON_F32}, "matmul", "matmul_bf16_f32"},
@@ -39,8 +39,11 @@ const IronKernelEntry IronKernelTable[IRON_KERNEL_COUNT] = {
     {IRON_OPERATION_ARGMAX, {0}, "argmax", "argmax"},
 };
 
+enum { KERNELS = sizeof IronKernelTable / sizeof *IronKernelTable };
+_Static_assert((int)KERNELS <= (int)IRON_KERNELS_AT_MOST, "pipelines.h has room for every kernel");
+
 int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second) {
-  for (int index = 0; index < IRON_KERNEL_COUNT; index++) {
+  for (int index = 0; index < KERNELS; index++) {
     const IronKernelEntry *entry = &IronKernelTable[index];
     if (entry->operation == operation && entry->types[0] == first && entry->types[1] == second) return index;
   }

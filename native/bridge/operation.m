@@ -37,12 +37,11 @@ iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOp
   if (status != IRON_OK) return status;
 
   IronUse uses[MAX_OPERANDS];
-  IronSubmission *submission;
+  id<MTLComputeCommandEncoder> encoder;
   size_t use_count = uses_of(uses, operands, operand_count);
-  status = [commands prepare:uses count:use_count submission:&submission];
+  status = [commands prepare:uses count:use_count compute:&encoder];
   if (status != IRON_OK) return status;
 
-  id<MTLComputeCommandEncoder> encoder = [submission computeEncoder];
   [encoder setComputePipelineState:state];
   uint64_t bytes = 0;
   for (size_t index = 0; index < operand_count; index++) {

@@ -16,7 +16,7 @@
  @private
   pthread_mutex_t lock;
   NSMutableDictionary *libraries; /* by family */
-  id<MTLComputePipelineState> states[IRON_KERNEL_COUNT];
+  id<MTLComputePipelineState> states[IRON_KERNELS_AT_MOST]; /* by index in the table; nil: not asked for yet */
 }
 
 /* The pipeline state of a kernel of the table. It lives as long as the device. */

@@ -19,7 +19,7 @@ IRON_COUNTED(IronPipelines)
 }
 
 - (void)dealloc {
-  for (int kernel = 0; kernel < IRON_KERNEL_COUNT; kernel++) [states[kernel] release];
+  for (int kernel = 0; kernel < IRON_KERNELS_AT_MOST; kernel++) [states[kernel] release];
   [libraries release];
   pthread_mutex_destroy(&lock);
   [super dealloc];

@@ -42,6 +42,7 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
   IronSubmission *next, *previous; /* among those in flight */
 
  @private
+  bool open; /* not committed: counted in the device's open ones, its touches in the buffers' recorded ones */
   id<MTLCommandBuffer> command_buffer;
   id<MTLCommandEncoder> encoder; /* kept open between operations of its kind */
   IronEncoderKind encoder_kind;
@@ -54,23 +55,21 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
   IronSubmission *next_retired;
 }
 
-/* A submission with a new command buffer, +1; nil with *status reported: IRON_ERROR_BUSY when too many are open. */
+/* A submission with a new command buffer, autoreleased; nil, with *status reported, when there is none or too many are
+ * open (IRON_ERROR_BUSY). One that is never committed is taken back when it goes. */
 + (IronSubmission *)openOn:(IronDevice *)device
                    outcome:(IronOutcome *)outcome
                      label:(NSString *)label
                     status:(iron_status *)status;
 
-/* The encoder of that kind, ending the other one. Never nil: raises when the device gives none. */
-- (id<MTLComputeCommandEncoder>)computeEncoder;
-- (id<MTLBlitCommandEncoder>)blitEncoder;
+/* The encoder of that kind, ending the other one; nil, with the error reported, when the device gives none. */
+- (id)encoder:(IronEncoderKind)kind;
 
 /* Notes what an operation that is about to be encoded uses; all, or nothing when one is refused. */
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count;
 
 /* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. */
 - (void)commit;
-/* Takes back all that was recorded. */
-- (void)drop;
 
 @end
 

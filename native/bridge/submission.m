@@ -18,12 +18,6 @@ static bool reserve_open(IronDevice *device) {
   return free;
 }
 
-static void return_open(IronDevice *device) {
-  IronMonitorLock(&device->monitor);
-  device->open -= 1;
-  IronMonitorUnlock(&device->monitor);
-}
-
 + (IronSubmission *)openOn:(IronDevice *)device
                    outcome:(IronOutcome *)outcome
                      label:(NSString *)label
@@ -34,25 +28,30 @@ static void return_open(IronDevice *device) {
                         IRON_OPEN_COMMAND_BUFFERS);
     return nil;
   }
-  id<MTLCommandBuffer> commands = [[device->queue commandBuffer] retain];
-  if (!commands) {
-    return_open(device);
+  IronSubmission *submission = [[[IronSubmission alloc] init] autorelease];
+  submission->device = [device retain];
+  submission->open = true;
+  submission->outcome = [outcome retain];
+  submission->command_buffer = [[device->queue commandBuffer] retain];
+  if (!submission->command_buffer) {
     *status = IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: the device gave no command buffer");
     return nil;
   }
-  if (label) [commands setLabel:label];
-  IronSubmission *submission = [[IronSubmission alloc] init];
-  submission->device = [device retain];
-  submission->outcome = [outcome retain];
-  submission->command_buffer = commands;
-  *status = IRON_OK;
+  if (label) [submission->command_buffer setLabel:label];
   return submission;
 }
 
+/* What was recorded and never committed is taken back. */
 - (void)dealloc {
+  [self endEncoding];
+  if (open) {
+    IronMonitorLock(&device->monitor);
+    [self moveTouchesInFlight:false];
+    device->open -= 1;
+    IronMonitorUnlock(&device->monitor);
+  }
   [self releaseBuffers];
   free(touches);
-  [encoder release];
   [command_buffer release];
   [outcome release];
   [device release];
@@ -78,18 +77,13 @@ static void return_open(IronDevice *device) {
   [self endEncoding];
   id<MTLCommandEncoder> made =
       kind == IRON_ENCODER_BLIT ? (id)[command_buffer blitCommandEncoder] : (id)[command_buffer computeCommandEncoder];
-  if (!made) [NSException raise:NSMallocException format:@"the device gave no encoder"];
+  if (!made) {
+    IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: the device gave no encoder");
+    return nil;
+  }
   encoder = [made retain];
   encoder_kind = kind;
   return encoder;
-}
-
-- (id<MTLComputeCommandEncoder>)computeEncoder {
-  return [self encoder:IRON_ENCODER_COMPUTE];
-}
-
-- (id<MTLBlitCommandEncoder>)blitEncoder {
-  return [self encoder:IRON_ENCODER_BLIT];
 }
 
 #pragma mark Buffers
@@ -160,14 +154,6 @@ static void return_open(IronDevice *device) {
   }
 }
 
-- (void)drop {
-  [self endEncoding];
-  IronMonitorLock(&device->monitor);
-  [self moveTouchesInFlight:false];
-  device->open -= 1;
-  IronMonitorUnlock(&device->monitor);
-}
-
 #pragma mark In flight and complete
 
 - (void)waitForRoom {
@@ -175,6 +161,7 @@ static void return_open(IronDevice *device) {
   while (device->in_flight >= device->max_in_flight) IronMonitorWait(&device->monitor);
   device->in_flight += 1;
   device->open -= 1;
+  open = false;
   IronMonitorUnlock(&device->monitor);
 }
 

@@ -279,3 +279,86 @@ fn columns_of_one_matrix_do_not_overlap() {
     release_buffer(swap);
     fixture.finish();
 }
+
+/// The kernel behind every operation and every combination of types that the header allows.
+#[test]
+#[serial]
+fn every_type_of_every_operation_has_its_kernel() {
+    let fixture = Fixture::new();
+    let device = fixture.device;
+    let (x, y, z) = (
+        buffer(device, 4096),
+        buffer(device, 4096),
+        buffer(device, 4096),
+    );
+    let commands = begin(device);
+    let floats = [IRON_F32, IRON_F16, IRON_BF16];
+    let weights = [IRON_F32, IRON_F16, IRON_BF16, IRON_Q8_0];
+    let mut recorded = 0;
+    let mut runs = |status| {
+        ok(status);
+        recorded += 1;
+    };
+    for kind in [IRON_F32, IRON_F16] {
+        for b in weights {
+            let matmul = iron_matmul {
+                a: tensor(x, kind),
+                b: tensor(y, b),
+                c: tensor(z, kind),
+                transpose_b: true,
+                ..matmul_of((x, y, z), (3, 5, 32))
+            };
+            runs(call!(iron_encode_matmul(commands, &matmul)));
+        }
+        let attention = iron_attention {
+            k: tensor(y, kind),
+            v: tensor(y, kind),
+            ..attention(x, y, y, z)
+        };
+        runs(call!(iron_encode_attention(commands, &attention)));
+    }
+    for table in weights {
+        let embedding = iron_embedding {
+            width: 32,
+            table: tensor(x, table),
+            ..embedding(x, y, z)
+        };
+        runs(call!(iron_encode_embedding(commands, &embedding)));
+    }
+    for src in floats {
+        for dst in floats {
+            let copy = iron_copy {
+                src: tensor(x, src),
+                dst: tensor(y, dst),
+                ..copy(x, y)
+            };
+            runs(call!(iron_encode_copy(commands, &copy)));
+        }
+    }
+    let integers = iron_copy {
+        src: tensor(x, IRON_U32),
+        dst: tensor(y, IRON_U32),
+        ..copy(x, y)
+    };
+    runs(call!(iron_encode_copy(commands, &integers)));
+    runs(call!(iron_encode_rms_norm(commands, &rms_norm(x, y, z))));
+    runs(call!(iron_encode_rope(commands, &rope(x, y))));
+    runs(call!(iron_encode_add(commands, &elementwise(x, y, z))));
+    runs(call!(iron_encode_silu_mul(commands, &elementwise(x, y, z))));
+    runs(call!(iron_encode_softmax(commands, &softmax(x, y))));
+    runs(call!(iron_encode_argmax(commands, &argmax(x, y))));
+    assert_eq!(recorded, 8 + 2 + 4 + 9 + 1 + 6);
+    commit_and_wait(commands);
+    release_commands(commands);
+
+    let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
+    assert_eq!(
+        pipelines.count,
+        2 + 9 + 30,
+        "the fixture's own, families, kernels"
+    );
+    for buffer in [x, y, z] {
+        release_buffer(buffer);
+    }
+    fixture.finish();
+}
