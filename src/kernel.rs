@@ -1,4 +1,31 @@
 //! Kernels of the caller's own, in Metal Shading Language.
+//!
+//! ```
+//! use ironbridge::Device;
+//! use ironbridge::kernel::{Argument, Dispatch, Grid, Library};
+//!
+//! # fn main() -> Result<(), ironbridge::Error> {
+//! let device = Device::open("cpu")?;
+//! let library = Library::from_source(
+//!     &device,
+//!     "kernel void scale(device float *x [[buffer(0)]], constant float &by [[buffer(1)]],
+//!                        uint i [[thread_position_in_grid]]) { x[i] *= by; }",
+//! )?;
+//! let scale = library.kernel("scale")?;
+//! let x = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
+//! let mut commands = device.commands()?;
+//! let dispatch = Dispatch {
+//!     arguments: &[Argument::read_write(0, &x), Argument::values(1, &[10.0f32])],
+//!     grid: Grid::Threads([3, 1, 1]),
+//!     threadgroup: [3, 1, 1],
+//! };
+//! // SAFETY: thread i touches x[i] and nothing else, and there are as many threads as elements.
+//! unsafe { commands.dispatch(&scale, &dispatch)? };
+//! commands.commit()?.wait()?;
+//! assert_eq!(x.to_vec()?, [10.0, 20.0, 30.0]);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::ffi::CString;
 

@@ -1,29 +1,46 @@
-//! Kernels from source. A software device that cannot compile source yet recognises ironbridge's own, so these tests use those as
-//! any user could.
+//! Kernels from source.
 
 use ironbridge::kernel::{Argument, Constant, Dispatch, Grid, Kernel, Library};
 use ironbridge::{Device, Error, Status};
 
-use crate::support::{assert_status, device, numbers};
+use crate::support::{assert_close, assert_status, device, numbers};
 
-/// `native/kernels/elementwise.metal` with `args.h` in place of its include, as the build embeds it.
-fn elementwise() -> String {
-    include_str!("../../native/kernels/elementwise.metal")
-        .lines()
-        .enumerate()
-        .map(|(index, line)| match line.trim() {
-            "#include \"args.h\"" => format!(
-                "{}\n#line {} \"elementwise.metal\"\n",
-                include_str!("../../native/kernels/args.h"),
-                index + 2
-            ),
-            _ => format!("{line}\n"),
-        })
-        .collect()
+const SOURCE: &str = r#"
+#include <metal_stdlib>
+using namespace metal;
+
+kernel void add(device const float *a [[buffer(0)]],
+                device const float *b [[buffer(1)]],
+                device float *out [[buffer(2)]],
+                constant uint &count [[buffer(3)]],
+                uint i [[thread_position_in_grid]]) {
+  if (i < count) out[i] = a[i] + b[i];
 }
 
+constant bool mean [[function_constant(0)]];
+constant uint stride [[function_constant(1)]];
+constant float scale [[function_constant(2)]];
+constant int shift [[function_constant(3)]];
+
+/* Each threadgroup's sum (or mean) of every stride-th element, scaled and shifted. */
+kernel void reduce(device const float *x [[buffer(0)]],
+                   device float *out [[buffer(1)]],
+                   threadgroup float *partial [[threadgroup(0)]],
+                   uint group [[threadgroup_position_in_grid]],
+                   uint lane [[thread_position_in_threadgroup]],
+                   uint lanes [[threads_per_threadgroup]]) {
+  partial[lane] = x[(group * lanes + lane) * stride];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint half_of = lanes / 2; half_of > 0; half_of /= 2) {
+    if (lane < half_of) partial[lane] += partial[lane + half_of];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  if (lane == 0) out[group] = partial[0] * scale / (mean ? float(lanes) : 1.0f) + float(shift);
+}
+"#;
+
 fn add_kernel(device: &Device) -> Kernel {
-    let library = Library::from_source(device, &elementwise()).unwrap();
+    let library = Library::from_source(device, SOURCE).unwrap();
     library.kernel("add").unwrap() // which outlives its library
 }
 
@@ -44,7 +61,7 @@ fn a_kernel_runs_over_buffers_and_bytes() {
             Argument::read(0, &a),
             Argument::read(1, &b),
             Argument::write(2, &out).offset(400),
-            Argument::values(3, &[1000u32, 0]), // a 64-bit count
+            Argument::values(3, &[1000u32]),
         ],
         grid: Grid::Threads([1000, 1, 1]),
         threadgroup: [32, 1, 1],
@@ -61,6 +78,51 @@ fn a_kernel_runs_over_buffers_and_bytes() {
     assert_eq!(got[..100], [0.0; 100]);
     let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
     assert_eq!(got[100..], want);
+}
+
+#[test]
+fn a_kernel_takes_constants_and_threadgroup_memory() {
+    const GROUPS: usize = 5;
+    const LANES: usize = 64;
+    const STRIDE: usize = 3;
+    let device = device();
+    let library = Library::from_source(&device, SOURCE).unwrap();
+    let x = numbers(GROUPS * LANES * STRIDE, 1);
+    let input = device.buffer_from(&x).unwrap();
+    for (mean, scale, shift) in [(false, 1.0f32, 0), (true, -2.5, -3)] {
+        let constants = [
+            (0, Constant::Bool(mean)),
+            (1, Constant::U32(STRIDE as u32)),
+            (2, Constant::F32(scale)),
+            (3, Constant::I32(shift)),
+        ];
+        let reduce = library.kernel_with("reduce", &constants).unwrap();
+        let out = device.buffer::<f32>(GROUPS).unwrap();
+        let mut commands = device.commands().unwrap();
+        let dispatch = Dispatch {
+            arguments: &[
+                Argument::read(0, &input),
+                Argument::write(1, &out),
+                Argument::threadgroup(0, LANES * 4),
+            ],
+            grid: Grid::Threadgroups([GROUPS as u32, 1, 1]),
+            threadgroup: [LANES as u32, 1, 1],
+        };
+        // SAFETY: reads every STRIDE-th of GROUPS · LANES · STRIDE elements, writes one element for each group, and has one float
+        // of threadgroup memory for each lane.
+        unsafe { commands.dispatch(&reduce, &dispatch) }.unwrap();
+        commands.commit().unwrap().wait().unwrap();
+
+        let want: Vec<f64> = x
+            .chunks(LANES * STRIDE)
+            .map(|group| {
+                let sum: f64 = group.iter().step_by(STRIDE).map(|&v| f64::from(v)).sum();
+                let sum = if mean { sum / LANES as f64 } else { sum };
+                sum * f64::from(scale) + f64::from(shift)
+            })
+            .collect();
+        assert_close(&out.to_vec().unwrap(), &want, 1e-5);
+    }
 }
 
 #[test]
@@ -162,7 +224,7 @@ fn dispatches_that_cannot_be_are_refused() {
 #[test]
 fn a_kernel_that_is_not_there_is_not_found() {
     let device = device();
-    let library = Library::from_source(&device, &elementwise()).unwrap();
+    let library = Library::from_source(&device, SOURCE).unwrap();
     let error = library.kernel("subtract").unwrap_err();
     assert!(matches!(error, Error::NotFound(_)), "{error:?}");
     assert!(error.to_string().contains("subtract"), "{error}");
@@ -174,12 +236,15 @@ fn a_kernel_that_is_not_there_is_not_found() {
 }
 
 #[test]
-fn source_with_errors_is_refused_with_a_message() {
-    let error = Library::from_source(&device(), "kernel void broken( {").unwrap_err();
-    assert!(
-        matches!(error, Error::Compile(_) | Error::Unsupported(_)),
-        "{error:?}"
-    );
-    assert!(!error.to_string().is_empty());
-    assert!(Library::from_source(&device(), "").is_err());
+fn source_with_errors_is_refused_with_the_compilers_message() {
+    let device = device();
+    let error = Library::from_source(&device, "kernel void broken( {").unwrap_err();
+    assert!(matches!(error, Error::Compile(_)), "{error:?}");
+
+    let unknown = SOURCE.replace("a[i] + b[i]", "a[i] + nowhere[i]");
+    let error = Library::from_source(&device, &unknown).unwrap_err();
+    assert!(matches!(error, Error::Compile(_)), "{error:?}");
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    // The device goes on.
+    add_kernel(&device);
 }
