@@ -36,6 +36,7 @@ template <typename C>
 
   uint position = args.first_position + token;
   uint first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+  bool weighs = false; /* whether a key had any weight so far */
   float largest = 0, sum = 0;
   for (uint j = first; j <= position; ++j) {
     device const C *key = keys + j * args.k_token_stride;
@@ -46,9 +47,13 @@ template <typename C>
     }
     score = simd_sum(score) * args.scale;
 
+    /* A score of minus infinity is no weight. Compared as bits, which fast math leaves alone. */
+    if (as_type<uint>(score) == 0xff800000u) continue;
+
     float before = largest;
-    largest = j == first ? score : max(before, score);
-    float rescale = j == first ? 0.0f : precise::exp(before - largest);
+    largest = weighs ? max(before, score) : score;
+    float rescale = weighs ? precise::exp(before - largest) : 0.0f;
+    weighs = true;
     float weight = precise::exp(score - largest);
     sum = sum * rescale + weight;
     device const C *value = values + j * args.v_token_stride;
@@ -60,7 +65,7 @@ template <typename C>
 
   for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
     uint d = lane + i * LANES;
-    if (d < args.head_dim) to[d] = weighted[i] / sum;
+    if (d < args.head_dim) to[d] = weighs ? weighted[i] / sum : as_type<float>(0x7fc00000u);
   }
 }
 
