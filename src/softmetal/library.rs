@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::kernels::{self, Kernel};
-use super::msl::{self, Setting};
+use super::msl::{self, LaneOrder, Setting};
 
 /// Picks what runs a kernel of ours: `native` (the default) or `msl`.
 pub const KERNELS_VARIABLE: &str = "IRONBRIDGE_SOFT_KERNELS";
@@ -70,6 +70,9 @@ impl Library {
             return Ok(Library::Native(kernels::family(own.family).collect()));
         }
         let source = std::str::from_utf8(source).map_err(|_| "the source is not UTF-8")?;
+        // A wrong wish is reported here, where Metal has an error to report it with, and not only when a kernel runs.
+        LaneOrder::from_environment()?;
+        msl::validation_from_environment()?;
         let library = msl::Library::new(source).map_err(|error| error.to_string())?;
         // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
         let names = library

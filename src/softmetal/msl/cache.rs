@@ -265,3 +265,139 @@ fn make_private(path: &Path) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::AtomicUsize;
+
+    fn cache(limit: u64) -> (tempfile::TempDir, Cache) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(&folder.path().join("ironbridge"), limit).expect("a cache");
+        (folder, cache)
+    }
+
+    fn made(bytes: &[u8]) -> impl FnOnce() -> Result<Vec<u8>, Error> {
+        move || Ok(bytes.to_vec())
+    }
+
+    fn never() -> Result<Vec<u8>, Error> {
+        panic!("the entry is there already")
+    }
+
+    #[test]
+    fn an_entry_is_made_once_and_read_back() {
+        let (_folder, cache) = cache(LIMIT);
+        let key = Hash::new().with(b"source");
+        assert_eq!(cache.read(key, made(b"library")), Ok(b"library".to_vec()));
+        assert_eq!(cache.read(key, never), Ok(b"library".to_vec()));
+        let other = Hash::new().with(b"sourc").with(b"e");
+        assert_eq!(cache.read(other, made(b"other")), Ok(b"other".to_vec()));
+    }
+
+    #[test]
+    fn an_error_leaves_nothing_behind() {
+        let (_folder, cache) = cache(LIMIT);
+        let key = Hash::new().with(b"source");
+        let error = Error::Source(String::from("no"));
+        assert_eq!(cache.read(key, || Err(error.clone())), Err(error));
+        assert_eq!(cache.read(key, made(b"library")), Ok(b"library".to_vec()));
+    }
+
+    #[test]
+    fn damaged_entries_are_made_anew() {
+        let (_folder, cache) = cache(LIMIT);
+        let key = Hash::new().with(b"source");
+        let path = cache.entry(key, made(b"library")).expect("an entry");
+        let whole = fs::read(&path).expect("its bytes");
+        let mut flipped = whole.clone();
+        flipped[2] ^= 1;
+        for damaged in [&whole[..whole.len() - 1], &whole[..3], b"", &flipped] {
+            fs::write(&path, damaged).expect("damage");
+            assert_eq!(cache.read(key, made(b"library")), Ok(b"library".to_vec()));
+            assert_eq!(fs::read(&path).expect("its bytes"), whole);
+        }
+    }
+
+    #[test]
+    fn threads_that_want_the_same_entry_make_it_once() {
+        let (_folder, cache) = cache(LIMIT);
+        let key = Hash::new().with(b"source");
+        let count = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let slow = || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(50));
+                        Ok(b"library".to_vec())
+                    };
+                    assert_eq!(cache.read(key, slow), Ok(b"library".to_vec()));
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 1);
+    }
+
+    #[test]
+    fn the_folder_is_bounded_and_forgets_what_was_not_used_for_longest() {
+        let (_folder, cache) = cache(3000);
+        let keys: Vec<Hash> = (0..4u8).map(|index| Hash::new().with(&[index])).collect();
+        let long_ago = SystemTime::now() - Duration::from_secs(1000);
+        for (index, key) in keys.iter().take(3).enumerate() {
+            let path = cache.entry(*key, made(&[0; 900])).expect("an entry");
+            let time = long_ago + Duration::from_secs(index as u64);
+            File::open(path)
+                .and_then(|file| file.set_modified(time))
+                .expect("its time");
+        }
+        cache.entry(keys[0], never).expect("used again");
+        let abandoned = cache.folder().join("x.part");
+        fs::write(&abandoned, b"half").expect("a file");
+        File::open(&abandoned)
+            .and_then(|file| file.set_modified(long_ago - ABANDONED))
+            .expect("its time");
+        cache.entry(keys[3], made(&[0; 900])).expect("an entry");
+
+        let there = |key: &Hash| cache.folder().join(format!("{key}.entry")).exists();
+        assert_eq!(
+            keys.iter().map(there).collect::<Vec<_>>(),
+            [true, false, true, true]
+        );
+        assert!(!abandoned.exists());
+    }
+
+    #[test]
+    fn the_folder_is_private() {
+        let (folder, cache) = cache(LIMIT);
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        assert_eq!(mode(cache.folder()), 0o700);
+        let own = folder.path().join("ironbridge");
+        assert_eq!(mode(&own), 0o700);
+
+        // What others could have written is not trusted once the folder is closed to them.
+        let key = Hash::new().with(b"source");
+        let path = cache.entry(key, made(b"library")).expect("an entry");
+        fs::set_permissions(cache.folder(), fs::Permissions::from_mode(0o777)).expect("opened");
+        let again = Cache::at(&own, LIMIT).expect("closed again");
+        assert_eq!(mode(again.folder()), 0o700);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_a_link_or_a_file_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let elsewhere = folder.path().join("elsewhere");
+        fs::create_dir(&elsewhere).expect("a folder");
+        for name in ["link", "file"] {
+            let own = folder.path().join(name);
+            match name {
+                "link" => symlink(&elsewhere, &own).expect("a link"),
+                _ => fs::write(&own, b"").expect("a file"),
+            }
+            let error = Cache::at(&own, LIMIT).err().expect("refused").to_string();
+            assert!(error.contains("is not a folder"), "{error}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The compiler, found at run time: the device works without one, only Metal sources do not.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,7 +38,12 @@ pub struct Run {
 impl Clang {
     /// The clang that `IRONBRIDGE_CLANG` names, else the newest one on the path.
     pub fn find() -> Result<Clang, Error> {
-        if let Some(named) = env::var_os("IRONBRIDGE_CLANG").filter(|value| !value.is_empty()) {
+        let named = env::var_os("IRONBRIDGE_CLANG").filter(|value| !value.is_empty());
+        Clang::choose(named, &env::var_os("PATH").unwrap_or_default())
+    }
+
+    fn choose(named: Option<OsString>, path: &OsStr) -> Result<Clang, Error> {
+        if let Some(named) = named {
             return Clang::probe(Path::new(&named)).map_err(|why| {
                 Error::NoCompiler(format!(
                     "IRONBRIDGE_CLANG={}: {why}",
@@ -46,9 +51,7 @@ impl Clang {
                 ))
             });
         }
-        let folders: Vec<PathBuf> = env::var_os("PATH")
-            .map(|path| env::split_paths(&path).collect())
-            .unwrap_or_default();
+        let folders: Vec<PathBuf> = env::split_paths(path).collect();
         let mut refused = String::new();
         let versioned = (OLDEST..=NEWEST_TRIED)
             .rev()
@@ -139,5 +142,77 @@ impl Clang {
             stdout: output.stdout,
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A folder with programs of these names that print these versions.
+    fn folder(programs: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, version) in programs {
+            let path = folder.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\necho '{version}'\n")).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable");
+        }
+        folder
+    }
+
+    #[test]
+    fn the_newest_that_is_new_enough_is_chosen() {
+        let programs = [
+            ("clang", "clang version 14.0.6"),
+            ("clang-17", "Debian clang version 17.0.6"),
+            ("clang-18", "something else"),
+            ("clang-16", "clang version 16.0.0"),
+        ];
+        let folder = folder(&programs);
+        let clang = Clang::choose(None, folder.path().as_os_str()).expect("there is one");
+        assert_eq!(clang.path, folder.path().join("clang-17"));
+        assert_eq!(clang.version, "Debian clang version 17.0.6");
+    }
+
+    #[test]
+    fn without_one_the_error_says_what_to_install() {
+        for programs in [&[][..], &[("clang", "clang version 14.0.6")]] {
+            let folder = folder(programs);
+            let error = Clang::choose(None, folder.path().as_os_str()).expect_err("there is none");
+            let text = error.to_string();
+            assert!(
+                text.contains("needs clang 16 or newer") && text.contains("apt install clang"),
+                "{text}"
+            );
+            assert_eq!(
+                text.contains("clang version 14.0.6 is older"),
+                !programs.is_empty(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_named_one_is_taken_or_is_an_error() {
+        let folder = folder(&[("mine", "clang version 99.0"), ("other", "gcc 12")]);
+        let named = |name: &str| {
+            Clang::choose(
+                Some(folder.path().join(name).into_os_string()),
+                OsStr::new(""),
+            )
+        };
+        assert_eq!(
+            named("mine").expect("it is clang").version,
+            "clang version 99.0"
+        );
+        for (name, why) in [("other", "is not clang"), ("none", "cannot be run")] {
+            let error = named(name).expect_err(name).to_string();
+            assert!(
+                error.starts_with("IRONBRIDGE_CLANG=") && error.contains(why),
+                "{error}"
+            );
+        }
     }
 }

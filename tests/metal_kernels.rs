@@ -1,0 +1,115 @@
+//! `IRONBRIDGE_SOFT_KERNELS=msl`: text from a model whose every kernel is compiled from its Metal source.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/assets/tiny-rustbook-q8_0.gguf"
+);
+
+/// `ironbridge generate` with the kernels of that choice, started.
+fn generate(kernels: &str, environment: &[(&str, &str)]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_ironbridge"))
+        .args([
+            "generate",
+            "-m",
+            MODEL,
+            "-p",
+            "Ownership is",
+            "-n",
+            "24",
+            "--device",
+            "cpu",
+        ])
+        .env("IRONBRIDGE_SOFT_KERNELS", kernels)
+        .envs(environment.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command line starts")
+}
+
+/// What it wrote.
+#[track_caller]
+fn text(child: Child) -> String {
+    let output = child.wait_with_output().expect("it ends");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn the_text_is_the_same_in_every_lane_order_and_with_checks() {
+    let native = text(generate("native", &[]));
+    for (variable, value) in [
+        ("IRONBRIDGE_SOFT_LANE_ORDER", "forward"),
+        ("IRONBRIDGE_SOFT_LANE_ORDER", "reverse"),
+        ("IRONBRIDGE_SOFT_LANE_ORDER", "random:42"),
+        ("IRONBRIDGE_SOFT_VALIDATE", "1"),
+    ] {
+        let msl = text(generate("msl", &[(variable, value)]));
+        assert_eq!(msl, native, "{variable}={value}");
+    }
+}
+
+#[test]
+fn wrong_wishes_are_errors() {
+    for (variable, value) in [
+        ("IRONBRIDGE_SOFT_LANE_ORDER", "sideways"),
+        ("IRONBRIDGE_SOFT_VALIDATE", "perhaps"),
+        ("IRONBRIDGE_CLANG", "/nowhere/clang"),
+    ] {
+        let cache = tempfile::tempdir().expect("a folder");
+        let folder = cache.path().to_str().expect("UTF-8");
+        let child = generate("msl", &[(variable, value), ("XDG_CACHE_HOME", folder)]);
+        let output = child.wait_with_output().expect("it ends");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        assert!(messages.contains(variable), "{messages}");
+    }
+}
+
+/// A clang that notes each library that it makes, one line for each.
+fn counting_clang(folder: &Path) -> (PathBuf, PathBuf) {
+    let (script, log) = (folder.join("clang"), folder.join("log"));
+    let code = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" -shared \"*|*\" -dynamiclib \"*) echo library >> '{0}';; \
+         *\" -E \"*) echo source >> '{0}';; esac\nfor clang in clang-19 clang-18 clang-17 clang-16 clang; do\n  \
+         command -v $clang > /dev/null && exec $clang \"$@\"\ndone\nexit 1\n",
+        log.display()
+    );
+    fs::write(&script, code).expect("a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("an executable one");
+    (script, log)
+}
+
+#[test]
+fn two_processes_that_compile_the_same_kernels_compile_each_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (clang, log) = counting_clang(folder.path());
+    let cache = folder.path().join("cache");
+    let environment = [
+        ("XDG_CACHE_HOME", cache.to_str().expect("UTF-8")),
+        ("IRONBRIDGE_CLANG", clang.to_str().expect("UTF-8")),
+    ];
+    let start = || generate("msl", &environment);
+    let (one, other) = (start(), start());
+    assert_eq!(text(one), text(other));
+
+    let runs = fs::read_to_string(&log).expect("clang ran");
+    let entries = fs::read_dir(cache.join("ironbridge/msl"))
+        .expect("a cache")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "entry"))
+        .count();
+    assert!(entries > 0);
+    assert_eq!(runs.lines().count(), entries, "{runs}");
+
+    // A third process finds all it needs.
+    text(start());
+    assert_eq!(fs::read_to_string(&log).expect("it is there"), runs);
+}
