@@ -48,6 +48,10 @@ fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
         .arg(&folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("IRONBRIDGE_TEST_WITHOUT_POOLS", "1")
+        // It runs for a second: what counts is how long it takes to build.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .output()
         .expect("cargo starts");
     assert!(
