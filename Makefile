@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test stress bench lint check-apple bindings doc package
+.PHONY: help setup demo test stress bench lint check-msl check-apple bindings doc package
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -36,6 +36,9 @@ lint: setup ## formatting, clippy, native warnings and documentation, all as err
 	cargo fmt --check
 	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features cli -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features cli
+
+check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
+	cargo test --lib -- softmetal::msl::check softmetal::library::tests::our_sources
 
 check-apple: ## type-checks the Rust for Apple silicon; with APPLE_SDK= compiles the Objective-C against Apple's headers
 	@APPLE_SDK='$(APPLE_SDK)' scripts/check-apple.sh

@@ -160,6 +160,12 @@ pub fn own_sources() -> impl Iterator<Item = OwnSource> {
     })
 }
 
+/// Family and text of each of ironbridge's own sources.
+#[cfg(test)]
+pub fn own_metal_sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    own_sources().map(|own| (own.family, str::from_utf8(own.text).expect("UTF-8")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

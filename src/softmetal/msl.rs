@@ -20,6 +20,8 @@ mod threadgroup;
 mod tokens;
 
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod conformance;
 
 pub use dispatch::{Dispatch, Failure};

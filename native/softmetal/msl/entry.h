@@ -137,10 +137,16 @@ template <auto function, class... P, class... Bound> struct kernel<function, voi
 
 }
 
+#if defined(__APPLE__)
+#define MSL_VARIABLES msl::variables_start, msl::variables_end
+#else
+#define MSL_VARIABLES msl::__start_msl_variables, msl::__stop_msl_variables
+#endif
+
 /* Makes the library's one symbol. */
 #define MSL_EXPORT(max_threads, ...)                                                                        \
   extern "C" __attribute__((visibility("default"))) const msl_kernel msl_kernel_entry = {                   \
       sizeof(msl_lane), sizeof(msl_group), sizeof(msl_simdgroup), (max_threads),                            \
-      __VA_ARGS__::argument_count, __VA_ARGS__::arguments.elements, &msl::variable_bytes, __VA_ARGS__::run};
+      __VA_ARGS__::argument_count, __VA_ARGS__::arguments.elements, MSL_VARIABLES, __VA_ARGS__::run};
 
 #endif

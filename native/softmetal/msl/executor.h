@@ -146,18 +146,27 @@ MSL_INLINE void multiply_accumulate(float (&d)[2], const float (&a)[2], const fl
   d[0] = sum[0], d[1] = sum[1];
 }
 
-/* The memory of a threadgroup variable. `Tag` is a type of the declaration's own, so that each instantiation has its slot. */
-inline uint variable_bytes = 0;
-MSL_INLINE uint place_variable(uint size, uint alignment) {
-  uint offset = (variable_bytes + alignment - 1) / alignment * alignment;
-  variable_bytes = offset + size;
-  return offset;
-}
+/* Threadgroup variables. Each is laid out by the linker, in a section of its own kind, and lies at the same offset in the memory
+ * of every threadgroup; what is in the section itself is never used. So a kernel has room for those variables that its code
+ * refers to, however many more its source declares. `Tag` is a type of the declaration's own: each instantiation has its
+ * variable. */
+#if defined(__APPLE__)
+#define MSL_SECTION "__DATA,msl_variables"
+extern unsigned char variables_start[] __asm("section$start$__DATA$msl_variables");
+extern unsigned char variables_end[] __asm("section$end$__DATA$msl_variables");
+#else
+#define MSL_SECTION "msl_variables"
+/* Weak: a kernel without variables has no such section. */
+extern "C" __attribute__((weak, visibility("hidden"))) unsigned char __start_msl_variables[], __stop_msl_variables[];
+#define variables_start __start_msl_variables
+#define variables_end __stop_msl_variables
+#endif
 template <class T, class Tag> struct variable {
-  static inline const uint offset = place_variable(sizeof(T), alignof(T) > 16 ? alignof(T) : 16);
+  alignas(alignof(T) > 16 ? alignof(T) : 16) static inline unsigned char place[sizeof(T)]
+      __attribute__((section(MSL_SECTION))) = {};
 };
 template <class T, class Tag> MSL_INLINE T &threadgroup_variable() {
-  return *(T *)(self()->group->variables + variable<T, Tag>::offset);
+  return *(T *)(self()->group->variables + (variable<T, Tag>::place - variables_start));
 }
 
 }

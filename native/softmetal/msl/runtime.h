@@ -82,7 +82,7 @@ struct msl_kernel {
   unsigned max_total_threads;
   unsigned argument_count;
   const msl_argument *arguments;
-  const unsigned *variable_bytes; /* threadgroup memory of the kernel's own variables, known once the library is loaded */
+  const unsigned char *variables_start, *variables_end; /* as far apart as the kernel's threadgroup variables need */
   void (*run)(msl_lane *lane);
 };
 

@@ -26,7 +26,6 @@ MSL_UNCHECKED MSL_INLINE bool inside(ulong address, ulong size, ulong start, ulo
 MSL_UNCHECKED __attribute__((noinline)) inline void check(ulong address, ulong size, bool write) {
   ulong stack = (ulong)__builtin_frame_address(0) & ~(ulong)(MSL_STACK - 1);
   if (inside(address, size, stack, MSL_STACK) || size == 0) return;
-  /* First, because constructors run on a stack that no thread of a threadgroup owns. */
 #if defined(__APPLE__)
   if (inside(address, size, (ulong)msl_image_start, msl_image_limit)) return;
 #else

@@ -49,15 +49,10 @@ impl Compiler {
     /// Preprocesses, rewrites and checks a source. The check instantiates every kernel, so what is wrong anywhere is found here,
     /// as Apple's compiler does; a source that passed once is not checked again.
     pub fn program(&self, source: &str) -> Result<Program, Error> {
-        let arguments = self.preprocessor_arguments();
         let mut program = None;
-        let preprocessed = self.cache.read(self.key(&arguments, source), || {
-            let text = format!("#line 1 \"program_source\"\n{source}\n");
-            let run = self.clang.run(&arguments, &text)?;
-            if !run.success {
-                return Err(diagnostics::error(&run.stderr, source));
-            }
-            let preprocessed = String::from_utf8_lossy(&run.stdout).into_owned();
+        let key = self.key(&self.preprocessor_arguments(), source);
+        let preprocessed = self.cache.read(key, || {
+            let preprocessed = self.preprocess(source)?;
             let parsed = Program::parse(&preprocessed)?;
             self.check(&parsed, source)?;
             program = Some(parsed);
@@ -66,6 +61,53 @@ impl Compiler {
         match program {
             Some(program) => Ok(program),
             None => Program::parse(&String::from_utf8_lossy(&preprocessed)),
+        }
+    }
+
+    pub(super) fn preprocess(&self, source: &str) -> Result<String, Error> {
+        let text = format!("#line 1 \"program_source\"\n{source}\n");
+        let run = self.clang.run(&self.preprocessor_arguments(), &text)?;
+        match run.success {
+            true => Ok(String::from_utf8_lossy(&run.stdout).into_owned()),
+            false => Err(diagnostics::error(&run.stderr, source)),
+        }
+    }
+
+    /// Compiles a preprocessed source as C++ for OpenCL with the generic address space off, which is to say: with Metal's rules about
+    /// what may point where.
+    #[cfg(test)]
+    pub(super) fn check_address_spaces(
+        &self,
+        preprocessed: &str,
+        source: &str,
+    ) -> Result<(), Error> {
+        const HEADER: &str = include_str!("../../../native/softmetal/msl/check/opencl.h");
+        let rewritten = super::rewrite::to_opencl(preprocessed)?;
+        let text =
+            format!("#line 1 \"/opencl.h\"\n{HEADER}\n#line 1 \"program_source\"\n{rewritten}");
+        let arguments = [
+            "-x",
+            "clcpp",
+            "-cl-std=clc++2021",
+            "-target",
+            "spir64",
+            "-ferror-limit=0",
+            "-Xclang",
+            "-cl-ext=-__opencl_c_generic_address_space,-__opencl_c_device_enqueue,-__opencl_c_pipes,+cl_khr_fp16,-cl_khr_fp64,-__opencl_c_fp64",
+            "-Xclang",
+            "-finclude-default-header",
+            "-Xclang",
+            "-fdeclare-opencl-builtins",
+            "-fsyntax-only",
+            "-w",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-",
+        ];
+        let run = self.clang.run(&arguments.map(OsString::from), &text)?;
+        match run.success {
+            true => Ok(()),
+            false => Err(diagnostics::error(&run.stderr, source)),
         }
     }
 

@@ -4,5 +4,6 @@ mod errors;
 mod faults;
 mod language;
 mod library_functions;
-mod program;
+mod loading;
+pub mod program;
 mod simdgroups;

@@ -70,8 +70,7 @@ impl Function {
 
     /// Bytes of the kernel's own threadgroup variables.
     pub fn variable_bytes(&self) -> u32 {
-        // SAFETY: the pointer is to a variable of the loaded library, which its constructors, run by the loader, have set.
-        unsafe { *self.entry.variable_bytes }
+        (self.entry.variables_end.addr() - self.entry.variables_start.addr()) as u32
     }
 
     pub fn arguments(&self) -> &[Argument] {
@@ -94,8 +93,7 @@ impl Handle {
         offer_mathematics();
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|error| Error::host(path.display(), error))?;
-        // SAFETY: the file is a whole library that this user's compiler made (see `cache`); its constructors only lay out
-        // threadgroup variables.
+        // SAFETY: the file is a whole library that this user's compiler made (see `cache`), and it has no constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         match handle.is_null() {
             true => Err(Error::host(path.display(), loader_error())),

@@ -10,6 +10,8 @@ mod attributes;
 mod constants;
 mod kernels;
 mod literals;
+#[cfg(test)]
+mod opencl;
 mod overloads;
 
 use super::error::Error;
@@ -17,6 +19,8 @@ use super::tokens::{Token, Tokens, tokenize};
 use attributes::Attributes;
 pub use constants::{FunctionConstant, Value};
 pub use kernels::Kernel;
+#[cfg(test)]
+pub use opencl::to_opencl;
 
 /// A rewritten source: text with holes for the function constants, and what it defines.
 pub struct Program {

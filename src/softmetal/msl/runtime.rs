@@ -89,6 +89,7 @@ pub struct Entry {
     pub max_total_threads: u32,
     pub argument_count: u32,
     pub arguments: *const Argument,
-    pub variable_bytes: *const u32,
+    pub variables_start: *const u8,
+    pub variables_end: *const u8,
     pub run: unsafe extern "C" fn(lane: *mut Lane),
 }

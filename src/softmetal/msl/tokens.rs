@@ -40,6 +40,14 @@ pub struct Tokens<'s> {
 }
 
 impl Tokens<'_> {
+    /// A directive that places the line after it where a token of this source stands.
+    pub fn line_directive(&self, place: Place) -> String {
+        format!(
+            "#line {} \"{}\"\n",
+            place.line, self.files[place.file as usize]
+        )
+    }
+
     /// An error at a place of this source, in the form of a compiler's message.
     pub fn error(&self, place: Place, what: impl std::fmt::Display) -> Error {
         let file = &self.files[place.file as usize];

@@ -88,9 +88,10 @@ fn attributes_that_this_device_does_not_have() {
 
 #[test]
 fn kernels_return_void_and_take_memory_by_pointer() {
-    assert!(
-        errors("kernel int f(device float *x [[buffer(0)]]) { return 0; }")
-            .contains("a kernel returns void")
+    expect(
+        "\nkernel int f(device float *x [[buffer(0)]]) { return 0; }",
+        4,
+        "a kernel returns void",
     );
     assert!(
         errors("kernel void f(float x [[buffer(0)]]) {}").contains("is a pointer or a reference")

@@ -4,6 +4,8 @@
 //! not. A mistake in either direction compiles and gives wrong numbers, so every `threadgroup` is positively one of: the pointee
 //! of a pointer or reference, a member function's qualifier, or a variable. Anything else is an error.
 
+use std::ops::Range;
+
 use super::{Edit, Error, Rewriter};
 use crate::softmetal::msl::tokens::Kind;
 
@@ -33,6 +35,29 @@ impl Rewriter<'_> {
     }
 
     fn rewrite_threadgroup(&mut self, index: usize) -> Result<(), Error> {
+        let declaration = match self.meaning_of_threadgroup(index)? {
+            Meaning::Qualifier => {
+                self.edits[index] = Edit::Erase;
+                return Ok(());
+            }
+            Meaning::Variables(declaration) => declaration,
+        };
+        let base = &declaration.base;
+        let variables = declaration.variables.iter().map(|(name, extents)| {
+            let alias = format!("msl_type_{index}_{name}");
+            let tag = format!("msl_tag_{index}_{name}");
+            format!(
+                "using {alias} = {base}{extents}; struct {tag} {{}}; \
+                 {alias} &{name} = msl::threadgroup_variable<{alias}, {tag}>()"
+            )
+        });
+        let text = variables.collect::<Vec<_>>().join("; ");
+        self.erase(declaration.tokens.clone());
+        self.edits[declaration.tokens.start] = Edit::Replace(text);
+        Ok(())
+    }
+
+    pub(super) fn meaning_of_threadgroup(&self, index: usize) -> Result<Meaning, Error> {
         // Qualifiers may stand before the address space.
         let mut first = index;
         while let Some(before) = self.previous(first)
@@ -45,16 +70,17 @@ impl Rewriter<'_> {
         let qualifies_method =
             before == ")" && matches!(self.next_text(index), "{" | ";" | "=" | "const" | ":");
         if qualifies_method || self.declares_pointer(index, matches!(before, "(" | ",")) {
-            self.edits[index] = Edit::Erase;
-            return Ok(());
+            return Ok(Meaning::Qualifier);
         }
         if starts_statement {
-            return self.rewrite_variables(first, index);
+            return self.variables(first, index).map(Meaning::Variables);
         }
         Err(self.error(
             index,
-            format!("cannot tell what `threadgroup` means after `{before}`: write it first in a variable's declaration, \
-                     or before the type of a pointer or reference"),
+            format!(
+                "cannot tell what `threadgroup` means after `{before}`: write it first in a variable's declaration, or before \
+                 the type of a pointer or reference"
+            ),
         ))
     }
 
@@ -82,14 +108,14 @@ impl Rewriter<'_> {
         false
     }
 
-    /// `threadgroup T a[4], b;` gives each name a reference to its own memory. The declaration starts at `first`.
-    fn rewrite_variables(&mut self, first: usize, index: usize) -> Result<(), Error> {
+    /// Reads `threadgroup T a[4], b;`, which starts at `first` with its qualifiers.
+    fn variables(&self, first: usize, index: usize) -> Result<Declaration, Error> {
         let unfinished = || self.error(index, "this threadgroup declaration does not end");
         // The type ends before the first declared name: the identifier that `[`, `,` or `;` follows.
         let mut at = self.next(index).ok_or_else(unfinished)?;
         let type_start = at;
         let mut angles = 0;
-        let name = loop {
+        let mut name = loop {
             match self.text(at) {
                 "<" => angles += 1,
                 ">" => angles -= 1,
@@ -107,7 +133,7 @@ impl Rewriter<'_> {
             }
             at = next;
         };
-        if name == type_start || self.token(name).kind != Kind::Identifier {
+        if name == type_start {
             return Err(self.error(index, "a threadgroup variable needs a type and a name"));
         }
         let base = format!(
@@ -115,38 +141,45 @@ impl Rewriter<'_> {
             self.joined(first..index),
             self.joined(type_start..name)
         );
-        let mut text = String::new();
-        let (mut name, mut end) = (name, name);
+        let mut variables = Vec::new();
         loop {
             if self.token(name).kind != Kind::Identifier {
                 return Err(self.error(name, "expected the name of a threadgroup variable"));
             }
-            let mut at = self.next(name).ok_or_else(unfinished)?;
-            let extents = at;
-            while self.text(at) == "[" {
-                at = self.next(self.closing(at)?).ok_or_else(unfinished)?;
+            let extents = self.next(name).ok_or_else(unfinished)?;
+            let mut end = extents;
+            while self.text(end) == "[" {
+                end = self.next(self.closing(end)?).ok_or_else(unfinished)?;
             }
-            let (variable, extents) = (self.text(name), self.joined(extents..at));
-            let alias = format!("msl_type_{index}_{variable}");
-            text += &format!(
-                "using {alias} = {}{extents}; struct msl_tag_{index}_{variable} {{}}; \
-                 {alias} &{variable} = msl::threadgroup_variable<{alias}, msl_tag_{index}_{variable}>()",
-                base.trim()
-            );
-            match self.text(at) {
+            variables.push((String::from(self.text(name)), self.joined(extents..end)));
+            match self.text(end) {
                 ";" => {
-                    end = end.max(at);
-                    break;
+                    return Ok(Declaration {
+                        tokens: first..end,
+                        base: String::from(base.trim()),
+                        variables,
+                    });
                 }
-                "," => {
-                    text += "; ";
-                    name = self.next(at).ok_or_else(unfinished)?;
-                }
-                _ => return Err(self.error(at, "a threadgroup variable cannot be initialised")),
+                "," => name = self.next(end).ok_or_else(unfinished)?,
+                _ => return Err(self.error(end, "a threadgroup variable cannot be initialised")),
             }
         }
-        self.erase(first..end);
-        self.edits[first] = Edit::Replace(text);
-        Ok(())
     }
+}
+
+/// What a `threadgroup` is there for.
+pub(super) enum Meaning {
+    /// It says where something points to.
+    Qualifier,
+    Variables(Declaration),
+}
+
+/// A declaration of variables in threadgroup memory.
+pub(super) struct Declaration {
+    /// All of it but the `;`.
+    pub tokens: Range<usize>,
+    /// Their type.
+    pub base: String,
+    /// Their names, each with its array extents.
+    pub variables: Vec<(String, String)>,
 }

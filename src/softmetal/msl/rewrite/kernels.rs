@@ -22,6 +22,8 @@ pub struct Kernel {
     bounds: Vec<String>,
     /// The expression of `[[max_total_threads_per_threadgroup(…)]]`.
     max_threads: Option<String>,
+    /// A directive for the line that it is on.
+    place: String,
 }
 
 /// Threads that a threadgroup may have when a kernel does not say: what Apple7 and later GPUs allow.
@@ -29,11 +31,12 @@ pub const MAX_THREADS: &str = "1024";
 
 impl Kernel {
     fn in_its_namespace(&self, what: String) -> String {
+        // On one line, the kernel's own, for what is wrong with its signature.
         let mut text = what;
         for name in self.namespaces.iter().rev() {
             text = format!("namespace {name} {{ {text} }}");
         }
-        text + "\n"
+        format!("{}{text}\n", self.place)
     }
 
     fn instance(&self) -> String {
@@ -175,6 +178,7 @@ impl Rewriter<'_> {
                     namespaces: namespaces.clone(),
                     bounds: bounds.clone(),
                     max_threads: max_threads.clone(),
+                    place: self.tokens.line_directive(self.token(mark).place),
                 });
             }
             definitions.push(Definition {
@@ -206,13 +210,14 @@ impl Rewriter<'_> {
                 namespaces: definition.namespaces.clone(),
                 bounds: definition.bounds.clone(),
                 max_threads: max_threads.or_else(|| definition.max_threads.clone()),
+                place: self.tokens.line_directive(self.token(mark).place),
             });
         }
         Ok(found)
     }
 
     /// The tokens that make a declaration a kernel's: the keyword, or the bracket that opens `[[kernel]]`.
-    fn marks(&self) -> Result<Vec<usize>, Error> {
+    pub(super) fn marks(&self) -> Result<Vec<usize>, Error> {
         let mut marks = Vec::new();
         for (at, attribute) in self.attributes.all() {
             match attribute.name.as_str() {
