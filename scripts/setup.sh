@@ -112,11 +112,12 @@ list_what_to_install() {
   say "The build itself names what it does not find."
 }
 
-# Whether rustc's own toolchain has, or can fetch, the standard library of an Apple silicon Mac.
+# Whether rustc's own toolchain has, or rustup could fetch, the standard library of an Apple silicon Mac.
 rust_for_apple() {
-  local target=aarch64-apple-darwin
-  [ -d "$(rustc --print target-libdir --target "$target" 2>/dev/null)" ] && return
-  command -v rustup >/dev/null && rustup target add "$target" >/dev/null 2>&1
+  local target=aarch64-apple-darwin library
+  library=$(rustc --print target-libdir --target "$target" 2>/dev/null) || return 1
+  [ -d "$library" ] || rustup target add "$target" >/dev/null 2>&1 || true
+  [ -d "$library" ]
 }
 
 check_cargo() {
