@@ -43,3 +43,11 @@ fn projections_come_out_as_the_weights_say() {
         assert!(printed.contains(line), "{printed}");
     }
 }
+
+#[test]
+fn a_kernel_from_metal_source_adds_up_rows() {
+    assert_eq!(
+        output("user_kernel"),
+        "half of each row's sum: [0.0, 50.0, 100.0]\n"
+    );
+}
