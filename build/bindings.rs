@@ -6,12 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// (header, items to declare, name of the result in OUT_DIR and below `src/`)
-const HEADERS: [(&str, &str, &str, &str); 3] = [
+const HEADERS: [(&str, &str, &str, &str); 4] = [
     (
         "include/ironbridge.h",
         "(iron|IRON)_.*",
         "ironbridge.rs",
         "src/ffi/ironbridge.rs",
+    ),
+    (
+        "include/ironbridge_monitor.h",
+        "(iron|IRON)_.*",
+        "monitor.rs",
+        "src/ffi/monitor.rs",
     ),
     (
         "native/kernels/args.h",

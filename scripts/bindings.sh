@@ -13,6 +13,7 @@ while read -r made checked_in; do
   cmp -s "$out/$made" "$checked_in" || { cp "$out/$made" "$checked_in" && echo "bindings: $checked_in is new"; }
 done <<'FILES'
 ironbridge.rs src/ffi/ironbridge.rs
+monitor.rs src/ffi/monitor.rs
 args.rs src/softmetal/bindings/args.rs
 executor.rs src/softmetal/bindings/executor.rs
 FILES

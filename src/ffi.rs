@@ -12,3 +12,8 @@
 )]
 
 include!(concat!(env!("OUT_DIR"), "/ironbridge.rs"));
+
+/// The layout of the file in which a process publishes its memory: `include/ironbridge_monitor.h`.
+pub mod monitor {
+    include!(concat!(env!("OUT_DIR"), "/monitor.rs"));
+}

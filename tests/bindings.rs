@@ -23,6 +23,7 @@ fn checked_in_bindings_are_current() {
         };
     }
     check!("ironbridge.rs", "src/ffi/ironbridge.rs");
+    check!("monitor.rs", "src/ffi/monitor.rs");
     check!("args.rs", "src/softmetal/bindings/args.rs");
     check!("executor.rs", "src/softmetal/bindings/executor.rs");
 }

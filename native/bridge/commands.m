@@ -71,6 +71,7 @@ void IronCommandsLeave(IronCommands **commands) {
 
 - (void)recorded:(uint64_t)bytes {
   atomic_fetch_add(&operations, 1);
+  IronPublicationCountOperation(&device->memory.publication);
   open->operations += 1;
   open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
   if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush];

@@ -23,6 +23,7 @@ IRON_COUNTED(IronDevice)
 
 - (void)dealloc {
   IronPoolDiscard(IronPoolTakeAll(&pool, &memory));
+  IronPublicationClose(&memory.publication);
   [pipelines release];
   [queue release];
   [metal release];
@@ -47,6 +48,7 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t 
   device->pool.max_buffers = options->pool_max_buffers;
   /* [queue commandBuffer] blocks when this many are not complete. The bridge never has more: those being recorded,
    * those in flight and one transfer. */
+  IronPublicationOpen(&device->memory.publication, kind, index, [metal name] ? [[metal name] UTF8String] : "");
   device->queue =
       [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight + 1];
   if (device->queue) return device;

@@ -4,11 +4,15 @@
 #define IRON_BRIDGE_MEMORY_H
 
 #include "ironbridge.h"
+#include "publication.h"
 
 typedef struct IronMemory {
   iron_memory_usage categories[IRON_CATEGORY_COUNT]; /* POOL: idle; QUEUES is counted when somebody asks */
   uint64_t active_bytes, peak_bytes;
+  uint64_t active_buffers;
+  uint64_t allocations, releases; /* buffers, so far */
   uint64_t pool_hits, pool_misses;
+  IronPublication publication;
 } IronMemory;
 
 void IronMemoryAdd(IronMemory *memory, iron_category category, uint64_t bytes);

@@ -4,18 +4,45 @@
 #import "entry.h"
 #import "structs.h"
 
+static void publish(IronMemory *memory) {
+  const IronPublishedFigures figures = {.memory_limit = UINT64_MAX,
+                                        .active_bytes = memory->active_bytes,
+                                        .active_buffers = memory->active_buffers,
+                                        .cached_bytes = memory->categories[IRON_CATEGORY_POOL].bytes,
+                                        .cached_buffers = memory->categories[IRON_CATEGORY_POOL].count,
+                                        .peak_bytes = memory->peak_bytes,
+                                        .allocations = memory->allocations,
+                                        .releases = memory->releases,
+                                        .pool_hits = memory->pool_hits,
+                                        .pool_misses = memory->pool_misses};
+  uint64_t requests = IronPublicationWrite(&memory->publication, &figures);
+  if (requests & IRON_PUBLISHED_RESET_PEAK) memory->peak_bytes = memory->active_bytes;
+}
+
+/* Categories that buffers in use are counted under. */
+static bool is_of_buffers(iron_category category) { return category < IRON_CATEGORY_POOL; }
+
 void IronMemoryAdd(IronMemory *memory, iron_category category, uint64_t bytes) {
   memory->categories[category].bytes += bytes;
   memory->categories[category].count += 1;
-  if (category == IRON_CATEGORY_POOL) return;
-  memory->active_bytes += bytes;
-  if (memory->peak_bytes < memory->active_bytes) memory->peak_bytes = memory->active_bytes;
+  if (is_of_buffers(category)) {
+    memory->active_bytes += bytes;
+    memory->active_buffers += 1;
+    memory->allocations += 1;
+    if (memory->peak_bytes < memory->active_bytes) memory->peak_bytes = memory->active_bytes;
+  }
+  publish(memory);
 }
 
 void IronMemoryRemove(IronMemory *memory, iron_category category, uint64_t bytes) {
   memory->categories[category].bytes -= bytes;
   memory->categories[category].count -= 1;
-  if (category != IRON_CATEGORY_POOL) memory->active_bytes -= bytes;
+  if (is_of_buffers(category)) {
+    memory->active_bytes -= bytes;
+    memory->active_buffers -= 1;
+    memory->releases += 1;
+  }
+  publish(memory);
 }
 
 iron_status iron_memory_describe(iron_device *handle, iron_memory_info *info) {

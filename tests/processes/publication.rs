@@ -1,0 +1,177 @@
+//! `include/ironbridge_monitor.h`: the file is there, right, private, and goes.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ironbridge::ffi::monitor::*;
+
+use crate::Player;
+
+pub const TESTS: &[(&str, fn())] = &[
+    (
+        "a_process_publishes_what_it_holds",
+        a_process_publishes_what_it_holds,
+    ),
+    (
+        "a_killed_process_is_known_as_gone",
+        a_killed_process_is_known_as_gone,
+    ),
+    ("only_the_user_can_read_it", only_the_user_can_read_it),
+    (
+        "a_folder_that_others_can_write_is_not_used",
+        a_folder_that_others_can_write_is_not_used,
+    ),
+    (
+        "nothing_is_published_by_who_opts_out",
+        nothing_is_published_by_who_opts_out,
+    ),
+];
+
+const MIB: u64 = 1 << 20;
+
+fn private_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    folder
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The process and its open devices, from the one file in the folder.
+fn read(folder: &Path) -> (iron_published_process, Vec<iron_published_device>) {
+    let [file] = files(folder).try_into().expect("one file");
+    let bytes = std::fs::read(&file).unwrap();
+    // SAFETY: plain numbers, read from within the file's bytes.
+    let process: iron_published_process =
+        unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
+    assert_eq!(process.magic, IRON_PUBLISHED_MAGIC);
+    assert_eq!(process.version, IRON_PUBLISHED_VERSION);
+    assert_eq!(
+        process.device_size as usize,
+        size_of::<iron_published_device>()
+    );
+    let slots = bytes[process.device_offset as usize..].chunks_exact(process.device_size as usize);
+    assert_eq!(slots.len(), process.device_slots as usize);
+    let devices = slots
+        // SAFETY: as above; the chunk is as long as the struct.
+        .map(|slot| unsafe {
+            std::ptr::read_unaligned(slot.as_ptr().cast::<iron_published_device>())
+        })
+        .filter(|device| device.opened_at != 0)
+        .collect();
+    (process, devices)
+}
+
+fn a_process_publishes_what_it_holds() {
+    let folder = private_folder();
+    let path = folder.path().to_str().unwrap();
+    let mut holder = Player::start("holder", &[("IRONBRIDGE_PUBLISH", path)]);
+    let (process, devices) = read(folder.path());
+    assert_eq!(process.pid, u64::from(holder.child.id()));
+    assert_eq!(process.start_time, start_time(holder.child.id()).unwrap());
+    let [device] = devices.try_into().expect("one device");
+    assert_eq!((device.active_bytes, device.active_buffers), (8 * MIB, 1));
+    assert_eq!((device.cached_bytes, device.operations), (0, 0));
+
+    holder.step();
+    let (_, devices) = read(folder.path());
+    assert_eq!(
+        (devices[0].active_bytes, devices[0].active_buffers),
+        (11 * MIB, 2)
+    );
+    holder.step();
+    let device = read(folder.path()).1[0];
+    assert_eq!(
+        (device.active_bytes, device.peak_bytes),
+        (8 * MIB, 11 * MIB)
+    );
+    assert_eq!((device.cached_bytes, device.cached_buffers), (3 * MIB, 1));
+    assert_eq!((device.operations, device.sequence % 2), (2, 0));
+    assert_eq!((device.allocations, device.releases), (2, 1));
+    assert_eq!((device.pool_hits, device.pool_misses), (0, 1));
+    holder.end();
+    assert_eq!(
+        files(folder.path()),
+        Vec::<PathBuf>::new(),
+        "it goes with its process"
+    );
+}
+
+fn a_killed_process_is_known_as_gone() {
+    let folder = private_folder();
+    let path = folder.path().to_str().unwrap();
+    let mut holder = Player::start("holder", &[("IRONBRIDGE_PUBLISH", path)]);
+    let pid = holder.child.id();
+    let (process, _) = read(folder.path());
+    assert_eq!(start_time(pid), Some(process.start_time));
+    holder.child.kill().unwrap();
+    holder.child.wait().unwrap();
+    assert_eq!(
+        files(folder.path()).len(),
+        1,
+        "nobody was there to remove it"
+    );
+    assert_ne!(start_time(pid), Some(process.start_time));
+}
+
+fn only_the_user_can_read_it() {
+    let parent = private_folder();
+    let runtime = parent.path().to_str().unwrap();
+    let holder = Player::start("holder", &[("XDG_RUNTIME_DIR", runtime)]);
+    let folder = parent.path().join("ironbridge");
+    let status = std::fs::metadata(&folder).unwrap();
+    assert_eq!(status.mode() & 0o777, 0o700);
+    let [file] = files(&folder).try_into().expect("one file");
+    let status = std::fs::metadata(file).unwrap();
+    assert_eq!(status.mode() & 0o777, 0o600);
+    holder.end();
+}
+
+fn a_folder_that_others_can_write_is_not_used() {
+    let folder = private_folder();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let path = folder.path().to_str().unwrap();
+    let holder = Player::start("holder", &[("IRONBRIDGE_PUBLISH", path)]);
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    holder.end();
+}
+
+fn nothing_is_published_by_who_opts_out() {
+    let parent = private_folder();
+    let runtime = parent.path().to_str().unwrap();
+    let variables = [("XDG_RUNTIME_DIR", runtime), ("IRONBRIDGE_PUBLISH", "0")];
+    Player::start("holder", &variables).end();
+    assert_eq!(files(parent.path()), Vec::<PathBuf>::new());
+}
+
+/// As a monitor finds it; None when there is no such process.
+#[cfg(target_os = "linux")]
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
+}
+
+#[cfg(target_os = "macos")]
+fn start_time(pid: u32) -> Option<u64> {
+    let mut info: libc::proc_bsdinfo = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&info) as i32;
+    // SAFETY: `info` has room for `size` bytes.
+    let filled = unsafe {
+        libc::proc_pidinfo(
+            pid as i32,
+            libc::PROC_PIDTBSDINFO,
+            0,
+            (&raw mut info).cast(),
+            size,
+        )
+    };
+    (filled == size).then(|| info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec)
+}
