@@ -1,18 +1,16 @@
-//! Embeds the Metal sources as C strings. Metal compiles them from text at run time, where there is no include path, so `args.h` is
-//! pasted in place of its `#include`.
+//! Embeds the Metal sources as C strings. Metal compiles them from text at run time, where there is no include path, so each header of
+//! the folder is pasted in place of its `#include`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "native/kernels";
-const INCLUDE: &str = "#include \"args.h\"";
 
 /// Writes `kernel_sources.c`, which defines what `native/kernels/sources.h` declares, and returns its path.
 pub fn embed(out: &Path) -> Result<PathBuf, String> {
     let read = |path: &Path| {
         fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let args = read(&Path::new(FOLDER).join("args.h"))?;
     let mut families: Vec<PathBuf> = fs::read_dir(FOLDER)
         .map_err(|error| format!("{FOLDER}: {error}"))?
         .flatten()
@@ -33,15 +31,18 @@ pub fn embed(out: &Path) -> Result<PathBuf, String> {
                     path.display()
                 )
             })?;
-        // `#line` keeps compiler messages on the lines of the file.
-        let text = read(path)?
-            .lines()
-            .enumerate()
-            .map(|(index, line)| match line.trim() == INCLUDE {
-                true => format!("{args}\n#line {} \"{name}.metal\"\n", index + 2),
-                false => format!("{line}\n"),
-            })
-            .collect::<String>();
+        let mut text = String::new();
+        for (index, line) in read(path)?.lines().enumerate() {
+            // `#line` keeps compiler messages on the lines of the file.
+            text += &match included(line) {
+                Some(header) => format!(
+                    "{}\n#line {} \"{name}.metal\"\n",
+                    read(&Path::new(FOLDER).join(header))?,
+                    index + 2
+                ),
+                None => format!("{line}\n"),
+            };
+        }
         // An array and not a literal: C11 promises only 4095 characters for the latter.
         code += &format!("static const char {name}[] = {{{}0}};\n", bytes(&text));
         table += &format!("  {{\"{name}\", {name}, sizeof {name} - 1}},\n");
@@ -54,6 +55,11 @@ pub fn embed(out: &Path) -> Result<PathBuf, String> {
     let path = out.join("kernel_sources.c");
     fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
+}
+
+/// The header of this folder that a line includes.
+fn included(line: &str) -> Option<&str> {
+    line.trim().strip_prefix("#include \"")?.strip_suffix('"')
 }
 
 fn bytes(text: &str) -> String {

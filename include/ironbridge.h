@@ -261,13 +261,25 @@ typedef enum iron_dtype {
   IRON_F16 = 2,
   IRON_BF16 = 3,
   IRON_U32 = 4,
-  IRON_Q8_0 = 16 /* GGML block type: 32 weights as one f16 scale and 32 int8, 34 bytes */
+  /* GGML's block types: (weights, bytes) of a block; rows are whole blocks. Only weights have them: matmul's b, transposed, and
+   * embedding's table. Layouts: ggml-common.h of llama.cpp. */
+  IRON_Q8_0 = 16,  /* 32, 34: one f16 scale and 32 int8 */
+  IRON_Q4_0 = 17,  /* 32, 18 */
+  IRON_Q4_1 = 18,  /* 32, 20 */
+  IRON_Q5_0 = 19,  /* 32, 22 */
+  IRON_Q5_1 = 20,  /* 32, 24 */
+  IRON_Q2_K = 21,  /* 256, 84 */
+  IRON_Q3_K = 22,  /* 256, 110 */
+  IRON_Q4_K = 23,  /* 256, 144 */
+  IRON_Q5_K = 24,  /* 256, 176 */
+  IRON_Q6_K = 25,  /* 256, 210 */
+  IRON_IQ4_NL = 26 /* 32, 18 */
 } iron_dtype;
 
 /* A matrix in a buffer, row-major. */
 typedef struct iron_tensor {
   iron_buffer *buffer;
-  uint64_t offset;       /* bytes, a multiple of the element's or block's size (of 2 for Q8_0) */
+  uint64_t offset;       /* bytes, a multiple of the element's size (of 2 for block types) */
   uint64_t row_stride;   /* elements from row to row; 0: packed */
   uint64_t batch_stride; /* elements from matrix to matrix; 0: the same matrix for every batch (or one batch only) */
   iron_dtype dtype;
@@ -275,7 +287,7 @@ typedef struct iron_tensor {
 
 /* c[m,n] = op(a) op(b) + bias, f32 accumulation.
  *   a: m × k, or k × m when transpose_a; F32 or F16.
- *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or Q8_0 (transposed only, k a multiple of 32).
+ *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or a block type (transposed only, k whole blocks).
  *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
  *   batch: 0 means 1. With batch > 1, c needs a batch_stride. */
 typedef struct iron_matmul {
@@ -287,7 +299,7 @@ typedef struct iron_matmul {
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
 
-/* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or Q8_0; ids: `rows` U32; out: rows × width. An id >= vocab
+/* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows × width. An id >= vocab
  * gives a row of NaN. */
 typedef struct iron_embedding {
   size_t size;

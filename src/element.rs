@@ -53,16 +53,40 @@ pub enum Dtype {
     Bf16,
     /// Unsigned 32-bit integers: token ids, positions.
     U32,
-    /// GGML's block type: 32 weights as one [`F16`](Dtype::F16) scale and 32 signed bytes, 34 bytes together.
+    /// GGML's block type: 32 weights as one [`F16`](Dtype::F16) scale and 32 signed bytes, 34 bytes together. Block types are for weights
+    /// only, and a row is a whole number of blocks. Layouts: `ggml-common.h` of llama.cpp.
     Q8_0,
+    /// 32 weights in 18 bytes.
+    Q4_0,
+    /// 32 weights in 20 bytes.
+    Q4_1,
+    /// 32 weights in 22 bytes.
+    Q5_0,
+    /// 32 weights in 24 bytes.
+    Q5_1,
+    /// 256 weights in 84 bytes.
+    Q2K,
+    /// 256 weights in 110 bytes.
+    Q3K,
+    /// 256 weights in 144 bytes.
+    Q4K,
+    /// 256 weights in 176 bytes.
+    Q5K,
+    /// 256 weights in 210 bytes.
+    Q6K,
+    /// 32 weights in 18 bytes.
+    Iq4Nl,
 }
 
 impl Dtype {
-    /// Elements that are stored together: 1, or 32 for [`Q8_0`](Dtype::Q8_0).
+    /// Elements that are stored together: 1, or 32 or 256 for block types.
     pub const fn block_elements(self) -> usize {
         match self {
             Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U32 => 1,
-            Dtype::Q8_0 => 32,
+            Dtype::Q8_0 | Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q5_0 | Dtype::Q5_1 | Dtype::Iq4Nl => {
+                32
+            }
+            Dtype::Q2K | Dtype::Q3K | Dtype::Q4K | Dtype::Q5K | Dtype::Q6K => 256,
         }
     }
 
@@ -72,6 +96,16 @@ impl Dtype {
             Dtype::F32 | Dtype::U32 => 4,
             Dtype::F16 | Dtype::Bf16 => 2,
             Dtype::Q8_0 => 34,
+            Dtype::Q4_0 => 18,
+            Dtype::Q4_1 => 20,
+            Dtype::Q5_0 => 22,
+            Dtype::Q5_1 => 24,
+            Dtype::Q2K => 84,
+            Dtype::Q3K => 110,
+            Dtype::Q4K => 144,
+            Dtype::Q5K => 176,
+            Dtype::Q6K => 210,
+            Dtype::Iq4Nl => 18,
         }
     }
 
@@ -90,6 +124,16 @@ impl Dtype {
             Dtype::Bf16 => ffi::IRON_BF16,
             Dtype::U32 => ffi::IRON_U32,
             Dtype::Q8_0 => ffi::IRON_Q8_0,
+            Dtype::Q4_0 => ffi::IRON_Q4_0,
+            Dtype::Q4_1 => ffi::IRON_Q4_1,
+            Dtype::Q5_0 => ffi::IRON_Q5_0,
+            Dtype::Q5_1 => ffi::IRON_Q5_1,
+            Dtype::Q2K => ffi::IRON_Q2_K,
+            Dtype::Q3K => ffi::IRON_Q3_K,
+            Dtype::Q4K => ffi::IRON_Q4_K,
+            Dtype::Q5K => ffi::IRON_Q5_K,
+            Dtype::Q6K => ffi::IRON_Q6_K,
+            Dtype::Iq4Nl => ffi::IRON_IQ4_NL,
         }
     }
 }

@@ -10,8 +10,9 @@ static iron_status check_types(const iron_matmul *matmul) {
   if (matmul->bias.buffer && matmul->bias.dtype != matmul->a.dtype)
     return IronErrorReport(IRON_ERROR_SHAPE, "bias: is %s, a is %s", IronTypeName(matmul->bias.dtype),
                            IronTypeName(matmul->a.dtype));
-  if (matmul->b.dtype == IRON_Q8_0 && !matmul->transpose_b)
-    return IronErrorReport(IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k, set transpose_b");
+  if ((IRON_TYPES(matmul->b.dtype) & IRON_TYPES_BLOCKS) && !matmul->transpose_b)
+    return IronErrorReport(IRON_ERROR_SHAPE, "b: %s weights are stored n × k, set transpose_b",
+                           IronTypeName(matmul->b.dtype));
   return IRON_OK;
 }
 

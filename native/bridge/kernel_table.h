@@ -24,7 +24,7 @@ typedef struct IronKernelEntry {
   const char *name;
 } IronKernelEntry;
 
-enum { IRON_KERNELS_AT_MOST = 64 };
+enum { IRON_KERNELS_AT_MOST = 128 };
 extern const IronKernelEntry IronKernelTable[];
 
 /* The index in the table, or -1 when there is no such kernel. */

@@ -8,17 +8,27 @@ typedef struct Layout {
   uint32_t elements, bytes, alignment;
 } Layout;
 
+static const Layout layouts[] = {
+    [IRON_F32] = {"F32", 1, 4, 4},
+    [IRON_F16] = {"F16", 1, 2, 2},
+    [IRON_BF16] = {"BF16", 1, 2, 2},
+    [IRON_U32] = {"U32", 1, 4, 4},
+    [IRON_Q8_0] = {"Q8_0", 32, 34, 2},
+    [IRON_Q4_0] = {"Q4_0", 32, 18, 2},
+    [IRON_Q4_1] = {"Q4_1", 32, 20, 2},
+    [IRON_Q5_0] = {"Q5_0", 32, 22, 2},
+    [IRON_Q5_1] = {"Q5_1", 32, 24, 2},
+    [IRON_Q2_K] = {"Q2_K", 256, 84, 2},
+    [IRON_Q3_K] = {"Q3_K", 256, 110, 2},
+    [IRON_Q4_K] = {"Q4_K", 256, 144, 2},
+    [IRON_Q5_K] = {"Q5_K", 256, 176, 2},
+    [IRON_Q6_K] = {"Q6_K", 256, 210, 2},
+    [IRON_IQ4_NL] = {"IQ4_NL", 32, 18, 2},
+};
+
 static const Layout *layout_of(iron_dtype type) {
-  static const Layout f32 = {"F32", 1, 4, 4}, f16 = {"F16", 1, 2, 2}, bf16 = {"BF16", 1, 2, 2}, u32 = {"U32", 1, 4, 4},
-                      q8_0 = {"Q8_0", 32, 34, 2};
-  switch (type) {
-    case IRON_F32: return &f32;
-    case IRON_F16: return &f16;
-    case IRON_BF16: return &bf16;
-    case IRON_U32: return &u32;
-    case IRON_Q8_0: return &q8_0;
-  }
-  return NULL;
+  if (type >= sizeof layouts / sizeof *layouts || !layouts[type].name) return NULL;
+  return &layouts[type];
 }
 
 const char *IronTypeName(iron_dtype type) { return layout_of(type) ? layout_of(type)->name : "unknown type"; }

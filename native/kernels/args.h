@@ -25,10 +25,10 @@ typedef uint64_t iron_u64;
 #endif
 
 /* matmul_<B>_<T>: c[z][i][j] = sum over x of A(i, x) * B(x, j) (+ bias[j])
- *   T: element type of a, bias and c: f32, f16. B: element type of b: f32, f16, bf16, q8_0. Accumulation in f32.
+ *   T: element type of a, bias and c: f32, f16. B: element type of b: f32, f16, bf16, or one of blocks.h. Accumulation in f32.
  *   A(i, x) = a[z * a_batch_stride + (transpose_a ? x * a_row_stride + i : i * a_row_stride + x)]
  *   B(x, j) = b[z * b_batch_stride + (transpose_b ? j * b_row_stride + x : x * b_row_stride + j)]
- *   q8_0 needs transpose_b = 1 and k a multiple of 32 (weights are stored [n][k], as in LLaMA).
+ *   A block type needs transpose_b = 1 and k whole blocks (weights are stored [n][k], as in LLaMA).
  *   A batch stride of 0 shares the operand between batches. */
 enum { MATMUL_A = 0, MATMUL_B = 1, MATMUL_BIAS = 2, MATMUL_C = 3, MATMUL_ARGS = 4 };
 typedef struct matmul_args {
@@ -41,7 +41,7 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
-/* embedding_<B>: out[i][:] = table[ids[i]][:] as f32. B: f32, f16, bf16, q8_0. ids are u32.
+/* embedding_<B>: out[i][:] = table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
 enum { EMBEDDING_TABLE = 0, EMBEDDING_IDS = 1, EMBEDDING_OUT = 2, EMBEDDING_ARGS = 3 };
 typedef struct embedding_args {

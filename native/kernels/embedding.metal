@@ -4,26 +4,7 @@
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
-
-/* The elements of the table, widened to float. */
-struct plain {
-  static float at(device const float *values, ulong index) { return values[index]; }
-  static float at(device const half *values, ulong index) { return float(values[index]); }
-};
-
-/* bfloat16 is the upper half of a float. Metal 3.0 has no type of that name. */
-struct bfloat16 {
-  static float at(device const ushort *values, ulong index) { return as_type<float>(uint(values[index]) << 16); }
-};
-
-/* GGML's block of 32 weights: a half scale and 32 signed bytes. 34 bytes, so it is read byte by byte. */
-struct q8_0 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 34;
-    float scale = float(as_type<half>(ushort(ushort(block[0]) | ushort(block[1]) << 8)));
-    return scale * float(as_type<char>(block[2 + index % 32]));
-  }
-};
+#include "blocks.h"
 
 template <typename Stored, typename Reader>
 [[kernel]] void embedding(device const Stored *table [[buffer(EMBEDDING_TABLE)]],
@@ -46,3 +27,13 @@ EMBEDDING("embedding_f32", float, plain)
 EMBEDDING("embedding_f16", half, plain)
 EMBEDDING("embedding_bf16", ushort, bfloat16)
 EMBEDDING("embedding_q8_0", uchar, q8_0)
+EMBEDDING("embedding_q4_0", uchar, q4_0)
+EMBEDDING("embedding_q4_1", uchar, q4_1)
+EMBEDDING("embedding_q5_0", uchar, q5_0)
+EMBEDDING("embedding_q5_1", uchar, q5_1)
+EMBEDDING("embedding_q2_k", uchar, q2_k)
+EMBEDDING("embedding_q3_k", uchar, q3_k)
+EMBEDDING("embedding_q4_k", uchar, q4_k)
+EMBEDDING("embedding_q5_k", uchar, q5_k)
+EMBEDDING("embedding_q6_k", uchar, q6_k)
+EMBEDDING("embedding_iq4_nl", uchar, iq4_nl)

@@ -4,26 +4,7 @@
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
-
-/* The elements of B, widened to float. */
-struct plain {
-  static float at(device const float *values, ulong index) { return values[index]; }
-  static float at(device const half *values, ulong index) { return float(values[index]); }
-};
-
-/* bfloat16 is the upper half of a float. Metal 3.0 has no type of that name. */
-struct bfloat16 {
-  static float at(device const ushort *values, ulong index) { return as_type<float>(uint(values[index]) << 16); }
-};
-
-/* GGML's block of 32 weights: a half scale and 32 signed bytes. 34 bytes, so it is read byte by byte. */
-struct q8_0 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 34;
-    float scale = float(as_type<half>(ushort(ushort(block[0]) | ushort(block[1]) << 8)));
-    return scale * float(as_type<char>(block[2 + index % 32]));
-  }
-};
+#include "blocks.h"
 
 template <typename T, typename Stored, typename Reader>
 [[kernel]] void matmul(device const T *a [[buffer(MATMUL_A)]], device const Stored *b [[buffer(MATMUL_B)]],
@@ -51,7 +32,27 @@ MATMUL("matmul_f32_f32", float, float, plain)
 MATMUL("matmul_f16_f32", float, half, plain)
 MATMUL("matmul_bf16_f32", float, ushort, bfloat16)
 MATMUL("matmul_q8_0_f32", float, uchar, q8_0)
+MATMUL("matmul_q4_0_f32", float, uchar, q4_0)
+MATMUL("matmul_q4_1_f32", float, uchar, q4_1)
+MATMUL("matmul_q5_0_f32", float, uchar, q5_0)
+MATMUL("matmul_q5_1_f32", float, uchar, q5_1)
+MATMUL("matmul_q2_k_f32", float, uchar, q2_k)
+MATMUL("matmul_q3_k_f32", float, uchar, q3_k)
+MATMUL("matmul_q4_k_f32", float, uchar, q4_k)
+MATMUL("matmul_q5_k_f32", float, uchar, q5_k)
+MATMUL("matmul_q6_k_f32", float, uchar, q6_k)
+MATMUL("matmul_iq4_nl_f32", float, uchar, iq4_nl)
 MATMUL("matmul_f32_f16", half, float, plain)
 MATMUL("matmul_f16_f16", half, half, plain)
 MATMUL("matmul_bf16_f16", half, ushort, bfloat16)
 MATMUL("matmul_q8_0_f16", half, uchar, q8_0)
+MATMUL("matmul_q4_0_f16", half, uchar, q4_0)
+MATMUL("matmul_q4_1_f16", half, uchar, q4_1)
+MATMUL("matmul_q5_0_f16", half, uchar, q5_0)
+MATMUL("matmul_q5_1_f16", half, uchar, q5_1)
+MATMUL("matmul_q2_k_f16", half, uchar, q2_k)
+MATMUL("matmul_q3_k_f16", half, uchar, q3_k)
+MATMUL("matmul_q4_k_f16", half, uchar, q4_k)
+MATMUL("matmul_q5_k_f16", half, uchar, q5_k)
+MATMUL("matmul_q6_k_f16", half, uchar, q6_k)
+MATMUL("matmul_iq4_nl_f16", half, uchar, iq4_nl)

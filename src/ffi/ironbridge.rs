@@ -308,6 +308,16 @@ pub const IRON_F16: iron_dtype = 2;
 pub const IRON_BF16: iron_dtype = 3;
 pub const IRON_U32: iron_dtype = 4;
 pub const IRON_Q8_0: iron_dtype = 16;
+pub const IRON_Q4_0: iron_dtype = 17;
+pub const IRON_Q4_1: iron_dtype = 18;
+pub const IRON_Q5_0: iron_dtype = 19;
+pub const IRON_Q5_1: iron_dtype = 20;
+pub const IRON_Q2_K: iron_dtype = 21;
+pub const IRON_Q3_K: iron_dtype = 22;
+pub const IRON_Q4_K: iron_dtype = 23;
+pub const IRON_Q5_K: iron_dtype = 24;
+pub const IRON_Q6_K: iron_dtype = 25;
+pub const IRON_IQ4_NL: iron_dtype = 26;
 pub type iron_dtype = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -104,7 +104,22 @@ impl<'a> Weights<'a> {
             TensorType::F16 => Dtype::F16,
             TensorType::BF16 => Dtype::Bf16,
             TensorType::Q8_0 => Dtype::Q8_0,
-            _ => return Err(unsupported(tensor, "F32, F16, BF16 and Q8_0")),
+            TensorType::Q4_0 => Dtype::Q4_0,
+            TensorType::Q4_1 => Dtype::Q4_1,
+            TensorType::Q5_0 => Dtype::Q5_0,
+            TensorType::Q5_1 => Dtype::Q5_1,
+            TensorType::Q2_K => Dtype::Q2K,
+            TensorType::Q3_K => Dtype::Q3K,
+            TensorType::Q4_K => Dtype::Q4K,
+            TensorType::Q5_K => Dtype::Q5K,
+            TensorType::Q6_K => Dtype::Q6K,
+            TensorType::IQ4_NL => Dtype::Iq4Nl,
+            _ => {
+                return Err(unsupported(
+                    tensor,
+                    "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and IQ4_NL",
+                ));
+            }
         };
         self.weight(tensor, dtype).map(Some)
     }

@@ -16,7 +16,7 @@ pub struct Embedding<'a> {
     pub width: usize,
     /// Rows of the table.
     pub vocab: usize,
-    /// `vocab × width`; F32, F16, BF16 or Q8_0.
+    /// `vocab × width`; F32, F16, BF16 or a block type.
     pub table: Tensor<'a>,
     /// `rows` ids; U32.
     pub ids: Tensor<'a>,

@@ -18,7 +18,7 @@ pub struct Matmul<'a> {
     pub k: usize,
     /// `m × k`, or `k × m` when transposed; F32 or F16.
     pub a: Tensor<'a>,
-    /// `k × n`, or `n × k` when transposed; F32, F16, BF16, or Q8_0 (transposed only, `k` a multiple of 32).
+    /// `k × n`, or `n × k` when transposed; F32, F16, BF16, or a block type (transposed only, `k` whole blocks).
     pub b: Tensor<'a>,
     /// `n` elements added to every row, of the type of `a`. Default: none.
     pub bias: Option<Tensor<'a>>,

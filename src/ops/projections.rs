@@ -11,7 +11,7 @@ use crate::tensor::Tensor;
 pub enum WeightLayout {
     /// `k × n`: the output is `x W`.
     InputByOutput,
-    /// `n × k`: the output is `x Wᵀ`. GGUF and PyTorch store weights so; Q8_0 weights are always so.
+    /// `n × k`: the output is `x Wᵀ`. GGUF and PyTorch store weights so; block types are always so.
     OutputByInput,
 }
 
@@ -34,7 +34,7 @@ pub struct AttentionProjections<'a> {
     pub head_dim: usize,
     /// How all four weights are stored.
     pub layout: WeightLayout,
-    /// `d` to `q`; F32, F16, BF16 or Q8_0, as all weights here.
+    /// `d` to `q`; F32, F16, BF16 or a block type, as all weights here.
     pub wq: Tensor<'a>,
     /// `d` to `kv`.
     pub wk: Tensor<'a>,

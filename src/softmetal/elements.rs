@@ -4,6 +4,10 @@ use half::{bf16, f16};
 
 use super::simd::{Simd, widen_f16};
 
+mod blocks;
+
+pub use blocks::*;
+
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {
     /// How many elements one stored value stands for: more than one in block-quantised types.
@@ -35,6 +39,9 @@ pub const GROUP: usize = 32;
 
 /// Stored elements that a kernel reads as f32. Every conversion is exact.
 pub trait Readable: Stored {
+    /// Whether a whole group is decoded for each of its vectors, so that it pays to [`widen`](Readable::widen) a row first.
+    const IN_GROUPS: bool = false;
+
     /// Elements `GROUP * group + offset ..` of `row`, as many as a vector has lanes. `offset` is a multiple of the lanes and below `GROUP`.
     ///
     /// # Safety

@@ -25,7 +25,7 @@ use half::{bf16, f16};
 
 use super::compute_pool::ComputePool;
 use super::dispatch::{Dispatch, Fault};
-use super::elements::BlockQ8_0;
+use super::elements::*;
 use super::simd::Isa;
 
 /// What kernels compute with.
@@ -94,16 +94,46 @@ pub static KERNELS: &[Kernel] = kernels! {
         c"matmul_f16_f32" => matmul::matmul::<f16, f32>,
         c"matmul_bf16_f32" => matmul::matmul::<bf16, f32>,
         c"matmul_q8_0_f32" => matmul::matmul::<BlockQ8_0, f32>,
+        c"matmul_q4_0_f32" => matmul::matmul::<BlockQ4_0, f32>,
+        c"matmul_q4_1_f32" => matmul::matmul::<BlockQ4_1, f32>,
+        c"matmul_q5_0_f32" => matmul::matmul::<BlockQ5_0, f32>,
+        c"matmul_q5_1_f32" => matmul::matmul::<BlockQ5_1, f32>,
+        c"matmul_q2_k_f32" => matmul::matmul::<BlockQ2K, f32>,
+        c"matmul_q3_k_f32" => matmul::matmul::<BlockQ3K, f32>,
+        c"matmul_q4_k_f32" => matmul::matmul::<BlockQ4K, f32>,
+        c"matmul_q5_k_f32" => matmul::matmul::<BlockQ5K, f32>,
+        c"matmul_q6_k_f32" => matmul::matmul::<BlockQ6K, f32>,
+        c"matmul_iq4_nl_f32" => matmul::matmul::<BlockIq4Nl, f32>,
         c"matmul_f32_f16" => matmul::matmul::<f32, f16>,
         c"matmul_f16_f16" => matmul::matmul::<f16, f16>,
         c"matmul_bf16_f16" => matmul::matmul::<bf16, f16>,
         c"matmul_q8_0_f16" => matmul::matmul::<BlockQ8_0, f16>,
+        c"matmul_q4_0_f16" => matmul::matmul::<BlockQ4_0, f16>,
+        c"matmul_q4_1_f16" => matmul::matmul::<BlockQ4_1, f16>,
+        c"matmul_q5_0_f16" => matmul::matmul::<BlockQ5_0, f16>,
+        c"matmul_q5_1_f16" => matmul::matmul::<BlockQ5_1, f16>,
+        c"matmul_q2_k_f16" => matmul::matmul::<BlockQ2K, f16>,
+        c"matmul_q3_k_f16" => matmul::matmul::<BlockQ3K, f16>,
+        c"matmul_q4_k_f16" => matmul::matmul::<BlockQ4K, f16>,
+        c"matmul_q5_k_f16" => matmul::matmul::<BlockQ5K, f16>,
+        c"matmul_q6_k_f16" => matmul::matmul::<BlockQ6K, f16>,
+        c"matmul_iq4_nl_f16" => matmul::matmul::<BlockIq4Nl, f16>,
     }
     embedding {
         c"embedding_f32" => embedding::embedding::<f32>,
         c"embedding_f16" => embedding::embedding::<f16>,
         c"embedding_bf16" => embedding::embedding::<bf16>,
         c"embedding_q8_0" => embedding::embedding::<BlockQ8_0>,
+        c"embedding_q4_0" => embedding::embedding::<BlockQ4_0>,
+        c"embedding_q4_1" => embedding::embedding::<BlockQ4_1>,
+        c"embedding_q5_0" => embedding::embedding::<BlockQ5_0>,
+        c"embedding_q5_1" => embedding::embedding::<BlockQ5_1>,
+        c"embedding_q2_k" => embedding::embedding::<BlockQ2K>,
+        c"embedding_q3_k" => embedding::embedding::<BlockQ3K>,
+        c"embedding_q4_k" => embedding::embedding::<BlockQ4K>,
+        c"embedding_q5_k" => embedding::embedding::<BlockQ5K>,
+        c"embedding_q6_k" => embedding::embedding::<BlockQ6K>,
+        c"embedding_iq4_nl" => embedding::embedding::<BlockIq4Nl>,
     }
     rms_norm { c"rms_norm" => rms_norm::rms_norm, }
     rope { c"rope" => rope::rope, }

@@ -287,13 +287,28 @@ fn every_type_of_every_operation_has_its_kernel() {
     let fixture = Fixture::new();
     let device = fixture.device;
     let (x, y, z) = (
-        buffer(device, 4096),
-        buffer(device, 4096),
-        buffer(device, 4096),
+        buffer(device, 16384),
+        buffer(device, 16384),
+        buffer(device, 16384),
     );
     let commands = begin(device);
     let floats = [IRON_F32, IRON_F16, IRON_BF16];
-    let weights = [IRON_F32, IRON_F16, IRON_BF16, IRON_Q8_0];
+    let weights = [
+        IRON_F32,
+        IRON_F16,
+        IRON_BF16,
+        IRON_Q8_0,
+        IRON_Q4_0,
+        IRON_Q4_1,
+        IRON_Q5_0,
+        IRON_Q5_1,
+        IRON_Q2_K,
+        IRON_Q3_K,
+        IRON_Q4_K,
+        IRON_Q5_K,
+        IRON_Q6_K,
+        IRON_IQ4_NL,
+    ];
     let mut recorded = 0;
     let mut runs = |status| {
         ok(status);
@@ -306,7 +321,7 @@ fn every_type_of_every_operation_has_its_kernel() {
                 b: tensor(y, b),
                 c: tensor(z, kind),
                 transpose_b: true,
-                ..matmul_of((x, y, z), (3, 5, 32))
+                ..matmul_of((x, y, z), (3, 5, 256))
             };
             runs(call!(iron_encode_matmul(commands, &matmul)));
         }
@@ -319,7 +334,7 @@ fn every_type_of_every_operation_has_its_kernel() {
     }
     for table in weights {
         let embedding = iron_embedding {
-            width: 32,
+            width: 256,
             table: tensor(x, table),
             ..embedding(x, y, z)
         };

@@ -20,7 +20,7 @@ pub enum Storage {
     Bf16,
     Q8_0,
     /// A type that cannot be computed with.
-    Q4_0,
+    Q8_1,
 }
 
 pub struct Tensor {
@@ -106,7 +106,7 @@ impl Storage {
         match self {
             Storage::F32 => 0,
             Storage::F16 => 1,
-            Storage::Q4_0 => 2,
+            Storage::Q8_1 => 9,
             Storage::Q8_0 => 8,
             Storage::Bf16 => 30,
         }
@@ -129,7 +129,7 @@ impl Tensor {
                 .chunks(32)
                 .flat_map(|block| q8_0(block).0)
                 .collect(),
-            Storage::Q4_0 => vec![0; self.numbers.len() / 32 * 18],
+            Storage::Q8_1 => vec![0; self.numbers.len() / 32 * 40],
         }
     }
 
@@ -149,7 +149,7 @@ impl Tensor {
                 .chunks(32)
                 .flat_map(|block| q8_0(block).1)
                 .collect(),
-            Storage::Q4_0 => vec![0.0; self.numbers.len()],
+            Storage::Q8_1 => vec![0.0; self.numbers.len()],
         }
     }
 }

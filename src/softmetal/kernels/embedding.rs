@@ -60,7 +60,7 @@ impl<B: Readable> Body for Widen<B> {
 mod tests {
     use half::{bf16, f16};
 
-    use super::super::super::elements::BlockQ8_0;
+    use super::super::super::elements::*;
     use super::super::testing::*;
     use super::*;
 
@@ -114,6 +114,16 @@ mod tests {
                 check::<f16>("embedding_f16", width, gap);
                 check::<bf16>("embedding_bf16", width, gap);
                 check::<BlockQ8_0>("embedding_q8_0", width, gap);
+                check::<BlockQ4_0>("embedding_q4_0", width, gap);
+                check::<BlockQ4_1>("embedding_q4_1", width, gap);
+                check::<BlockQ5_0>("embedding_q5_0", width, gap);
+                check::<BlockQ5_1>("embedding_q5_1", width, gap);
+                check::<BlockQ2K>("embedding_q2_k", width, gap);
+                check::<BlockQ3K>("embedding_q3_k", width, gap);
+                check::<BlockQ4K>("embedding_q4_k", width, gap);
+                check::<BlockQ5K>("embedding_q5_k", width, gap);
+                check::<BlockQ6K>("embedding_q6_k", width, gap);
+                check::<BlockIq4Nl>("embedding_iq4_nl", width, gap);
             }
         }
     }

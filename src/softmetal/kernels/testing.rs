@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use super::super::bindings::executor::soft_dispatch;
 use super::super::dispatch::{Arguments, Dispatch, Fault};
-use super::super::elements::{BlockQ8_0, Stored};
+use super::super::elements::*;
 use super::super::simd::Isa;
 use super::{KERNELS, Machine};
 
@@ -174,6 +174,43 @@ impl Sample for BlockQ8_0 {
         let block = &memory[element / 32];
         f64::from(block.scale) * f64::from(block.quants[element % 32])
     }
+}
+
+/// Random bits with scales (and minima) that make weights of about 1; what a weight is, elements/blocks.rs holds against another implementation.
+macro_rules! sample_blocks {
+    ($($block:ident { $($field:ident: $size:expr),* })*) => {$(
+        impl Sample for $block {
+            fn sample(numbers: &mut Numbers) -> $block {
+                // SAFETY: blocks are integers and f16, of which every pattern of bits is a value.
+                let mut block: $block = unsafe { std::mem::zeroed() };
+                for byte in 0..size_of::<$block>() {
+                    let bits = (numbers.next() * 1000.0) as i32 as u8;
+                    // SAFETY: the byte is one of the block's.
+                    unsafe { (&raw mut block).cast::<u8>().add(byte).write(bits) };
+                }
+                $(block.$field = f16::from_f32(numbers.next() / $size);)*
+                block
+            }
+            fn value(memory: &[$block], element: usize) -> f64 {
+                assert!(element / $block::ELEMENTS < memory.len());
+                // SAFETY: just checked.
+                unsafe { $block::element(memory.as_ptr(), element) }.into()
+            }
+        }
+    )*};
+}
+
+sample_blocks! {
+    BlockQ4_0 { scale: 8.0 }
+    BlockQ4_1 { scale: 15.0, minimum: 1.0 }
+    BlockQ5_0 { scale: 16.0 }
+    BlockQ5_1 { scale: 31.0, minimum: 1.0 }
+    BlockIq4Nl { scale: 127.0 }
+    BlockQ2K { scale: 45.0, minimum: 15.0 }
+    BlockQ3K { scale: 128.0 }
+    BlockQ4K { scale: 945.0, minimum: 63.0 }
+    BlockQ5K { scale: 1953.0, minimum: 63.0 }
+    BlockQ6K { scale: 4096.0 }
 }
 
 impl Sample for u32 {

@@ -42,7 +42,7 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
                 rows: rows.clone(),
                 columns: first..columns.end.min(first + step),
             };
-            if B::IS_F32 || rows.len() < WIDEN_ROWS {
+            if B::IS_F32 || rows.len() < WIDEN_ROWS && !B::IN_GROUPS {
                 // SAFETY: `at` checked the rows that `b_row` gives.
                 unsafe { multiply(simd, product, part, b_row) };
                 continue;

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::super::super::bindings::args::*;
-use super::super::super::elements::BlockQ8_0;
+use super::super::super::elements::*;
 use super::super::Machine;
 use super::super::testing::*;
 
@@ -147,13 +147,31 @@ fn check_all_types(case: Case) {
     if case.transpose_b && case.k.is_multiple_of(32) {
         check::<BlockQ8_0, f32>("matmul_q8_0_f32", case);
         check::<BlockQ8_0, f16>("matmul_q8_0_f16", case);
+        check::<BlockQ4_0, f32>("matmul_q4_0_f32", case);
+        check::<BlockQ4_1, f32>("matmul_q4_1_f32", case);
+        check::<BlockQ5_0, f32>("matmul_q5_0_f32", case);
+        check::<BlockQ5_1, f32>("matmul_q5_1_f32", case);
+        check::<BlockIq4Nl, f32>("matmul_iq4_nl_f32", case);
+    }
+    if case.transpose_b && case.k.is_multiple_of(256) {
+        check::<BlockQ2K, f32>("matmul_q2_k_f32", case);
+        check::<BlockQ3K, f32>("matmul_q3_k_f32", case);
+        check::<BlockQ4K, f32>("matmul_q4_k_f32", case);
+        check::<BlockQ5K, f32>("matmul_q5_k_f32", case);
+        check::<BlockQ6K, f32>("matmul_q6_k_f32", case);
     }
 }
 
 #[test]
 fn edges_of_every_dimension() {
     for edge in EDGES {
-        for (m, n, k) in [(edge, 5, 64), (5, edge, 64), (5, 7, edge), (1, edge, 96)] {
+        for (m, n, k) in [
+            (edge, 5, 64),
+            (5, edge, 64),
+            (5, 7, edge),
+            (1, edge, 96),
+            (9, edge, 512),
+        ] {
             for transpose_b in [false, true] {
                 check_all_types(Case {
                     m,
