@@ -362,14 +362,14 @@ fn every_type_of_every_operation_has_its_kernel() {
     runs(call!(iron_encode_silu_mul(commands, &elementwise(x, y, z))));
     runs(call!(iron_encode_softmax(commands, &softmax(x, y))));
     runs(call!(iron_encode_argmax(commands, &argmax(x, y))));
-    assert_eq!(recorded, 8 + 2 + 4 + 9 + 1 + 6);
+    assert_eq!(recorded, 2 * 14 + 2 + 14 + 9 + 1 + 6);
     commit_and_wait(commands);
     release_commands(commands);
 
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 9 + 30,
+        2 + 9 + 60,
         "the fixture's own, families, kernels"
     );
     for buffer in [x, y, z] {
