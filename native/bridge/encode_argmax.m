@@ -21,8 +21,8 @@ iron_status iron_encode_argmax(iron_commands *handle, const iron_argmax *given) 
     argmax_args arguments = {
         .x_row_stride = x.row_stride, .rows = (uint32_t)argmax.rows, .width = (uint32_t)argmax.width};
     const IronOperand operands[] = {[ARGMAX_X] = x, [ARGMAX_OUT] = out};
-    int kernel = IronKernelFind(IRON_OPERATION_ARGMAX, 0, 0);
+    int kernel = IronKernelFind(IRON_OPERATION_ARGMAX, 0, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, ARGMAX_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_GROUPS, argmax.rows, 1, 1});
+                               (IronGrid){argmax.rows, 1, 1});
   } IRON_LEAVE
 }

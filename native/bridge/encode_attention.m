@@ -81,8 +81,8 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
                                 .window = attention.window >= positions ? 0 : (uint32_t)attention.window,
                                 .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale};
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
-    int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0);
+    int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_GROUPS, attention.heads, attention.tokens, 1});
+                               (IronGrid){attention.heads, attention.tokens, 1});
   } IRON_LEAVE
 }

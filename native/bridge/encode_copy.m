@@ -18,8 +18,7 @@ iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
     IRON_TRY(IronOperandResolve(&src, "src", &copy.src, shape, types, IRON_ACCESS_READ, device));
     IRON_TRY(IronOperandResolve(&dst, "dst", &copy.dst, shape, types, IRON_ACCESS_WRITE, device));
     IRON_TRY(IronOperandsCheckOverlap(&dst, &src, false));
-    int kernel = IronKernelFind(IRON_OPERATION_COPY, src.dtype, dst.dtype);
-    if (kernel < 0)
+    if (!IronKernelExists(IRON_OPERATION_COPY, src.dtype, dst.dtype))
       return IronErrorReport(IRON_ERROR_SHAPE, "dst: is %s, src is %s: there is no such conversion",
                              IronTypeName(dst.dtype), IronTypeName(src.dtype));
 
@@ -28,7 +27,8 @@ iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
                            .rows = (uint32_t)copy.rows,
                            .width = (uint32_t)copy.width};
     const IronOperand operands[] = {[COPY_SRC] = src, [COPY_DST] = dst};
+    int kernel = IronKernelFind(IRON_OPERATION_COPY, src.dtype, dst.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, COPY_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_THREADS, copy.width, copy.rows, 1});
+                               (IronGrid){copy.width, copy.rows, 1});
   } IRON_LEAVE
 }

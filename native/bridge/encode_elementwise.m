@@ -20,8 +20,9 @@ static iron_status encode(iron_commands *handle, const iron_elementwise *given, 
 
   elementwise_args arguments = {.count = elementwise.count};
   const IronOperand operands[] = {[ELEMENTWISE_A] = a, [ELEMENTWISE_B] = b, [ELEMENTWISE_OUT] = out};
-  return IronOperationEncode(commands, IronKernelFind(operation, 0, 0), operands, ELEMENTWISE_ARGS, &arguments,
-                             sizeof arguments, (IronGrid){IRON_GRID_THREADS, elementwise.count, 1, 1});
+  int kernel = IronKernelFind(operation, 0, 0, &arguments, operands);
+  return IronOperationEncode(commands, kernel, operands, ELEMENTWISE_ARGS, &arguments, sizeof arguments,
+                             (IronGrid){elementwise.count, 1, 1});
 }
 
 iron_status iron_encode_add(iron_commands *commands, const iron_elementwise *operands) {

@@ -30,8 +30,8 @@ iron_status iron_encode_embedding(iron_commands *handle, const iron_embedding *g
                                 .width = (uint32_t)embedding.width,
                                 .vocab = (uint32_t)embedding.vocab};
     const IronOperand operands[] = {[EMBEDDING_TABLE] = table, [EMBEDDING_IDS] = ids, [EMBEDDING_OUT] = out};
-    int kernel = IronKernelFind(IRON_OPERATION_EMBEDDING, table.dtype, 0);
+    int kernel = IronKernelFind(IRON_OPERATION_EMBEDDING, table.dtype, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, EMBEDDING_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_THREADS, embedding.width, embedding.rows, 1});
+                               (IronGrid){embedding.width, embedding.rows, 1});
   } IRON_LEAVE
 }

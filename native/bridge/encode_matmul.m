@@ -66,8 +66,8 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
                              .transpose_b = matmul.transpose_b,
                              .has_bias = matmul.bias.buffer != NULL};
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
-    int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype);
+    int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, MATMUL_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_THREADS, n, m, batch});
+                               (IronGrid){n, m, batch});
   } IRON_LEAVE
 }

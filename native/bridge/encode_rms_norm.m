@@ -31,8 +31,8 @@ iron_status iron_encode_rms_norm(iron_commands *handle, const iron_rms_norm *giv
                                .width = (uint32_t)norm.width,
                                .eps = norm.eps};
     const IronOperand operands[] = {[RMS_NORM_X] = x, [RMS_NORM_WEIGHT] = weight, [RMS_NORM_OUT] = out};
-    int kernel = IronKernelFind(IRON_OPERATION_RMS_NORM, 0, 0);
+    int kernel = IronKernelFind(IRON_OPERATION_RMS_NORM, 0, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, RMS_NORM_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_GROUPS, norm.rows, 1, 1});
+                               (IronGrid){norm.rows, 1, 1});
   } IRON_LEAVE
 }

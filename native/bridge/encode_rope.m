@@ -58,8 +58,8 @@ iron_status iron_encode_rope(iron_commands *handle, const iron_rope *given) {
                            .frequency_scale = rope.frequency_scale == 0 ? 1 : rope.frequency_scale,
                            .has_factors = rope.factors.buffer != NULL};
     const IronOperand operands[] = {[ROPE_X] = x, [ROPE_POSITIONS] = positions, [ROPE_FACTORS] = factors};
-    int kernel = IronKernelFind(IRON_OPERATION_ROPE, 0, 0);
+    int kernel = IronKernelFind(IRON_OPERATION_ROPE, 0, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, ROPE_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_THREADS, rotary_dim / 2, rope.heads, rope.tokens});
+                               (IronGrid){rotary_dim / 2, rope.heads, rope.tokens});
   } IRON_LEAVE
 }

@@ -28,8 +28,8 @@ iron_status iron_encode_softmax(iron_commands *handle, const iron_softmax *given
                               .width = (uint32_t)softmax.width,
                               .scale = softmax.scale == 0 ? 1 : softmax.scale};
     const IronOperand operands[] = {[SOFTMAX_X] = x, [SOFTMAX_OUT] = out};
-    int kernel = IronKernelFind(IRON_OPERATION_SOFTMAX, 0, 0);
+    int kernel = IronKernelFind(IRON_OPERATION_SOFTMAX, 0, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, SOFTMAX_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){IRON_GRID_GROUPS, softmax.rows, 1, 1});
+                               (IronGrid){softmax.rows, 1, 1});
   } IRON_LEAVE
 }

@@ -1,8 +1,11 @@
-/* Which Metal kernel computes which operation on which types. The kernels themselves are in native/kernels/. */
+/* Which Metal kernel computes which operation on which types and shapes, and how it is dispatched. The kernels themselves are in
+ * native/kernels/. */
 #ifndef IRON_BRIDGE_KERNEL_TABLE_H
 #define IRON_BRIDGE_KERNEL_TABLE_H
 
 #include "ironbridge.h"
+
+struct IronOperand;
 
 typedef enum IronOperation {
   IRON_OPERATION_MATMUL,    /* types: b; a, bias and c */
@@ -17,17 +20,32 @@ typedef enum IronOperation {
   IRON_OPERATION_ARGMAX
 } IronOperation;
 
+/* Whether a kernel is meant for an operation with that argument struct (of args.h) and those operands, in the order of their
+ * bindings. */
+typedef bool (*IronCondition)(const void *arguments, const struct IronOperand *operands);
+
+/* What the threads of a kernel share out among them. */
+typedef struct IronGeometry {
+  uint32_t tile[3]; /* points of the grid that one threadgroup does, width first; 0: a thread for each point */
+  uint32_t threads; /* of a threadgroup, in one dimension; 0 for a thread for each point */
+} IronGeometry;
+
 typedef struct IronKernelEntry {
   IronOperation operation;
   iron_dtype types[2]; /* those of the operation's comment above; 0: fixed */
+  IronCondition when;  /* NULL: always */
   const char *family;  /* native/kernels/FAMILY.metal */
   const char *name;
+  IronGeometry geometry; /* the one that the kernel's own comment asks for */
 } IronKernelEntry;
 
-enum { IRON_KERNELS_AT_MOST = 128 };
+enum { IRON_KERNELS_AT_MOST = 512 };
 extern const IronKernelEntry IronKernelTable[];
 
-/* The index in the table, or -1 when there is no such kernel. */
-int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second);
+/* The index in the table of the first kernel that fits, or -1 when there is none. */
+int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second, const void *arguments,
+                   const struct IronOperand *operands);
+/* Whether there is a kernel of an operation for these types at all. */
+bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second);
 
 #endif

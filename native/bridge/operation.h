@@ -7,19 +7,26 @@
 #include "kernel_table.h"
 #import "operand.h"
 
-/* The threads that a kernel runs on; each native/kernels/NAME.metal says which it expects. */
-typedef enum IronGridKind {
-  IRON_GRID_THREADS, /* one thread per point */
-  IRON_GRID_GROUPS   /* one SIMD-group of 32 threads per point */
-} IronGridKind;
-
+/* The points that a kernel is dispatched over; its geometry in the table says how threads share them out. */
 typedef struct IronGrid {
-  IronGridKind kind;
-  uint64_t width, height, depth; /* 0: 1 */
+  uint64_t width, height, depth;
 } IronGrid;
 
-/* Records kernel `kernel` of the table. Operand i is bound to buffer i, the argument struct comes after the last one,
+/* One dispatch of kernel `kernel` of the table. Operand i is bound to buffer i, the argument struct comes after the last one,
  * as native/kernels/args.h has it for every family. */
+typedef struct IronPass {
+  int kernel;
+  const IronOperand *operands;
+  size_t operand_count;
+  const void *arguments;
+  size_t arguments_size;
+  IronGrid grid;
+} IronPass;
+
+/* Records an operation of several passes, each of which sees what the ones before it wrote. All of it or nothing. */
+iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count);
+
+/* Records an operation of one pass. */
 iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count,
                                 const void *arguments, size_t arguments_size, IronGrid grid);
 

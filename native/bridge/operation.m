@@ -3,53 +3,79 @@
 #import "error.h"
 #import "pipelines.h"
 
-enum { MAX_OPERANDS = 4, SIMD_WIDTH = 32, ROW_THREADS = 256 };
+enum { MAX_PASSES = 2, MAX_OPERANDS = 6, SIMD_WIDTH = 32, ROW_THREADS = 256 };
 
-static void dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipelineState> state, IronGrid grid) {
-  MTLSize size = MTLSizeMake(grid.width, grid.height ? grid.height : 1, grid.depth ? grid.depth : 1);
-  if (grid.kind == IRON_GRID_GROUPS) {
-    [encoder dispatchThreadgroups:size threadsPerThreadgroup:MTLSizeMake(SIMD_WIDTH, 1, 1)];
+static uint64_t groups(uint64_t points, uint32_t tile) { return (points + tile - 1) / tile; }
+
+static void dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipelineState> state,
+                     const IronGeometry *geometry, IronGrid grid) {
+  if (geometry->threads) {
+    const uint32_t *tile = geometry->tile;
+    MTLSize size = MTLSizeMake(groups(grid.width, tile[0]), groups(grid.height, tile[1]), groups(grid.depth, tile[2]));
+    [encoder dispatchThreadgroups:size threadsPerThreadgroup:MTLSizeMake(geometry->threads, 1, 1)];
     return;
   }
   /* A kernel that needs many registers may allow fewer threads than these. */
   NSUInteger most = [state maxTotalThreadsPerThreadgroup];
   NSUInteger threads = most < ROW_THREADS ? most : ROW_THREADS;
-  NSUInteger width = size.height == 1 || threads < SIMD_WIDTH ? threads : SIMD_WIDTH;
-  [encoder dispatchThreads:size threadsPerThreadgroup:MTLSizeMake(width, threads / width, 1)];
+  NSUInteger width = grid.height == 1 || threads < SIMD_WIDTH ? threads : SIMD_WIDTH;
+  [encoder dispatchThreads:MTLSizeMake(grid.width, grid.height, grid.depth)
+      threadsPerThreadgroup:MTLSizeMake(width, threads / width, 1)];
+}
+
+/* The pipeline state of a kernel, when the device runs its threadgroups. */
+static iron_status state_of(IronDevice *device, int kernel, id<MTLComputePipelineState> *state) {
+  if (kernel < 0) return IronErrorReport(IRON_ERROR_UNSUPPORTED, "there is no kernel for these types");
+  iron_status status = [device->pipelines state:state ofKernel:kernel on:device];
+  if (status != IRON_OK) return status;
+  const IronKernelEntry *entry = &IronKernelTable[kernel];
+  if (entry->geometry.threads <= [*state maxTotalThreadsPerThreadgroup]) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_UNSUPPORTED, "this device has no threadgroups of %u threads for kernel %s",
+                         entry->geometry.threads, entry->name);
 }
 
 /* What the operands mean for the submission: a stand-in, bound where nothing is read, is no use of its buffer. */
-static size_t uses_of(IronUse *uses, const IronOperand *operands, size_t count) {
+static size_t uses_of(IronUse *uses, const IronPass *passes, size_t count) {
   size_t used = 0;
-  for (size_t index = 0; index < count; index++) {
-    const IronOperand *operand = &operands[index];
-    if (!operand->access) continue;
-    uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
-  }
+  for (const IronPass *pass = passes; pass < passes + count; pass++)
+    for (size_t index = 0; index < pass->operand_count; index++) {
+      const IronOperand *operand = &pass->operands[index];
+      if (!operand->access) continue;
+      uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
+    }
   return used;
+}
+
+iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count) {
+  id<MTLComputePipelineState> states[MAX_PASSES];
+  for (size_t index = 0; index < count; index++) {
+    iron_status status = state_of(commands->device, passes[index].kernel, &states[index]);
+    if (status != IRON_OK) return status;
+  }
+  IronUse uses[MAX_PASSES * MAX_OPERANDS];
+  id<MTLComputeCommandEncoder> encoder;
+  size_t use_count = uses_of(uses, passes, count);
+  iron_status status = [commands prepare:uses count:use_count compute:&encoder];
+  if (status != IRON_OK) return status;
+
+  uint64_t bytes = 0;
+  for (size_t index = 0; index < count; index++) {
+    const IronPass *pass = &passes[index];
+    [encoder setComputePipelineState:states[index]];
+    for (size_t binding = 0; binding < pass->operand_count; binding++) {
+      const IronOperand *operand = &pass->operands[binding];
+      [encoder setBuffer:operand->buffer->metal offset:operand->offset atIndex:binding];
+      bytes += operand->access ? operand->length : 0;
+    }
+    [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
+    dispatch(encoder, states[index], &IronKernelTable[pass->kernel].geometry, pass->grid);
+  }
+  [commands recorded:bytes];
+  return IRON_OK;
 }
 
 iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count,
                                 const void *arguments, size_t arguments_size, IronGrid grid) {
-  if (kernel < 0) return IronErrorReport(IRON_ERROR_UNSUPPORTED, "there is no kernel for these types");
-  id<MTLComputePipelineState> state;
-  iron_status status = [commands->device->pipelines state:&state ofKernel:kernel on:commands->device];
-  if (status != IRON_OK) return status;
-
-  IronUse uses[MAX_OPERANDS];
-  id<MTLComputeCommandEncoder> encoder;
-  size_t use_count = uses_of(uses, operands, operand_count);
-  status = [commands prepare:uses count:use_count compute:&encoder];
-  if (status != IRON_OK) return status;
-
-  [encoder setComputePipelineState:state];
-  uint64_t bytes = 0;
-  for (size_t index = 0; index < operand_count; index++) {
-    [encoder setBuffer:operands[index].buffer->metal offset:operands[index].offset atIndex:index];
-    bytes += operands[index].access ? operands[index].length : 0;
-  }
-  [encoder setBytes:arguments length:arguments_size atIndex:operand_count];
-  dispatch(encoder, state, grid);
-  [commands recorded:bytes];
-  return IRON_OK;
+  IronPass pass = {kernel, operands, operand_count, arguments, arguments_size, grid};
+  return IronOperationEncodePasses(commands, &pass, 1);
 }

@@ -81,6 +81,22 @@ impl Extent {
     }
 }
 
+/// How a kernel's threads share out the points of its grid: `IronGeometry` of the bridge.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    /// Points that one threadgroup does, width first.
+    pub tile: [u32; 3],
+    /// Of a threadgroup, in one dimension.
+    pub threads: u32,
+}
+
+impl Geometry {
+    pub const SIMDGROUP_PER_POINT: Geometry = Geometry {
+        tile: [1; 3],
+        threads: 32,
+    };
+}
+
 /// A dispatch of one kernel.
 pub struct Dispatch<'a> {
     kernel: &'a str,
@@ -168,13 +184,25 @@ impl<'a> Dispatch<'a> {
 
     /// Checks that the grid has a threadgroup of one SIMD-group for each of `needed` items in each dimension.
     pub fn expect_simdgroups(&self, needed: [u64; 3]) -> Result<(), Fault> {
-        if self.raw.threadgroup != [32, 1, 1] {
+        self.expect_threadgroups(Geometry::SIMDGROUP_PER_POINT, needed)
+    }
+
+    /// Checks that the grid has threadgroups of that geometry for `needed` points in each dimension.
+    pub fn expect_threadgroups(&self, geometry: Geometry, needed: [u64; 3]) -> Result<(), Fault> {
+        let Geometry { tile, threads } = geometry;
+        if self.raw.threadgroup != [threads, 1, 1] {
             return Err(self.invalid(format!(
-                "its threadgroups have {:?} threads and must have [32, 1, 1]",
-                self.raw.threadgroup
+                "its threadgroups have {:?} threads and must have {:?}",
+                self.raw.threadgroup,
+                [threads, 1, 1]
             )));
         }
-        self.expect_threads([needed[0].saturating_mul(32), needed[1], needed[2]])
+        let groups: [u64; 3] = std::array::from_fn(|axis| needed[axis].div_ceil(tile[axis].into()));
+        self.expect_threads([
+            groups[0].saturating_mul(threads.into()),
+            groups[1],
+            groups[2],
+        ])
     }
 
     /// A fault whose text names the kernel.
