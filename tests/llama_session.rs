@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ironbridge::llama::{
-    GgufFile, LlamaError, LoadOptions, LoadProgress, Model, Sampler, SamplerOptions, Session,
+    LlamaError, LoadOptions, LoadProgress, Model, ModelFile, Sampler, SamplerOptions, Session,
     SessionOptions, Stop,
 };
 use ironbridge::memory::Category;
@@ -251,12 +251,9 @@ fn a_generation_goes_on_where_the_last_one_ended() {
 
 #[test]
 fn loading_reports_every_byte() {
-    let file = GgufFile::open(path()).unwrap();
-    let tensors = file.header().tensors();
-    let bytes: u64 = tensors
-        .iter()
-        .map(|tensor| tensor.bytes().end - tensor.bytes().start)
-        .sum();
+    let file = ModelFile::open(path()).unwrap();
+    let tensors = file.tensors();
+    let bytes: u64 = tensors.iter().map(|tensor| tensor.byte_length()).sum();
     let mut reports: Vec<LoadProgress> = Vec::new();
     let device = Device::open("default").unwrap();
     Model::load(&device, &file, LoadOptions::default(), &mut |progress| {

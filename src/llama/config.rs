@@ -2,6 +2,7 @@
 
 use super::LlamaError;
 use super::gguf::Metadata;
+use crate::ops::RopePairing;
 
 /// The shape of a model, as its file's metadata states it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct Config {
     pub rope_base: f32,
     /// What positions are multiplied with: below 1 where a model was stretched to a longer context.
     pub rope_scale: f32,
+    /// Which elements of a head are rotated together: how the weights of queries and keys are ordered in the file.
+    pub rope_pairing: RopePairing,
     /// What keeps the norms from dividing by zero.
     pub rms_epsilon: f32,
 }
@@ -84,6 +87,8 @@ impl Config {
             rotary_dim: reader.size("llama.rope.dimension_count", Some(head_dim), head_dim)?,
             rope_base: reader.positive("llama.rope.freq_base", Some(10_000.0))?,
             rope_scale: reader.rope_scale()?,
+            // llama.cpp's converter reorders the weights for it.
+            rope_pairing: RopePairing::Interleaved,
             rms_epsilon: reader.positive("llama.attention.layer_norm_rms_epsilon", None)?,
         };
         config.check(&reader)?;

@@ -2,6 +2,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::gguf::{GgufError, MetadataError, TensorType};
+use super::hugging_face::HuggingFaceError;
+use super::safetensors::SafetensorsError;
 use super::sampler::SamplerError;
 use super::tokenizer::TokenizerError;
 
@@ -14,6 +16,16 @@ pub enum LlamaError {
     Open { path: PathBuf, source: io::Error },
     #[error("cannot read the model file {}: {source}", path.display())]
     Gguf { path: PathBuf, source: GgufError },
+    #[error("cannot read the weights {}: {source}", path.display())]
+    Safetensors {
+        path: PathBuf,
+        source: SafetensorsError,
+    },
+    #[error("cannot read the model in {}: {source}", path.display())]
+    HuggingFace {
+        path: PathBuf,
+        source: HuggingFaceError,
+    },
     #[error(transparent)]
     Metadata(#[from] MetadataError),
     #[error(transparent)]

@@ -13,6 +13,7 @@ mod metadata;
 mod tensor;
 mod tensor_type;
 mod value;
+mod writer;
 
 pub use error::{GgufError, GgufErrorKind};
 pub use file::GgufFile;
@@ -21,6 +22,7 @@ pub use metadata::{FromValue, Metadata, MetadataError};
 pub use tensor::TensorInfo;
 pub use tensor_type::TensorType;
 pub use value::{Array, Value, ValueType};
+pub use writer::{GgufWriter, NewTensor};
 
 #[cfg(test)]
 mod tests;

@@ -8,12 +8,12 @@ mod norm;
 use std::path::Path;
 
 use super::activations::Activations;
-use super::gguf::GgufFile;
 use super::kv_cache::KvCache;
+use super::model_file::{ModelFile, ModelFormat};
 use super::tokenizer::{EncodeOptions, Tokenizer};
 use super::weights::{LoadProgress, Weight, WeightStorage, Weights};
 use super::{Config, Session, SessionOptions};
-use crate::ops::{Embedding, Matmul};
+use crate::ops::{Embedding, Matmul, RopePairing};
 use crate::{Commands, Device, Result};
 use block::Block;
 use norm::Norm;
@@ -53,7 +53,7 @@ pub struct LoadOptions {
 }
 
 impl Model {
-    /// Loads a GGUF file.
+    /// Loads a GGUF file, or a folder of Hugging Face's.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Model {
     pub fn open(device: &Device, path: impl AsRef<Path>) -> Result<Model> {
         Model::load(
             device,
-            &GgufFile::open(path)?,
+            &ModelFile::open(path)?,
             LoadOptions::default(),
             &mut |_| (),
         )
@@ -74,13 +74,17 @@ impl Model {
     /// As [`open`](Model::open).
     pub fn load(
         device: &Device,
-        file: &GgufFile,
+        file: &ModelFile,
         options: LoadOptions,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Model> {
-        let metadata = file.header().metadata();
+        let metadata = file.metadata();
         let tokenizer = Tokenizer::from_metadata(metadata)?;
-        let config = Config::from_metadata(metadata, tokenizer.vocabulary_size())?;
+        let mut config = Config::from_metadata(metadata, tokenizer.vocabulary_size())?;
+        if file.format() == ModelFormat::HuggingFace {
+            // Whatever the architecture; its weights are used as they are.
+            config.rope_pairing = RopePairing::Half;
+        }
         let (vocabulary, width) = (config.vocabulary, config.width);
 
         let mut weights = Weights::new(device, file, options.weights, progress)?;

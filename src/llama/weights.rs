@@ -4,8 +4,12 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
+use half::{bf16, f16};
+
 use super::LlamaError;
-use super::gguf::{GgufFile, TensorInfo, TensorType};
+use super::gguf::TensorType;
+use super::mapped_file::MappedFile;
+use super::model_file::{ModelFile, ModelTensor, Place};
 use crate::memory::{Category, page_size};
 use crate::{Buffer, Device, Dtype, Result, Tensor};
 
@@ -49,7 +53,7 @@ impl Weight {
 /// The weights of a file, handed out by name.
 pub(super) struct Weights<'a> {
     device: &'a Device,
-    file: &'a GgufFile,
+    file: &'a ModelFile,
     source: Source,
     /// Whether each of the file's tensors was handed out.
     taken: Vec<bool>,
@@ -57,8 +61,8 @@ pub(super) struct Weights<'a> {
 }
 
 enum Source {
-    /// Buffers around the file's pages, in their order.
-    Mapped(Vec<Pages>),
+    /// For each file, buffers around its pages, in their order.
+    Mapped(Vec<Vec<Pages>>),
     /// A buffer is made for each tensor that is asked for.
     Copied,
 }
@@ -66,11 +70,11 @@ enum Source {
 impl<'a> Weights<'a> {
     pub fn new(
         device: &'a Device,
-        file: &'a GgufFile,
+        file: &'a ModelFile,
         storage: WeightStorage,
         progress: &'a mut dyn FnMut(LoadProgress),
     ) -> Result<Weights<'a>> {
-        let tensors = file.header().tensors();
+        let tensors = file.tensors();
         Ok(Weights {
             device,
             file,
@@ -124,7 +128,7 @@ impl<'a> Weights<'a> {
         self.weight(tensor, dtype).map(Some)
     }
 
-    /// A vector of `length` F32 weights.
+    /// A vector of `length` weights, in F32.
     pub fn vector(&mut self, name: &str, length: usize) -> Result<Weight> {
         self.optional_vector(name, length)?
             .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
@@ -137,20 +141,22 @@ impl<'a> Weights<'a> {
         };
         match tensor.tensor_type() {
             TensorType::F32 => self.weight(tensor, Dtype::F32).map(Some),
-            _ => Err(unsupported(tensor, "F32")),
+            TensorType::F16 => self.widened(tensor, f16::from_le_bytes).map(Some),
+            TensorType::BF16 => self.widened(tensor, bf16::from_le_bytes).map(Some),
+            _ => Err(unsupported(tensor, "F32, F16 and BF16")),
         }
     }
 
     /// Sees to it that all tensors were handed out: one that was not would have changed the results. Then brings mapped
     /// ones into memory, so that it is not the first token that waits for the disk.
     pub fn finish(mut self) -> Result<()> {
-        let tensors = self.file.header().tensors();
+        let tensors = self.file.tensors();
         if let Some(index) = self.taken.iter().position(|taken| !taken) {
             return Err(LlamaError::UnexpectedTensor(tensors[index].name().to_owned()).into());
         }
         if let Source::Mapped(_) = self.source {
             for tensor in tensors {
-                for step in self.file.bytes(tensor.bytes()).chunks(STEP) {
+                for step in self.file.bytes(tensor).chunks(STEP) {
                     for page in step.chunks(page_size()) {
                         black_box(page[0]);
                     }
@@ -161,9 +167,9 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    fn take(&mut self, name: &str, dimensions: &[usize]) -> Result<Option<&'a TensorInfo>> {
-        let tensors = self.file.header().tensors();
-        let Some(index) = self.file.header().tensor_index(name) else {
+    fn take(&mut self, name: &str, dimensions: &[usize]) -> Result<Option<&'a ModelTensor>> {
+        let tensors = self.file.tensors();
+        let Some(index) = self.file.tensor_index(name) else {
             return Ok(None);
         };
         self.taken[index] = true;
@@ -179,17 +185,20 @@ impl<'a> Weights<'a> {
         }
     }
 
-    fn weight(&mut self, tensor: &TensorInfo, dtype: Dtype) -> Result<Weight> {
-        let (buffer, offset) = match &self.source {
-            Source::Mapped(buffers) => {
-                let start = tensor.bytes().start;
+    fn weight(&mut self, tensor: &ModelTensor, dtype: Dtype) -> Result<Weight> {
+        let (buffer, offset) = match (&self.source, &tensor.place) {
+            // Safetensors may start numbers anywhere; a device cannot read them there.
+            (Source::Mapped(files), Place::File(file, bytes))
+                if bytes.start.is_multiple_of(alignment(dtype)) =>
+            {
+                let (start, buffers) = (bytes.start, &files[*file]);
                 // Of the buffers that start before a tensor the last one holds it as a whole, and the first starts
                 // before every tensor.
                 let place = buffers.partition_point(|pages| pages.bytes.start <= start);
                 let pages = &buffers[place - 1];
                 (pages.buffer.clone(), (start - pages.bytes.start) as usize)
             }
-            Source::Copied => (Arc::new(self.copy(tensor)?), 0),
+            _ => (Arc::new(self.copy(tensor, self.file.bytes(tensor))?), 0),
         };
         Ok(Weight {
             buffer,
@@ -198,19 +207,44 @@ impl<'a> Weights<'a> {
         })
     }
 
-    fn copy(&mut self, tensor: &TensorInfo) -> Result<Buffer<u8>> {
-        let bytes = self.file.bytes(tensor.bytes());
+    /// A copy in F32.
+    fn widened<T: Into<f32>>(
+        &mut self,
+        tensor: &ModelTensor,
+        from: fn([u8; 2]) -> T,
+    ) -> Result<Weight> {
+        let (numbers, _) = self.file.bytes(tensor).as_chunks();
+        let numbers = numbers.iter().map(|number| from(*number).into());
+        let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
+        Ok(Weight {
+            buffer: Arc::new(self.copy(tensor, &bytes)?),
+            offset: 0,
+            dtype: Dtype::F32,
+        })
+    }
+
+    fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8]) -> Result<Buffer<u8>> {
         let options = self.device.buffer_options().label(tensor.name());
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;
         for (index, step) in bytes.chunks(STEP).enumerate() {
             buffer.write_at(index * STEP, step)?;
-            self.progress.add(step.len());
+            if let Source::Copied = self.source {
+                self.progress.add(step.len());
+            }
         }
         Ok(buffer)
     }
 }
 
-fn unsupported(tensor: &TensorInfo, supported: &'static str) -> crate::Error {
+/// What the offset of a tensor must be a multiple of: the size of its numbers, or of the scales in its blocks.
+fn alignment(dtype: Dtype) -> u64 {
+    match dtype {
+        Dtype::F32 => 4,
+        _ => 2,
+    }
+}
+
+fn unsupported(tensor: &ModelTensor, supported: &'static str) -> crate::Error {
     let error = LlamaError::TensorType {
         name: tensor.name().to_owned(),
         found: tensor.tensor_type(),
@@ -225,27 +259,32 @@ struct Pages {
     buffer: Arc<Buffer<u8>>,
 }
 
-/// Wraps the pages of the file's tensors: in one buffer, or in as many as a device with a short longest buffer needs.
-fn wrap_pages(device: &Device, file: &GgufFile) -> Result<Vec<Pages>> {
-    let mut tensors: Vec<Range<u64>> = file
-        .header()
-        .tensors()
-        .iter()
-        .map(TensorInfo::bytes)
-        .collect();
-    tensors.sort_by_key(|bytes| bytes.start);
+/// Wraps the pages of each file's tensors: in one buffer, or in as many as a device with a short longest buffer needs.
+fn wrap_pages(device: &Device, file: &ModelFile) -> Result<Vec<Vec<Pages>>> {
     let longest = device.info()?.max_buffer_length;
-    let ranges = page_ranges(&tensors, page_size() as u64, longest).into_iter();
-    let wrap = |bytes: Range<u64>| {
-        let label = format!("weights, bytes {} to {}", bytes.start, bytes.end);
-        let options = device
-            .buffer_options()
-            .label(label)
-            .category(Category::Weights);
-        let buffer = Arc::new(options.wrap(file.pages(bytes.clone()))?);
-        Ok(Pages { bytes, buffer })
+    let wrap_file = |(number, mapped): (usize, &MappedFile)| {
+        let of_file = |tensor: &ModelTensor| match &tensor.place {
+            Place::File(file, bytes) if *file == number => Some(bytes.clone()),
+            _ => None,
+        };
+        let mut tensors: Vec<Range<u64>> = file.tensors().iter().filter_map(of_file).collect();
+        tensors.sort_by_key(|bytes| bytes.start);
+        let ranges = page_ranges(&tensors, page_size() as u64, longest).into_iter();
+        let wrap = |bytes: Range<u64>| {
+            let label = format!(
+                "weights, file {number}, bytes {} to {}",
+                bytes.start, bytes.end
+            );
+            let options = device
+                .buffer_options()
+                .label(label)
+                .category(Category::Weights);
+            let buffer = Arc::new(options.wrap(mapped.pages(bytes.clone()))?);
+            Ok(Pages { bytes, buffer })
+        };
+        ranges.map(wrap).collect()
     };
-    ranges.map(wrap).collect()
+    file.files().iter().enumerate().map(wrap_file).collect()
 }
 
 /// Ranges of at most `longest` bytes that start on pages and hold the given ones, which are in order and do not
@@ -271,12 +310,9 @@ struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn new(tensors: &[TensorInfo], report: &'a mut dyn FnMut(LoadProgress)) -> Progress<'a> {
+    fn new(tensors: &[ModelTensor], report: &'a mut dyn FnMut(LoadProgress)) -> Progress<'a> {
         // Tensors do not overlap, so that the sum is at most the file's length.
-        let total = tensors
-            .iter()
-            .map(|tensor| tensor.bytes().end - tensor.bytes().start)
-            .sum();
+        let total = tensors.iter().map(ModelTensor::byte_length).sum();
         Progress {
             now: LoadProgress { done: 0, total },
             report,
@@ -284,7 +320,8 @@ impl<'a> Progress<'a> {
     }
 
     fn add(&mut self, bytes: usize) {
-        self.now.done += bytes as u64;
+        // Vectors grow when they are widened.
+        self.now.done = (self.now.done + bytes as u64).min(self.now.total);
         (self.report)(self.now);
     }
 }

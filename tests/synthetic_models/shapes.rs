@@ -5,7 +5,7 @@ use crate::oracle::Oracle;
 use crate::parts::{Parts, Shape};
 use ironbridge::Device;
 use ironbridge::llama::{
-    CacheType, GgufFile, LoadOptions, Model, Session, SessionOptions, WeightStorage,
+    CacheType, LoadOptions, Model, ModelFile, Session, SessionOptions, WeightStorage,
 };
 
 /// Bounds the largest difference of two lists of logits, all of which are around 1 in size.
@@ -160,7 +160,7 @@ fn copied_weights_outlive_their_file() {
     let options = LoadOptions {
         weights: WeightStorage::Copied,
     };
-    let gguf = GgufFile::open(file.path()).unwrap();
+    let gguf = ModelFile::open(file.path()).unwrap();
     let model = Model::load(
         &Device::open("default").unwrap(),
         &gguf,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ironbridge::Device;
 use ironbridge::llama::{
-    GenerationStats, GgufFile, LoadOptions, Model, Sampler, SamplerOptions, Session,
+    GenerationStats, LoadOptions, Model, ModelFile, Sampler, SamplerOptions, Session,
     SessionOptions, Stop,
 };
 use ironbridge::memory::process_memory;
@@ -104,7 +104,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
 }
 
 fn load(device: &Device, arguments: &GenerateArguments) -> Result<Model, Box<dyn Error>> {
-    let file = GgufFile::open(&arguments.model)?;
+    let file = ModelFile::open(&arguments.model)?;
     let name = arguments
         .model
         .file_name()

@@ -44,19 +44,20 @@ impl GgufHeader {
     /// [`GgufError`] when the bytes are not a whole and consistent GGUF file. Tensors that reach past the end of the
     /// bytes, that overlap or that are not aligned are errors as well.
     pub fn parse(file: &[u8]) -> Result<GgufHeader, GgufError> {
-        let mut cursor = Cursor::new(file);
+        GgufHeader::parse_start(file, file.len() as u64)
+    }
+
+    /// Reads the header from the start of a file of `length` bytes; tensors are held against that length.
+    pub(super) fn parse_start(start: &[u8], length: u64) -> Result<GgufHeader, GgufError> {
+        let mut cursor = Cursor::new(start);
         let version = read_version(&mut cursor)?;
         // The smallest tensor has a name's length, one dimension, a type and an offset; the smallest entry a key's
         // length, a type and one byte of value.
         let tensor_count = cursor.count("number of tensors", 8 + 4 + 8 + 4 + 8, limits::TENSORS)?;
         let entry_count = cursor.count("number of metadata entries", 8 + 4 + 1, limits::ENTRIES)?;
         let metadata = Metadata::read(&mut cursor, entry_count)?;
-        let (tensors, tensor_index) = read_tensors(
-            &mut cursor,
-            tensor_count,
-            metadata.alignment(),
-            file.len() as u64,
-        )?;
+        let (tensors, tensor_index) =
+            read_tensors(&mut cursor, tensor_count, metadata.alignment(), length)?;
         Ok(GgufHeader {
             version,
             metadata,

@@ -8,6 +8,9 @@ use super::{Array, GgufError, GgufErrorKind, Value, limits};
 /// The alignment of files that do not state one.
 const DEFAULT_ALIGNMENT: u32 = 32;
 
+/// The metadata key of the alignment.
+const ALIGNMENT_KEY: &str = "general.alignment";
+
 /// The metadata of a GGUF file, in the file's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
@@ -35,7 +38,45 @@ pub enum MetadataError {
     },
 }
 
+impl Default for Metadata {
+    fn default() -> Metadata {
+        Metadata {
+            entries: Vec::new(),
+            index: HashMap::new(),
+            alignment: DEFAULT_ALIGNMENT,
+        }
+    }
+}
+
 impl Metadata {
+    /// Sets the value of a key, in the place of the one that it had or at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::WrongType`] for a `general.alignment` that the format does not allow; nothing is changed then.
+    pub fn set(
+        &mut self,
+        key: impl Into<String>,
+        value: impl Into<Value>,
+    ) -> Result<(), MetadataError> {
+        let (key, value) = (key.into(), value.into());
+        if key == ALIGNMENT_KEY {
+            self.alignment = alignment(&value).map_err(|_| MetadataError::WrongType {
+                key: key.clone(),
+                expected: "a power of two from 8 to 2^20 of type u32",
+                found: describe(&value),
+            })?;
+        }
+        match self.index.get(&key) {
+            Some(index) => self.entries[*index].1 = value,
+            None => {
+                self.index.insert(key.clone(), self.entries.len());
+                self.entries.push((key, value));
+            }
+        }
+        Ok(())
+    }
+
     /// The value of a key, as the file has it.
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.index.get(key).map(|index| &self.entries[*index].1)
@@ -86,7 +127,7 @@ impl Metadata {
         let mut metadata = Metadata {
             entries: Vec::with_capacity(count),
             index: HashMap::with_capacity(count),
-            alignment: DEFAULT_ALIGNMENT,
+            ..Metadata::default()
         };
         for position in 0..count {
             let offset = cursor.position();
@@ -96,7 +137,7 @@ impl Metadata {
                 return Err(GgufError { offset, kind });
             }
             let value = Value::read(cursor)?;
-            if key == "general.alignment" {
+            if key == ALIGNMENT_KEY {
                 metadata.alignment =
                     alignment(&value).map_err(|kind| GgufError { offset, kind })?;
             }

@@ -211,6 +211,29 @@ impl Value {
     }
 }
 
+macro_rules! values {
+    ($($from:ty => |$value:ident| $result:expr),* $(,)?) => {$(
+        impl From<$from> for Value {
+            fn from($value: $from) -> Value {
+                $result
+            }
+        }
+    )*};
+}
+values! {
+    u32 => |value| Value::U32(value),
+    u64 => |value| Value::U64(value),
+    i32 => |value| Value::I32(value),
+    f32 => |value| Value::F32(value),
+    bool => |value| Value::Bool(value),
+    &str => |value| Value::String(value.as_bytes().into()),
+    String => |value| Value::String(value.into_bytes().into()),
+    Array => |value| Value::Array(value),
+    Vec<f32> => |value| Value::Array(Array::F32(value)),
+    Vec<i32> => |value| Value::Array(Array::I32(value)),
+    Vec<Box<[u8]>> => |value| Value::Array(Array::String(value)),
+}
+
 impl Array {
     /// The type of the elements.
     pub fn element_type(&self) -> ValueType {

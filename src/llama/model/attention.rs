@@ -4,9 +4,7 @@ use crate::llama::Config;
 use crate::llama::activations::Activations;
 use crate::llama::kv_cache::LayerCache;
 use crate::llama::weights::{Weight, Weights};
-use crate::ops::{
-    self, AttentionProjections, Projected, Projection, Rope, RopePairing, WeightLayout,
-};
+use crate::ops::{self, AttentionProjections, Projected, Projection, Rope, WeightLayout};
 use crate::{Commands, Result, Tensor};
 
 #[derive(Debug)]
@@ -93,8 +91,7 @@ impl Attention {
         )
     }
 
-    /// `x`: tokens × heads × head_dim, changed in place. GGUF stores LLaMA's weights for the pairing of neighbours,
-    /// whatever the model was trained with.
+    /// `x`: tokens × heads × head_dim, changed in place.
     fn rotate(
         &self,
         commands: &mut Commands,
@@ -112,7 +109,7 @@ impl Attention {
             x,
             positions,
             factors: self.rope_factors.as_ref().map(Weight::tensor),
-            pairing: RopePairing::Interleaved,
+            pairing: config.rope_pairing,
             frequency_base: config.rope_base,
             frequency_scale: config.rope_scale,
         })
