@@ -1,7 +1,8 @@
 //! LLaMA: reading a model's file, and writing text with it.
 //!
 //! A [`Model`] is a file's weights on a [`Device`](crate::Device), a [`Session`] is one text in the making, and a
-//! [`Generation`] writes it token by token.
+//! [`Generation`] writes it token by token. [`Sequences`] are many texts that are computed together. What the families of
+//! models differ in is told by [`Architecture`].
 //!
 //! ```
 //! use ironbridge::Device;
@@ -22,8 +23,11 @@
 //! ```
 
 mod activations;
+mod architecture;
+mod cancel;
 mod config;
 mod error;
+mod evaluation;
 mod generation;
 pub mod gguf;
 mod hugging_face;
@@ -31,21 +35,31 @@ mod kv_cache;
 mod mapped_file;
 mod model;
 mod model_file;
+mod rope_scaling;
 pub mod safetensors;
 mod sampler;
+mod sequences;
 mod session;
+mod stop_strings;
 pub mod tokenizer;
 mod weights;
+mod writer;
 
+pub use architecture::Architecture;
+pub use cancel::CancelToken;
 pub use config::Config;
 pub use error::LlamaError;
-pub use generation::{Generation, GenerationStats, Piece, Stop};
+pub use evaluation::Pooling;
+pub use generation::{Generation, GenerationStats};
 pub use gguf::GgufFile;
 pub use hugging_face::HuggingFaceError;
 pub use kv_cache::CacheType;
 pub use model::{LoadOptions, Model};
 pub use model_file::{ModelFile, ModelFormat, ModelTensor};
-pub use sampler::{Sampler, SamplerError, SamplerOptions};
+pub use rope_scaling::{RopeScaling, Yarn};
+pub use sampler::{LogitMask, Sampler, SamplerError, SamplerOptions};
+pub use sequences::{Logits, Sequences};
 pub use session::{Session, SessionOptions};
 pub use tokenizer::Tokenizer;
 pub use weights::{LoadProgress, WeightStorage};
+pub use writer::{GenerationOptions, LogProbabilities, Piece, Stop, WhenFull, Writer};

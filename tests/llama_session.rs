@@ -205,6 +205,7 @@ fn the_same_seed_writes_the_same_text() {
             top_k: 40,
             top_p: 1.0,
             seed,
+            ..Default::default()
         };
         let mut session = model.session().unwrap();
         let sampler = Sampler::new(options).unwrap();

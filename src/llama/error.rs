@@ -1,4 +1,5 @@
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::gguf::{GgufError, MetadataError, TensorType};
@@ -60,6 +61,25 @@ pub enum LlamaError {
     TokenOutOfRange { id: u32, vocabulary: u32 },
     #[error("{tokens} tokens do not fit in the context of {context}")]
     ContextFull { tokens: usize, context: usize },
+    #[error("there must be at least one sequence")]
+    NoSequences,
+    #[error("sequence {index} of {count} is not there, or is named twice")]
+    Sequence { index: usize, count: usize },
+    #[error("positions {} to {} cannot be forgotten: {seen} were seen", positions.start, positions.end)]
+    Forget {
+        positions: Range<usize>,
+        seen: usize,
+    },
+    #[error(
+        "heads of {head_dim} elements cannot be cached as {cache}: they must be blocks of {block}"
+    )]
+    CacheType {
+        cache: &'static str,
+        head_dim: usize,
+        block: usize,
+    },
+    #[error("the text's vector has the length {0}, and no direction")]
+    Embedding(f64),
     #[error("a context of {asked} was asked for, and the model was trained on one of {trained}")]
     ContextTooLong { asked: usize, trained: usize },
 }

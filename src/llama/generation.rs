@@ -2,30 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::tokenizer::Decoder;
+use super::writer::{GenerationOptions, Piece, Stop, WhenFull, Writer};
 use super::{Sampler, Session};
 use crate::Result;
-
-/// A token that the model wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The token.
-    pub token: u32,
-    /// The text that it completes: whole characters, at times none.
-    pub text: String,
-}
-
-/// Why a generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stop {
-    /// The model wrote the token that ends a text; it was the last one given out.
-    EndOfText,
-    /// As many tokens were written as were asked for.
-    Limit,
-    /// An error was given out.
-    Failed,
-}
 
 /// What a generation has done so far and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,41 +47,61 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 /// An error ends it, and so does the token that ends a text. The last token given out is not in the session's cache.
 #[derive(Debug)]
 #[must_use = "nothing is computed until it is asked for"]
-pub struct Generation<'s, 'm> {
-    session: &'s mut Session<'m>,
-    sampler: Sampler,
-    decoder: Decoder<'m>,
+pub struct Generation<'s> {
+    session: &'s mut Session,
+    writer: Writer,
     /// The tokens that the session has not seen: at first the prompt, later the last one written.
     unseen: Vec<u32>,
-    limit: usize,
-    stop: Option<Stop>,
     stats: GenerationStats,
 }
 
-impl<'m> Session<'m> {
+impl Session {
     /// Goes on with `prompt` after what the session has seen, and then writes up to `limit` tokens.
-    pub fn generate(
+    pub fn generate(&mut self, prompt: &[u32], sampler: Sampler, limit: usize) -> Generation<'_> {
+        let options = GenerationOptions {
+            limit,
+            ..Default::default()
+        };
+        self.generate_with(prompt, sampler, options)
+    }
+
+    /// Goes on with `prompt` after what the session has seen, and then writes as `options` say.
+    ///
+    /// ```
+    /// # use ironbridge::{Device, llama::Model};
+    /// use ironbridge::llama::{GenerationOptions, Sampler, SamplerOptions, Stop};
+    ///
+    /// # fn main() -> Result<(), ironbridge::Error> {
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/tiny-rustbook-q8_0.gguf");
+    /// # let model = Model::open(&Device::open("cpu")?, path)?;
+    /// let options = GenerationOptions {
+    ///     limit: 40,
+    ///     stop_strings: vec![" that".into()],
+    ///     ..Default::default()
+    /// };
+    /// let greedy = Sampler::new(SamplerOptions::default())?;
+    /// let mut session = model.session()?;
+    /// let mut text = String::new();
+    /// let mut generation = session.generate_with(&model.encode_prompt("Ownership is"), greedy, options);
+    /// for piece in generation.by_ref() {
+    ///     text.push_str(&piece?.text);
+    /// }
+    /// assert_eq!((text.as_str(), generation.stop()), (" a set of rules", Some(Stop::StopString)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn generate_with(
         &mut self,
         prompt: &[u32],
         sampler: Sampler,
-        limit: usize,
-    ) -> Generation<'_, 'm> {
-        let tokenizer = self.model().tokenizer();
-        let mut decoder = match self.position() {
-            0 => Decoder::of_text(tokenizer),
-            _ => Decoder::of_continuation(tokenizer),
-        };
-        for token in prompt {
-            // Only where the text stands after the prompt matters; a token that is none is an error when it is fed.
-            let _ = decoder.push(*token);
-        }
+        options: GenerationOptions,
+    ) -> Generation<'_> {
+        let text = [self.tokens(), prompt].concat();
+        let writer = Writer::new(self.model(), &text, sampler, options);
         Generation {
             session: self,
-            sampler,
-            decoder,
+            writer,
             unseen: prompt.to_vec(),
-            limit,
-            stop: (limit == 0).then_some(Stop::Limit),
             stats: GenerationStats {
                 prompt_tokens: prompt.len(),
                 ..Default::default()
@@ -111,10 +110,10 @@ impl<'m> Session<'m> {
     }
 }
 
-impl Generation<'_, '_> {
+impl Generation<'_> {
     /// Why it ended; `None` while it goes on.
     pub fn stop(&self) -> Option<Stop> {
-        self.stop
+        self.writer.stop()
     }
 
     /// What it has done so far.
@@ -122,32 +121,48 @@ impl Generation<'_, '_> {
         self.stats
     }
 
-    fn write(&mut self) -> Result<Piece> {
+    /// `None` when it was cancelled.
+    fn write(&mut self) -> Result<Option<Piece>> {
         let start = Instant::now();
-        self.session.feed(&self.unseen)?;
-        let token = self.sampler.sample(&self.session.logits()?)?;
+        let cancel = self.writer.options().cancel.clone();
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        self.make_room()?;
+        if !self.session.feed_unless(&self.unseen, &cancel)? {
+            return Ok(None);
+        }
+        let piece = self.writer.write(&self.session.logits()?)?;
         self.unseen.clear();
-        self.unseen.push(token);
+        self.unseen.push(piece.token);
         match self.stats.generated_tokens {
             0 => self.stats.prompt_time = start.elapsed(),
             _ => self.stats.generation_time += start.elapsed(),
         }
         self.stats.generated_tokens += 1;
+        Ok(Some(piece))
+    }
 
-        let mut text = self.decoder.push(token)?.to_owned();
-        if self.session.model().tokenizer().is_end(token) {
-            self.stop = Some(Stop::EndOfText);
-        } else if self.stats.generated_tokens == self.limit {
-            self.stop = Some(Stop::Limit);
+    /// Forgets the older half of the text if it has to; when that is not enough, the feed has the error.
+    fn make_room(&mut self) -> Result<()> {
+        let WhenFull::Forget { keep } = self.writer.options().when_full else {
+            return Ok(());
+        };
+        let (seen, context) = (self.session.position(), self.session.context());
+        let missing = (seen + self.unseen.len()).saturating_sub(context);
+        let keep = keep.min(seen);
+        let forgettable = seen - keep;
+        match (1..=forgettable).contains(&missing) {
+            true => {
+                let forgotten = missing.max(forgettable / 2);
+                self.session.forget(keep..keep + forgotten)
+            }
+            false => Ok(()),
         }
-        if self.stop.is_some() {
-            text.push_str(self.decoder.finish());
-        }
-        Ok(Piece { token, text })
     }
 }
 
-impl Iterator for Generation<'_, '_> {
+impl Iterator for Generation<'_> {
     type Item = Result<Piece>;
 
     /// The next token.
@@ -157,13 +172,19 @@ impl Iterator for Generation<'_, '_> {
     /// Those of [`Session::feed`], in particular [`LlamaError::ContextFull`](super::LlamaError::ContextFull) when there
     /// is no room left, and [`LlamaError::Sampler`](super::LlamaError::Sampler) when the model's scores are no numbers.
     fn next(&mut self) -> Option<Result<Piece>> {
-        if self.stop.is_some() {
+        if self.stop().is_some() {
             return None;
         }
-        let piece = self.write();
-        if piece.is_err() {
-            self.stop = Some(Stop::Failed);
+        match self.write() {
+            Ok(Some(piece)) => Some(Ok(piece)),
+            Ok(None) => {
+                self.writer.end(Stop::Cancelled);
+                None
+            }
+            Err(error) => {
+                self.writer.end(Stop::Failed);
+                Some(Err(error))
+            }
         }
-        Some(piece)
     }
 }

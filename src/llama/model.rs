@@ -2,10 +2,12 @@
 
 mod attention;
 mod block;
+mod linear;
 mod mlp;
 mod norm;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::activations::Activations;
 use super::kv_cache::KvCache;
@@ -13,12 +15,14 @@ use super::model_file::{ModelFile, ModelFormat};
 use super::tokenizer::{EncodeOptions, Tokenizer};
 use super::weights::{LoadProgress, Weight, WeightStorage, Weights};
 use super::{Config, Session, SessionOptions};
-use crate::ops::{Embedding, Matmul, RopePairing};
+use crate::ops::{Embedding, RopePairing};
 use crate::{Commands, Device, Result};
 use block::Block;
+use linear::Linear;
 use norm::Norm;
 
-/// A LLaMA whose weights are on a device. It is never changed: any number of sessions can use it, on any threads.
+/// A model whose weights are on a device. It is never changed: any number of sessions can use it, on any threads. A clone
+/// is the same model.
 ///
 /// ```no_run
 /// use ironbridge::Device;
@@ -34,15 +38,35 @@ use norm::Norm;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone, Debug)]
+pub struct Model(Arc<Parts>);
+
 #[derive(Debug)]
-pub struct Model {
+struct Parts {
     device: Device,
     config: Config,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
+    chat_template: Option<String>,
     embedding: Weight, // vocabulary × width
     blocks: Vec<Block>,
     norm: Norm,
-    output: Weight, // vocabulary × width
+    output: Linear, // width to vocabulary
+}
+
+/// A forward pass: tokens of one sequence or of several, each token one row of the activations.
+pub(super) struct Pass<'a> {
+    /// The rows of all spans, in their order and without gaps.
+    pub rows: usize,
+    pub spans: Vec<Span<'a>>,
+}
+
+/// Tokens of one sequence: rows from `row` on, which follow the first `position` ones in its cache.
+#[derive(Clone, Copy)]
+pub(super) struct Span<'a> {
+    pub cache: &'a KvCache,
+    pub position: usize,
+    pub row: usize,
+    pub tokens: usize,
 }
 
 /// How to load a model.
@@ -57,7 +81,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::Llama`](crate::Error::Llama) when the file is not a LLaMA that can run here, and the device's errors.
+    /// [`Error::Llama`](crate::Error::Llama) when the file is no model that can run here, and the device's errors.
     pub fn open(device: &Device, path: impl AsRef<Path>) -> Result<Model> {
         Model::load(
             device,
@@ -85,42 +109,52 @@ impl Model {
             // Whatever the architecture; its weights are used as they are.
             config.rope_pairing = RopePairing::Half;
         }
-        let (vocabulary, width) = (config.vocabulary, config.width);
-
         let mut weights = Weights::new(device, file, options.weights, progress)?;
+        let (vocabulary, width) = (config.vocabulary, config.width);
         let embedding = weights.matrix("token_embd.weight", width, vocabulary)?;
-        let rope_factors = weights.optional_vector("rope_freqs.weight", config.rotary_dim / 2)?;
+        let rope_factors = rope_factors(device, &config, &mut weights)?;
         let blocks = (0..config.layers)
             .map(|layer| Block::load(&mut weights, &config, layer, rope_factors.clone()));
         let blocks = blocks.collect::<Result<_>>()?;
-        let norm = Norm::load(&mut weights, &config, "output_norm.weight")?;
+        let norm = Norm::load(&mut weights, &config, "output_norm.weight", width)?;
         // Models that have none use the embedding both ways.
         let output = weights.optional_matrix("output.weight", width, vocabulary)?;
         weights.finish()?;
-        Ok(Model {
+        let output = output.unwrap_or_else(|| embedding.clone());
+        Ok(Model(Arc::new(Parts {
             device: device.clone(),
-            output: output.unwrap_or_else(|| embedding.clone()),
+            output: Linear::of(output, width, vocabulary),
             config,
-            tokenizer,
+            tokenizer: Arc::new(tokenizer),
+            chat_template: metadata.get("tokenizer.chat_template")?.map(str::to_owned),
             embedding,
             blocks,
             norm,
-        })
+        })))
     }
 
     /// The model's shape.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.0.config
     }
 
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        &self.0.tokenizer
+    }
+
+    pub(super) fn shared_tokenizer(&self) -> Arc<Tokenizer> {
+        self.0.tokenizer.clone()
+    }
+
+    /// The Jinja template that writes a conversation as this model was trained to read it, where the file has one.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.0.chat_template.as_deref()
     }
 
     /// The device that the weights are on.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.0.device
     }
 
     /// The tokens of a prompt, with the token that begins a text where the model wants one. Names of control tokens in
@@ -130,7 +164,7 @@ impl Model {
             add_special: true,
             parse_special: false,
         };
-        self.tokenizer.encode_with(prompt, options)
+        self.tokenizer().encode_with(prompt, options)
     }
 
     /// A session with the default options.
@@ -138,52 +172,78 @@ impl Model {
     /// # Errors
     ///
     /// As [`Session::new`].
-    pub fn session(&self) -> Result<Session<'_>> {
+    pub fn session(&self) -> Result<Session> {
         Session::new(self, SessionOptions::default())
     }
 
-    /// Records a forward pass over the first `tokens` of `state.ids`, which follow the first `position` ones of the
-    /// cache. At its end `state.logits` has the scores of what comes after the last token.
+    /// Records a forward pass over `state.ids`, which stand at `state.positions`, up to and without the last norm: its
+    /// end is `state.x`.
     pub(super) fn forward(
         &self,
         commands: &mut Commands,
         state: &Activations,
-        cache: &KvCache,
-        position: usize,
-        tokens: usize,
+        pass: &Pass,
     ) -> Result<()> {
-        let (vocabulary, width) = (self.config.vocabulary, self.config.width);
-        let x = state.x.tensor(); // tokens × width
+        let parts = &*self.0;
         commands.embedding(&Embedding {
-            rows: tokens,
-            width,
-            vocab: vocabulary,
-            table: self.embedding.tensor(),
+            rows: pass.rows,
+            width: parts.config.width,
+            vocab: parts.config.vocabulary,
+            table: parts.embedding.tensor(),
             ids: state.ids.tensor(),
-            out: x,
+            out: state.x.tensor(), // rows × width
         })?;
-        for (layer, block) in self.blocks.iter().enumerate() {
-            block.forward(
-                commands,
-                &self.config,
-                state,
-                cache.layer(layer),
-                position,
-                tokens,
-            )?;
+        for (layer, block) in parts.blocks.iter().enumerate() {
+            block.forward(commands, &parts.config, state, layer, pass)?;
         }
-        let last = (tokens - 1) * width;
-        let normed = state.normed.tensor(); // width: the last token's alone
-        self.norm.forward(commands, 1, x.skip(last), normed)?;
-        commands.matmul(&Matmul {
-            m: 1,
-            n: vocabulary,
-            k: width,
-            a: normed,
-            b: self.output.tensor(),
-            transpose_b: true,
-            c: state.logits.tensor(),
-            ..Default::default()
-        })
+        Ok(())
     }
+
+    /// Records the scores of what comes after each of the rows `state.outputs` of `rows`: rows `first` and on of
+    /// `state.logits`, outputs × vocabulary.
+    pub(super) fn score(
+        &self,
+        commands: &mut Commands,
+        state: &Activations,
+        rows: usize,
+        outputs: usize,
+        first: usize,
+    ) -> Result<()> {
+        let parts = &*self.0;
+        let (gathered, normed) = (state.delta.tensor(), state.normed.tensor()); // outputs × width
+        commands.embedding(&Embedding {
+            rows: outputs,
+            width: parts.config.width,
+            vocab: rows,
+            table: state.x.tensor(),
+            ids: state.outputs.tensor(),
+            out: gathered,
+        })?;
+        parts.norm.forward(commands, outputs, gathered, normed)?;
+        let logits = state.logits.tensor().skip(first * parts.config.vocabulary);
+        parts.output.forward(commands, outputs, normed, logits)
+    }
+
+    /// Records the last norm of all rows: `state.normed`, rows × width.
+    pub(super) fn normalise(
+        &self,
+        commands: &mut Commands,
+        state: &Activations,
+        rows: usize,
+    ) -> Result<()> {
+        let (x, normed) = (state.x.tensor(), state.normed.tensor());
+        self.0.norm.forward(commands, rows, x, normed)
+    }
+}
+
+/// What the frequencies of the rotation are divided by: as the file has it, else as the configuration says.
+fn rope_factors(device: &Device, config: &Config, weights: &mut Weights) -> Result<Option<Weight>> {
+    let pairs = config.rotary_dim / 2;
+    if let Some(factors) = weights.optional_vector("rope_freqs.weight", pairs)? {
+        return Ok(Some(factors));
+    }
+    let scaling = config.rope_scaling;
+    let factors = scaling.frequency_factors(config.rope_base, config.rotary_dim);
+    let made = factors.map(|factors| Weight::of_numbers(device, "frequency factors", &factors));
+    made.transpose()
 }

@@ -1,6 +1,8 @@
 //! Picks the next token from a model's logits.
 
-/// How to pick a token. The steps are llama.cpp's, in its order: top-k, top-p, temperature, draw.
+use std::collections::HashMap;
+
+/// How to pick a token. The steps are llama.cpp's, in its order: penalties, top-k, top-p, min-p, temperature, draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// Divides the logits before the draw: below 1 makes likely tokens likelier. 0 always takes the likeliest.
@@ -9,6 +11,17 @@ pub struct SamplerOptions {
     pub top_k: u32,
     /// Of those, only the fewest whose probabilities sum to at least this; 1: all.
     pub top_p: f32,
+    /// Of those, only the ones that are at least this times as likely as the likeliest; 0: all.
+    pub min_p: f32,
+    /// Makes tokens that the text has less likely: a positive logit is divided by it, a negative one multiplied; 1: none.
+    /// Keskar et al. 2019, [arXiv:1909.05858](https://arxiv.org/abs/1909.05858), section 4.1.
+    pub repetition_penalty: f32,
+    /// Subtracted from a token's logit for each time that the text has it; 0: none.
+    pub frequency_penalty: f32,
+    /// Subtracted from a token's logit once if the text has it; 0: none.
+    pub presence_penalty: f32,
+    /// The penalties look at the so many last tokens of the text; 0: at all of it.
+    pub penalty_window: usize,
     /// The same seed and options give the same tokens for the same logits.
     pub seed: u64,
 }
@@ -20,8 +33,27 @@ impl Default for SamplerOptions {
             temperature: 0.0,
             top_k: 0,
             top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            penalty_window: 64,
             seed: 0,
         }
+    }
+}
+
+/// Bars tokens, or makes them likelier or less likely: how a grammar, a schema or a list of words says what may come.
+///
+/// Any `FnMut(&[u32], &mut [f32])` is one.
+pub trait LogitMask: Send {
+    /// Changes the logits of the token that comes after `tokens`, the whole text so far. `f32::NEG_INFINITY` bars a token.
+    fn apply(&mut self, tokens: &[u32], logits: &mut [f32]);
+}
+
+impl<F: FnMut(&[u32], &mut [f32]) + Send> LogitMask for F {
+    fn apply(&mut self, tokens: &[u32], logits: &mut [f32]) {
+        self(tokens, logits);
     }
 }
 
@@ -35,6 +67,20 @@ pub enum SamplerError {
     /// Not above 0 and up to 1.
     #[error("top-p is {0}; it must be above 0 and at most 1")]
     TopP(f32),
+    /// Not from 0 to 1.
+    #[error("min-p is {0}; it must be from 0 to 1")]
+    MinP(f32),
+    /// Not above 0, or not finite.
+    #[error("the repetition penalty is {0}; it must be a number above 0")]
+    RepetitionPenalty(f32),
+    /// Not finite.
+    #[error("the {name} penalty is {value}; it must be a number")]
+    Penalty {
+        /// Which one.
+        name: &'static str,
+        /// NaN or an infinity.
+        value: f32,
+    },
     /// There is no logit.
     #[error("there are no logits to pick from")]
     Empty,
@@ -46,6 +92,9 @@ pub enum SamplerError {
         /// NaN or an infinity.
         logit: f32,
     },
+    /// The mask left no token that may come.
+    #[error("the logit mask bars every token")]
+    NothingAllowed,
 }
 
 /// Picks tokens from logits.
@@ -53,7 +102,8 @@ pub enum SamplerError {
 pub struct Sampler {
     options: SamplerOptions,
     random: SplitMix64,
-    /// (token, logit, weight), kept to be used again.
+    /// Logits after mask and penalties; kept to be used again, like the candidates.
+    adjusted: Vec<f32>,
     candidates: Vec<Candidate>,
 }
 
@@ -70,7 +120,13 @@ impl Sampler {
     /// [`SamplerError`] when an option is out of its range.
     pub fn new(options: SamplerOptions) -> Result<Sampler, SamplerError> {
         let SamplerOptions {
-            temperature, top_p, ..
+            temperature,
+            top_p,
+            min_p,
+            repetition_penalty,
+            frequency_penalty,
+            presence_penalty,
+            ..
         } = options;
         if !(temperature.is_finite() && temperature >= 0.0) {
             return Err(SamplerError::Temperature(temperature));
@@ -78,19 +134,48 @@ impl Sampler {
         if !(top_p > 0.0 && top_p <= 1.0) {
             return Err(SamplerError::TopP(top_p));
         }
+        if !(0.0..=1.0).contains(&min_p) {
+            return Err(SamplerError::MinP(min_p));
+        }
+        if !(repetition_penalty.is_finite() && repetition_penalty > 0.0) {
+            return Err(SamplerError::RepetitionPenalty(repetition_penalty));
+        }
+        for (name, value) in [
+            ("frequency", frequency_penalty),
+            ("presence", presence_penalty),
+        ] {
+            if !value.is_finite() {
+                return Err(SamplerError::Penalty { name, value });
+            }
+        }
         Ok(Sampler {
             options,
             random: SplitMix64(options.seed),
+            adjusted: Vec::new(),
             candidates: Vec::new(),
         })
     }
 
-    /// The next token, given one logit for each token of the vocabulary.
+    /// The next token, given one logit for each token of the vocabulary, of a text that does not matter.
     ///
     /// # Errors
     ///
     /// [`SamplerError::Empty`] without logits and [`SamplerError::NotFinite`] when one is NaN or infinite.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, SamplerError> {
+        self.sample_after(&[], logits, None)
+    }
+
+    /// The next token of the text `tokens`, which the penalties look at, of those that `mask` leaves.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample`](Sampler::sample), and [`SamplerError::NothingAllowed`] when the mask leaves none.
+    pub fn sample_after(
+        &mut self,
+        tokens: &[u32],
+        logits: &[f32],
+        mask: Option<&mut dyn LogitMask>,
+    ) -> Result<u32, SamplerError> {
         if logits.is_empty() {
             return Err(SamplerError::Empty);
         }
@@ -98,22 +183,71 @@ impl Sampler {
             let logit = logits[token];
             return Err(SamplerError::NotFinite { token, logit });
         }
-        if self.options.temperature == 0.0 {
-            return Ok(likeliest(logits));
+        self.adjusted.clear();
+        self.adjusted.extend(logits);
+        if let Some(mask) = mask {
+            mask.apply(tokens, &mut self.adjusted);
+            let barred = |logit: &f32| *logit == f32::NEG_INFINITY;
+            if self.adjusted.iter().all(barred) {
+                return Err(SamplerError::NothingAllowed);
+            }
+            let wrong = |logit: &f32| logit.is_nan() || *logit == f32::INFINITY;
+            if let Some(token) = self.adjusted.iter().position(wrong) {
+                let logit = self.adjusted[token];
+                return Err(SamplerError::NotFinite { token, logit });
+            }
         }
-        self.keep_top_k(logits);
+        self.penalise(tokens);
+        if self.options.temperature == 0.0 {
+            return Ok(likeliest(&self.adjusted));
+        }
+        self.keep_top_k();
         self.keep_top_p();
+        self.keep_min_p();
         let total = self.weigh(self.options.temperature.into());
         Ok(self.draw(total))
     }
 
+    fn penalise(&mut self, tokens: &[u32]) {
+        let SamplerOptions {
+            repetition_penalty,
+            frequency_penalty,
+            presence_penalty,
+            penalty_window,
+            ..
+        } = self.options;
+        if (repetition_penalty, frequency_penalty, presence_penalty) == (1.0, 0.0, 0.0) {
+            return;
+        }
+        let start = match penalty_window {
+            0 => 0,
+            window => tokens.len().saturating_sub(window),
+        };
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        for token in &tokens[start..] {
+            *counts.entry(*token).or_default() += 1;
+        }
+        for (token, count) in counts {
+            let Some(logit) = self.adjusted.get_mut(token as usize) else {
+                continue;
+            };
+            match *logit > 0.0 {
+                true => *logit /= repetition_penalty,
+                false => *logit *= repetition_penalty,
+            }
+            *logit -= count as f32 * frequency_penalty + presence_penalty;
+        }
+    }
+
     /// The `top_k` candidates with the largest logits, largest first and, of equal ones, the lowest token first.
-    fn keep_top_k(&mut self, logits: &[f32]) {
+    fn keep_top_k(&mut self) {
         let order =
             |a: &Candidate, b: &Candidate| b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token));
         let candidates = &mut self.candidates;
         candidates.clear();
-        candidates.extend((0..).zip(logits).map(|(token, logit)| Candidate {
+        let logits = (0..).zip(&self.adjusted);
+        let allowed = logits.filter(|(_, logit)| **logit > f32::NEG_INFINITY);
+        candidates.extend(allowed.map(|(token, logit)| Candidate {
             token,
             logit: *logit,
             weight: 0.0,
@@ -139,6 +273,17 @@ impl Sampler {
         if let Some(last) = last {
             self.candidates.truncate(last + 1);
         }
+    }
+
+    /// The candidates are in order: the likeliest first.
+    fn keep_min_p(&mut self) {
+        if self.options.min_p == 0.0 {
+            return;
+        }
+        let least = f64::from(self.candidates[0].logit) + f64::from(self.options.min_p).ln();
+        let kept = |candidate: &Candidate| f64::from(candidate.logit) >= least;
+        let count = self.candidates.partition_point(kept);
+        self.candidates.truncate(count.max(1));
     }
 
     /// Sets each weight to exp((logit - largest logit) / temperature), which is the probability but for a factor;
@@ -271,6 +416,7 @@ mod tests {
             top_k,
             top_p,
             seed: 7,
+            ..Default::default()
         };
         let drawn = |options| {
             let counts = counts(options, &logits, 10_000);
@@ -295,6 +441,7 @@ mod tests {
                 top_k: 40,
                 top_p: 0.95,
                 seed,
+                ..Default::default()
             };
             let mut sampler = sampler(options);
             (0..64)
@@ -306,7 +453,118 @@ mod tests {
     }
 
     #[test]
+    fn min_p_cuts_what_is_far_less_likely_than_the_likeliest() {
+        let logits = [0.0, f32::ln(0.5), f32::ln(0.05), f32::ln(0.2)];
+        let drawn = |min_p| {
+            let options = SamplerOptions {
+                temperature: 5.0,
+                min_p,
+                ..Default::default()
+            };
+            let counts = counts(options, &logits, 10_000);
+            let tokens = counts.iter().enumerate().filter(|(_, count)| **count > 0.0);
+            tokens.map(|(token, _)| token).collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(0.0), [0, 1, 2, 3]);
+        assert_eq!(drawn(0.1), [0, 1, 3]);
+        assert_eq!(drawn(0.3), [0, 1]);
+        assert_eq!(drawn(1.0), [0]);
+    }
+
+    #[test]
+    fn penalties_follow_their_formulas() {
+        let adjusted = |options, tokens: &[u32]| {
+            let mut sampler = sampler(options);
+            let logits = [2.0, -2.0, 1.0, 4.0];
+            sampler.sample_after(tokens, &logits, None).unwrap();
+            sampler.adjusted
+        };
+        let plain = SamplerOptions::default();
+        let repetition = SamplerOptions {
+            repetition_penalty: 2.0,
+            ..plain
+        };
+        assert_eq!(adjusted(repetition, &[0, 1, 0, 99]), [1.0, -4.0, 1.0, 4.0]);
+        let others = SamplerOptions {
+            frequency_penalty: 0.5,
+            presence_penalty: 0.25,
+            ..plain
+        };
+        assert_eq!(adjusted(others, &[0, 1, 0]), [0.75, -2.75, 1.0, 4.0]);
+        let short = SamplerOptions {
+            penalty_window: 1,
+            ..others
+        };
+        assert_eq!(adjusted(short, &[0, 1, 0]), [1.25, -2.0, 1.0, 4.0]);
+        let whole = SamplerOptions {
+            penalty_window: 0,
+            ..others
+        };
+        let long = [vec![2], vec![0; 100]].concat();
+        assert_eq!(adjusted(whole, &long)[2], 0.25);
+    }
+
+    #[test]
+    fn a_mask_bars_tokens_and_sees_the_text() {
+        let mut seen: Vec<u32> = Vec::new();
+        let mut only_even = |tokens: &[u32], logits: &mut [f32]| {
+            seen.extend(tokens);
+            let odd = logits.iter_mut().skip(1).step_by(2);
+            odd.for_each(|logit| *logit = f32::NEG_INFINITY);
+        };
+        for temperature in [0.0, 10.0] {
+            let options = SamplerOptions {
+                temperature,
+                ..Default::default()
+            };
+            for _ in 0..50 {
+                let token = sampler(options).sample_after(
+                    &[7, 8],
+                    &[0.0, 9.0, 1.0, 8.0],
+                    Some(&mut only_even),
+                );
+                assert_eq!(token.unwrap() % 2, 0);
+            }
+        }
+        assert_eq!(seen[..2], [7, 8]);
+        let mut greedy = sampler(SamplerOptions::default());
+        let mut nothing = |_: &[u32], logits: &mut [f32]| logits.fill(f32::NEG_INFINITY);
+        let found = greedy.sample_after(&[], &[1.0, 2.0], Some(&mut nothing));
+        assert_eq!(found, Err(SamplerError::NothingAllowed));
+        let mut spoilt = |_: &[u32], logits: &mut [f32]| logits[1] = f32::NAN;
+        let found = greedy.sample_after(&[], &[1.0, 2.0], Some(&mut spoilt));
+        assert!(matches!(
+            found,
+            Err(SamplerError::NotFinite { token: 1, .. })
+        ));
+    }
+
+    #[test]
     fn what_cannot_be_sampled_is_an_error() {
+        let wrong = |options: SamplerOptions| Sampler::new(options).unwrap_err();
+        let plain = SamplerOptions::default();
+        for min_p in [-0.1, 1.5, f32::NAN] {
+            let found = wrong(SamplerOptions { min_p, ..plain });
+            assert!(matches!(found, SamplerError::MinP(_)));
+        }
+        for repetition_penalty in [0.0, -1.0, f32::INFINITY] {
+            let found = wrong(SamplerOptions {
+                repetition_penalty,
+                ..plain
+            });
+            assert!(matches!(found, SamplerError::RepetitionPenalty(_)));
+        }
+        let found = wrong(SamplerOptions {
+            presence_penalty: f32::NAN,
+            ..plain
+        });
+        assert!(matches!(
+            found,
+            SamplerError::Penalty {
+                name: "presence",
+                ..
+            }
+        ));
         for temperature in [-1.0, f32::NAN, f32::INFINITY] {
             let options = SamplerOptions {
                 temperature,

@@ -1,11 +1,13 @@
-//! One text in the making: its position, its cache and the memory to compute with.
+//! One text in the making.
 
-use super::activations::Activations;
-use super::kv_cache::{CacheType, KvCache};
-use super::{LlamaError, Model};
-use crate::{ReadGuard, Result};
+use std::ops::Range;
 
-/// How to make a [`Session`].
+use super::kv_cache::CacheType;
+use super::sequences::{Logits, Sequences};
+use super::{CancelToken, LlamaError, Model};
+use crate::Result;
+
+/// How to make a [`Session`] or [`Sequences`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
     /// Positions that there is room for, at most as many as the model was trained on. Default, or 0: that many, up to
@@ -15,76 +17,87 @@ pub struct SessionOptions {
     pub batch: usize,
     /// How keys and values are stored.
     pub cache: CacheType,
+    /// For how many tokens logits are computed together where each one's are wanted, as for a perplexity; each takes a
+    /// row of the vocabulary's size. Default, or 0: one for each sequence.
+    pub outputs: usize,
 }
-
-const DEFAULT_CONTEXT: usize = 4096;
-const DEFAULT_BATCH: usize = 512;
 
 /// One text in the making. All of its memory is made at the start.
 ///
 /// After a device error a session may hold memory that was never computed, whose use is an error again: make a new one.
 #[derive(Debug)]
-pub struct Session<'m> {
-    model: &'m Model,
-    state: Activations,
-    cache: KvCache,
-    context: usize,
-    batch: usize,
-    position: usize,
-    /// Whether the logits are those of the last token.
-    has_logits: bool,
-}
+pub struct Session(Sequences);
 
-impl<'m> Session<'m> {
+impl Session {
     /// # Errors
     ///
-    /// [`LlamaError::ContextTooLong`] when the model was not trained on so many positions, and the device's errors,
-    /// above all [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub fn new(model: &'m Model, options: SessionOptions) -> Result<Session<'m>> {
-        let trained = model.config().context;
-        let context = match options.context {
-            0 => trained.min(DEFAULT_CONTEXT),
-            asked if asked > trained => {
-                return Err(LlamaError::ContextTooLong { asked, trained }.into());
-            }
-            asked => asked,
-        };
-        let batch = match options.batch {
-            0 => DEFAULT_BATCH.min(context),
-            asked => asked.min(context),
-        };
-        let (device, config) = (model.device(), model.config());
-        Ok(Session {
-            model,
-            cache: KvCache::new(device, config, context, options.cache)?,
-            state: Activations::new(device, config, batch, context)?,
-            context,
-            batch,
-            position: 0,
-            has_logits: false,
-        })
+    /// As [`Sequences::new`].
+    pub fn new(model: &Model, options: SessionOptions) -> Result<Session> {
+        Sequences::new(model, 1, options).map(Session)
     }
 
     /// The model.
-    pub fn model(&self) -> &'m Model {
-        self.model
+    pub fn model(&self) -> &Model {
+        self.0.model()
+    }
+
+    /// The tokens that the session has seen.
+    pub fn tokens(&self) -> &[u32] {
+        self.0.tokens(0)
     }
 
     /// How many tokens the session has seen.
     pub fn position(&self) -> usize {
-        self.position
+        self.tokens().len()
     }
 
     /// How many tokens it has room for.
     pub fn context(&self) -> usize {
-        self.context
+        self.0.context()
     }
 
     /// Forgets everything from `position` on; nothing when there is nothing.
     pub fn rewind(&mut self, position: usize) {
-        if position < self.position {
-            self.position = position;
-            self.has_logits = false;
+        self.0.rewind(0, position);
+    }
+
+    /// Goes back to where what was seen and `tokens` part, at the last to before the last of `tokens`, so that there is
+    /// one to feed: returns how many tokens are kept.
+    ///
+    /// ```
+    /// # use ironbridge::{Device, llama::Model};
+    /// # fn main() -> Result<(), ironbridge::Error> {
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/tiny-rustbook-q8_0.gguf");
+    /// # let model = Model::open(&Device::open("cpu")?, path)?;
+    /// let mut session = model.session()?;
+    /// for prompt in ["Ownership is a set of rules", "Ownership is Rust's most unique feature"] {
+    ///     let tokens = model.encode_prompt(prompt);
+    ///     let kept = session.keep_prefix(&tokens);
+    ///     session.feed(&tokens[kept..])?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep_prefix(&mut self, tokens: &[u32]) -> usize {
+        self.0.keep_prefix(0, tokens)
+    }
+
+    /// Takes tokens out of the text: those that stood behind them are computed again at their new positions, so that the
+    /// session is what it would be had the others never been there.
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::Forget`] when the session has not seen such tokens, and the device's errors.
+    pub fn forget(&mut self, positions: Range<usize>) -> Result<()> {
+        let seen = self.position();
+        if positions.start > positions.end || positions.end > seen {
+            return Err(LlamaError::Forget { positions, seen }.into());
+        }
+        let behind = self.tokens()[positions.end..].to_vec();
+        self.rewind(positions.start);
+        match behind.is_empty() {
+            true => Ok(()),
+            false => self.feed(&behind),
         }
     }
 
@@ -96,39 +109,11 @@ impl<'m> Session<'m> {
     /// [`LlamaError::NoTokens`], [`LlamaError::TokenOutOfRange`] and [`LlamaError::ContextFull`], each before anything
     /// is computed, and the device's errors.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
-        if tokens.is_empty() {
-            return Err(LlamaError::NoTokens.into());
-        }
-        let vocabulary = self.model.tokenizer().vocabulary_size();
-        if let Some(&id) = tokens.iter().find(|token| **token >= vocabulary) {
-            return Err(LlamaError::TokenOutOfRange { id, vocabulary }.into());
-        }
-        if tokens.len() > self.context - self.position {
-            let tokens = self.position + tokens.len();
-            let context = self.context;
-            return Err(LlamaError::ContextFull { tokens, context }.into());
-        }
-        self.has_logits = false;
-        for batch in tokens.chunks(self.batch) {
-            self.state.ids.write_at(0, batch)?;
-            let mut commands = self
-                .model
-                .device()
-                .commands_options()
-                .label("forward pass")
-                .begin()?;
-            self.model.forward(
-                &mut commands,
-                &self.state,
-                &self.cache,
-                self.position,
-                batch.len(),
-            )?;
-            commands.commit()?.wait()?;
-            self.position += batch.len();
-        }
-        self.has_logits = true;
-        Ok(())
+        self.0.feed(&[(0, tokens)])
+    }
+
+    pub(super) fn feed_unless(&mut self, tokens: &[u32], cancel: &CancelToken) -> Result<bool> {
+        self.0.feed_unless(&[(0, tokens)], cancel)
     }
 
     /// One score for each token of the vocabulary: the higher, the likelier it comes next.
@@ -137,10 +122,11 @@ impl<'m> Session<'m> {
     ///
     /// [`LlamaError::NoTokens`] when nothing was fed since the start or since the session was rewound, and the device's
     /// errors.
-    pub fn logits(&self) -> Result<ReadGuard<'_, f32>> {
-        match self.has_logits {
-            true => self.state.logits.map(),
-            false => Err(LlamaError::NoTokens.into()),
-        }
+    pub fn logits(&self) -> Result<Logits<'_>> {
+        self.0.logits(0)
+    }
+
+    pub(super) fn sequences(&mut self) -> &mut Sequences {
+        &mut self.0
     }
 }

@@ -1,15 +1,30 @@
-//! The tokenizer that a LLaMA file brings with it: SentencePiece's byte-pair encoding.
+//! The tokenizer that a model brings with it.
 //!
-//! Text becomes pieces of the vocabulary by merging neighbours, best score first, as SentencePiece's `bpe_model.cc`
-//! does; what the vocabulary lacks is spelled in byte tokens. A space is the character `▁` (U+2581) inside a piece.
+//! There are two kinds. SentencePiece's ([`merge`]) merges characters, best score first, as its `bpe_model.cc` does; what
+//! the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The byte-level
+//! ones of GPT-2, Llama 3 and Qwen cut a text into words ([`pre_tokenizer`]) and merge bytes by a list of pairs
+//! ([`pairs`]).
+//!
+//! The `tokenizers` crate is not used, though the tests hold this to what that package does: it cannot read vocabularies
+//! from GGUF, its tokens have no bytes to stream, and it brings some sixty crates.
 
+mod byte_alphabet;
 mod decoder;
 mod merge;
+mod pairs;
+mod pre_tokenizer;
 mod vocabulary;
+
+use std::borrow::Cow;
+
+use unicode_normalization::UnicodeNormalization;
 
 use super::LlamaError;
 use super::gguf::Metadata;
 pub use decoder::Decoder;
+pub(super) use decoder::DecoderState;
+use pairs::Pairs;
+use pre_tokenizer::PreTokenizer;
 use vocabulary::Vocabulary;
 pub use vocabulary::{TokenKind, TokenizerError};
 
@@ -20,20 +35,47 @@ const SPACE: &str = "\u{2581}";
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     vocabulary: Vocabulary,
-    special: SpecialTokens,
-    add_bos: bool,
-    add_eos: bool,
+    algorithm: Algorithm,
+    /// Whether a space is put before a text, and before every part of it behind a control token.
     add_space_prefix: bool,
+    /// Whether a text is brought into Unicode's normalisation form C first: Qwen's `tokenizer.json` asks for it, and
+    /// llama.cpp leaves it out.
+    composes: bool,
+    bos: Option<u32>,
+    eos: Option<u32>,
+    /// Every token that ends a text or a turn.
+    ends: Vec<u32>,
+    /// What a text gets before it and behind it.
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
 }
 
-/// The tokens that mean something besides text.
-#[derive(Clone, Copy, Debug)]
-struct SpecialTokens {
-    bos: u32,
-    eos: u32,
-    /// The end of a turn, where a model for conversations has such a token.
-    eot: Option<u32>,
+/// How text becomes tokens.
+#[derive(Clone, Debug)]
+enum Algorithm {
+    /// Characters merge to the piece of the best score.
+    Scores,
+    /// The bytes of each word merge by a list of pairs.
+    Bytes {
+        pairs: Pairs,
+        pre_tokenizer: PreTokenizer,
+        /// Whether a word that is a token is not split any further, whatever its merges.
+        whole_words: bool,
+        /// The token of each byte.
+        letters: Box<[u32; 256]>,
+    },
 }
+
+/// Names of tokens that end a text or a turn in the families of models that are supported here. Files often name one as the
+/// end while the model writes another.
+const ENDS: [&str; 6] = [
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|im_end|>",
+    "<|end|>",
+];
 
 /// What [`Tokenizer::encode_with`] does besides splitting text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +88,22 @@ pub struct EncodeOptions {
 }
 
 impl Tokenizer {
-    /// The tokenizer in a GGUF file's metadata, whose `tokenizer.ggml.model` must be `"llama"`.
+    fn new(vocabulary: Vocabulary, algorithm: Algorithm, add_space_prefix: bool) -> Tokenizer {
+        let named = |name: &&str| vocabulary.named(name.as_bytes());
+        Tokenizer {
+            ends: ENDS.iter().filter_map(named).collect(),
+            vocabulary,
+            algorithm,
+            add_space_prefix,
+            composes: false,
+            bos: None,
+            eos: None,
+            prefix: Vec::new(),
+            suffix: Vec::new(),
+        }
+    }
+
+    /// The tokenizer in a GGUF file's metadata, whose `tokenizer.ggml.model` must be `"llama"` or `"gpt2"`.
     ///
     /// # Errors
     ///
@@ -54,52 +111,100 @@ impl Tokenizer {
     /// not make a tokenizer.
     pub fn from_metadata(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
         let model: &str = metadata.require("tokenizer.ggml.model")?;
-        if model != "llama" {
-            return Err(TokenizerError::Model(model.to_owned()).into());
+        // Files that do not say have LLaMA's own: <unk>, <s>, </s> and a space before the text.
+        let (mut tokenizer, bos, eos) = match model {
+            "llama" => (Tokenizer::with_scores(metadata)?, Some(1), Some(2)),
+            "gpt2" => (Tokenizer::with_merges(metadata)?, None, None),
+            other => return Err(TokenizerError::Model(other.to_owned()).into()),
+        };
+        let id = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}_token_id"));
+        tokenizer.set_bos(id("bos")?.or(bos))?;
+        tokenizer.set_eos(id("eos")?.or(eos))?;
+        for name in ["eot", "eom"] {
+            if let Some(token) = id(name)? {
+                tokenizer.ends.push(tokenizer.checked(name, token)?);
+            }
         }
-        let unknown = metadata
-            .get("tokenizer.ggml.unknown_token_id")?
-            .unwrap_or(0);
+        let add_bos = match &tokenizer.algorithm {
+            Algorithm::Bytes { pre_tokenizer, .. } => *pre_tokenizer == PreTokenizer::Llama3,
+            _ => true,
+        };
+        let flag = |key: &str| metadata.get::<bool>(&format!("tokenizer.ggml.{key}"));
+        let add_bos = flag("add_bos_token")?.unwrap_or(add_bos);
+        let add_eos = flag("add_eos_token")?.unwrap_or(false);
+        tokenizer.prefix = tokenizer.bos.into_iter().filter(|_| add_bos).collect();
+        tokenizer.suffix = tokenizer.eos.into_iter().filter(|_| add_eos).collect();
+        Ok(tokenizer)
+    }
+
+    /// SentencePiece's, in GGUF.
+    fn with_scores(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
+        let unknown = metadata.get("tokenizer.ggml.unknown_token_id")?;
         let vocabulary = Vocabulary::new(
             metadata.require("tokenizer.ggml.tokens")?,
             metadata.require("tokenizer.ggml.scores")?,
             metadata.require("tokenizer.ggml.token_type")?,
-            unknown,
+            unknown.unwrap_or(0),
         )?;
-        // Files that do not say have LLaMA's own: <unk>, <s>, </s> and a space before the text.
-        let special = SpecialTokens {
-            bos: metadata.get("tokenizer.ggml.bos_token_id")?.unwrap_or(1),
-            eos: metadata.get("tokenizer.ggml.eos_token_id")?.unwrap_or(2),
-            eot: metadata.get("tokenizer.ggml.eot_token_id")?,
+        let add_space: Option<bool> = metadata.get("tokenizer.ggml.add_space_prefix")?;
+        let add_space = add_space.unwrap_or(true);
+        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, add_space))
+    }
+
+    /// A byte-level one, in GGUF.
+    fn with_merges(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
+        let name: Option<&str> = metadata.get("tokenizer.ggml.pre")?;
+        let name = name.unwrap_or("default");
+        let pre_tokenizer = PreTokenizer::from_gguf_name(name)
+            .ok_or_else(|| TokenizerError::PreTokenizer(name.to_owned()))?;
+        let pieces: &[Box<[u8]>] = metadata.require("tokenizer.ggml.tokens")?;
+        let kinds: &[i32] = metadata.require("tokenizer.ggml.token_type")?;
+        // Only ordinary tokens are written in the alphabet of bytes.
+        let ordinary = |kind: Option<&i32>| kind == Some(&(TokenKind::Normal as i32));
+        let texts = pieces
+            .iter()
+            .enumerate()
+            .map(|(id, piece)| match ordinary(kinds.get(id)) {
+                true => byte_alphabet::bytes_of(piece),
+                false => piece.clone(),
+            });
+        let texts: Vec<Box<[u8]>> = texts.collect();
+        let vocabulary = Vocabulary::new(&texts, &vec![0.0; texts.len()], kinds, 0)?;
+        let merges: &[Box<[u8]>] = metadata.require("tokenizer.ggml.merges")?;
+        let pairs = read_pairs(merges, &vocabulary)?;
+        let algorithm = Algorithm::Bytes {
+            pairs,
+            pre_tokenizer,
+            // llama.cpp's reading of Llama 3's `ignore_merges`.
+            whole_words: pre_tokenizer == PreTokenizer::Llama3,
+            letters: letters(&vocabulary)?,
         };
-        for (name, id) in [
-            ("bos", Some(special.bos)),
-            ("eos", Some(special.eos)),
-            ("eot", special.eot),
-        ] {
-            if let Some(id) = id.filter(|id| *id >= vocabulary.len()) {
-                let vocabulary = vocabulary.len();
-                return Err(TokenizerError::SpecialToken {
-                    name,
-                    id,
-                    vocabulary,
-                }
-                .into());
-            }
+        let mut tokenizer = Tokenizer::new(vocabulary, algorithm, false);
+        tokenizer.composes = name == "qwen2";
+        Ok(tokenizer)
+    }
+
+    fn set_bos(&mut self, token: Option<u32>) -> Result<(), TokenizerError> {
+        self.bos = token.map(|token| self.checked("bos", token)).transpose()?;
+        Ok(())
+    }
+
+    fn set_eos(&mut self, token: Option<u32>) -> Result<(), TokenizerError> {
+        self.eos = token.map(|token| self.checked("eos", token)).transpose()?;
+        self.ends.extend(self.eos);
+        Ok(())
+    }
+
+    fn checked(&self, name: &'static str, id: u32) -> Result<u32, TokenizerError> {
+        let vocabulary = self.vocabulary.len();
+        match id < vocabulary {
+            true => Ok(id),
+            false => Err(TokenizerError::SpecialToken {
+                name,
+                id,
+                vocabulary,
+            }),
         }
-        Ok(Tokenizer {
-            vocabulary,
-            special,
-            add_bos: metadata
-                .get("tokenizer.ggml.add_bos_token")?
-                .unwrap_or(true),
-            add_eos: metadata
-                .get("tokenizer.ggml.add_eos_token")?
-                .unwrap_or(false),
-            add_space_prefix: metadata
-                .get("tokenizer.ggml.add_space_prefix")?
-                .unwrap_or(true),
-        })
     }
 
     /// How many tokens there are.
@@ -107,24 +212,35 @@ impl Tokenizer {
         self.vocabulary.len()
     }
 
-    /// The token that begins a text.
-    pub fn bos(&self) -> u32 {
-        self.special.bos
+    /// The token that begins a text, where there is one.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
     }
 
-    /// The token that ends a text.
-    pub fn eos(&self) -> u32 {
-        self.special.eos
+    /// The token that ends a text, where it is known.
+    pub fn eos(&self) -> Option<u32> {
+        self.eos
     }
 
-    /// Whether a model that writes this token has finished.
+    /// Whether a model that writes this token has finished its text or its turn.
     pub fn is_end(&self, token: u32) -> bool {
-        token == self.special.eos || Some(token) == self.special.eot
+        self.ends.contains(&token)
     }
 
-    /// A token's piece as the vocabulary has it and what kind it is; `None` outside the vocabulary.
+    /// A token's piece and what kind it is; `None` outside the vocabulary. A piece of SentencePiece's is as the vocabulary
+    /// has it, one of a byte-level vocabulary is the bytes that it stands for.
     pub fn piece(&self, token: u32) -> Option<(&[u8], TokenKind)> {
         self.vocabulary.piece(token)
+    }
+
+    /// The control or other token of exactly this name.
+    pub fn token(&self, name: &str) -> Option<u32> {
+        self.vocabulary.named(name.as_bytes())
+    }
+
+    /// Whether pieces have [`SPACE`] for a space.
+    fn escapes_spaces(&self) -> bool {
+        !matches!(self.algorithm, Algorithm::Bytes { .. })
     }
 
     /// The tokens of a text, and nothing else.
@@ -135,31 +251,63 @@ impl Tokenizer {
     /// The tokens of a text.
     pub fn encode_with(&self, text: &str, options: EncodeOptions) -> Vec<u32> {
         let mut tokens = Vec::new();
-        if options.add_special && self.add_bos {
-            tokens.push(self.special.bos);
+        if options.add_special {
+            tokens.extend(&self.prefix);
         }
+        // SentencePiece looks for user-defined pieces when it splits, after the spaces are escaped.
+        let user_defined = !matches!(self.algorithm, Algorithm::Scores);
         let mut rest = text;
-        if options.parse_special {
-            while let Some((start, length, token)) = self.vocabulary.find_control(rest) {
-                self.encode_text(&rest[..start], &mut tokens);
-                tokens.push(token);
-                rest = &rest[start + length..];
-            }
+        let find = |text| {
+            self.vocabulary
+                .find_named(text, options.parse_special, user_defined)
+        };
+        while let Some((start, length, token)) = find(rest) {
+            self.encode_part(&rest[..start], &mut tokens);
+            tokens.push(token);
+            rest = &rest[start + length..];
         }
-        self.encode_text(rest, &mut tokens);
-        if options.add_special && self.add_eos {
-            tokens.push(self.special.eos);
+        self.encode_part(rest, &mut tokens);
+        if options.add_special {
+            tokens.extend(&self.suffix);
         }
         tokens
     }
 
-    fn encode_text(&self, text: &str, tokens: &mut Vec<u32>) {
+    /// Appends the tokens of text without named ones.
+    fn encode_part(&self, text: &str, tokens: &mut Vec<u32>) {
         if text.is_empty() {
             return;
         }
-        let prefix = if self.add_space_prefix { SPACE } else { "" };
-        let escaped = format!("{prefix}{}", text.replace(' ', SPACE));
-        merge::encode(&self.vocabulary, &escaped, tokens);
+        let text = match self.composes {
+            true => Cow::Owned(text.nfc().collect()),
+            false => Cow::Borrowed(text),
+        };
+        match &self.algorithm {
+            Algorithm::Scores => {
+                let prefix = if self.add_space_prefix { SPACE } else { "" };
+                let escaped = format!("{prefix}{}", text.replace(' ', SPACE));
+                merge::encode(&self.vocabulary, &escaped, tokens);
+            }
+            Algorithm::Bytes {
+                pairs,
+                pre_tokenizer,
+                whole_words,
+                letters,
+            } => {
+                for word in pre_tokenizer.split(&text) {
+                    let whole = self.vocabulary.text(word.as_bytes());
+                    match whole.filter(|_| *whole_words) {
+                        Some(token) => tokens.push(token),
+                        None => {
+                            let bytes = word.bytes();
+                            let symbols: Vec<u32> =
+                                bytes.map(|byte| letters[usize::from(byte)]).collect();
+                            pairs.merge(&symbols, tokens);
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// The text of tokens. The space that encoding puts before a text is taken away again; control tokens have no text;
@@ -177,6 +325,32 @@ impl Tokenizer {
         text.push_str(decoder.finish());
         Ok(text)
     }
+}
+
+/// Pairs of pieces, written with a space between them: no piece has one in the alphabet of bytes.
+fn read_pairs(merges: &[Box<[u8]>], vocabulary: &Vocabulary) -> Result<Pairs, TokenizerError> {
+    let token = |piece: &[u8]| vocabulary.text(&byte_alphabet::bytes_of(piece));
+    let mut pairs = Pairs::default();
+    for (rank, merge) in (0..).zip(merges) {
+        let split = merge.iter().position(|byte| *byte == b' ');
+        let halves = split.map(|space| (&merge[..space], &merge[space + 1..]));
+        let tokens = halves.and_then(|(left, right)| {
+            Some((token(left)?, token(right)?, token(&[left, right].concat())?))
+        });
+        let (left, right, merged) = tokens.ok_or(TokenizerError::Merge(rank as usize))?;
+        pairs.insert(left, right, rank, merged);
+    }
+    Ok(pairs)
+}
+
+/// The token of each byte.
+fn letters(vocabulary: &Vocabulary) -> Result<Box<[u32; 256]>, TokenizerError> {
+    let mut tokens = Box::new([0; 256]);
+    for (byte, token) in (0..=u8::MAX).zip(tokens.iter_mut()) {
+        let found = vocabulary.text(&[byte]);
+        *token = found.ok_or(TokenizerError::MissingByte(byte))?;
+    }
+    Ok(tokens)
 }
 
 #[cfg(test)]

@@ -45,6 +45,21 @@ pub(super) struct Weight {
 }
 
 impl Weight {
+    /// Weights that no file has.
+    pub fn of_numbers(device: &Device, label: &str, numbers: &[f32]) -> Result<Weight> {
+        let options = device.buffer_options().label(label);
+        let options = options.category(Category::Weights);
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
+        Ok(Weight {
+            buffer: Arc::new(options.create_from(&bytes)?),
+            offset: 0,
+            dtype: Dtype::F32,
+        })
+    }
+
     pub fn tensor(&self) -> Tensor<'_> {
         self.buffer.tensor_at(self.offset, self.dtype)
     }

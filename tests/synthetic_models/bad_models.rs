@@ -86,11 +86,11 @@ fn types_that_cannot_be_computed_with_are_named() {
 fn a_tensor_that_would_be_ignored_is_an_error() {
     let found = error(|parts| {
         let mut bias = Parts::new(&Shape::default()).tensors.remove(0);
-        bias.name = "blk.0.attn_q.bias".into();
+        bias.name = "blk.0.attn_q_norm.weight".into();
         parts.tensors.push(bias);
     });
     assert!(
-        matches!(&found, LlamaError::UnexpectedTensor(name) if name == "blk.0.attn_q.bias"),
+        matches!(&found, LlamaError::UnexpectedTensor(name) if name == "blk.0.attn_q_norm.weight"),
         "{found}"
     );
 }
@@ -133,7 +133,7 @@ fn absurd_hyperparameters_are_named() {
         ("llama.attention.head_count_kv", Value::U32(3)),
         ("llama.attention.value_length", Value::U32(8)),
         ("llama.rope.dimension_count", Value::U32(7)),
-        ("llama.rope.scaling.type", Value::Text("yarn".into())),
+        ("llama.rope.scaling.type", Value::Text("longrope".into())),
         ("llama.expert_count", Value::U32(8)),
         ("llama.vocab_size", Value::U32(VOCABULARY as u32 + 1)),
     ] {
@@ -181,7 +181,7 @@ fn missing_metadata_is_named() {
 #[test]
 fn a_tokenizer_that_does_not_fit_is_an_error() {
     for (key, value) in [
-        ("tokenizer.ggml.model", Value::Text("gpt2".into())),
+        ("tokenizer.ggml.model", Value::Text("bert".into())),
         ("tokenizer.ggml.bos_token_id", Value::U32(VOCABULARY as u32)),
         ("tokenizer.ggml.eot_token_id", Value::U32(u32::MAX)),
         ("tokenizer.ggml.scores", Value::Floats(vec![0.0; 3])),

@@ -65,6 +65,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
         top_k: arguments.top_k,
         top_p: arguments.top_p,
         seed: arguments.seed,
+        ..Default::default()
     })?;
     let device = Device::open(&arguments.device)?;
     let model = load(&device, arguments)?;

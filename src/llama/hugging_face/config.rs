@@ -209,8 +209,12 @@ fn rope_scaling(
             if let Some(context) = settings.integer(original)? {
                 set("rope.scaling.original_context_length", context.into());
             }
+            // GGUF's multiplies the paper's factor, theirs stands in for it.
+            if let Some(whole) = settings.number("attention_factor")? {
+                let papers = 0.1 * factor(settings)?.max(1.0).ln() + 1.0;
+                set("rope.scaling.attn_factor", (whole / papers).into());
+            }
             for (theirs, ours) in [
-                ("attention_factor", "rope.scaling.attn_factor"),
                 ("beta_fast", "rope.scaling.yarn_beta_fast"),
                 ("beta_slow", "rope.scaling.yarn_beta_slow"),
             ] {

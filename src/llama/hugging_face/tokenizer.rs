@@ -190,7 +190,7 @@ fn from_json(
             }
             vec![
                 ("model", "gpt2".into()),
-                ("pre", pre_tokenizer(&described.pre_tokenizer)?.into()),
+                ("pre", described.pre_tokenizer()?.into()),
                 ("merges", merges.into()),
             ]
         }
@@ -343,10 +343,7 @@ impl Merge {
 impl TokenizerJson {
     /// Whether the template of a text puts tokens before and behind it.
     fn begins_and_ends(&self) -> (bool, bool) {
-        let own = std::slice::from_ref(&self.post_processor);
-        let parts = self.post_processor["processors"].as_array();
-        let template = parts
-            .map_or(own, Vec::as_slice)
+        let template = parts(&self.post_processor, "processors")
             .iter()
             .find(|part| part["type"] == "TemplateProcessing");
         let Some(single) = template.and_then(|template| template["single"].as_array()) else {
@@ -359,41 +356,60 @@ impl TokenizerJson {
 
     /// Whether a space is put before a text: by a normalizer, or in newer files by the pre-tokenizer.
     fn has_space_prefix(&self) -> bool {
-        let own = std::slice::from_ref(&self.normalizer);
-        let parts = self.normalizer["normalizers"].as_array();
-        let prepends = parts
-            .map_or(own, Vec::as_slice)
+        let prepends = parts(&self.normalizer, "normalizers")
             .iter()
             .any(|part| part["type"] == "Prepend");
         let scheme = &self.pre_tokenizer["prepend_scheme"];
         prepends || scheme == "first" || scheme == "always"
     }
+
+    /// GGUF's name for how text is normalised and split before pairs are merged.
+    fn pre_tokenizer(&self) -> Result<&'static str, HuggingFaceError> {
+        let steps = parts(&self.pre_tokenizer, "pretokenizers");
+        let patterns: Vec<&Json> = steps
+            .iter()
+            .filter(|part| part["type"] != "ByteLevel")
+            .map(|part| &part["pattern"]["Regex"])
+            .collect();
+        let byte_level = steps.iter().find(|part| part["type"] == "ByteLevel");
+        let splits = byte_level.is_some_and(|part| part["use_regex"] != false);
+        let normalizers: Vec<&Json> = parts(&self.normalizer, "normalizers")
+            .iter()
+            .map(|part| &part["type"])
+            .filter(|kind| !kind.is_null())
+            .collect();
+        let composes = match normalizers[..] {
+            [] => false,
+            [kind] if kind == "NFC" => true,
+            _ => return Err(another("normalizer", "only NFC is known")),
+        };
+        match (&patterns[..], composes) {
+            ([pattern], false) if *pattern == LLAMA_3 => Ok("llama-bpe"),
+            ([pattern], true) if *pattern == QWEN_2 => Ok("qwen2"),
+            ([pattern], false) if *pattern == QWEN_2 => Ok("deepseek-r1-qwen"),
+            ([], false) if splits => Ok("gpt-2"),
+            _ => {
+                let reason = "only those of Llama 3, Qwen 2 and GPT-2 are known";
+                Err(another("pre_tokenizer", reason))
+            }
+        }
+    }
 }
 
-/// GGUF's name for how text is split before pairs are merged.
-fn pre_tokenizer(description: &Json) -> Result<&'static str, HuggingFaceError> {
-    const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-    const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-    let own = std::slice::from_ref(description);
-    let parts = description["pretokenizers"]
-        .as_array()
-        .map_or(own, Vec::as_slice);
-    let patterns: Vec<&Json> = parts
-        .iter()
-        .filter(|part| part["type"] != "ByteLevel")
-        .map(|part| &part["pattern"]["Regex"])
-        .collect();
-    let byte_level = parts.iter().find(|part| part["type"] == "ByteLevel");
-    let splits = byte_level.is_some_and(|part| part["use_regex"] != false);
-    match patterns[..] {
-        [pattern] if pattern == LLAMA_3 => Ok("llama-bpe"),
-        [pattern] if pattern == QWEN_2 => Ok("qwen2"),
-        [] if splits => Ok("gpt-2"),
-        _ => Err(HuggingFaceError::Unsupported {
-            key: "pre_tokenizer".to_owned(),
-            value: "another one".to_owned(),
-            reason: "only those of Llama 3, Qwen 2 and GPT-2 are known",
-        }),
+const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The steps of a part of the file: itself, or those of a sequence.
+fn parts<'a>(part: &'a Json, list: &str) -> &'a [Json] {
+    let own = std::slice::from_ref(part);
+    part[list].as_array().map_or(own, Vec::as_slice)
+}
+
+fn another(key: &str, reason: &'static str) -> HuggingFaceError {
+    HuggingFaceError::Unsupported {
+        key: key.to_owned(),
+        value: "another one".to_owned(),
+        reason,
     }
 }
 

@@ -1,18 +1,22 @@
 //! Grouped-query attention with rotary positions.
 
+use super::linear::Linear;
+use super::norm::Norm;
+use super::{Pass, Span};
 use crate::llama::Config;
 use crate::llama::activations::Activations;
-use crate::llama::kv_cache::LayerCache;
 use crate::llama::weights::{Weight, Weights};
-use crate::ops::{self, AttentionProjections, Projected, Projection, Rope, WeightLayout};
+use crate::ops::{self, Rope};
 use crate::{Commands, Result, Tensor};
 
 #[derive(Debug)]
 pub(super) struct Attention {
-    wq: Weight, // query_dim × width
-    wk: Weight, // kv_dim × width
-    wv: Weight, // kv_dim × width
-    wo: Weight, // width × query_dim
+    q: Linear, // width to query_dim
+    k: Linear, // width to kv_dim
+    v: Linear, // width to kv_dim
+    o: Linear, // query_dim to width
+    /// Of each head of a query and of a key, before they are rotated.
+    head_norms: Option<(Norm, Norm)>,
     /// Divisors of the rotation's frequencies, rotary_dim / 2: models stretched to a longer context have them.
     rope_factors: Option<Weight>,
 }
@@ -25,84 +29,72 @@ impl Attention {
         rope_factors: Option<Weight>,
     ) -> Result<Attention> {
         let (width, query_dim, kv_dim) = (config.width, config.query_dim(), config.kv_dim());
+        let linear = match config.architecture.needs_qkv_bias() {
+            true => Linear::load_with_bias,
+            false => Linear::load,
+        };
+        let q = linear(weights, &format!("{prefix}.attn_q"), width, query_dim)?;
+        let k = linear(weights, &format!("{prefix}.attn_k"), width, kv_dim)?;
+        let v = linear(weights, &format!("{prefix}.attn_v"), width, kv_dim)?;
+        let o = Linear::load(weights, &format!("{prefix}.attn_output"), query_dim, width)?;
+        let mut head_norm = |name: &str| {
+            let name = format!("{prefix}.{name}.weight");
+            Norm::load(weights, config, &name, config.head_dim)
+        };
+        let head_norms = match config.architecture.has_head_norms() {
+            true => Some((head_norm("attn_q_norm")?, head_norm("attn_k_norm")?)),
+            false => None,
+        };
         Ok(Attention {
-            wq: weights.matrix(&format!("{prefix}.attn_q.weight"), width, query_dim)?,
-            wk: weights.matrix(&format!("{prefix}.attn_k.weight"), width, kv_dim)?,
-            wv: weights.matrix(&format!("{prefix}.attn_v.weight"), width, kv_dim)?,
-            wo: weights.matrix(&format!("{prefix}.attn_output.weight"), query_dim, width)?,
+            q,
+            k,
+            v,
+            o,
+            head_norms,
             rope_factors,
         })
     }
 
-    /// `state.normed` to `state.delta`, both tokens × width.
+    /// `state.normed` to `state.delta`, both rows × width.
     pub fn forward(
         &self,
         commands: &mut Commands,
         config: &Config,
         state: &Activations,
-        cache: &LayerCache,
-        position: usize,
-        tokens: usize,
+        layer: usize,
+        pass: &Pass,
     ) -> Result<()> {
-        let projections = AttentionProjections {
-            d_model: config.width,
-            heads: config.heads,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-            layout: WeightLayout::OutputByInput,
-            wq: self.wq.tensor(),
-            wk: self.wk.tensor(),
-            wv: self.wv.tensor(),
-            wo: self.wo.tensor(),
-        };
+        let (rows, normed) = (pass.rows, state.normed.tensor());
         let (q, k, v) = (state.q.tensor(), state.k.tensor(), state.v.tensor());
-        projections.record_qkv(
-            commands,
-            tokens,
-            state.normed.tensor(),
-            Projected { q, k, v },
-        )?;
-
-        let positions = state.positions.tensor().skip(position);
-        self.rotate(commands, config, tokens, config.heads, positions, q)?;
-        self.rotate(commands, config, tokens, config.kv_heads, positions, k)?;
-        cache.store(commands, position, tokens, k, v)?;
-
-        let attended = state.attended.tensor(); // tokens × query_dim
-        commands.attention(&ops::Attention {
-            tokens,
-            heads: config.heads,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-            first_position: position,
-            window: config.window,
-            q,
-            k: cache.keys(),
-            v: cache.values(),
-            out: attended,
-            ..Default::default()
-        })?;
-        projections.record(
-            commands,
-            Projection::O,
-            tokens,
-            attended,
-            state.delta.tensor(),
-        )
+        self.q.forward(commands, rows, normed, q)?;
+        self.k.forward(commands, rows, normed, k)?;
+        self.v.forward(commands, rows, normed, v)?;
+        if let Some((q_norm, k_norm)) = &self.head_norms {
+            q_norm.forward(commands, rows * config.heads, q, q)?;
+            k_norm.forward(commands, rows * config.kv_heads, k, k)?;
+        }
+        let positions = state.positions.tensor();
+        self.rotate(commands, config, rows, config.heads, positions, q)?;
+        self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
+        for span in &pass.spans {
+            attend(commands, config, state, layer, span)?;
+        }
+        let (attended, delta) = (state.attended.tensor(), state.delta.tensor());
+        self.o.forward(commands, rows, attended, delta)
     }
 
-    /// `x`: tokens × heads × head_dim, changed in place.
+    /// `x`: rows × heads × head_dim, changed in place.
     fn rotate(
         &self,
         commands: &mut Commands,
         config: &Config,
-        tokens: usize,
+        rows: usize,
         heads: usize,
         positions: Tensor<'_>,
         x: Tensor<'_>,
     ) -> Result<()> {
         commands.rope(&Rope {
-            tokens,
+            tokens: rows,
             heads,
             head_dim: config.head_dim,
             rotary_dim: config.rotary_dim,
@@ -111,7 +103,47 @@ impl Attention {
             factors: self.rope_factors.as_ref().map(Weight::tensor),
             pairing: config.rope_pairing,
             frequency_base: config.rope_base,
-            frequency_scale: config.rope_scale,
+            frequency_scale: config.rope_scaling.frequency_scale(),
         })
     }
+}
+
+/// Puts the keys and values of one sequence's rows into its cache and lets its queries see them.
+fn attend(
+    commands: &mut Commands,
+    config: &Config,
+    state: &Activations,
+    layer: usize,
+    span: &Span,
+) -> Result<()> {
+    let Span {
+        cache,
+        position,
+        row,
+        tokens,
+    } = *span;
+    let cache = cache.layer(layer);
+    let (query_start, kv_start) = (row * config.query_dim(), row * config.kv_dim());
+    let (k, v) = (state.k.tensor(), state.v.tensor());
+    cache.store(
+        commands,
+        position,
+        tokens,
+        k.skip(kv_start),
+        v.skip(kv_start),
+    )?;
+    commands.attention(&ops::Attention {
+        tokens,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        first_position: position,
+        window: config.window,
+        q: state.q.tensor().skip(query_start), // tokens × query_dim
+        k: cache.keys(),
+        v: cache.values(),
+        out: state.attended.tensor().skip(query_start), // tokens × query_dim
+        scale: config.rope_scaling.score_scale() / (config.head_dim as f32).sqrt(),
+        ..Default::default()
+    })
 }

@@ -1,11 +1,11 @@
 //! One layer: x = x + attention(norm(x)), then x = x + mlp(norm(x)).
 
+use super::Pass;
 use super::attention::Attention;
 use super::mlp::Mlp;
 use super::norm::Norm;
 use crate::llama::Config;
 use crate::llama::activations::Activations;
-use crate::llama::kv_cache::LayerCache;
 use crate::llama::weights::{Weight, Weights};
 use crate::ops::Elementwise;
 use crate::{Commands, Result};
@@ -26,38 +26,41 @@ impl Block {
         rope_factors: Option<Weight>,
     ) -> Result<Block> {
         let prefix = format!("blk.{layer}");
+        let (attention_norm, mlp_norm) = ("attn_norm.weight", "ffn_norm.weight");
+        let mut norm =
+            |name| Norm::load(weights, config, &format!("{prefix}.{name}"), config.width);
         Ok(Block {
-            attention_norm: Norm::load(weights, config, &format!("{prefix}.attn_norm.weight"))?,
+            attention_norm: norm(attention_norm)?,
+            mlp_norm: norm(mlp_norm)?,
             attention: Attention::load(weights, config, &prefix, rope_factors)?,
-            mlp_norm: Norm::load(weights, config, &format!("{prefix}.ffn_norm.weight"))?,
             mlp: Mlp::load(weights, config, &prefix)?,
         })
     }
 
-    /// Changes `state.x`, tokens × width.
+    /// Changes `state.x`, rows × width.
     pub fn forward(
         &self,
         commands: &mut Commands,
         config: &Config,
         state: &Activations,
-        cache: &LayerCache,
-        position: usize,
-        tokens: usize,
+        layer: usize,
+        pass: &Pass,
     ) -> Result<()> {
         let (x, normed) = (state.x.tensor(), state.normed.tensor());
         let residual = Elementwise {
-            count: tokens * config.width,
+            count: pass.rows * config.width,
             a: x,
             b: state.delta.tensor(),
             out: x,
         };
-        self.attention_norm.forward(commands, tokens, x, normed)?;
+        self.attention_norm
+            .forward(commands, pass.rows, x, normed)?;
         self.attention
-            .forward(commands, config, state, cache, position, tokens)?;
+            .forward(commands, config, state, layer, pass)?;
         commands.add(&residual)?;
 
-        self.mlp_norm.forward(commands, tokens, x, normed)?;
-        self.mlp.forward(commands, config, state, tokens)?;
+        self.mlp_norm.forward(commands, pass.rows, x, normed)?;
+        self.mlp.forward(commands, config, state, pass.rows)?;
         commands.add(&residual)
     }
 }

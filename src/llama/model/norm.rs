@@ -1,4 +1,4 @@
-//! Normalisation before attention, before the feed-forward network and before the output.
+//! Normalisation before attention, before the feed-forward network and before the output, and of heads.
 
 use crate::llama::Config;
 use crate::llama::weights::{Weight, Weights};
@@ -13,15 +13,15 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    pub fn load(weights: &mut Weights, config: &Config, name: &str) -> Result<Norm> {
+    pub fn load(weights: &mut Weights, config: &Config, name: &str, width: usize) -> Result<Norm> {
         Ok(Norm {
-            weight: weights.vector(name, config.width)?,
-            width: config.width,
+            weight: weights.vector(name, width)?,
+            width,
             epsilon: config.rms_epsilon,
         })
     }
 
-    /// `x`, `out`: rows × width.
+    /// `x`, `out`: rows × width; `out` may be `x`.
     pub fn forward(
         &self,
         commands: &mut Commands,

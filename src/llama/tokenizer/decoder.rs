@@ -11,20 +11,15 @@ const UNKNOWN_TEXT: &str = " \u{2047} ";
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     tokenizer: &'a Tokenizer,
-    /// Whether a space that comes now is the one that encoding put before the text.
-    at_start: bool,
-    /// The bytes of a character that is not complete.
-    pending: Vec<u8>,
-    /// What the last call gave out.
-    text: String,
+    state: DecoderState,
 }
 
 impl<'a> Decoder<'a> {
     /// Decodes a text from its begin: the space that encoding puts before a text is left out.
     pub fn of_text(tokenizer: &'a Tokenizer) -> Decoder<'a> {
         Decoder {
-            at_start: tokenizer.add_space_prefix,
-            ..Decoder::of_continuation(tokenizer)
+            tokenizer,
+            state: DecoderState::of_text(tokenizer),
         }
     }
 
@@ -32,9 +27,7 @@ impl<'a> Decoder<'a> {
     pub fn of_continuation(tokenizer: &'a Tokenizer) -> Decoder<'a> {
         Decoder {
             tokenizer,
-            at_start: false,
-            pending: Vec::new(),
-            text: String::new(),
+            state: DecoderState::default(),
         }
     }
 
@@ -44,40 +37,71 @@ impl<'a> Decoder<'a> {
     ///
     /// [`TokenizerError::OutOfRange`] for a token outside the vocabulary; the decoder can go on with the next one.
     pub fn push(&mut self, token: u32) -> Result<&str, TokenizerError> {
+        self.state.push(self.tokenizer, token)
+    }
+
+    /// What is left of a character that does not become complete, as U+FFFD: one for each byte where SentencePiece made
+    /// the vocabulary, else one for all.
+    pub fn finish(&mut self) -> &str {
+        self.state.finish(self.tokenizer)
+    }
+}
+
+/// A decoder that is handed its tokenizer each time.
+#[derive(Clone, Debug, Default)]
+pub(in crate::llama) struct DecoderState {
+    /// Whether a space that comes now is the one that encoding put before the text.
+    at_start: bool,
+    /// The bytes of a character that is not complete.
+    pending: Vec<u8>,
+    /// What the last call gave out.
+    text: String,
+}
+
+impl DecoderState {
+    pub fn of_text(tokenizer: &Tokenizer) -> DecoderState {
+        DecoderState {
+            at_start: tokenizer.add_space_prefix,
+            ..DecoderState::default()
+        }
+    }
+
+    pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<&str, TokenizerError> {
         self.text.clear();
-        let Some((piece, kind)) = self.tokenizer.piece(token) else {
+        let Some((piece, kind)) = tokenizer.piece(token) else {
             return Err(TokenizerError::OutOfRange {
                 id: token,
-                vocabulary: self.tokenizer.vocabulary_size(),
+                vocabulary: tokenizer.vocabulary_size(),
             });
         };
+        let escaped = tokenizer.escapes_spaces();
         match kind {
             // It has no text, and a character does not go on behind it.
-            TokenKind::Control => return Ok(self.finish()),
-            TokenKind::Unknown => self.pending.extend(UNKNOWN_TEXT.as_bytes()),
+            TokenKind::Control => return Ok(self.finish(tokenizer)),
+            TokenKind::Unknown if escaped => self.pending.extend(UNKNOWN_TEXT.as_bytes()),
             TokenKind::Byte => self.pending.extend(byte_of(piece)),
-            TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused => {
+            TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused if escaped => {
                 let stripped = piece
                     .strip_prefix(SPACE.as_bytes())
                     .filter(|_| self.at_start);
                 extend_with_spaces(&mut self.pending, stripped.unwrap_or(piece));
             }
+            _ => self.pending.extend(piece),
         }
         self.at_start = false;
-        self.take_characters();
+        self.take_characters(tokenizer);
         Ok(&self.text)
     }
 
-    /// What is left of a character that does not become complete: U+FFFD for each byte.
-    pub fn finish(&mut self) -> &str {
+    pub fn finish(&mut self, tokenizer: &Tokenizer) -> &str {
         self.text.clear();
-        self.text
-            .extend(self.pending.drain(..).map(|_| char::REPLACEMENT_CHARACTER));
+        let pending = std::mem::take(&mut self.pending);
+        replace(&mut self.text, tokenizer, &pending);
         &self.text
     }
 
-    /// Moves whole characters from `pending` to `text`, and U+FFFD for each byte that cannot be part of one.
-    fn take_characters(&mut self) {
+    /// Moves whole characters from `pending` to `text`, and U+FFFD for bytes that cannot be part of one.
+    fn take_characters(&mut self, tokenizer: &Tokenizer) {
         let mut rest = self.pending.as_slice();
         for chunk in self.pending.utf8_chunks() {
             self.text.push_str(chunk.valid());
@@ -86,13 +110,22 @@ impl<'a> Decoder<'a> {
             if incomplete {
                 break;
             }
-            self.text
-                .extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+            replace(&mut self.text, tokenizer, chunk.invalid());
             rest = &rest[chunk.invalid().len()..];
         }
         let taken = self.pending.len() - rest.len();
         self.pending.drain(..taken);
     }
+}
+
+/// Appends U+FFFD for the longest begin of a character that these bytes are: SentencePiece writes one for each byte, and
+/// byte-level tokenizers, which leave it to UTF-8 decoders, one for all.
+fn replace(text: &mut String, tokenizer: &Tokenizer, invalid: &[u8]) {
+    let count = match tokenizer.escapes_spaces() {
+        true => invalid.len(),
+        false => invalid.len().min(1),
+    };
+    text.extend(std::iter::repeat_n(char::REPLACEMENT_CHARACTER, count));
 }
 
 /// Whether these bytes could be the begin of a character.

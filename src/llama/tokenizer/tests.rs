@@ -40,17 +40,12 @@ fn tokenizer_of(model: &Json) -> Tokenizer {
         .iter()
         .map(|kind| kind.as_i64().unwrap() as i32)
         .collect();
-    Tokenizer {
-        vocabulary: Vocabulary::new(&pieces, &scores, &kinds, 0).unwrap(),
-        special: SpecialTokens {
-            bos: 1,
-            eos: 2,
-            eot: None,
-        },
-        add_bos: true,
-        add_eos: false,
-        add_space_prefix: model["add_space_prefix"].as_bool().unwrap(),
-    }
+    let vocabulary = Vocabulary::new(&pieces, &scores, &kinds, 0).unwrap();
+    let add_space_prefix = model["add_space_prefix"].as_bool().unwrap();
+    let mut tokenizer = Tokenizer::new(vocabulary, Algorithm::Scores, add_space_prefix);
+    tokenizer.set_bos(Some(1)).unwrap();
+    tokenizer.set_eos(Some(2)).unwrap();
+    tokenizer
 }
 
 fn tokens_of(json: &Json) -> Vec<u32> {
@@ -158,17 +153,22 @@ fn control_tokens_are_read_only_when_asked_for() {
         parse_special: true,
     };
     let text = "a</s>b<s>";
-    let mut expected = vec![tokenizer.bos()];
+    let mut expected = vec![tokenizer.bos().unwrap()];
     expected.extend(tokenizer.encode("a"));
-    expected.push(tokenizer.eos());
+    expected.push(tokenizer.eos().unwrap());
     expected.extend(tokenizer.encode("b"));
-    expected.push(tokenizer.bos());
+    expected.push(tokenizer.bos().unwrap());
     assert_eq!(tokenizer.encode_with(text, special), expected);
     let plain = tokenizer.encode(text);
-    assert!(!plain.contains(&tokenizer.eos()) && !plain.contains(&tokenizer.bos()));
+    assert!(
+        !plain.contains(&tokenizer.eos().unwrap()) && !plain.contains(&tokenizer.bos().unwrap())
+    );
     assert_eq!(tokenizer.decode(&plain).unwrap(), text);
     assert_eq!(tokenizer.decode(&expected).unwrap(), "a b");
-    assert_eq!(tokenizer.encode_with("", special), [tokenizer.bos()]);
+    assert_eq!(
+        tokenizer.encode_with("", special),
+        [tokenizer.bos().unwrap()]
+    );
 }
 
 #[test]

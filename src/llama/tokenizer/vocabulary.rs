@@ -39,9 +39,17 @@ impl TokenKind {
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum TokenizerError {
     #[error(
-        "the model file's tokenizer is of the kind {0:?}; only \"llama\" (SentencePiece) is supported"
+        "the model file's tokenizer is of the kind {0:?}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported"
     )]
     Model(String),
+    #[error(
+        "the model file's pre-tokenizer is {0:?}; \"llama-bpe\", \"gpt-2\", \"qwen2\" and \"default\" are supported"
+    )]
+    PreTokenizer(String),
+    #[error("merge {0} is no pair of two tokens that make a third")]
+    Merge(usize),
+    #[error("the vocabulary has no token for the byte {0:#04x}")]
+    MissingByte(u8),
     #[error(
         "the vocabulary has {tokens} tokens, {scores} scores and {kinds} types; there must be as many of each, and some"
     )]
@@ -190,15 +198,35 @@ impl Vocabulary {
         self.user_defined.longest(text).map(|(length, _)| length)
     }
 
-    /// The first name of a control token in `text`, of several that start there the longest: (where, its length, the
-    /// token).
-    pub fn find_control(&self, text: &str) -> Option<(usize, usize, u32)> {
+    /// The first token in `text` that is found by its name before the text is split, of several that start there the
+    /// longest: (where, its length, the token). Those are the control tokens if `control`, and the user-defined ones if
+    /// `user_defined`.
+    pub fn find_named(
+        &self,
+        text: &str,
+        control: bool,
+        user_defined: bool,
+    ) -> Option<(usize, usize, u32)> {
+        let matchers = [(&self.control, control), (&self.user_defined, user_defined)];
+        let matchers = matchers.map(|(matcher, wanted)| matcher.filter(wanted));
+        if matchers.iter().all(Option::is_none) {
+            return None;
+        }
         text.char_indices().find_map(|(start, _)| {
-            let (length, token) = self.control.longest(&text.as_bytes()[start..])?;
+            let rest = &text.as_bytes()[start..];
+            let found = matchers.iter().flatten().filter_map(|it| it.longest(rest));
+            let (length, token) = found.max_by_key(|(length, _)| *length)?;
             // A name that is no UTF-8 may end inside a character.
             text.is_char_boundary(start + length)
                 .then_some((start, length, token))
         })
+    }
+
+    /// The control, user-defined or ordinary token of that text, in this order.
+    pub fn named(&self, name: &[u8]) -> Option<u32> {
+        let control = self.control.tokens.get(name);
+        let token = control.or_else(|| self.user_defined.tokens.get(name));
+        token.copied().or_else(|| self.text(name))
     }
 }
 
@@ -220,6 +248,11 @@ struct PrefixMatcher {
 }
 
 impl PrefixMatcher {
+    /// Itself, if it is wanted and has anything to find.
+    fn filter(&self, wanted: bool) -> Option<&PrefixMatcher> {
+        (wanted && !self.tokens.is_empty()).then_some(self)
+    }
+
     /// The empty string is no prefix of anything here.
     fn add(&mut self, text: &[u8], token: u32) {
         if text.is_empty() {
