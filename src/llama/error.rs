@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::gguf::{GgufError, MetadataError, TensorType};
 use super::hugging_face::HuggingFaceError;
+use super::quantize::QuantizeError;
 use super::safetensors::SafetensorsError;
 use super::sampler::SamplerError;
 use super::tokenizer::TokenizerError;
@@ -33,6 +34,8 @@ pub enum LlamaError {
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    #[error(transparent)]
+    Quantize(#[from] QuantizeError),
     #[error("the model's {key} is {value}: {reason}")]
     Hyperparameter {
         key: String,
@@ -94,4 +97,4 @@ macro_rules! join_the_crates_error {
         }
     )*};
 }
-join_the_crates_error!(MetadataError, TokenizerError, SamplerError);
+join_the_crates_error!(MetadataError, TokenizerError, SamplerError, QuantizeError);

@@ -1,0 +1,48 @@
+"""llama.cpp's own quantiser, compiled from the sources in the `llama-cpp-python` package.
+
+    pip download --no-deps --no-binary :all: llama-cpp-python, and unpack it; GGML is its vendor/llama.cpp/ggml.
+"""
+import ctypes
+import subprocess
+import tempfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+# What ggml-quants.c uses of the rest, none of which runs here.
+REST = """
+#include <stdint.h>
+#include <stdlib.h>
+void ggml_abort(const char *file, int line, const char *format, ...) { abort(); }
+void ggml_log_internal(int level, const char *format, ...) {}
+void ggml_critical_section_start(void) {}
+void ggml_critical_section_end(void) {}
+size_t ggml_row_size(int type, int64_t count) { abort(); }
+size_t ggml_type_size(int type) { abort(); }
+const char *ggml_type_name(int type) { abort(); }
+"""
+
+
+class Quantizer:
+    def __init__(self, ggml):
+        folder = tempfile.mkdtemp()
+        rest = Path(folder, "rest.c")
+        rest.write_text(REST)
+        library = Path(folder, "quants.so")
+        # Fused multiply-adds would give other blocks from machine to machine.
+        subprocess.run(["cc", "-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{ggml}/include", f"-I{ggml}/src",
+                        f"{ggml}/src/ggml-quants.c", rest, "-o", library, "-lm"], check=True)
+        self.library = ctypes.CDLL(str(library))
+
+    def quantize(self, numbers, kind):
+        """Rows of float32 as rows of blocks, without an importance matrix."""
+        length, size = gguf.GGML_QUANT_SIZES[kind]
+        numbers = np.ascontiguousarray(numbers, dtype=np.float32)
+        blocks = np.zeros((*numbers.shape[:-1], numbers.shape[-1] // length * size), dtype=np.uint8)
+        name = kind.name if kind.name.endswith("_K") else kind.name.lower()
+        name = name[0].lower() + name[1:]
+        function = getattr(self.library, f"quantize_row_{name}_ref")
+        function(numbers.ctypes.data_as(ctypes.c_void_p), blocks.ctypes.data_as(ctypes.c_void_p),
+                 ctypes.c_int64(numbers.size))
+        return blocks

@@ -1,0 +1,229 @@
+//! Writing a model with smaller numbers.
+//!
+//! Blocks are those of llama.cpp: to the byte what its `gguf` package makes, and for the K types what its quantiser makes
+//! without an importance matrix.
+
+mod blocks;
+mod choice;
+mod error;
+mod new_file;
+mod rows;
+mod super_blocks;
+
+use std::path::Path;
+
+use super::LlamaError;
+use super::gguf::{GgufWriter, Metadata, MetadataError, NewTensor, TensorType};
+use super::model_file::ModelFile;
+use super::weights::LoadProgress;
+pub use error::QuantizeError;
+use new_file::NewFile;
+
+/// Writes GGUF files whose matrices are stored in another type.
+///
+/// Matrices take the type that is asked for, except where it would not fit or not be sensible:
+///
+/// - vectors (norms, biases) are F32;
+/// - the output, and the embedding of models that use it as the output, is Q6_K if that is larger, because every score of
+///   every token comes from it (Q8_0 where rows are not multiples of 256);
+/// - matrices whose rows are not multiples of 256 have Q5_0 in place of Q4_K, Q5_1 of Q5_K and Q8_0 of Q6_K, and those
+///   whose rows are not multiples of 32 have F16.
+///
+/// These are llama.cpp's choices for its types without a mixture; [`tensor`](Quantizer::tensor) overrules them.
+///
+/// ```no_run
+/// use ironbridge::llama::gguf::TensorType;
+/// use ironbridge::llama::{ModelFile, Quantizer};
+///
+/// # fn main() -> Result<(), ironbridge::Error> {
+/// let model = ModelFile::open("some-model/")?; // a folder of Hugging Face's, or a GGUF file
+/// let report = Quantizer::new(TensorType::Q4_K)?.write(&model, "some-model-q4_k.gguf", &mut |_| ())?;
+/// println!("{} bytes became {}", report.bytes_before, report.bytes_after);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Quantizer {
+    tensor_type: TensorType,
+    overrides: Vec<(String, TensorType)>,
+    threads: usize,
+    overwrite: bool,
+}
+
+/// What [`Quantizer::write`] has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuantizeReport {
+    /// Each tensor's name, and how it is stored now.
+    pub tensors: Vec<(String, TensorType)>,
+    /// Bytes of all tensors before.
+    pub bytes_before: u64,
+    /// Bytes of all tensors in the new file.
+    pub bytes_after: u64,
+}
+
+/// Numbers that are read between two writes, for each thread: 16 MiB in F32.
+const STEP: usize = 1 << 22;
+
+impl Quantizer {
+    /// The types that can be written.
+    pub const TYPES: &[TensorType] = rows::TYPES;
+
+    /// For matrices of that type, with as many threads as there are processors.
+    ///
+    /// # Errors
+    ///
+    /// [`QuantizeError::Target`] for a type that is not in [`TYPES`](Quantizer::TYPES).
+    pub fn new(tensor_type: TensorType) -> Result<Quantizer, QuantizeError> {
+        rows::check_target(tensor_type)?;
+        Ok(Quantizer {
+            tensor_type,
+            overrides: Vec::new(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            overwrite: false,
+        })
+    }
+
+    /// Another type for the tensor of that name. [`write`](Quantizer::write) fails when the model has none.
+    ///
+    /// # Errors
+    ///
+    /// [`QuantizeError::Target`] for a type that is not in [`TYPES`](Quantizer::TYPES).
+    pub fn tensor(
+        mut self,
+        name: impl Into<String>,
+        tensor_type: TensorType,
+    ) -> Result<Quantizer, QuantizeError> {
+        rows::check_target(tensor_type)?;
+        self.overrides.push((name.into(), tensor_type));
+        Ok(self)
+    }
+
+    /// How many threads compute, at least one. The file is the same whatever their number.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Quantizer {
+        let threads = threads.max(1);
+        Quantizer { threads, ..self }
+    }
+
+    /// Whether a file that is there already is replaced. Else it is an error.
+    #[must_use]
+    pub fn overwrite(self, overwrite: bool) -> Quantizer {
+        Quantizer { overwrite, ..self }
+    }
+
+    /// Writes the model to `path` and reports how many of its tensors' bytes are done. The file appears there when it
+    /// is complete, not before; it may even replace the one that is read.
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::Quantize`] when a tensor is quantised already or holds what is no number or too large for the type,
+    /// when a file is in the way or cannot be written; [`LlamaError::UnexpectedTensor`] for a tensor of a folder that
+    /// GGUF has no name for.
+    pub fn write(
+        &self,
+        model: &ModelFile,
+        path: impl AsRef<Path>,
+        progress: &mut dyn FnMut(LoadProgress),
+    ) -> Result<QuantizeReport, LlamaError> {
+        let path = path.as_ref();
+        let tensors = self.choose(model)?;
+        let cannot_write = |source| QuantizeError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = NewFile::create(path, self.overwrite)?;
+        let metadata = self.metadata(model)?;
+        let mut writer = GgufWriter::new(&mut file, &metadata, &tensors).map_err(cannot_write)?;
+
+        let bytes_before = model.tensors().iter().map(|tensor| tensor.byte_length());
+        let mut done = LoadProgress {
+            done: 0,
+            total: bytes_before.sum(),
+        };
+        for (source, target) in model.tensors().iter().zip(&tensors) {
+            let rows = rows::Rows::new(model, source, target.tensor_type)?;
+            let step = (STEP / rows.columns()).max(1) * self.threads;
+            for first in (0..rows.count()).step_by(step) {
+                let count = step.min(rows.count() - first);
+                let bytes = rows.encode(first, count, self.threads)?;
+                writer.write(&bytes).map_err(cannot_write)?;
+                done.done += rows.source_bytes(count);
+                progress(done);
+            }
+        }
+        let placed = writer.header().tensors().iter();
+        let bytes_after = placed.map(|tensor| tensor.bytes().end - tensor.bytes().start);
+        let report = QuantizeReport {
+            bytes_before: done.total,
+            bytes_after: bytes_after.sum(),
+            tensors: tensors
+                .iter()
+                .map(|tensor| (tensor.name.clone(), tensor.tensor_type))
+                .collect(),
+        };
+        writer.finish().map_err(cannot_write)?;
+        file.persist()?;
+        Ok(report)
+    }
+
+    /// What each tensor of the model is to be.
+    fn choose(&self, model: &ModelFile) -> Result<Vec<NewTensor>, LlamaError> {
+        for (name, _) in &self.overrides {
+            if model.tensor(name).is_none() {
+                return Err(LlamaError::MissingTensor(name.clone()));
+            }
+        }
+        let choose = |tensor| {
+            Ok(NewTensor {
+                tensor_type: choice::tensor_type(model, tensor, self.tensor_type, &self.overrides)?,
+                name: tensor.name().to_owned(),
+                dimensions: tensor.dimensions().to_vec(),
+            })
+        };
+        model.tensors().iter().map(choose).collect()
+    }
+
+    fn metadata(&self, model: &ModelFile) -> Result<Metadata, MetadataError> {
+        let mut metadata = model.metadata().clone();
+        if let Some(number) = choice::file_type(self.tensor_type) {
+            metadata.set("general.file_type", number)?;
+        }
+        // GGML's GGML_QNT_VERSION: the second layout of its blocks.
+        metadata.set("general.quantization_version", 2u32)?;
+        Ok(metadata)
+    }
+}
+
+/// Rounds numbers to blocks of a type.
+///
+/// # Errors
+///
+/// [`QuantizeError`] when the type is not in [`Quantizer::TYPES`], when there are not whole blocks of numbers, or when
+/// one of them is no number or too large for the type.
+///
+/// ```
+/// use ironbridge::llama::{gguf::TensorType, quantize};
+///
+/// let block = quantize(TensorType::Q8_0, &[1.0; 32]).unwrap();
+/// assert_eq!(block.len(), 34);
+/// assert!(quantize(TensorType::Q8_0, &[f32::NAN; 32]).is_err());
+/// ```
+pub fn quantize(tensor_type: TensorType, numbers: &[f32]) -> Result<Vec<u8>, QuantizeError> {
+    rows::check_target(tensor_type)?;
+    let length = tensor_type.block_length() as usize;
+    if !numbers.len().is_multiple_of(length) {
+        return Err(QuantizeError::PartialBlock {
+            name: String::new(),
+            columns: numbers.len() as u64,
+            tensor_type,
+        });
+    }
+    let mut bytes = vec![0; numbers.len() / length * tensor_type.block_size() as usize];
+    rows::check_numbers(tensor_type, numbers, "", 0)?;
+    rows::encode(tensor_type, numbers, &mut bytes);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

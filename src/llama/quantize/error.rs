@@ -1,0 +1,36 @@
+use std::io;
+use std::path::PathBuf;
+
+use crate::llama::gguf::TensorType;
+
+/// Why numbers or a model cannot be quantised.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each message says what its fields are")]
+pub enum QuantizeError {
+    #[error(
+        "{0} cannot be written, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K can"
+    )]
+    Target(TensorType),
+    #[error(
+        "tensor {name:?} is stored as {found}; only F32, F16 and BF16 can be quantised, for rounding twice would lose more"
+    )]
+    Source { name: String, found: TensorType },
+    #[error("tensor {name:?} has rows of {columns}, not whole blocks of {tensor_type}")]
+    PartialBlock {
+        name: String,
+        columns: u64,
+        tensor_type: TensorType,
+    },
+    #[error("number {index} of tensor {name:?} is {value}, which {tensor_type} cannot hold")]
+    Number {
+        name: String,
+        index: u64,
+        value: f32,
+        tensor_type: TensorType,
+    },
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}

@@ -1,0 +1,92 @@
+//! A file that is there as a whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::QuantizeError;
+
+/// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves nothing.
+pub(super) struct NewFile {
+    path: PathBuf,
+    partial: PathBuf,
+    file: BufWriter<File>,
+    overwrite: bool,
+}
+
+impl NewFile {
+    /// Fails at once if a file is there that may not be replaced.
+    pub fn create(path: &Path, overwrite: bool) -> Result<NewFile, QuantizeError> {
+        let cannot_write = |source| QuantizeError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        let there = fs::symlink_metadata(path).ok();
+        if there.is_some() && !overwrite {
+            return Err(QuantizeError::Exists(path.to_owned()));
+        }
+        let (Some(name), false) = (path.file_name(), there.is_some_and(|there| there.is_dir()))
+        else {
+            let kind = io::ErrorKind::IsADirectory;
+            return Err(cannot_write(kind.into()));
+        };
+        let name = name.to_string_lossy();
+        let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&partial);
+        Ok(NewFile {
+            path: path.to_owned(),
+            partial,
+            file: BufWriter::new(file.map_err(cannot_write)?),
+            overwrite,
+        })
+    }
+
+    /// Moves the file to its place, once its bytes are on the disk.
+    pub fn persist(mut self) -> Result<(), QuantizeError> {
+        self.file
+            .flush()
+            .and_then(|()| self.file.get_ref().sync_all())
+            .and_then(|()| self.place())
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => QuantizeError::Exists(self.path.clone()),
+                _ => QuantizeError::Write {
+                    path: self.path.clone(),
+                    source,
+                },
+            })
+    }
+
+    fn place(&self) -> io::Result<()> {
+        if self.overwrite {
+            return fs::rename(&self.partial, &self.path);
+        }
+        // A second name, unlike a rename, is never given to a file in the place of another one. File systems without
+        // second names have to do with a look beforehand.
+        match fs::hard_link(&self.partial, &self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) if self.path.exists() => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(&self.partial, &self.path),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // It is gone already when it was renamed.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
