@@ -335,7 +335,8 @@ IRON_API iron_status iron_encode_rope(iron_commands *commands, const iron_rope *
 
 /* Causal grouped-query attention over a cache.
  *   q, out: tokens × heads × head_dim, F32; row_stride is from token to token.
- *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32 or F16, one type; row_stride from position to position.
+ *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32, F16 or Q8_0 (head_dim and strides multiples of 32), one
+ *     type; row_stride from position to position.
  *   k_head_stride, v_head_stride: elements from head to head; 0: head_dim (position-major cache).
  *   Query t stands at position first_position + t and sees every key up to its own position, of those the last `window` (0: all).
  *   scale: 0 means 1/sqrt(head_dim). head_dim <= 256. */
@@ -360,6 +361,34 @@ IRON_API iron_status iron_encode_add(iron_commands *commands, const iron_element
 /* out = silu(a) · b = a / (1 + exp(-a)) · b: SwiGLU with a the gate and b the up projection. */
 IRON_API iron_status iron_encode_silu_mul(iron_commands *commands, const iron_elementwise *operands);
 
+/* out = f(x), `count` F32 elements each. out may be x. */
+typedef struct iron_activation {
+  size_t size;
+  uint64_t count;
+  iron_tensor x, out;
+} iron_activation;
+/* out = x where x >= 0, else 0. */
+IRON_API iron_status iron_encode_relu(iron_commands *commands, const iron_activation *operands);
+/* out = 1 / (1 + exp(-x)). */
+IRON_API iron_status iron_encode_sigmoid(iron_commands *commands, const iron_activation *operands);
+IRON_API iron_status iron_encode_tanh(iron_commands *commands, const iron_activation *operands);
+
+/* out[i] = x[i] + bias, row by row. x, out: rows × width; bias: width; all F32. out may be x. */
+typedef struct iron_add_bias {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, bias, out;
+} iron_add_bias;
+IRON_API iron_status iron_encode_add_bias(iron_commands *commands, const iron_add_bias *add_bias);
+
+/* out[j][i] = x[i][j]. x: rows × width; out: width × rows; F32, F16, BF16 or U32, one type. */
+typedef struct iron_transpose {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, out;
+} iron_transpose;
+IRON_API iron_status iron_encode_transpose(iron_commands *commands, const iron_transpose *transpose);
+
 /* out[i] = softmax(scale · x[i]); rows × width, F32. out may be x. scale: 0 means 1. */
 typedef struct iron_softmax {
   size_t size;
@@ -377,7 +406,9 @@ typedef struct iron_argmax {
 } iron_argmax;
 IRON_API iron_status iron_encode_argmax(iron_commands *commands, const iron_argmax *argmax);
 
-/* dst = src, rows × width, converting among F32, F16 and BF16 (to nearest even), or U32 to U32. */
+/* dst = src, rows × width: among F32, F16 and BF16 (to nearest even), from these to Q8_0, from Q8_0 to F32, or U32 to U32.
+ * Q8_0 as GGML quantises: each 32 elements have the scale max |x| / 127, rounded to F16, and the elements that many times it,
+ * rounded to nearest. A NaN or infinity among them makes all 32 NaN. */
 typedef struct iron_copy {
   size_t size;
   uint64_t rows, width;

@@ -42,6 +42,8 @@
 //! # }
 //! ```
 
+mod activation;
+mod add_bias;
 mod argmax;
 mod attention;
 mod copy;
@@ -53,7 +55,10 @@ mod projections;
 mod rms_norm;
 mod rope;
 mod softmax;
+mod transpose;
 
+pub use activation::Activation;
+pub use add_bias::AddBias;
 pub use argmax::Argmax;
 pub use attention::Attention;
 pub use copy::{CopyBytes, CopyRows};
@@ -65,3 +70,4 @@ pub use projections::{AttentionProjections, Projected, Projection, WeightLayout}
 pub use rms_norm::RmsNorm;
 pub use rope::{Rope, RopePairing};
 pub use softmax::Softmax;
+pub use transpose::Transpose;

@@ -5,6 +5,8 @@
 #define ALWAYS NULL
 #define THREAD_PER_POINT {{0}, 0}
 #define SIMDGROUP_PER_POINT {{1, 1, 1}, 32}
+#define TILE_OF_32 {{32, 32, 1}, 256}
+#define SIMDGROUP_PER_BLOCK {{32, 1, 1}, 32} /* Q8_0's 32 elements */
 
 const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_MATMUL, {IRON_F32, IRON_F32}, ALWAYS, "matmul", "matmul_f32_f32", THREAD_PER_POINT},
@@ -56,10 +58,20 @@ const IronKernelEntry IronKernelTable[] = {
 
     {IRON_OPERATION_ATTENTION, {IRON_F32}, ALWAYS, "attention", "attention_f32", SIMDGROUP_PER_POINT},
     {IRON_OPERATION_ATTENTION, {IRON_F16}, ALWAYS, "attention", "attention_f16", SIMDGROUP_PER_POINT},
+    {IRON_OPERATION_ATTENTION, {IRON_Q8_0}, ALWAYS, "attention", "attention_q8_0", SIMDGROUP_PER_POINT},
 
     {IRON_OPERATION_ADD, {0}, ALWAYS, "elementwise", "add", THREAD_PER_POINT},
     {IRON_OPERATION_SILU_MUL, {0}, ALWAYS, "elementwise", "silu_mul", THREAD_PER_POINT},
+    {IRON_OPERATION_RELU, {0}, ALWAYS, "activation", "relu", THREAD_PER_POINT},
+    {IRON_OPERATION_SIGMOID, {0}, ALWAYS, "activation", "sigmoid", THREAD_PER_POINT},
+    {IRON_OPERATION_TANH, {0}, ALWAYS, "activation", "tanh", THREAD_PER_POINT},
+    {IRON_OPERATION_ADD_BIAS, {0}, ALWAYS, "add_bias", "add_bias", THREAD_PER_POINT},
     {IRON_OPERATION_SOFTMAX, {0}, ALWAYS, "softmax", "softmax", SIMDGROUP_PER_POINT},
+
+    {IRON_OPERATION_TRANSPOSE, {IRON_F32}, ALWAYS, "transpose", "transpose_32", TILE_OF_32},
+    {IRON_OPERATION_TRANSPOSE, {IRON_U32}, ALWAYS, "transpose", "transpose_32", TILE_OF_32},
+    {IRON_OPERATION_TRANSPOSE, {IRON_F16}, ALWAYS, "transpose", "transpose_16", TILE_OF_32},
+    {IRON_OPERATION_TRANSPOSE, {IRON_BF16}, ALWAYS, "transpose", "transpose_16", TILE_OF_32},
 
     {IRON_OPERATION_COPY, {IRON_F32, IRON_F32}, ALWAYS, "copy", "copy_f32_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_F32, IRON_F16}, ALWAYS, "copy", "copy_f32_f16", THREAD_PER_POINT},
@@ -70,6 +82,10 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_COPY, {IRON_BF16, IRON_F32}, ALWAYS, "copy", "copy_bf16_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_BF16, IRON_F16}, ALWAYS, "copy", "copy_bf16_f16", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_BF16, IRON_BF16}, ALWAYS, "copy", "copy_bf16_bf16", THREAD_PER_POINT},
+    {IRON_OPERATION_COPY, {IRON_F32, IRON_Q8_0}, ALWAYS, "copy", "copy_f32_q8_0", SIMDGROUP_PER_BLOCK},
+    {IRON_OPERATION_COPY, {IRON_F16, IRON_Q8_0}, ALWAYS, "copy", "copy_f16_q8_0", SIMDGROUP_PER_BLOCK},
+    {IRON_OPERATION_COPY, {IRON_BF16, IRON_Q8_0}, ALWAYS, "copy", "copy_bf16_q8_0", SIMDGROUP_PER_BLOCK},
+    {IRON_OPERATION_COPY, {IRON_Q8_0, IRON_F32}, ALWAYS, "copy", "copy_q8_0_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_U32, IRON_U32}, ALWAYS, "copy", "copy_u32_u32", THREAD_PER_POINT},
 
     {IRON_OPERATION_ARGMAX, {0}, ALWAYS, "argmax", "argmax", SIMDGROUP_PER_POINT},

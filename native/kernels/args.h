@@ -74,7 +74,7 @@ typedef struct rope_args {
   iron_u32 reserved;
 } rope_args;
 
-/* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16).
+/* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16, q8_0).
  *   out[t][h] = softmax over j of (q[t][h] . k[j][h / (heads / kv_heads)] * scale) applied to v[j][...]
  *   Query t stands at absolute position first_position + t and sees keys j <= its position and, when window > 0,
  *   j > position - window. Keys 0 .. first_position + tokens - 1 must be in the cache.
@@ -98,6 +98,26 @@ typedef struct elementwise_args {
   iron_u64 count;
 } elementwise_args;
 
+/* relu: out[i] = x[i] < 0 ? 0 : x[i].   sigmoid: out[i] = 1 / (1 + exp(-x[i])).   tanh: out[i] = tanh(x[i]).   f32; out may be x. */
+enum { ACTIVATION_X = 0, ACTIVATION_OUT = 1, ACTIVATION_ARGS = 2 };
+typedef struct activation_args {
+  iron_u64 count;
+} activation_args;
+
+/* add_bias: out[i][j] = x[i][j] + bias[j], f32; out may be x. */
+enum { ADD_BIAS_X = 0, ADD_BIAS_BIAS = 1, ADD_BIAS_OUT = 2, ADD_BIAS_ARGS = 3 };
+typedef struct add_bias_args {
+  iron_u64 x_row_stride, out_row_stride;
+  iron_u32 rows, width;
+} add_bias_args;
+
+/* transpose_<N>: out[j][i] = x[i][j], elements of N bits (16, 32). x has `rows` rows of `width` elements. */
+enum { TRANSPOSE_X = 0, TRANSPOSE_OUT = 1, TRANSPOSE_ARGS = 2 };
+typedef struct transpose_args {
+  iron_u64 x_row_stride, out_row_stride;
+  iron_u32 rows, width;
+} transpose_args;
+
 /* softmax: out[i][j] = exp(scale * x[i][j] - max) / sum over j, per row, f32; out may be x. A row of nothing but -infinity
  * gives NaN, as the formula does. */
 enum { SOFTMAX_X = 0, SOFTMAX_OUT = 1, SOFTMAX_ARGS = 2 };
@@ -108,7 +128,10 @@ typedef struct softmax_args {
   iron_u32 reserved;
 } softmax_args;
 
-/* copy_<S>_<D>: dst[i][j] = (D) src[i][j]. S, D: f32, f16, bf16 (round to nearest even), and u32 to u32. */
+/* copy_<S>_<D>: dst[i][j] = (D) src[i][j]. S, D: f32, f16, bf16 (round to nearest even); these to q8_0; q8_0 to f32; u32 to u32.
+ * To q8_0, as quantize_row_q8_0_ref of ggml-quants.c: for each 32 elements the scale d = max |x| / 127, stored as f16, and
+ * round(x * (1 / d)), halves away from zero, where 1 / d is 0 for a d that is subnormal or 0. When one of the 32 is not finite,
+ * the scale is NaN and the rest 0. */
 enum { COPY_SRC = 0, COPY_DST = 1, COPY_ARGS = 2 };
 typedef struct copy_args {
   iron_u64 src_row_stride, dst_row_stride;

@@ -7,14 +7,15 @@
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
+#include "blocks.h"
 
 constant constexpr uint LANES = 32;
 constant constexpr uint DIMENSIONS_PER_LANE = 256 / LANES; /* the largest head_dim */
 
-template <typename C>
+template <typename Stored, typename Reader>
 [[kernel]] void attention(device const float *q [[buffer(ATTENTION_Q)]],
-                          device const C *k [[buffer(ATTENTION_K)]],
-                          device const C *v [[buffer(ATTENTION_V)]],
+                          device const Stored *k [[buffer(ATTENTION_K)]],
+                          device const Stored *v [[buffer(ATTENTION_V)]],
                           device float *out [[buffer(ATTENTION_OUT)]],
                           constant attention_args &args [[buffer(ATTENTION_ARGS)]],
                           uint2 group [[threadgroup_position_in_grid]],
@@ -23,8 +24,6 @@ template <typename C>
   if (head >= args.heads || token >= args.tokens) return;
   uint kv_head = head / (args.heads / args.kv_heads);
   device const float *from = q + token * args.q_token_stride + head * args.q_head_stride;
-  device const C *keys = k + kv_head * args.k_head_stride;
-  device const C *values = v + kv_head * args.v_head_stride;
   device float *to = out + token * args.out_token_stride + head * args.out_head_stride;
 
   float query[DIMENSIONS_PER_LANE], weighted[DIMENSIONS_PER_LANE];
@@ -39,11 +38,11 @@ template <typename C>
   bool weighs = false; /* whether a key had any weight so far */
   float largest = 0, sum = 0;
   for (uint j = first; j <= position; ++j) {
-    device const C *key = keys + j * args.k_token_stride;
+    ulong key = kv_head * args.k_head_stride + j * args.k_token_stride;
     float score = 0;
     for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
       uint d = lane + i * LANES;
-      if (d < args.head_dim) score += query[i] * float(key[d]);
+      if (d < args.head_dim) score += query[i] * Reader::at(k, key + d);
     }
     score = simd_sum(score) * args.scale;
 
@@ -56,10 +55,10 @@ template <typename C>
     weighs = true;
     float weight = precise::exp(score - largest);
     sum = sum * rescale + weight;
-    device const C *value = values + j * args.v_token_stride;
+    ulong value = kv_head * args.v_head_stride + j * args.v_token_stride;
     for (uint i = 0; i < DIMENSIONS_PER_LANE; ++i) {
       uint d = lane + i * LANES;
-      if (d < args.head_dim) weighted[i] = weighted[i] * rescale + weight * float(value[d]);
+      if (d < args.head_dim) weighted[i] = weighted[i] * rescale + weight * Reader::at(v, value + d);
     }
   }
 
@@ -69,5 +68,9 @@ template <typename C>
   }
 }
 
-template [[host_name("attention_f32")]] [[kernel]] decltype(attention<float>) attention<float>;
-template [[host_name("attention_f16")]] [[kernel]] decltype(attention<half>) attention<half>;
+#define ATTENTION(NAME, STORED, READER) \
+  template [[host_name(NAME)]] [[kernel]] decltype(attention<STORED, READER>) attention<STORED, READER>;
+
+ATTENTION("attention_f32", float, plain)
+ATTENTION("attention_f16", half, plain)
+ATTENTION("attention_q8_0", uchar, q8_0)

@@ -690,6 +690,122 @@ impl Default for iron_elementwise {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct iron_activation {
+    pub size: usize,
+    pub count: u64,
+    pub x: iron_tensor,
+    pub out: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_activation"][::core::mem::size_of::<iron_activation>() - 96usize];
+    [
+        "Alignment of iron_activation",
+    ][::core::mem::align_of::<iron_activation>() - 8usize];
+    [
+        "Offset of field: iron_activation::size",
+    ][::core::mem::offset_of!(iron_activation, size) - 0usize];
+    [
+        "Offset of field: iron_activation::count",
+    ][::core::mem::offset_of!(iron_activation, count) - 8usize];
+    [
+        "Offset of field: iron_activation::x",
+    ][::core::mem::offset_of!(iron_activation, x) - 16usize];
+    [
+        "Offset of field: iron_activation::out",
+    ][::core::mem::offset_of!(iron_activation, out) - 56usize];
+};
+impl Default for iron_activation {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_add_bias {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub x: iron_tensor,
+    pub bias: iron_tensor,
+    pub out: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_add_bias"][::core::mem::size_of::<iron_add_bias>() - 144usize];
+    ["Alignment of iron_add_bias"][::core::mem::align_of::<iron_add_bias>() - 8usize];
+    [
+        "Offset of field: iron_add_bias::size",
+    ][::core::mem::offset_of!(iron_add_bias, size) - 0usize];
+    [
+        "Offset of field: iron_add_bias::rows",
+    ][::core::mem::offset_of!(iron_add_bias, rows) - 8usize];
+    [
+        "Offset of field: iron_add_bias::width",
+    ][::core::mem::offset_of!(iron_add_bias, width) - 16usize];
+    [
+        "Offset of field: iron_add_bias::x",
+    ][::core::mem::offset_of!(iron_add_bias, x) - 24usize];
+    [
+        "Offset of field: iron_add_bias::bias",
+    ][::core::mem::offset_of!(iron_add_bias, bias) - 64usize];
+    [
+        "Offset of field: iron_add_bias::out",
+    ][::core::mem::offset_of!(iron_add_bias, out) - 104usize];
+};
+impl Default for iron_add_bias {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_transpose {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub x: iron_tensor,
+    pub out: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_transpose"][::core::mem::size_of::<iron_transpose>() - 104usize];
+    ["Alignment of iron_transpose"][::core::mem::align_of::<iron_transpose>() - 8usize];
+    [
+        "Offset of field: iron_transpose::size",
+    ][::core::mem::offset_of!(iron_transpose, size) - 0usize];
+    [
+        "Offset of field: iron_transpose::rows",
+    ][::core::mem::offset_of!(iron_transpose, rows) - 8usize];
+    [
+        "Offset of field: iron_transpose::width",
+    ][::core::mem::offset_of!(iron_transpose, width) - 16usize];
+    [
+        "Offset of field: iron_transpose::x",
+    ][::core::mem::offset_of!(iron_transpose, x) - 24usize];
+    [
+        "Offset of field: iron_transpose::out",
+    ][::core::mem::offset_of!(iron_transpose, out) - 64usize];
+};
+impl Default for iron_transpose {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct iron_softmax {
     pub size: usize,
     pub rows: u64,
@@ -1224,6 +1340,26 @@ unsafe extern "C" {
     pub fn iron_encode_silu_mul(
         commands: *mut iron_commands,
         operands: *const iron_elementwise,
+    ) -> iron_status;
+    pub fn iron_encode_relu(
+        commands: *mut iron_commands,
+        operands: *const iron_activation,
+    ) -> iron_status;
+    pub fn iron_encode_sigmoid(
+        commands: *mut iron_commands,
+        operands: *const iron_activation,
+    ) -> iron_status;
+    pub fn iron_encode_tanh(
+        commands: *mut iron_commands,
+        operands: *const iron_activation,
+    ) -> iron_status;
+    pub fn iron_encode_add_bias(
+        commands: *mut iron_commands,
+        add_bias: *const iron_add_bias,
+    ) -> iron_status;
+    pub fn iron_encode_transpose(
+        commands: *mut iron_commands,
+        transpose: *const iron_transpose,
     ) -> iron_status;
     pub fn iron_encode_softmax(
         commands: *mut iron_commands,

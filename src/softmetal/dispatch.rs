@@ -36,7 +36,7 @@ macro_rules! arguments {
         $(unsafe impl Arguments for args::$name {})*
     };
 }
-arguments!(matmul_args embedding_args rms_norm_args rope_args attention_args elementwise_args softmax_args copy_args argmax_args);
+arguments!(matmul_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args add_bias_args transpose_args softmax_args copy_args argmax_args);
 
 /// The elements of a strided block: `count` steps of a stride each, twice nested, of `width` contiguous elements.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,11 @@ pub struct Geometry {
 impl Geometry {
     pub const SIMDGROUP_PER_POINT: Geometry = Geometry {
         tile: [1; 3],
+        threads: 32,
+    };
+    /// A block of 32 elements of a row.
+    pub const SIMDGROUP_PER_BLOCK: Geometry = Geometry {
+        tile: [32, 1, 1],
         threads: 32,
     };
 }

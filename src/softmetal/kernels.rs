@@ -4,6 +4,8 @@
 //! arguments describe. Its results do not depend on the number of threads: every output element is computed by one thread, in one
 //! order.
 
+mod activation;
+mod add_bias;
 mod argmax;
 mod attention;
 mod copy;
@@ -14,6 +16,7 @@ mod matmul;
 mod rms_norm;
 mod rope;
 mod softmax;
+mod transpose;
 
 #[cfg(test)]
 mod testing;
@@ -140,10 +143,21 @@ pub static KERNELS: &[Kernel] = kernels! {
     attention {
         c"attention_f32" => attention::attention::<f32>,
         c"attention_f16" => attention::attention::<f16>,
+        c"attention_q8_0" => attention::attention::<BlockQ8_0>,
     }
     elementwise {
         c"add" => elementwise::add,
         c"silu_mul" => elementwise::silu_mul,
+    }
+    activation {
+        c"relu" => activation::relu,
+        c"sigmoid" => activation::sigmoid,
+        c"tanh" => activation::tanh,
+    }
+    add_bias { c"add_bias" => add_bias::add_bias, }
+    transpose {
+        c"transpose_32" => transpose::transpose::<u32>,
+        c"transpose_16" => transpose::transpose::<f16>,
     }
     softmax { c"softmax" => softmax::softmax, }
     copy {
@@ -156,6 +170,10 @@ pub static KERNELS: &[Kernel] = kernels! {
         c"copy_bf16_f32" => copy::copy::<bf16, f32>,
         c"copy_bf16_f16" => copy::copy::<bf16, f16>,
         c"copy_bf16_bf16" => copy::copy_same::<bf16>,
+        c"copy_f32_q8_0" => copy::quantize::<f32>,
+        c"copy_f16_q8_0" => copy::quantize::<f16>,
+        c"copy_bf16_q8_0" => copy::quantize::<bf16>,
+        c"copy_q8_0_f32" => copy::copy::<BlockQ8_0, f32>,
         c"copy_u32_u32" => copy::copy_same::<u32>,
     }
     argmax { c"argmax" => argmax::argmax, }

@@ -102,6 +102,11 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_encode_attention(commands, null())), "attention");
     null_argument(call!(iron_encode_add(commands, null())), "operands");
     null_argument(call!(iron_encode_silu_mul(commands, null())), "operands");
+    null_argument(call!(iron_encode_relu(commands, null())), "operands");
+    null_argument(call!(iron_encode_sigmoid(commands, null())), "operands");
+    null_argument(call!(iron_encode_tanh(commands, null())), "operands");
+    null_argument(call!(iron_encode_add_bias(commands, null())), "add_bias");
+    null_argument(call!(iron_encode_transpose(commands, null())), "transpose");
     null_argument(call!(iron_encode_softmax(commands, null())), "softmax");
     null_argument(call!(iron_encode_argmax(commands, null())), "argmax");
     null_argument(call!(iron_encode_copy(commands, null())), "copy");
@@ -235,6 +240,15 @@ fn structs_say_their_size() {
     sizes!(iron_elementwise, "operands", |it| call!(iron_encode_add(
         commands, it
     )));
+    sizes!(iron_activation, "operands", |it| call!(iron_encode_relu(
+        commands, it
+    )));
+    sizes!(iron_add_bias, "add_bias", |it| call!(iron_encode_add_bias(
+        commands, it
+    )));
+    sizes!(iron_transpose, "transpose", |it| call!(
+        iron_encode_transpose(commands, it)
+    ));
     sizes!(iron_softmax, "softmax", |it| call!(iron_encode_softmax(
         commands, it
     )));

@@ -77,6 +77,36 @@ pub fn elementwise(a: Buffer, b: Buffer, out: Buffer) -> iron_elementwise {
     }
 }
 
+pub fn activation(x: Buffer, out: Buffer) -> iron_activation {
+    iron_activation {
+        size: size_of::<iron_activation>(),
+        count: 256,
+        x: f32s(x),
+        out: f32s(out),
+    }
+}
+
+pub fn add_bias(x: Buffer, bias: Buffer, out: Buffer) -> iron_add_bias {
+    iron_add_bias {
+        size: size_of::<iron_add_bias>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        bias: f32s(bias),
+        out: f32s(out),
+    }
+}
+
+pub fn transpose(x: Buffer, out: Buffer) -> iron_transpose {
+    iron_transpose {
+        size: size_of::<iron_transpose>(),
+        rows: 4,
+        width: 8,
+        x: f32s(x),
+        out: f32s(out),
+    }
+}
+
 pub fn softmax(x: Buffer, out: Buffer) -> iron_softmax {
     iron_softmax {
         size: size_of::<iron_softmax>(),

@@ -195,6 +195,42 @@ fn operations_that_do_not_fit() {
         |it| it.a.offset = 4 => IRON_ERROR_OUT_OF_RANGE, "a: ";
         |it| it.b.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "b: ";
     }
+    wrong! { fixture, iron_encode_relu, activation(x, y);
+        |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
+        |it| it.count = 257 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.out.dtype = IRON_F16 => IRON_ERROR_SHAPE, "out: ";
+        |it| (it.count, it.out) = (128, iron_tensor { offset: 4, ..f32s(x) })
+            => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
+        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
+    }
+    wrong! { fixture, iron_encode_sigmoid, activation(x, y);
+        |it| it.x.offset = 4 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+    }
+    wrong! { fixture, iron_encode_tanh, activation(x, y);
+        |it| it.x.dtype = IRON_U32 => IRON_ERROR_SHAPE, "x: ";
+    }
+    wrong! { fixture, iron_encode_add_bias, add_bias(x, y, z);
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
+        |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.bias.offset = 1000 => IRON_ERROR_OUT_OF_RANGE, "bias: ";
+        |it| it.bias.dtype = IRON_F16 => IRON_ERROR_SHAPE, "bias: ";
+        |it| it.out.row_stride = 7 => IRON_ERROR_SHAPE, "out: row_stride";
+        |it| (it.out.buffer, it.out.row_stride) = (x, 16) => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
+        |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps bias";
+        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
+    }
+    wrong! { fixture, iron_encode_transpose, transpose(x, y);
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
+        |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.out.row_stride = 3 => IRON_ERROR_SHAPE, "out: row_stride";
+        |it| it.out.row_stride = 40 => IRON_ERROR_OUT_OF_RANGE, "out: ";
+        |it| it.out.dtype = IRON_U32 => IRON_ERROR_SHAPE, "out: is U32, x is F32";
+        |it| (it.x.dtype, it.width) = (IRON_Q8_0, 32) => IRON_ERROR_SHAPE, "x: ";
+        |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
+        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
+    }
     wrong! { fixture, iron_encode_softmax, softmax(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
@@ -350,6 +386,40 @@ fn every_type_of_every_operation_has_its_kernel() {
             runs(call!(iron_encode_copy(commands, &copy)));
         }
     }
+    for src in floats {
+        let copy = iron_copy {
+            width: 64,
+            src: tensor(x, src),
+            dst: tensor(y, IRON_Q8_0),
+            ..copy(x, y)
+        };
+        runs(call!(iron_encode_copy(commands, &copy)));
+    }
+    let from_blocks = iron_copy {
+        width: 64,
+        src: tensor(x, IRON_Q8_0),
+        ..copy(x, y)
+    };
+    runs(call!(iron_encode_copy(commands, &from_blocks)));
+    let blocks = iron_attention {
+        head_dim: 32,
+        k: tensor(y, IRON_Q8_0),
+        v: tensor(y, IRON_Q8_0),
+        ..attention(x, y, y, z)
+    };
+    runs(call!(iron_encode_attention(commands, &blocks)));
+    for element in [IRON_F32, IRON_F16, IRON_BF16, IRON_U32] {
+        let transpose = iron_transpose {
+            x: tensor(x, element),
+            out: tensor(y, element),
+            ..transpose(x, y)
+        };
+        runs(call!(iron_encode_transpose(commands, &transpose)));
+    }
+    runs(call!(iron_encode_relu(commands, &activation(x, y))));
+    runs(call!(iron_encode_sigmoid(commands, &activation(x, y))));
+    runs(call!(iron_encode_tanh(commands, &activation(x, y))));
+    runs(call!(iron_encode_add_bias(commands, &add_bias(x, y, z))));
     let integers = iron_copy {
         src: tensor(x, IRON_U32),
         dst: tensor(y, IRON_U32),
@@ -362,14 +432,14 @@ fn every_type_of_every_operation_has_its_kernel() {
     runs(call!(iron_encode_silu_mul(commands, &elementwise(x, y, z))));
     runs(call!(iron_encode_softmax(commands, &softmax(x, y))));
     runs(call!(iron_encode_argmax(commands, &argmax(x, y))));
-    assert_eq!(recorded, 2 * 14 + 2 + 14 + 9 + 1 + 6);
+    assert_eq!(recorded, 2 * 14 + 3 + 14 + 9 + 4 + 1 + 4 + 4 + 6);
     commit_and_wait(commands);
     release_commands(commands);
 
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 9 + 60,
+        2 + 12 + 73,
         "the fixture's own, families, kernels"
     );
     for buffer in [x, y, z] {

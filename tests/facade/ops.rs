@@ -2,10 +2,10 @@
 
 use half::{bf16, f16};
 use ironbridge::ops::{
-    Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill, RmsNorm, Rope,
-    RopePairing, Softmax,
+    Activation, AddBias, Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill,
+    RmsNorm, Rope, RopePairing, Softmax, Transpose,
 };
-use ironbridge::{Dtype, Error};
+use ironbridge::{Commands, Dtype, Error};
 
 use crate::oracle;
 use crate::support::{assert_close, device, f64s, f64s_of_halves, halves, numbers, run};
@@ -317,6 +317,142 @@ fn add_and_silu_mul_also_in_place() {
             .collect();
         assert_close(&b.to_vec().unwrap(), &gated, 1e-6);
     }
+}
+
+#[test]
+fn activations_also_in_place() {
+    let device = device();
+    let x: Vec<f32> = numbers(1003, 1).iter().map(|v| v * 20.0).collect();
+    type Record = fn(&mut Commands, &Activation<'_>) -> ironbridge::Result<()>;
+    type Function = fn(f64) -> f64;
+    let functions: [(Record, Function); 3] = [
+        (|commands, operands| commands.relu(operands), |x| x.max(0.0)),
+        (
+            |commands, operands| commands.sigmoid(operands),
+            |x| 1.0 / (1.0 + (-x).exp()),
+        ),
+        (|commands, operands| commands.tanh(operands), f64::tanh),
+    ];
+    for (record, function) in functions {
+        let want: Vec<f64> = f64s(&x).into_iter().map(function).collect();
+        let x = device.buffer_from(&x).unwrap();
+        let out = device.buffer::<f32>(1003).unwrap();
+        let operands = Activation {
+            count: 1003,
+            x: x.tensor(),
+            out: out.tensor(),
+        };
+        run(&device, |commands| {
+            record(commands, &operands)?;
+            let out = x.tensor();
+            record(commands, &Activation { out, ..operands })
+        })
+        .unwrap();
+        assert_close(&out.to_vec().unwrap(), &want, 1e-6);
+        assert_close(&x.to_vec().unwrap(), &want, 1e-6);
+    }
+}
+
+#[test]
+fn a_bias_for_every_row_and_a_transpose() {
+    let device = device();
+    let (rows, width) = (5, 33);
+    let (x, bias) = (numbers(rows * width, 1), numbers(width, 2));
+    let biased: Vec<f64> = x
+        .iter()
+        .enumerate()
+        .map(|(i, x)| f64::from(x + bias[i % width]))
+        .collect();
+    let want = oracle::transpose(&biased, rows, width);
+    let x = device.buffer_from(&x).unwrap();
+    let bias = device.buffer_from(&bias).unwrap();
+    let out = device.buffer::<f32>(rows * width).unwrap();
+    run(&device, |commands| {
+        commands.add_bias(&AddBias {
+            rows,
+            width,
+            x: x.tensor(),
+            bias: bias.tensor(),
+            out: x.tensor(),
+        })?;
+        commands.transpose(&Transpose {
+            rows,
+            width,
+            x: x.tensor(),
+            out: out.tensor(),
+        })
+    })
+    .unwrap();
+    assert_close(&x.to_vec().unwrap(), &biased, 0.0);
+    assert_close(&out.to_vec().unwrap(), &want, 0.0);
+}
+
+/// Keys and values go into a cache of Q8_0, row by row, and attention reads them from there.
+#[test]
+fn attention_over_a_quantised_cache() {
+    let device = device();
+    let (positions, kv_heads, heads, head_dim) = (40, 2, 4, 64);
+    let width = kv_heads * head_dim;
+    let (k, v) = (numbers(positions * width, 2), numbers(positions * width, 3));
+    let q = numbers(heads * head_dim, 1);
+    let bytes = Dtype::Q8_0.bytes(positions * width).unwrap();
+    let (k_cache, v_cache) = (
+        device.buffer::<u8>(bytes).unwrap(),
+        device.buffer::<u8>(bytes).unwrap(),
+    );
+    let dequantised = device.buffer::<f32>(positions * width).unwrap();
+    let q_buffer = device.buffer_from(&q).unwrap();
+    let out = device.buffer::<f32>(heads * head_dim).unwrap();
+    let (k_new, v_new) = (
+        device.buffer_from(&k).unwrap(),
+        device.buffer_from(&v).unwrap(),
+    );
+    let blocks = |cache| ironbridge::Buffer::tensor_at(cache, 0, Dtype::Q8_0);
+    let attention = Attention {
+        tokens: 1,
+        heads,
+        kv_heads,
+        head_dim,
+        first_position: positions - 1,
+        q: q_buffer.tensor(),
+        k: blocks(&k_cache),
+        v: blocks(&v_cache),
+        out: out.tensor(),
+        ..Default::default()
+    };
+    let mut means = Vec::new();
+    for (new, cache) in [(&k_new, &k_cache), (&v_new, &v_cache)] {
+        run(&device, |commands| {
+            // The last position apart from the others, as decoding would write it.
+            for (first, rows) in [(0, positions - 1), (positions - 1, 1)] {
+                commands.copy(&CopyRows {
+                    rows,
+                    width,
+                    src: new.tensor().skip(first * width),
+                    dst: blocks(cache).skip(first * width),
+                })?;
+            }
+            commands.copy(&CopyRows {
+                rows: positions,
+                width,
+                src: blocks(cache),
+                dst: dequantised.tensor(),
+            })
+        })
+        .unwrap();
+        let values = f64s(&dequantised.to_vec().unwrap());
+        // Half of a step of 1 / 127, and the rounding of the scale.
+        assert_close(&new.to_vec().unwrap(), &values, 0.5 / 127.0 + 1.0 / 2048.0);
+        means.push(Cache {
+            values,
+            position_stride: width,
+            head_stride: head_dim,
+        });
+    }
+    run(&device, |commands| commands.attention(&attention)).unwrap();
+    let scale = 1.0 / (head_dim as f64).sqrt();
+    let want = attention_oracle(&attention, &f64s(&q), &means[0], &means[1], scale);
+    assert_close(&out.to_vec().unwrap(), &want, 1e-5);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use half::f16;
 use ironbridge::ops::{
-    Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill, Matmul, RmsNorm, Rope,
-    RopePairing, Softmax,
+    Activation, AddBias, Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill,
+    Matmul, RmsNorm, Rope, RopePairing, Softmax, Transpose,
 };
 use ironbridge::{Buffer, Commands, Device, Dtype, Error, Result, Tensor};
 use proptest::prelude::*;
@@ -167,7 +167,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         })
 }
 
-const OPERATIONS: usize = 12;
+const OPERATIONS: usize = 17;
 const EMBEDDING: usize = 1;
 const ROPE: usize = 3;
 const ARGMAX: usize = 8;
@@ -185,6 +185,11 @@ fn record(
         count: s0,
         a: t0,
         b: t1,
+        out: t2,
+    };
+    let activation = Activation {
+        count: s0,
+        x: t0,
         out: t2,
     };
     match operation {
@@ -272,6 +277,22 @@ fn record(
             length: s0,
             src: t0,
             dst: t1,
+        }),
+        11 => commands.relu(&activation),
+        12 => commands.sigmoid(&activation),
+        13 => commands.tanh(&activation),
+        14 => commands.add_bias(&AddBias {
+            rows: s0,
+            width: s1,
+            x: t0,
+            bias: t1,
+            out: t2,
+        }),
+        15 => commands.transpose(&Transpose {
+            rows: s0,
+            width: s1,
+            x: t0,
+            out: t2,
         }),
         _ => commands.fill(&Fill {
             length: s0,

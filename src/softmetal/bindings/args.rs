@@ -305,10 +305,88 @@ const _: () = {
         "Offset of field: elementwise_args::count",
     ][::core::mem::offset_of!(elementwise_args, count) - 0usize];
 };
-pub const SOFTMAX_X: _bindgen_ty_8 = 0;
-pub const SOFTMAX_OUT: _bindgen_ty_8 = 1;
-pub const SOFTMAX_ARGS: _bindgen_ty_8 = 2;
+pub const ACTIVATION_X: _bindgen_ty_8 = 0;
+pub const ACTIVATION_OUT: _bindgen_ty_8 = 1;
+pub const ACTIVATION_ARGS: _bindgen_ty_8 = 2;
 pub type _bindgen_ty_8 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct activation_args {
+    pub count: iron_u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of activation_args"][::core::mem::size_of::<activation_args>() - 8usize];
+    [
+        "Alignment of activation_args",
+    ][::core::mem::align_of::<activation_args>() - 8usize];
+    [
+        "Offset of field: activation_args::count",
+    ][::core::mem::offset_of!(activation_args, count) - 0usize];
+};
+pub const ADD_BIAS_X: _bindgen_ty_9 = 0;
+pub const ADD_BIAS_BIAS: _bindgen_ty_9 = 1;
+pub const ADD_BIAS_OUT: _bindgen_ty_9 = 2;
+pub const ADD_BIAS_ARGS: _bindgen_ty_9 = 3;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct add_bias_args {
+    pub x_row_stride: iron_u64,
+    pub out_row_stride: iron_u64,
+    pub rows: iron_u32,
+    pub width: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of add_bias_args"][::core::mem::size_of::<add_bias_args>() - 24usize];
+    ["Alignment of add_bias_args"][::core::mem::align_of::<add_bias_args>() - 8usize];
+    [
+        "Offset of field: add_bias_args::x_row_stride",
+    ][::core::mem::offset_of!(add_bias_args, x_row_stride) - 0usize];
+    [
+        "Offset of field: add_bias_args::out_row_stride",
+    ][::core::mem::offset_of!(add_bias_args, out_row_stride) - 8usize];
+    [
+        "Offset of field: add_bias_args::rows",
+    ][::core::mem::offset_of!(add_bias_args, rows) - 16usize];
+    [
+        "Offset of field: add_bias_args::width",
+    ][::core::mem::offset_of!(add_bias_args, width) - 20usize];
+};
+pub const TRANSPOSE_X: _bindgen_ty_10 = 0;
+pub const TRANSPOSE_OUT: _bindgen_ty_10 = 1;
+pub const TRANSPOSE_ARGS: _bindgen_ty_10 = 2;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct transpose_args {
+    pub x_row_stride: iron_u64,
+    pub out_row_stride: iron_u64,
+    pub rows: iron_u32,
+    pub width: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of transpose_args"][::core::mem::size_of::<transpose_args>() - 24usize];
+    ["Alignment of transpose_args"][::core::mem::align_of::<transpose_args>() - 8usize];
+    [
+        "Offset of field: transpose_args::x_row_stride",
+    ][::core::mem::offset_of!(transpose_args, x_row_stride) - 0usize];
+    [
+        "Offset of field: transpose_args::out_row_stride",
+    ][::core::mem::offset_of!(transpose_args, out_row_stride) - 8usize];
+    [
+        "Offset of field: transpose_args::rows",
+    ][::core::mem::offset_of!(transpose_args, rows) - 16usize];
+    [
+        "Offset of field: transpose_args::width",
+    ][::core::mem::offset_of!(transpose_args, width) - 20usize];
+};
+pub const SOFTMAX_X: _bindgen_ty_11 = 0;
+pub const SOFTMAX_OUT: _bindgen_ty_11 = 1;
+pub const SOFTMAX_ARGS: _bindgen_ty_11 = 2;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_args {
@@ -342,10 +420,10 @@ const _: () = {
         "Offset of field: softmax_args::reserved",
     ][::core::mem::offset_of!(softmax_args, reserved) - 28usize];
 };
-pub const COPY_SRC: _bindgen_ty_9 = 0;
-pub const COPY_DST: _bindgen_ty_9 = 1;
-pub const COPY_ARGS: _bindgen_ty_9 = 2;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const COPY_SRC: _bindgen_ty_12 = 0;
+pub const COPY_DST: _bindgen_ty_12 = 1;
+pub const COPY_ARGS: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct copy_args {
@@ -371,10 +449,10 @@ const _: () = {
         "Offset of field: copy_args::width",
     ][::core::mem::offset_of!(copy_args, width) - 20usize];
 };
-pub const ARGMAX_X: _bindgen_ty_10 = 0;
-pub const ARGMAX_OUT: _bindgen_ty_10 = 1;
-pub const ARGMAX_ARGS: _bindgen_ty_10 = 2;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+pub const ARGMAX_X: _bindgen_ty_13 = 0;
+pub const ARGMAX_OUT: _bindgen_ty_13 = 1;
+pub const ARGMAX_ARGS: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct argmax_args {

@@ -234,6 +234,7 @@ mod tests {
     use half::f16;
     use proptest::prelude::*;
 
+    use super::super::super::elements::BlockQ8_0;
     use super::super::testing::*;
     use super::*;
 
@@ -377,6 +378,24 @@ mod tests {
                 head_major: true,
                 ..PLAIN
             });
+        }
+    }
+
+    #[test]
+    fn caches_of_blocks() {
+        for head_dim in [32, 64, 96, 128, 256] {
+            for (gap, head_major) in [(0, false), (32, true)] {
+                check::<BlockQ8_0>(
+                    "attention_q8_0",
+                    Case {
+                        head_dim,
+                        gap,
+                        head_major,
+                        first_position: 70,
+                        ..PLAIN
+                    },
+                );
+            }
         }
     }
 

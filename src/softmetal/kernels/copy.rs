@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use half::f16;
+
 use super::super::bindings::args::*;
-use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::super::elements::{GROUP, Readable, Stored, Writable};
+use super::super::dispatch::{Dispatch, Extent, Fault, Geometry, View};
+use super::super::elements::{BlockQ8_0, GROUP, Readable, Stored, Writable};
 use super::super::simd::{Body, Simd};
 use super::{ALONE, Machine};
 
@@ -13,6 +15,7 @@ const PIECE: usize = 4096;
 
 /// From one type to another.
 pub fn copy<S: Readable, D: Writable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    dispatch.expect_threads(points(dispatch)?)?;
     for_pieces::<S, D>(dispatch, machine, |src, dst, count| {
         machine.isa.run(Convert { src, dst, count });
     })
@@ -20,10 +23,53 @@ pub fn copy<S: Readable, D: Writable>(dispatch: &Dispatch, machine: &Machine) ->
 
 /// Within one type, bit by bit.
 pub fn copy_same<T: Stored>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    dispatch.expect_threads(points(dispatch)?)?;
     for_pieces::<T, T>(dispatch, machine, |src, dst, count| {
         // SAFETY: `for_pieces` hands out checked ranges; `copy` allows for an overlap.
         unsafe { std::ptr::copy(src, dst, count) }
     })
+}
+
+/// To Q8_0, as args.h says it.
+pub fn quantize<S: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    dispatch.expect_threadgroups(Geometry::SIMDGROUP_PER_BLOCK, points(dispatch)?)?;
+    for_pieces::<S, BlockQ8_0>(dispatch, machine, |src, dst, count| {
+        for block in 0..count / BlockQ8_0::ELEMENTS {
+            // SAFETY: `for_pieces` hands out checked ranges, of whole blocks as every row of `dst` is.
+            unsafe {
+                let values =
+                    std::array::from_fn(|i| S::element(src, block * BlockQ8_0::ELEMENTS + i));
+                dst.add(block).write(quantized(values));
+            }
+        }
+    })
+}
+
+/// `quantize_row_q8_0_ref` of llama.cpp's ggml-quants.c.
+fn quantized(values: [f32; 32]) -> BlockQ8_0 {
+    if values.iter().any(|value| !value.is_finite()) {
+        return BlockQ8_0 {
+            scale: f16::NAN,
+            quants: [0; 32],
+        };
+    }
+    let largest = values.iter().fold(0f32, |max, value| max.max(value.abs()));
+    let scale = largest / 127.0;
+    let inverse = if scale >= f32::MIN_POSITIVE {
+        1.0 / scale
+    } else {
+        0.0
+    };
+    BlockQ8_0 {
+        scale: f16::from_f32(scale),
+        quants: values.map(|value| (value * inverse).round() as i8),
+    }
+}
+
+/// What the grid has to cover.
+fn points(dispatch: &Dispatch) -> Result<[u64; 3], Fault> {
+    let args: copy_args = dispatch.arguments(COPY_ARGS)?;
+    Ok([args.width.into(), args.rows.into(), 1])
 }
 
 /// Calls `piece` with (source, destination, count) for pieces that together are the whole operation.
@@ -38,7 +84,6 @@ fn for_pieces<S: Stored, D: Stored>(
     let src: View<S> = dispatch.view(COPY_SRC, "src", src)?;
     let dst = Extent::rows(rows, args.dst_row_stride, width);
     let dst: View<D> = dispatch.view(COPY_DST, "dst", dst)?;
-    dispatch.expect_threads([width.into(), rows.into(), 1])?;
 
     let width = width as usize;
     let pieces_per_row = width.div_ceil(PIECE);
@@ -187,6 +232,99 @@ mod tests {
         fn any_shape(rows in 1usize..9, width in 1usize..200, gaps: [u8; 2]) {
             check_all_types([rows, width], gaps.map(|gap| usize::from(gap) % 16));
         }
+    }
+
+    /// The bytes of blocks, which is what llama.cpp would write.
+    fn blocks(name: &'static str, src: &[f32], rows: usize, gap: usize) -> Vec<BlockQ8_0> {
+        let width = src.len() / rows;
+        let args = copy_args {
+            src_row_stride: width as u64,
+            dst_row_stride: (width + 32 * gap) as u64,
+            rows: rows as u32,
+            width: width as u32,
+        };
+        let poison = BlockQ8_0 {
+            scale: f16::POISON,
+            quants: [0x5a; 32],
+        };
+        let run = |machine: &Machine| {
+            let mut dst = vec![poison; rows * (width / 32 + gap)];
+            let mut src = src.to_vec();
+            let call = Call::new(name).simdgroups();
+            let call = call.bind(COPY_SRC, &mut src).bind(COPY_DST, &mut dst);
+            call.arguments(COPY_ARGS, &args)
+                .run(machine)
+                .expect("good arguments");
+            dst
+        };
+        let first = run(&machines()[0]);
+        for machine in machines() {
+            let same = run(machine).iter().zip(&first).all(|(one, other)| {
+                one.quants == other.quants && one.scale.to_bits() == other.scale.to_bits()
+            });
+            assert!(same, "{:?}", machine.isa);
+        }
+        let untouched = |block: &BlockQ8_0| block.scale.to_bits() == f16::POISON.to_bits();
+        for row in first.chunks(width / 32 + gap) {
+            assert!(!row[..width / 32].iter().any(untouched));
+            assert!(row[width / 32..].iter().all(untouched));
+        }
+        first
+    }
+
+    #[test]
+    fn blocks_are_as_ggml_quantizes_them() {
+        let src: Vec<f32> = Numbers::new(5).vec(3 * 160);
+        let quantized = blocks("copy_f32_q8_0", &src, 3, 2);
+        for (row, values) in src.chunks(160).enumerate() {
+            for (i, value) in values.iter().enumerate() {
+                let block = &values[i / 32 * 32..][..32];
+                let largest = block.iter().fold(0f32, |max, value| max.max(value.abs()));
+                let got = BlockQ8_0::value(&quantized[row * 7..], i);
+                // Half a step, and the scale's rounding of up to 127 steps.
+                let step = f64::from(largest) / 127.0;
+                let tolerance = step * (0.501 + 127.0 * f16::ROUNDING);
+                assert_close(got, (*value).into(), tolerance, i);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_zeros_of_little_and_of_nothing_finite() {
+        let mut src = vec![0f32; 5 * 32];
+        src[32] = 1e-42;
+        src[64..96].fill(-3.0);
+        src[100] = f32::NAN;
+        src[130] = f32::INFINITY;
+        let of = |block: usize| blocks("copy_f32_q8_0", &src, 1, 0)[block];
+        assert_eq!((of(0).scale, of(0).quants), (f16::ZERO, [0; 32]));
+        assert_eq!((of(1).scale, of(1).quants), (f16::ZERO, [0; 32]));
+        assert_eq!(
+            (of(2).scale, of(2).quants),
+            (f16::from_f32(3.0 / 127.0), [-127; 32])
+        );
+        for block in [3, 4] {
+            assert!(of(block).scale.is_nan());
+            assert_eq!(of(block).quants, [0; 32]);
+        }
+    }
+
+    #[test]
+    fn blocks_become_floats_again() {
+        let mut src: Vec<BlockQ8_0> = Numbers::new(9).vec(96);
+        let expected: Vec<f64> = (0..96).map(|i| BlockQ8_0::value(&src, i)).collect();
+        let args = copy_args {
+            src_row_stride: 96,
+            dst_row_stride: 96,
+            rows: 1,
+            width: 96,
+        };
+        let mut dst = vec![f32::POISON; 96];
+        let call = Call::new("copy_q8_0_f32").bind(COPY_SRC, &mut src);
+        let call = call.bind(COPY_DST, &mut dst).arguments(COPY_ARGS, &args);
+        call.run(&machines()[0]).expect("good arguments");
+        let got: Vec<f64> = dst.iter().map(|value| f64::from(*value)).collect();
+        assert_eq!(got, expected);
     }
 
     #[test]

@@ -54,8 +54,13 @@ impl<'a> Call<'a> {
     }
 
     /// As many threadgroups of one SIMD-group.
-    pub fn simdgroups(mut self) -> Call<'a> {
-        self.raw.threadgroup = [32, 1, 1];
+    pub fn simdgroups(self) -> Call<'a> {
+        self.threadgroups(32)
+    }
+
+    /// As many threadgroups of so many threads.
+    pub fn threadgroups(mut self, threads: u32) -> Call<'a> {
+        self.raw.threadgroup = [threads, 1, 1];
         self.raw.threads = false;
         self
     }

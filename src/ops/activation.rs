@@ -1,0 +1,57 @@
+//! Functions of one element.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::tensor::Tensor;
+
+/// `out[i] = f(x[i])` (`iron_activation`).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Activation<'a> {
+    /// How many elements.
+    pub count: usize,
+    /// `count` elements, packed; F32.
+    pub x: Tensor<'a>,
+    /// `count` elements, packed; F32. May be `x`.
+    pub out: Tensor<'a>,
+}
+
+impl Activation<'_> {
+    fn native(&self) -> ffi::iron_activation {
+        ffi::iron_activation {
+            size: size_of::<ffi::iron_activation>(),
+            count: self.count as u64,
+            x: self.x.native(),
+            out: self.out.native(),
+        }
+    }
+}
+
+impl Commands {
+    /// Records `out = max(x, 0)`; NaN stays NaN (`iron_encode_relu`).
+    pub fn relu(&mut self, operands: &Activation<'_>) -> Result<()> {
+        let native = operands.native();
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_relu", unsafe {
+            ffi::iron_encode_relu(self.handle.as_ptr(), &native)
+        })
+    }
+
+    /// Records `out = 1 / (1 + exp(-x))` (`iron_encode_sigmoid`).
+    pub fn sigmoid(&mut self, operands: &Activation<'_>) -> Result<()> {
+        let native = operands.native();
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_sigmoid", unsafe {
+            ffi::iron_encode_sigmoid(self.handle.as_ptr(), &native)
+        })
+    }
+
+    /// Records `out = tanh(x)` (`iron_encode_tanh`).
+    pub fn tanh(&mut self, operands: &Activation<'_>) -> Result<()> {
+        let native = operands.native();
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check("iron_encode_tanh", unsafe {
+            ffi::iron_encode_tanh(self.handle.as_ptr(), &native)
+        })
+    }
+}
