@@ -211,6 +211,16 @@ pub enum DeviceKind {
     Unknown,
 }
 
+impl DeviceKind {
+    pub(crate) fn from_native(kind: ffi::iron_device_kind) -> DeviceKind {
+        match kind {
+            ffi::IRON_DEVICE_METAL => DeviceKind::Metal,
+            ffi::IRON_DEVICE_SOFTWARE => DeviceKind::Software,
+            _ => DeviceKind::Unknown,
+        }
+    }
+}
+
 /// The description of a device (`iron_device_info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -246,11 +256,7 @@ impl DeviceInfo {
     fn from_native(info: &ffi::iron_device_info) -> DeviceInfo {
         let name = info.name.map(|unit| unit as u8);
         DeviceInfo {
-            kind: match info.kind {
-                ffi::IRON_DEVICE_METAL => DeviceKind::Metal,
-                ffi::IRON_DEVICE_SOFTWARE => DeviceKind::Software,
-                _ => DeviceKind::Unknown,
-            },
+            kind: DeviceKind::from_native(info.kind),
             index: info.index,
             name: CStr::from_bytes_until_nul(&name)
                 .unwrap_or_default()

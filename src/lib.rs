@@ -62,6 +62,7 @@ mod handle;
 pub mod kernel;
 pub mod llama;
 pub mod memory;
+pub mod monitor;
 pub mod ops;
 mod softmetal;
 pub mod stress;

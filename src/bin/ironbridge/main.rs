@@ -2,6 +2,7 @@
 
 mod devices;
 mod generate;
+mod monitor;
 mod stress;
 mod terminal;
 
@@ -27,6 +28,8 @@ enum Command {
     Stress(stress::Command),
     /// List the devices of this machine and their limits
     Devices,
+    /// Watch the memory of all your processes that use ironbridge
+    Monitor(monitor::MonitorArguments),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stress(stress::Command::Qkv(arguments)) => stress::run(&arguments),
         Command::Devices => devices::run().map(|()| ExitCode::SUCCESS),
+        Command::Monitor(arguments) => monitor::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {
         // Whoever read our output has seen enough.
