@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_char, c_void};
 use crate::error::{Result, check};
 use crate::ffi;
 
+pub use crate::softmetal::about::{MetalCompiler, SoftwareDevice};
+
 /// How many of the bridge's things exist at one moment (`iron_diagnostics`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

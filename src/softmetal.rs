@@ -2,6 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
+//! | [`about`] | what it finds on this machine, for people |
 //! | [`executor`] | the C table that the device calls, and nothing but the crossing of that border |
 //! | [`library`] | which kernels a Metal source stands for |
 //! | [`dispatch`] | one dispatch's bindings, typed and checked against the memory that is bound |
@@ -11,6 +12,7 @@
 //! | [`kernels`] | the native kernels, by family, and the table of their names |
 //! | [`msl`] | Metal Shading Language: a source to kernels, and threadgroups to run them |
 
+pub mod about;
 mod bindings;
 mod compute_pool;
 mod dispatch;

@@ -1,5 +1,6 @@
 //! `ironbridge monitor` over real processes, one of which is killed.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -24,8 +25,20 @@ struct Load(Child);
 impl Load {
     fn start(folder: &Path) -> Load {
         let arguments = [
-            "stress", "qkv", "--device", "cpu", "--layers", "1", "--seq", "1", "--d-model", "256",
-            "--kv-dim", "64", "--rounds", "1000000000",
+            "stress",
+            "qkv",
+            "--device",
+            "cpu",
+            "--layers",
+            "1",
+            "--seq",
+            "1",
+            "--d-model",
+            "256",
+            "--kv-dim",
+            "64",
+            "--rounds",
+            "1000000000",
         ];
         let mut command = ironbridge(folder, &arguments);
         Load(
@@ -76,18 +89,23 @@ fn figures(folder: &Path, count: usize) -> Value {
 
 #[test]
 fn every_process_is_listed_until_it_is_killed() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = private_folder();
     assert_eq!(once(folder.path())["processes"], Value::Array(vec![]));
 
     let mut loads: Vec<Load> = (0..3).map(|_| Load::start(folder.path())).collect();
     let all = figures(folder.path(), 3);
     let processes = all["processes"].as_array().expect("an array");
     for load in &loads {
-        let process = processes.iter().find(|process| process["pid"] == load.0.id());
+        let process = processes
+            .iter()
+            .find(|process| process["pid"] == load.0.id());
         let process = process.unwrap_or_else(|| panic!("{} is not in {all:#}", load.0.id()));
         let device = &process["devices"][0];
         assert_eq!(process["program"], "ironbridge");
-        assert_eq!((&device["kind"], &device["index"]), (&"cpu".into(), &0.into()));
+        assert_eq!(
+            (&device["kind"], &device["index"]),
+            (&"cpu".into(), &0.into())
+        );
         assert!(process["resident_bytes"].as_u64() > Some(1 << 20));
         assert!(device["peak_bytes"].as_u64() >= device["active_bytes"].as_u64());
         assert_eq!(device["delta_bytes"], device["active_bytes"], "{all:#}");
@@ -101,7 +119,10 @@ fn every_process_is_listed_until_it_is_killed() {
     let rest = figures(folder.path(), 2);
     let processes = rest["processes"].as_array().expect("an array");
     assert!(processes.iter().all(|process| process["pid"] != killed));
-    assert_eq!(rest["active_bytes"], processes.iter().map(active).sum::<u64>());
+    assert_eq!(
+        rest["active_bytes"],
+        processes.iter().map(active).sum::<u64>()
+    );
     assert_eq!(files(folder.path()), 3);
     assert_eq!(remove_stale(folder.path()), 1);
     assert_eq!(files(folder.path()), 2);
@@ -109,17 +130,31 @@ fn every_process_is_listed_until_it_is_killed() {
     let table = ironbridge(folder.path(), &["monitor", "--once"]).output();
     let table = String::from_utf8(table.expect("the command line starts").stdout).expect("UTF-8");
     assert_eq!(table.lines().count(), 3, "{table}");
-    assert!(table.lines().next().is_some_and(|line| line.contains("ACTIVE")));
+    assert!(
+        table
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains("ACTIVE"))
+    );
 }
 
 #[test]
 fn without_a_terminal_it_says_what_to_do() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = private_folder();
     let output = ironbridge(folder.path(), &["monitor"]).output();
     let output = output.expect("the command line starts");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("--once"), "{text}");
+}
+
+/// Processes publish where nobody else can.
+fn private_folder() -> tempfile::TempDir {
+    let mode = PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new()
+        .permissions(mode)
+        .tempdir()
+        .expect("a folder")
 }
 
 fn files(folder: &Path) -> usize {

@@ -31,6 +31,18 @@ pub use order::LaneOrder;
 pub use runtime::Range;
 pub use setting::Setting;
 
+/// The compiler that a Metal source would be compiled with now.
+pub fn compiler() -> Result<super::about::MetalCompiler, error::Error> {
+    let clang = clang::Clang::find()?;
+    let cache = cache::Cache::open()?;
+    Ok(super::about::MetalCompiler {
+        path: clang.path().to_path_buf(),
+        version: clang.version.clone(),
+        cache: cache.folder().to_path_buf(),
+        cache_bytes: cache.bytes(),
+    })
+}
+
 /// Whether `IRONBRIDGE_SOFT_VALIDATE` asks for every access of a kernel to be checked.
 pub fn validation_from_environment() -> Result<bool, String> {
     const VARIABLE: &str = "IRONBRIDGE_SOFT_VALIDATE";

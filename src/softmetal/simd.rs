@@ -94,6 +94,19 @@ impl Isa {
         Isa::available().pop().unwrap_or(Isa::Portable(Portable))
     }
 
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable(_) => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => "NEON",
+        }
+    }
+
     /// Runs `body`, compiled for this instruction set.
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {

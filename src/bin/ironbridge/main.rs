@@ -1,6 +1,7 @@
 //! The `ironbridge` command line, built on the crate's public API.
 
 mod devices;
+mod doctor;
 mod generate;
 mod monitor;
 mod stress;
@@ -28,6 +29,8 @@ enum Command {
     Stress(stress::Command),
     /// List the devices of this machine and their limits
     Devices,
+    /// Look at the machine and its devices, clean up after dead processes and test the bridge
+    Doctor(doctor::DoctorArguments),
     /// Watch the memory of all your processes that use ironbridge
     Monitor(monitor::MonitorArguments),
 }
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stress(stress::Command::Qkv(arguments)) => stress::run(&arguments),
         Command::Devices => devices::run().map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {

@@ -93,6 +93,15 @@ impl Cache {
         &self.folder
     }
 
+    /// Bytes of all entries.
+    pub fn bytes(&self) -> u64 {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.path().extension().is_some_and(|kind| kind == "entry"))
+            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+            .sum()
+    }
+
     /// The file of entry `key`, made by `make` when there is none. The file holds what `make` returned and a trailer after it,
     /// which readers of ELF and Mach-O ignore.
     pub fn entry(

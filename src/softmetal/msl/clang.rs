@@ -110,6 +110,10 @@ impl Clang {
         Ok(clang)
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Runs the compiler on `input`, which it reads as its standard input.
     pub fn run(&self, arguments: &[OsString], input: &str) -> Result<Run, Error> {
         let failed = |error| Error::host(self.path.display(), error);

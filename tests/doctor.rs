@@ -1,0 +1,71 @@
+//! `ironbridge doctor`: what it finds, and its verdict.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ironbridge"))
+        .arg("doctor")
+        .args(arguments)
+        .env_remove("IRONBRIDGE_DEVICE")
+        .envs(variables.iter().copied())
+        .output()
+        .expect("the command line starts")
+}
+
+#[test]
+fn a_healthy_machine_is_told_so() {
+    let output = doctor(&["--seconds", "1", "--device", "cpu"], &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    for part in [
+        "system ",
+        "processor ",
+        "memory ",
+        "runtime ",
+        "compiler ",
+        "buffers up to",
+        "values compared",
+        "a kernel from source: compiled, right",
+        "verdict     all is well",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+#[test]
+fn json_has_the_same() {
+    let output = doctor(&["--seconds", "1", "--device", "cpu", "--json"], &[]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{report:#}");
+    assert!(report["machine"]["memory_bytes"].as_u64() > Some(1 << 28));
+    assert!(
+        report["devices"]
+            .as_array()
+            .is_some_and(|devices| !devices.is_empty())
+    );
+    assert!(report["test"]["values"].as_u64() > Some(1000));
+    assert_eq!(report["test"]["kernel_from_source"], true);
+    assert_eq!(report["problems"], Value::Array(vec![]));
+}
+
+#[test]
+fn a_missing_compiler_is_named_and_no_problem() {
+    let variables = [("IRONBRIDGE_CLANG", "/no/such/clang")];
+    let output = doctor(&["--seconds", "0"], &variables);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("compiler    none: IRONBRIDGE_CLANG=/no/such/clang"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_wrong_decides_the_verdict() {
+    let output = doctor(&["--seconds", "0"], &[("IRONBRIDGE_THREADS", "many")]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("PROBLEM     IRONBRIDGE_THREADS"), "{text}");
+}
