@@ -1,5 +1,7 @@
 #include "kernel_table.h"
 
+#include "args.h"
+
 /* Of several kernels for the same types the first one whose condition holds is taken, so each list ends with one that takes every
  * shape. */
 #define ALWAYS NULL
@@ -7,51 +9,87 @@
 #define SIMDGROUP_PER_POINT {{1, 1, 1}, 32}
 #define TILE_OF_32 {{32, 32, 1}, 256}
 #define SIMDGROUP_PER_BLOCK {{32, 1, 1}, 32} /* Q8_0's 32 elements */
+#define BLOCKS_OF_A_ROW {{512, 1, 1}, 32}
+#define MATVEC {{8, 1, 1}, 64}
+#define NARROW {{8, 8, 1}, 128}
+#define TILES {{64, 32, 1}, 128}
+
+/* A product whose weights are stored as rows of k, as models store them, and whose activations are so too. */
+static bool is_of_rows(const matmul_args *args) { return args->transpose_b && !args->transpose_a; }
+
+static bool has_one_row(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  (void)operands;
+  return args->m == 1 && is_of_rows(args);
+}
+
+static bool has_few_rows(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  (void)operands;
+  return args->m <= 8 && is_of_rows(args);
+}
+
+static bool has_many_rows(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  (void)operands;
+  return args->m > 8;
+}
+
+/* The kernels of a product with weights of type B and activations of type T. */
+#define MATMULS_OF_NUMBERS(B, T, NAMES)                                                               \
+  {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec", "matvec_" NAMES, MATVEC},                    \
+  {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec", "matvec_narrow_" NAMES, NARROW},            \
+  {IRON_OPERATION_MATMUL, {B, T}, has_many_rows, "matmul_tiled", "matmul_tiled_" NAMES, TILES},       \
+  {IRON_OPERATION_MATMUL, {B, T}, ALWAYS, "matmul", "matmul_" NAMES, THREAD_PER_POINT},
+#define MATMULS_OF_BLOCKS(B, T, NAMES)                                                                \
+  {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec_blocks", "matvec_" NAMES, MATVEC},             \
+  {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec_blocks", "matvec_narrow_" NAMES, NARROW},     \
+  {IRON_OPERATION_MATMUL, {B, T}, ALWAYS, "matmul_blocks", "matmul_tiled_" NAMES, TILES},
 
 const IronKernelEntry IronKernelTable[] = {
-    {IRON_OPERATION_MATMUL, {IRON_F32, IRON_F32}, ALWAYS, "matmul", "matmul_f32_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_F16, IRON_F32}, ALWAYS, "matmul", "matmul_f16_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_BF16, IRON_F32}, ALWAYS, "matmul", "matmul_bf16_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q8_0, IRON_F32}, ALWAYS, "matmul", "matmul_q8_0_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q4_0, IRON_F32}, ALWAYS, "matmul", "matmul_q4_0_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q4_1, IRON_F32}, ALWAYS, "matmul", "matmul_q4_1_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q5_0, IRON_F32}, ALWAYS, "matmul", "matmul_q5_0_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q5_1, IRON_F32}, ALWAYS, "matmul", "matmul_q5_1_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q2_K, IRON_F32}, ALWAYS, "matmul", "matmul_q2_k_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q3_K, IRON_F32}, ALWAYS, "matmul", "matmul_q3_k_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q4_K, IRON_F32}, ALWAYS, "matmul", "matmul_q4_k_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q5_K, IRON_F32}, ALWAYS, "matmul", "matmul_q5_k_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q6_K, IRON_F32}, ALWAYS, "matmul", "matmul_q6_k_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_IQ4_NL, IRON_F32}, ALWAYS, "matmul", "matmul_iq4_nl_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_F32, IRON_F16}, ALWAYS, "matmul", "matmul_f32_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_F16, IRON_F16}, ALWAYS, "matmul", "matmul_f16_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_BF16, IRON_F16}, ALWAYS, "matmul", "matmul_bf16_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q8_0, IRON_F16}, ALWAYS, "matmul", "matmul_q8_0_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q4_0, IRON_F16}, ALWAYS, "matmul", "matmul_q4_0_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q4_1, IRON_F16}, ALWAYS, "matmul", "matmul_q4_1_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q5_0, IRON_F16}, ALWAYS, "matmul", "matmul_q5_0_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q5_1, IRON_F16}, ALWAYS, "matmul", "matmul_q5_1_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q2_K, IRON_F16}, ALWAYS, "matmul", "matmul_q2_k_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q3_K, IRON_F16}, ALWAYS, "matmul", "matmul_q3_k_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q4_K, IRON_F16}, ALWAYS, "matmul", "matmul_q4_k_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q5_K, IRON_F16}, ALWAYS, "matmul", "matmul_q5_k_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_Q6_K, IRON_F16}, ALWAYS, "matmul", "matmul_q6_k_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_MATMUL, {IRON_IQ4_NL, IRON_F16}, ALWAYS, "matmul", "matmul_iq4_nl_f16", THREAD_PER_POINT},
+    MATMULS_OF_NUMBERS(IRON_F32, IRON_F32, "f32_f32")
+    MATMULS_OF_NUMBERS(IRON_F16, IRON_F32, "f16_f32")
+    MATMULS_OF_NUMBERS(IRON_BF16, IRON_F32, "bf16_f32")
+    MATMULS_OF_NUMBERS(IRON_F32, IRON_F16, "f32_f16")
+    MATMULS_OF_NUMBERS(IRON_F16, IRON_F16, "f16_f16")
+    MATMULS_OF_NUMBERS(IRON_BF16, IRON_F16, "bf16_f16")
+    MATMULS_OF_BLOCKS(IRON_Q8_0, IRON_F32, "q8_0_f32")
+    MATMULS_OF_BLOCKS(IRON_Q4_0, IRON_F32, "q4_0_f32")
+    MATMULS_OF_BLOCKS(IRON_Q4_1, IRON_F32, "q4_1_f32")
+    MATMULS_OF_BLOCKS(IRON_Q5_0, IRON_F32, "q5_0_f32")
+    MATMULS_OF_BLOCKS(IRON_Q5_1, IRON_F32, "q5_1_f32")
+    MATMULS_OF_BLOCKS(IRON_Q2_K, IRON_F32, "q2_k_f32")
+    MATMULS_OF_BLOCKS(IRON_Q3_K, IRON_F32, "q3_k_f32")
+    MATMULS_OF_BLOCKS(IRON_Q4_K, IRON_F32, "q4_k_f32")
+    MATMULS_OF_BLOCKS(IRON_Q5_K, IRON_F32, "q5_k_f32")
+    MATMULS_OF_BLOCKS(IRON_Q6_K, IRON_F32, "q6_k_f32")
+    MATMULS_OF_BLOCKS(IRON_IQ4_NL, IRON_F32, "iq4_nl_f32")
+    MATMULS_OF_BLOCKS(IRON_Q8_0, IRON_F16, "q8_0_f16")
+    MATMULS_OF_BLOCKS(IRON_Q4_0, IRON_F16, "q4_0_f16")
+    MATMULS_OF_BLOCKS(IRON_Q4_1, IRON_F16, "q4_1_f16")
+    MATMULS_OF_BLOCKS(IRON_Q5_0, IRON_F16, "q5_0_f16")
+    MATMULS_OF_BLOCKS(IRON_Q5_1, IRON_F16, "q5_1_f16")
+    MATMULS_OF_BLOCKS(IRON_Q2_K, IRON_F16, "q2_k_f16")
+    MATMULS_OF_BLOCKS(IRON_Q3_K, IRON_F16, "q3_k_f16")
+    MATMULS_OF_BLOCKS(IRON_Q4_K, IRON_F16, "q4_k_f16")
+    MATMULS_OF_BLOCKS(IRON_Q5_K, IRON_F16, "q5_k_f16")
+    MATMULS_OF_BLOCKS(IRON_Q6_K, IRON_F16, "q6_k_f16")
+    MATMULS_OF_BLOCKS(IRON_IQ4_NL, IRON_F16, "iq4_nl_f16")
 
     {IRON_OPERATION_EMBEDDING, {IRON_F32}, ALWAYS, "embedding", "embedding_f32", THREAD_PER_POINT},
     {IRON_OPERATION_EMBEDDING, {IRON_F16}, ALWAYS, "embedding", "embedding_f16", THREAD_PER_POINT},
     {IRON_OPERATION_EMBEDDING, {IRON_BF16}, ALWAYS, "embedding", "embedding_bf16", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q8_0}, ALWAYS, "embedding", "embedding_q8_0", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q4_0}, ALWAYS, "embedding", "embedding_q4_0", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q4_1}, ALWAYS, "embedding", "embedding_q4_1", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q5_0}, ALWAYS, "embedding", "embedding_q5_0", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q5_1}, ALWAYS, "embedding", "embedding_q5_1", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q2_K}, ALWAYS, "embedding", "embedding_q2_k", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q3_K}, ALWAYS, "embedding", "embedding_q3_k", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q4_K}, ALWAYS, "embedding", "embedding_q4_k", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q5_K}, ALWAYS, "embedding", "embedding_q5_k", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q6_K}, ALWAYS, "embedding", "embedding_q6_k", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_IQ4_NL}, ALWAYS, "embedding", "embedding_iq4_nl", THREAD_PER_POINT},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q8_0}, ALWAYS, "embedding", "embedding_q8_0", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q4_0}, ALWAYS, "embedding", "embedding_q4_0", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q4_1}, ALWAYS, "embedding", "embedding_q4_1", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q5_0}, ALWAYS, "embedding", "embedding_q5_0", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q5_1}, ALWAYS, "embedding", "embedding_q5_1", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q2_K}, ALWAYS, "embedding", "embedding_q2_k", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q3_K}, ALWAYS, "embedding", "embedding_q3_k", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q4_K}, ALWAYS, "embedding", "embedding_q4_k", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q5_K}, ALWAYS, "embedding", "embedding_q5_k", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_Q6_K}, ALWAYS, "embedding", "embedding_q6_k", BLOCKS_OF_A_ROW},
+    {IRON_OPERATION_EMBEDDING, {IRON_IQ4_NL}, ALWAYS, "embedding", "embedding_iq4_nl", BLOCKS_OF_A_ROW},
 
     {IRON_OPERATION_RMS_NORM, {0}, ALWAYS, "rms_norm", "rms_norm", SIMDGROUP_PER_POINT},
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},

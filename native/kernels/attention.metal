@@ -7,6 +7,7 @@
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
+#include "plain.h"
 #include "blocks.h"
 
 constant constexpr uint LANES = 32;
@@ -71,6 +72,6 @@ template <typename Stored, typename Reader>
 #define ATTENTION(NAME, STORED, READER) \
   template [[host_name(NAME)]] [[kernel]] decltype(attention<STORED, READER>) attention<STORED, READER>;
 
-ATTENTION("attention_f32", float, plain)
-ATTENTION("attention_f16", half, plain)
+ATTENTION("attention_f32", float, f32)
+ATTENTION("attention_f16", half, f16)
 ATTENTION("attention_q8_0", uchar, q8_0)

@@ -1,141 +1,199 @@
-/* How weights lie in memory, and one of them as float: `TYPE::at(row, index)` for each type of weights. A row of a block type is read
- * byte by byte, as blocks have odd sizes.
+/* How block-quantised weights lie in memory, and sixteen of them at a time. A row is read in words of 16 bits, to which blocks are
+ * aligned.
  *
- * Layouts and formulas: ggml-common.h and dequantize_row_* of ggml-quants.c in llama.cpp. A product here is exact in float but q6_k's,
- * and there is at most one sum, so that no order of evaluation gives another result. */
+ * A type's `read` gives weights 16 group .. 16 group + 15 of a block as scale q[i] + offset, and its constants say
+ *   WEIGHTS, WORDS   of a block;
+ *   OFFSET           whether any offset is not 0;
+ *   RUNS, STEP       groups g, g + STEP .. g + (RUNS - 1) STEP share the words of their low bits: who reads them all reads these
+ *                    words once.
+ *
+ * Layouts and formulas: ggml-common.h and dequantize_row_* of ggml-quants.c in llama.cpp. A product scale q is exact in float but
+ * q6_k's, and there is at most one sum, so that no order of evaluation gives another weight. */
 #ifndef IRON_KERNELS_BLOCKS_H
 #define IRON_KERNELS_BLOCKS_H
 
-struct plain {
-  static float at(device const float *values, ulong index) { return values[index]; }
-  static float at(device const half *values, ulong index) { return float(values[index]); }
-};
-
-/* bfloat16 is the upper half of a float. Metal 3.0 has no type of that name. */
-struct bfloat16 {
-  static float at(device const ushort *values, ulong index) { return as_type<float>(uint(values[index]) << 16); }
-};
-
-static inline float half_at(device const uchar *bytes) {
-  return float(as_type<half>(ushort(ushort(bytes[0]) | ushort(bytes[1]) << 8)));
+static inline float half_of(ushort word) { return float(as_type<half>(word)); }
+static inline uint byte_at(device const ushort *words, uint i) { return words[i / 2] >> (i % 2 * 8) & 255; }
+static inline float signed_byte_at(device const ushort *words, uint i) {
+  return float(as_type<char>(uchar(byte_at(words, i))));
 }
 
-/* Weight `i` of 32 among 16 bytes: the low nibbles first, then the high ones. */
-static inline uint nibble_at(device const uchar *quants, uint i) { return quants[i % 16] >> (i / 16 * 4) & 15; }
+/* Of the 16 bytes of 8 words, the bits of `mask` from bit `shift` on. */
+static inline void bits_of(device const ushort *words, uint shift, uint mask, thread float *q) {
+#pragma unroll
+  for (uint i = 0; i < 8; ++i) {
+    uint word = words[i] >> shift;
+    q[2 * i] = float(word & mask);
+    q[2 * i + 1] = float(word >> 8 & mask);
+  }
+}
 
-/* Its fifth bit. */
-static inline uint fifth_bit_at(device const uchar *high, uint i) { return (high[i / 8] >> (i % 8) & 1) << 4; }
+/* The same, and above them bits of `high_mask` of other 16 bytes. */
+static inline void bits_of(device const ushort *words, uint shift, uint mask, device const ushort *high, uint high_shift,
+                           uint high_mask, uint place, float origin, thread float *q) {
+#pragma unroll
+  for (uint i = 0; i < 8; ++i) {
+    uint word = words[i] >> shift, upper = high[i] >> high_shift;
+    q[2 * i] = float((word & mask) | (upper & high_mask) << place) - origin;
+    q[2 * i + 1] = float((word >> 8 & mask) | (upper >> 8 & high_mask) << place) - origin;
+  }
+}
+
+/* The nibbles of 16 bytes, with a fifth bit from `fifth`, bit i for weight i. */
+static inline void five_bits_of(device const ushort *words, uint shift, uint fifth, float origin, thread float *q) {
+#pragma unroll
+  for (uint i = 0; i < 8; ++i) {
+    uint word = words[i] >> shift;
+    q[2 * i] = float((word & 15) | (fifth >> (2 * i) & 1) << 4) - origin;
+    q[2 * i + 1] = float((word >> 8 & 15) | (fifth >> (2 * i + 1) & 1) << 4) - origin;
+  }
+}
 
 /* 32 weights: half scale, 32 signed bytes. */
 struct q8_0 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 34;
-    return half_at(block) * float(as_type<char>(block[2 + index % 32]));
+  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 1, STEP = 1 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[0]);
+    offset = 0;
+    device const ushort *words = block + 1 + 8 * group;
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) {
+      char2 pair = as_type<char2>(words[i]);
+      q[2 * i] = float(pair.x);
+      q[2 * i + 1] = float(pair.y);
+    }
+  }
+  /* One weight of a row, byte by byte, for kernels whose lanes take an element each. */
+  static float at(device const uchar *row, ulong index) {
+    device const uchar *block = row + index / 32 * 34;
+    return half_of(ushort(ushort(block[0]) | ushort(block[1]) << 8)) * float(as_type<char>(block[2 + index % 32]));
   }
 };
 
-/* 32 weights: half scale, 16 bytes of nibbles. scale (q - 8). */
+/* 32 weights: half scale, 16 bytes of nibbles, the low ones first. scale (q - 8). */
 struct q4_0 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 18;
-    return half_at(block) * (float(nibble_at(block + 2, index % 32)) - 8);
+  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[0]);
+    offset = 0;
+    bits_of(block + 1, 4 * group, 15, q);
+#pragma unroll
+    for (uint i = 0; i < 16; ++i) q[i] -= 8;
   }
 };
 
 /* 32 weights: half scale, half minimum, 16 bytes of nibbles. scale q + minimum. */
 struct q4_1 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 20;
-    return half_at(block) * float(nibble_at(block + 4, index % 32)) + half_at(block + 2);
+  enum { WEIGHTS = 32, WORDS = 10, OFFSET = 1, RUNS = 2, STEP = 1 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[0]);
+    offset = half_of(block[1]);
+    bits_of(block + 2, 4 * group, 15, q);
   }
 };
 
 /* 32 weights: half scale, 4 bytes of fifth bits, 16 bytes of nibbles. scale (q - 16). */
 struct q5_0 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 22;
-    uint i = index % 32;
-    return half_at(block) * (float(nibble_at(block + 6, i) | fifth_bit_at(block + 2, i)) - 16);
+  enum { WEIGHTS = 32, WORDS = 11, OFFSET = 0, RUNS = 2, STEP = 1 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[0]);
+    offset = 0;
+    five_bits_of(block + 3, 4 * group, block[1 + group], 16, q);
   }
 };
 
 /* 32 weights: half scale, half minimum, 4 bytes of fifth bits, 16 bytes of nibbles. scale q + minimum. */
 struct q5_1 {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 24;
-    uint i = index % 32;
-    return half_at(block) * float(nibble_at(block + 8, i) | fifth_bit_at(block + 4, i)) + half_at(block + 2);
+  enum { WEIGHTS = 32, WORDS = 12, OFFSET = 1, RUNS = 2, STEP = 1 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[0]);
+    offset = half_of(block[1]);
+    five_bits_of(block + 4, 4 * group, block[2 + group], 0, q);
   }
 };
 
 /* 32 weights: half scale, 16 bytes of nibbles that choose among 16 levels (kvalues_iq4nl). */
-constant char iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constant float iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 struct iq4_nl {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 32 * 18;
-    return half_at(block) * float(iq4_nl_levels[nibble_at(block + 2, index % 32)]);
+  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[0]);
+    offset = 0;
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) {
+      uint word = block[1 + i] >> (4 * group);
+      q[2 * i] = iq4_nl_levels[word & 15];
+      q[2 * i + 1] = iq4_nl_levels[word >> 8 & 15];
+    }
   }
 };
 
 /* 256 weights: 16 bytes with a scale and a minimum of 4 bits for 16 weights, 64 bytes of 2-bit numbers, half scale, half minimum. */
 struct q2_k {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 256 * 84;
-    uint i = index % 256;
-    uint pair = block[i / 16];
-    uint quant = block[16 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    return half_at(block + 80) * float(pair & 15) * float(quant) - half_at(block + 82) * float(pair >> 4);
+  enum { WEIGHTS = 256, WORDS = 42, OFFSET = 1, RUNS = 4, STEP = 2 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    uint pair = byte_at(block, group);
+    scale = half_of(block[40]) * float(pair & 15);
+    offset = -(half_of(block[41]) * float(pair >> 4));
+    bits_of(block + 8 + group / 8 * 16 + group % 2 * 8, group / 2 % 4 * 2, 3, q);
   }
 };
 
 /* 256 weights: 32 bytes of third bits, 64 bytes of 2-bit numbers, 12 bytes of 6-bit scales for 16 weights, half scale. */
 struct q3_k {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 256 * 110;
-    uint i = index % 256, group = i / 16;
-    uint scale = (block[96 + group % 8] >> (group / 8 * 4) & 15) | (block[104 + group % 4] >> (group / 4 * 2) & 3) << 4;
-    uint quant = (block[32 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3) | (block[i % 32] >> (i / 32) & 1) << 2;
-    return half_at(block + 108) * (float(scale) - 32) * (float(quant) - 4);
+  enum { WEIGHTS = 256, WORDS = 55, OFFSET = 0, RUNS = 4, STEP = 2 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    uint low = byte_at(block + 48, group % 8) >> (group / 8 * 4) & 15;
+    uint high = byte_at(block + 52, group % 4) >> (group / 4 * 2) & 3;
+    scale = half_of(block[54]) * (float(low | high << 4) - 32);
+    offset = 0;
+    bits_of(block + 16 + group / 8 * 16 + group % 2 * 8, group / 2 % 4 * 2, 3, block + group % 2 * 8, group / 2, 1, 2, 4, q);
   }
 };
 
 /* The 6-bit scale (x) and minimum (y) of 32 weights among the 12 bytes of Q4_K and Q5_K (get_scale_min_k4). */
-static inline uint2 six_bits_at(device const uchar *scales, uint group) {
-  if (group < 4) return uint2(scales[group] & 63, scales[group + 4] & 63);
-  return uint2((scales[group + 4] & 15) | (scales[group - 4] >> 6) << 4, (scales[group + 4] >> 4) | (scales[group] >> 6) << 4);
+static inline uint2 six_bits_at(device const ushort *words, uint i) {
+  if (i < 4) return uint2(byte_at(words, i) & 63, byte_at(words, i + 4) & 63);
+  uint low = byte_at(words, i + 4);
+  return uint2((low & 15) | (byte_at(words, i - 4) >> 6) << 4, low >> 4 | (byte_at(words, i) >> 6) << 4);
 }
 
 /* 256 weights: half scale, half minimum, 12 bytes of 6-bit scales and minima for 32 weights, 128 bytes of nibbles. */
 struct q4_k {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 256 * 144;
-    uint i = index % 256;
-    uint2 pair = six_bits_at(block + 4, i / 32);
-    uint quant = block[16 + i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
-    return half_at(block) * float(pair.x) * float(quant) - half_at(block + 2) * float(pair.y);
+  enum { WEIGHTS = 256, WORDS = 72, OFFSET = 1, RUNS = 2, STEP = 2 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    uint2 pair = six_bits_at(block + 2, group / 2);
+    scale = half_of(block[0]) * float(pair.x);
+    offset = -(half_of(block[1]) * float(pair.y));
+    bits_of(block + 8 + group / 4 * 16 + group % 2 * 8, group / 2 % 2 * 4, 15, q);
   }
 };
 
 /* The same with 32 bytes of fifth bits before the nibbles. */
 struct q5_k {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 256 * 176;
-    uint i = index % 256;
-    uint2 pair = six_bits_at(block + 4, i / 32);
-    uint quant = (block[48 + i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15) | (block[16 + i % 32] >> (i / 32) & 1) << 4;
-    return half_at(block) * float(pair.x) * float(quant) - half_at(block + 2) * float(pair.y);
+  enum { WEIGHTS = 256, WORDS = 88, OFFSET = 1, RUNS = 2, STEP = 2 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    uint2 pair = six_bits_at(block + 2, group / 2);
+    scale = half_of(block[0]) * float(pair.x);
+    offset = -(half_of(block[1]) * float(pair.y));
+    bits_of(block + 24 + group / 4 * 16 + group % 2 * 8, group / 2 % 2 * 4, 15, block + 8 + group % 2 * 8, group / 2, 1, 4, 0, q);
   }
 };
 
 /* 256 weights: 128 bytes of nibbles, 64 bytes of two upper bits, 16 signed scales for 16 weights, half scale. */
 struct q6_k {
-  static float at(device const uchar *blocks, ulong index) {
-    device const uchar *block = blocks + index / 256 * 210;
-    uint i = index % 256;
-    uint low = block[i / 128 * 64 + i % 64] >> (i / 64 % 2 * 4) & 15;
-    uint quant = low | (block[128 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3) << 4;
-    return half_at(block + 208) * float(as_type<char>(block[192 + i / 16])) * (float(quant) - 32);
+  enum { WEIGHTS = 256, WORDS = 105, OFFSET = 0, RUNS = 4, STEP = 2 };
+  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[104]) * signed_byte_at(block + 96, group);
+    offset = 0;
+    bits_of(block + group / 8 * 32 + group % 4 * 8, group / 4 % 2 * 4, 15, block + 64 + group / 8 * 16 + group % 2 * 8,
+            group / 2 % 4 * 2, 3, 4, 32, q);
   }
 };
+
+/* Where the block of a row begins that group `group` of it belongs to, counted over the row. */
+template <typename Block> static inline device const ushort *block_of(device const ushort *row, uint group) {
+  return row + ulong(group / (Block::WEIGHTS / 16)) * Block::WORDS;
+}
 
 #endif

@@ -1,10 +1,15 @@
 /* embedding_<B>: rows of a table, as float. Contract in args.h.
  *
- * Geometry: one thread for each element of out: dispatchThreads (width, rows, 1). */
+ * Geometry: for numbers one thread for each element of out: dispatchThreads (width, rows, 1); for blocks threadgroups of 32 threads, each
+ * for 512 elements of a row, 16 a thread: (width / 512, rows, 1), rounded up. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
+#include "plain.h"
 #include "blocks.h"
+
+/* An id that has no row: NaN, which fast math leaves alone in this form. */
+static inline float no_weight() { return as_type<float>(0x7fc00000u); }
 
 template <typename Stored, typename Reader>
 [[kernel]] void embedding(device const Stored *table [[buffer(EMBEDDING_TABLE)]],
@@ -15,25 +20,51 @@ template <typename Stored, typename Reader>
   uint j = position.x, row = position.y;
   if (j >= args.width || row >= args.rows) return;
   uint id = ids[row];
-  float value = as_type<float>(0x7fc00000u); /* NaN, which fast math leaves alone in this form */
+  float value = no_weight();
   if (id < args.vocab) value = Reader::at(table, id * args.table_row_stride + j);
   out[row * args.out_row_stride + j] = value;
 }
 
+template <typename Block>
+[[kernel]] void embedding_blocks(device const ushort *table [[buffer(EMBEDDING_TABLE)]],
+                                 device const uint *ids [[buffer(EMBEDDING_IDS)]],
+                                 device float *out [[buffer(EMBEDDING_OUT)]],
+                                 constant embedding_args &args [[buffer(EMBEDDING_ARGS)]],
+                                 uint2 position [[threadgroup_position_in_grid]],
+                                 uint lane [[thread_index_in_simdgroup]]) {
+  uint group = position.x * 32 + lane, row = position.y;
+  if (group > (args.width - 1) / 16) return;
+  uint id = ids[row];
+  float scale = 0, offset = no_weight(), q[16] = {};
+  if (id < args.vocab) {
+    ulong words = args.table_row_stride / Block::WEIGHTS * Block::WORDS;
+    Block::read(block_of<Block>(table + id * words, group), group % (Block::WEIGHTS / 16), scale, offset, q);
+  }
+  out += row * args.out_row_stride + 16 * group;
+  /* Without an offset none is added: it would make 0 of a -0. */
+  bool adds = Block::OFFSET || id >= args.vocab;
+#pragma unroll
+  for (uint i = 0; i < 16; ++i) {
+    if (16 * group + i < args.width) out[i] = adds ? scale * q[i] + offset : scale * q[i];
+  }
+}
+
 #define EMBEDDING(NAME, STORED, READER) \
   template [[host_name(NAME)]] [[kernel]] decltype(embedding<STORED, READER>) embedding<STORED, READER>;
+#define EMBEDDING_OF(NAME, BLOCK) \
+  template [[host_name(NAME)]] [[kernel]] decltype(embedding_blocks<BLOCK>) embedding_blocks<BLOCK>;
 
-EMBEDDING("embedding_f32", float, plain)
-EMBEDDING("embedding_f16", half, plain)
-EMBEDDING("embedding_bf16", ushort, bfloat16)
-EMBEDDING("embedding_q8_0", uchar, q8_0)
-EMBEDDING("embedding_q4_0", uchar, q4_0)
-EMBEDDING("embedding_q4_1", uchar, q4_1)
-EMBEDDING("embedding_q5_0", uchar, q5_0)
-EMBEDDING("embedding_q5_1", uchar, q5_1)
-EMBEDDING("embedding_q2_k", uchar, q2_k)
-EMBEDDING("embedding_q3_k", uchar, q3_k)
-EMBEDDING("embedding_q4_k", uchar, q4_k)
-EMBEDDING("embedding_q5_k", uchar, q5_k)
-EMBEDDING("embedding_q6_k", uchar, q6_k)
-EMBEDDING("embedding_iq4_nl", uchar, iq4_nl)
+EMBEDDING("embedding_f32", float, f32)
+EMBEDDING("embedding_f16", half, f16)
+EMBEDDING("embedding_bf16", ushort, bf16)
+EMBEDDING_OF("embedding_q8_0", q8_0)
+EMBEDDING_OF("embedding_q4_0", q4_0)
+EMBEDDING_OF("embedding_q4_1", q4_1)
+EMBEDDING_OF("embedding_q5_0", q5_0)
+EMBEDDING_OF("embedding_q5_1", q5_1)
+EMBEDDING_OF("embedding_q2_k", q2_k)
+EMBEDDING_OF("embedding_q3_k", q3_k)
+EMBEDDING_OF("embedding_q4_k", q4_k)
+EMBEDDING_OF("embedding_q5_k", q5_k)
+EMBEDDING_OF("embedding_q6_k", q6_k)
+EMBEDDING_OF("embedding_iq4_nl", iq4_nl)

@@ -1,10 +1,11 @@
-/* matmul_<B>_<T>: c = op(a) op(b) + bias. Contract in args.h.
+/* matmul_<B>_<T>: c = op(a) op(b) + bias, one thread for each element of c. Contract in args.h. The kernel for what the others are not meant
+ * for: few rows of a by a matrix that is not transposed, where neighbouring threads read neighbouring elements of b.
  *
  * Geometry: one thread for each element of c: dispatchThreads (n, m, batch), threadgroups of (32, 8, 1). */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
-#include "blocks.h"
+#include "plain.h"
 
 template <typename T, typename Stored, typename Reader>
 [[kernel]] void matmul(device const T *a [[buffer(MATMUL_A)]], device const Stored *b [[buffer(MATMUL_B)]],
@@ -28,31 +29,9 @@ template <typename T, typename Stored, typename Reader>
 #define MATMUL(NAME, T, STORED, READER) \
   template [[host_name(NAME)]] [[kernel]] decltype(matmul<T, STORED, READER>) matmul<T, STORED, READER>;
 
-MATMUL("matmul_f32_f32", float, float, plain)
-MATMUL("matmul_f16_f32", float, half, plain)
-MATMUL("matmul_bf16_f32", float, ushort, bfloat16)
-MATMUL("matmul_q8_0_f32", float, uchar, q8_0)
-MATMUL("matmul_q4_0_f32", float, uchar, q4_0)
-MATMUL("matmul_q4_1_f32", float, uchar, q4_1)
-MATMUL("matmul_q5_0_f32", float, uchar, q5_0)
-MATMUL("matmul_q5_1_f32", float, uchar, q5_1)
-MATMUL("matmul_q2_k_f32", float, uchar, q2_k)
-MATMUL("matmul_q3_k_f32", float, uchar, q3_k)
-MATMUL("matmul_q4_k_f32", float, uchar, q4_k)
-MATMUL("matmul_q5_k_f32", float, uchar, q5_k)
-MATMUL("matmul_q6_k_f32", float, uchar, q6_k)
-MATMUL("matmul_iq4_nl_f32", float, uchar, iq4_nl)
-MATMUL("matmul_f32_f16", half, float, plain)
-MATMUL("matmul_f16_f16", half, half, plain)
-MATMUL("matmul_bf16_f16", half, ushort, bfloat16)
-MATMUL("matmul_q8_0_f16", half, uchar, q8_0)
-MATMUL("matmul_q4_0_f16", half, uchar, q4_0)
-MATMUL("matmul_q4_1_f16", half, uchar, q4_1)
-MATMUL("matmul_q5_0_f16", half, uchar, q5_0)
-MATMUL("matmul_q5_1_f16", half, uchar, q5_1)
-MATMUL("matmul_q2_k_f16", half, uchar, q2_k)
-MATMUL("matmul_q3_k_f16", half, uchar, q3_k)
-MATMUL("matmul_q4_k_f16", half, uchar, q4_k)
-MATMUL("matmul_q5_k_f16", half, uchar, q5_k)
-MATMUL("matmul_q6_k_f16", half, uchar, q6_k)
-MATMUL("matmul_iq4_nl_f16", half, uchar, iq4_nl)
+MATMUL("matmul_f32_f32", float, float, f32)
+MATMUL("matmul_f16_f32", float, half, f16)
+MATMUL("matmul_bf16_f32", float, ushort, bf16)
+MATMUL("matmul_f32_f16", half, float, f32)
+MATMUL("matmul_f16_f16", half, half, f16)
+MATMUL("matmul_bf16_f16", half, ushort, bf16)

@@ -82,29 +82,27 @@ impl Extent {
 }
 
 /// How a kernel's threads share out the points of its grid: `IronGeometry` of the bridge.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Points that one threadgroup does, width first.
+    /// Points that one threadgroup does, width first; 0: a thread for each point.
     pub tile: [u32; 3],
-    /// Of a threadgroup, in one dimension.
+    /// Of a threadgroup, in one dimension; 0 for a thread for each point.
     pub threads: u32,
 }
 
 impl Geometry {
-    pub const SIMDGROUP_PER_POINT: Geometry = Geometry {
-        tile: [1; 3],
-        threads: 32,
-    };
-    /// A block of 32 elements of a row.
-    pub const SIMDGROUP_PER_BLOCK: Geometry = Geometry {
-        tile: [32, 1, 1],
-        threads: 32,
-    };
+    pub const THREAD_PER_POINT: Geometry = Geometry::new([0; 3], 0);
+    pub const SIMDGROUP_PER_POINT: Geometry = Geometry::new([1; 3], 32);
+
+    pub const fn new(tile: [u32; 3], threads: u32) -> Geometry {
+        Geometry { tile, threads }
+    }
 }
 
 /// A dispatch of one kernel.
 pub struct Dispatch<'a> {
     kernel: &'a str,
+    geometry: Geometry,
     raw: &'a soft_dispatch,
 }
 
@@ -112,8 +110,12 @@ impl<'a> Dispatch<'a> {
     /// # Safety
     /// Each binding of `raw` that is not NULL must point to `length` bytes that stay valid for reads while the `Dispatch` and the views made
     /// from it live, and for writes where `kernel` writes; nobody else may write them meanwhile, nor read what the kernel writes.
-    pub unsafe fn new(kernel: &'a str, raw: &'a soft_dispatch) -> Dispatch<'a> {
-        Dispatch { kernel, raw }
+    pub unsafe fn new(kernel: &'a str, geometry: Geometry, raw: &'a soft_dispatch) -> Dispatch<'a> {
+        Dispatch {
+            kernel,
+            geometry,
+            raw,
+        }
     }
 
     /// The argument struct at binding `index`.
@@ -169,32 +171,13 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Checks that the grid has a thread for each of `needed` items in each dimension. A native kernel would do the whole operation
-    /// anyway; the Metal one would leave the rest undone.
-    pub fn expect_threads(&self, needed: [u64; 3]) -> Result<(), Fault> {
-        let threads: [u64; 3] = std::array::from_fn(|axis| {
-            let grid = u64::from(self.raw.grid[axis]);
-            match self.raw.threads {
-                true => grid,
-                false => grid * u64::from(self.raw.threadgroup[axis]),
-            }
-        });
-        match (0..3).all(|axis| threads[axis] >= needed[axis]) {
-            true => Ok(()),
-            false => Err(self.invalid(format!(
-                "a grid of {threads:?} threads does not cover its {needed:?} items"
-            ))),
+    /// Checks that the grid, in the kernel's geometry, covers `needed` points in each dimension. A native kernel would do the whole
+    /// operation anyway; the Metal one would leave the rest undone.
+    pub fn expect_points(&self, needed: [u64; 3]) -> Result<(), Fault> {
+        let Geometry { tile, threads } = self.geometry;
+        if threads == 0 {
+            return self.expect_threads(needed);
         }
-    }
-
-    /// Checks that the grid has a threadgroup of one SIMD-group for each of `needed` items in each dimension.
-    pub fn expect_simdgroups(&self, needed: [u64; 3]) -> Result<(), Fault> {
-        self.expect_threadgroups(Geometry::SIMDGROUP_PER_POINT, needed)
-    }
-
-    /// Checks that the grid has threadgroups of that geometry for `needed` points in each dimension.
-    pub fn expect_threadgroups(&self, geometry: Geometry, needed: [u64; 3]) -> Result<(), Fault> {
-        let Geometry { tile, threads } = geometry;
         if self.raw.threadgroup != [threads, 1, 1] {
             return Err(self.invalid(format!(
                 "its threadgroups have {:?} threads and must have {:?}",
@@ -208,6 +191,23 @@ impl<'a> Dispatch<'a> {
             groups[1],
             groups[2],
         ])
+    }
+
+    /// Checks that the grid has a thread for each of `needed` points in each dimension.
+    fn expect_threads(&self, needed: [u64; 3]) -> Result<(), Fault> {
+        let threads: [u64; 3] = std::array::from_fn(|axis| {
+            let grid = u64::from(self.raw.grid[axis]);
+            match self.raw.threads {
+                true => grid,
+                false => grid * u64::from(self.raw.threadgroup[axis]),
+            }
+        });
+        match (0..3).all(|axis| threads[axis] >= needed[axis]) {
+            true => Ok(()),
+            false => Err(self.invalid(format!(
+                "a grid of {threads:?} threads does not cover the {needed:?} of its work"
+            ))),
+        }
     }
 
     /// A fault whose text names the kernel.

@@ -250,7 +250,8 @@ unsafe extern "C" fn execute(
         match &function.code {
             Code::Native(kernel) => {
                 // SAFETY: the device binds buffers that the command buffer keeps alive, and Metal's rules forbid concurrent access.
-                let dispatch = unsafe { Dispatch::new(kernel.display_name(), dispatch) };
+                let dispatch =
+                    unsafe { Dispatch::new(kernel.display_name(), kernel.geometry, dispatch) };
                 (kernel.run)(&dispatch, machine)
             }
             // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.

@@ -27,7 +27,7 @@ use std::ops::Range;
 use half::{bf16, f16};
 
 use super::compute_pool::ComputePool;
-use super::dispatch::{Dispatch, Fault};
+use super::dispatch::{Dispatch, Fault, Geometry};
 use super::elements::*;
 use super::simd::Isa;
 
@@ -75,8 +75,12 @@ pub struct Kernel {
     pub name: &'static CStr,
     /// The stem of the `.metal` file that defines it.
     pub family: &'static str,
-    pub run: fn(&Dispatch, &Machine) -> Result<(), Fault>,
+    /// That of the Metal kernel, which a native one has no use for but to tell whether the caller dispatched it rightly.
+    pub geometry: Geometry,
+    pub run: Run,
 }
+
+type Run = fn(&Dispatch, &Machine) -> Result<(), Fault>;
 
 impl Kernel {
     pub fn display_name(&self) -> &'static str {
@@ -85,47 +89,24 @@ impl Kernel {
 }
 
 macro_rules! kernels {
-    ($($family:ident { $($name:literal => $run:expr,)* })*) => {
-        &[$($(Kernel { name: $name, family: stringify!($family), run: $run },)*)*]
+    ($($family:ident($geometry:expr) { $($name:literal => $run:expr,)* })*) => {
+        &[$($(Kernel {
+            name: $name,
+            family: stringify!($family),
+            geometry: $geometry,
+            run: $run,
+        },)*)*]
     };
 }
 
 #[rustfmt::skip]
-pub static KERNELS: &[Kernel] = kernels! {
-    matmul {
-        c"matmul_f32_f32" => matmul::matmul::<f32, f32>,
-        c"matmul_f16_f32" => matmul::matmul::<f16, f32>,
-        c"matmul_bf16_f32" => matmul::matmul::<bf16, f32>,
-        c"matmul_q8_0_f32" => matmul::matmul::<BlockQ8_0, f32>,
-        c"matmul_q4_0_f32" => matmul::matmul::<BlockQ4_0, f32>,
-        c"matmul_q4_1_f32" => matmul::matmul::<BlockQ4_1, f32>,
-        c"matmul_q5_0_f32" => matmul::matmul::<BlockQ5_0, f32>,
-        c"matmul_q5_1_f32" => matmul::matmul::<BlockQ5_1, f32>,
-        c"matmul_q2_k_f32" => matmul::matmul::<BlockQ2K, f32>,
-        c"matmul_q3_k_f32" => matmul::matmul::<BlockQ3K, f32>,
-        c"matmul_q4_k_f32" => matmul::matmul::<BlockQ4K, f32>,
-        c"matmul_q5_k_f32" => matmul::matmul::<BlockQ5K, f32>,
-        c"matmul_q6_k_f32" => matmul::matmul::<BlockQ6K, f32>,
-        c"matmul_iq4_nl_f32" => matmul::matmul::<BlockIq4Nl, f32>,
-        c"matmul_f32_f16" => matmul::matmul::<f32, f16>,
-        c"matmul_f16_f16" => matmul::matmul::<f16, f16>,
-        c"matmul_bf16_f16" => matmul::matmul::<bf16, f16>,
-        c"matmul_q8_0_f16" => matmul::matmul::<BlockQ8_0, f16>,
-        c"matmul_q4_0_f16" => matmul::matmul::<BlockQ4_0, f16>,
-        c"matmul_q4_1_f16" => matmul::matmul::<BlockQ4_1, f16>,
-        c"matmul_q5_0_f16" => matmul::matmul::<BlockQ5_0, f16>,
-        c"matmul_q5_1_f16" => matmul::matmul::<BlockQ5_1, f16>,
-        c"matmul_q2_k_f16" => matmul::matmul::<BlockQ2K, f16>,
-        c"matmul_q3_k_f16" => matmul::matmul::<BlockQ3K, f16>,
-        c"matmul_q4_k_f16" => matmul::matmul::<BlockQ4K, f16>,
-        c"matmul_q5_k_f16" => matmul::matmul::<BlockQ5K, f16>,
-        c"matmul_q6_k_f16" => matmul::matmul::<BlockQ6K, f16>,
-        c"matmul_iq4_nl_f16" => matmul::matmul::<BlockIq4Nl, f16>,
-    }
-    embedding {
+static SINGLES: &[Kernel] = kernels! {
+    embedding(Geometry::THREAD_PER_POINT) {
         c"embedding_f32" => embedding::embedding::<f32>,
         c"embedding_f16" => embedding::embedding::<f16>,
         c"embedding_bf16" => embedding::embedding::<bf16>,
+    }
+    embedding(Geometry::new([512, 1, 1], 32)) {
         c"embedding_q8_0" => embedding::embedding::<BlockQ8_0>,
         c"embedding_q4_0" => embedding::embedding::<BlockQ4_0>,
         c"embedding_q4_1" => embedding::embedding::<BlockQ4_1>,
@@ -138,29 +119,29 @@ pub static KERNELS: &[Kernel] = kernels! {
         c"embedding_q6_k" => embedding::embedding::<BlockQ6K>,
         c"embedding_iq4_nl" => embedding::embedding::<BlockIq4Nl>,
     }
-    rms_norm { c"rms_norm" => rms_norm::rms_norm, }
-    rope { c"rope" => rope::rope, }
-    attention {
+    rms_norm(Geometry::SIMDGROUP_PER_POINT) { c"rms_norm" => rms_norm::rms_norm, }
+    rope(Geometry::THREAD_PER_POINT) { c"rope" => rope::rope, }
+    attention(Geometry::SIMDGROUP_PER_POINT) {
         c"attention_f32" => attention::attention::<f32>,
         c"attention_f16" => attention::attention::<f16>,
         c"attention_q8_0" => attention::attention::<BlockQ8_0>,
     }
-    elementwise {
+    elementwise(Geometry::THREAD_PER_POINT) {
         c"add" => elementwise::add,
         c"silu_mul" => elementwise::silu_mul,
     }
-    activation {
+    activation(Geometry::THREAD_PER_POINT) {
         c"relu" => activation::relu,
         c"sigmoid" => activation::sigmoid,
         c"tanh" => activation::tanh,
     }
-    add_bias { c"add_bias" => add_bias::add_bias, }
-    transpose {
+    add_bias(Geometry::THREAD_PER_POINT) { c"add_bias" => add_bias::add_bias, }
+    transpose(Geometry::new([32, 32, 1], 256)) {
         c"transpose_32" => transpose::transpose::<u32>,
         c"transpose_16" => transpose::transpose::<f16>,
     }
-    softmax { c"softmax" => softmax::softmax, }
-    copy {
+    softmax(Geometry::SIMDGROUP_PER_POINT) { c"softmax" => softmax::softmax, }
+    copy(Geometry::THREAD_PER_POINT) {
         c"copy_f32_f32" => copy::copy_same::<f32>,
         c"copy_f32_f16" => copy::copy::<f32, f16>,
         c"copy_f32_bf16" => copy::copy::<f32, bf16>,
@@ -170,16 +151,102 @@ pub static KERNELS: &[Kernel] = kernels! {
         c"copy_bf16_f32" => copy::copy::<bf16, f32>,
         c"copy_bf16_f16" => copy::copy::<bf16, f16>,
         c"copy_bf16_bf16" => copy::copy_same::<bf16>,
-        c"copy_f32_q8_0" => copy::quantize::<f32>,
-        c"copy_f16_q8_0" => copy::quantize::<f16>,
-        c"copy_bf16_q8_0" => copy::quantize::<bf16>,
         c"copy_q8_0_f32" => copy::copy::<BlockQ8_0, f32>,
         c"copy_u32_u32" => copy::copy_same::<u32>,
     }
-    argmax { c"argmax" => argmax::argmax, }
+    copy(Geometry::new([32, 1, 1], 32)) {
+        c"copy_f32_q8_0" => copy::quantize::<f32>,
+        c"copy_f16_q8_0" => copy::quantize::<f16>,
+        c"copy_bf16_q8_0" => copy::quantize::<bf16>,
+    }
+    argmax(Geometry::SIMDGROUP_PER_POINT) { c"argmax" => argmax::argmax, }
 };
+
+/// Matrix products. For Metal there are several kernels, each for shapes of its own; one native one does them all.
+const fn product(name: &'static str, family: &'static str, geometry: Geometry, run: Run) -> Kernel {
+    let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+        panic!("the name ends with its only NUL");
+    };
+    Kernel {
+        name,
+        family,
+        geometry,
+        run,
+    }
+}
+
+const MATVEC: Geometry = Geometry::new([8, 1, 1], 64);
+const NARROW: Geometry = Geometry::new([8, 8, 1], 128);
+const TILES: Geometry = Geometry::new([64, 32, 1], 128);
+
+macro_rules! products {
+    ([$($prefix:literal of $family:literal in $geometry:expr),*] $types:literal => $run:expr) => {
+        [$(product(concat!($prefix, $types, "\0"), $family, $geometry, $run)),*]
+    };
+}
+macro_rules! products_of_numbers {
+    ($($types:literal => $run:expr,)*) => {
+        &[$(products!([
+            "matvec_" of "matvec" in MATVEC,
+            "matvec_narrow_" of "matvec" in NARROW,
+            "matmul_tiled_" of "matmul_tiled" in TILES,
+            "matmul_" of "matmul" in Geometry::THREAD_PER_POINT
+        ] $types => $run)),*]
+    };
+}
+macro_rules! products_of_blocks {
+    ($($types:literal => $run:expr,)*) => {
+        &[$(products!([
+            "matvec_" of "matvec_blocks" in MATVEC,
+            "matvec_narrow_" of "matvec_blocks" in NARROW,
+            "matmul_tiled_" of "matmul_blocks" in TILES
+        ] $types => $run)),*]
+    };
+}
+
+static PRODUCTS_OF_NUMBERS: &[[Kernel; 4]] = products_of_numbers! {
+    "f32_f32" => matmul::matmul::<f32, f32>,
+    "f16_f32" => matmul::matmul::<f16, f32>,
+    "bf16_f32" => matmul::matmul::<bf16, f32>,
+    "f32_f16" => matmul::matmul::<f32, f16>,
+    "f16_f16" => matmul::matmul::<f16, f16>,
+    "bf16_f16" => matmul::matmul::<bf16, f16>,
+};
+
+static PRODUCTS_OF_BLOCKS: &[[Kernel; 3]] = products_of_blocks! {
+    "q8_0_f32" => matmul::matmul::<BlockQ8_0, f32>,
+    "q4_0_f32" => matmul::matmul::<BlockQ4_0, f32>,
+    "q4_1_f32" => matmul::matmul::<BlockQ4_1, f32>,
+    "q5_0_f32" => matmul::matmul::<BlockQ5_0, f32>,
+    "q5_1_f32" => matmul::matmul::<BlockQ5_1, f32>,
+    "q2_k_f32" => matmul::matmul::<BlockQ2K, f32>,
+    "q3_k_f32" => matmul::matmul::<BlockQ3K, f32>,
+    "q4_k_f32" => matmul::matmul::<BlockQ4K, f32>,
+    "q5_k_f32" => matmul::matmul::<BlockQ5K, f32>,
+    "q6_k_f32" => matmul::matmul::<BlockQ6K, f32>,
+    "iq4_nl_f32" => matmul::matmul::<BlockIq4Nl, f32>,
+    "q8_0_f16" => matmul::matmul::<BlockQ8_0, f16>,
+    "q4_0_f16" => matmul::matmul::<BlockQ4_0, f16>,
+    "q4_1_f16" => matmul::matmul::<BlockQ4_1, f16>,
+    "q5_0_f16" => matmul::matmul::<BlockQ5_0, f16>,
+    "q5_1_f16" => matmul::matmul::<BlockQ5_1, f16>,
+    "q2_k_f16" => matmul::matmul::<BlockQ2K, f16>,
+    "q3_k_f16" => matmul::matmul::<BlockQ3K, f16>,
+    "q4_k_f16" => matmul::matmul::<BlockQ4K, f16>,
+    "q5_k_f16" => matmul::matmul::<BlockQ5K, f16>,
+    "q6_k_f16" => matmul::matmul::<BlockQ6K, f16>,
+    "iq4_nl_f16" => matmul::matmul::<BlockIq4Nl, f16>,
+};
+
+/// All native kernels.
+pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
+    SINGLES
+        .iter()
+        .chain(PRODUCTS_OF_NUMBERS.as_flattened())
+        .chain(PRODUCTS_OF_BLOCKS.as_flattened())
+}
 
 /// The kernels of one family.
 pub fn family(family: &str) -> impl Iterator<Item = &'static Kernel> {
-    KERNELS.iter().filter(move |kernel| kernel.family == family)
+    kernels().filter(move |kernel| kernel.family == family)
 }

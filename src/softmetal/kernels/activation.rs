@@ -26,7 +26,7 @@ fn for_elements(
     let all = Extent::packed(args.count);
     let x: View<f32> = dispatch.view(ACTIVATION_X, "x", all)?;
     let out: View<f32> = dispatch.view(ACTIVATION_OUT, "out", all)?;
-    dispatch.expect_threads([args.count, 1, 1])?;
+    dispatch.expect_points([args.count, 1, 1])?;
 
     let separable = out.shares_rows_with(&x) || out.is_apart_from(&x);
     let grain = if separable {

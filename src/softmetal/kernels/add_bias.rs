@@ -12,7 +12,7 @@ pub fn add_bias(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let bias: View<f32> = dispatch.view(ADD_BIAS_BIAS, "bias", Extent::packed(width))?;
     let out = Extent::rows(rows, args.out_row_stride, width);
     let out: View<f32> = dispatch.view(ADD_BIAS_OUT, "out", out)?;
-    dispatch.expect_threads([width.into(), rows.into(), 1])?;
+    dispatch.expect_points([width.into(), rows.into(), 1])?;
 
     let width = width as usize;
     let separable = out.writes_once()

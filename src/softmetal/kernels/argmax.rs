@@ -9,7 +9,7 @@ pub fn argmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let x = Extent::rows(args.rows, args.x_row_stride, args.width);
     let x: View<f32> = dispatch.view(ARGMAX_X, "x", x)?;
     let out: View<u32> = dispatch.view(ARGMAX_OUT, "out", Extent::packed(args.rows))?;
-    dispatch.expect_simdgroups([args.rows.into(), 1, 1])?;
+    dispatch.expect_points([args.rows.into(), 1, 1])?;
 
     let (stride, width) = (args.x_row_stride as usize, args.width as usize);
     let grain = if out.is_apart_from(&x) {
@@ -62,7 +62,6 @@ mod tests {
         let run = |machine: &Machine| {
             let (mut x, mut out) = (x.clone(), vec![u32::POISON; rows.len()]);
             Call::new("argmax")
-                .simdgroups()
                 .bind(ARGMAX_X, &mut x)
                 .bind(ARGMAX_OUT, &mut out)
                 .arguments(ARGMAX_ARGS, &args)
@@ -114,7 +113,7 @@ mod tests {
         };
         let run = |x: usize, out: usize| {
             let (mut x, mut out) = (vec![0f32; x], vec![0u32; out]);
-            let call = Call::new("argmax").simdgroups();
+            let call = Call::new("argmax");
             let call = call.bind(ARGMAX_X, &mut x).bind(ARGMAX_OUT, &mut out);
             fault(call.arguments(ARGMAX_ARGS, &args).run(&machines()[0])).0
         };

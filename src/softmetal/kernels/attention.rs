@@ -40,7 +40,7 @@ pub fn attention<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<
     let v: View<C> = dispatch.view(ATTENTION_V, "v", v)?;
     let out = per_query(args.out_token_stride, args.out_head_stride);
     let out: View<f32> = dispatch.view(ATTENTION_OUT, "out", out)?;
-    dispatch.expect_simdgroups([heads.into(), tokens.into(), 1])?;
+    dispatch.expect_points([heads.into(), tokens.into(), 1])?;
 
     let separable = out.writes_once()
         && (out.shares_rows_with(&q) || out.is_apart_from(&q))
@@ -308,7 +308,7 @@ mod tests {
         let run = |machine: &Machine| {
             let (mut q, mut k, mut v) = (q.clone(), k.clone(), v.clone());
             let mut out = vec![f32::POISON; tokens * q_token];
-            let call = Call::new(name).simdgroups().bind(ATTENTION_Q, &mut q);
+            let call = Call::new(name).bind(ATTENTION_Q, &mut q);
             let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
             let call = call
                 .bind(ATTENTION_OUT, &mut out)
@@ -440,9 +440,7 @@ mod tests {
             scale: 1.0,
             ..Default::default()
         };
-        let call = Call::new("attention_f32")
-            .simdgroups()
-            .bind(ATTENTION_Q, &mut q);
+        let call = Call::new("attention_f32").bind(ATTENTION_Q, &mut q);
         let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
         let call = call
             .bind(ATTENTION_OUT, &mut out)
@@ -489,9 +487,7 @@ mod tests {
         };
         let run = |args: attention_args, lengths: [usize; 4]| {
             let [mut q, mut k, mut v, mut out] = lengths.map(|length| vec![0f32; length]);
-            let call = Call::new("attention_f32")
-                .simdgroups()
-                .bind(ATTENTION_Q, &mut q);
+            let call = Call::new("attention_f32").bind(ATTENTION_Q, &mut q);
             let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
             let call = call
                 .bind(ATTENTION_OUT, &mut out)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use half::f16;
 
 use super::super::bindings::args::*;
-use super::super::dispatch::{Dispatch, Extent, Fault, Geometry, View};
+use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{BlockQ8_0, GROUP, Readable, Stored, Writable};
 use super::super::simd::{Body, Simd};
 use super::{ALONE, Machine};
@@ -15,7 +15,7 @@ const PIECE: usize = 4096;
 
 /// From one type to another.
 pub fn copy<S: Readable, D: Writable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    dispatch.expect_threads(points(dispatch)?)?;
+    dispatch.expect_points(points(dispatch)?)?;
     for_pieces::<S, D>(dispatch, machine, |src, dst, count| {
         machine.isa.run(Convert { src, dst, count });
     })
@@ -23,7 +23,7 @@ pub fn copy<S: Readable, D: Writable>(dispatch: &Dispatch, machine: &Machine) ->
 
 /// Within one type, bit by bit.
 pub fn copy_same<T: Stored>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    dispatch.expect_threads(points(dispatch)?)?;
+    dispatch.expect_points(points(dispatch)?)?;
     for_pieces::<T, T>(dispatch, machine, |src, dst, count| {
         // SAFETY: `for_pieces` hands out checked ranges; `copy` allows for an overlap.
         unsafe { std::ptr::copy(src, dst, count) }
@@ -32,7 +32,7 @@ pub fn copy_same<T: Stored>(dispatch: &Dispatch, machine: &Machine) -> Result<()
 
 /// To Q8_0, as args.h says it.
 pub fn quantize<S: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    dispatch.expect_threadgroups(Geometry::SIMDGROUP_PER_BLOCK, points(dispatch)?)?;
+    dispatch.expect_points(points(dispatch)?)?;
     for_pieces::<S, BlockQ8_0>(dispatch, machine, |src, dst, count| {
         for block in 0..count / BlockQ8_0::ELEMENTS {
             // SAFETY: `for_pieces` hands out checked ranges, of whole blocks as every row of `dst` is.
@@ -250,7 +250,7 @@ mod tests {
         let run = |machine: &Machine| {
             let mut dst = vec![poison; rows * (width / 32 + gap)];
             let mut src = src.to_vec();
-            let call = Call::new(name).simdgroups();
+            let call = Call::new(name);
             let call = call.bind(COPY_SRC, &mut src).bind(COPY_DST, &mut dst);
             call.arguments(COPY_ARGS, &args)
                 .run(machine)

@@ -36,7 +36,7 @@ fn for_elements(
     let a: View<f32> = dispatch.view(ELEMENTWISE_A, "a", all)?;
     let b: View<f32> = dispatch.view(ELEMENTWISE_B, "b", all)?;
     let out: View<f32> = dispatch.view(ELEMENTWISE_OUT, "out", all)?;
-    dispatch.expect_threads([args.count, 1, 1])?;
+    dispatch.expect_points([args.count, 1, 1])?;
 
     let separable = [&a, &b]
         .into_iter()

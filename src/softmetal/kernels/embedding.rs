@@ -14,7 +14,7 @@ pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<
     let ids: View<u32> = dispatch.view(EMBEDDING_IDS, "ids", Extent::packed(rows))?;
     let out = Extent::rows(rows, args.out_row_stride, width);
     let out: View<f32> = dispatch.view(EMBEDDING_OUT, "out", out)?;
-    dispatch.expect_threads([width.into(), rows.into(), 1])?;
+    dispatch.expect_points([width.into(), rows.into(), 1])?;
 
     let width = width as usize;
     let separable = out.writes_once() && out.is_apart_from(&table) && out.is_apart_from(&ids);

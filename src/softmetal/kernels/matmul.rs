@@ -50,7 +50,7 @@ pub fn matmul<B: Readable, T: Writable>(
         0 => None,
         _ => Some(dispatch.view(MATMUL_BIAS, "bias", Extent::packed(n))?),
     };
-    dispatch.expect_threads([n.into(), m.into(), batch.into()])?;
+    dispatch.expect_points([n.into(), m.into(), batch.into()])?;
 
     let separable = c.writes_once()
         && c.is_apart_from(&a)

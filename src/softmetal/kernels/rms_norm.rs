@@ -13,7 +13,7 @@ pub fn rms_norm(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let weight: View<f32> = dispatch.view(RMS_NORM_WEIGHT, "weight", Extent::packed(width))?;
     let out = Extent::rows(rows, args.out_row_stride, width);
     let out: View<f32> = dispatch.view(RMS_NORM_OUT, "out", out)?;
-    dispatch.expect_simdgroups([rows.into(), 1, 1])?;
+    dispatch.expect_points([rows.into(), 1, 1])?;
 
     let width = width as usize;
     let separable = out.writes_once()
@@ -110,7 +110,7 @@ mod tests {
         let run = |machine: &Machine| {
             let (mut x, mut weight) = (x.clone(), weight.clone());
             let mut out = vec![f32::POISON; rows * strides[1]];
-            let call = Call::new("rms_norm").simdgroups();
+            let call = Call::new("rms_norm");
             let call = call
                 .bind(RMS_NORM_X, &mut x)
                 .bind(RMS_NORM_WEIGHT, &mut weight);
@@ -172,7 +172,7 @@ mod tests {
         };
         let run = |lengths: [usize; 3]| {
             let [mut x, mut weight, mut out] = lengths.map(|length| vec![0f32; length]);
-            let call = Call::new("rms_norm").simdgroups().bind(RMS_NORM_X, &mut x);
+            let call = Call::new("rms_norm").bind(RMS_NORM_X, &mut x);
             let call = call
                 .bind(RMS_NORM_WEIGHT, &mut weight)
                 .bind(RMS_NORM_OUT, &mut out);
@@ -193,23 +193,21 @@ mod tests {
             out_row_stride: 4,
             ..Default::default()
         };
-        for (simdgroups, grid, expected) in [
-            (true, [3, 1, 1], "ok"),
-            (true, [2, 1, 1], "invalid"),
-            (false, [96, 1, 1], "invalid"), // threads, in threadgroups of (32, 8, 1)
+        for (threadgroup, grid, expected) in [
+            ([32, 1, 1], [3, 1, 1], "ok"),
+            ([32, 1, 1], [2, 1, 1], "invalid"),
+            ([64, 1, 1], [3, 1, 1], "invalid"),
         ] {
             let (mut x, mut weight) = ([0f32; 12], [0f32; 4]);
-            let mut call = Call::new("rms_norm").grid(grid);
-            if simdgroups {
-                call = call.simdgroups();
-            }
+            let call = Call::new("rms_norm").grid(grid).threadgroup(threadgroup);
             let call = call
                 .bind(RMS_NORM_X, &mut x)
                 .bind(RMS_NORM_WEIGHT, &mut weight);
             let call = call
                 .bind_same(RMS_NORM_OUT, RMS_NORM_X)
                 .arguments(RMS_NORM_ARGS, &args);
-            assert_eq!(fault(call.run(&machines()[0])).0, expected, "{grid:?}");
+            let outcome = fault(call.run(&machines()[0])).0;
+            assert_eq!(outcome, expected, "{grid:?} of {threadgroup:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ pub fn softmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let x: View<f32> = dispatch.view(SOFTMAX_X, "x", x)?;
     let out = Extent::rows(rows, args.out_row_stride, width);
     let out: View<f32> = dispatch.view(SOFTMAX_OUT, "out", out)?;
-    dispatch.expect_simdgroups([rows.into(), 1, 1])?;
+    dispatch.expect_points([rows.into(), 1, 1])?;
 
     let (x_stride, out_stride) = (args.x_row_stride as usize, args.out_row_stride as usize);
     let width = width as usize;
@@ -79,7 +79,7 @@ mod tests {
         };
         let run = |machine: &Machine| {
             let (mut x, mut out) = (x.clone(), vec![f32::POISON; rows * strides[1]]);
-            let call = Call::new("softmax").simdgroups().bind(SOFTMAX_X, &mut x);
+            let call = Call::new("softmax").bind(SOFTMAX_X, &mut x);
             let call = match in_place {
                 true => call.bind_same(SOFTMAX_OUT, SOFTMAX_X),
                 false => call.bind(SOFTMAX_OUT, &mut out),
@@ -143,7 +143,6 @@ mod tests {
                 ..Default::default()
             };
             Call::new("softmax")
-                .simdgroups()
                 .bind(SOFTMAX_X, &mut x)
                 .bind(SOFTMAX_OUT, &mut out)
                 .arguments(SOFTMAX_ARGS, &args)
@@ -171,7 +170,7 @@ mod tests {
         };
         let run = |x: usize, out: usize| {
             let (mut x, mut out) = (vec![0f32; x], vec![0f32; out]);
-            let call = Call::new("softmax").simdgroups();
+            let call = Call::new("softmax");
             let call = call.bind(SOFTMAX_X, &mut x).bind(SOFTMAX_OUT, &mut out);
             fault(call.arguments(SOFTMAX_ARGS, &args).run(&machines()[0])).0
         };

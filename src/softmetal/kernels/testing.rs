@@ -10,7 +10,7 @@ use super::super::bindings::executor::soft_dispatch;
 use super::super::dispatch::{Arguments, Dispatch, Fault};
 use super::super::elements::*;
 use super::super::simd::Isa;
-use super::{KERNELS, Machine};
+use super::{Kernel, Machine, kernels};
 
 /// Sizes around the widths of vectors, groups and tiles.
 pub const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];
@@ -32,41 +32,41 @@ pub fn machines() -> &'static [Machine] {
 
 /// A call of one kernel.
 pub struct Call<'a> {
-    name: &'static str,
+    kernel: &'static Kernel,
     raw: soft_dispatch,
     memory: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Call<'a> {
-    /// Covers 65535 items in each dimension with threads; see [`Call::simdgroups`].
+    /// Covers at least 65535 points in each dimension.
     pub fn new(name: &'static str) -> Call<'a> {
+        let kernel = kernels().find(|kernel| kernel.name.to_str() == Ok(name));
+        let kernel = kernel.unwrap_or_else(|| panic!("no kernel {name}"));
+        let threads = kernel.geometry.threads;
         let raw = soft_dispatch {
             grid: [65535; 3],
-            threadgroup: [32, 8, 1],
-            threads: true,
+            threadgroup: if threads == 0 {
+                [32, 8, 1]
+            } else {
+                [threads, 1, 1]
+            },
+            threads: threads == 0,
             ..Default::default()
         };
         Call {
-            name,
+            kernel,
             raw,
             memory: PhantomData,
         }
     }
 
-    /// As many threadgroups of one SIMD-group.
-    pub fn simdgroups(self) -> Call<'a> {
-        self.threadgroups(32)
-    }
-
-    /// As many threadgroups of so many threads.
-    pub fn threadgroups(mut self, threads: u32) -> Call<'a> {
-        self.raw.threadgroup = [threads, 1, 1];
-        self.raw.threads = false;
+    pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
+        self.raw.grid = grid;
         self
     }
 
-    pub fn grid(mut self, grid: [u32; 3]) -> Call<'a> {
-        self.raw.grid = grid;
+    pub fn threadgroup(mut self, threadgroup: [u32; 3]) -> Call<'a> {
+        self.raw.threadgroup = threadgroup;
         self
     }
 
@@ -102,13 +102,10 @@ impl<'a> Call<'a> {
     }
 
     pub fn run(&self, machine: &Machine) -> Result<(), Fault> {
-        let kernel = KERNELS
-            .iter()
-            .find(|kernel| kernel.name.to_str() == Ok(self.name));
-        let kernel = kernel.unwrap_or_else(|| panic!("no kernel {}", self.name));
         // SAFETY: the bindings are borrowed for as long as the call lives; the arguments are only read.
-        let dispatch = unsafe { Dispatch::new(self.name, &self.raw) };
-        (kernel.run)(&dispatch, machine)
+        let dispatch =
+            unsafe { Dispatch::new(self.kernel.display_name(), self.kernel.geometry, &self.raw) };
+        (self.kernel.run)(&dispatch, machine)
     }
 }
 

@@ -1,16 +1,12 @@
 //! `transpose_<N>`.
 
 use super::super::bindings::args::*;
-use super::super::dispatch::{Dispatch, Extent, Fault, Geometry, View};
+use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::Stored;
 use super::{ALONE, Machine};
 
 /// Elements of a column that are read together, so that their cache lines are used up before they are gone.
 const TILE: usize = 32;
-const GEOMETRY: Geometry = Geometry {
-    tile: [TILE as u32, TILE as u32, 1],
-    threads: 256,
-};
 
 pub fn transpose<T: Stored>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     let args: transpose_args = dispatch.arguments(TRANSPOSE_ARGS)?;
@@ -19,7 +15,7 @@ pub fn transpose<T: Stored>(dispatch: &Dispatch, machine: &Machine) -> Result<()
     let x: View<T> = dispatch.view(TRANSPOSE_X, "x", x)?;
     let out = Extent::rows(width, args.out_row_stride, rows);
     let out: View<T> = dispatch.view(TRANSPOSE_OUT, "out", out)?;
-    dispatch.expect_threadgroups(GEOMETRY, [width.into(), rows.into(), 1])?;
+    dispatch.expect_points([width.into(), rows.into(), 1])?;
 
     let (rows, width) = (rows as usize, width as usize);
     let separable = out.writes_once() && out.is_apart_from(&x);
@@ -68,7 +64,6 @@ mod tests {
         let run = |machine: &Machine| {
             let (mut x, mut out) = (x.clone(), vec![T::POISON; width * strides[1]]);
             Call::new(name)
-                .threadgroups(256)
                 .bind(TRANSPOSE_X, &mut x)
                 .bind(TRANSPOSE_OUT, &mut out)
                 .arguments(TRANSPOSE_ARGS, &args)
@@ -113,7 +108,7 @@ mod tests {
         };
         let run = |x: usize, out: usize| {
             let (mut x, mut out) = (vec![0u32; x], vec![0u32; out]);
-            let call = Call::new("transpose_32").threadgroups(256);
+            let call = Call::new("transpose_32");
             let call = call.bind(TRANSPOSE_X, &mut x).bind(TRANSPOSE_OUT, &mut out);
             fault(call.arguments(TRANSPOSE_ARGS, &args).run(&machines()[0])).0
         };

@@ -15,6 +15,9 @@ typedef unsigned int uint32_t;
 typedef long int64_t;
 typedef unsigned long uint64_t;
 typedef uchar packed_uchar4 __attribute__((ext_vector_type(4)));
+typedef ushort packed_ushort4 __attribute__((ext_vector_type(4)));
+typedef half packed_half4 __attribute__((ext_vector_type(4)));
+typedef float packed_float4 __attribute__((ext_vector_type(4)));
 
 #define MSL_MAKE(T)                         \
   template <class... A> T##2 make_##T##2(A...); \

@@ -145,20 +145,20 @@ fn check_all_types(case: Case) {
     check::<f16, f16>("matmul_f16_f16", case);
     check::<bf16, f16>("matmul_bf16_f16", case);
     if case.transpose_b && case.k.is_multiple_of(32) {
-        check::<BlockQ8_0, f32>("matmul_q8_0_f32", case);
-        check::<BlockQ8_0, f16>("matmul_q8_0_f16", case);
-        check::<BlockQ4_0, f32>("matmul_q4_0_f32", case);
-        check::<BlockQ4_1, f32>("matmul_q4_1_f32", case);
-        check::<BlockQ5_0, f32>("matmul_q5_0_f32", case);
-        check::<BlockQ5_1, f32>("matmul_q5_1_f32", case);
-        check::<BlockIq4Nl, f32>("matmul_iq4_nl_f32", case);
+        check::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", case);
+        check::<BlockQ8_0, f16>("matmul_tiled_q8_0_f16", case);
+        check::<BlockQ4_0, f32>("matmul_tiled_q4_0_f32", case);
+        check::<BlockQ4_1, f32>("matmul_tiled_q4_1_f32", case);
+        check::<BlockQ5_0, f32>("matmul_tiled_q5_0_f32", case);
+        check::<BlockQ5_1, f32>("matmul_tiled_q5_1_f32", case);
+        check::<BlockIq4Nl, f32>("matmul_tiled_iq4_nl_f32", case);
     }
     if case.transpose_b && case.k.is_multiple_of(256) {
-        check::<BlockQ2K, f32>("matmul_q2_k_f32", case);
-        check::<BlockQ3K, f32>("matmul_q3_k_f32", case);
-        check::<BlockQ4K, f32>("matmul_q4_k_f32", case);
-        check::<BlockQ5K, f32>("matmul_q5_k_f32", case);
-        check::<BlockQ6K, f32>("matmul_q6_k_f32", case);
+        check::<BlockQ2K, f32>("matmul_tiled_q2_k_f32", case);
+        check::<BlockQ3K, f32>("matmul_tiled_q3_k_f32", case);
+        check::<BlockQ4K, f32>("matmul_tiled_q4_k_f32", case);
+        check::<BlockQ5K, f32>("matmul_tiled_q5_k_f32", case);
+        check::<BlockQ6K, f32>("matmul_tiled_q6_k_f32", case);
     }
 }
 
@@ -237,7 +237,7 @@ fn sizes_beyond_one_block() {
         has_bias: true,
         ..PLAIN
     };
-    check::<BlockQ8_0, f32>("matmul_q8_0_f32", case);
+    check::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", case);
 }
 
 #[test]
@@ -269,7 +269,7 @@ proptest! {
         check::<bf16, f16>("matmul_bf16_f16", case);
         if transpose_b {
             let k = k.next_multiple_of(32);
-            check::<BlockQ8_0, f32>("matmul_q8_0_f32", Case { k, ..case });
+            check::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", Case { k, ..case });
         }
     }
 }
@@ -372,7 +372,7 @@ fn missing_bindings_and_wrong_arguments_are_invalid() {
     let (mut a, mut c) = (vec![0f32; 32], vec![0f32; 32]);
     let mut b = Numbers::new(1).vec::<BlockQ8_0>(32 * 64);
     let mut run = |args: &matmul_args, missing: Option<u32>| {
-        let mut call = Call::new("matmul_q8_0_f32")
+        let mut call = Call::new("matmul_tiled_q8_0_f32")
             .bind(MATMUL_A, &mut a)
             .bind(MATMUL_B, &mut b)
             .bind(MATMUL_C, &mut c)
