@@ -9,6 +9,8 @@ use half::{bf16, f16};
 use super::super::bindings::executor::soft_dispatch;
 use super::super::dispatch::{Arguments, Dispatch, Fault};
 use super::super::elements::*;
+use super::super::library::own_metal_sources;
+use super::super::msl::{self, LaneOrder};
 use super::super::simd::Isa;
 use super::{Kernel, Machine, kernels};
 
@@ -65,6 +67,14 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Covers that many points and no more.
+    pub fn covering(mut self, points: [usize; 3]) -> Call<'a> {
+        let tile = self.kernel.geometry.tile;
+        self.raw.grid =
+            std::array::from_fn(|axis| points[axis].div_ceil(tile[axis].max(1) as usize) as u32);
+        self
+    }
+
     pub fn threadgroup(mut self, threadgroup: [u32; 3]) -> Call<'a> {
         self.raw.threadgroup = threadgroup;
         self
@@ -106,6 +116,35 @@ impl<'a> Call<'a> {
         let dispatch =
             unsafe { Dispatch::new(self.kernel.display_name(), self.kernel.geometry, &self.raw) };
         (self.kernel.run)(&dispatch, machine)
+    }
+
+    /// Runs the Metal kernel of that name; `validate` checks each access to memory.
+    pub fn run_metal(&self, order: LaneOrder, validate: bool) -> Result<(), Fault> {
+        let source = own_metal_sources().find(|(family, _)| *family == self.kernel.family);
+        let (_, source) = source.expect("every family has its source");
+        let library = msl::Library::new(source).unwrap_or_else(|error| panic!("{error}"));
+        let function = library
+            .function(self.kernel.display_name(), &[], validate)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let dispatch = msl::Dispatch {
+            bindings: self.raw.bindings.map(|binding| msl::Range {
+                pointer: binding.pointer.cast(),
+                length: binding.length,
+            }),
+            threadgroup_memory: self.raw.threadgroup_memory,
+            grid: self.raw.grid,
+            threadgroup: self.raw.threadgroup,
+            threads: self.raw.threads,
+            order,
+            workers: 1,
+            parallel: &|count, task| (0..count).for_each(task),
+        };
+        // SAFETY: the bindings are borrowed for as long as the call lives; our own kernels stay within them.
+        unsafe { function.dispatch(&dispatch) }.map_err(|failure| match failure {
+            msl::Failure::PageFault(text) => Fault::OutOfBounds(text),
+            msl::Failure::Invalid(text) => Fault::Invalid(text),
+            msl::Failure::OutOfMemory(text) => Fault::OutOfMemory(text),
+        })
     }
 }
 

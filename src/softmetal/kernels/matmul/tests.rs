@@ -4,9 +4,11 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::super::super::bindings::args::*;
+use super::super::super::dispatch::Fault;
 use super::super::super::elements::*;
-use super::super::Machine;
+use super::super::super::msl::LaneOrder;
 use super::super::testing::*;
+use super::super::{Kernel, Machine, kernels};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -45,7 +47,13 @@ fn layout(rows: usize, columns: usize, transposed: bool, gap: usize) -> (usize, 
     (rows, width + gap, rows * (width + gap) + gap)
 }
 
+/// The native kernel, on every instruction set.
 fn check<B: Sample, T: Output>(name: &'static str, case: Case) {
+    check_on::<B, T>(name, case, &[]);
+}
+
+/// The Metal kernel in each of `ways`, or the native one when there are none.
+fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, ways: &[(LaneOrder, bool)]) {
     let Case { m, n, k, batch, .. } = case;
     let mut numbers = Numbers::new((m * 1_000_000 + n * 1000 + k) as u64);
     let (_, a_row, a_batch) = layout(m, k, case.transpose_a, case.gap);
@@ -103,20 +111,20 @@ fn check<B: Sample, T: Output>(name: &'static str, case: Case) {
         expected.push((z * c_batch + i * c_row + j, sum, magnitude));
     }
 
-    let run = |machine: &Machine| {
+    let run = |execute: &dyn Fn(&Call) -> Result<(), Fault>| {
         let mut c = vec![T::POISON; c_batch * batch];
         let (mut a, mut b, mut bias) = (a.clone(), b.clone(), bias.clone());
-        Call::new(name)
+        let call = Call::new(name)
             .bind(MATMUL_A, &mut a)
             .bind(MATMUL_B, &mut b)
             .bind(MATMUL_BIAS, &mut bias)
             .bind(MATMUL_C, &mut c)
-            .arguments(MATMUL_ARGS, &args)
-            .run(machine)
-            .unwrap_or_else(|fault| panic!("{name} {case:?}: {fault:?}"));
+            .covering([n, m, batch])
+            .arguments(MATMUL_ARGS, &args);
+        execute(&call).unwrap_or_else(|fault| panic!("{name} {case:?}: {fault:?}"));
         c
     };
-    on_every_machine(run, |c| {
+    let verify = |c: &[T]| {
         for (index, value, magnitude) in &expected {
             // Any order of summation keeps within this bound (Higham 2002, section 3.1); then one rounding to T.
             let tolerance = (k + 2) as f64 * f32::ROUNDING * magnitude
@@ -133,7 +141,112 @@ fn check<B: Sample, T: Output>(name: &'static str, case: Case) {
             row_ranges(m, c_row, n).map(move |row| row.start + z * c_batch..row.end + z * c_batch)
         });
         assert_untouched(c, rows);
-    });
+    };
+    if ways.is_empty() {
+        on_every_machine(|machine: &Machine| run(&|call| call.run(machine)), verify);
+    }
+    for (order, validate) in ways {
+        verify(&run(&|call| call.run_metal(*order, *validate)));
+    }
+}
+
+/// Metal's kernels of one pair of types: that for every shape, and by rows when the shape is theirs.
+fn check_metal<B: Sample, T: Output>(types: &str, case: Case, ways: &[(LaneOrder, bool)]) {
+    let by_rows = case.transpose_b && !case.transpose_a;
+    for (prefix, fits) in [
+        ("matvec_", by_rows && case.m == 1),
+        ("matvec_narrow_", by_rows && case.m <= 8),
+        ("matmul_tiled_", true),
+        ("matmul_", B::ELEMENTS == 1),
+    ] {
+        if fits {
+            let name = kernels()
+                .map(Kernel::display_name)
+                .find(|name| *name == format!("{prefix}{types}"));
+            check_on::<B, T>(name.expect("in the table"), case, ways);
+        }
+    }
+}
+
+fn check_metal_of_all_types(case: Case, ways: &[(LaneOrder, bool)]) {
+    check_metal::<f32, f32>("f32_f32", case, ways);
+    check_metal::<f16, f32>("f16_f32", case, ways);
+    check_metal::<bf16, f32>("bf16_f32", case, ways);
+    check_metal::<f32, f16>("f32_f16", case, ways);
+    check_metal::<f16, f16>("f16_f16", case, ways);
+    check_metal::<bf16, f16>("bf16_f16", case, ways);
+    if !case.transpose_b {
+        return;
+    }
+    let of_blocks = |unit: usize| Case {
+        k: case.k.next_multiple_of(unit),
+        ..case
+    };
+    let small = of_blocks(32);
+    check_metal::<BlockQ8_0, f32>("q8_0_f32", small, ways);
+    check_metal::<BlockQ8_0, f16>("q8_0_f16", small, ways);
+    check_metal::<BlockQ4_0, f32>("q4_0_f32", small, ways);
+    check_metal::<BlockQ4_1, f32>("q4_1_f32", small, ways);
+    check_metal::<BlockQ5_0, f32>("q5_0_f32", small, ways);
+    check_metal::<BlockQ5_1, f32>("q5_1_f32", small, ways);
+    check_metal::<BlockIq4Nl, f32>("iq4_nl_f32", small, ways);
+    let large = of_blocks(256);
+    check_metal::<BlockQ2K, f32>("q2_k_f32", large, ways);
+    check_metal::<BlockQ3K, f32>("q3_k_f32", large, ways);
+    check_metal::<BlockQ4K, f32>("q4_k_f32", large, ways);
+    check_metal::<BlockQ4K, f16>("q4_k_f16", large, ways);
+    check_metal::<BlockQ5K, f32>("q5_k_f32", large, ways);
+    check_metal::<BlockQ6K, f32>("q6_k_f32", large, ways);
+}
+
+#[test]
+fn metal_at_the_edges_of_every_dimension() {
+    for (index, edge) in EDGES.into_iter().enumerate() {
+        let order = [
+            LaneOrder::Forward,
+            LaneOrder::Reverse,
+            LaneOrder::Random(index as u64 + 1),
+        ][index % 3];
+        for (m, n, k) in [(edge, 5, 64), (1, edge, 65), (3, 9, edge), (9, edge, 33)] {
+            for transpose_b in [false, true] {
+                let case = Case {
+                    m,
+                    n,
+                    k,
+                    transpose_b,
+                    ..PLAIN
+                };
+                check_metal_of_all_types(case, &[(order, false)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn metal_layouts_batches_and_bias_in_every_lane_order_and_within_bounds() {
+    for bits in 0..16 {
+        let [transpose_a, transpose_b, has_bias, share_b] =
+            std::array::from_fn(|bit| bits >> bit & 1 == 1);
+        for m in [1, 7, 34] {
+            let case = Case {
+                m,
+                n: 67,
+                k: 40,
+                batch: 2,
+                transpose_a,
+                transpose_b,
+                has_bias,
+                gap: 5,
+                share_b,
+            };
+            let ways = [
+                (LaneOrder::Forward, true),
+                (LaneOrder::Reverse, false),
+                (LaneOrder::Random(u64::from(bits + 1u32)), false),
+            ];
+            check_metal_of_all_types(case, &ways);
+        }
+    }
 }
 
 /// Every type of B for which `case` is allowed.
