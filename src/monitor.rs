@@ -99,7 +99,7 @@ impl PublishedDevice {
     /// Makes what is active now the baseline of the device, for every observer and the process itself.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) when the process is gone.
+    /// [`Error::System`] when the process is gone.
     pub fn set_baseline(&self) -> Result<()> {
         file::write_baseline(&self.place, self.active_bytes)
     }
@@ -107,7 +107,7 @@ impl PublishedDevice {
     /// Counts the peak anew: from the process's next allocation or release on, it is the most since then.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) when the process is gone.
+    /// [`Error::System`] when the process is gone.
     pub fn reset_peak(&self) -> Result<()> {
         file::request_peak_reset(&self.place)
     }
@@ -116,7 +116,7 @@ impl PublishedDevice {
 /// The live processes of this user, the newest last.
 ///
 /// # Errors
-/// [`Error::System`](crate::Error::System) when a folder of publications is there and cannot be read.
+/// [`Error::System`] when a folder of publications is there and cannot be read.
 pub fn processes() -> Result<Vec<Process>> {
     let mut processes = Vec::new();
     for publication in folder::publications()? {
@@ -129,7 +129,7 @@ pub fn processes() -> Result<Vec<Process>> {
 /// Removes what processes left behind that were killed, and returns how many did.
 ///
 /// # Errors
-/// [`Error::System`](crate::Error::System) when a folder of publications is there and cannot be read, or changed.
+/// [`Error::System`] when a folder of publications is there and cannot be read, or changed.
 pub fn remove_stale() -> Result<usize> {
     let mut removed = 0;
     for publication in folder::publications()? {

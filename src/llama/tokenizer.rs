@@ -1,9 +1,9 @@
 //! The tokenizer that a model brings with it.
 //!
-//! There are two kinds. SentencePiece's ([`merge`]) merges characters, best score first, as its `bpe_model.cc` does; what
+//! There are two kinds. SentencePiece's (`merge`) merges characters, best score first, as its `bpe_model.cc` does; what
 //! the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The byte-level
-//! ones of GPT-2, Llama 3 and Qwen cut a text into words ([`pre_tokenizer`]) and merge bytes by a list of pairs
-//! ([`pairs`]).
+//! ones of GPT-2, Llama 3 and Qwen cut a text into words (`pre_tokenizer`) and merge bytes by a list of pairs
+//! (`pairs`).
 //!
 //! The `tokenizers` crate is not used, though the tests hold this to what that package does: it cannot read vocabularies
 //! from GGUF, its tokens have no bytes to stream, and it brings some sixty crates.
