@@ -76,8 +76,9 @@ impl DecoderState {
         };
         let escaped = tokenizer.escapes_spaces();
         match kind {
-            // It has no text, and a character does not go on behind it.
-            TokenKind::Control => return Ok(self.finish(tokenizer)),
+            // It has no text. SentencePiece's characters do not go on behind it, those of byte-level tokenizers do.
+            TokenKind::Control if escaped => return Ok(self.finish(tokenizer)),
+            TokenKind::Control => return Ok(&self.text),
             TokenKind::Unknown if escaped => self.pending.extend(UNKNOWN_TEXT.as_bytes()),
             TokenKind::Byte => self.pending.extend(byte_of(piece)),
             TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused if escaped => {

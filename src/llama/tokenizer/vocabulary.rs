@@ -84,6 +84,7 @@ pub(super) struct Vocabulary {
     text: HashMap<Box<[u8]>, u32>,
     longest: usize,
     user_defined: PrefixMatcher,
+    /// The unknown token among them: both `tokenizers` and llama.cpp find it by its name.
     control: PrefixMatcher,
     unknown: u32,
     /// The token of each byte, when every byte has one.
@@ -140,8 +141,7 @@ impl Vocabulary {
                     let byte = byte_of(piece).ok_or(TokenizerError::Byte(id))?;
                     bytes[usize::from(byte)].get_or_insert(token);
                 }
-                TokenKind::Control => vocabulary.control.add(piece, token),
-                TokenKind::Unknown => (),
+                TokenKind::Control | TokenKind::Unknown => vocabulary.control.add(piece, token),
                 TokenKind::UserDefined => {
                     vocabulary.user_defined.add(piece, token);
                     vocabulary.add_text(piece, token);

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Makes tests/data/byte_level.json: what the `tokenizers` package does with difficult texts and tokens.
+"""Makes tests/data/tokenizers_package.json: what the `tokenizers` package does with difficult texts and tokens.
 
 needs: pip install tokenizers sentencepiece protobuf
 
-usage: byte_level_fixtures.py OUT.json
+usage: tokenizers_package_fixtures.py OUT.json
 
 Each tokenizer has the pre-tokenizer of the published models of its kind, and a vocabulary trained here on a few sentences.
 "default" is what llama.cpp does for files that do not name a pre-tokenizer; its patterns are those of `llama-vocab.cpp`.
+The one without a pre-tokenizer is SentencePiece's, as `transformers` converts it for the LLaMA models. Its decoding is not
+here: the package strips any first space, and joins bytes across special tokens, where `sentencepiece` does neither.
 """
 import json
 import random
 import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from tokenizer_fixtures import TEXTS
+from tokenizer_fixtures import TEXTS, train as train_sentencepiece
 
 SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"]
 USER_DEFINED = ["<tool>", "<tool_call>", "<too"]
@@ -52,14 +54,16 @@ def split_by(*patterns):
     return pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def train(pre_tokenizer, normalizer=None, begins=False, vocabulary=420):
+def train(pre_tokenizer, normalizer=None, begins=False, whole_words=()):
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
-    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
-        vocab_size=vocabulary, min_frequency=1, show_progress=False, special_tokens=SPECIAL,
+        vocab_size=420, min_frequency=1, show_progress=False, special_tokens=SPECIAL,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    if whole_words:
+        tokenizer = with_whole_words(tokenizer, whole_words)
+    tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_tokens([AddedToken(name, normalized=False) for name in USER_DEFINED])
     if begins:
         tokenizer.post_processor = processors.Sequence([
@@ -68,18 +72,35 @@ def train(pre_tokenizer, normalizer=None, begins=False, vocabulary=420):
     return tokenizer
 
 
-def changed(tokenizer, change):
+def with_whole_words(tokenizer, words):
+    """Adds tokens that no merges lead to, as tiktoken's vocabularies have them."""
     described = json.loads(tokenizer.to_str())
-    change(described["model"])
+    model = described["model"]
+    for word in words:
+        model["vocab"][word] = len(model["vocab"])
+    model["ignore_merges"] = True
     return Tokenizer.from_str(json.dumps(described))
 
 
-def whole_words(model):
-    """Tokens that no merges lead to, as tiktoken's vocabularies have them."""
-    first = max(model["vocab"].values()) + 1
-    for id, word in enumerate(["\u0120catdog", "zebra", "\u0120\u00c3\u00a9", "789"], first + len(USER_DEFINED)):
-        model["vocab"][word] = id
-    model["ignore_merges"] = True
+def converted_sentencepiece():
+    """The `LlamaConverter` of transformers' convert_slow_tokenizer.py."""
+    _, pieces = train_sentencepiece(vocab_size=400, byte_fallback=True)
+    vocabulary = {piece.piece: id for id, piece in enumerate(pieces)}
+    merges = []
+    for piece in pieces:
+        halves = [(piece.piece[:cut], piece.piece[cut:]) for cut in range(1, len(piece.piece))]
+        known = [pair for pair in halves if pair[0] in vocabulary and pair[1] in vocabulary]
+        known.sort(key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]]))
+        merges += [(piece.score, pair) for pair in known]
+    merges.sort(key=lambda merge: merge[0], reverse=True)
+    tokenizer = Tokenizer(models.BPE(
+        vocabulary, [pair for _, pair in merges], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in ["<unk>", "<s>", "</s>"]])
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return tokenizer
 
 
 def texts():
@@ -112,20 +133,21 @@ def letters():
 
 
 def cases(pre, tokenizer, all_texts):
-    """`pre` is GGUF's name of the pre-tokenizer."""
+    """`pre` is GGUF's name of the pre-tokenizer, if it has one."""
     tokenizer.encode_special_tokens = True
     plain = [tokenizer.encode(text, add_special_tokens=False).ids for text in all_texts]
     tokenizer.encode_special_tokens = False
     parsed = [tokenizer.encode(text).ids for text in all_texts]
     # The second is there where names of special tokens in the text matter, or a token is put before it.
     encode = [[a, b] if a != b else [a] for a, b in zip(plain, parsed)]
-    decode = [[ids, tokenizer.decode(ids)] for ids in id_lists(tokenizer, 2)]
+    decode = [[ids, tokenizer.decode(ids)] for ids in id_lists(tokenizer, 2)] if pre else []
     return {"pre": pre, "tokenizer": json.loads(tokenizer.to_str()), "encode": encode, "decode": decode}
 
 
 def main():
     gpt2 = train(pre_tokenizers.ByteLevel(add_prefix_space=False))
-    llama3 = changed(train(split_by(LLAMA3), begins=True), whole_words)
+    whole_words = ["\u0120catdog", "zebra", "\u0120\u00c3\u00a9", "789"]
+    llama3 = train(split_by(LLAMA3), begins=True, whole_words=whole_words)
     all_texts = texts()
     tokenizers = {
         "gpt-2": gpt2,
@@ -133,6 +155,7 @@ def main():
         "qwen2": train(split_by(QWEN2), normalizers.NFC()),
         "deepseek-r1-qwen": train(split_by(QWEN2), begins=True),
         "default": train(split_by(*DEFAULT)),
+        None: converted_sentencepiece(),
     }
     fixtures = {
         "texts": all_texts,

@@ -1,12 +1,13 @@
-//! Byte-level tokenizers do what the `tokenizers` package does: `scripts/byte_level_fixtures.py` made the cases.
+//! Tokenizers do what the `tokenizers` package does: `scripts/tokenizers_package_fixtures.py` made the cases.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ironbridge::llama::gguf::{Metadata, Value};
-use ironbridge::llama::tokenizer::EncodeOptions;
+use ironbridge::llama::tokenizer::{Decoder, EncodeOptions, TokenKind};
 use ironbridge::llama::{ModelFile, Tokenizer};
+use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -18,8 +19,8 @@ struct Fixtures {
 
 #[derive(Deserialize)]
 struct Fixture {
-    /// GGUF's name of the pre-tokenizer.
-    pre: String,
+    /// GGUF's name of the pre-tokenizer; SentencePiece's has none.
+    pre: Option<String>,
     /// `tokenizer.json`.
     tokenizer: Json,
     /// For each text: its tokens; and those with special tokens, where they differ.
@@ -32,7 +33,7 @@ fn tests_data(path: &str) -> PathBuf {
 }
 
 fn fixtures() -> Fixtures {
-    let text = fs::read_to_string(tests_data("byte_level.json")).unwrap();
+    let text = fs::read_to_string(tests_data("tokenizers_package.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -56,7 +57,7 @@ impl Fixture {
     }
 
     /// As a GGUF file would have it.
-    fn from_metadata(&self) -> Tokenizer {
+    fn from_metadata(&self, pre: &str) -> Tokenizer {
         let tokens = self.tokens();
         let merges = self.tokenizer["model"]["merges"].as_array().unwrap().iter();
         let merges: Vec<Box<[u8]>> = merges
@@ -77,7 +78,7 @@ impl Fixture {
         let mut metadata = Metadata::default();
         let entries: [(&str, Value); 8] = [
             ("model", "gpt2".into()),
-            ("pre", self.pre.as_str().into()),
+            ("pre", pre.into()),
             ("tokens", pieces.into()),
             ("token_type", kinds.into()),
             ("merges", merges.into()),
@@ -100,6 +101,7 @@ impl Fixture {
         let config = fs::read_to_string(model.join("config.json")).unwrap();
         let mut config: Json = serde_json::from_str(&config).unwrap();
         config["vocab_size"] = self.tokens().len().into();
+        config["bos_token_id"] = i32::from(self.pre.is_none()).into();
         fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         fs::write(
             folder.path().join("tokenizer.json"),
@@ -117,11 +119,19 @@ impl Fixture {
 
     /// As a GGUF file has it, and as a folder does where there are folders of its kind.
     fn tokenizers(&self) -> Vec<(String, Tokenizer)> {
-        let mut tokenizers = vec![(format!("{} in GGUF", self.pre), self.from_metadata())];
-        if self.pre != "default" {
-            tokenizers.push((format!("{} in a folder", self.pre), self.from_folder()));
-        }
-        tokenizers
+        let pre = self.pre.as_deref();
+        let in_gguf = pre.map(|pre| (format!("{pre} in GGUF"), self.from_metadata(pre)));
+        let in_folder = match pre {
+            Some("default") => None,
+            Some(pre) => Some((format!("{pre} in a folder"), self.from_folder())),
+            None => Some(("SentencePiece's, converted".to_owned(), self.from_folder())),
+        };
+        in_gguf.into_iter().chain(in_folder).collect()
+    }
+
+    /// Whether decoding gives each text back: normalisation C and the escape of spaces do not.
+    fn keeps_texts(&self) -> bool {
+        !matches!(self.pre.as_deref(), Some("qwen2") | None)
     }
 }
 
@@ -174,7 +184,7 @@ fn tokens_become_the_packages_text() {
 #[test]
 fn texts_survive_the_way_there_and_back() {
     let Fixtures { texts, tokenizers } = fixtures();
-    for fixture in tokenizers.iter().filter(|fixture| fixture.pre != "qwen2") {
+    for fixture in tokenizers.iter().filter(|fixture| fixture.keeps_texts()) {
         for (name, tokenizer) in fixture.tokenizers() {
             for text in &texts {
                 let tokens = tokenizer.encode(text);
@@ -182,4 +192,51 @@ fn texts_survive_the_way_there_and_back() {
             }
         }
     }
+}
+
+/// What a stream gives out for each token, and in the end.
+fn streamed(tokenizer: &Tokenizer, tokens: &[u32]) -> Vec<String> {
+    let mut decoder = Decoder::of_text(tokenizer);
+    let parts = tokens
+        .iter()
+        .map(|token| decoder.push(*token).unwrap().to_owned());
+    let mut parts: Vec<String> = parts.collect();
+    parts.push(decoder.finish().to_owned());
+    parts
+}
+
+/// One for every published pre-tokenizer.
+fn byte_level() -> Vec<(String, Tokenizer)> {
+    let fixtures = fixtures().tokenizers;
+    let kept = fixtures.iter().filter(|fixture| fixture.keeps_texts());
+    kept.flat_map(Fixture::tokenizers).collect()
+}
+
+#[test]
+fn a_stream_never_splits_a_character() {
+    let tokenizers = byte_level();
+    // Any characters, and some whose bytes are tokens of their own.
+    let text = "(\\PC|[a-z \\n'0-9\u{0}-\u{20}\u{301}\u{e9}\u{65e5}\u{1f980}\u{200d}]){0,30}";
+    proptest!(|(text in text)| {
+        for (name, tokenizer) in &tokenizers {
+            let parts = streamed(tokenizer, &tokenizer.encode(&text));
+            // A character that came in two parts would be replaced in both.
+            prop_assert_eq!(parts.concat(), text.clone(), "{}", name);
+            prop_assert_eq!(parts.last().map(String::as_str), Some(""), "{}", name);
+        }
+    });
+}
+
+#[test]
+fn a_stream_of_any_tokens_is_the_text_of_their_bytes() {
+    let tokenizers = byte_level();
+    proptest!(|(tokens in proptest::collection::vec(0u32..420, 0..30))| {
+        for (name, tokenizer) in &tokenizers {
+            let pieces = tokens.iter().map(|token| tokenizer.piece(*token).unwrap());
+            let pieces = pieces.filter(|(_, kind)| *kind != TokenKind::Control);
+            let bytes: Vec<u8> = pieces.flat_map(|(piece, _)| piece.to_vec()).collect();
+            let parts = streamed(tokenizer, &tokens);
+            prop_assert_eq!(parts.concat(), String::from_utf8_lossy(&bytes), "{}", name);
+        }
+    });
 }
