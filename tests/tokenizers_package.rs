@@ -57,7 +57,7 @@ impl Fixture {
     }
 
     /// As a GGUF file would have it.
-    fn from_metadata(&self, pre: &str) -> Tokenizer {
+    fn in_gguf(&self, pre: &str) -> Tokenizer {
         let tokens = self.tokens();
         let merges = self.tokenizer["model"]["merges"].as_array().unwrap().iter();
         let merges: Vec<Box<[u8]>> = merges
@@ -95,7 +95,7 @@ impl Fixture {
     }
 
     /// From a folder with it and any small model.
-    fn from_folder(&self) -> Tokenizer {
+    fn in_folder(&self) -> Tokenizer {
         let folder = tempfile::tempdir().unwrap();
         let model = tests_data("models/llama-2");
         let config = fs::read_to_string(model.join("config.json")).unwrap();
@@ -120,11 +120,11 @@ impl Fixture {
     /// As a GGUF file has it, and as a folder does where there are folders of its kind.
     fn tokenizers(&self) -> Vec<(String, Tokenizer)> {
         let pre = self.pre.as_deref();
-        let in_gguf = pre.map(|pre| (format!("{pre} in GGUF"), self.from_metadata(pre)));
+        let in_gguf = pre.map(|pre| (format!("{pre} in GGUF"), self.in_gguf(pre)));
         let in_folder = match pre {
             Some("default") => None,
-            Some(pre) => Some((format!("{pre} in a folder"), self.from_folder())),
-            None => Some(("SentencePiece's, converted".to_owned(), self.from_folder())),
+            Some(pre) => Some((format!("{pre} in a folder"), self.in_folder())),
+            None => Some(("SentencePiece's, converted".to_owned(), self.in_folder())),
         };
         in_gguf.into_iter().chain(in_folder).collect()
     }
