@@ -139,9 +139,80 @@ fn devices_lists_the_software_device_with_its_limits() {
 }
 
 #[test]
+fn inspect_shows_metadata_and_tensors() {
+    let text = stdout(&ironbridge(&["inspect", MODEL]));
+    for part in [
+        "GGUF, version 3",
+        "llama.block_count",
+        "2048 string: [\"<unk>\"",
+        "blk.5.attn_q.weight",
+        "256 × 2048",
+        "Q8_0",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    let json = stdout(&ironbridge(&["inspect", MODEL, "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["format"], "gguf");
+    assert_eq!(json["metadata"]["llama.block_count"], 6);
+    assert_eq!(json["tensors"].as_array().expect("a list").len(), 57);
+    assert_refused(&["inspect", "no/such/file"], &["no/such/file"]);
+}
+
+#[test]
+fn quantize_writes_a_file_and_never_overwrites_unasked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (source, out) = (path("in.gguf"), path("out.gguf"));
+    write_random_model(source.as_ref());
+    let quantize =
+        |more: &[&str]| ironbridge(&[&["quantize", &source, &out, "q4_k"], more].concat());
+    let output = quantize(&["--tensor", "output.weight=Q8_0", "--threads", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("2 tensors"), "{}", stderr(&output));
+    let shown = stdout(&ironbridge(&["inspect", &out]));
+    assert!(shown.contains("Q4_K") && shown.contains("Q8_0"), "{shown}");
+    assert_refused(
+        &["quantize", &source, &out, "q4_k"],
+        &["out.gguf", "exists"],
+    );
+    let output = quantize(&["--force", "--quiet"]);
+    assert!(output.status.success());
+    assert_eq!(stderr(&output), "");
+    assert_refused(
+        &["quantize", &out, &path("twice.gguf"), "Q8_0"],
+        &["Q4_K", "rounding twice"],
+    );
+    let usage = ironbridge(&["quantize", &source, &out, "Q3_X"]);
+    assert!(stderr(&usage).contains("Q4_K"), "{}", stderr(&usage));
+}
+
+/// Two matrices in F32.
+fn write_random_model(path: &std::path::Path) {
+    use ironbridge::llama::gguf::{GgufWriter, Metadata, NewTensor, TensorType};
+
+    let mut metadata = Metadata::default();
+    metadata
+        .set("general.architecture", "llama")
+        .expect("a value");
+    let tensors = ["token_embd.weight", "output.weight"].map(|name| NewTensor {
+        name: name.into(),
+        tensor_type: TensorType::F32,
+        dimensions: vec![256, 4],
+    });
+    let file = std::fs::File::create(path).expect("a file");
+    let mut file = GgufWriter::new(file, &metadata, &tensors).expect("a header");
+    for index in 0..2 * 256 * 4 {
+        let number = ((index * 37 % 101) as f32 - 50.0) / 64.0;
+        file.write(&number.to_le_bytes()).expect("written");
+    }
+    file.finish().expect("a whole file");
+}
+
+#[test]
 fn help_names_every_command() {
     let text = stdout(&ironbridge(&["--help"]));
-    for command in ["generate", "stress", "devices"] {
+    for command in ["generate", "inspect", "quantize", "stress", "devices"] {
         assert!(text.contains(command), "{text}");
     }
     assert!(stdout(&ironbridge(&["generate", "--help"])).contains("--temp"));

@@ -33,3 +33,6 @@ pub(super) fn open(folder: &Path) -> Result<ModelFile, LlamaError> {
         files,
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,3 +9,6 @@ mod header;
 
 pub use error::{SafetensorsError, SafetensorsErrorKind};
 pub use header::{SafetensorsDtype, SafetensorsHeader, SafetensorsTensor, limits};
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,12 @@
 mod devices;
 mod doctor;
 mod generate;
+<<<<<<< HEAD
 mod monitor;
+=======
+mod inspect;
+mod quantize;
+>>>>>>> 4bdf35f (ironbridge inspect and quantize; hostile folders of Hugging Face's are errors)
 mod stress;
 mod terminal;
 
@@ -24,6 +29,10 @@ struct Arguments {
 enum Command {
     /// Write text with a GGUF model
     Generate(generate::GenerateArguments),
+    /// Print a model's metadata and tensors
+    Inspect(inspect::InspectArguments),
+    /// Write a model with smaller numbers, as a GGUF file
+    Quantize(quantize::QuantizeArguments),
     /// Load the bridge for a long time and check that nothing grows and nothing is wrong
     #[command(subcommand)]
     Stress(stress::Command),
@@ -38,6 +47,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Generate(arguments) => generate::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Quantize(arguments) => quantize::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stress(stress::Command::Qkv(arguments)) => stress::run(&arguments),
         Command::Devices => devices::run().map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -34,6 +34,8 @@ pub enum HuggingFaceError {
     Dtype { name: String, dtype: &'static str },
     #[error("tensor {name:?} has the shape {shape:?}; 1 to 4 sizes above zero are possible")]
     Shape { name: String, shape: Vec<u64> },
+    #[error("tensor {name:?} has {rows} rows, which are not {heads} heads of an even size")]
+    Heads { name: String, rows: u64, heads: u64 },
     #[error("the folder has neither tokenizer.model nor tokenizer.json")]
     NoTokenizer,
     #[error("byte {offset}: {reason}")]

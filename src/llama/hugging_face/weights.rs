@@ -129,8 +129,20 @@ impl Tensors<'_> {
                 });
             }
         };
+        let row_order = names::row_order(&name, self.config);
+        if let RowOrder::Halves { heads } = row_order {
+            // Heads of two halves each. The number of heads is from a stranger's file, too.
+            let (rows, halves) = (tensor.shape[0], heads.saturating_mul(2));
+            if halves == 0 || !rows.is_multiple_of(halves) {
+                return Err(HuggingFaceError::Heads {
+                    name: tensor.name.clone(),
+                    rows,
+                    heads,
+                });
+            }
+        }
         Ok(ModelTensor {
-            row_order: names::row_order(&name, self.config),
+            row_order,
             name,
             stored_name: tensor.name.clone(),
             tensor_type,
