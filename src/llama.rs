@@ -25,6 +25,8 @@
 mod activations;
 mod architecture;
 mod cancel;
+#[cfg(feature = "chat")]
+mod chat;
 mod config;
 mod error;
 mod evaluation;
@@ -48,6 +50,8 @@ mod writer;
 
 pub use architecture::Architecture;
 pub use cancel::CancelToken;
+#[cfg(feature = "chat")]
+pub use chat::{ChatEncoder, ChatError, ChatMessage, ChatTemplate};
 pub use config::Config;
 pub use error::LlamaError;
 pub use evaluation::Pooling;

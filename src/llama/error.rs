@@ -2,6 +2,8 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
+#[cfg(feature = "chat")]
+use super::chat::ChatError;
 use super::gguf::{GgufError, MetadataError, TensorType};
 use super::hugging_face::HuggingFaceError;
 use super::quantize::QuantizeError;
@@ -36,6 +38,9 @@ pub enum LlamaError {
     Sampler(#[from] SamplerError),
     #[error(transparent)]
     Quantize(#[from] QuantizeError),
+    #[cfg(feature = "chat")]
+    #[error(transparent)]
+    Chat(#[from] ChatError),
     #[error("the model's {key} is {value}: {reason}")]
     Hyperparameter {
         key: String,
@@ -98,3 +103,5 @@ macro_rules! join_the_crates_error {
     )*};
 }
 join_the_crates_error!(MetadataError, TokenizerError, SamplerError, QuantizeError);
+#[cfg(feature = "chat")]
+join_the_crates_error!(ChatError);

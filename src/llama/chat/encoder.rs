@@ -1,0 +1,166 @@
+//! The tokens of a conversation.
+
+use std::borrow::Cow;
+use std::str;
+
+use regex::Regex;
+
+use super::{ChatError, ChatMessage, ChatTemplate};
+use crate::llama::tokenizer::{EncodeOptions, TokenKind};
+use crate::llama::{LlamaError, Model};
+
+/// A noncharacter, which no text has: it breaks the names of control tokens in messages while the template runs.
+const BREAK: char = '\u{FDD0}';
+
+/// Turns conversations into a model's prompts.
+///
+/// Only the template can write control tokens. A message that has the name of one, say `<|im_end|>`, has that as text: it
+/// cannot end its turn and speak for somebody else.
+///
+/// ```no_run
+/// use ironbridge::Device;
+/// use ironbridge::llama::{ChatEncoder, ChatMessage, Model, Sampler, SamplerOptions};
+///
+/// # fn main() -> Result<(), ironbridge::Error> {
+/// let model = Model::open(&Device::open("default")?, "a-chat-model.gguf")?;
+/// let chat = ChatEncoder::new(&model)?;
+/// let mut session = model.session()?;
+/// let mut messages = vec![ChatMessage::system("You are brief.")];
+/// for question in ["Who was Ada Lovelace?", "When was she born?"] {
+///     messages.push(ChatMessage::user(question));
+///     let prompt = chat.encode(&messages)?;
+///     let kept = session.keep_prefix(&prompt); // what was said before is not computed again
+///     let sampler = Sampler::new(SamplerOptions::default())?;
+///     let mut answer = String::new();
+///     for piece in session.generate(&prompt[kept..], sampler, 256) {
+///         answer.push_str(&piece?.text);
+///     }
+///     messages.push(ChatMessage::assistant(answer));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ChatEncoder {
+    model: Model,
+    template: ChatTemplate,
+    /// The names of the control tokens, where there are any.
+    control: Option<Regex>,
+}
+
+impl ChatEncoder {
+    /// With the template of the model's file.
+    ///
+    /// # Errors
+    ///
+    /// [`ChatError::NoTemplate`] and [`ChatError::Syntax`].
+    pub fn new(model: &Model) -> Result<ChatEncoder, LlamaError> {
+        let source = model.chat_template().ok_or(ChatError::NoTemplate)?;
+        Ok(ChatEncoder::with_template(
+            model,
+            ChatTemplate::parse(source)?,
+        ))
+    }
+
+    /// With another template, which gets the variables `bos_token` and `eos_token`.
+    pub fn with_template(model: &Model, template: ChatTemplate) -> ChatEncoder {
+        let tokenizer = model.tokenizer();
+        let name = |token: Option<u32>| {
+            let (bytes, _) = tokenizer.piece(token?)?;
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        };
+        let template = template
+            .with("bos_token", name(tokenizer.bos()).unwrap_or_default())
+            .with("eos_token", name(tokenizer.eos()).unwrap_or_default());
+        let pieces = (0..tokenizer.vocabulary_size()).filter_map(|token| tokenizer.piece(token));
+        let control = pieces.filter(|(_, kind)| *kind == TokenKind::Control);
+        let names = control.filter_map(|(bytes, _)| str::from_utf8(bytes).ok());
+        ChatEncoder {
+            control: any_of(names.filter(|name| !name.is_empty()).collect()),
+            model: model.clone(),
+            template,
+        }
+    }
+
+    /// The template.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
+    /// The tokens of the conversation up to where the model is to answer, with the token that begins a text where the
+    /// model wants one.
+    ///
+    /// # Errors
+    ///
+    /// [`ChatError::Refused`] and [`ChatError::Render`].
+    pub fn encode(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, ChatError> {
+        let guarded: Vec<_> = messages.iter().map(|message| self.guard(message)).collect();
+        let text = self.template.render(&guarded, true)?;
+
+        let tokenizer = self.model.tokenizer();
+        let mut tokens = Vec::new();
+        let mut start = 0;
+        for name in self
+            .control
+            .iter()
+            .flat_map(|control| control.find_iter(&text))
+        {
+            tokens.extend(tokenizer.encode(&unguarded(&text[start..name.start()])));
+            tokens.extend(tokenizer.token(name.as_str()));
+            start = name.end();
+        }
+        tokens.extend(tokenizer.encode(&unguarded(&text[start..])));
+
+        // Most templates write it themselves.
+        let begin = EncodeOptions {
+            add_special: true,
+            parse_special: false,
+        };
+        let begin = tokenizer.encode_with("", begin).first().copied();
+        if begin.is_some() && begin == tokenizer.bos() && tokens.first() != begin.as_ref() {
+            tokens.splice(..0, begin);
+        }
+        Ok(tokens)
+    }
+
+    /// The message with every name of a control token broken behind its first character.
+    fn guard(&self, message: &ChatMessage) -> ChatMessage {
+        let guard = |text: &str| {
+            let doubled = text.replace(BREAK, &format!("{BREAK}{BREAK}"));
+            let Some(control) = &self.control else {
+                return doubled;
+            };
+            let broken = control.replace_all(&doubled, |name: &regex::Captures| {
+                let mut rest = name[0].chars();
+                let first = rest.next().expect("a name is not empty");
+                format!("{first}{BREAK}{}", rest.as_str())
+            });
+            broken.into_owned()
+        };
+        ChatMessage::new(guard(&message.role), guard(&message.content))
+    }
+}
+
+/// The text with its breaks taken out again.
+fn unguarded(text: &str) -> Cow<'_, str> {
+    if !text.contains(BREAK) {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            BREAK => plain.extend(characters.next()),
+            other => plain.push(other),
+        }
+    }
+    plain.into()
+}
+
+/// Matches any of the names, the longest of those that start at one place.
+fn any_of(mut names: Vec<&str>) -> Option<Regex> {
+    names.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
+    let alternatives: Vec<_> = names.into_iter().map(regex::escape).collect();
+    // A vocabulary whose names are too many for a pattern is none that a model was trained on.
+    (!alternatives.is_empty()).then(|| Regex::new(&alternatives.join("|")).ok())?
+}
