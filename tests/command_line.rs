@@ -1,11 +1,31 @@
 //! What a person types and reads.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
 
 const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/assets/tiny-rustbook-q8_0.gguf"
 );
+
+const COMMANDS: [&str; 13] = [
+    "generate",
+    "chat",
+    "tokenize",
+    "perplexity",
+    "embed",
+    "inspect",
+    "quantize",
+    "stress",
+    "devices",
+    "doctor",
+    "monitor",
+    "completions",
+    "man",
+];
 
 fn ironbridge(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ironbridge"))
@@ -21,6 +41,41 @@ fn stdout(output: &Output) -> String {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("the command line writes UTF-8")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = ironbridge(arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+/// With `input` as standard input.
+fn ironbridge_reading(input: &str, arguments: &[&str]) -> Output {
+    let mut child = spawn(arguments);
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+fn spawn(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_ironbridge"))
+        .args(arguments)
+        .env_remove("IRONBRIDGE_DEVICE")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command line starts")
+}
+
+/// A chat template for a model that has none: `role: content` on a line for each message.
+fn template(folder: &Path) -> String {
+    let path = folder.join("template.jinja");
+    let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+        {% if add_generation_prompt %}assistant:{% endif %}";
+    std::fs::write(&path, template).expect("a file");
+    path.display().to_string()
 }
 
 /// Failed, with one line that starts with the program's name and holds `parts`.
@@ -139,6 +194,462 @@ fn devices_lists_the_software_device_with_its_limits() {
 }
 
 #[test]
+fn devices_are_json_for_scripts() {
+    let devices = json(&["devices", "--json"]);
+    let last = devices
+        .as_array()
+        .expect("a list")
+        .last()
+        .expect("the software device");
+    assert_eq!(last["selector"], "cpu");
+    assert!(last["max_buffer_length"].as_u64().expect("a number") > 0);
+}
+
+#[test]
+fn generate_tells_scripts_everything() {
+    let json = json(&[
+        "generate",
+        "-m",
+        MODEL,
+        "-p",
+        "Ownership is",
+        "-n",
+        "8",
+        "--stop",
+        " that",
+        "--json",
+        "--log-probabilities",
+        "2",
+        "--cache",
+        "f16",
+        "--context",
+        "64",
+    ]);
+    assert_eq!(json["text"], " a set of rules");
+    assert_eq!(json["stop"], "stop_string");
+    let first = &json["tokens"][0];
+    assert_eq!(first["text"], " a");
+    assert!(first["log_probability"].as_f64().expect("a number") < 0.0);
+    assert_eq!(first["likeliest"].as_array().expect("a list").len(), 2);
+    assert_eq!(first["likeliest"][0]["id"], first["id"]);
+
+    let written = ironbridge_reading(
+        "Ownership is",
+        &["generate", "-m", MODEL, "-f", "-", "-n", "2", "-q"],
+    );
+    assert_eq!(stdout(&written), "Ownership is a set\n");
+    // The context is no limit for who forgets.
+    let forgetful = ironbridge(&[
+        "generate",
+        "-m",
+        MODEL,
+        "-p",
+        "Rust",
+        "-n",
+        "80",
+        "--context",
+        "32",
+        "--forget",
+        "1",
+        "--json",
+    ]);
+    let forgetful: Value = serde_json::from_str(&stdout(&forgetful)).expect("JSON");
+    assert_eq!(forgetful["generated_tokens"], 80);
+}
+
+#[test]
+fn tokenize_goes_both_ways() {
+    let text = "Hello wörld </s> 🦀";
+    let shown = stdout(&ironbridge(&["tokenize", "-m", MODEL, text]));
+    assert!(shown.starts_with("     564  \"▁H\"\n"), "{shown}");
+    let ids = stdout(&ironbridge(&["tokenize", "-m", MODEL, "--ids", text]));
+    for tokens in [ids.clone(), format!("[{}]", ids.trim().replace(' ', ", "))] {
+        let decoded = ironbridge_reading(&tokens, &["tokenize", "-m", MODEL, "--decode"]);
+        assert_eq!(stdout(&decoded), format!("{text}\n"));
+    }
+    let special = stdout(&ironbridge(&[
+        "tokenize",
+        "-m",
+        MODEL,
+        "--special",
+        "--parse-special",
+        "--ids",
+        "</s>",
+    ]));
+    assert_eq!(special, "1 2\n");
+    let described = json(&["tokenize", "-m", MODEL, "--json", "</s>", "--parse-special"]);
+    assert_eq!(
+        described["tokens"][0],
+        serde_json::json!({ "id": 2, "piece": "</s>", "kind": "control" })
+    );
+    assert_refused(
+        &["tokenize", "-m", MODEL, "--decode", "1 x"],
+        &["'x'", "--decode"],
+    );
+    assert_refused(
+        &["tokenize", "-m", MODEL, "--decode", "1 99999"],
+        &["99999", "2048"],
+    );
+    assert_refused(
+        &["tokenize", "-m", MODEL, "--decode", "99999999999999"],
+        &["too large"],
+    );
+}
+
+#[test]
+fn perplexity_knows_the_book_from_noise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let book = "Ownership is a set of rules that govern how a Rust program manages memory. All programs have to \
+        manage the way they use a computer's memory while running.";
+    let noise: String = book.chars().rev().collect();
+    let (book, noise) = (file("book", book), file("noise", &noise));
+    let perplexity = |file: &str| {
+        let json = json(&[
+            "perplexity",
+            "-m",
+            MODEL,
+            "-f",
+            file,
+            "--json",
+            "--context",
+            "24",
+            "--stride",
+            "8",
+        ]);
+        assert!(json["tokens"].as_u64().expect("a number") > 24);
+        json["perplexity"].as_f64().expect("a number")
+    };
+    let (known, unknown) = (perplexity(&book), perplexity(&noise));
+    assert!(known < 6.0 && unknown > 100.0, "{known} {unknown}");
+    let text = stdout(&ironbridge(&["perplexity", "-m", MODEL, "-f", &book]));
+    assert!(
+        text.starts_with("perplexity  ") && text.contains(" ± "),
+        "{text}"
+    );
+
+    assert_refused(
+        &["perplexity", "-m", MODEL, "-f", "no/such/file"],
+        &["no/such/file"],
+    );
+    assert_refused(
+        &["perplexity", "-m", MODEL, "-f", &file("empty", "")],
+        &["none to predict"],
+    );
+    let bytes = folder.path().join("bytes");
+    std::fs::write(&bytes, b"fine \xff").expect("a file");
+    assert_refused(
+        &[
+            "perplexity",
+            "-m",
+            MODEL,
+            "-f",
+            bytes.to_str().expect("a name"),
+        ],
+        &["bytes", "UTF-8", "byte 5"],
+    );
+}
+
+#[test]
+fn embed_gives_vectors_and_how_near_they_are() {
+    let texts = [
+        "ownership of memory",
+        "ownership of values",
+        "a loop over numbers",
+    ];
+    let json = json(&[&["embed", "-m", MODEL, "--json"][..], &texts].concat());
+    let embeddings = json["embeddings"].as_array().expect("a list");
+    assert_eq!(embeddings.len(), 3);
+    let vector = embeddings[0]["vector"].as_array().expect("a list");
+    assert_eq!(vector.len(), 256);
+    let length: f64 = vector
+        .iter()
+        .map(|number| number.as_f64().expect("a number").powi(2))
+        .sum();
+    assert!((length - 1.0).abs() < 1e-5, "{length}");
+
+    let near = ironbridge_reading(
+        &texts.join("\n"),
+        &[
+            "embed",
+            "-m",
+            MODEL,
+            "--similarity",
+            "--pooling",
+            "last",
+            "--quiet",
+        ],
+    );
+    assert_eq!(stderr(&near), "");
+    let near = stdout(&near);
+    let rows: Vec<Vec<f64>> = near
+        .lines()
+        .map(|line| {
+            line.split_whitespace()
+                .map(|cell| cell.parse().expect("a number"))
+                .collect()
+        })
+        .collect();
+    assert_eq!((rows.len(), rows[0].len()), (3, 3));
+    assert_eq!((rows[0][0], rows[0][1]), (1.0, rows[1][0]));
+    assert!(rows[0][1] < 1.0);
+
+    let none = ironbridge_reading("\n", &["embed", "-m", MODEL]);
+    assert_eq!(stderr(&none), "ironbridge: there is no text to embed\n");
+    let long = "word ".repeat(600);
+    assert_refused(
+        &["embed", "-m", MODEL, "-q", &long],
+        &["context of 512", "--context"],
+    );
+}
+
+#[test]
+fn chat_answers_each_line_and_keeps_what_was_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = template(folder.path());
+    let chat = [
+        "chat",
+        "-m",
+        MODEL,
+        "--template",
+        &template,
+        "-n",
+        "8",
+        "--system",
+        "Be brief.",
+    ];
+    let output = ironbridge_reading(
+        "What is ownership?\n/retry\nfirst \\\nsecond\n\n/nonsense\n/system Be long.\nWhy?",
+        &[&chat[..], &["--json"]].concat(),
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let answers: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(answers.len(), 4, "{answers:?}");
+    let number = |answer: usize, name: &str| answers[answer][name].as_u64().expect("a number");
+    assert_ne!(
+        answers[0]["content"], answers[1]["content"],
+        "retry draws anew"
+    );
+    assert_eq!(number(0, "cached_tokens"), 0);
+    assert_eq!(number(1, "cached_tokens") + 1, number(0, "prompt_tokens"));
+    assert!(number(2, "cached_tokens") >= number(1, "prompt_tokens"));
+    assert!(
+        number(3, "prompt_tokens") < number(2, "prompt_tokens"),
+        "a new conversation"
+    );
+    assert!(
+        stderr(&output).contains("/nonsense is no command"),
+        "{}",
+        stderr(&output)
+    );
+
+    // The same seed and the same messages.
+    let text = || {
+        stdout(&ironbridge_reading(
+            "What is ownership?\n",
+            &[&chat[..], &["-q"]].concat(),
+        ))
+    };
+    assert_eq!(text(), text());
+    assert_eq!(
+        text().trim_end(),
+        answers[0]["content"].as_str().expect("a text").trim_end()
+    );
+}
+
+#[test]
+fn chat_forgets_the_oldest_messages_and_refuses_what_cannot_fit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = template(folder.path());
+    let chat = [
+        "chat",
+        "-m",
+        MODEL,
+        "--template",
+        &template,
+        "-n",
+        "10",
+        "--context",
+        "64",
+        "--json",
+    ];
+    let output = ironbridge_reading(&"Tell me more.\n".repeat(6), &chat);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let answers = stdout(&output);
+    let answers: Vec<Value> = answers
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(answers.len(), 6);
+    assert_eq!(answers[0]["forgotten_messages"], 0);
+    assert!(
+        answers
+            .iter()
+            .any(|answer| answer["forgotten_messages"] == 2),
+        "{answers:?}"
+    );
+    let output = ironbridge_reading(&"word ".repeat(100), &chat);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("context of 64"),
+        "{}",
+        stderr(&output)
+    );
+
+    assert_refused(&["chat", "-m", MODEL], &["no chat template", "--template"]);
+    let wrong = folder.path().join("wrong.jinja");
+    std::fs::write(&wrong, "{% for %}").expect("a file");
+    let wrong = wrong.display().to_string();
+    assert_refused(
+        &["chat", "-m", MODEL, "--template", &wrong],
+        &["template", "line 1"],
+    );
+    assert_refused(
+        &["chat", "-m", MODEL, "--template", "no/such"],
+        &["no/such"],
+    );
+}
+
+/// SIGINT is what Ctrl-C sends.
+#[test]
+fn an_interrupt_stops_the_answer_and_not_the_chat() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = template(folder.path());
+    let mut chat = spawn(&[
+        "chat",
+        "-m",
+        MODEL,
+        "--template",
+        &template,
+        "-n",
+        "100000000",
+    ]);
+    let interrupt = |chat: &Child| {
+        let kill = Command::new("kill")
+            .args(["-INT", &chat.id().to_string()])
+            .status();
+        assert!(kill.expect("kill").success());
+    };
+    let mut stdin = chat.stdin.take().expect("a pipe");
+    let mut out = chat.stdout.take().expect("a pipe");
+    let mut remarks = BufReader::new(chat.stderr.take().expect("a pipe"));
+    for message in ["one\n", "two\n"] {
+        stdin.write_all(message.as_bytes()).expect("it reads");
+        let mut begun = [0];
+        out.read_exact(&mut begun).expect("an answer begins");
+        interrupt(&chat);
+        // What is in the pipe already must be read for the program to go on.
+        let drain = std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            let mut rest = out;
+            while rest.read(&mut chunk).expect("it is open") == chunk.len() {}
+            rest
+        });
+        let mut remark = String::new();
+        while !remark.contains("[stopped; ") {
+            remark.clear();
+            assert!(
+                remarks.read_line(&mut remark).expect("it is open") > 0,
+                "it ended"
+            );
+        }
+        out = drain.join().expect("drained");
+    }
+    stdin.write_all(b"/help\n").expect("it reads");
+    let mut help = String::new();
+    remarks.read_line(&mut help).expect("it is open");
+    assert!(help.starts_with("/help"), "{help}");
+    // Between answers it ends the program, as it ends every other.
+    interrupt(&chat);
+    let status = chat.wait().expect("it ends");
+    assert!(!status.success());
+}
+
+#[test]
+fn mistakes_in_arguments_are_one_line_with_a_hint() {
+    let usage = |arguments: &[&str]| {
+        let output = ironbridge(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(stdout(&output), "");
+        let text = stderr(&output);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.starts_with("ironbridge: "), "{text}");
+        text
+    };
+    assert!(usage(&["generate", "--promt", "x"]).contains("'--prompt'"));
+    assert!(usage(&["chat"]).contains("--model <FILE>; see `ironbridge chat --help`"));
+    assert!(usage(&["chatt"]).contains("'chat'"));
+    assert!(usage(&["embed", "-m", MODEL, "--pooling", "max"]).contains("mean, last"));
+    assert!(usage(&["completions", "tcsh"]).contains("bash"));
+}
+
+#[test]
+fn nothing_is_coloured_where_there_is_no_terminal() {
+    for arguments in [
+        &["devices"][..],
+        &["--help"],
+        &["chat", "-m", MODEL],
+        &["generate", "-m", MODEL, "-p", "Rust", "-n", "2"],
+    ] {
+        let output = ironbridge(arguments);
+        let all = [output.stdout, output.stderr].concat();
+        assert!(!all.contains(&0x1b), "{}", String::from_utf8_lossy(&all));
+    }
+}
+
+#[test]
+fn what_nobody_reads_is_no_error() {
+    for arguments in [
+        &["devices", "--json"][..],
+        &["man"],
+        &["inspect", MODEL],
+        &["completions", "bash"],
+    ] {
+        let mut child = spawn(arguments);
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn shells_and_readers_learn_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&ironbridge(&["completions", shell]));
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    let syntax = Command::new("bash")
+        .args(["-n", "-c", &stdout(&ironbridge(&["completions", "bash"]))])
+        .output()
+        .expect("bash");
+    assert!(syntax.status.success(), "{}", stderr(&syntax));
+
+    let page = stdout(&ironbridge(&["man"]));
+    assert!(page.contains(".TH ironbridge 1"), "{page}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("man1");
+    let written = ironbridge(&["man", "--out", pages.to_str().expect("a name")]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(pages.join(format!("ironbridge-{command}.1")));
+        assert!(page.expect("a page").contains(".SH OPTIONS") || command == "stress");
+    }
+}
+
+#[test]
 fn inspect_shows_metadata_and_tensors() {
     let text = stdout(&ironbridge(&["inspect", MODEL]));
     for part in [
@@ -151,8 +662,7 @@ fn inspect_shows_metadata_and_tensors() {
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
-    let json = stdout(&ironbridge(&["inspect", MODEL, "--json"]));
-    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let json = json(&["inspect", MODEL, "--json"]);
     assert_eq!(json["format"], "gguf");
     assert_eq!(json["metadata"]["llama.block_count"], 6);
     assert_eq!(json["tensors"].as_array().expect("a list").len(), 57);
@@ -183,12 +693,15 @@ fn quantize_writes_a_file_and_never_overwrites_unasked() {
         &["quantize", &out, &path("twice.gguf"), "Q8_0"],
         &["Q4_K", "rounding twice"],
     );
+    let report = json(&["quantize", &source, &out, "q8_0", "--force", "--json"]);
+    assert_eq!(report["tensors"][0]["type"], "Q8_0");
+    assert!(report["bytes_after"].as_u64() < report["bytes_before"].as_u64());
     let usage = ironbridge(&["quantize", &source, &out, "Q3_X"]);
     assert!(stderr(&usage).contains("Q4_K"), "{}", stderr(&usage));
 }
 
 /// Two matrices in F32.
-fn write_random_model(path: &std::path::Path) {
+fn write_random_model(path: &Path) {
     use ironbridge::llama::gguf::{GgufWriter, Metadata, NewTensor, TensorType};
 
     let mut metadata = Metadata::default();
@@ -212,8 +725,8 @@ fn write_random_model(path: &std::path::Path) {
 #[test]
 fn help_names_every_command() {
     let text = stdout(&ironbridge(&["--help"]));
-    for command in ["generate", "inspect", "quantize", "stress", "devices"] {
-        assert!(text.contains(command), "{text}");
+    for command in COMMANDS {
+        assert!(text.contains(&format!("\n  {command} ")), "{text}");
     }
     assert!(stdout(&ironbridge(&["generate", "--help"])).contains("--temp"));
     assert!(stdout(&ironbridge(&["stress", "qkv", "--help"])).contains("--kv-dim"));

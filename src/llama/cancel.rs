@@ -23,3 +23,10 @@ impl CancelToken {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+impl From<Arc<AtomicBool>> for CancelToken {
+    /// Cancelled when the flag is true: for flags that somebody else sets, such as a handler of signals.
+    fn from(flag: Arc<AtomicBool>) -> CancelToken {
+        CancelToken(flag)
+    }
+}

@@ -69,6 +69,8 @@ pub enum LlamaError {
     TokenOutOfRange { id: u32, vocabulary: u32 },
     #[error("{tokens} tokens do not fit in the context of {context}")]
     ContextFull { tokens: usize, context: usize },
+    #[error("a text of {0} tokens has none to predict")]
+    NothingToPredict(usize),
     #[error("there must be at least one sequence")]
     NoSequences,
     #[error("sequence {index} of {count} is not there, or is named twice")]

@@ -7,52 +7,43 @@ use std::path::PathBuf;
 use clap::Args;
 use ironbridge::Device;
 use ironbridge::llama::{
-    GenerationStats, LoadOptions, Model, ModelFile, Sampler, SamplerOptions, Session,
-    SessionOptions, Stop,
+    GenerationOptions, GenerationStats, Model, Piece, Sampler, Session, Stop, WhenFull,
 };
 use ironbridge::memory::process_memory;
+use serde_json::{Value as Json, json};
 
-use crate::terminal::{bytes, progress};
+use crate::input::read_text;
+use crate::model_options::ModelOptions;
+use crate::sampling_options::SamplingOptions;
+use crate::terminal::{FAINT, STRONG, bytes, printable};
 
 #[derive(Args)]
 pub struct GenerateArguments {
-    /// A GGUF file of the llama architecture
-    #[arg(short, long, value_name = "FILE")]
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelOptions,
     /// The text to go on from
-    #[arg(short, long, value_name = "TEXT")]
-    prompt: String,
+    #[arg(short, long, value_name = "TEXT", required_unless_present = "file")]
+    prompt: Option<String>,
+    /// A file with the text to go on from; -: standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    file: Option<PathBuf>,
     /// Tokens to write at most
     #[arg(short = 'n', long = "tokens", default_value_t = 128, value_name = "N")]
     tokens: usize,
-    /// Temperature; 0 always takes the likeliest token
-    #[arg(
-        long = "temp",
-        default_value_t = 0.0,
-        value_name = "T",
-        allow_negative_numbers = true
-    )]
-    temperature: f32,
-    /// Draw from the so many likeliest tokens only; 0: all
-    #[arg(long, default_value_t = 40, value_name = "K")]
-    top_k: u32,
-    /// Draw from the fewest tokens whose probabilities reach this
-    #[arg(
-        long,
-        default_value_t = 0.95,
-        value_name = "P",
-        allow_negative_numbers = true
-    )]
-    top_p: f32,
-    /// The same seed gives the same text
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Positions to make room for; 0: what the model was trained on, up to 4096
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    context: usize,
-    /// Device: default, metal, cpu, or an index of `ironbridge devices`
-    #[arg(long, default_value = "default")]
-    device: String,
+    /// End before this text; can be given again
+    #[arg(long = "stop", value_name = "TEXT")]
+    stop_strings: Vec<String>,
+    /// When the context is full, forget the older half of the text behind its first N tokens and go on
+    #[arg(long, value_name = "N")]
+    forget: Option<usize>,
+    #[command(flatten)]
+    sampling: SamplingOptions,
+    /// With --json: each token's log-probability and those of the so many likeliest
+    #[arg(long, value_name = "N", requires = "json")]
+    log_probabilities: Option<usize>,
+    /// Write one JSON object at the end, and nothing else
+    #[arg(long)]
+    json: bool,
     /// Write the text and nothing else
     #[arg(short, long)]
     quiet: bool,
@@ -60,33 +51,45 @@ pub struct GenerateArguments {
 
 pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     // What needs no model is checked before one is loaded.
-    let sampler = Sampler::new(SamplerOptions {
-        temperature: arguments.temperature,
-        top_k: arguments.top_k,
-        top_p: arguments.top_p,
-        seed: arguments.seed,
-        ..Default::default()
-    })?;
-    let device = Device::open(&arguments.device)?;
-    let model = load(&device, arguments)?;
-    let mut session = Session::new(
-        &model,
-        SessionOptions {
-            context: arguments.context,
-            ..Default::default()
-        },
-    )?;
+    let sampler = Sampler::new(arguments.sampling.sampler_options(0.0))?;
+    let text = match (&arguments.prompt, &arguments.file) {
+        (Some(prompt), _) => prompt.clone(),
+        (None, file) => read_text(file.as_deref())?,
+    };
+    let model = arguments.model.load(arguments.quiet || arguments.json)?;
+    let mut session = Session::new(&model, arguments.model.session_options())?;
 
-    let prompt = model.encode_prompt(&arguments.prompt);
+    let prompt = model.encode_prompt(&text);
     // The last token written needs no room; a prompt that has none is the session's error to tell.
-    let room = (session.context() + 1).saturating_sub(prompt.len()).max(1);
+    let room = match arguments.forget {
+        Some(_) => usize::MAX,
+        None => (session.context() + 1).saturating_sub(prompt.len()).max(1),
+    };
     let limit = arguments.tokens.min(room);
-    let mut out = stdout().lock();
-    write!(out, "{}", arguments.prompt)?;
+    let options = GenerationOptions {
+        limit,
+        stop_strings: arguments.stop_strings.clone(),
+        log_probabilities: arguments.log_probabilities,
+        when_full: match arguments.forget {
+            Some(keep) => WhenFull::Forget { keep },
+            None => WhenFull::Fail,
+        },
+        ..Default::default()
+    };
+    let mut generation = session.generate_with(&prompt, sampler, options);
+    if arguments.json {
+        let pieces: Vec<Piece> = generation.by_ref().collect::<Result<_, _>>()?;
+        let (stop, stats) = (generation.stop(), generation.stats());
+        let json = describe(&model, &text, &pieces, stop, &stats);
+        writeln!(stdout(), "{json}")?;
+        return Ok(());
+    }
+
+    let mut out = anstream::stdout().lock();
+    write!(out, "{STRONG}{}{STRONG:#}", printable(&text))?;
     out.flush()?;
-    let mut generation = session.generate(&prompt, sampler, limit);
     for piece in generation.by_ref() {
-        write!(out, "{}", piece?.text)?;
+        write!(out, "{}", printable(&piece?.text))?;
         out.flush()?;
     }
     writeln!(out)?;
@@ -99,35 +102,60 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
                 session.context()
             );
         }
-        summarise(&device, &stats)?;
+        summarise(model.device(), &stats)?;
     }
     Ok(())
 }
 
-fn load(device: &Device, arguments: &GenerateArguments) -> Result<Model, Box<dyn Error>> {
-    let file = ModelFile::open(&arguments.model)?;
-    let name = arguments
-        .model
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let bar = match arguments.quiet {
-        true => indicatif::ProgressBar::hidden(),
-        false => progress(0, "{msg} {bar:40} {bytes}/{total_bytes}")
-            .with_message(format!("loading {name}")),
+fn describe(
+    model: &Model,
+    prompt: &str,
+    pieces: &[Piece],
+    stop: Option<Stop>,
+    stats: &GenerationStats,
+) -> Json {
+    let piece_of = |token: u32| {
+        let piece = model.tokenizer().piece(token);
+        piece.map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned())
     };
-    let model = Model::load(device, &file, LoadOptions::default(), &mut |loaded| {
-        bar.set_length(loaded.total);
-        bar.set_position(loaded.done);
-    });
-    bar.finish_and_clear();
-    Ok(model?)
+    let token = |piece: &Piece| {
+        let mut json = json!({ "id": piece.token, "text": piece.text });
+        if let Some(scores) = &piece.log_probabilities {
+            json["log_probability"] = scores.picked.into();
+            let likeliest = scores.likeliest.iter().map(|(token, score)| {
+                json!({ "id": token, "piece": piece_of(*token), "log_probability": score })
+            });
+            json["likeliest"] = likeliest.collect();
+        }
+        json
+    };
+    json!({
+        "prompt": prompt,
+        "text": pieces.iter().map(|piece| piece.text.as_str()).collect::<String>(),
+        "tokens": pieces.iter().map(token).collect::<Vec<_>>(),
+        "stop": stop.map(stop_name),
+        "prompt_tokens": stats.prompt_tokens,
+        "prompt_tokens_per_second": stats.prompt_rate(),
+        "generated_tokens": stats.generated_tokens,
+        "generated_tokens_per_second": stats.generation_rate(),
+    })
+}
+
+/// What JSON calls it.
+pub fn stop_name(stop: Stop) -> &'static str {
+    match stop {
+        Stop::EndOfText => "end_of_text",
+        Stop::Limit => "limit",
+        Stop::StopString => "stop_string",
+        Stop::Cancelled => "cancelled",
+        _ => "failed",
+    }
 }
 
 fn summarise(device: &Device, stats: &GenerationStats) -> Result<(), Box<dyn Error>> {
     let memory = device.memory()?;
-    eprintln!(
-        "\nprompt     {} tokens, {:.1} tokens/s\ngenerated  {} tokens, {:.1} tokens/s\nmemory     {} peak device memory, {} resident\ndevice     {}",
+    anstream::eprintln!(
+        "{FAINT}\nprompt     {} tokens, {:.1} tokens/s\ngenerated  {} tokens, {:.1} tokens/s\nmemory     {} peak device memory, {} resident\ndevice     {}{FAINT:#}",
         stats.prompt_tokens,
         stats.prompt_rate(),
         stats.generated_tokens,

@@ -1,21 +1,29 @@
 //! The `ironbridge` command line, built on the crate's public API.
 
+mod chat;
 mod devices;
 mod doctor;
+mod embed;
 mod generate;
-<<<<<<< HEAD
-mod monitor;
-=======
+mod hint;
+mod input;
 mod inspect;
+mod manual;
+mod model_options;
+mod monitor;
+mod perplexity;
 mod quantize;
->>>>>>> 4bdf35f (ironbridge inspect and quantize; hostile folders of Hugging Face's are errors)
+mod sampling_options;
 mod stress;
 mod terminal;
+mod tokenize;
+mod usage;
 
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Run LLaMA models through ironbridge, and test the bridge itself.
 #[derive(Parser)]
@@ -27,8 +35,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write text with a GGUF model
+    /// Write text with a model
     Generate(generate::GenerateArguments),
+    /// Talk with a model that was trained on conversations
+    Chat(chat::ChatArguments),
+    /// Turn text into a model's tokens, or back
+    Tokenize(tokenize::TokenizeArguments),
+    /// Measure how well a model predicts a text
+    Perplexity(perplexity::PerplexityArguments),
+    /// Turn texts into vectors
+    Embed(embed::EmbedArguments),
     /// Print a model's metadata and tensors
     Inspect(inspect::InspectArguments),
     /// Write a model with smaller numbers, as a GGUF file
@@ -37,24 +53,23 @@ enum Command {
     #[command(subcommand)]
     Stress(stress::Command),
     /// List the devices of this machine and their limits
-    Devices,
+    Devices(devices::DevicesArguments),
     /// Look at the machine and its devices, clean up after dead processes and test the bridge
     Doctor(doctor::DoctorArguments),
     /// Watch the memory of all your processes that use ironbridge
     Monitor(monitor::MonitorArguments),
+    /// Write a shell's completions to standard output
+    Completions(manual::CompletionsArguments),
+    /// Write the manual page to standard output, or all pages into a folder
+    Man(manual::ManArguments),
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Generate(arguments) => generate::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Inspect(arguments) => inspect::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Quantize(arguments) => quantize::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Stress(stress::Command::Qkv(arguments)) => stress::run(&arguments),
-        Command::Devices => devices::run().map(|()| ExitCode::SUCCESS),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Monitor(arguments) => monitor::run(&arguments).map(|()| ExitCode::SUCCESS),
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return usage::answer(&error),
     };
-    result.unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {
+    run(command).unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {
         // Whoever read our output has seen enough.
         Some(closed) if closed.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => {
@@ -62,4 +77,33 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     })
+}
+
+fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
+    match command {
+        Command::Generate(arguments) => generate::run(&arguments)?,
+        Command::Chat(arguments) => chat::run(&arguments)?,
+        Command::Tokenize(arguments) => tokenize::run(&arguments)?,
+        Command::Perplexity(arguments) => perplexity::run(&arguments)?,
+        Command::Embed(arguments) => embed::run(&arguments)?,
+        Command::Inspect(arguments) => inspect::run(&arguments)?,
+        Command::Quantize(arguments) => quantize::run(&arguments)?,
+        Command::Stress(stress::Command::Qkv(arguments)) => return stress::run(&arguments),
+        Command::Devices(arguments) => devices::run(&arguments)?,
+        Command::Doctor(arguments) => return doctor::run(&arguments),
+        Command::Monitor(arguments) => monitor::run(&arguments)?,
+        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command())?,
+        Command::Man(arguments) => manual::man(&arguments, Arguments::command())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
 }

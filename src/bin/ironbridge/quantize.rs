@@ -1,11 +1,13 @@
 //! `ironbridge quantize`
 
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use clap::Args;
 use ironbridge::llama::gguf::TensorType;
-use ironbridge::llama::{ModelFile, Quantizer};
+use ironbridge::llama::{ModelFile, QuantizeReport, Quantizer};
+use serde_json::{Value as Json, json};
 
 use crate::terminal::{bytes, progress};
 
@@ -29,6 +31,9 @@ pub struct QuantizeArguments {
     /// Threads; 0: one for each processor
     #[arg(long, default_value_t = 0, value_name = "T")]
     threads: usize,
+    /// Write what became of each tensor as one JSON object
+    #[arg(long)]
+    json: bool,
     /// Write errors and nothing else
     #[arg(short, long)]
     quiet: bool,
@@ -57,7 +62,7 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
         quantizer = quantizer.tensor(name, *kind)?;
     }
     let model = ModelFile::open(&arguments.model)?;
-    let bar = match arguments.quiet {
+    let bar = match arguments.quiet || arguments.json {
         true => indicatif::ProgressBar::hidden(),
         false => progress(0, "{bar:40} {bytes}/{total_bytes}, {eta} left"),
     };
@@ -67,7 +72,9 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
     });
     bar.finish_and_clear();
     let report = report?;
-    if !arguments.quiet {
+    if arguments.json {
+        writeln!(stdout(), "{}", describe(&report))?;
+    } else if !arguments.quiet {
         eprintln!(
             "{}: {} tensors, {} became {}",
             arguments.out.display(),
@@ -77,4 +84,14 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
+}
+
+fn describe(report: &QuantizeReport) -> Json {
+    let tensor =
+        |(name, kind): &(String, _)| json!({ "name": name, "type": TensorType::name(*kind) });
+    json!({
+        "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+    })
 }

@@ -1,13 +1,24 @@
-//! How the commands talk to a person: errors on one line, sizes and rates in units, progress bars on a terminal.
+//! How the commands talk to a person: errors on one line, sizes in units, progress bars and colours on a terminal only.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 
+use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Prints an error and its causes on one line of standard error.
-pub fn report(error: &dyn Error) {
+use crate::hint::hint;
+
+/// What matters less than the text around it.
+pub const FAINT: Style = Style::new().dimmed();
+/// What a person looks for.
+pub const STRONG: Style = Style::new().bold();
+/// What went wrong.
+pub const WRONG: Style = AnsiColor::Red.on_default().bold();
+
+/// Prints an error, its causes and what may help on one line of standard error.
+pub fn report(error: &(dyn Error + 'static)) {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -17,7 +28,26 @@ pub fn report(error: &dyn Error) {
         }
         cause = next.source();
     }
-    eprintln!("ironbridge: {line}");
+    match hint(error) {
+        Some(hint) => refuse(&format!("{line}; {hint}")),
+        None => refuse(&line),
+    }
+}
+
+/// Prints what is wrong on one line of standard error.
+pub fn refuse(message: &str) {
+    let message = message.replace('\n', " ");
+    let message = printable(&message);
+    anstream::eprintln!("{WRONG}ironbridge:{WRONG:#} {message}");
+}
+
+/// Text from strangers, files and models, without what would steer a terminal.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    match text.contains(steers) {
+        true => text.replace(steers, "\u{FFFD}").into(),
+        false => text.into(),
+    }
 }
 
 /// Bytes in the largest binary unit that keeps the number above 1: "6.2 MiB".
@@ -49,7 +79,7 @@ pub fn progress(length: u64, template: &str) -> ProgressBar {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{bytes, printable};
 
     #[test]
     fn bytes_take_the_largest_unit_that_fits() {
@@ -58,5 +88,10 @@ mod tests {
         assert_eq!(bytes(1024), "1.0 KiB");
         assert_eq!(bytes(6_189_856), "5.9 MiB");
         assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+    }
+
+    #[test]
+    fn text_from_strangers_cannot_steer_the_terminal() {
+        assert_eq!(printable("\u{1b}[2J\tä\r\n"), "\u{FFFD}[2J\tä\u{FFFD}\n");
     }
 }

@@ -1,0 +1,76 @@
+//! Which model a command runs, and with how much room.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use ironbridge::Device;
+use ironbridge::llama::{CacheType, LoadOptions, Model, ModelFile, SessionOptions};
+
+use crate::terminal::progress;
+
+#[derive(Args)]
+pub struct ModelOptions {
+    /// A GGUF file, or a folder with config.json and .safetensors files
+    #[arg(short, long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// Positions to make room for; 0: what the model was trained on, up to 4096
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    context: usize,
+    /// Tokens that are computed together; 0: 512
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    batch: usize,
+    /// How keys and values are cached
+    #[arg(long, value_enum, default_value_t = Cache::F32, value_name = "TYPE")]
+    cache: Cache,
+    /// Device: default, metal, cpu, or an index of `ironbridge devices`
+    #[arg(long, default_value = "default")]
+    device: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Cache {
+    F32,
+    F16,
+    #[value(name = "q8_0")]
+    Q8_0,
+}
+
+impl ModelOptions {
+    /// Opens the device and loads the model, with a progress bar unless `quiet`.
+    pub fn load(&self, quiet: bool) -> Result<Model, Box<dyn Error>> {
+        let device = Device::open(&self.device)?;
+        let file = ModelFile::open(&self.model)?;
+        let bar = match quiet {
+            true => ProgressBar::hidden(),
+            false => progress(0, "{msg} {bar:40} {bytes}/{total_bytes}")
+                .with_message(format!("loading {}", self.name())),
+        };
+        let model = Model::load(&device, &file, LoadOptions::default(), &mut |loaded| {
+            bar.set_length(loaded.total);
+            bar.set_position(loaded.done);
+        });
+        bar.finish_and_clear();
+        Ok(model?)
+    }
+
+    /// The file's or the folder's own name.
+    pub fn name(&self) -> String {
+        let name = self.model.file_name().unwrap_or(self.model.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    pub fn session_options(&self) -> SessionOptions {
+        SessionOptions {
+            context: self.context,
+            batch: self.batch,
+            cache: match self.cache {
+                Cache::F32 => CacheType::F32,
+                Cache::F16 => CacheType::F16,
+                Cache::Q8_0 => CacheType::Q8_0,
+            },
+            ..Default::default()
+        }
+    }
+}
