@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn json_is_pythons() {
-        let value = Value::from_serialize(
+        let value = Value::from(Serde(
             serde_json::json!({"a": [1, 2.5, null, true], "b": {"c": "é\n<"}, "d": []}),
-        );
+        ));
         let json = |options: &[(&str, Value)]| {
             to_json(value.clone(), options.iter().cloned().collect()).unwrap()
         };
