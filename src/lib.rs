@@ -81,3 +81,8 @@ pub use tensor::Tensor;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// And so do those of the guide to models.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/LLAMA.md")]
+struct LlamaGuide;

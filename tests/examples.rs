@@ -51,3 +51,48 @@ fn a_kernel_from_metal_source_adds_up_rows() {
         "half of each row's sum: [0.0, 50.0, 100.0]\n"
     );
 }
+
+#[test]
+fn generate_goes_on_from_the_prompt() {
+    let text =
+        "Ownership is a set of rules that govern how a Rust program manages memory. All programs";
+    assert!(output("generate").starts_with(text));
+}
+
+#[test]
+fn sessions_share_the_weights_and_give_their_memory_back() {
+    let printed = output("sessions");
+    assert!(
+        printed.contains("\nOwnership is a set of rules that"),
+        "{printed}"
+    );
+    let figures: Vec<Vec<u64>> = printed
+        .lines()
+        .filter(|line| line.contains(" weights "))
+        .map(|line| {
+            line.split_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .collect()
+        })
+        .collect();
+    let [alone, together, dropped, nothing] = &figures[..] else {
+        panic!("{printed}")
+    };
+    assert_eq!(alone[0], together[0], "the weights are there once");
+    // Three sessions, keys and values, layers, positions, heads, elements, bytes.
+    assert_eq!(together[1], 3 * 2 * 6 * 128 * 4 * 32 * 2);
+    assert_eq!((dropped, &nothing[..]), (alone, &[0, 0, 0][..]));
+}
+
+#[test]
+fn the_server_streams_and_stops_for_whoever_hangs_up() {
+    let printed = output("serve");
+    for line in [
+        "Ownership is a set of rules that govern how a Rust program manages memory.",
+        "Unsafe Rust exists because, by nature, static analysis is conservative.",
+        "\"Macros\": Cancelled\n",
+        "\"Ownership is\": Limit\n",
+    ] {
+        assert!(printed.contains(line), "{printed}");
+    }
+}
