@@ -6,6 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use ironbridge::llama::ModelFile;
+use ironbridge::llama::gguf::{GgufWriter, Metadata, NewTensor, TensorType};
 use serde_json::Value;
 
 const MODEL: &str = concat!(
@@ -71,12 +73,37 @@ fn spawn(arguments: &[&str]) -> Child {
         .expect("the command line starts")
 }
 
-/// A chat template for a model that has none: `role: content` on a line for each message.
+/// `role: content` on a line for each message.
+const TEMPLATE: &str = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
+    {% if add_generation_prompt %}assistant:{% endif %}";
+
+/// [`TEMPLATE`] in a file.
 fn template(folder: &Path) -> String {
     let path = folder.join("template.jinja");
-    let template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}\
-        {% if add_generation_prompt %}assistant:{% endif %}";
-    std::fs::write(&path, template).expect("a file");
+    std::fs::write(&path, TEMPLATE).expect("a file");
+    path.display().to_string()
+}
+
+/// The model with [`TEMPLATE`] in its file.
+fn chat_model(folder: &Path) -> String {
+    let model = ModelFile::open(MODEL).expect("a model");
+    let mut metadata = model.metadata().clone();
+    metadata
+        .set("tokenizer.chat_template", TEMPLATE)
+        .expect("a value");
+    let tensors = model.tensors().iter().map(|tensor| NewTensor {
+        name: tensor.name().into(),
+        tensor_type: tensor.tensor_type(),
+        dimensions: tensor.dimensions().to_vec(),
+    });
+    let path = folder.join("chat.gguf");
+    let file = std::fs::File::create(&path).expect("a file");
+    let mut file =
+        GgufWriter::new(file, &metadata, &tensors.collect::<Vec<_>>()).expect("a header");
+    for tensor in model.tensors() {
+        file.write(model.bytes(tensor)).expect("written");
+    }
+    file.finish().expect("a whole file");
     path.display().to_string()
 }
 
@@ -171,6 +198,10 @@ fn what_cannot_be_done_is_said_on_one_line() {
         &["nonsense"],
     );
     assert_refused(
+        &["generate", "-m", MODEL, "-p", "x", "--device", "9"],
+        &["no device 9", "`ironbridge devices`"],
+    );
+    assert_refused(
         &["generate", "-m", MODEL, "-p", "x", "--temp=-1"],
         &["temperature"],
     );
@@ -193,6 +224,28 @@ fn devices_lists_the_software_device_with_its_limits() {
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
+}
+
+#[test]
+fn stress_is_json_for_scripts() {
+    let report = json(&[
+        "stress",
+        "qkv",
+        "--json",
+        "--device",
+        "cpu",
+        "--layers",
+        "2",
+        "--d-model",
+        "64",
+        "--kv-dim",
+        "16",
+        "--rounds",
+        "2",
+    ]);
+    assert_eq!(report["problems"], serde_json::json!([]));
+    assert_eq!(report["wrong"], 0);
+    assert!(report["matmuls"].as_u64().expect("a number") >= 2 * 3 * 2);
 }
 
 #[test]
@@ -412,18 +465,8 @@ fn embed_gives_vectors_and_how_near_they_are() {
 #[test]
 fn chat_answers_each_line_and_keeps_what_was_said() {
     let folder = tempfile::tempdir().expect("a folder");
-    let template = template(folder.path());
-    let chat = [
-        "chat",
-        "-m",
-        MODEL,
-        "--template",
-        &template,
-        "-n",
-        "8",
-        "--system",
-        "Be brief.",
-    ];
+    let model = chat_model(folder.path());
+    let chat = ["chat", "-m", &model, "-n", "8", "--system", "Be brief."];
     let output = ironbridge_reading(
         "What is ownership?\n/retry\nfirst \\\nsecond\n\n/nonsense\n/system Be long.\nWhy?",
         &[&chat[..], &["--json"]].concat(),
@@ -586,6 +629,7 @@ fn mistakes_in_arguments_are_one_line_with_a_hint() {
     };
     assert!(usage(&["generate", "--promt", "x"]).contains("'--prompt'"));
     assert!(usage(&["chat"]).contains("--model <FILE>; see `ironbridge chat --help`"));
+    assert!(usage(&["chat", "-m", MODEL, "--seed", "x"]).contains("see `ironbridge chat --help`"));
     assert!(usage(&["chatt"]).contains("'chat'"));
     assert!(usage(&["embed", "-m", MODEL, "--pooling", "max"]).contains("mean, last"));
     assert!(usage(&["completions", "tcsh"]).contains("bash"));
@@ -703,8 +747,6 @@ fn quantize_writes_a_file_and_never_overwrites_unasked() {
 
 /// Two matrices in F32.
 fn write_random_model(path: &Path) {
-    use ironbridge::llama::gguf::{GgufWriter, Metadata, NewTensor, TensorType};
-
     let mut metadata = Metadata::default();
     metadata
         .set("general.architecture", "llama")

@@ -5,7 +5,6 @@ mod interrupt;
 mod prompt;
 
 use std::error::Error;
-use std::fs;
 use std::io::{self, IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 
@@ -14,6 +13,7 @@ use ironbridge::llama::{ChatEncoder, ChatTemplate, Stop};
 use serde_json::json;
 
 use crate::generate::stop_name;
+use crate::input::read_text;
 use crate::model_options::ModelOptions;
 use crate::sampling_options::SamplingOptions;
 use crate::terminal::{FAINT, STRONG, printable, report};
@@ -37,8 +37,6 @@ pub struct ChatArguments {
     /// End an answer before this text; can be given again
     #[arg(long = "stop", value_name = "TEXT")]
     stop_strings: Vec<String>,
-    #[command(flatten)]
-    sampling: SamplingOptions,
     /// Remember no lines, and know none from before
     #[arg(long)]
     no_history: bool,
@@ -48,6 +46,8 @@ pub struct ChatArguments {
     /// Write the answers and nothing else
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    sampling: SamplingOptions,
 }
 
 /// What `--temp` is when it is not given.
@@ -74,11 +74,8 @@ pub fn run(arguments: &ChatArguments) -> Result<(), Box<dyn Error>> {
         session: arguments.model.session_options(),
     };
     options.check()?;
-    let template = arguments.template.as_ref().map(|path| {
-        let source = fs::read_to_string(path);
-        source.map_err(|error| format!("cannot read {}: {error}", path.display()))
-    });
-    let template = template.transpose()?;
+    let template = arguments.template.as_deref();
+    let template = template.map(|path| read_text(Some(path))).transpose()?;
     let template = template.as_deref().map(ChatTemplate::parse).transpose()?;
     let model = arguments.model.load(quiet)?;
     let encoder = match template {

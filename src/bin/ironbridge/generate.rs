@@ -36,8 +36,6 @@ pub struct GenerateArguments {
     /// When the context is full, forget the older half of the text behind its first N tokens and go on
     #[arg(long, value_name = "N")]
     forget: Option<usize>,
-    #[command(flatten)]
-    sampling: SamplingOptions,
     /// With --json: each token's log-probability and those of the so many likeliest
     #[arg(long, value_name = "N", requires = "json")]
     log_probabilities: Option<usize>,
@@ -47,6 +45,8 @@ pub struct GenerateArguments {
     /// Write the text and nothing else
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    sampling: SamplingOptions,
 }
 
 pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {

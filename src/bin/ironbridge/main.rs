@@ -67,7 +67,7 @@ enum Command {
 fn main() -> ExitCode {
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,
-        Err(error) => return usage::answer(&error),
+        Err(error) => return usage::answer(&error, &Arguments::command()),
     };
     run(command).unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {
         // Whoever read our output has seen enough.

@@ -6,7 +6,7 @@ use ironbridge::llama::SamplerOptions;
 #[derive(Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingOptions {
-    /// Temperature; 0 always takes the likeliest token
+    /// Temperature; 0 always takes the likeliest token [default: 0, in `chat` 0.7]
     #[arg(long = "temp", value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Draw from the so many likeliest tokens only; 0: all

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use ironbridge::stress::{Figures, QkvReport, QkvStress};
+use serde_json::{Value as Json, json};
 
 use crate::terminal::{bytes, progress};
 
@@ -50,6 +52,9 @@ pub struct QkvArguments {
     /// Seed of the random operands
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Write one JSON object; bytes, seconds
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(arguments: &QkvArguments) -> Result<ExitCode, Box<dyn Error>> {
@@ -74,9 +79,15 @@ pub fn run(arguments: &QkvArguments) -> Result<ExitCode, Box<dyn Error>> {
     let report = stress.run(&|done| bar.set_position(done));
     bar.finish_and_clear();
     let report = report?;
-    print(&stress, &report);
-
     let problems = report.problems();
+    if arguments.json {
+        writeln!(stdout(), "{}", describe(&report, &problems))?;
+        return Ok(match problems.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        });
+    }
+    print(&stress, &report);
     for problem in &problems {
         println!("FAILED: {problem}");
     }
@@ -85,6 +96,35 @@ pub fn run(arguments: &QkvArguments) -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
+}
+
+fn describe(report: &QkvReport, problems: &[String]) -> Json {
+    let figures = |figures: &Figures| {
+        json!({
+            "resident_bytes": figures.resident_bytes,
+            "device_bytes": figures.device_bytes,
+            "pool_bytes": figures.pool_bytes,
+            "buffers": figures.buffers,
+            "live_handles": figures.live_handles,
+            "live_objects": figures.live_objects,
+            "autoreleased_without_pool": figures.autoreleased_without_pool,
+        })
+    };
+    json!({
+        "device": report.device,
+        "matmuls": report.matmuls,
+        "seconds": report.elapsed.as_secs_f64(),
+        "gflops": report.gflops,
+        "values": report.values,
+        "wrong": report.wrong,
+        "worst_error": report.worst_error,
+        "start": figures(&report.start),
+        "warm": figures(&report.warm),
+        "end": figures(&report.end),
+        "closed": figures(&report.closed),
+        "resident_growth": report.resident_growth(),
+        "problems": problems,
+    })
 }
 
 fn print(stress: &QkvStress, report: &QkvReport) {

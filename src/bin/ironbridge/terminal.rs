@@ -7,6 +7,7 @@ use std::io::{IsTerminal, stderr};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ironbridge::Failure;
 
 use crate::hint::hint;
 
@@ -23,7 +24,8 @@ pub fn report(error: &(dyn Error + 'static)) {
     let mut cause = error.source();
     while let Some(next) = cause {
         let text = next.to_string();
-        if !line.contains(&text) {
+        // The bridge's failures have said it in their own sentence.
+        if !line.contains(&text) && !next.is::<Failure>() {
             write!(line, ": {text}").expect("writing to a string succeeds");
         }
         cause = next.source();

@@ -1,13 +1,15 @@
 //! Mistakes in the arguments, on one line like every other error.
 
+use std::env;
 use std::process::ExitCode;
 
+use clap::Command;
 use clap::error::ErrorKind;
 
 use crate::terminal;
 
 /// Prints help or the version to standard output, anything else as one line to standard error.
-pub fn answer(error: &clap::Error) -> ExitCode {
+pub fn answer(error: &clap::Error, program: &Command) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Nobody may be reading.
@@ -19,21 +21,28 @@ pub fn answer(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            terminal::refuse(&one_line(&error.to_string()));
+            // Not every error comes with the usage of its command.
+            let first = env::args().nth(1);
+            let command = first.and_then(|name| program.find_subcommand(name));
+            let command = command.map_or("ironbridge".to_owned(), |it| {
+                format!("ironbridge {}", it.get_name())
+            });
+            terminal::refuse(&one_line(&error.to_string(), &command));
             ExitCode::from(2)
         }
     }
 }
 
-/// Clap's paragraphs: the error, tips, the usage, and how to get help.
-fn one_line(text: &str) -> String {
+/// Clap's paragraphs: the error, tips, perhaps the usage, and how to get help. `command` is what help there is for without
+/// a usage.
+fn one_line(text: &str, command: &str) -> String {
     let joined = |paragraph: &str| {
         let lines = paragraph.lines().map(str::trim);
         let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         lines.join(" ")
     };
     let mut parts: Vec<String> = Vec::new();
-    let mut help = "ironbridge --help".to_owned();
+    let mut help = format!("{command} --help");
     for paragraph in text.split("\n\n").map(joined) {
         if let Some(usage) = paragraph.strip_prefix("Usage: ") {
             let words = usage.split(' ');
@@ -61,13 +70,19 @@ mod tests {
         let text = "error: the following required arguments were not provided:\n  --model <FILE>\n\n\
             Usage: ironbridge generate --model <FILE>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            one_line(text),
+            one_line(text, "ironbridge"),
             "the following required arguments were not provided: --model <FILE>; see `ironbridge generate --help`"
+        );
+        let text = "error: invalid value 'x' for '--seed <SEED>': invalid digit found in string\n\n\
+            For more information, try '--help'.\n";
+        assert_eq!(
+            one_line(text, "ironbridge chat"),
+            "invalid value 'x' for '--seed <SEED>': invalid digit found in string; see `ironbridge chat --help`"
         );
         let text = "error: unexpected argument '--modl' found\n\n  tip: a similar argument exists: '--model'\n\n\
             Usage: ironbridge generate --model <FILE>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            one_line(text),
+            one_line(text, "ironbridge"),
             "unexpected argument '--modl' found; a similar argument exists: '--model'; see `ironbridge generate --help`"
         );
     }
