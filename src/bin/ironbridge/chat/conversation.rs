@@ -184,29 +184,27 @@ impl Conversation {
     fn fit(&mut self) -> Result<(Vec<u32>, usize), LlamaError> {
         let context = self.session.context();
         let room = self.options.limit.min(context / 4).max(1);
-        let first = self
-            .messages
-            .iter()
-            .take_while(|message| message.role == "system")
-            .count();
+        let is = |role: &'static str| move |message: &&ChatMessage| message.role == role;
+        let first = self.messages.iter().take_while(is("system")).count();
+        // A message that cannot be answered must not cost those before it.
+        let mut messages = self.messages.clone();
         let mut forgotten = 0;
         loop {
-            let prompt = self.encoder.encode(&self.messages)?;
-            if prompt.len() + room <= context {
+            let prompt = self.encoder.encode(&messages)?;
+            let behind = messages.iter().skip(first + 1);
+            let turn = 1 + behind.take_while(|message| !is("user")(message)).count();
+            let is_last = first + turn >= messages.len();
+            if prompt.len() > context && is_last {
+                let tokens = prompt.len();
+                return Err(LlamaError::ContextFull { tokens, context });
+            }
+            // The last message may leave room for less of an answer.
+            if prompt.len() + room <= context || is_last {
+                self.messages = messages;
                 return Ok((prompt, forgotten));
             }
-            let rest = self.messages.iter().skip(first + 1);
-            let next = 1 + rest.take_while(|message| message.role != "user").count();
-            if first + next >= self.messages.len() {
-                // The last message has no room for so much of an answer, but perhaps for some.
-                let tokens = prompt.len();
-                return match tokens < context {
-                    true => Ok((prompt, forgotten)),
-                    false => Err(LlamaError::ContextFull { tokens, context }),
-                };
-            }
-            self.messages.drain(first..first + next);
-            forgotten += next;
+            messages.drain(first..first + turn);
+            forgotten += turn;
         }
     }
 
@@ -224,5 +222,82 @@ impl Conversation {
             .zip(&other)
             .take_while(|(one, other)| one == other)
             .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironbridge::Device;
+    use ironbridge::llama::ChatTemplate;
+    use serial_test::serial;
+
+    use super::*;
+
+    fn conversation() -> Conversation {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/assets/tiny-rustbook-q8_0.gguf"
+        );
+        let model = Model::open(&Device::open("cpu").unwrap(), path).unwrap();
+        let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+        let template = ChatTemplate::parse(template).unwrap();
+        let encoder = ChatEncoder::with_template(&model, template);
+        let options = ConversationOptions {
+            sampler: SamplerOptions::default(),
+            limit: 6,
+            stop_strings: Vec::new(),
+            session: SessionOptions {
+                context: 64,
+                ..Default::default()
+            },
+        };
+        Conversation::new(&model, encoder, options).unwrap()
+    }
+
+    fn say(conversation: &mut Conversation, message: &str) -> Result<Answer, Box<dyn Error>> {
+        conversation.answer(message, &CancelToken::new(), &mut |_| Ok(()))
+    }
+
+    #[test]
+    #[serial]
+    fn a_message_that_is_too_long_costs_no_other() {
+        let mut conversation = conversation();
+        conversation.begin(Some("Be brief.".into()));
+        say(&mut conversation, "Ownership is").unwrap();
+        let error = say(&mut conversation, &"word ".repeat(64)).err().unwrap();
+        assert!(Conversation::survives(error.as_ref()), "{error}");
+        assert_eq!(conversation.messages.len(), 3);
+        say(&mut conversation, "Unsafe Rust").unwrap();
+        assert_eq!(conversation.messages.len(), 5);
+        assert_eq!(conversation.take_back().as_deref(), Some("Unsafe Rust"));
+        conversation.clear();
+        assert_eq!(conversation.messages, [ChatMessage::system("Be brief.")]);
+        assert!(conversation.take_back().is_none());
+    }
+
+    #[test]
+    #[serial]
+    fn what_was_not_answered_is_not_said() {
+        let mut conversation = conversation();
+        let cancel = CancelToken::new();
+        cancel.cancel();
+        let answer = conversation.answer("Ownership is", &cancel, &mut |_| Ok(()));
+        let answer = answer.unwrap();
+        assert_eq!(
+            (answer.stop, answer.text.as_str()),
+            (Some(Stop::Cancelled), "")
+        );
+        assert!(!answer.forgotten_tokens);
+        assert!(conversation.messages.is_empty());
+    }
+
+    #[test]
+    #[serial]
+    fn an_answer_goes_on_through_a_full_context() {
+        let mut conversation = conversation();
+        conversation.options.limit = 100;
+        let answer = say(&mut conversation, "Ownership is").unwrap();
+        assert_eq!(answer.stats.generated_tokens, 100);
+        assert!(answer.forgotten_tokens && answer.position <= 64);
     }
 }

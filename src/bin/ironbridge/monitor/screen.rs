@@ -199,7 +199,9 @@ mod tests {
             .collect()
     }
 
+    /// Alone: it looks at all devices of this process.
     #[test]
+    #[serial_test::serial]
     fn the_screen_shows_devices_and_takes_keys() {
         let device = ironbridge::Device::open("cpu").expect("there is always a cpu");
         let held = device.buffer::<u8>(3 << 20).expect("3 MiB");
