@@ -73,6 +73,7 @@ SOFT_COUNTED(SoftCommandBuffer)
       if (_place) [[_queue worker] leave:_place];
       [_queue commandBufferEnded];
     }
+    [self dropHandlers];
     [self dropReferences];
     [_error release];
     [_label release];
@@ -82,9 +83,12 @@ SOFT_COUNTED(SoftCommandBuffer)
   [super dealloc];
 }
 
-- (void)dropReferences {
+- (void)dropHandlers {
   drop_handlers(&_scheduledHandlers);
   drop_handlers(&_completedHandlers);
+}
+
+- (void)dropReferences {
   [_commands release];
   _commands = nil;
   [_referents release];
@@ -299,11 +303,15 @@ SOFT_COUNTED(SoftCommandBuffer)
   sleep_for(1e-6 * (double)[[self softDevice] delay] - (now() - _gpuStart));
   _gpuEnd = now();
 
-  [_referents makeObjectsPerformSelector:@selector(endUse)];
+  /* What it used is free before anybody hears of its end, so that the memory figures are right for whoever waited. */
+  @autoreleasepool {
+    [_referents makeObjectsPerformSelector:@selector(endUse)];
+    [self dropReferences];
+  }
   atomic_store(&_status, _error ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted);
   [_queue commandBufferEnded];
   call_handlers(&_completedHandlers, self);
-  [self dropReferences];
+  [self dropHandlers];
 }
 
 /* What went wrong (autoreleased), or nil. */
