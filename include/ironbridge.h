@@ -124,6 +124,13 @@ IRON_API iron_status iron_device_count(uint32_t *count);
 /* Describes device `index` without opening it. `info->size` must be set. */
 IRON_API iron_status iron_device_describe_index(uint32_t index, iron_device_info *info);
 
+/* What becomes of the contents of an idle pooled buffer. */
+typedef enum iron_idle_policy {
+  IRON_IDLE_DEFAULT = 0,  /* Volatile; to iron_memory_configure: as it is */
+  IRON_IDLE_VOLATILE = 1, /* the system may take the pages when it needs them: quick to use again */
+  IRON_IDLE_EMPTY = 2     /* the pages go back at once and only the addresses are kept */
+} iron_idle_policy;
+
 typedef struct iron_device_options {
   size_t size;
   uint32_t max_operations;         /* operations recorded before the commands flush by themselves; 0: 100 */
@@ -131,6 +138,10 @@ typedef struct iron_device_options {
   uint64_t max_flush_bytes;        /* bytes touched by the recorded operations before they flush; 0: 1 GiB */
   uint64_t pool_max_bytes;         /* idle memory kept for reuse; 0: 256 MiB; UINT64_MAX: none is kept */
   uint32_t pool_max_buffers;       /* idle buffers kept; 0: 64 */
+  iron_idle_policy pool_policy;
+  uint64_t pool_max_buffer_bytes;  /* larger buffers bypass the pool, as weights do; 0: pool_max_bytes */
+  uint64_t pool_idle_time;         /* nanoseconds after which idle memory goes back to the system; 0: 30 s; UINT64_MAX: never */
+  uint64_t memory_limit;           /* bytes in buffers, wrapped ones apart, beyond which none is made; 0 or UINT64_MAX: no limit */
 } iron_device_options;
 
 /* Opens a device. `selector`:
@@ -144,6 +155,13 @@ IRON_API iron_status iron_device_describe(iron_device *device, iron_device_info 
 /* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits for ever.
  * Reports the oldest failure whose commands were released without a wait, once; else IRON_OK or IRON_ERROR_TIMEOUT. */
 IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
+/* Ends the use of a device for everybody who has it: waits for what is in flight, gives idle memory back, and takes what is still
+ * allocated for leaked: beyond IRON_LEAK_THRESHOLD it is reported (see iron_leak_hook), and the memory of every buffer that no
+ * command and no map uses goes back to the system. All handles of the device and its buffers are invalid from then on, except that
+ * maps can and must still be ended and handles given back. `leaks` may be NULL; its `allocations` is NULL. IRON_ERROR_TIMEOUT, and
+ * nothing has changed, when work is still in flight after `timeout`. */
+typedef struct iron_leaks iron_leaks;
+IRON_API iron_status iron_device_close(iron_device *device, uint64_t timeout, iron_leaks *leaks);
 IRON_API iron_status iron_device_retain(iron_device *device);
 /* Gives the handle back. The device closes when its last handle, buffer and submission are gone. */
 IRON_API iron_status iron_device_release(iron_device *device);
@@ -173,9 +191,15 @@ typedef struct iron_buffer_options {
   iron_storage storage;
   iron_category category;
   const char *label; /* UTF-8, copied; NULL: none */
-  bool pooled;       /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed. */
+  bool pooled;       /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed.
+                      * Weights and what is larger than pool_max_buffer_bytes bypass the pool. */
   bool read_only; /* only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
 } iron_buffer_options;
+
+/* Names the place in the caller's source where this thread makes its next call: what that call allocates or records is reported
+ * with it. `file` is not copied and must stay valid (`__FILE__` does); `length` 0: it ends with a NUL. NULL: no place. */
+IRON_API iron_status iron_source(const char *file, size_t length, uint32_t line);
+#define IRON_HERE(call) (iron_source(__FILE__, 0, __LINE__), (call))
 
 /* A buffer of `length` bytes (> 0), zeroed unless pooled. `options` may be NULL: shared, other, no label. */
 IRON_API iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options, iron_buffer **buffer);
@@ -498,14 +522,123 @@ typedef struct iron_memory_info {
   size_t size;
   uint64_t device_bytes; /* the device's own currentAllocatedSize */
   uint64_t active_bytes; /* in buffers that somebody holds or commands use */
-  uint64_t peak_bytes;   /* the most active_bytes has been since the device was opened */
+  uint64_t peak_bytes;   /* the most active_bytes has been since the device was opened or the peak reset */
   uint64_t pool_bytes;   /* idle in the pool */
   uint64_t pool_buffers;
   uint64_t pool_hits, pool_misses;
   uint64_t in_flight;    /* command buffers submitted and not complete */
   iron_memory_usage categories[IRON_CATEGORY_COUNT]; /* by iron_category; wrapped memory counts where its owner put it */
+  uint64_t active_buffers, peak_buffers;
+  uint64_t pool_bypasses;  /* pooled requests that were too large, or weights: neither hits nor misses */
+  uint64_t pool_evictions; /* idle buffers given back because there were too many or too much of them */
+  uint64_t pool_expired;   /* because their idle time was over */
+  uint64_t pool_purged;    /* because somebody asked, or memory ran short */
+  uint64_t allocations, releases; /* buffers made and given back, pooled ones each time */
+  uint64_t operations;      /* recorded */
+  uint64_t command_buffers; /* submitted */
+  /* The sum of `categories` + rounding_bytes - empty_bytes + unaccounted_bytes is device_bytes. */
+  uint64_t rounding_bytes;  /* what the device adds to buffers, to make whole pages of them */
+  uint64_t empty_bytes;     /* idle under IRON_IDLE_EMPTY: the device does not count them */
+  int64_t unaccounted_bytes;/* what others have on the device: 0 for the software device when nothing is being made or released */
+  iron_memory_usage baseline[IRON_CATEGORY_COUNT]; /* `categories` when the baseline was set; 0 at first */
 } iron_memory_info;
 IRON_API iron_status iron_memory_describe(iron_device *device, iron_memory_info *info);
+
+enum {
+  IRON_RESET_PEAK = 1,     /* the peaks are what is active now */
+  IRON_RESET_BASELINE = 2, /* the baseline is what is allocated now */
+  IRON_RESET_COUNTERS = 4  /* hits, misses, bypasses, evictions, expired, purged, operations and command buffers start at 0 */
+};
+/* `what`: any of the above, added. */
+IRON_API iron_status iron_memory_reset(iron_device *device, uint32_t what);
+
+/* Limits that can change while the device is open; see iron_device_options for what they mean. */
+typedef struct iron_memory_settings {
+  size_t size;
+  uint64_t cache_limit;      /* pool_max_bytes. 0: as it is; UINT64_MAX: no idle memory is kept */
+  uint64_t memory_limit;     /* 0: as it is; UINT64_MAX: no limit */
+  uint64_t idle_time;        /* 0: as it is; UINT64_MAX: never */
+  uint64_t max_buffer_bytes; /* 0: as it is; UINT64_MAX: cache_limit */
+  uint32_t cache_buffers;    /* 0: as it is */
+  iron_idle_policy policy;
+} iron_memory_settings;
+/* Takes effect at once: idle memory beyond the new limits goes back to the system. */
+IRON_API iron_status iron_memory_configure(iron_device *device, const iron_memory_settings *settings);
+/* The settings as iron_memory_configure takes them. */
+IRON_API iron_status iron_memory_configuration(iron_device *device, iron_memory_settings *settings);
+
+typedef enum iron_reclaim {
+  IRON_RECLAIM_SYNC = 1,   /* waits for all work: what only that kept is given back */
+  IRON_RECLAIM_PURGE = 2,  /* gives idle memory back to the system and waits for nothing */
+  IRON_RECLAIM_CLEANUP = 3 /* both, and resets the counters and peaks */
+} iron_reclaim;
+typedef struct iron_reclaimed {
+  size_t size;
+  uint64_t device_before, device_after; /* the device's currentAllocatedSize */
+  uint64_t freed_bytes;                 /* the difference, 0 when others allocated more meanwhile */
+  uint64_t buffers;                     /* idle ones given back */
+  uint64_t command_buffers;             /* waited for */
+} iron_reclaimed;
+/* `timeout` is the wait's, in nanoseconds; when it passes first the rest is done and IRON_ERROR_TIMEOUT returned. Failures of
+ * the work waited for are left to iron_commands_wait and iron_device_sync. `reclaimed` may be NULL. */
+IRON_API iron_status iron_memory_reclaim(iron_device *device, iron_reclaim what, uint64_t timeout, iron_reclaimed *reclaimed);
+
+/* One live buffer, idle ones of the pool apart. */
+typedef struct iron_allocation {
+  size_t size;
+  uint64_t bytes;
+  iron_category category;
+  iron_storage storage;
+  const char *label;   /* "" when it has none */
+  const char *file;    /* where it was made (iron_source); NULL: nobody said */
+  size_t file_length;  /* its bytes: it need not end with a NUL */
+  uint32_t line;
+  bool pooled, wrapped;
+  bool in_use;         /* by commands that are recorded or in flight, or by a map */
+  uint64_t references; /* of its handle; 0: only commands keep it */
+  uint64_t age;        /* nanoseconds since it was made */
+} iron_allocation;
+/* `allocation` and its texts are valid during the call only. It may call ironbridge. */
+typedef void (*iron_allocation_callback)(const iron_allocation *allocation, void *context);
+/* Calls `visit` for each live buffer of the device, the largest first. */
+IRON_API iron_status iron_memory_list(iron_device *device, iron_allocation_callback visit, void *context);
+
+/* Bytes that may be left over without a word. */
+#define IRON_LEAK_THRESHOLD (1u << 20)
+/* What was still allocated on a device when it was closed or the process ended. */
+struct iron_leaks {
+  size_t size;
+  const char *device; /* its name */
+  bool at_exit;
+  uint64_t device_before, device_after; /* the device's currentAllocatedSize before and after the purge */
+  uint64_t freed_bytes;                 /* the difference */
+  uint64_t leaked_bytes, leaked_count;  /* live buffers, idle ones of the pool apart */
+  const iron_allocation *allocations;   /* leaked_count of them, the largest first */
+};
+typedef void (*iron_leak_callback)(const iron_leaks *leaks, void *context);
+/* Leaks beyond the threshold are told to `hook`, once for each device, instead of stderr. NULL: to stderr again. It is called by
+ * iron_device_close and, for devices that are open then, when the process exits. A device that closes because nobody has any of it
+ * any more has leaked nothing. */
+IRON_API iron_status iron_leak_hook(iron_leak_callback hook, void *context);
+
+/* One recorded operation, and the memory after it. */
+typedef struct iron_trace_event {
+  size_t size;
+  const char *operation; /* "matmul" */
+  const char *shape;     /* "a=784x100 b=100x10 c=784x10" */
+  const char *file;      /* where it was recorded (iron_source); NULL: nobody said */
+  size_t file_length;
+  uint32_t line;
+  uint64_t resident_bytes; /* of the process */
+  uint64_t device_bytes, active_bytes, pool_bytes, pool_buffers;
+  uint64_t command_buffers; /* recorded or in flight */
+  int64_t live_handles;
+  int64_t autoreleased;    /* objects that wait in the pools of this thread; -1 where the runtime cannot tell (Apple's) */
+  int64_t autoreleased_without_pool;
+} iron_trace_event;
+typedef void (*iron_trace_callback)(const iron_trace_event *event, void *context);
+/* Tells `hook` of every operation, on the thread that recorded it; NULL ends that. It must not call ironbridge. */
+IRON_API iron_status iron_trace_hook(iron_trace_callback hook, void *context);
 /* Gives all idle memory back to the system (purgeable state Empty, then release). `freed` (bytes) may be NULL. Memory that commands
  * use is not touched. */
 IRON_API iron_status iron_memory_purge(iron_device *device, uint64_t *freed);

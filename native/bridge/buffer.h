@@ -7,6 +7,7 @@
 #import "device.h"
 #include "hazard.h"
 #include "ironbridge.h"
+#include "location.h"
 #import "object.h"
 
 @interface IronBuffer : IronObject {
@@ -16,11 +17,19 @@
   IronIdleBuffer *pooled; /* owns `metal` and goes back to the pool; NULL: not a pooled buffer */
   uint64_t length;        /* what was asked for; `metal` may be longer */
   uint64_t bytes;         /* what is allocated */
+  uint64_t rounding;      /* what the device adds to that */
   iron_storage storage;
   iron_category category;
   bool read_only;
+  bool wrapped;           /* the caller's memory */
+  IronLocation location;  /* where it was made */
+  uint64_t born;          /* IronNow then */
+  _Atomic(uintptr_t) ticket; /* its handle; 0: it has none (yet) */
 
   /* Guarded by the device's monitor. */
+  IronBuffer *newer, *older; /* in the ledger */
+  bool counted;              /* in the memory figures and the ledger */
+  bool emptied;              /* purged as leaked: the contents are gone */
   char *label; /* malloc'ed; NULL: none */
   IronHazard hazard;
   const void *last_touch; /* where the submission that touched it last lists it: a hint, see submission.m */

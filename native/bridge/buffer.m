@@ -5,8 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#import "debug_memory.h"
 #import "entry.h"
 #import "handle.h"
+#import "ledger.h"
+#import "reaper.h"
 #import "structs.h"
 #import "text.h"
 
@@ -17,26 +20,69 @@ IRON_COUNTED(IronBuffer)
 /* Nobody uses the buffer any more: a submission in flight would have kept it alive. */
 - (void)dealloc {
   if (metal) {
-    IronIdleBuffer *evicted = NULL;
-    if (pooled) [metal setPurgeableState:MTLPurgeableStateVolatile];
-    IronMonitorLock(&device->monitor);
-    IronMemoryRemove(&device->memory, category, bytes);
-    if (pooled) evicted = IronPoolGive(&device->pool, &device->memory, pooled);
-    IronMonitorUnlock(&device->monitor);
-    if (pooled)
-      IronPoolDiscard(evicted);
-    else
+    bool keep = pooled && counted && !emptied && !atomic_load(&device->closed);
+    IronMemoryChange change = IronDebugMemoryBefore(device->metal);
+    if (keep) {
+      pooled->empty = device->pool.policy == IRON_IDLE_EMPTY;
+      [metal setPurgeableState:pooled->empty ? MTLPurgeableStateEmpty : MTLPurgeableStateVolatile];
+    }
+    IronIdleBuffer *evicted = keep ? [self leaveBooksForPool] : NULL;
+    if (keep) {
+      IronDebugMemoryAfter(&change, "idle", length, bytes, label, [metal retainCount]);
+    } else {
+      if (counted) [self leaveBooks];
+      uint64_t others = [metal retainCount] - 1;
       [metal release];
+      free(pooled);
+      IronDebugMemoryAfter(&change, "release", length, bytes, label, others);
+    }
+    IronPoolDiscard(evicted, device->metal, "evict");
   }
   free(label);
   [device release];
   [super dealloc];
 }
 
+/* Into the memory figures and the ledger, at the same moment out of the pool or of what was reserved. Monitor held. */
+- (void)enterBooks {
+  born = IronNow();
+  counted = true;
+  if (wrapped) device->memory.wrapped_bytes += bytes;
+  IronMemoryAdd(&device->memory, category, bytes);
+  IronLedgerAdd(self);
+}
+
+/* Monitor held. */
+- (void)leaveFigures {
+  if (wrapped) device->memory.wrapped_bytes -= bytes;
+  IronMemoryRemove(&device->memory, category, bytes);
+  IronLedgerRemove(self);
+}
+
+- (void)leaveBooks {
+  IronMonitorLock(&device->monitor);
+  [self leaveFigures];
+  device->memory.rounding_bytes -= rounding;
+  if (emptied) device->memory.empty_bytes -= bytes + rounding;
+  IronMonitorUnlock(&device->monitor);
+}
+
+/* Returns what the pool has no room for. */
+- (IronIdleBuffer *)leaveBooksForPool {
+  IronMonitorLock(&device->monitor);
+  [self leaveFigures];
+  IronIdleBuffer *evicted = IronPoolGive(&device->pool, &device->memory, pooled, IronNow());
+  uint64_t expiry = IronPoolNextExpiry(&device->pool);
+  IronMonitorUnlock(&device->monitor);
+  IronReaperExpect(expiry);
+  return evicted;
+}
+
 @end
 
 IronBuffer *IronBufferAcquire(const iron_buffer *handle, const char *argument) {
-  return IronHandleAcquire(handle, IRON_HANDLE_BUFFER, argument);
+  IronBuffer *buffer = IronHandleAcquire(handle, IRON_HANDLE_BUFFER, argument);
+  return buffer && IronDeviceCheckOpen(buffer->device, argument) == IRON_OK ? buffer : nil;
 }
 
 iron_status IronBufferCheckRange(IronBuffer *buffer, uint64_t offset, uint64_t length, const char *argument) {
@@ -49,59 +95,142 @@ iron_status IronBufferCheckRange(IronBuffer *buffer, uint64_t offset, uint64_t l
 
 #pragma mark Allocation
 
-/* A Metal buffer from the device; when it has no memory left, once more without the pool's idle buffers. */
-static id<MTLBuffer> allocate(IronDevice *device, uint64_t bytes, iron_storage storage) {
+/* Sets `bytes` aside, and gives back as much idle memory as the limit and the working set have no room for; false when they would
+ * not fit beside what is in use. */
+static bool reserve(IronDevice *device, uint64_t bytes) {
+  IronMemory *memory = &device->memory;
+  IronIdleBuffer *idle = NULL;
+  IronMonitorLock(&device->monitor);
+  uint64_t limited = IronMemoryLimited(memory), all = limited + memory->wrapped_bytes;
+  bool fits = bytes <= memory->limit && limited <= memory->limit - bytes;
+  if (fits) {
+    uint64_t left = memory->limit - limited - bytes;
+    uint64_t beyond_limit = device->pool.bytes > left ? device->pool.bytes - left : 0;
+    uint64_t wanted = all + bytes + device->pool.bytes;
+    uint64_t beyond_set = wanted > memory->working_set ? wanted - memory->working_set : 0;
+    idle = IronPoolTakeOldest(&device->pool, memory, beyond_limit > beyond_set ? beyond_limit : beyond_set);
+    memory->reserved_bytes += bytes;
+  }
+  IronMonitorUnlock(&device->monitor);
+  IronPoolDiscard(idle, device->metal, "purge");
+  return fits;
+}
+
+static void cancel_reservation(IronDevice *device, uint64_t bytes) {
+  IronMonitorLock(&device->monitor);
+  device->memory.reserved_bytes -= bytes;
+  IronMonitorUnlock(&device->monitor);
+}
+
+/* A Metal buffer (+1), whose bytes stay reserved; nil when there is no memory. */
+static id<MTLBuffer> try_to_allocate(IronDevice *device, uint64_t bytes, iron_storage storage) {
   MTLResourceOptions options =
       storage == IRON_STORAGE_PRIVATE ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
-  id<MTLBuffer> metal = [device->metal newBufferWithLength:bytes options:options];
-  if (metal) return metal;
-  IronMonitorLock(&device->monitor);
-  IronIdleBuffer *idle = IronPoolTakeAll(&device->pool, &device->memory);
-  IronMonitorUnlock(&device->monitor);
-  if (IronPoolDiscard(idle) == 0) return nil;
-  return [device->metal newBufferWithLength:bytes options:options];
-}
-
-/* Gives `buffer` a Metal buffer of its own. */
-static iron_status allocate_own(IronBuffer *buffer) {
-  buffer->metal = allocate(buffer->device, buffer->bytes, buffer->storage);
-  return buffer->metal ? IRON_OK : IRON_ERROR_OUT_OF_MEMORY;
-}
-
-/* Gives `buffer` one from the pool, or a new one that will go there. */
-static iron_status allocate_pooled(IronBuffer *buffer) {
-  IronDevice *device = buffer->device;
-  IronMonitorLock(&device->monitor);
-  IronIdleBuffer *idle = IronPoolTake(&device->pool, &device->memory, buffer->bytes, buffer->storage);
-  *(idle ? &device->memory.pool_hits : &device->memory.pool_misses) += 1;
-  if (idle) IronMemoryAdd(&device->memory, buffer->category, buffer->bytes); /* at no moment in neither category */
-  IronMonitorUnlock(&device->monitor);
-  if (idle) {
-    [idle->metal setPurgeableState:MTLPurgeableStateNonVolatile];
-  } else {
-    idle = calloc(1, sizeof *idle);
-    if (!idle) return IRON_ERROR_OUT_OF_MEMORY;
-    idle->bytes = buffer->bytes;
-    idle->storage = buffer->storage;
-    idle->metal = allocate(device, buffer->bytes, buffer->storage);
-    if (!idle->metal) {
-      free(idle);
-      return IRON_ERROR_OUT_OF_MEMORY;
-    }
-    IronMonitorLock(&device->monitor);
-    IronMemoryAdd(&device->memory, buffer->category, buffer->bytes);
-    IronMonitorUnlock(&device->monitor);
+  if (!reserve(device, bytes)) return nil;
+  id<MTLBuffer> metal = nil;
+  @try {
+    metal = [device->metal newBufferWithLength:bytes options:options];
+  } @finally {
+    if (!metal) cancel_reservation(device, bytes);
   }
-  buffer->pooled = idle;
-  buffer->metal = idle->metal;
+  return metal;
+}
+
+/* Gives idle memory back and waits for work in flight, which may be all that keeps buffers; false when there was neither. */
+static bool make_room(IronDevice *device) {
+  const uint64_t patience = UINT64_C(5000000000);
+  IronMonitorLock(&device->monitor);
+  bool worked = device->in_flight > 0;
+  IronMonitorUnlock(&device->monitor);
+  if (worked) IronDeviceSettle(device, patience);
+  IronMonitorLock(&device->monitor);
+  IronIdleBuffer *idle = IronPoolTakeOldest(&device->pool, &device->memory, UINT64_MAX);
+  IronMonitorUnlock(&device->monitor);
+  return IronPoolDiscard(idle, device->metal, "purge").buffers > 0 || worked;
+}
+
+/* As try_to_allocate, and once more when room could be made. */
+static id<MTLBuffer> allocate(IronDevice *device, uint64_t bytes, iron_storage storage) {
+  id<MTLBuffer> metal = try_to_allocate(device, bytes, storage);
+  if (metal || !make_room(device)) return metal;
+  return try_to_allocate(device, bytes, storage);
+}
+
+static uint64_t rounding_of(id<MTLBuffer> metal, uint64_t bytes) {
+  uint64_t allocated = [metal allocatedSize];
+  return allocated > bytes ? allocated - bytes : 0;
+}
+
+/* Gives `buffer` a new Metal buffer. */
+static iron_status allocate_new(IronBuffer *buffer, const char *label) {
+  IronDevice *device = buffer->device;
+  IronMemoryChange change = IronDebugMemoryBefore(device->metal);
+  buffer->metal = allocate(device, buffer->bytes, buffer->storage);
+  if (!buffer->metal) return IRON_ERROR_OUT_OF_MEMORY;
+  buffer->rounding = rounding_of(buffer->metal, buffer->bytes);
+  IronMonitorLock(&device->monitor);
+  device->memory.reserved_bytes -= buffer->bytes;
+  device->memory.rounding_bytes += buffer->rounding;
+  [buffer enterBooks];
+  IronMonitorUnlock(&device->monitor);
+  IronDebugMemoryAfter(&change, "allocate", buffer->length, buffer->bytes, label, 1);
   return IRON_OK;
 }
 
-static uint64_t bytes_to_allocate(IronDevice *device, uint64_t length, const iron_buffer_options *options) {
+/* Gives `buffer` an idle one from the pool; false when there is none that fits. */
+static bool allocate_idle(IronBuffer *buffer, const char *label) {
+  IronDevice *device = buffer->device;
+  IronMemoryChange change = IronDebugMemoryBefore(device->metal);
+  IronMonitorLock(&device->monitor);
+  IronIdleBuffer *idle = IronPoolTake(&device->pool, &device->memory, buffer->bytes, buffer->storage);
+  *(idle ? &device->memory.counters.hits : &device->memory.counters.misses) += 1;
+  if (idle) {
+    buffer->pooled = idle;
+    buffer->metal = idle->metal;
+    buffer->rounding = idle->rounding;
+    [buffer enterBooks];
+  }
+  IronMonitorUnlock(&device->monitor);
+  if (!idle) return false;
+  [idle->metal setPurgeableState:MTLPurgeableStateNonVolatile];
+  IronDebugMemoryAfter(&change, "reuse", buffer->length, buffer->bytes, label, [idle->metal retainCount]);
+  return true;
+}
+
+/* Gives `buffer` one from the pool, or a new one that will go there. */
+static iron_status allocate_pooled(IronBuffer *buffer, const char *label) {
+  if (allocate_idle(buffer, label)) return IRON_OK;
+  IronIdleBuffer *idle = calloc(1, sizeof *idle);
+  if (!idle) return IRON_ERROR_OUT_OF_MEMORY;
+  iron_status status = allocate_new(buffer, label);
+  if (status != IRON_OK) {
+    free(idle);
+    return status;
+  }
+  idle->bytes = buffer->bytes;
+  idle->rounding = buffer->rounding;
+  idle->storage = buffer->storage;
+  idle->metal = buffer->metal;
+  buffer->pooled = idle;
+  return IRON_OK;
+}
+
+/* Whether the request goes through the pool. */
+static bool is_pooled(IronDevice *device, uint64_t length, const iron_buffer_options *options) {
+  if (!options->pooled) return false;
+  IronMonitorLock(&device->monitor);
+  bool served = IronPoolServes(&device->pool, length, options->category);
+  if (!served) device->memory.counters.bypasses += 1;
+  IronMonitorUnlock(&device->monitor);
+  return served;
+}
+
+static uint64_t bytes_to_allocate(IronDevice *device, uint64_t length, const iron_buffer_options *options,
+                                  bool pooled) {
   uint64_t most = [device->metal maxBufferLength];
   uint64_t bytes = length;
   if (options->storage == IRON_STORAGE_PRIVATE) bytes = (bytes + 3) & ~UINT64_C(3); /* a blit copies whole words */
-  if (options->pooled) bytes = IronPoolSizeClass(bytes);
+  if (pooled) bytes = IronPoolSizeClass(bytes);
   return bytes > most ? most : bytes;
 }
 
@@ -114,24 +243,18 @@ static IronBuffer *buffer_with(IronDevice *device, uint64_t length, uint64_t byt
   buffer->storage = options->storage;
   buffer->category = options->category;
   buffer->read_only = options->read_only;
+  buffer->location = IronLocationTake();
   return buffer;
 }
 
 IronBuffer *IronBufferMake(IronDevice *device, uint64_t length, const iron_buffer_options *options) {
-  uint64_t bytes = bytes_to_allocate(device, length, options);
-  IronBuffer *buffer = buffer_with(device, length, bytes, options);
-  iron_status status = options->pooled ? allocate_pooled(buffer) : allocate_own(buffer);
-  if (status != IRON_OK) {
-    IronErrorReport(status, "no memory for a buffer of %llu bytes (%llu are allocated on the device)",
-                    (unsigned long long)length, (unsigned long long)[device->metal currentAllocatedSize]);
-    return nil;
-  }
-  if (!options->pooled) {
-    IronMonitorLock(&device->monitor);
-    IronMemoryAdd(&device->memory, buffer->category, bytes);
-    IronMonitorUnlock(&device->monitor);
-  }
-  return buffer;
+  bool pooled = is_pooled(device, length, options);
+  IronBuffer *buffer = buffer_with(device, length, bytes_to_allocate(device, length, options, pooled), options);
+  iron_status status = pooled ? allocate_pooled(buffer, options->label) : allocate_new(buffer, options->label);
+  if (status == IRON_OK) return buffer;
+  IronErrorReport(status, "no memory for a buffer of %llu bytes (%llu are allocated on the device)",
+                  (unsigned long long)length, (unsigned long long)[device->metal currentAllocatedSize]);
+  return nil;
 }
 
 #pragma mark Options
@@ -178,6 +301,12 @@ static iron_status set_label(IronBuffer *buffer, const char *label, const char *
 
 #pragma mark Entries
 
+static iron_status make_handle(IronBuffer *buffer, iron_buffer **handle) {
+  IRON_TRY(IronHandleCreate(buffer, IRON_HANDLE_BUFFER, (void **)handle));
+  atomic_store(&buffer->ticket, (uintptr_t)*handle);
+  return IRON_OK;
+}
+
 static iron_status create(iron_device *device_handle, const void *bytes, uint64_t length,
                           const iron_buffer_options *given, iron_buffer **handle) {
   iron_buffer_options options;
@@ -190,7 +319,7 @@ static iron_status create(iron_device *device_handle, const void *bytes, uint64_
   if (!buffer) return IRON_ERROR_OUT_OF_MEMORY;
   if (options.label) IRON_TRY(set_label(buffer, options.label, "options.label"));
   if (bytes) IRON_TRY(IronBufferCopyIn(buffer, 0, bytes, length));
-  return IronHandleCreate(buffer, IRON_HANDLE_BUFFER, (void **)handle);
+  return make_handle(buffer, handle);
 }
 
 iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options,
@@ -233,6 +362,7 @@ static void memory_is_free(Wrapped *wrapped, void *pointer, uint64_t length) {
 /* Gives `buffer` the caller's memory. */
 static iron_status adopt(IronBuffer *buffer, void *pointer, Wrapped *wrapped) {
   IronDevice *device = buffer->device;
+  IronMemoryChange change = IronDebugMemoryBefore(device->metal);
   buffer->metal = [device->metal newBufferWithBytesNoCopy:pointer
                                                    length:buffer->length
                                                   options:MTLResourceStorageModeShared
@@ -242,9 +372,13 @@ static iron_status adopt(IronBuffer *buffer, void *pointer, Wrapped *wrapped) {
   if (!buffer->metal)
     return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "the device cannot wrap %llu bytes",
                            (unsigned long long)buffer->length);
+  buffer->wrapped = true;
+  buffer->rounding = rounding_of(buffer->metal, buffer->bytes);
   IronMonitorLock(&device->monitor);
-  IronMemoryAdd(&device->memory, buffer->category, buffer->bytes);
+  device->memory.rounding_bytes += buffer->rounding;
+  [buffer enterBooks];
   IronMonitorUnlock(&device->monitor);
+  IronDebugMemoryAfter(&change, "wrap", buffer->length, buffer->bytes, NULL, 1);
   return IRON_OK;
 }
 
@@ -259,7 +393,7 @@ static iron_status wrap(IronBuffer *buffer, void *pointer, iron_release_callback
     return status;
   }
   if (label) status = set_label(buffer, label, "options.label");
-  if (status == IRON_OK) status = IronHandleCreate(buffer, IRON_HANDLE_BUFFER, (void **)handle);
+  if (status == IRON_OK) status = make_handle(buffer, handle);
   wrapped->handed_out = status == IRON_OK;
   disown(wrapped);
   return status;

@@ -33,6 +33,7 @@ iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
   if (atomic_exchange(&commands->recording, true))
     return IronErrorReport(IRON_ERROR_BUSY, "commands: another thread records them");
   *result = commands;
+  IRON_TRY(IronDeviceCheckOpen(commands->device, "commands"));
   if (atomic_load(&commands->committed))
     return IronErrorReport(IRON_ERROR_STATE, "commands: they are committed already");
   return IRON_OK;
@@ -71,7 +72,7 @@ void IronCommandsLeave(IronCommands **commands) {
 
 - (void)recorded:(uint64_t)bytes {
   atomic_fetch_add(&operations, 1);
-  IronPublicationCountOperation(&device->memory.publication);
+  IronMemoryCountOperation(&device->memory);
   open->operations += 1;
   open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
   if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush];

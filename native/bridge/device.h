@@ -11,6 +11,7 @@
 #import "object.h"
 #include "pool.h"
 
+@class IronBuffer;
 @class IronPipelines;
 @class IronSubmission;
 
@@ -26,6 +27,10 @@ enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
   uint32_t index;
   uint32_t max_operations, max_in_flight;
   uint64_t max_flush_bytes;
+  uint64_t opened;         /* IronNow when it was */
+  _Atomic(bool) closed;    /* nothing is made or used any more, only given back; changes with the monitor held */
+  IronDevice *next_open, *previous_open; /* among the process's open devices, guarded by the registry */
+  bool listed;
 
   /* Held from the serial number's making to the commit, so that serial order is the device's order. Taken before
    * `monitor`. */
@@ -41,6 +46,7 @@ enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
   uint32_t in_flight; /* submitted, or about to be, and not complete */
   IronMemory memory;
   IronPool pool;
+  IronBuffer *newest_buffer; /* of the ledger, by `older`; none is retained */
   IronFailures failures; /* whose commands were released without a wait */
 }
 @end
@@ -52,6 +58,13 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t 
 
 /* The device of a handle, as IronHandleAcquire. */
 IronDevice *IronDeviceAcquire(iron_device *handle);
+
+/* Refuses what would use a closed device. `argument` names the handle that leads there. */
+iron_status IronDeviceCheckOpen(IronDevice *device, const char *argument);
+/* Waits for what is in flight now; false when `timeout` passes first. */
+bool IronDeviceSettle(IronDevice *device, uint64_t timeout);
+/* Closes the device for everybody; false when it is closed already. */
+bool IronDeviceClose(IronDevice *device);
 
 /* Describes a Metal device, opened or not. */
 void IronDeviceDescribe(iron_device_info *info, id<MTLDevice> metal, iron_device_kind kind, uint32_t index);

@@ -1,11 +1,16 @@
 #import "device.h"
 
+#include <stdatomic.h>
+
 #import "entry.h"
 #import "handle.h"
+#import "leaks.h"
 #import "pipelines.h"
+#import "registry.h"
 #import "structs.h"
 #import "submission.h"
 #import "text.h"
+#import "trace.h"
 
 @implementation IronDevice
 
@@ -22,7 +27,9 @@ IRON_COUNTED(IronDevice)
 }
 
 - (void)dealloc {
-  IronPoolDiscard(IronPoolTakeAll(&pool, &memory));
+  IronRegistryRemove(self);
+  if (opened && !atomic_load(&closed)) IronMemoryCheck(self, "closed");
+  IronPoolDiscard(IronPoolTakeOldest(&pool, &memory, UINT64_MAX), metal, "purge");
   IronPublicationClose(&memory.publication);
   [pipelines release];
   [queue release];
@@ -46,17 +53,59 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t 
   device->max_flush_bytes = options->max_flush_bytes;
   device->pool.max_bytes = options->pool_max_bytes;
   device->pool.max_buffers = options->pool_max_buffers;
+  device->pool.max_buffer_bytes = options->pool_max_buffer_bytes;
+  device->pool.idle_time = options->pool_idle_time;
+  device->pool.policy = options->pool_policy;
+  device->memory.limit = options->memory_limit;
+  device->memory.working_set = [metal recommendedMaxWorkingSetSize];
+  device->opened = IronNow();
   /* [queue commandBuffer] blocks when this many are not complete. The bridge never has more: those being recorded,
    * those in flight and one transfer. */
   IronPublicationOpen(&device->memory.publication, kind, index, [metal name] ? [[metal name] UTF8String] : "");
   device->queue =
       [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight + 1];
-  if (device->queue) return device;
+  if (device->queue) {
+    IronTraceStart();
+    IronRegistryAdd(device);
+    return device;
+  }
   IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "the device gave no command queue");
   return nil;
 }
 
-IronDevice *IronDeviceAcquire(iron_device *handle) { return IronHandleAcquire(handle, IRON_HANDLE_DEVICE, "device"); }
+IronDevice *IronDeviceAcquire(iron_device *handle) {
+  IronDevice *device = IronHandleAcquire(handle, IRON_HANDLE_DEVICE, "device");
+  return device && IronDeviceCheckOpen(device, "device") == IRON_OK ? device : nil;
+}
+
+iron_status IronDeviceCheckOpen(IronDevice *device, const char *argument) {
+  if (!atomic_load_explicit(&device->closed, memory_order_relaxed)) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_HANDLE, "%s: its device was closed", argument);
+}
+
+/* Monitor held. */
+static bool settle(IronDevice *device, uint64_t timeout) {
+  uint64_t deadline = IronDeadlineAfter(timeout);
+  uint64_t target = device->last_serial;
+  bool in_time = true;
+  while (in_time && device->first_in_flight && device->first_in_flight->serial <= target)
+    in_time = IronMonitorWaitUntil(&device->monitor, deadline);
+  return in_time;
+}
+
+bool IronDeviceSettle(IronDevice *device, uint64_t timeout) {
+  IronMonitorLock(&device->monitor);
+  bool in_time = settle(device, timeout);
+  IronMonitorUnlock(&device->monitor);
+  return in_time;
+}
+
+bool IronDeviceClose(IronDevice *device) {
+  IronMonitorLock(&device->monitor);
+  bool was_open = !atomic_exchange(&device->closed, true);
+  IronMonitorUnlock(&device->monitor);
+  return was_open;
+}
 
 void IronDeviceDescribe(iron_device_info *info, id<MTLDevice> metal, iron_device_kind kind, uint32_t index) {
   const char *name = [[metal name] UTF8String];
@@ -87,12 +136,8 @@ iron_status iron_device_sync(iron_device *handle, uint64_t timeout) {
   IRON_ENTRY {
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
-    uint64_t deadline = IronDeadlineAfter(timeout);
-    bool in_time = true;
     IronMonitorLock(&device->monitor);
-    uint64_t target = device->last_serial;
-    while (in_time && device->first_in_flight && device->first_in_flight->serial <= target)
-      in_time = IronMonitorWaitUntil(&device->monitor, deadline);
+    bool in_time = settle(device, timeout);
     IronFailure failure = IronFailuresTake(&device->failures);
     IronMonitorUnlock(&device->monitor);
     if (failure.status != IRON_OK)

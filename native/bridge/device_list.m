@@ -118,6 +118,9 @@ iron_status iron_device_describe_index(uint32_t index, iron_device_info *info) {
 
 static iron_status complete_options(iron_device_options *options) {
   enum { MAX_IN_FLIGHT = 64 };
+  const uint64_t second = UINT64_C(1000000000);
+  if (options->pool_policy > IRON_IDLE_EMPTY)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: pool_policy %u is none", options->pool_policy);
   if (options->max_in_flight > MAX_IN_FLIGHT)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: max_in_flight is %u, at most %d is possible",
                            options->max_in_flight, MAX_IN_FLIGHT);
@@ -129,6 +132,10 @@ static iron_status complete_options(iron_device_options *options) {
     options->pool_max_bytes = UINT64_C(256) << 20;
   else if (options->pool_max_bytes == UINT64_MAX)
     options->pool_max_bytes = 0;
+  if (options->pool_max_buffer_bytes == 0) options->pool_max_buffer_bytes = UINT64_MAX;
+  if (options->pool_idle_time == 0) options->pool_idle_time = 30 * second;
+  if (options->memory_limit == 0) options->memory_limit = UINT64_MAX;
+  if (options->pool_policy == IRON_IDLE_DEFAULT) options->pool_policy = IRON_IDLE_VOLATILE;
   return IRON_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "diagnostics.h"
 #import "entry.h"
 #import "handle.h"
 #import "live_objects.h"
@@ -34,11 +35,33 @@ __attribute__((constructor)) static void start_watching(void) {
   _NSLog_printf_handler = watch;
 }
 
-static int64_t autoreleased_without_pool(void) { return atomic_load(&without_pool); }
+int64_t IronAutoreleasedWithoutPool(void) { return atomic_load(&without_pool); }
+
+/* GNUstep's pools know their parent and how many objects they hold, but say only the latter. */
+@interface NSAutoreleasePool (IronChain)
+- (NSAutoreleasePool *)ironParent;
+- (int64_t)ironCount;
+@end
+
+@implementation NSAutoreleasePool (IronChain)
+- (NSAutoreleasePool *)ironParent {
+  return _parent;
+}
+- (int64_t)ironCount {
+  return _released_count;
+}
+@end
+
+int64_t IronAutoreleased(void) {
+  int64_t count = 0;
+  for (NSAutoreleasePool *pool = [NSAutoreleasePool currentPool]; pool; pool = [pool ironParent]) count += [pool ironCount];
+  return count;
+}
 
 #else
 
-static int64_t autoreleased_without_pool(void) { return -1; }
+int64_t IronAutoreleasedWithoutPool(void) { return -1; }
+int64_t IronAutoreleased(void) { return -1; }
 
 #endif
 
@@ -46,7 +69,7 @@ iron_status iron_diagnose(iron_diagnostics *diagnostics) {
   IRON_ENTRY {
     IRON_CLEAR_STRUCT(diagnostics, "diagnostics");
     iron_diagnostics full = {.live_handles = IronHandleLiveCount(),
-                             .autoreleased_without_pool = autoreleased_without_pool()};
+                             .autoreleased_without_pool = IronAutoreleasedWithoutPool()};
     for (const live_objects_class *counted = live_objects_next(NULL); counted; counted = live_objects_next(counted))
       full.live_objects += live_objects_count(counted);
     IronStructWrite(diagnostics, &full);

@@ -1,6 +1,9 @@
 /* Operations on bytes, which need no kernel: Metal's blit encoder does them. */
 #import "commands.h"
 #import "entry.h"
+#import "trace.h"
+
+#include <stdio.h>
 
 /* A buffer of the commands' device with a range of whole words. */
 static iron_status resolve(IronBuffer **buffer, IronCommands *commands, iron_buffer *handle, const char *argument,
@@ -20,9 +23,16 @@ static iron_status check_writable(IronBuffer *buffer, const char *argument) {
   return IronErrorReport(IRON_ERROR_READ_ONLY, "%s: the buffer was made read_only", argument);
 }
 
+static void trace(IronCommands *commands, IronLocation location, uint64_t length) {
+  char shape[40];
+  snprintf(shape, sizeof shape, "bytes=%llu", (unsigned long long)length);
+  IronTraceOperation(commands->device, location, shape);
+}
+
 iron_status iron_encode_copy_bytes(iron_commands *handle, iron_buffer *source_handle, uint64_t source_offset,
                                    iron_buffer *destination_handle, uint64_t destination_offset, uint64_t length) {
   IRON_ENTRY {
+    IronLocation location = IronLocationTake();
     IRON_RECORD(commands, handle);
     IronBuffer *source, *destination;
     IRON_TRY(resolve(&source, commands, source_handle, "source", source_offset, length));
@@ -41,6 +51,7 @@ iron_status iron_encode_copy_bytes(iron_commands *handle, iron_buffer *source_ha
           destinationOffset:destination_offset
                        size:length];
     [commands recorded:2 * length];
+    if (IronTraceIsOn()) trace(commands, location, length);
     return IRON_OK;
   } IRON_LEAVE
 }
@@ -48,6 +59,7 @@ iron_status iron_encode_copy_bytes(iron_commands *handle, iron_buffer *source_ha
 iron_status iron_encode_fill(iron_commands *handle, iron_buffer *buffer_handle, uint64_t offset, uint64_t length,
                              uint8_t value) {
   IRON_ENTRY {
+    IronLocation location = IronLocationTake();
     IRON_RECORD(commands, handle);
     IronBuffer *buffer;
     IRON_TRY(resolve(&buffer, commands, buffer_handle, "buffer", offset, length));
@@ -57,6 +69,7 @@ iron_status iron_encode_fill(iron_commands *handle, iron_buffer *buffer_handle, 
     IRON_TRY([commands prepare:&use count:1 blit:&encoder]);
     [encoder fillBuffer:buffer->metal range:NSMakeRange(offset, length) value:value];
     [commands recorded:length];
+    if (IronTraceIsOn()) trace(commands, location, length);
     return IRON_OK;
   } IRON_LEAVE
 }

@@ -5,6 +5,7 @@
 #import "entry.h"
 #import "handle.h"
 #import "structs.h"
+#import "trace.h"
 #import "user_kernel.h"
 
 enum { MAX_INDEX = 31, MAX_BYTES = 4096, MAX_ARGUMENTS = 2 * MAX_INDEX };
@@ -131,8 +132,17 @@ static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_disp
 
 static MTLSize size_of(const uint32_t extent[3]) { return MTLSizeMake(extent[0], extent[1], extent[2]); }
 
+static void trace(IronCommands *commands, IronLocation location, const iron_dispatch *dispatch) {
+  char shape[128];
+  const uint32_t *grid = dispatch->grid, *group = dispatch->threadgroup;
+  snprintf(shape, sizeof shape, "grid=%ux%ux%u threadgroup=%ux%ux%u", grid[0], grid[1], grid[2], group[0], group[1],
+           group[2]);
+  IronTraceOperation(commands->device, location, shape);
+}
+
 iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle, const iron_dispatch *given) {
   IRON_ENTRY {
+    IronLocation location = IronLocationTake();
     iron_dispatch dispatch;
     IRON_READ_STRUCT(dispatch, given, "dispatch");
     IRON_RECORD(commands, handle);
@@ -153,6 +163,7 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
     else
       [encoder dispatchThreadgroups:size_of(dispatch.grid) threadsPerThreadgroup:size_of(dispatch.threadgroup)];
     [commands recorded:bindings.bytes];
+    if (IronTraceIsOn()) trace(commands, location, &dispatch);
     return IRON_OK;
   } IRON_LEAVE
 }

@@ -9,6 +9,9 @@
 /* The function whose name the messages of this thread start with from now on. `function` is static. */
 void IronErrorEnter(const char *function);
 
+/* That function's name. */
+const char *IronErrorFunction(void);
+
 /* Keeps the sentence for iron_last_error() and returns `status`. */
 iron_status IronErrorReport(iron_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -29,6 +29,8 @@ static void keep_longer(char *text) {
 
 void IronErrorEnter(const char *function) { last.function = function; }
 
+const char *IronErrorFunction(void) { return last.function ? last.function : ""; }
+
 iron_status IronErrorReport(iron_status status, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);

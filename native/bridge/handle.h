@@ -28,6 +28,9 @@ id IronHandleAcquire(const void *handle, IronHandleKind kind, const char *argume
 iron_status IronHandleRetain(const void *handle, IronHandleKind kind, const char *argument);
 iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const char *argument);
 
+/* The references of a handle; 0 when it is none any more. */
+uint64_t IronHandleReferences(const void *handle, IronHandleKind kind);
+
 /* References given out and not given back, of all kinds. */
 int64_t IronHandleLiveCount(void);
 

@@ -176,4 +176,14 @@ iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const cha
   return IRON_OK;
 }
 
+uint64_t IronHandleReferences(const void *handle, IronHandleKind kind) {
+  uint32_t index = ticket_index(handle);
+  pthread_mutex_lock(lock_of(index));
+  const Slot *slot = slot_at(index);
+  bool is_live = slot->references && slot->kind == kind && slot->generation == ticket_generation(handle);
+  uint64_t references = is_live ? slot->references : 0;
+  pthread_mutex_unlock(lock_of(index));
+  return references;
+}
+
 int64_t IronHandleLiveCount(void) { return atomic_load_explicit(&live, memory_order_relaxed); }

@@ -3,6 +3,7 @@
 
 #import "buffer.h"
 #import "entry.h"
+#import "handle.h"
 #import "structs.h"
 #import "transfer.h"
 
@@ -22,7 +23,8 @@ static iron_status begin_access(IronBuffer *buffer, iron_access access) {
   if ((access & IRON_ACCESS_WRITE) && buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "buffer: it was made read_only");
   IronMonitorLock(&buffer->device->monitor);
-  iron_status status = IronHazardMap(&buffer->hazard, &buffer->device->monitor, access);
+  iron_status status = IronDeviceCheckOpen(buffer->device, "buffer");
+  if (status == IRON_OK) status = IronHazardMap(&buffer->hazard, &buffer->device->monitor, access);
   IronMonitorUnlock(&buffer->device->monitor);
   return status;
 }
@@ -98,7 +100,8 @@ iron_status iron_buffer_map(iron_buffer *handle, iron_access access, void **poin
 iron_status iron_buffer_unmap(iron_buffer *handle, iron_access access) {
   IRON_ENTRY {
     IRON_TRY(check_access(access));
-    IronBuffer *buffer = IronBufferAcquire(handle, "buffer");
+    /* Not IronBufferAcquire: a map outlives the close of its device. */
+    IronBuffer *buffer = IronHandleAcquire(handle, IRON_HANDLE_BUFFER, "buffer");
     if (!buffer) return IRON_ERROR_INVALID_HANDLE;
     IronHazard *hazard = &buffer->hazard;
     IronMonitorLock(&buffer->device->monitor);

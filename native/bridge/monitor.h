@@ -21,6 +21,8 @@ void IronMonitorWait(IronMonitor *monitor);
 /* False when the deadline has passed. */
 bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline);
 
+/* Nanoseconds on the monotonic clock. */
+uint64_t IronNow(void);
 /* `timeout` nanoseconds from now on the monotonic clock; UINT64_MAX is never. */
 uint64_t IronDeadlineAfter(uint64_t timeout);
 

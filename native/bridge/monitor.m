@@ -27,7 +27,7 @@ void IronMonitorUnlock(IronMonitor *monitor) { pthread_mutex_unlock(&monitor->mu
 void IronMonitorSignal(IronMonitor *monitor) { pthread_cond_broadcast(&monitor->changed); }
 void IronMonitorWait(IronMonitor *monitor) { pthread_cond_wait(&monitor->changed, &monitor->mutex); }
 
-static uint64_t now(void) {
+uint64_t IronNow(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
@@ -35,7 +35,7 @@ static uint64_t now(void) {
 
 uint64_t IronDeadlineAfter(uint64_t timeout) {
   uint64_t deadline;
-  return __builtin_add_overflow(now(), timeout, &deadline) ? UINT64_MAX : deadline;
+  return __builtin_add_overflow(IronNow(), timeout, &deadline) ? UINT64_MAX : deadline;
 }
 
 bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
@@ -43,7 +43,7 @@ bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
     IronMonitorWait(monitor);
     return true;
   }
-  uint64_t time = now();
+  uint64_t time = IronNow();
   if (time >= deadline) return false;
 #ifdef __APPLE__
   uint64_t left = deadline - time;

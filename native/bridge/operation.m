@@ -2,6 +2,9 @@
 
 #import "error.h"
 #import "pipelines.h"
+#import "trace.h"
+
+#include <stdio.h>
 
 enum { MAX_PASSES = 2, MAX_OPERANDS = 6, SIMD_WIDTH = 32, ROW_THREADS = 256 };
 
@@ -46,7 +49,29 @@ static size_t uses_of(IronUse *uses, const IronPass *passes, size_t count) {
   return used;
 }
 
+/* "a=2x3 b=3x2": rows by columns, by planes when there are several. */
+static void describe_shape(char *text, size_t capacity, const IronPass *pass) {
+  size_t length = 0;
+  text[0] = '\0';
+  for (size_t index = 0; index < pass->operand_count && length < capacity; index++) {
+    const IronOperand *operand = &pass->operands[index];
+    if (!operand->access) continue;
+    length += (size_t)snprintf(text + length, capacity - length, "%s%s=%llux%llu", length ? " " : "", operand->name,
+                               (unsigned long long)operand->rows, (unsigned long long)operand->width);
+    if (operand->planes > 1 && length < capacity)
+      length += (size_t)snprintf(text + length, capacity - length, "x%llu", (unsigned long long)operand->planes);
+  }
+}
+
+/* The first pass has the operation's inputs. */
+static void trace(IronDevice *device, IronLocation location, const IronPass *passes) {
+  char shape[256];
+  describe_shape(shape, sizeof shape, &passes[0]);
+  IronTraceOperation(device, location, shape);
+}
+
 iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count) {
+  IronLocation location = IronLocationTake();
   id<MTLComputePipelineState> states[MAX_PASSES];
   for (size_t index = 0; index < count; index++) {
     iron_status status = state_of(commands->device, passes[index].kernel, &states[index]);
@@ -71,6 +96,7 @@ iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *pa
     dispatch(encoder, states[index], &IronKernelTable[pass->kernel].geometry, pass->grid);
   }
   [commands recorded:bytes];
+  if (IronTraceIsOn()) trace(commands->device, location, passes);
   return IRON_OK;
 }
 

@@ -1,9 +1,9 @@
 /* Idle Metal buffers kept for reuse.
  *
  * Requests are rounded up to size classes four to the power of two, so a reused buffer is at most 25 % larger than what
- * was asked for. The pool is bounded by bytes and by count, least recently used out first. A buffer comes here when its
- * last handle and the last submission that used it are gone, so no command in flight can touch it. While idle it is
- * Volatile; before it is released it is made Empty, so that its pages go back to the system at once.
+ * was asked for. The pool is bounded by bytes, by count and by idle time, least recently used out first. A buffer comes here when
+ * its last handle and the last submission that used it are gone, so no command in flight can touch it. While idle it is
+ * Volatile or, by the policy, Empty; before it is released it is made Empty, so that its pages go back to the system at once.
  *
  * The lists are guarded by the device's monitor; IronPoolDiscard is called without it. */
 #ifndef IRON_BRIDGE_POOL_H
@@ -17,13 +17,19 @@
 typedef struct IronIdleBuffer {
   id<MTLBuffer> metal; /* +1 */
   uint64_t bytes;
+  uint64_t rounding; /* what the device adds to them */
   iron_storage storage;
+  bool empty;     /* its pages are gone */
+  uint64_t since; /* when it became idle */
   struct IronIdleBuffer *newer, *older;
 } IronIdleBuffer;
 
 typedef struct IronPool {
   uint64_t max_bytes;
   uint32_t max_buffers;
+  uint64_t max_buffer_bytes;
+  uint64_t idle_time; /* nanoseconds; UINT64_MAX: for ever */
+  _Atomic(iron_idle_policy) policy; /* not guarded */
   uint64_t bytes;
   uint32_t buffers;
   IronIdleBuffer *newest, *oldest;
@@ -31,14 +37,27 @@ typedef struct IronPool {
 
 /* The bytes to allocate for a request of `length`. */
 uint64_t IronPoolSizeClass(uint64_t length);
+/* Whether a request of `length` goes through the pool. */
+bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category category);
 
 /* An idle buffer of exactly `bytes`, taken out of the pool; NULL when there is none. */
 IronIdleBuffer *IronPoolTake(IronPool *pool, IronMemory *memory, uint64_t bytes, iron_storage storage);
-/* Puts a buffer in and takes out what is then too much, as a list by `older` for IronPoolDiscard. */
-IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle);
-/* Takes everything out. */
-IronIdleBuffer *IronPoolTakeAll(IronPool *pool, IronMemory *memory);
-/* Gives the memory of a list back to the system. Returns its bytes. */
-uint64_t IronPoolDiscard(IronIdleBuffer *list);
+/* Puts a buffer in, which nobody uses any more, and takes out what is then too much or too old, as a list by `older` for
+ * IronPoolDiscard. */
+IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle, uint64_t now);
+/* Takes out what is beyond the bounds. */
+IronIdleBuffer *IronPoolTakeExcess(IronPool *pool, IronMemory *memory);
+/* Takes out what has been idle for too long. */
+IronIdleBuffer *IronPoolTakeExpired(IronPool *pool, IronMemory *memory, uint64_t now);
+/* Takes out at least `bytes`, or everything. */
+IronIdleBuffer *IronPoolTakeOldest(IronPool *pool, IronMemory *memory, uint64_t bytes);
+/* When the next buffer will have been idle for too long; UINT64_MAX: never. */
+uint64_t IronPoolNextExpiry(const IronPool *pool);
+
+typedef struct IronDiscarded {
+  uint64_t bytes, buffers;
+} IronDiscarded;
+/* Gives the memory of a list back to the system. `metal` and `why` ("evict", "purge" …) are for the debug lines. */
+IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const char *why);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#import "debug_memory.h"
+
 uint64_t IronPoolSizeClass(uint64_t length) {
   if (length < 8) return length;
   uint64_t step = UINT64_C(1) << (63 - __builtin_clzll(length) - 2); /* a quarter of the power of two below */
@@ -9,63 +11,107 @@ uint64_t IronPoolSizeClass(uint64_t length) {
   return __builtin_add_overflow(length, step - 1, &rounded) ? length : rounded & ~(step - 1);
 }
 
+bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category category) {
+  uint64_t bytes = IronPoolSizeClass(length);
+  return category != IRON_CATEGORY_WEIGHTS && bytes <= pool->max_bytes && bytes <= pool->max_buffer_bytes &&
+         pool->max_buffers > 0;
+}
+
+/* Takes a buffer out of the list, but leaves it in the figures about its memory. */
 static void unlink_idle(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle) {
   *(idle->newer ? &idle->newer->older : &pool->newest) = idle->older;
   *(idle->older ? &idle->older->newer : &pool->oldest) = idle->newer;
   idle->newer = idle->older = NULL;
   pool->bytes -= idle->bytes;
   pool->buffers -= 1;
+  if (idle->empty) memory->empty_bytes -= idle->bytes + idle->rounding;
   IronMemoryRemove(memory, IRON_CATEGORY_POOL, idle->bytes);
+}
+
+/* Takes the oldest buffer out for good and puts it before `list`. */
+static IronIdleBuffer *take_oldest(IronPool *pool, IronMemory *memory, IronIdleBuffer *list, uint64_t *counter) {
+  IronIdleBuffer *oldest = pool->oldest;
+  unlink_idle(pool, memory, oldest);
+  memory->rounding_bytes -= oldest->rounding;
+  *counter += 1;
+  oldest->older = list;
+  return oldest;
 }
 
 IronIdleBuffer *IronPoolTake(IronPool *pool, IronMemory *memory, uint64_t bytes, iron_storage storage) {
   for (IronIdleBuffer *idle = pool->newest; idle; idle = idle->older) {
     if (idle->bytes != bytes || idle->storage != storage) continue;
     unlink_idle(pool, memory, idle);
+    idle->empty = false;
     return idle;
   }
   return NULL;
 }
 
-IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle) {
-  if (idle->bytes > pool->max_bytes || pool->max_buffers == 0) return idle;
+IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle, uint64_t now) {
+  if (idle->bytes > pool->max_bytes || pool->max_buffers == 0) { /* the bounds have changed since it was made */
+    memory->rounding_bytes -= idle->rounding;
+    memory->counters.evictions += 1;
+    return idle;
+  }
+  idle->since = now;
   idle->older = pool->newest;
   *(pool->newest ? &pool->newest->newer : &pool->oldest) = idle;
   pool->newest = idle;
   pool->bytes += idle->bytes;
   pool->buffers += 1;
+  if (idle->empty) memory->empty_bytes += idle->bytes + idle->rounding;
   IronMemoryAdd(memory, IRON_CATEGORY_POOL, idle->bytes);
 
-  IronIdleBuffer *evicted = NULL;
-  while (pool->bytes > pool->max_bytes || pool->buffers > pool->max_buffers) {
-    IronIdleBuffer *oldest = pool->oldest;
-    unlink_idle(pool, memory, oldest);
-    oldest->older = evicted;
-    evicted = oldest;
-  }
+  IronIdleBuffer *expired = IronPoolTakeExpired(pool, memory, now);
+  IronIdleBuffer *evicted = IronPoolTakeExcess(pool, memory);
+  if (!evicted) return expired;
+  IronIdleBuffer *last = evicted;
+  while (last->older) last = last->older;
+  last->older = expired;
   return evicted;
 }
 
-IronIdleBuffer *IronPoolTakeAll(IronPool *pool, IronMemory *memory) {
-  IronIdleBuffer *all = NULL;
-  while (pool->oldest) {
-    IronIdleBuffer *oldest = pool->oldest;
-    unlink_idle(pool, memory, oldest);
-    oldest->older = all;
-    all = oldest;
-  }
-  return all;
+IronIdleBuffer *IronPoolTakeExcess(IronPool *pool, IronMemory *memory) {
+  IronIdleBuffer *list = NULL;
+  while (pool->bytes > pool->max_bytes || pool->buffers > pool->max_buffers)
+    list = take_oldest(pool, memory, list, &memory->counters.evictions);
+  return list;
 }
 
-uint64_t IronPoolDiscard(IronIdleBuffer *list) {
-  uint64_t bytes = 0;
+uint64_t IronPoolNextExpiry(const IronPool *pool) {
+  uint64_t expiry;
+  if (!pool->oldest || __builtin_add_overflow(pool->oldest->since, pool->idle_time, &expiry)) return UINT64_MAX;
+  return expiry;
+}
+
+IronIdleBuffer *IronPoolTakeExpired(IronPool *pool, IronMemory *memory, uint64_t now) {
+  IronIdleBuffer *list = NULL;
+  while (IronPoolNextExpiry(pool) <= now) list = take_oldest(pool, memory, list, &memory->counters.expired);
+  return list;
+}
+
+IronIdleBuffer *IronPoolTakeOldest(IronPool *pool, IronMemory *memory, uint64_t bytes) {
+  IronIdleBuffer *list = NULL;
+  for (uint64_t taken = 0; pool->oldest && taken < bytes;) {
+    taken += pool->oldest->bytes;
+    list = take_oldest(pool, memory, list, &memory->counters.purged);
+  }
+  return list;
+}
+
+IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const char *why) {
+  IronDiscarded discarded = {.bytes = 0};
   while (list) {
     IronIdleBuffer *idle = list;
     list = idle->older;
-    bytes += idle->bytes;
+    discarded.bytes += idle->bytes;
+    discarded.buffers += 1;
+    IronMemoryChange change = IronDebugMemoryBefore(metal);
     [idle->metal setPurgeableState:MTLPurgeableStateEmpty];
     [idle->metal release];
+    IronDebugMemoryAfter(&change, why, idle->bytes, idle->bytes, "", 0);
     free(idle);
   }
-  return bytes;
+  return discarded;
 }

@@ -128,8 +128,8 @@ static bool reserve_open(IronDevice *device) {
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count {
   if (![self reserveTouches:count])
     return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
-  iron_status status = IRON_OK;
   IronMonitorLock(&device->monitor);
+  iron_status status = IronDeviceCheckOpen(device, "commands");
   for (size_t index = 0; index < count && status == IRON_OK; index++)
     status = IronHazardCheckRecording(&uses[index].buffer->hazard, uses[index].access, uses[index].argument);
   /* The operation's reads come before its writes, whatever the order of its operands. */
@@ -175,6 +175,7 @@ static bool reserve_open(IronDevice *device) {
   device->last_in_flight = self;
   [self moveTouchesInFlight:true];
   outcome->command_buffers += 1;
+  device->memory.counters.command_buffers += 1;
   outcome->incomplete += 1;
   IronMonitorUnlock(&device->monitor);
 }

@@ -3,6 +3,7 @@
 pub const IRON_ABI_VERSION: u32 = 1;
 pub const IRON_VERSION: &[u8; 6] = b"0.1.0\0";
 pub const IRON_CATEGORY_COUNT: u32 = 8;
+pub const IRON_LEAK_THRESHOLD: u32 = 1048576;
 pub const IRON_OK: iron_status = 0;
 pub const IRON_ERROR_INVALID_ARGUMENT: iron_status = 1;
 pub const IRON_ERROR_INVALID_HANDLE: iron_status = 2;
@@ -116,8 +117,12 @@ impl Default for iron_device_info {
         }
     }
 }
+pub const IRON_IDLE_DEFAULT: iron_idle_policy = 0;
+pub const IRON_IDLE_VOLATILE: iron_idle_policy = 1;
+pub const IRON_IDLE_EMPTY: iron_idle_policy = 2;
+pub type iron_idle_policy = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct iron_device_options {
     pub size: usize,
     pub max_operations: u32,
@@ -125,12 +130,16 @@ pub struct iron_device_options {
     pub max_flush_bytes: u64,
     pub pool_max_bytes: u64,
     pub pool_max_buffers: u32,
+    pub pool_policy: iron_idle_policy,
+    pub pool_max_buffer_bytes: u64,
+    pub pool_idle_time: u64,
+    pub memory_limit: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_device_options",
-    ][::core::mem::size_of::<iron_device_options>() - 40usize];
+    ][::core::mem::size_of::<iron_device_options>() - 64usize];
     [
         "Alignment of iron_device_options",
     ][::core::mem::align_of::<iron_device_options>() - 8usize];
@@ -152,7 +161,28 @@ const _: () = {
     [
         "Offset of field: iron_device_options::pool_max_buffers",
     ][::core::mem::offset_of!(iron_device_options, pool_max_buffers) - 32usize];
+    [
+        "Offset of field: iron_device_options::pool_policy",
+    ][::core::mem::offset_of!(iron_device_options, pool_policy) - 36usize];
+    [
+        "Offset of field: iron_device_options::pool_max_buffer_bytes",
+    ][::core::mem::offset_of!(iron_device_options, pool_max_buffer_bytes) - 40usize];
+    [
+        "Offset of field: iron_device_options::pool_idle_time",
+    ][::core::mem::offset_of!(iron_device_options, pool_idle_time) - 48usize];
+    [
+        "Offset of field: iron_device_options::memory_limit",
+    ][::core::mem::offset_of!(iron_device_options, memory_limit) - 56usize];
 };
+impl Default for iron_device_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub const IRON_STORAGE_SHARED: iron_storage = 0;
 pub const IRON_STORAGE_PRIVATE: iron_storage = 1;
 pub type iron_storage = ::core::ffi::c_uint;
@@ -1146,10 +1176,24 @@ pub struct iron_memory_info {
     pub pool_misses: u64,
     pub in_flight: u64,
     pub categories: [iron_memory_usage; 8usize],
+    pub active_buffers: u64,
+    pub peak_buffers: u64,
+    pub pool_bypasses: u64,
+    pub pool_evictions: u64,
+    pub pool_expired: u64,
+    pub pool_purged: u64,
+    pub allocations: u64,
+    pub releases: u64,
+    pub operations: u64,
+    pub command_buffers: u64,
+    pub rounding_bytes: u64,
+    pub empty_bytes: u64,
+    pub unaccounted_bytes: i64,
+    pub baseline: [iron_memory_usage; 8usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_memory_info"][::core::mem::size_of::<iron_memory_info>() - 200usize];
+    ["Size of iron_memory_info"][::core::mem::size_of::<iron_memory_info>() - 432usize];
     [
         "Alignment of iron_memory_info",
     ][::core::mem::align_of::<iron_memory_info>() - 8usize];
@@ -1183,7 +1227,361 @@ const _: () = {
     [
         "Offset of field: iron_memory_info::categories",
     ][::core::mem::offset_of!(iron_memory_info, categories) - 72usize];
+    [
+        "Offset of field: iron_memory_info::active_buffers",
+    ][::core::mem::offset_of!(iron_memory_info, active_buffers) - 200usize];
+    [
+        "Offset of field: iron_memory_info::peak_buffers",
+    ][::core::mem::offset_of!(iron_memory_info, peak_buffers) - 208usize];
+    [
+        "Offset of field: iron_memory_info::pool_bypasses",
+    ][::core::mem::offset_of!(iron_memory_info, pool_bypasses) - 216usize];
+    [
+        "Offset of field: iron_memory_info::pool_evictions",
+    ][::core::mem::offset_of!(iron_memory_info, pool_evictions) - 224usize];
+    [
+        "Offset of field: iron_memory_info::pool_expired",
+    ][::core::mem::offset_of!(iron_memory_info, pool_expired) - 232usize];
+    [
+        "Offset of field: iron_memory_info::pool_purged",
+    ][::core::mem::offset_of!(iron_memory_info, pool_purged) - 240usize];
+    [
+        "Offset of field: iron_memory_info::allocations",
+    ][::core::mem::offset_of!(iron_memory_info, allocations) - 248usize];
+    [
+        "Offset of field: iron_memory_info::releases",
+    ][::core::mem::offset_of!(iron_memory_info, releases) - 256usize];
+    [
+        "Offset of field: iron_memory_info::operations",
+    ][::core::mem::offset_of!(iron_memory_info, operations) - 264usize];
+    [
+        "Offset of field: iron_memory_info::command_buffers",
+    ][::core::mem::offset_of!(iron_memory_info, command_buffers) - 272usize];
+    [
+        "Offset of field: iron_memory_info::rounding_bytes",
+    ][::core::mem::offset_of!(iron_memory_info, rounding_bytes) - 280usize];
+    [
+        "Offset of field: iron_memory_info::empty_bytes",
+    ][::core::mem::offset_of!(iron_memory_info, empty_bytes) - 288usize];
+    [
+        "Offset of field: iron_memory_info::unaccounted_bytes",
+    ][::core::mem::offset_of!(iron_memory_info, unaccounted_bytes) - 296usize];
+    [
+        "Offset of field: iron_memory_info::baseline",
+    ][::core::mem::offset_of!(iron_memory_info, baseline) - 304usize];
 };
+pub const IRON_RESET_PEAK: _bindgen_ty_1 = 1;
+pub const IRON_RESET_BASELINE: _bindgen_ty_1 = 2;
+pub const IRON_RESET_COUNTERS: _bindgen_ty_1 = 4;
+pub type _bindgen_ty_1 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_memory_settings {
+    pub size: usize,
+    pub cache_limit: u64,
+    pub memory_limit: u64,
+    pub idle_time: u64,
+    pub max_buffer_bytes: u64,
+    pub cache_buffers: u32,
+    pub policy: iron_idle_policy,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_memory_settings",
+    ][::core::mem::size_of::<iron_memory_settings>() - 48usize];
+    [
+        "Alignment of iron_memory_settings",
+    ][::core::mem::align_of::<iron_memory_settings>() - 8usize];
+    [
+        "Offset of field: iron_memory_settings::size",
+    ][::core::mem::offset_of!(iron_memory_settings, size) - 0usize];
+    [
+        "Offset of field: iron_memory_settings::cache_limit",
+    ][::core::mem::offset_of!(iron_memory_settings, cache_limit) - 8usize];
+    [
+        "Offset of field: iron_memory_settings::memory_limit",
+    ][::core::mem::offset_of!(iron_memory_settings, memory_limit) - 16usize];
+    [
+        "Offset of field: iron_memory_settings::idle_time",
+    ][::core::mem::offset_of!(iron_memory_settings, idle_time) - 24usize];
+    [
+        "Offset of field: iron_memory_settings::max_buffer_bytes",
+    ][::core::mem::offset_of!(iron_memory_settings, max_buffer_bytes) - 32usize];
+    [
+        "Offset of field: iron_memory_settings::cache_buffers",
+    ][::core::mem::offset_of!(iron_memory_settings, cache_buffers) - 40usize];
+    [
+        "Offset of field: iron_memory_settings::policy",
+    ][::core::mem::offset_of!(iron_memory_settings, policy) - 44usize];
+};
+impl Default for iron_memory_settings {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const IRON_RECLAIM_SYNC: iron_reclaim = 1;
+pub const IRON_RECLAIM_PURGE: iron_reclaim = 2;
+pub const IRON_RECLAIM_CLEANUP: iron_reclaim = 3;
+pub type iron_reclaim = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct iron_reclaimed {
+    pub size: usize,
+    pub device_before: u64,
+    pub device_after: u64,
+    pub freed_bytes: u64,
+    pub buffers: u64,
+    pub command_buffers: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_reclaimed"][::core::mem::size_of::<iron_reclaimed>() - 48usize];
+    ["Alignment of iron_reclaimed"][::core::mem::align_of::<iron_reclaimed>() - 8usize];
+    [
+        "Offset of field: iron_reclaimed::size",
+    ][::core::mem::offset_of!(iron_reclaimed, size) - 0usize];
+    [
+        "Offset of field: iron_reclaimed::device_before",
+    ][::core::mem::offset_of!(iron_reclaimed, device_before) - 8usize];
+    [
+        "Offset of field: iron_reclaimed::device_after",
+    ][::core::mem::offset_of!(iron_reclaimed, device_after) - 16usize];
+    [
+        "Offset of field: iron_reclaimed::freed_bytes",
+    ][::core::mem::offset_of!(iron_reclaimed, freed_bytes) - 24usize];
+    [
+        "Offset of field: iron_reclaimed::buffers",
+    ][::core::mem::offset_of!(iron_reclaimed, buffers) - 32usize];
+    [
+        "Offset of field: iron_reclaimed::command_buffers",
+    ][::core::mem::offset_of!(iron_reclaimed, command_buffers) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_allocation {
+    pub size: usize,
+    pub bytes: u64,
+    pub category: iron_category,
+    pub storage: iron_storage,
+    pub label: *const ::core::ffi::c_char,
+    pub file: *const ::core::ffi::c_char,
+    pub file_length: usize,
+    pub line: u32,
+    pub pooled: bool,
+    pub wrapped: bool,
+    pub in_use: bool,
+    pub references: u64,
+    pub age: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_allocation"][::core::mem::size_of::<iron_allocation>() - 72usize];
+    [
+        "Alignment of iron_allocation",
+    ][::core::mem::align_of::<iron_allocation>() - 8usize];
+    [
+        "Offset of field: iron_allocation::size",
+    ][::core::mem::offset_of!(iron_allocation, size) - 0usize];
+    [
+        "Offset of field: iron_allocation::bytes",
+    ][::core::mem::offset_of!(iron_allocation, bytes) - 8usize];
+    [
+        "Offset of field: iron_allocation::category",
+    ][::core::mem::offset_of!(iron_allocation, category) - 16usize];
+    [
+        "Offset of field: iron_allocation::storage",
+    ][::core::mem::offset_of!(iron_allocation, storage) - 20usize];
+    [
+        "Offset of field: iron_allocation::label",
+    ][::core::mem::offset_of!(iron_allocation, label) - 24usize];
+    [
+        "Offset of field: iron_allocation::file",
+    ][::core::mem::offset_of!(iron_allocation, file) - 32usize];
+    [
+        "Offset of field: iron_allocation::file_length",
+    ][::core::mem::offset_of!(iron_allocation, file_length) - 40usize];
+    [
+        "Offset of field: iron_allocation::line",
+    ][::core::mem::offset_of!(iron_allocation, line) - 48usize];
+    [
+        "Offset of field: iron_allocation::pooled",
+    ][::core::mem::offset_of!(iron_allocation, pooled) - 52usize];
+    [
+        "Offset of field: iron_allocation::wrapped",
+    ][::core::mem::offset_of!(iron_allocation, wrapped) - 53usize];
+    [
+        "Offset of field: iron_allocation::in_use",
+    ][::core::mem::offset_of!(iron_allocation, in_use) - 54usize];
+    [
+        "Offset of field: iron_allocation::references",
+    ][::core::mem::offset_of!(iron_allocation, references) - 56usize];
+    [
+        "Offset of field: iron_allocation::age",
+    ][::core::mem::offset_of!(iron_allocation, age) - 64usize];
+};
+impl Default for iron_allocation {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type iron_allocation_callback = ::core::option::Option<
+    unsafe extern "C" fn(
+        allocation: *const iron_allocation,
+        context: *mut ::core::ffi::c_void,
+    ),
+>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_leaks {
+    pub size: usize,
+    pub device: *const ::core::ffi::c_char,
+    pub at_exit: bool,
+    pub device_before: u64,
+    pub device_after: u64,
+    pub freed_bytes: u64,
+    pub leaked_bytes: u64,
+    pub leaked_count: u64,
+    pub allocations: *const iron_allocation,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_leaks"][::core::mem::size_of::<iron_leaks>() - 72usize];
+    ["Alignment of iron_leaks"][::core::mem::align_of::<iron_leaks>() - 8usize];
+    [
+        "Offset of field: iron_leaks::size",
+    ][::core::mem::offset_of!(iron_leaks, size) - 0usize];
+    [
+        "Offset of field: iron_leaks::device",
+    ][::core::mem::offset_of!(iron_leaks, device) - 8usize];
+    [
+        "Offset of field: iron_leaks::at_exit",
+    ][::core::mem::offset_of!(iron_leaks, at_exit) - 16usize];
+    [
+        "Offset of field: iron_leaks::device_before",
+    ][::core::mem::offset_of!(iron_leaks, device_before) - 24usize];
+    [
+        "Offset of field: iron_leaks::device_after",
+    ][::core::mem::offset_of!(iron_leaks, device_after) - 32usize];
+    [
+        "Offset of field: iron_leaks::freed_bytes",
+    ][::core::mem::offset_of!(iron_leaks, freed_bytes) - 40usize];
+    [
+        "Offset of field: iron_leaks::leaked_bytes",
+    ][::core::mem::offset_of!(iron_leaks, leaked_bytes) - 48usize];
+    [
+        "Offset of field: iron_leaks::leaked_count",
+    ][::core::mem::offset_of!(iron_leaks, leaked_count) - 56usize];
+    [
+        "Offset of field: iron_leaks::allocations",
+    ][::core::mem::offset_of!(iron_leaks, allocations) - 64usize];
+};
+impl Default for iron_leaks {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type iron_leak_callback = ::core::option::Option<
+    unsafe extern "C" fn(leaks: *const iron_leaks, context: *mut ::core::ffi::c_void),
+>;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_trace_event {
+    pub size: usize,
+    pub operation: *const ::core::ffi::c_char,
+    pub shape: *const ::core::ffi::c_char,
+    pub file: *const ::core::ffi::c_char,
+    pub file_length: usize,
+    pub line: u32,
+    pub resident_bytes: u64,
+    pub device_bytes: u64,
+    pub active_bytes: u64,
+    pub pool_bytes: u64,
+    pub pool_buffers: u64,
+    pub command_buffers: u64,
+    pub live_handles: i64,
+    pub autoreleased: i64,
+    pub autoreleased_without_pool: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_trace_event"][::core::mem::size_of::<iron_trace_event>() - 120usize];
+    [
+        "Alignment of iron_trace_event",
+    ][::core::mem::align_of::<iron_trace_event>() - 8usize];
+    [
+        "Offset of field: iron_trace_event::size",
+    ][::core::mem::offset_of!(iron_trace_event, size) - 0usize];
+    [
+        "Offset of field: iron_trace_event::operation",
+    ][::core::mem::offset_of!(iron_trace_event, operation) - 8usize];
+    [
+        "Offset of field: iron_trace_event::shape",
+    ][::core::mem::offset_of!(iron_trace_event, shape) - 16usize];
+    [
+        "Offset of field: iron_trace_event::file",
+    ][::core::mem::offset_of!(iron_trace_event, file) - 24usize];
+    [
+        "Offset of field: iron_trace_event::file_length",
+    ][::core::mem::offset_of!(iron_trace_event, file_length) - 32usize];
+    [
+        "Offset of field: iron_trace_event::line",
+    ][::core::mem::offset_of!(iron_trace_event, line) - 40usize];
+    [
+        "Offset of field: iron_trace_event::resident_bytes",
+    ][::core::mem::offset_of!(iron_trace_event, resident_bytes) - 48usize];
+    [
+        "Offset of field: iron_trace_event::device_bytes",
+    ][::core::mem::offset_of!(iron_trace_event, device_bytes) - 56usize];
+    [
+        "Offset of field: iron_trace_event::active_bytes",
+    ][::core::mem::offset_of!(iron_trace_event, active_bytes) - 64usize];
+    [
+        "Offset of field: iron_trace_event::pool_bytes",
+    ][::core::mem::offset_of!(iron_trace_event, pool_bytes) - 72usize];
+    [
+        "Offset of field: iron_trace_event::pool_buffers",
+    ][::core::mem::offset_of!(iron_trace_event, pool_buffers) - 80usize];
+    [
+        "Offset of field: iron_trace_event::command_buffers",
+    ][::core::mem::offset_of!(iron_trace_event, command_buffers) - 88usize];
+    [
+        "Offset of field: iron_trace_event::live_handles",
+    ][::core::mem::offset_of!(iron_trace_event, live_handles) - 96usize];
+    [
+        "Offset of field: iron_trace_event::autoreleased",
+    ][::core::mem::offset_of!(iron_trace_event, autoreleased) - 104usize];
+    [
+        "Offset of field: iron_trace_event::autoreleased_without_pool",
+    ][::core::mem::offset_of!(iron_trace_event, autoreleased_without_pool) - 112usize];
+};
+impl Default for iron_trace_event {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type iron_trace_callback = ::core::option::Option<
+    unsafe extern "C" fn(
+        event: *const iron_trace_event,
+        context: *mut ::core::ffi::c_void,
+    ),
+>;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct iron_diagnostics {
@@ -1238,8 +1636,18 @@ unsafe extern "C" {
         info: *mut iron_device_info,
     ) -> iron_status;
     pub fn iron_device_sync(device: *mut iron_device, timeout: u64) -> iron_status;
+    pub fn iron_device_close(
+        device: *mut iron_device,
+        timeout: u64,
+        leaks: *mut iron_leaks,
+    ) -> iron_status;
     pub fn iron_device_retain(device: *mut iron_device) -> iron_status;
     pub fn iron_device_release(device: *mut iron_device) -> iron_status;
+    pub fn iron_source(
+        file: *const ::core::ffi::c_char,
+        length: usize,
+        line: u32,
+    ) -> iron_status;
     pub fn iron_buffer_create(
         device: *mut iron_device,
         length: u64,
@@ -1416,6 +1824,34 @@ unsafe extern "C" {
     pub fn iron_memory_describe(
         device: *mut iron_device,
         info: *mut iron_memory_info,
+    ) -> iron_status;
+    pub fn iron_memory_reset(device: *mut iron_device, what: u32) -> iron_status;
+    pub fn iron_memory_configure(
+        device: *mut iron_device,
+        settings: *const iron_memory_settings,
+    ) -> iron_status;
+    pub fn iron_memory_configuration(
+        device: *mut iron_device,
+        settings: *mut iron_memory_settings,
+    ) -> iron_status;
+    pub fn iron_memory_reclaim(
+        device: *mut iron_device,
+        what: iron_reclaim,
+        timeout: u64,
+        reclaimed: *mut iron_reclaimed,
+    ) -> iron_status;
+    pub fn iron_memory_list(
+        device: *mut iron_device,
+        visit: iron_allocation_callback,
+        context: *mut ::core::ffi::c_void,
+    ) -> iron_status;
+    pub fn iron_leak_hook(
+        hook: iron_leak_callback,
+        context: *mut ::core::ffi::c_void,
+    ) -> iron_status;
+    pub fn iron_trace_hook(
+        hook: iron_trace_callback,
+        context: *mut ::core::ffi::c_void,
     ) -> iron_status;
     pub fn iron_memory_purge(device: *mut iron_device, freed: *mut u64) -> iron_status;
     pub fn iron_diagnose(diagnostics: *mut iron_diagnostics) -> iron_status;

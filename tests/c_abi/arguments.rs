@@ -156,7 +156,22 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_memory_describe(device, null_mut())), "info");
     null_argument(call!(iron_diagnose(null_mut())), "diagnostics");
     null_argument(call!(iron_live_objects(None, null_mut())), "visit");
+    null_argument(call!(iron_memory_configure(device, null())), "settings");
+    null_argument(
+        call!(iron_memory_configuration(device, null_mut())),
+        "settings",
+    );
+    null_argument(call!(iron_memory_list(device, None, null_mut())), "visit");
     ok(call!(iron_memory_purge(device, null_mut())));
+    ok(call!(iron_memory_reclaim(
+        device,
+        IRON_RECLAIM_PURGE,
+        0,
+        null_mut()
+    )));
+    ok(call!(iron_source(null(), 0, 0)));
+    ok(call!(iron_leak_hook(None, null_mut())));
+    ok(call!(iron_trace_hook(None, null_mut())));
     fixture.finish();
 }
 
@@ -269,6 +284,18 @@ fn structs_say_their_size() {
     )));
     sizes!(iron_memory_info, "info", |it| call!(iron_memory_describe(
         device, it
+    )));
+    sizes!(iron_memory_settings, "settings", |it| call!(
+        iron_memory_configure(device, it)
+    ));
+    sizes!(iron_memory_settings, "settings", |it| call!(
+        iron_memory_configuration(device, it)
+    ));
+    sizes!(iron_reclaimed, "reclaimed", |it| call!(
+        iron_memory_reclaim(device, IRON_RECLAIM_PURGE, 0, it)
+    ));
+    sizes!(iron_leaks, "leaks", |it| call!(iron_device_close(
+        device, 0, it
     )));
     sizes!(iron_diagnostics, "diagnostics", |it| call!(iron_diagnose(
         it
@@ -458,6 +485,21 @@ fn constants_that_are_unknown() {
     let Fixture { device, buffer, .. } = fixture;
     let mut made = null_mut();
     let mut pointer = null_mut();
+    for what in [0, 8, u32::MAX] {
+        let status = call!(iron_memory_reset(device, what));
+        fails(status, IRON_ERROR_INVALID_ARGUMENT, "what");
+    }
+    for what in [0, 4, u32::MAX] {
+        let status = call!(iron_memory_reclaim(device, what, 0, null_mut()));
+        fails(status, IRON_ERROR_INVALID_ARGUMENT, "what");
+    }
+    let settings = iron_memory_settings {
+        size: size_of::<iron_memory_settings>(),
+        policy: 3,
+        ..Default::default()
+    };
+    let status = call!(iron_memory_configure(device, &settings));
+    fails(status, IRON_ERROR_INVALID_ARGUMENT, "policy");
     let wrong = [
         (
             iron_buffer_options {

@@ -65,6 +65,8 @@ fn place() -> [u64; 1] {
     [0]
 }
 
+unsafe extern "C" fn visit_nothing(_: *const iron_allocation, _: *mut c_void) {}
+
 /// Every handle of every function.
 #[rustfmt::skip] // a table
 fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
@@ -74,6 +76,7 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
     handle_calls! {
         iron_device_describe, "device", Device: |h| (h.cast(), zeroed!(iron_device_info));
         iron_device_sync, "device", Device: |h| (h.cast(), 0);
+        iron_device_close, "device", Device: |h| (h.cast(), 0, null_mut());
         iron_device_retain, "device", Device: |h| (h.cast());
         iron_device_release, "device", Device: |h| (h.cast());
 
@@ -175,6 +178,11 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
 
         iron_memory_describe, "device", Device: |h| (h.cast(), zeroed!(iron_memory_info));
         iron_memory_purge, "device", Device: |h| (h.cast(), null_mut());
+        iron_memory_reset, "device", Device: |h| (h.cast(), IRON_RESET_PEAK);
+        iron_memory_configure, "device", Device: |h| (h.cast(), zeroed!(iron_memory_settings));
+        iron_memory_configuration, "device", Device: |h| (h.cast(), zeroed!(iron_memory_settings));
+        iron_memory_reclaim, "device", Device: |h| (h.cast(), IRON_RECLAIM_SYNC, 0, null_mut());
+        iron_memory_list, "device", Device: |h| (h.cast(), Some(visit_nothing), null_mut());
     }
 }
 
