@@ -12,6 +12,7 @@ use crate::element::Element;
 use crate::error::{Error, Result, Status, check};
 use crate::ffi;
 use crate::handle::Handle;
+use crate::location::note_caller;
 use crate::memory::{Category, page_size};
 
 /// `len` elements of device memory (`iron_buffer`).
@@ -390,12 +391,14 @@ impl<'a> BufferOptions<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer, [`Error::OutOfMemory`].
+    #[track_caller]
     pub fn create<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| {
             let message = format!("len: {len} elements overflow");
             Error::new("BufferOptions::create", Status::InvalidArgument, message)
         })?;
         let (options, _label) = self.native()?;
+        note_caller();
         let handle = Handle::create("iron_buffer_create", |buffer| {
             // SAFETY: the device is live, the options start with their size and their label outlives the call, `buffer` may
             // be written.
@@ -411,8 +414,10 @@ impl<'a> BufferOptions<'a> {
     }
 
     /// A buffer filled from `elements` (`iron_buffer_create_with_bytes`). Errors as for [`create`](BufferOptions::create).
+    #[track_caller]
     pub fn create_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
         let (options, _label) = self.native()?;
+        note_caller();
         let handle = Handle::create("iron_buffer_create_with_bytes", |buffer| {
             // SAFETY: as in `create`; `elements` may be read for its size, since T has no padding.
             unsafe {
@@ -451,6 +456,7 @@ impl<'a> BufferOptions<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when the memory does not start on a page or is empty.
+    #[track_caller]
     pub fn wrap<M: HostMemory>(&self, memory: M) -> Result<Buffer<u8>> {
         let (mut options, _label) = self.native()?;
         options.read_only = true;
@@ -461,6 +467,7 @@ impl<'a> BufferOptions<'a> {
         let bytes = unsafe { (*owner).bytes() };
         let len = bytes.len();
         let whole_pages = len.checked_next_multiple_of(page_size()).unwrap_or(len);
+        note_caller();
         let made = Handle::create("iron_buffer_wrap", |buffer| {
             // SAFETY: `HostMemory` promises memory that is readable to the end of its last page and stays as long as its
             // owner, which only the callback drops; the bridge calls that once, and only if the wrapping succeeds.

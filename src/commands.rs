@@ -6,6 +6,7 @@ use crate::device::{Device, nanoseconds, text};
 use crate::error::{Result, check};
 use crate::ffi;
 use crate::handle::Handle;
+use crate::location::note_caller;
 
 /// Operations being recorded (`iron_commands`). From [`Device::commands`]; what can be recorded is in [`ops`](crate::ops).
 ///
@@ -60,6 +61,13 @@ impl Commands {
     /// What is recorded and submitted so far (`iron_commands_describe`).
     pub fn info(&self) -> Result<CommandsInfo> {
         CommandsInfo::of(&self.handle)
+    }
+
+    /// For the functions that record, which the trace ascribes to their caller.
+    #[track_caller]
+    pub(crate) fn recorder(&mut self) -> *mut ffi::iron_commands {
+        note_caller();
+        self.handle.as_ptr()
     }
 }
 

@@ -9,7 +9,9 @@ use crate::element::Element;
 use crate::error::{Error, Result, check};
 use crate::ffi;
 use crate::handle::Handle;
-use crate::memory::MemoryReport;
+use crate::memory::{
+    Allocation, IdlePolicy, Leaks, MemoryReport, MemorySettings, Reclaim, Reclaimed,
+};
 
 /// A Metal device, Apple's or the software one, with its own queue, memory pool and figures (`iron_device`).
 ///
@@ -97,6 +99,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer, [`Error::OutOfMemory`].
+    #[track_caller]
     pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         self.buffer_options().create(len)
     }
@@ -105,6 +108,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`buffer`](Device::buffer).
+    #[track_caller]
     pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
         self.buffer_options().create_from(elements)
     }
@@ -138,6 +142,67 @@ impl Device {
             ffi::iron_memory_purge(self.handle.as_ptr(), &mut freed)
         })?;
         Ok(freed)
+    }
+
+    /// Gives memory back as `what` says, waiting for as long as it takes, and tells what that brought (`iron_memory_reclaim`).
+    /// Failures of work that this waits for are left to [`Pending::wait`](crate::Pending::wait) and [`sync`](Device::sync).
+    pub fn reclaim(&self, what: Reclaim) -> Result<Reclaimed> {
+        Reclaimed::by(self, what, u64::MAX)
+    }
+
+    /// Waits for all work, gives idle memory back and resets counters and peaks: [`Reclaim::Cleanup`].
+    pub fn cleanup(&self) -> Result<Reclaimed> {
+        self.reclaim(Reclaim::Cleanup)
+    }
+
+    /// The limits of this device's memory (`iron_memory_configuration`).
+    pub fn memory_settings(&self) -> Result<MemorySettings> {
+        MemorySettings::of(self)
+    }
+
+    /// Changes them. Idle memory beyond the new ones goes back to the system at once (`iron_memory_configure`).
+    pub fn set_memory_settings(&self, settings: &MemorySettings) -> Result<()> {
+        settings.apply(self)
+    }
+
+    /// The live buffers, the largest first; idle ones of the pool apart (`iron_memory_list`).
+    pub fn allocations(&self) -> Result<Vec<Allocation>> {
+        Allocation::list(self)
+    }
+
+    /// The peaks of [`memory`](Device::memory) are what is active now (`iron_memory_reset`).
+    pub fn reset_memory_peak(&self) -> Result<()> {
+        self.reset_memory(ffi::IRON_RESET_PEAK)
+    }
+
+    /// What is allocated now is the baseline that later changes are counted from (`iron_memory_reset`).
+    pub fn set_memory_baseline(&self) -> Result<()> {
+        self.reset_memory(ffi::IRON_RESET_BASELINE)
+    }
+
+    /// Hits, misses, bypasses, evictions, operations and command buffers start at 0 again (`iron_memory_reset`).
+    pub fn reset_memory_counters(&self) -> Result<()> {
+        self.reset_memory(ffi::IRON_RESET_COUNTERS)
+    }
+
+    fn reset_memory(&self, what: u32) -> Result<()> {
+        // SAFETY: the handle is live.
+        check("iron_memory_reset", unsafe {
+            ffi::iron_memory_reset(self.handle.as_ptr(), what)
+        })
+    }
+
+    /// Ends the use of the device for everybody who has it, and finds what is still allocated (`iron_device_close`).
+    ///
+    /// Waits for the work in flight. Every buffer that is still held then is taken for leaked: its memory goes back to the
+    /// system unless a map or commands use it, and beyond [`LEAK_THRESHOLD`](crate::memory::LEAK_THRESHOLD) bytes the leaks are
+    /// reported on stderr or to the [hook](crate::memory::set_leak_hook). Clones of the device, its buffers and commands
+    /// answer with [`Error::InvalidArgument`] from then on; dropping them is fine.
+    ///
+    /// A device that is dropped without this closes when nobody has any of it any more; if that is never, the leaks are
+    /// reported when the process exits.
+    pub fn close(self) -> Result<Leaks> {
+        Leaks::at_close(&self, u64::MAX)
     }
 }
 
@@ -181,6 +246,34 @@ impl DeviceOptions {
     #[must_use]
     pub fn pool_max_buffers(mut self, buffers: u32) -> Self {
         self.native.pool_max_buffers = buffers;
+        self
+    }
+
+    /// Larger buffers bypass the pool, as weights do. Default (or 0): those larger than the pool's bytes.
+    #[must_use]
+    pub fn pool_max_buffer_bytes(mut self, bytes: u64) -> Self {
+        self.native.pool_max_buffer_bytes = bytes;
+        self
+    }
+
+    /// How long a buffer stays idle in the pool before its memory goes back to the system. Default (or zero): 30 seconds.
+    #[must_use]
+    pub fn pool_idle_time(mut self, time: Duration) -> Self {
+        self.native.pool_idle_time = nanoseconds(time);
+        self
+    }
+
+    /// What becomes of an idle buffer's contents. Default: [`IdlePolicy::Volatile`].
+    #[must_use]
+    pub fn pool_idle_policy(mut self, policy: IdlePolicy) -> Self {
+        self.native.pool_policy = policy.native();
+        self
+    }
+
+    /// Bytes in buffers, wrapped ones apart, beyond which none is made. Default (or 0): no limit.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.native.memory_limit = bytes;
         self
     }
 

@@ -57,6 +57,7 @@ impl MatmulExecutor {
     /// # Errors
     /// [`Error::InvalidArgument`] when a size is zero or a slice is not as long as its shape says, [`Error::OutOfMemory`],
     /// [`Error::Device`]. `c` is then as it was.
+    #[track_caller]
     pub fn matmul_f32(
         &self,
         a: &[f32],

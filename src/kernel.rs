@@ -310,6 +310,7 @@ impl Commands {
     ///
     /// # Errors
     /// What can be checked is: indices, offsets, threadgroup sizes, [`Error::WrongDevice`](crate::Error::WrongDevice).
+    #[track_caller]
     pub unsafe fn dispatch(&mut self, kernel: &Kernel, dispatch: &Dispatch<'_>) -> Result<()> {
         let arguments: Vec<_> = dispatch.arguments.iter().map(Argument::native).collect();
         let (grid, threads) = match dispatch.grid {
@@ -327,7 +328,7 @@ impl Commands {
         // SAFETY: the handles are live; the struct starts with its size, its array is as long as stated, and the bytes that
         // the array points to are borrowed for as long as it; the caller vouches for the kernel.
         check("iron_encode_kernel", unsafe {
-            ffi::iron_encode_kernel(self.handle.as_ptr(), kernel.handle.as_ptr(), &native)
+            ffi::iron_encode_kernel(self.recorder(), kernel.handle.as_ptr(), &native)
         })
     }
 }

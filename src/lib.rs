@@ -61,6 +61,7 @@ pub mod ffi;
 mod handle;
 pub mod kernel;
 pub mod llama;
+mod location;
 pub mod memory;
 pub mod monitor;
 pub mod ops;

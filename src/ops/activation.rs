@@ -29,29 +29,32 @@ impl Activation<'_> {
 
 impl Commands {
     /// Records `out = max(x, 0)`; NaN stays NaN (`iron_encode_relu`).
+    #[track_caller]
     pub fn relu(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_relu", unsafe {
-            ffi::iron_encode_relu(self.handle.as_ptr(), &native)
+            ffi::iron_encode_relu(self.recorder(), &native)
         })
     }
 
     /// Records `out = 1 / (1 + exp(-x))` (`iron_encode_sigmoid`).
+    #[track_caller]
     pub fn sigmoid(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_sigmoid", unsafe {
-            ffi::iron_encode_sigmoid(self.handle.as_ptr(), &native)
+            ffi::iron_encode_sigmoid(self.recorder(), &native)
         })
     }
 
     /// Records `out = tanh(x)` (`iron_encode_tanh`).
+    #[track_caller]
     pub fn tanh(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_tanh", unsafe {
-            ffi::iron_encode_tanh(self.handle.as_ptr(), &native)
+            ffi::iron_encode_tanh(self.recorder(), &native)
         })
     }
 }

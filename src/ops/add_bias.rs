@@ -23,6 +23,7 @@ pub struct AddBias<'a> {
 impl Commands {
     /// Records the addition of a bias (`iron_encode_add_bias`). A matrix product takes its bias along:
     /// [`Matmul::bias`](crate::ops::Matmul::bias).
+    #[track_caller]
     pub fn add_bias(&mut self, add_bias: &AddBias<'_>) -> Result<()> {
         let native = ffi::iron_add_bias {
             size: size_of::<ffi::iron_add_bias>(),
@@ -34,7 +35,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_add_bias", unsafe {
-            ffi::iron_encode_add_bias(self.handle.as_ptr(), &native)
+            ffi::iron_encode_add_bias(self.recorder(), &native)
         })
     }
 }

@@ -20,6 +20,7 @@ pub struct Argmax<'a> {
 
 impl Commands {
     /// Records an argmax (`iron_encode_argmax`).
+    #[track_caller]
     pub fn argmax(&mut self, argmax: &Argmax<'_>) -> Result<()> {
         let native = ffi::iron_argmax {
             size: size_of::<ffi::iron_argmax>(),
@@ -30,7 +31,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_argmax", unsafe {
-            ffi::iron_encode_argmax(self.handle.as_ptr(), &native)
+            ffi::iron_encode_argmax(self.recorder(), &native)
         })
     }
 }

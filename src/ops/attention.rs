@@ -46,6 +46,7 @@ pub struct Attention<'a> {
 
 impl Commands {
     /// Records attention (`iron_encode_attention`).
+    #[track_caller]
     pub fn attention(&mut self, attention: &Attention<'_>) -> Result<()> {
         let native = ffi::iron_attention {
             size: size_of::<ffi::iron_attention>(),
@@ -65,7 +66,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_attention", unsafe {
-            ffi::iron_encode_attention(self.handle.as_ptr(), &native)
+            ffi::iron_encode_attention(self.recorder(), &native)
         })
     }
 }

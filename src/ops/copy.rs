@@ -35,6 +35,7 @@ pub struct CopyBytes<'a> {
 
 impl Commands {
     /// Records a copy of rows (`iron_encode_copy`).
+    #[track_caller]
     pub fn copy(&mut self, copy: &CopyRows<'_>) -> Result<()> {
         let native = ffi::iron_copy {
             size: size_of::<ffi::iron_copy>(),
@@ -45,16 +46,17 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_copy", unsafe {
-            ffi::iron_encode_copy(self.handle.as_ptr(), &native)
+            ffi::iron_encode_copy(self.recorder(), &native)
         })
     }
 
     /// Records a copy of bytes (`iron_encode_copy_bytes`).
+    #[track_caller]
     pub fn copy_bytes(&mut self, copy: &CopyBytes<'_>) -> Result<()> {
         // SAFETY: the commands are live, and the buffers are live or null, which the bridge refuses.
         check("iron_encode_copy_bytes", unsafe {
             ffi::iron_encode_copy_bytes(
-                self.handle.as_ptr(),
+                self.recorder(),
                 copy.src.native_buffer(),
                 copy.src.byte_offset(),
                 copy.dst.native_buffer(),

@@ -32,21 +32,23 @@ impl Elementwise<'_> {
 
 impl Commands {
     /// Records `out = a + b` (`iron_encode_add`).
+    #[track_caller]
     pub fn add(&mut self, operands: &Elementwise<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_add", unsafe {
-            ffi::iron_encode_add(self.handle.as_ptr(), &native)
+            ffi::iron_encode_add(self.recorder(), &native)
         })
     }
 
     /// Records `out = a / (1 + exp(-a)) · b`: SwiGLU, with `a` the gate and `b` the up projection (`iron_encode_silu_mul`).
     /// Shazeer 2020, [arXiv:2002.05202](https://arxiv.org/abs/2002.05202).
+    #[track_caller]
     pub fn silu_mul(&mut self, operands: &Elementwise<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_silu_mul", unsafe {
-            ffi::iron_encode_silu_mul(self.handle.as_ptr(), &native)
+            ffi::iron_encode_silu_mul(self.recorder(), &native)
         })
     }
 }

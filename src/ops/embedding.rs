@@ -26,6 +26,7 @@ pub struct Embedding<'a> {
 
 impl Commands {
     /// Records a table lookup (`iron_encode_embedding`).
+    #[track_caller]
     pub fn embedding(&mut self, embedding: &Embedding<'_>) -> Result<()> {
         let native = ffi::iron_embedding {
             size: size_of::<ffi::iron_embedding>(),
@@ -38,7 +39,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_embedding", unsafe {
-            ffi::iron_encode_embedding(self.handle.as_ptr(), &native)
+            ffi::iron_encode_embedding(self.recorder(), &native)
         })
     }
 }

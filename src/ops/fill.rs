@@ -18,11 +18,12 @@ pub struct Fill<'a> {
 
 impl Commands {
     /// Records a filling (`iron_encode_fill`).
+    #[track_caller]
     pub fn fill(&mut self, fill: &Fill<'_>) -> Result<()> {
         // SAFETY: the commands are live, and the buffer is live or null, which the bridge refuses.
         check("iron_encode_fill", unsafe {
             ffi::iron_encode_fill(
-                self.handle.as_ptr(),
+                self.recorder(),
                 fill.out.native_buffer(),
                 fill.out.byte_offset(),
                 fill.length as u64,

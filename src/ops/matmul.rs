@@ -35,6 +35,7 @@ pub struct Matmul<'a> {
 
 impl Commands {
     /// Records a matrix multiplication (`iron_encode_matmul`).
+    #[track_caller]
     pub fn matmul(&mut self, matmul: &Matmul<'_>) -> Result<()> {
         let native = ffi::iron_matmul {
             size: size_of::<ffi::iron_matmul>(),
@@ -51,7 +52,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_matmul", unsafe {
-            ffi::iron_encode_matmul(self.handle.as_ptr(), &native)
+            ffi::iron_encode_matmul(self.recorder(), &native)
         })
     }
 }

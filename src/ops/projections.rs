@@ -83,6 +83,7 @@ impl AttentionProjections<'_> {
     }
 
     /// One projection of `x` in a submission of its own. Does not wait.
+    #[track_caller]
     pub fn project(
         &self,
         device: &Device,
@@ -97,6 +98,7 @@ impl AttentionProjections<'_> {
     }
 
     /// Records Q, K and V of `x`.
+    #[track_caller]
     pub fn record_qkv(
         &self,
         commands: &mut Commands,
@@ -113,6 +115,7 @@ impl AttentionProjections<'_> {
     ///
     /// # Errors
     /// Those of [`Commands::matmul`].
+    #[track_caller]
     pub fn record(
         &self,
         commands: &mut Commands,

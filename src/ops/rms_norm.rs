@@ -26,6 +26,7 @@ pub struct RmsNorm<'a> {
 
 impl Commands {
     /// Records a normalisation (`iron_encode_rms_norm`).
+    #[track_caller]
     pub fn rms_norm(&mut self, norm: &RmsNorm<'_>) -> Result<()> {
         let native = ffi::iron_rms_norm {
             size: size_of::<ffi::iron_rms_norm>(),
@@ -38,7 +39,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_rms_norm", unsafe {
-            ffi::iron_encode_rms_norm(self.handle.as_ptr(), &native)
+            ffi::iron_encode_rms_norm(self.recorder(), &native)
         })
     }
 }

@@ -45,6 +45,7 @@ pub struct Rope<'a> {
 
 impl Commands {
     /// Records a rotation (`iron_encode_rope`).
+    #[track_caller]
     pub fn rope(&mut self, rope: &Rope<'_>) -> Result<()> {
         let native = ffi::iron_rope {
             size: size_of::<ffi::iron_rope>(),
@@ -64,7 +65,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_rope", unsafe {
-            ffi::iron_encode_rope(self.handle.as_ptr(), &native)
+            ffi::iron_encode_rope(self.recorder(), &native)
         })
     }
 }

@@ -24,6 +24,7 @@ pub struct Softmax<'a> {
 
 impl Commands {
     /// Records a softmax (`iron_encode_softmax`).
+    #[track_caller]
     pub fn softmax(&mut self, softmax: &Softmax<'_>) -> Result<()> {
         let native = ffi::iron_softmax {
             size: size_of::<ffi::iron_softmax>(),
@@ -35,7 +36,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_softmax", unsafe {
-            ffi::iron_encode_softmax(self.handle.as_ptr(), &native)
+            ffi::iron_encode_softmax(self.recorder(), &native)
         })
     }
 }

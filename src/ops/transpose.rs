@@ -20,6 +20,7 @@ pub struct Transpose<'a> {
 
 impl Commands {
     /// Records a transposition (`iron_encode_transpose`).
+    #[track_caller]
     pub fn transpose(&mut self, transpose: &Transpose<'_>) -> Result<()> {
         let native = ffi::iron_transpose {
             size: size_of::<ffi::iron_transpose>(),
@@ -30,7 +31,7 @@ impl Commands {
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_transpose", unsafe {
-            ffi::iron_encode_transpose(self.handle.as_ptr(), &native)
+            ffi::iron_encode_transpose(self.recorder(), &native)
         })
     }
 }
