@@ -3,6 +3,8 @@
 //! A harness of its own: the program calls itself with the name of a part to play.
 
 mod processes {
+    pub mod leaks;
+    pub mod models;
     pub mod parts;
     pub mod publication;
 }
@@ -78,9 +80,16 @@ fn main() {
     {
         return processes::parts::play(part);
     }
-    let tests = processes::publication::TESTS;
-    println!("\nrunning {} tests", tests.len());
-    for (name, test) in tests {
+    let groups = [
+        processes::publication::TESTS,
+        processes::leaks::TESTS,
+        processes::models::TESTS,
+    ];
+    println!(
+        "\nrunning {} tests",
+        groups.iter().map(|group| group.len()).sum::<usize>()
+    );
+    for (name, test) in groups.into_iter().flatten() {
         test();
         println!("test {name} ... ok");
     }

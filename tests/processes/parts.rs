@@ -1,8 +1,10 @@
 //! The parts that a process plays for the tests.
 
 use std::io::BufRead;
+use std::mem::forget;
 
-use ironbridge::memory::Category;
+use ironbridge::llama::gguf::GgufFile;
+use ironbridge::memory::{Category, process_memory};
 use ironbridge::{Device, ops::Fill};
 
 const MIB: usize = 1 << 20;
@@ -10,6 +12,9 @@ const MIB: usize = 1 << 20;
 pub fn play(part: &str) {
     match part {
         "holder" => holder(),
+        "leaker" => leaker(),
+        "tidy" => tidy(),
+        "model" => model(),
         _ => panic!("there is no part {part:?}"),
     }
 }
@@ -46,6 +51,87 @@ fn holder() {
             commands.commit().unwrap().wait().unwrap();
             drop(scratch);
             while next_step() {}
+        }
+    }
+}
+
+/// Forgets two buffers, and keeps 1 MiB idle that is no leak.
+fn leaker() {
+    let device = Device::open("cpu").unwrap();
+    let options = device.buffer_options();
+    let weights = options
+        .clone()
+        .label("forgotten weights")
+        .category(Category::Weights);
+    forget(weights.create::<u8>(3 * MIB).unwrap());
+    let keys = options
+        .clone()
+        .label("forgotten keys")
+        .category(Category::KvCache);
+    forget(keys.create::<u8>(2 * MIB).unwrap());
+    drop(options.pooled().create::<u8>(MIB).unwrap());
+}
+
+/// Uses a pooled buffer twice, once by commands.
+fn tidy() {
+    let device = Device::open("cpu").unwrap();
+    let options = device.buffer_options().label("temporary").pooled();
+    let buffer = options.create::<u8>(5000).unwrap();
+    let mut commands = device.commands().unwrap();
+    let out = buffer.tensor_at(0, ironbridge::Dtype::U32);
+    commands
+        .fill(&Fill {
+            length: 4096,
+            out,
+            value: 1,
+        })
+        .unwrap();
+    commands.commit().unwrap().wait().unwrap();
+    drop(buffer);
+    drop(options.create::<u8>(5000).unwrap());
+}
+
+/// Opens a large file, touches one of its tensors on the device, closes, and again: nothing stays.
+fn model() {
+    let path = std::env::var("MODEL").unwrap();
+    let rounds: u32 = std::env::var("ROUNDS").unwrap().parse().unwrap();
+    let device = Device::open("cpu").unwrap();
+    let start = device.memory().unwrap();
+    let mut resident = 0;
+    for round in 0..rounds {
+        let file = GgufFile::open(&path).unwrap();
+        let tensor = file.header().tensor("blk.16.weight").unwrap().bytes();
+        let mapped = std::fs::File::open(&path).unwrap();
+        // SAFETY: nobody changes the file.
+        let mapped = unsafe { memmap2::Mmap::map(&mapped) }.unwrap();
+        let options = device.buffer_options().category(Category::Weights);
+        let weights = options.wrap(mapped).unwrap();
+        assert!(device.memory().unwrap().active_bytes > 2 << 30);
+        let touched = device.buffer::<f32>(16).unwrap();
+        let mut commands = device.commands().unwrap();
+        let copy = ironbridge::ops::CopyBytes {
+            length: 64,
+            src: weights.tensor_at(tensor.start as usize, ironbridge::Dtype::U32),
+            dst: touched.tensor(),
+        };
+        commands.copy_bytes(&copy).unwrap();
+        commands.commit().unwrap().wait().unwrap();
+        assert_eq!(touched.to_vec().unwrap(), [0.0; 16]);
+        drop((weights, touched, file));
+        device.sync().unwrap();
+        let now = device.memory().unwrap();
+        assert!(
+            now.device_bytes <= start.device_bytes + MIB as u64,
+            "{now:?}"
+        );
+        let rss = process_memory().unwrap().resident_bytes;
+        if round > 0 {
+            assert!(
+                rss <= resident + MIB as u64,
+                "round {round}: {resident} -> {rss}"
+            );
+        } else {
+            resident = rss; // warm
         }
     }
 }
