@@ -29,6 +29,9 @@ pub struct Row {
     pub rate: Option<f64>,
 }
 
+/// A process's number and when the device was opened: the same in every reading, wherever the row is.
+pub type RowKey = (u64, SystemTime);
+
 impl Reading {
     /// Reads every process. Rates are counted from `before`.
     pub fn take(before: Option<&Reading>) -> ironbridge::Result<Reading> {
@@ -38,11 +41,8 @@ impl Reading {
         for process in &processes {
             for device in &process.devices {
                 let earlier = before.and_then(|before| {
-                    let same = |row: &&Row| {
-                        (row.pid, row.device.opened_at) == (process.pid, device.opened_at)
-                            && row.device.index == device.index
-                    };
-                    Some((before.rows.iter().find(same)?, taken - before.taken))
+                    let row = before.find((process.pid, device.opened_at))?;
+                    Some((&before.rows[row], taken - before.taken))
                 });
                 rows.push(Row {
                     pid: process.pid,
@@ -79,6 +79,11 @@ impl Reading {
             };
             (Reverse(key), row.pid)
         });
+    }
+
+    /// The place of a device among the rows.
+    pub fn find(&self, key: RowKey) -> Option<usize> {
+        self.rows.iter().position(|row| row.key() == key)
     }
 
     pub fn process_count(&self) -> usize {
@@ -128,7 +133,21 @@ pub const HEADERS: [&str; 10] = [
     "PID", "PROGRAM", "DEVICE", "ACTIVE", "CACHED", "PEAK", "DELTA", "OPS/S", "RSS", "AGE",
 ];
 /// Columns, of which the second and third are text.
-pub const WIDTHS: [u16; 10] = [8, 14, 8, 11, 11, 11, 12, 10, 11, 9];
+pub const WIDTHS: [u16; 10] = [8, 14, 7, 10, 10, 10, 11, 8, 10, 9];
+
+/// The columns that a terminal of `width` has room for: a figure that is cut looks like another one.
+pub fn columns(width: u16) -> Vec<usize> {
+    const FIRST_TO_GO: [usize; 7] = [9, 2, 5, 4, 7, 8, 6];
+    let mut columns: Vec<usize> = (0..WIDTHS.len()).collect();
+    for gone in FIRST_TO_GO {
+        let gaps = columns.len() as u16 - 1;
+        if columns.iter().map(|&column| WIDTHS[column]).sum::<u16>() + gaps <= width {
+            break;
+        }
+        columns.retain(|&column| column != gone);
+    }
+    columns
+}
 
 fn line(cells: [String; 10]) -> String {
     let mut line = String::new();
@@ -143,6 +162,10 @@ fn line(cells: [String; 10]) -> String {
 }
 
 impl Row {
+    pub fn key(&self) -> RowKey {
+        (self.pid, self.device.opened_at)
+    }
+
     pub fn cells(&self) -> [String; 10] {
         let device = &self.device;
         let delta = device.delta_bytes();
@@ -219,6 +242,15 @@ mod tests {
         assert_eq!(of(187), "3 m 07 s");
         assert_eq!(of(5 * 3600 + 180), "5 h 03 m");
         assert_eq!(of(12 * 86400 + 4 * 3600), "12 d 4 h");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_fewer_columns() {
+        assert_eq!(columns(200).len(), 10);
+        assert_eq!(columns(106).len(), 10);
+        assert_eq!(columns(105), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(columns(80), [0, 1, 3, 4, 6, 7, 8]);
+        assert_eq!(columns(20), [0, 1, 3]);
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 use ratatui::text::Line;
-use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{self, Cell, Paragraph, Table, TableState};
 use ratatui::{Frame, text::Text};
 
 use super::Column;
-use super::reading::{HEADERS, Reading, WIDTHS};
+use super::reading::{HEADERS, Reading, Row, RowKey, WIDTHS, columns};
 use crate::terminal::bytes;
 
 /// Which column of the table is sorted by.
@@ -30,6 +30,8 @@ struct Screen {
     reading: Reading,
     sort: Column,
     selected: TableState,
+    /// The selected row, which moves when the others do.
+    followed: Option<RowKey>,
     /// What the last key did, or why a reading failed.
     message: String,
 }
@@ -48,9 +50,11 @@ impl Screen {
             reading,
             sort,
             selected: TableState::new().with_selected(0),
+            followed: None,
             message: String::new(),
         };
-        screen.reading.sort(sort);
+        screen.sort(sort);
+        screen.follow_selected();
         screen
     }
 
@@ -85,17 +89,40 @@ impl Screen {
             Ok(reading) => self.reading = reading,
             Err(error) => self.message = error.to_string(),
         }
-        self.reading.sort(self.sort);
+        self.sort(self.sort);
+    }
+
+    /// The selection goes where its row goes. When that is gone, it stays where it is and follows the row that is there now.
+    fn sort(&mut self, column: Column) {
+        self.sort = column;
+        self.reading.sort(column);
+        match self.followed.and_then(|key| self.reading.find(key)) {
+            Some(place) => self.selected.select(Some(place)),
+            None => self.follow_selected(),
+        }
+    }
+
+    fn follow_selected(&mut self) {
+        let last = self.reading.rows.len().saturating_sub(1);
+        let place = self.selected.selected().unwrap_or(0).min(last);
+        self.selected.select(Some(place));
+        self.followed = self.reading.rows.get(place).map(Row::key);
     }
 
     fn press(&mut self, key: KeyCode) {
+        self.message.clear();
         match key {
-            KeyCode::Down | KeyCode::Char('j') => self.selected.select_next(),
-            KeyCode::Up | KeyCode::Char('k') => self.selected.select_previous(),
+            KeyCode::Down | KeyCode::Char('j') => {
+                self.selected.select_next();
+                self.follow_selected();
+            }
+            KeyCode::Up | KeyCode::Char('k') => {
+                self.selected.select_previous();
+                self.follow_selected();
+            }
             KeyCode::Char('s') => {
                 let place = SORTS.iter().position(|(column, _)| *column == self.sort);
-                self.sort = SORTS[(place.unwrap_or(0) + 1) % SORTS.len()].0;
-                self.reading.sort(self.sort);
+                self.sort(SORTS[(place.unwrap_or(0) + 1) % SORTS.len()].0);
             }
             KeyCode::Char('b') => self.apply("baseline set", false, false),
             KeyCode::Char('B') => self.apply("baseline set", true, false),
@@ -143,24 +170,26 @@ impl Screen {
         );
         frame.render_widget(Line::from(summary).style(Modifier::BOLD), title);
 
+        let shown = columns(table.width);
         let sorted = SORTS.iter().find(|(column, _)| *column == self.sort);
-        let headers = HEADERS.iter().enumerate().map(|(index, header)| {
-            let style = match sorted.is_some_and(|(_, at)| *at == index) {
-                true => Style::new().add_modifier(Modifier::UNDERLINED),
-                false => Style::new(),
+        let headers = shown.iter().map(|&index| {
+            let mark = match sorted.is_some_and(|(_, at)| *at == index) {
+                true => "▼",
+                false => "",
             };
-            cell(index, (*header).into()).style(style)
+            cell(index, format!("{}{mark}", HEADERS[index]))
         });
         let rows = self.reading.rows.iter().map(|row| {
-            let cells = row.cells().into_iter().enumerate();
-            Row::new(cells.map(|(index, text)| cell(index, text)))
+            let cells = row.cells();
+            widgets::Row::new(shown.iter().map(|&index| cell(index, cells[index].clone())))
         });
         if self.reading.rows.is_empty() {
             let text = "No process of yours has a device of ironbridge open.";
             frame.render_widget(Paragraph::new(text), table);
         } else {
-            let widget = Table::new(rows, WIDTHS.map(Constraint::Length))
-                .header(Row::new(headers).style(Modifier::BOLD))
+            let widths = shown.iter().map(|&index| Constraint::Length(WIDTHS[index]));
+            let widget = Table::new(rows, widths)
+                .header(widgets::Row::new(headers).style(Modifier::BOLD))
                 .row_highlight_style(Modifier::REVERSED);
             frame.render_stateful_widget(widget, table, &mut self.selected);
         }
@@ -213,6 +242,7 @@ mod tests {
                 .expect("this process has a row")
         };
         screen.selected.select(Some(own(&screen)));
+        screen.follow_selected();
         let shown = draw(&mut screen);
         for part in [&pid.to_string(), "+3.0 MiB", "ACTIVE", "q quit", "process"] {
             assert!(shown.contains(part), "{part:?} is not in\n{shown}");
@@ -233,6 +263,7 @@ mod tests {
         assert_eq!(screen.sort, Column::Cached);
         for _ in 0..SORTS.len() {
             screen.press(KeyCode::Char('s'));
+            assert_eq!(screen.selected.selected(), Some(own(&screen)));
             draw(&mut screen);
         }
         assert_eq!(screen.sort, Column::Cached);
