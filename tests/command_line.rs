@@ -169,6 +169,31 @@ fn the_same_seed_gives_the_same_text_and_another_one_another() {
 }
 
 #[test]
+fn json_says_what_the_memory_is_used_for() {
+    let output = ironbridge(&[
+        "generate", "-m", MODEL, "-p", "Rust", "-n", "2", "--device", "cpu", "--json",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    let report = &json["memory"];
+    let categories = &report["categories"];
+    let sum: u64 = categories
+        .as_object()
+        .expect("an object")
+        .values()
+        .map(|usage| usage["bytes"].as_u64().expect("bytes"))
+        .sum();
+    let rounding = report["rounding_bytes"].as_u64().expect("bytes");
+    assert_eq!(report["device_bytes"], sum + rounding, "{report:#}");
+    assert!(categories["weights"]["bytes"].as_u64() > Some(0));
+    // The model was loaded before the baseline, the cache made after it.
+    let changes = &report["since_baseline"];
+    assert_eq!(changes["weights"]["bytes"], 0, "{report:#}");
+    assert_eq!(changes["kv_cache"], categories["kv_cache"]);
+    assert!(changes["kv_cache"]["bytes"].as_u64() > Some(0));
+}
+
+#[test]
 fn quiet_leaves_standard_error_empty() {
     let output = ironbridge(&[
         "generate", "-m", MODEL, "-p", "Rust", "-n", "2", "--quiet", "--device", "cpu",

@@ -57,6 +57,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
         (None, file) => read_text(file.as_deref())?,
     };
     let model = arguments.model.load(arguments.quiet || arguments.json)?;
+    model.device().set_memory_baseline()?;
     let mut session = Session::new(&model, arguments.model.session_options())?;
 
     let prompt = model.encode_prompt(&text);
@@ -80,7 +81,9 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     if arguments.json {
         let pieces: Vec<Piece> = generation.by_ref().collect::<Result<_, _>>()?;
         let (stop, stats) = (generation.stop(), generation.stats());
-        let json = describe(&model, &text, &pieces, stop, &stats);
+        let mut json = describe(&model, &text, &pieces, stop, &stats);
+        // What has changed there since the baseline is what the session took.
+        json["memory"] = serde_json::from_str(&model.device().memory()?.to_json())?;
         writeln!(stdout(), "{json}")?;
         return Ok(());
     }
