@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test stress bench lint check-msl check-apple bindings doc package
+.PHONY: help setup demo test stress soak bench lint check-msl check-apple bindings doc package
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -9,8 +9,11 @@ MODEL   ?= assets/tiny-rustbook-q8_0.gguf
 PROMPT  ?= Ownership is
 TOKENS  ?= 64
 ROUNDS  ?= 1000
+SOAK    ?= 1000000
+# Of the crate, the same everywhere: another set is another build.
+FEATURES = cli,tracing
 
-IRONBRIDGE = cargo run --profile $(PROFILE) --features cli --bin ironbridge --
+IRONBRIDGE = cargo run --profile $(PROFILE) --features $(FEATURES) --bin ironbridge --
 
 help: ## lists these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -22,20 +25,26 @@ demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=,
 	$(IRONBRIDGE) generate -m '$(MODEL)' -p '$(PROMPT)' -n $(TOKENS)
 
 test: setup ## every test: library, command line, integration, C and Python programs, documentation
-	cargo test --features cli
+	cargo test --features $(FEATURES)
 
 stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then from four on one device and on four devices
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
 
+soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays; table and plot in target/soak, with PEER=1 beside candle's
+	mkdir -p target/soak
+	if [ -n '$(PEER)' ]; then cargo run --release --manifest-path benches/soak-candle/Cargo.toml --target-dir target/soak-candle -- \
+	  $(SOAK) 'target/soak/candle on the CPU, 1 thread.csv'; fi
+	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak $(if $(PEER),'target/soak/candle on the CPU, 1 thread.csv')
+
 bench: setup ## criterion's benchmarks
 	cargo bench
 
 lint: setup ## formatting, clippy, native warnings and documentation, all as errors
 	cargo fmt --check
-	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features cli -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features cli
+	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features $(FEATURES) -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features $(FEATURES)
 
 check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
 	cargo test --lib -- softmetal::msl::check softmetal::library::tests::our_sources
@@ -47,7 +56,7 @@ bindings: setup ## makes the checked-in Rust declarations of the C headers anew
 	@scripts/bindings.sh
 
 doc: setup ## the documentation, in target/doc
-	cargo doc --no-deps --features cli
+	cargo doc --no-deps --features $(FEATURES)
 
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
 	@scripts/package-check.sh
