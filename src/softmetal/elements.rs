@@ -5,8 +5,10 @@ use half::{bf16, f16};
 use super::simd::{Simd, widen_f16};
 
 mod blocks;
+mod integers;
 
 pub use blocks::*;
+pub use integers::{Integers, SCALED_GROUPS};
 
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {

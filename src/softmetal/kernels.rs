@@ -15,6 +15,7 @@ mod embedding;
 mod matmul;
 mod rms_norm;
 mod rope;
+mod scratch;
 mod softmax;
 mod transpose;
 
@@ -214,28 +215,28 @@ static PRODUCTS_OF_NUMBERS: &[[Kernel; 4]] = products_of_numbers! {
 };
 
 static PRODUCTS_OF_BLOCKS: &[[Kernel; 3]] = products_of_blocks! {
-    "q8_0_f32" => matmul::matmul::<BlockQ8_0, f32>,
-    "q4_0_f32" => matmul::matmul::<BlockQ4_0, f32>,
-    "q4_1_f32" => matmul::matmul::<BlockQ4_1, f32>,
-    "q5_0_f32" => matmul::matmul::<BlockQ5_0, f32>,
-    "q5_1_f32" => matmul::matmul::<BlockQ5_1, f32>,
-    "q2_k_f32" => matmul::matmul::<BlockQ2K, f32>,
-    "q3_k_f32" => matmul::matmul::<BlockQ3K, f32>,
-    "q4_k_f32" => matmul::matmul::<BlockQ4K, f32>,
-    "q5_k_f32" => matmul::matmul::<BlockQ5K, f32>,
-    "q6_k_f32" => matmul::matmul::<BlockQ6K, f32>,
-    "iq4_nl_f32" => matmul::matmul::<BlockIq4Nl, f32>,
-    "q8_0_f16" => matmul::matmul::<BlockQ8_0, f16>,
-    "q4_0_f16" => matmul::matmul::<BlockQ4_0, f16>,
-    "q4_1_f16" => matmul::matmul::<BlockQ4_1, f16>,
-    "q5_0_f16" => matmul::matmul::<BlockQ5_0, f16>,
-    "q5_1_f16" => matmul::matmul::<BlockQ5_1, f16>,
-    "q2_k_f16" => matmul::matmul::<BlockQ2K, f16>,
-    "q3_k_f16" => matmul::matmul::<BlockQ3K, f16>,
-    "q4_k_f16" => matmul::matmul::<BlockQ4K, f16>,
-    "q5_k_f16" => matmul::matmul::<BlockQ5K, f16>,
-    "q6_k_f16" => matmul::matmul::<BlockQ6K, f16>,
-    "iq4_nl_f16" => matmul::matmul::<BlockIq4Nl, f16>,
+    "q8_0_f32" => matmul::matmul_integers::<BlockQ8_0, f32>,
+    "q4_0_f32" => matmul::matmul_integers::<BlockQ4_0, f32>,
+    "q4_1_f32" => matmul::matmul_integers::<BlockQ4_1, f32>,
+    "q5_0_f32" => matmul::matmul_integers::<BlockQ5_0, f32>,
+    "q5_1_f32" => matmul::matmul_integers::<BlockQ5_1, f32>,
+    "q2_k_f32" => matmul::matmul_integers::<BlockQ2K, f32>,
+    "q3_k_f32" => matmul::matmul_integers::<BlockQ3K, f32>,
+    "q4_k_f32" => matmul::matmul_integers::<BlockQ4K, f32>,
+    "q5_k_f32" => matmul::matmul_integers::<BlockQ5K, f32>,
+    "q6_k_f32" => matmul::matmul_integers::<BlockQ6K, f32>,
+    "iq4_nl_f32" => matmul::matmul_integers::<BlockIq4Nl, f32>,
+    "q8_0_f16" => matmul::matmul_integers::<BlockQ8_0, f16>,
+    "q4_0_f16" => matmul::matmul_integers::<BlockQ4_0, f16>,
+    "q4_1_f16" => matmul::matmul_integers::<BlockQ4_1, f16>,
+    "q5_0_f16" => matmul::matmul_integers::<BlockQ5_0, f16>,
+    "q5_1_f16" => matmul::matmul_integers::<BlockQ5_1, f16>,
+    "q2_k_f16" => matmul::matmul_integers::<BlockQ2K, f16>,
+    "q3_k_f16" => matmul::matmul_integers::<BlockQ3K, f16>,
+    "q4_k_f16" => matmul::matmul_integers::<BlockQ4K, f16>,
+    "q5_k_f16" => matmul::matmul_integers::<BlockQ5K, f16>,
+    "q6_k_f16" => matmul::matmul_integers::<BlockQ6K, f16>,
+    "iq4_nl_f16" => matmul::matmul_integers::<BlockIq4Nl, f16>,
 };
 
 /// All native kernels.

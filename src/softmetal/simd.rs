@@ -1,4 +1,4 @@
-//! Vectors of f32, one implementation for each instruction set.
+//! Vectors of f32 and of small integers, one implementation for each instruction set.
 //!
 //! A kernel's loop is written once, as a [`Body`] generic over [`Simd`], and [`Isa::run`] compiles it for each instruction set. A value of
 //! an implementing type is the proof that the processor has the instructions, so its methods are safe where they touch no memory.
@@ -55,6 +55,75 @@ pub trait Simd: Copy + Send + Sync {
     /// # Safety
     /// `to` is writable for `LANES` values.
     unsafe fn store_bf16(self, a: Self::Vector, to: *mut bf16);
+
+    /// 32-bit integers, as many as a vector has lanes.
+    type Ints: Copy;
+    /// Four bytes for each of these.
+    type Bytes: Copy;
+    /// 32 bytes, of which one or two make a [`Simd::Bytes`].
+    type Group: Copy;
+    /// What [`signed`](Simd::signed) adds to its bytes, where the instruction set multiplies unsigned bytes with signed ones only. A sum of
+    /// products is then too large by as many times the sum of the other factors.
+    const SIGNED_OFFSET: i32;
+
+    fn splat_int(self, value: i32) -> Self::Ints;
+    /// a + 128 · b.
+    fn plus_128(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn to_float(self, a: Self::Ints) -> Self::Vector;
+    /// sums + the four products of each lane. `a` is from 0 to 127, `b` from -127 to 127.
+    fn dot(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
+    /// The same for an `a` that was made with [`signed`](Simd::signed).
+    fn dot_signed(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
+    /// Signed bytes as `dot_signed` wants them: [`Simd::SIGNED_OFFSET`] more.
+    fn signed(self, a: Self::Group) -> Self::Group;
+    /// `a` shifted right by `shift` bits and masked; `mask` has none of the `shift` upper bits.
+    fn bits(self, a: Self::Group, shift: u32, mask: u8) -> Self::Group;
+    /// `a`, whose `shift` upper bits are 0, shifted left, and the bits of `b`.
+    fn with_bits(self, a: Self::Group, shift: u32, b: Self::Group) -> Self::Group;
+    /// `table[i]` for each byte i of `a`, all below 16.
+    fn look_up(self, a: Self::Group, table: &[i8; 16]) -> Self::Group;
+    /// One group, or two where there is room for them.
+    fn join(self, first: Self::Group, second: Self::Group) -> Self::Bytes;
+
+    /// # Safety
+    /// `from` is readable for `4 * LANES` values.
+    unsafe fn load_bytes(self, from: *const i8) -> Self::Bytes;
+    /// The same four bytes in each lane.
+    ///
+    /// # Safety
+    /// `from` is readable for 4 values.
+    unsafe fn splat_bytes(self, from: *const i8) -> Self::Bytes;
+    /// # Safety
+    /// `from` is readable for 32 values.
+    unsafe fn load_group(self, from: *const u8) -> Self::Group;
+    /// 4-bit numbers: the low ones of 16 bytes, then the high ones.
+    ///
+    /// # Safety
+    /// `from` is readable for 16 values.
+    unsafe fn load_nibbles(self, from: *const u8) -> Self::Group;
+    /// 8 halves, `stride` bytes apart.
+    ///
+    /// # Safety
+    /// `from` is readable for them.
+    #[inline(always)]
+    unsafe fn widen_eight(self, from: *const f16, stride: usize) -> [f32; 8] {
+        let mut wide = [0.0; 8];
+        for (i, wide) in wide.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *wide = widen_f16(unsafe { from.byte_add(i * stride).read() }.to_bits());
+        }
+        wide
+    }
+    /// `from[i / EACH]` in lane i. `EACH` is 4 or 8.
+    ///
+    /// # Safety
+    /// `from` is readable for `LANES / EACH` values.
+    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> Self::Vector;
+    /// Writes bytes `4 * i .. 4 * i + 4` of group `j` to `to + i * stride + 4 * j`.
+    ///
+    /// # Safety
+    /// `to` is writable for 8 rows of 32 bytes `stride` apart.
+    unsafe fn interleave(self, groups: [Self::Group; 8], to: *mut i8, stride: usize);
 }
 
 /// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
@@ -105,6 +174,21 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(_) => "NEON",
         }
+    }
+
+    /// [`Simd::LANES`].
+    pub fn lanes(self) -> usize {
+        struct Lanes;
+
+        impl Body for Lanes {
+            type Output = usize;
+
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::LANES
+            }
+        }
+        self.run(Lanes)
     }
 
     /// Runs `body`, compiled for this instruction set.

@@ -6,9 +6,14 @@ use ironbridge::Device;
 use ironbridge::llama::{Model, Sampler, SamplerOptions, Stop};
 use serde_json::Value;
 
-/// llama.cpp's own median error on this model in Q8_0 is 2.3e-2, because it rounds activations; in F16 it is 7.2e-4.
-/// The fixtures are rounded to 5e-7 of their norm.
-const RELATIVE_ERROR: f64 = 1e-4;
+/// llama.cpp's own median error on this model in Q8_0 is 2.3e-2, because it rounds activations to 8 bits; those of few
+/// tokens have 15 here. In F16 it is 7.2e-4. The fixtures are rounded to 5e-7 of their norm.
+fn relative_error_of(weights: &str) -> f64 {
+    match weights {
+        "f16" => 1e-4,
+        _ => 5e-4,
+    }
+}
 
 pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -28,12 +33,12 @@ pub fn check(file: &str, weights: &str) {
         let model = Model::open(&device, repository(file)).unwrap();
         for case in cases {
             println!("{weights} on {}, {}:", info.name, case["prompt"]);
-            check_case(&model, case, step);
+            check_case(&model, case, step, relative_error_of(weights));
         }
     }
 }
 
-fn check_case(model: &Model, case: &Value, step: usize) {
+fn check_case(model: &Model, case: &Value, step: usize, bound: f64) {
     let prompt = case["prompt"].as_str().unwrap();
     let tokens = model.encode_prompt(prompt);
     assert_eq!(tokens, integers(&case["tokens"]));
@@ -47,7 +52,7 @@ fn check_case(model: &Model, case: &Value, step: usize) {
     assert_eq!(logits.len(), exact.len());
     let error = relative_error(&logits, &exact);
     println!("relative error {error:.1e}");
-    assert!(error <= RELATIVE_ERROR);
+    assert!(error <= bound);
 
     session.rewind(0);
     let greedy = Sampler::new(SamplerOptions::default()).unwrap();

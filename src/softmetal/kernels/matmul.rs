@@ -3,6 +3,7 @@
 //! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed an element of C is the dot product of two
 //! contiguous rows ([`rows`]); else B is first copied, a panel at a time, into an order in which it can be streamed ([`panels`]).
 
+mod integers;
 mod panels;
 mod rows;
 
@@ -11,7 +12,7 @@ use std::ops::Range;
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::super::elements::{GROUP, Readable, Writable};
+use super::super::elements::{GROUP, Integers, Readable, Stored, Writable};
 use super::super::simd::{Body, Simd};
 use super::{ALONE, Machine};
 
@@ -21,6 +22,43 @@ const ROWS: usize = 256;
 pub fn matmul<B: Readable, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, machine, |product, separable| {
+        match product.output.args.transpose_b != 0 {
+            true => product.for_blocks(machine, separable, rows::COLUMNS, |block| {
+                machine.isa.run(rows::Compute { product, block })
+            }),
+            false => product.for_blocks(machine, separable, panels::COLUMNS, |block| {
+                machine.isa.run(panels::Compute { product, block })
+            }),
+        }
+        Ok(())
+    })
+}
+
+/// The same for a B that is made of small integers. There is one loop for each of these types, so other outputs than f32 take a detour.
+pub fn matmul_integers<B: Integers, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, machine, |product, separable| {
+        let mut wide = WideOutput::default();
+        let output = wide.of(dispatch, &product.output)?;
+        let (a, b) = (&product.a, product.b);
+        let separable = separable || !T::IS_F32;
+        integers::multiply(machine, &Product { a, b, output }, separable)?;
+        if !T::IS_F32 {
+            output.narrow_to(machine, &product.output);
+        }
+        Ok(())
+    })
+}
+
+/// Checks a dispatch and calls `multiply` with its operands and with whether threads may share the work.
+fn with_product<B: Stored, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    multiply: impl FnOnce(&Product<B, T>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let args: matmul_args = dispatch.arguments(MATMUL_ARGS)?;
     let (m, n, k, batch) = (args.m, args.n, args.k, args.batch);
@@ -57,36 +95,22 @@ pub fn matmul<B: Readable, T: Writable>(
         && c.is_apart_from(&b)
         && bias.is_none_or(|bias| c.is_apart_from(&bias));
     let mut packed = Vec::new();
-    let a = Rows::new(dispatch, machine, &args, a, &mut packed)?;
-    let product = Product {
-        args,
-        a,
-        b,
-        bias,
-        c,
-    };
-    match transposed.1 {
-        true => product.for_blocks(machine, separable, rows::COLUMNS, |block| {
-            machine.isa.run(rows::Compute {
-                product: &product,
-                block,
-            })
-        }),
-        false => product.for_blocks(machine, separable, panels::COLUMNS, |block| {
-            machine.isa.run(panels::Compute {
-                product: &product,
-                block,
-            })
-        }),
-    }
-    Ok(())
+    let a = &Rows::new(dispatch, machine, &args, a, &mut packed)?;
+    let output = Output { args, bias, c };
+    multiply(&Product { a, b, output }, separable)
 }
 
 /// The operands of one dispatch.
 struct Product<'a, B, T> {
-    args: matmul_args,
-    a: Rows<'a>,
+    a: &'a Rows<'a>,
     b: View<'a, B>,
+    output: Output<'a, T>,
+}
+
+/// C and what is added to it.
+#[derive(Clone, Copy)]
+struct Output<'a, T> {
+    args: matmul_args,
     bias: Option<View<'a, T>>,
     c: View<'a, T>,
 }
@@ -98,16 +122,7 @@ struct Block {
     columns: Range<usize>,
 }
 
-impl<B: Readable, T: Writable> Product<'_, B, T> {
-    fn k(&self) -> usize {
-        self.args.k as usize
-    }
-
-    /// Where row `row` of the stored B starts in its view.
-    fn b_row(&self, batch: usize, row: usize) -> usize {
-        batch * self.args.b_batch_stride as usize + row * self.args.b_row_stride as usize
-    }
-
+impl<T: Writable> Output<'_, T> {
     /// What is added to column `column`.
     fn bias_at(&self, column: usize) -> f32 {
         // SAFETY: `at` checked the place.
@@ -121,6 +136,70 @@ impl<B: Readable, T: Writable> Product<'_, B, T> {
             batch * self.args.c_batch_stride as usize + row * self.args.c_row_stride as usize;
         self.c.at(start + column, count)
     }
+}
+
+impl Output<'_, f32> {
+    /// Rounds every element of C into that of `to`.
+    fn narrow_to<T: Writable>(&self, machine: &Machine, to: &Output<T>) {
+        let (m, n) = (self.args.m as usize, self.args.n as usize);
+        for (batch, row) in (0..self.args.batch as usize).flat_map(|z| (0..m).map(move |i| (z, i)))
+        {
+            let from = self.c_at(batch, row, 0, n).cast_const();
+            let to = to.c_at(batch, row, 0, n);
+            // SAFETY: `c_at` checked both rows.
+            machine.isa.run(Narrow { from, to, count: n });
+        }
+    }
+}
+
+/// Memory for a C of f32 that is rounded to the bound one's type later, and for a bias of f32.
+#[derive(Default)]
+struct WideOutput {
+    c: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl WideOutput {
+    /// `output` itself where it is f32, else one of the same shape, packed.
+    fn of<'a, T: Writable>(
+        &'a mut self,
+        dispatch: &Dispatch,
+        output: &Output<'a, T>,
+    ) -> Result<Output<'a, f32>, Fault> {
+        let args = output.args;
+        if let Some(c) = output.c.as_f32() {
+            let bias = output.bias.and_then(View::as_f32);
+            return Ok(Output { args, bias, c });
+        }
+        let (m, n, batch) = (args.m as usize, args.n as usize, args.batch as usize);
+        let count = m.checked_mul(n).and_then(|count| count.checked_mul(batch));
+        self.c = dispatch.scratch(count.unwrap_or(usize::MAX))?;
+        self.bias = dispatch.scratch(if output.bias.is_some() { n } else { 0 })?;
+        for (column, bias) in self.bias.iter_mut().enumerate() {
+            *bias = output.bias_at(column);
+        }
+        Ok(Output {
+            args: matmul_args {
+                c_row_stride: args.n.into(),
+                c_batch_stride: (m * n) as u64,
+                ..args
+            },
+            bias: output.bias.map(|_| View::of(&mut self.bias)),
+            c: View::of(&mut self.c),
+        })
+    }
+}
+
+impl<B: Stored, T: Writable> Product<'_, B, T> {
+    fn k(&self) -> usize {
+        self.output.args.k as usize
+    }
+
+    /// Where row `row` of the stored B starts in its view.
+    fn b_row(&self, batch: usize, row: usize) -> usize {
+        let args = &self.output.args;
+        batch * args.b_batch_stride as usize + row * args.b_row_stride as usize
+    }
 
     /// Calls `compute` for blocks that together are C, each some multiple of `unit` columns wide.
     fn for_blocks(
@@ -130,14 +209,14 @@ impl<B: Readable, T: Writable> Product<'_, B, T> {
         unit: usize,
         compute: impl Fn(Block) + Sync,
     ) {
-        let (m, n) = (self.args.m as usize, self.args.n as usize);
+        let (m, n) = (self.output.args.m as usize, self.output.args.n as usize);
         let row_blocks = m.div_ceil(ROWS);
         let units = n.div_ceil(unit);
         let grain = match separable {
             true => machine.grain(m.min(ROWS) * unit * self.k()),
             false => ALONE,
         };
-        let items = self.args.batch as usize * row_blocks * units;
+        let items = self.output.args.batch as usize * row_blocks * units;
         machine.for_ranges(items, grain, |mut range| {
             while !range.is_empty() {
                 let (block, first) = (range.start / units, range.start % units);
@@ -159,6 +238,9 @@ struct Rows<'a> {
     memory: View<'a, f32>,
     row_stride: usize,
     batch_stride: usize,
+    rows: usize,
+    /// 1 when all batches share one matrix.
+    batches: usize,
 }
 
 impl<'a> Rows<'a> {
@@ -171,6 +253,11 @@ impl<'a> Rows<'a> {
     ) -> Result<Rows<'a>, Fault> {
         let (m, k) = (args.m as usize, args.k as usize);
         let (row_stride, batch_stride) = (args.a_row_stride as usize, args.a_batch_stride as usize);
+        let batches = if batch_stride == 0 {
+            args.batch.min(1)
+        } else {
+            args.batch
+        } as usize;
         if args.transpose_a == 0
             && k.is_multiple_of(GROUP)
             && let Some(memory) = a.as_f32()
@@ -179,13 +266,10 @@ impl<'a> Rows<'a> {
                 memory,
                 row_stride,
                 batch_stride,
+                rows: m,
+                batches,
             });
         }
-        let batches = if batch_stride == 0 {
-            args.batch.min(1)
-        } else {
-            args.batch
-        } as usize;
         let width = k.next_multiple_of(GROUP);
         // At most 32 times the bound memory's elements, unless rows overlap: then the product may not fit.
         let count = batches
@@ -214,6 +298,8 @@ impl<'a> Rows<'a> {
             memory,
             row_stride: width,
             batch_stride: if batch_stride == 0 { 0 } else { m * width },
+            rows: m,
+            batches,
         })
     }
 
@@ -237,6 +323,30 @@ impl<T: Readable> Body for Widen<T> {
     fn run<S: Simd>(self, simd: S) {
         // SAFETY: `Rows::new` checked both places.
         unsafe { T::widen(simd, self.from, self.to, self.count) }
+    }
+}
+
+struct Narrow<T> {
+    from: *const f32,
+    to: *mut T,
+    count: usize,
+}
+
+impl<T: Writable> Body for Narrow<T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let whole = self.count - self.count % S::LANES;
+        // SAFETY: `Output::narrow_to` checked both places.
+        unsafe {
+            for i in (0..whole).step_by(S::LANES) {
+                T::store(simd, simd.load(self.from.add(i)), self.to.add(i));
+            }
+            for i in whole..self.count {
+                self.to.add(i).write(T::from_f32(self.from.add(i).read()));
+            }
+        }
     }
 }
 

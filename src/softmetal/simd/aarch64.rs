@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 use half::{bf16, f16};
 
 use super::Simd;
-use super::portable::{narrow_bf16, widen_f16};
+use super::portable::{interleave, narrow_bf16, widen_f16};
 
 /// Calls intrinsics of the architecture's baseline.
 macro_rules! baseline {
@@ -15,7 +15,7 @@ macro_rules! baseline {
     };
 }
 
-/// 4 lanes.
+/// 8 lanes, in two registers: a group of 32 bytes has as many integers.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon(());
 
@@ -25,83 +25,238 @@ impl Neon {
     }
 }
 
+/// What an intrinsic makes of both registers.
+macro_rules! both {
+    ($with:ident($($a:expr),*)) => {
+        baseline!(float32x4x2_t($with($($a.0),*), $with($($a.1),*)))
+    };
+}
+
 impl Simd for Neon {
-    type Vector = float32x4_t;
-    const LANES: usize = 4;
+    type Vector = float32x4x2_t;
+    const LANES: usize = 8;
 
     #[inline(always)]
-    fn splat(self, value: f32) -> float32x4_t {
-        baseline!(vdupq_n_f32(value))
+    fn splat(self, value: f32) -> float32x4x2_t {
+        baseline!(float32x4x2_t(vdupq_n_f32(value), vdupq_n_f32(value)))
     }
 
     #[inline(always)]
-    fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        baseline!(vaddq_f32(a, b))
+    fn add(self, a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t {
+        both!(vaddq_f32(a, b))
     }
 
     #[inline(always)]
-    fn mul(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
-        baseline!(vmulq_f32(a, b))
+    fn mul(self, a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t {
+        both!(vmulq_f32(a, b))
     }
 
     #[inline(always)]
-    fn mul_add(self, a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
-        baseline!(vfmaq_f32(c, a, b))
+    fn mul_add(self, a: float32x4x2_t, b: float32x4x2_t, c: float32x4x2_t) -> float32x4x2_t {
+        both!(vfmaq_f32(c, a, b))
     }
 
     #[inline(always)]
-    fn sum(self, a: float32x4_t) -> f32 {
-        baseline!(vaddvq_f32(a))
+    fn sum(self, a: float32x4x2_t) -> f32 {
+        baseline!(vaddvq_f32(vaddq_f32(a.0, a.1)))
     }
 
     #[inline(always)]
-    unsafe fn load(self, from: *const f32) -> float32x4_t {
-        baseline!(vld1q_f32(from))
+    unsafe fn load(self, from: *const f32) -> float32x4x2_t {
+        baseline!(float32x4x2_t(vld1q_f32(from), vld1q_f32(from.add(4))))
     }
 
     #[inline(always)]
-    unsafe fn load_f16(self, from: *const f16) -> float32x4_t {
+    unsafe fn load_f16(self, from: *const f16) -> float32x4x2_t {
         baseline! {
-            let lanes = from.cast::<[u16; 4]>().read().map(widen_f16);
-            vld1q_f32(lanes.as_ptr())
+            let lanes = from.cast::<[u16; 8]>().read().map(widen_f16);
+            self.load(lanes.as_ptr())
         }
     }
 
     #[inline(always)]
-    unsafe fn load_bf16(self, from: *const bf16) -> float32x4_t {
-        baseline!(vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(
-            from.cast()
-        ))))
-    }
-
-    #[inline(always)]
-    unsafe fn load_i8(self, from: *const i8) -> float32x4_t {
+    unsafe fn load_bf16(self, from: *const bf16) -> float32x4x2_t {
         baseline! {
-            let lanes = from.cast::<[i8; 4]>().read().map(f32::from);
-            vld1q_f32(lanes.as_ptr())
+            let halves = vld1q_u16(from.cast());
+            float32x4x2_t(
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(halves))),
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_high_u16(halves))),
+            )
         }
     }
 
     #[inline(always)]
-    unsafe fn store(self, a: float32x4_t, to: *mut f32) {
-        baseline!(vst1q_f32(to, a))
-    }
-
-    #[inline(always)]
-    unsafe fn store_f16(self, a: float32x4_t, to: *mut f16) {
+    unsafe fn load_i8(self, from: *const i8) -> float32x4x2_t {
         baseline! {
-            let mut lanes = [0f32; 4];
-            vst1q_f32(lanes.as_mut_ptr(), a);
-            to.cast::<[f16; 4]>().write(lanes.map(f16::from_f32))
+            let wide = vmovl_s8(vld1_s8(from));
+            float32x4x2_t(
+                vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))),
+                vcvtq_f32_s32(vmovl_s16(vget_high_s16(wide))),
+            )
         }
     }
 
     #[inline(always)]
-    unsafe fn store_bf16(self, a: float32x4_t, to: *mut bf16) {
+    unsafe fn store(self, a: float32x4x2_t, to: *mut f32) {
         baseline! {
-            let mut lanes = [0f32; 4];
-            vst1q_f32(lanes.as_mut_ptr(), a);
-            to.cast::<[bf16; 4]>().write(lanes.map(narrow_bf16))
+            vst1q_f32(to, a.0);
+            vst1q_f32(to.add(4), a.1)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn store_f16(self, a: float32x4x2_t, to: *mut f16) {
+        baseline! {
+            let mut lanes = [0f32; 8];
+            self.store(a, lanes.as_mut_ptr());
+            to.cast::<[f16; 8]>().write(lanes.map(f16::from_f32))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16(self, a: float32x4x2_t, to: *mut bf16) {
+        baseline! {
+            let mut lanes = [0f32; 8];
+            self.store(a, lanes.as_mut_ptr());
+            to.cast::<[bf16; 8]>().write(lanes.map(narrow_bf16))
+        }
+    }
+
+    type Ints = int32x4x2_t;
+    type Bytes = int8x16x2_t;
+    type Group = int8x16x2_t;
+    const SIGNED_OFFSET: i32 = 0;
+
+    #[inline(always)]
+    fn splat_int(self, value: i32) -> int32x4x2_t {
+        baseline!(int32x4x2_t(vdupq_n_s32(value), vdupq_n_s32(value)))
+    }
+
+    #[inline(always)]
+    fn plus_128(self, a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t {
+        baseline!(int32x4x2_t(
+            vaddq_s32(a.0, vshlq_n_s32::<7>(b.0)),
+            vaddq_s32(a.1, vshlq_n_s32::<7>(b.1))
+        ))
+    }
+
+    #[inline(always)]
+    fn to_float(self, a: int32x4x2_t) -> float32x4x2_t {
+        both!(vcvtq_f32_s32(a))
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: int32x4x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int32x4x2_t {
+        baseline!(int32x4x2_t(
+            vaddq_s32(sums.0, fours(a.0, b.0)),
+            vaddq_s32(sums.1, fours(a.1, b.1))
+        ))
+    }
+
+    #[inline(always)]
+    fn dot_signed(self, sums: int32x4x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int32x4x2_t {
+        self.dot(sums, a, b)
+    }
+
+    #[inline(always)]
+    fn signed(self, a: int8x16x2_t) -> int8x16x2_t {
+        a
+    }
+
+    #[inline(always)]
+    fn bits(self, a: int8x16x2_t, shift: u32, mask: u8) -> int8x16x2_t {
+        baseline! {
+            let (down, mask) = (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask));
+            int8x16x2_t(
+                vreinterpretq_s8_u8(vandq_u8(vshlq_u8(vreinterpretq_u8_s8(a.0), down), mask)),
+                vreinterpretq_s8_u8(vandq_u8(vshlq_u8(vreinterpretq_u8_s8(a.1), down), mask)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn with_bits(self, a: int8x16x2_t, shift: u32, b: int8x16x2_t) -> int8x16x2_t {
+        baseline! {
+            let up = vdupq_n_s8(shift as i8);
+            int8x16x2_t(
+                vorrq_s8(vshlq_s8(a.0, up), b.0),
+                vorrq_s8(vshlq_s8(a.1, up), b.1),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(self, a: int8x16x2_t, table: &[i8; 16]) -> int8x16x2_t {
+        baseline! {
+            let table = vld1q_s8(table.as_ptr());
+            int8x16x2_t(
+                vqtbl1q_s8(table, vreinterpretq_u8_s8(a.0)),
+                vqtbl1q_s8(table, vreinterpretq_u8_s8(a.1)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn join(self, first: int8x16x2_t, _: int8x16x2_t) -> int8x16x2_t {
+        first
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const i8) -> int8x16x2_t {
+        baseline!(int8x16x2_t(vld1q_s8(from), vld1q_s8(from.add(16))))
+    }
+
+    #[inline(always)]
+    unsafe fn splat_bytes(self, from: *const i8) -> int8x16x2_t {
+        baseline! {
+            let four = vreinterpretq_s8_s32(vdupq_n_s32(from.cast::<i32>().read_unaligned()));
+            int8x16x2_t(four, four)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, from: *const u8) -> int8x16x2_t {
+        baseline!(self.load_bytes(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibbles(self, from: *const u8) -> int8x16x2_t {
+        baseline! {
+            let bytes = vld1q_u8(from);
+            int8x16x2_t(
+                vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(15))),
+                vreinterpretq_s8_u8(vshrq_n_u8::<4>(bytes)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> float32x4x2_t {
+        baseline!(float32x4x2_t(
+            vdupq_n_f32(from.read()),
+            vdupq_n_f32(from.add(4 / EACH).read())
+        ))
+    }
+
+    #[inline(always)]
+    unsafe fn interleave(self, groups: [int8x16x2_t; 8], to: *mut i8, stride: usize) {
+        baseline! {
+            let mut bytes = [[0i8; 32]; 8];
+            for i in 0..8 {
+                vst1q_s8(bytes[i].as_mut_ptr(), groups[i].0);
+                vst1q_s8(bytes[i].as_mut_ptr().add(16), groups[i].1);
+            }
+            interleave(bytes, to, stride)
+        }
+    }
+}
+
+/// The sums of four neighbouring products each.
+#[inline(always)]
+fn fours(a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    baseline! {
+        let low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
+        let high = vmull_high_s8(a, b);
+        vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high))
     }
 }

@@ -82,6 +82,117 @@ impl Simd for Portable {
         // SAFETY: the caller's promise.
         unsafe { to.cast::<[bf16; LANES]>().write(a.map(narrow_bf16)) }
     }
+
+    type Ints = [i32; LANES];
+    type Bytes = [i8; 32];
+    type Group = [i8; 32];
+    const SIGNED_OFFSET: i32 = 0;
+
+    #[inline(always)]
+    fn splat_int(self, value: i32) -> [i32; LANES] {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn plus_128(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
+        std::array::from_fn(|lane| a[lane] + (b[lane] << 7))
+    }
+
+    #[inline(always)]
+    fn to_float(self, a: [i32; LANES]) -> [f32; LANES] {
+        a.map(|a| a as f32)
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: [i32; LANES], a: [i8; 32], b: [i8; 32]) -> [i32; LANES] {
+        std::array::from_fn(|lane| {
+            let product = |i| i32::from(a[4 * lane + i]) * i32::from(b[4 * lane + i]);
+            sums[lane] + (0..4).map(product).sum::<i32>()
+        })
+    }
+
+    #[inline(always)]
+    fn dot_signed(self, sums: [i32; LANES], a: [i8; 32], b: [i8; 32]) -> [i32; LANES] {
+        self.dot(sums, a, b)
+    }
+
+    #[inline(always)]
+    fn signed(self, a: [i8; 32]) -> [i8; 32] {
+        a
+    }
+
+    #[inline(always)]
+    fn bits(self, a: [i8; 32], shift: u32, mask: u8) -> [i8; 32] {
+        a.map(|a| (a as u8 >> shift & mask) as i8)
+    }
+
+    #[inline(always)]
+    fn with_bits(self, a: [i8; 32], shift: u32, b: [i8; 32]) -> [i8; 32] {
+        std::array::from_fn(|i| a[i] << shift | b[i])
+    }
+
+    #[inline(always)]
+    fn look_up(self, a: [i8; 32], table: &[i8; 16]) -> [i8; 32] {
+        a.map(|a| table[a as usize & 15])
+    }
+
+    #[inline(always)]
+    fn join(self, first: [i8; 32], _: [i8; 32]) -> [i8; 32] {
+        first
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const i8) -> [i8; 32] {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<[i8; 32]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_bytes(self, from: *const i8) -> [i8; 32] {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { from.cast::<[i8; 4]>().read() };
+        std::array::from_fn(|i| bytes[i % 4])
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, from: *const u8) -> [i8; 32] {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<[i8; 32]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibbles(self, from: *const u8) -> [i8; 32] {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { from.cast::<[u8; 16]>().read() };
+        std::array::from_fn(|i| (bytes[i % 16] >> (i / 16 * 4) & 15) as i8)
+    }
+
+    #[inline(always)]
+    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> [f32; LANES] {
+        // SAFETY: the caller's promise.
+        std::array::from_fn(|lane| unsafe { from.add(lane / EACH).read() })
+    }
+
+    #[inline(always)]
+    unsafe fn interleave(self, groups: [[i8; 32]; 8], to: *mut i8, stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { interleave(groups, to, stride) }
+    }
+}
+
+/// [`Simd::interleave`] of bytes in memory.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn interleave(groups: [[i8; 32]; 8], to: *mut i8, stride: usize) {
+    for i in 0..8 {
+        for (j, group) in groups.iter().enumerate() {
+            let bytes: [i8; 4] = std::array::from_fn(|byte| group[4 * i + byte]);
+            // SAFETY: the caller's promise.
+            unsafe { to.add(i * stride + 4 * j).cast::<[i8; 4]>().write(bytes) };
+        }
+    }
 }
 
 /// The value of a half with these bits, without a branch, so that a loop of it becomes vectors.

@@ -1,4 +1,9 @@
-//! AVX2 (with FMA and F16C) and AVX-512.
+//! AVX2 (with FMA and F16C) and AVX-512 (with VNNI: Ice Lake, Zen 4 and newer).
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined, and then miss the instruction set"
+)]
 
 use std::arch::x86_64::*;
 
@@ -116,6 +121,105 @@ impl Simd for Avx2 {
             to.cast::<[bf16; 8]>().write(lanes.map(narrow_bf16))
         }
     }
+
+    type Ints = __m256i;
+    type Bytes = __m256i;
+    type Group = __m256i;
+    const SIGNED_OFFSET: i32 = 0;
+
+    #[inline(always)]
+    fn splat_int(self, value: i32) -> __m256i {
+        proven!(_mm256_set1_epi32(value))
+    }
+
+    #[inline(always)]
+    fn plus_128(self, a: __m256i, b: __m256i) -> __m256i {
+        proven!(_mm256_add_epi32(a, _mm256_slli_epi32::<7>(b)))
+    }
+
+    #[inline(always)]
+    fn to_float(self, a: __m256i) -> __m256 {
+        proven!(_mm256_cvtepi32_ps(a))
+    }
+
+    /// Pairs of products fit 16 bits: 2 · 128 · 127 < 2^15.
+    #[inline(always)]
+    fn dot(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        proven! {
+            let pairs = _mm256_maddubs_epi16(a, b);
+            _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        }
+    }
+
+    #[inline(always)]
+    fn dot_signed(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        proven!(self.dot(sums, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a)))
+    }
+
+    #[inline(always)]
+    fn signed(self, a: __m256i) -> __m256i {
+        a
+    }
+
+    #[inline(always)]
+    fn bits(self, a: __m256i, shift: u32, mask: u8) -> __m256i {
+        proven!(bits(a, shift, mask))
+    }
+
+    #[inline(always)]
+    fn with_bits(self, a: __m256i, shift: u32, b: __m256i) -> __m256i {
+        proven!(with_bits(a, shift, b))
+    }
+
+    #[inline(always)]
+    fn look_up(self, a: __m256i, table: &[i8; 16]) -> __m256i {
+        proven!(look_up(a, table))
+    }
+
+    #[inline(always)]
+    fn join(self, first: __m256i, _: __m256i) -> __m256i {
+        first
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const i8) -> __m256i {
+        proven!(_mm256_loadu_si256(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn splat_bytes(self, from: *const i8) -> __m256i {
+        proven!(_mm256_set1_epi32(from.cast::<i32>().read_unaligned()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, from: *const u8) -> __m256i {
+        proven!(_mm256_loadu_si256(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibbles(self, from: *const u8) -> __m256i {
+        proven!(load_nibbles(from))
+    }
+
+    #[inline(always)]
+    unsafe fn widen_eight(self, from: *const f16, stride: usize) -> [f32; 8] {
+        proven!(widen_eight(from, stride))
+    }
+
+    #[inline(always)]
+    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> __m256 {
+        proven! {
+            match EACH {
+                8 => _mm256_set1_ps(from.read()),
+                _ => _mm256_set_m128(_mm_set1_ps(from.add(1).read()), _mm_set1_ps(from.read())),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn interleave(self, groups: [__m256i; 8], to: *mut i8, stride: usize) {
+        proven!(interleave(groups, to, stride))
+    }
 }
 
 /// 16 lanes.
@@ -127,13 +231,14 @@ impl Avx512 {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni");
         has.then_some(Avx512(()))
     }
 
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
         fn compiled<B: Body>(simd: Avx512, body: B) -> B::Output {
             body.run(simd)
         }
@@ -214,6 +319,206 @@ impl Simd for Avx512 {
             let mut lanes = [0f32; 16];
             _mm512_storeu_ps(lanes.as_mut_ptr(), a);
             to.cast::<[bf16; 16]>().write(lanes.map(narrow_bf16))
+        }
+    }
+
+    type Ints = __m512i;
+    type Bytes = __m512i;
+    type Group = __m256i;
+    const SIGNED_OFFSET: i32 = 128;
+
+    #[inline(always)]
+    fn splat_int(self, value: i32) -> __m512i {
+        proven!(_mm512_set1_epi32(value))
+    }
+
+    #[inline(always)]
+    fn plus_128(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_add_epi32(a, _mm512_slli_epi32::<7>(b)))
+    }
+
+    #[inline(always)]
+    fn to_float(self, a: __m512i) -> __m512 {
+        proven!(_mm512_cvtepi32_ps(a))
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_dpbusd_epi32(sums, a, b))
+    }
+
+    #[inline(always)]
+    fn dot_signed(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_dpbusd_epi32(sums, a, b))
+    }
+
+    #[inline(always)]
+    fn signed(self, a: __m256i) -> __m256i {
+        proven!(_mm256_xor_si256(a, _mm256_set1_epi8(-128)))
+    }
+
+    #[inline(always)]
+    fn bits(self, a: __m256i, shift: u32, mask: u8) -> __m256i {
+        proven!(bits(a, shift, mask))
+    }
+
+    #[inline(always)]
+    fn with_bits(self, a: __m256i, shift: u32, b: __m256i) -> __m256i {
+        proven!(with_bits(a, shift, b))
+    }
+
+    #[inline(always)]
+    fn look_up(self, a: __m256i, table: &[i8; 16]) -> __m256i {
+        proven!(look_up(a, table))
+    }
+
+    #[inline(always)]
+    fn join(self, first: __m256i, second: __m256i) -> __m512i {
+        proven!(_mm512_inserti64x4::<1>(
+            _mm512_castsi256_si512(first),
+            second
+        ))
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const i8) -> __m512i {
+        proven!(_mm512_loadu_si512(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn splat_bytes(self, from: *const i8) -> __m512i {
+        proven!(_mm512_set1_epi32(from.cast::<i32>().read_unaligned()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(self, from: *const u8) -> __m256i {
+        proven!(_mm256_loadu_si256(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_nibbles(self, from: *const u8) -> __m256i {
+        proven!(load_nibbles(from))
+    }
+
+    #[inline(always)]
+    unsafe fn widen_eight(self, from: *const f16, stride: usize) -> [f32; 8] {
+        proven!(widen_eight(from, stride))
+    }
+
+    #[inline(always)]
+    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> __m512 {
+        proven! {
+            match EACH {
+                8 => {
+                    let pair = _mm512_castpd_ps(_mm512_set1_pd(from.cast::<f64>().read_unaligned()));
+                    let lanes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+                    _mm512_permutexvar_ps(lanes, pair)
+                }
+                _ => {
+                    let four = _mm512_broadcast_f32x4(_mm_loadu_ps(from));
+                    let lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+                    _mm512_permutexvar_ps(lanes, four)
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn interleave(self, groups: [__m256i; 8], to: *mut i8, stride: usize) {
+        proven!(interleave(groups, to, stride))
+    }
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn bits(a: __m256i, shift: u32, mask: u8) -> __m256i {
+    // SAFETY: the caller's promise. Bits that cross into the next byte are masked away.
+    unsafe {
+        let shifted = _mm256_srl_epi16(a, _mm_cvtsi32_si128(shift as i32));
+        _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
+    }
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn with_bits(a: __m256i, shift: u32, b: __m256i) -> __m256i {
+    // SAFETY: the caller's promise. The upper bits are 0, so that none crosses into the next byte.
+    unsafe { _mm256_or_si256(_mm256_sll_epi16(a, _mm_cvtsi32_si128(shift as i32)), b) }
+}
+
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn look_up(a: __m256i, table: &[i8; 16]) -> __m256i {
+    // SAFETY: the caller's promise, and 16 bytes of table.
+    unsafe {
+        let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+        _mm256_shuffle_epi8(table, a)
+    }
+}
+
+/// # Safety
+/// The processor has AVX2; `from` is readable for 16 bytes.
+#[inline(always)]
+unsafe fn load_nibbles(from: *const u8) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bytes = _mm_loadu_si128(from.cast());
+        let both = _mm256_set_m128i(_mm_srli_epi16::<4>(bytes), bytes);
+        _mm256_and_si256(both, _mm256_set1_epi8(15))
+    }
+}
+
+/// # Safety
+/// The processor has AVX2 and F16C; `from` is readable for 8 halves `stride` bytes apart.
+#[inline(always)]
+unsafe fn widen_eight(from: *const f16, stride: usize) -> [f32; 8] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bits = from.cast::<i16>();
+        let mut halves = _mm_cvtsi32_si128(i32::from(bits.read()));
+        halves = _mm_insert_epi16::<1>(halves, i32::from(bits.byte_add(stride).read()));
+        halves = _mm_insert_epi16::<2>(halves, i32::from(bits.byte_add(2 * stride).read()));
+        halves = _mm_insert_epi16::<3>(halves, i32::from(bits.byte_add(3 * stride).read()));
+        halves = _mm_insert_epi16::<4>(halves, i32::from(bits.byte_add(4 * stride).read()));
+        halves = _mm_insert_epi16::<5>(halves, i32::from(bits.byte_add(5 * stride).read()));
+        halves = _mm_insert_epi16::<6>(halves, i32::from(bits.byte_add(6 * stride).read()));
+        halves = _mm_insert_epi16::<7>(halves, i32::from(bits.byte_add(7 * stride).read()));
+        let mut wide = [0f32; 8];
+        _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(halves));
+        wide
+    }
+}
+
+/// A transposition of 8 × 8 doublewords.
+///
+/// # Safety
+/// The processor has AVX2; `to` is as for [`Simd::interleave`].
+#[inline(always)]
+unsafe fn interleave(g: [__m256i; 8], to: *mut i8, stride: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // quads[h][i]: doubleword i of groups 4 h .. 4 h + 4, in the lower half; doubleword i + 4 in the upper one.
+        let mut quads = [[_mm256_setzero_si256(); 4]; 2];
+        for h in 0..2 {
+            let [a, b, c, d] = [g[4 * h], g[4 * h + 1], g[4 * h + 2], g[4 * h + 3]];
+            let (low, high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let (next_low, next_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+            quads[h] = [
+                _mm256_unpacklo_epi64(low, next_low),
+                _mm256_unpackhi_epi64(low, next_low),
+                _mm256_unpacklo_epi64(high, next_high),
+                _mm256_unpackhi_epi64(high, next_high),
+            ];
+        }
+        for i in 0..4 {
+            let (a, b) = (quads[0][i], quads[1][i]);
+            let low = _mm256_permute2x128_si256::<0x20>(a, b);
+            let high = _mm256_permute2x128_si256::<0x31>(a, b);
+            _mm256_storeu_si256(to.add(i * stride).cast(), low);
+            _mm256_storeu_si256(to.add((i + 4) * stride).cast(), high);
         }
     }
 }

@@ -195,13 +195,13 @@ unsafe fn store<S: Simd, B: Readable, T: Writable>(
     let (first, width) = (part.columns.start, part.columns.len());
     let whole = width - width % S::LANES;
     for (index, row) in part.rows.clone().enumerate() {
-        let c = product.c_at(part.batch, row, first, width);
+        let c = product.output.c_at(part.batch, row, first, width);
         // SAFETY: the caller's promise, and `c_at` checked `width` elements.
         unsafe {
             let sums = sums.add(index * WIDTH);
-            if product.bias.is_some() {
+            if product.output.bias.is_some() {
                 for column in 0..width {
-                    let sum = sums.add(column).read() + product.bias_at(first + column);
+                    let sum = sums.add(column).read() + product.output.bias_at(first + column);
                     c.add(column).write(T::from_f32(sum));
                 }
                 continue;

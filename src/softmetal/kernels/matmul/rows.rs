@@ -119,9 +119,11 @@ unsafe fn multiply_tile<S: Simd, B: Readable, W: Readable, T: Writable, const M:
     // SAFETY: the caller's promise; `Rows::row` gives rows with room for a whole last group and zeros in it.
     let sums: [[f32; COLUMNS]; M] = unsafe { dots(simd, a, b, k) };
     for (i, sums) in sums.iter().enumerate() {
-        let c = product.c_at(batch, row + i, columns.start, columns.len());
+        let c = product
+            .output
+            .c_at(batch, row + i, columns.start, columns.len());
         for (j, sum) in sums.iter().enumerate().take(columns.len()) {
-            let bias = product.bias_at(columns.start + j);
+            let bias = product.output.bias_at(columns.start + j);
             // SAFETY: `c_at` checked `columns.len()` elements.
             unsafe { c.add(j).write(T::from_f32(sum + bias)) };
         }

@@ -1,0 +1,332 @@
+//! A as integers of 15 bits with a scale for each group: `scale · (128 · high + low)`, or of 8: `scale · high`.
+
+use std::cell::Cell;
+
+use super::super::super::super::dispatch::Fault;
+use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
+use super::super::super::super::simd::{Body, Simd};
+use super::super::super::Machine;
+use super::super::super::scratch::{Line, Scratch};
+use super::super::Rows;
+
+/// Rows of A that are multiplied together, and share the choice of where they have a second byte.
+pub const TILE_ROWS: usize = 4;
+
+/// What A is rounded to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// 15 bits.
+    Exact,
+    /// 15 bits in the groups of a tile whose rounding error to 8 would be above the average of that tile, in which the outliers are; 8 bits in
+    /// the others.
+    Mixed,
+}
+
+pub struct Activations {
+    scratch: Scratch,
+    layout: Layout,
+    /// Rows from one matrix to the next; 0 when all share one.
+    batch_rows: usize,
+}
+
+/// One row.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// k integers, and zeros up to a multiple of two groups.
+    pub high: *const i8,
+    /// As many. Groups of 8 bits have none.
+    pub low: *const i8,
+    /// One for each group, of `128 · high + low` or of `high` alone, and zeros up to a multiple of [`SCALED_GROUPS`].
+    pub scales: *const f32,
+    /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and minimum.
+    pub sums: *const i32,
+}
+
+/// Where the parts of a row are, in bytes.
+#[derive(Clone, Copy)]
+struct Layout {
+    k: usize,
+    /// of `low`: the length of `high`, too
+    low: usize,
+    scales: usize,
+    sums: usize,
+    /// of a tile's first row: the number of groups of 8 bits; these groups, and then the others
+    order: usize,
+    stride: usize,
+}
+
+impl Layout {
+    fn new<B: Integers>(k: usize) -> Layout {
+        let integers = k.next_multiple_of(2 * GROUP);
+        let groups = (k / GROUP).next_multiple_of(SCALED_GROUPS);
+        let low = integers;
+        let scales = low + integers;
+        let sums = scales + 4 * groups;
+        let order = sums + 4 * groups * (GROUP / B::SHARE);
+        let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<Line>());
+        Layout {
+            k,
+            low,
+            scales,
+            sums,
+            order,
+            stride,
+        }
+    }
+}
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+impl Activations {
+    pub fn new<B: Integers>(
+        machine: &Machine,
+        a: &Rows,
+        k: usize,
+        precision: Precision,
+    ) -> Result<Activations, Fault> {
+        let layout = Layout::new::<B>(k);
+        let rows = a.batches * a.rows;
+        let bytes = rows.saturating_mul(layout.stride);
+        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+            Fault::OutOfMemory(format!(
+                "no memory for {bytes} bytes of rounded activations"
+            ))
+        })?;
+        let activations = Activations {
+            scratch,
+            layout,
+            batch_rows: if a.batches > 1 { a.rows } else { 0 },
+        };
+        let tiles = a.rows.div_ceil(TILE_ROWS);
+        let grain = machine.grain(2 * k * TILE_ROWS);
+        machine.for_ranges(a.batches * tiles, grain, |range| {
+            for tile in range {
+                let (batch, first) = (tile / tiles, tile % tiles * TILE_ROWS);
+                let rows = first..a.rows.min(first + TILE_ROWS);
+                for row in rows.clone() {
+                    machine.isa.run(Round {
+                        from: a.row(batch, row, k),
+                        to: activations.place(batch, row),
+                        layout,
+                        share: B::SHARE,
+                    });
+                }
+                let to = rows.map(|row| activations.place(batch, row));
+                // SAFETY: these rows are rounded, and nobody else has them.
+                unsafe { choose(to, layout, B::SHARE, precision) };
+            }
+        });
+        Ok(activations)
+    }
+
+    fn place(&self, batch: usize, row: usize) -> *mut i8 {
+        let Layout { stride, .. } = self.layout;
+        let start = (batch * self.batch_rows + row) * stride;
+        self.scratch.at(start, stride)
+    }
+
+    pub fn row(&self, batch: usize, row: usize) -> Row {
+        let Layout {
+            low, scales, sums, ..
+        } = self.layout;
+        let bytes = self.place(batch, row).cast_const();
+        Row {
+            high: bytes,
+            low: bytes.wrapping_add(low),
+            scales: bytes.wrapping_add(scales).cast(),
+            sums: bytes.wrapping_add(sums).cast(),
+        }
+    }
+
+    /// The groups of the tile whose first row this is: those of 8 bits, and those of 15.
+    pub fn order(&self, batch: usize, row: usize) -> (&[u32], &[u32]) {
+        let bytes = self.place(batch, row).cast_const();
+        // SAFETY: `choose` wrote both, and nobody writes after `new`.
+        unsafe {
+            let order: *const u32 = bytes.add(self.layout.order).cast();
+            let groups = std::slice::from_raw_parts(order.add(1), self.layout.k / GROUP);
+            groups.split_at(order.read() as usize)
+        }
+    }
+}
+
+/// Drops the second byte of the groups of a tile where it matters least, and writes the order of its groups.
+///
+/// # Safety
+/// `rows` are rounded rows of `layout` that nobody else uses.
+unsafe fn choose(
+    rows: impl Iterator<Item = *mut i8> + Clone,
+    layout: Layout,
+    share: usize,
+    precision: Precision,
+) {
+    let groups = layout.k / GROUP;
+    // SAFETY: the caller's promise.
+    let scale = |row: *mut i8, group| unsafe { row.add(layout.scales).cast::<f32>().add(group) };
+    let energy = |group| -> f32 {
+        // SAFETY: a scale of a row, as above.
+        let square = |row| unsafe { scale(row, group).read() }.powi(2);
+        rows.clone().map(square).sum()
+    };
+    let mean = (0..groups).map(energy).sum::<f32>() / groups as f32;
+    let single = |group| precision == Precision::Mixed && energy(group) <= mean;
+    let Some(first) = rows.clone().next() else {
+        return;
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let order: *mut u32 = first.add(layout.order).cast();
+        let (mut singles, mut doubles) = (0, groups);
+        for group in 0..groups {
+            if !single(group) {
+                doubles -= 1;
+                order.add(1 + doubles).write(group as u32);
+                continue;
+            }
+            order.add(1 + singles).write(group as u32);
+            singles += 1;
+            for row in rows.clone() {
+                let scale = scale(row, group);
+                scale.write(scale.read() * 128.0);
+                let sums: *mut i32 = row.add(layout.sums).cast();
+                for part in group * GROUP / share..(group + 1) * GROUP / share {
+                    let integers = std::slice::from_raw_parts(row.add(part * share), share);
+                    let sum = integers.iter().map(|integer| i32::from(*integer)).sum();
+                    sums.add(part).write(sum);
+                }
+            }
+        }
+        order.write(singles as u32);
+    }
+}
+
+struct Round {
+    from: *const f32,
+    to: *mut i8,
+    layout: Layout,
+    share: usize,
+}
+
+impl Body for Round {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        match self.share {
+            16 => self.shares::<16>(),
+            _ => self.shares::<GROUP>(),
+        }
+    }
+}
+
+impl Round {
+    #[inline(always)]
+    fn shares<const SHARE: usize>(self) {
+        let Round {
+            from, to, layout, ..
+        } = self;
+        let Layout {
+            k,
+            low,
+            scales,
+            sums,
+            order,
+            ..
+        } = layout;
+        let per_group = GROUP / SHARE;
+        // SAFETY: `from` is a row of `k` values and `to` one of the layout's bytes.
+        unsafe {
+            // What pads the integers, the scales and the sums.
+            to.add(k).write_bytes(0, low - k);
+            to.add(low + k).write_bytes(0, low - k);
+            to.add(scales).write_bytes(0, order - scales);
+            let (low, scales, sums) = (to.add(low), to.add(scales), to.add(sums));
+            let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
+            for group in 0..k / GROUP {
+                let values = from.add(group * GROUP).cast::<[f32; GROUP]>().read();
+                let Rounded { integers, scale } = round(values);
+                let at = group * GROUP;
+                for i in 0..GROUP {
+                    let high = (integers[i] + 64) >> 7;
+                    to.add(at + i).write(high as i8);
+                    low.add(at + i).write((integers[i] - (high << 7)) as i8);
+                }
+                scales.add(group).write(scale);
+                for part in 0..per_group {
+                    let mut sum = 0;
+                    for i in 0..SHARE {
+                        sum += integers[part * SHARE + i];
+                    }
+                    sums.add(group * per_group + part).write(sum);
+                }
+            }
+        }
+    }
+}
+
+struct Rounded {
+    /// From -127 · 128 to 127 · 128.
+    integers: [i32; GROUP],
+    scale: f32,
+}
+
+/// The values of a group as integers times a scale. A group with an infinity or a NaN has NaN for a scale, one without any normal number 0.
+#[inline(always)]
+fn round(values: [f32; GROUP]) -> Rounded {
+    const LARGEST: f32 = 127.0 * 128.0;
+    /// Added to a number, rounds it to an integer, ties to even, which is then in the lowest bits.
+    const TO_INTEGER: f32 = (3 << 22) as f32;
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    // Magnitudes are in the order of their bits, NaN last. (Loops, because closures of `map` and `fold` need not be inlined, and
+    // then miss the instruction set.)
+    let mut largest = 0;
+    for value in values {
+        largest = largest.max(value.to_bits() & 0x7fff_ffff);
+    }
+    let (factor, scale) = match f32::from_bits(largest) {
+        _ if largest >= INFINITY => (0.0, f32::NAN),
+        largest if largest < LARGEST * f32::MIN_POSITIVE => (0.0, 0.0),
+        largest => (LARGEST / largest, largest / LARGEST),
+    };
+    let mut integers = [0; GROUP];
+    for i in 0..GROUP {
+        let bits = (values[i] * factor + TO_INTEGER).to_bits();
+        let integer = bits.wrapping_sub(TO_INTEGER.to_bits()) as i32;
+        // A NaN's bits are no integer; what it is does not matter beside a scale of NaN, but it must not overflow.
+        integers[i] = integer.clamp(-LARGEST as i32, LARGEST as i32);
+    }
+    Rounded { integers, scale }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_keeps_15_bits() {
+        let values: [f32; GROUP] = std::array::from_fn(|i| (i as f32 * 0.7 - 9.0).powi(3));
+        let Rounded { integers, scale } = round(values);
+        for (value, integer) in values.iter().zip(integers) {
+            let error = f64::from(*value) - f64::from(scale) * f64::from(integer);
+            assert!(error.abs() <= 0.5001 * f64::from(scale), "{value}: {error}");
+        }
+        assert!(integers.contains(&(127 * 128)));
+    }
+
+    #[test]
+    fn what_cannot_be_rounded_is_nan_and_what_is_nothing_is_zero() {
+        let with = |value: f32| {
+            let mut values = [1.0; GROUP];
+            values[7] = value;
+            round(values)
+        };
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(with(value).scale.is_nan());
+        }
+        assert_eq!(round([0.0; GROUP]).scale, 0.0);
+        assert_eq!(round([-f32::MIN_POSITIVE; GROUP]).scale, 0.0);
+        assert!(with(f32::MAX).scale.is_finite());
+    }
+}

@@ -1,0 +1,339 @@
+//! Many rows of A: a panel of B's rows is put into an order in which four integers of each are neighbours, so that an element of C is a lane
+//! of a vector and every load serves several rows of A.
+//!
+//! A panel is filled by a loop for each type of B, and multiplied by one for each [`Kind`] of them.
+
+use std::cell::Cell;
+
+use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
+use super::super::super::super::simd::{Body, Isa, Simd};
+use super::super::super::scratch::{Exhausted, Line, Scratch};
+use super::super::{Block, Output, Product};
+use super::activations::{Activations, Row, TILE_ROWS};
+
+/// Columns of C that a panel of the widest instruction set makes.
+pub const COLUMNS: usize = 32;
+/// Vectors of columns in a tile.
+const VECTORS: usize = 2;
+/// Columns that are interleaved together.
+const TOGETHER: usize = 8;
+/// Integers of a group that are neighbours.
+const DEPTH: usize = 4;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each share its scales and minima, [column].
+#[derive(Clone, Copy)]
+struct Panel {
+    integers: *mut i8,
+    scales: *mut f32,
+    minima: *mut f32,
+}
+
+pub fn compute<B: Integers>(
+    isa: Isa,
+    product: &Product<B, f32>,
+    a: &Activations,
+    block: Block,
+) -> Result<(), Exhausted> {
+    let width = VECTORS * isa.lanes();
+    let shares = product.k() / B::SHARE;
+    let (integers, scales) = (product.k() * width, 4 * shares * width);
+    let scratch = Scratch::take(&KEPT, integers + 2 * scales)?;
+    let panel = Panel {
+        integers: scratch.at(0, integers),
+        scales: scratch.at(integers, shares * width),
+        minima: scratch.at(integers + scales, shares * width),
+    };
+    let Block { batch, rows, .. } = block;
+    for first in block.columns.clone().step_by(width) {
+        let part = &Block {
+            batch,
+            rows: rows.clone(),
+            columns: first..block.columns.end.min(first + width),
+        };
+        isa.run(Fill {
+            product,
+            part,
+            panel,
+        });
+        let multiply = Multiply {
+            output: &product.output,
+            a,
+            part,
+            panel,
+            zero: B::ZERO,
+        };
+        match (B::SHARE, B::HAS_MINIMUM, B::SIGNED) {
+            (32, false, false) => isa.run(multiply.of::<Kind<32, false, false>>()),
+            (32, false, true) => isa.run(multiply.of::<Kind<32, false, true>>()),
+            (32, true, _) => isa.run(multiply.of::<Kind<32, true, false>>()),
+            (_, false, _) => isa.run(multiply.of::<Kind<16, false, false>>()),
+            (_, true, _) => isa.run(multiply.of::<Kind<16, true, false>>()),
+        }
+    }
+    Ok(())
+}
+
+/// Fills a panel with the rows of B for the columns of `part`. Past the last column it stands in for others.
+struct Fill<'a, B> {
+    product: &'a Product<'a, B, f32>,
+    part: &'a Block,
+    /// with room for that
+    panel: Panel,
+}
+
+impl<B: Integers> Body for Fill<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Fill {
+            product,
+            part,
+            panel,
+        } = self;
+        let width = VECTORS * S::LANES;
+        let groups = product.k() / GROUP;
+        let per_group = GROUP / B::SHARE;
+        for first in (0..part.columns.len()).step_by(TOGETHER) {
+            let rows: [*const B; TOGETHER] = std::array::from_fn(|i| {
+                let column = (part.columns.start + first + i).min(part.columns.end - 1);
+                let start = product.b_row(part.batch, column);
+                product.b.at(start, product.k()).cast_const()
+            });
+            for start in (0..groups).step_by(SCALED_GROUPS) {
+                let count = SCALED_GROUPS.min(groups - start);
+                for group in start..start + count {
+                    // SAFETY: `at` checked the rows, and `compute` made room for the panel.
+                    unsafe {
+                        let mut integers = [B::integers(simd, rows[0], group); TOGETHER];
+                        for i in 1..TOGETHER {
+                            integers[i] = B::integers(simd, rows[i], group);
+                        }
+                        let to = panel.integers.add(group * GROUP * width + first * DEPTH);
+                        simd.interleave(integers, to, width * DEPTH);
+                    }
+                }
+                for (i, row) in rows.iter().enumerate() {
+                    // SAFETY: as above.
+                    unsafe {
+                        let scales = B::scales(simd, *row, start, count);
+                        let to = start * per_group * width + first + i;
+                        for share in 0..count * per_group {
+                            let to = to + share * width;
+                            panel.scales.add(to).write(scales.scales[share]);
+                            if B::HAS_MINIMUM {
+                                panel.minima.add(to).write(scales.minima[share]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a panel's multiplication has to know of B's type.
+struct Kind<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool>;
+
+trait Shape {
+    const SHARE: usize;
+    const HAS_MINIMUM: bool;
+    const SIGNED: bool;
+}
+
+impl<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool> Shape
+    for Kind<SHARE, HAS_MINIMUM, SIGNED>
+{
+    const SHARE: usize = SHARE;
+    const HAS_MINIMUM: bool = HAS_MINIMUM;
+    const SIGNED: bool = SIGNED;
+}
+
+/// Computes `part` of C from a panel that is filled for it.
+#[derive(Clone, Copy)]
+struct Multiply<'a> {
+    output: &'a Output<'a, f32>,
+    a: &'a Activations,
+    part: &'a Block,
+    panel: Panel,
+    /// B's
+    zero: i32,
+}
+
+impl<'a> Multiply<'a> {
+    fn of<K: Shape>(self) -> MultiplyKind<'a, K> {
+        MultiplyKind(self, std::marker::PhantomData)
+    }
+}
+
+struct MultiplyKind<'a, K>(Multiply<'a>, std::marker::PhantomData<K>);
+
+impl<K: Shape> Body for MultiplyKind<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let rows = &self.0.part.rows;
+        for first in rows.clone().step_by(TILE_ROWS) {
+            let order = self.0.a.order(self.0.part.batch, first);
+            let end = rows.end.min(first + TILE_ROWS);
+            // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums of floats wait
+            // in memory.
+            let step = if S::LANES == 16 { TILE_ROWS } else { 2 };
+            for row in (first..end).step_by(step) {
+                // SAFETY: the panel is filled, and so many rows are left.
+                unsafe {
+                    match (end - row).min(step) {
+                        1 => self.0.tile::<S, K, 1>(simd, row, order),
+                        2 => self.0.tile::<S, K, 2>(simd, row, order),
+                        3 => self.0.tile::<S, K, 3>(simd, row, order),
+                        _ => self.0.tile::<S, K, TILE_ROWS>(simd, row, order),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The sums of a tile. They stay in registers where they are handed on and not changed in place.
+type Sums<S, const M: usize> = [[<S as Simd>::Vector; VECTORS]; M];
+
+impl Multiply<'_> {
+    /// # Safety
+    /// The panel is filled for `part`, which has `M` rows from `row` on, and the order is that of their tile.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, K: Shape, const M: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        (single, double): (&[u32], &[u32]),
+    ) {
+        let a: [Row; M] = std::array::from_fn(|i| self.a.row(self.part.batch, row + i));
+        let zero = self.zero + if K::SIGNED { S::SIGNED_OFFSET } else { 0 };
+        let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
+        // SAFETY: the caller's promise; the order is one of the groups of these rows.
+        unsafe {
+            for group in single {
+                sums = self.add_group::<S, K, M, false>(simd, &a, zero, *group as usize, sums);
+            }
+            for group in double {
+                sums = self.add_group::<S, K, M, true>(simd, &a, zero, *group as usize, sums);
+            }
+            for (i, sums) in sums.iter().enumerate() {
+                self.store(simd, row + i, sums);
+            }
+        }
+    }
+
+    /// Adds the products of a group, of whose activations both bytes count or only the upper one.
+    ///
+    /// # Safety
+    /// As for [`Multiply::tile`]; `a` and the panel have the group.
+    #[inline(always)]
+    unsafe fn add_group<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        zero: i32,
+        group: usize,
+        mut sums: Sums<S, M>,
+    ) -> Sums<S, M> {
+        let width = VECTORS * S::LANES;
+        let per_group = GROUP / K::SHARE;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for share in group * per_group..(group + 1) * per_group {
+                let mut products = [[simd.splat_int(0); VECTORS]; M];
+                if !K::HAS_MINIMUM {
+                    for i in 0..M {
+                        let sum = a[i].sums.add(share).read();
+                        products[i] = [simd.splat_int(-zero * sum); VECTORS];
+                    }
+                }
+                let mut upper = [[simd.splat_int(0); VECTORS]; M];
+                for step in 0..K::SHARE / DEPTH {
+                    let at = share * K::SHARE + step * DEPTH;
+                    let from = self.panel.integers.add(at * width).cast_const();
+                    let b = [
+                        simd.load_bytes(from),
+                        simd.load_bytes(from.add(S::LANES * DEPTH)),
+                    ];
+                    for i in 0..M {
+                        let high = simd.splat_bytes(a[i].high.add(at));
+                        if DOUBLE {
+                            let low = simd.splat_bytes(a[i].low.add(at));
+                            for v in 0..VECTORS {
+                                upper[i][v] = dot::<S, K>(simd, upper[i][v], b[v], high);
+                                products[i][v] = dot::<S, K>(simd, products[i][v], b[v], low);
+                            }
+                        } else {
+                            for v in 0..VECTORS {
+                                products[i][v] = dot::<S, K>(simd, products[i][v], b[v], high);
+                            }
+                        }
+                    }
+                }
+                for v in 0..VECTORS {
+                    let at = share * width + v * S::LANES;
+                    let scales = simd.load(self.panel.scales.add(at));
+                    for i in 0..M {
+                        let scale = simd.splat(a[i].scales.add(group).read());
+                        let scale = simd.mul(scales, scale);
+                        let mut product = products[i][v];
+                        if DOUBLE {
+                            product = simd.plus_128(product, upper[i][v]);
+                        }
+                        sums[i][v] = simd.mul_add(simd.to_float(product), scale, sums[i][v]);
+                    }
+                    if K::HAS_MINIMUM {
+                        let minima = simd.load(self.panel.minima.add(at));
+                        for i in 0..M {
+                            let sum = a[i].sums.add(share).read() as f32;
+                            let sum = simd.splat(-sum * a[i].scales.add(group).read());
+                            sums[i][v] = simd.mul_add(minima, sum, sums[i][v]);
+                        }
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// Adds the bias and writes a row of a tile.
+    ///
+    /// # Safety
+    /// `part` has the row.
+    #[inline(always)]
+    unsafe fn store<S: Simd>(&self, simd: S, row: usize, sums: &[S::Vector; VECTORS]) {
+        let Block { batch, columns, .. } = self.part;
+        let c = self.output.c_at(*batch, row, columns.start, columns.len());
+        // SAFETY: `c_at` checked the columns; two vectors have at most COLUMNS lanes.
+        unsafe {
+            if columns.len() == VECTORS * S::LANES && self.output.bias.is_none() {
+                for (v, sums) in sums.iter().enumerate() {
+                    simd.store(*sums, c.add(v * S::LANES));
+                }
+                return;
+            }
+            let mut lanes = [0f32; COLUMNS];
+            for (v, sums) in sums.iter().enumerate() {
+                simd.store(*sums, lanes.as_mut_ptr().add(v * S::LANES));
+            }
+            for (j, sum) in lanes.iter().enumerate().take(columns.len()) {
+                c.add(j).write(sum + self.output.bias_at(columns.start + j));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn dot<S: Simd, K: Shape>(simd: S, sums: S::Ints, b: S::Bytes, a: S::Bytes) -> S::Ints {
+    match K::SIGNED {
+        true => simd.dot_signed(sums, b, a),
+        false => simd.dot(sums, b, a),
+    }
+}
