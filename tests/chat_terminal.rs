@@ -43,7 +43,7 @@ impl Terminal {
                 &mut inside,
                 null_mut(),
                 null_mut(),
-                &mut size,
+                &raw mut size,
             )
         };
         assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
