@@ -29,6 +29,11 @@
 id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options,
                                   iron_status *status);
 
+/* Makes a function of a library, with function constants unless `values` is nil. Autoreleased; nil, with the error reported in
+ * *status. */
+id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
+                                 iron_status *status);
+
 /* Makes a function's pipeline state. Autoreleased; nil, with the error reported in *status. */
 id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status);
 

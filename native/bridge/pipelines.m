@@ -67,10 +67,8 @@ static NSString *source_of(const char *family) {
                              status:(iron_status *)status {
   id<MTLLibrary> library = [self libraryOf:entry->family on:device status:status];
   if (!library) return nil;
-  id<MTLFunction> function = [[library newFunctionWithName:[NSString stringWithUTF8String:entry->name]] autorelease];
-  if (function) return IronPipelineMake(device, function, status);
-  *status = IronErrorReport(IRON_ERROR_UNSUPPORTED, "this device has no kernel %s", entry->name);
-  return nil;
+  id<MTLFunction> function = IronFunctionMake(library, [NSString stringWithUTF8String:entry->name], nil, status);
+  return function ? IronPipelineMake(device, function, status) : nil;
 }
 
 - (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device {
@@ -99,6 +97,17 @@ id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompi
       [[error domain] isEqual:MTLLibraryErrorDomain] && [error code] == (NSInteger)MTLLibraryErrorUnsupported;
   *status = IronErrorReport(unsupported ? IRON_ERROR_UNSUPPORTED : IRON_ERROR_COMPILE, "%s", IronErrorDescribe(error));
   return nil;
+}
+
+id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
+                                 iron_status *status) {
+  /* newFunctionWithName: alone would not say what is wrong. */
+  NSError *error = nil;
+  if (!values) values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  id<MTLFunction> function = [[library newFunctionWithName:name constantValues:values error:&error] autorelease];
+  if (!function)
+    *status = IronErrorReport(IRON_ERROR_COMPILE, "kernel %s: %s", [name UTF8String], IronErrorDescribe(error));
+  return function;
 }
 
 id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status) {

@@ -98,20 +98,16 @@ static iron_status read_constants(MTLFunctionConstantValues *values, const iron_
 /* The function, specialised; autoreleased. */
 static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> library, NSString *name,
                                  const iron_constant *constants, size_t count) {
-  NSError *error = nil;
   if (![[library functionNames] containsObject:name])
     return IronErrorReport(IRON_ERROR_NOT_FOUND, "name: the library has no kernel \"%s\"", [name UTF8String]);
-  if (count == 0) {
-    *function = [[library newFunctionWithName:name] autorelease];
-  } else {
-    MTLFunctionConstantValues *values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  MTLFunctionConstantValues *values = nil;
+  if (count > 0) {
+    values = [[[MTLFunctionConstantValues alloc] init] autorelease];
     IRON_TRY(read_constants(values, constants, count));
-    *function = [[library newFunctionWithName:name constantValues:values error:&error] autorelease];
   }
-  if (*function) return IRON_OK;
-  return IronErrorReport(
-      IRON_ERROR_COMPILE, "%s: %s", [name UTF8String],
-      error ? IronErrorDescribe(error) : "the function cannot be made; it may need function constants");
+  iron_status status = IRON_OK;
+  *function = IronFunctionMake(library, name, values, &status);
+  return status;
 }
 
 iron_status iron_kernel_create(iron_library *library_handle, const char *name, const iron_constant *constants,

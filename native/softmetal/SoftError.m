@@ -26,6 +26,8 @@ MTLCommandBufferError soft_outcome_code(soft_outcome outcome) {
   case SOFT_PAGE_FAULT: return MTLCommandBufferErrorPageFault;
   case SOFT_INVALID: return MTLCommandBufferErrorInvalidResource;
   case SOFT_OUT_OF_MEMORY: return MTLCommandBufferErrorOutOfMemory;
+  case SOFT_STACK_OVERFLOW: return MTLCommandBufferErrorStackOverflow;
+  case SOFT_TIMEOUT: return MTLCommandBufferErrorTimeout;
   case SOFT_INTERNAL: break;
   }
   return MTLCommandBufferErrorInternal;

@@ -56,7 +56,9 @@ typedef enum soft_outcome {
   SOFT_PAGE_FAULT = 1,   /* the kernel's arguments reach outside a bound buffer */
   SOFT_INVALID = 2,      /* a binding is missing or an argument struct is too short */
   SOFT_INTERNAL = 3,     /* a bug of ours: a panic was caught */
-  SOFT_OUT_OF_MEMORY = 4
+  SOFT_OUT_OF_MEMORY = 4,
+  SOFT_STACK_OVERFLOW = 5, /* a thread used more stack than there is */
+  SOFT_TIMEOUT = 6         /* a threadgroup took longer than it may */
 } soft_outcome;
 
 typedef struct soft_executor {

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use super::bindings::args;
 use super::bindings::executor::soft_dispatch;
 use super::elements::Stored;
+use super::msl::Failure;
 
 /// Why a dispatch did not run to its end. The text is for the user.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,6 +23,22 @@ pub enum Fault {
     Invalid(String),
     /// Scratch memory could not be had.
     OutOfMemory(String),
+    /// A thread used more stack than there is.
+    StackOverflow(String),
+    /// It took longer than it may.
+    Timeout(String),
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Fault {
+        match failure {
+            Failure::Invalid(text) => Fault::Invalid(text),
+            Failure::PageFault(text) => Fault::OutOfBounds(text),
+            Failure::OutOfMemory(text) => Fault::OutOfMemory(text),
+            Failure::StackOverflow(text) => Fault::StackOverflow(text),
+            Failure::Timeout(text) => Fault::Timeout(text),
+        }
+    }
 }
 
 /// An argument struct of `args.h`.

@@ -263,6 +263,8 @@ unsafe extern "C" fn execute(
         Ok(Err(Fault::OutOfBounds(text))) => (SOFT_PAGE_FAULT, text),
         Ok(Err(Fault::Invalid(text))) => (SOFT_INVALID, text),
         Ok(Err(Fault::OutOfMemory(text))) => (SOFT_OUT_OF_MEMORY, text),
+        Ok(Err(Fault::StackOverflow(text))) => (SOFT_STACK_OVERFLOW, text),
+        Ok(Err(Fault::Timeout(text))) => (SOFT_TIMEOUT, text),
         Err(payload) => (SOFT_INTERNAL, panic_text(&*payload)),
     };
     // SAFETY: executor.h: `error` is NULL or a place for a pointer.
@@ -287,15 +289,12 @@ unsafe fn execute_msl(
         threadgroup: dispatch.threadgroup,
         threads: dispatch.threads,
         order: msl::LaneOrder::from_environment().map_err(Fault::Invalid)?,
+        limit: msl::limit_from_environment().map_err(Fault::Invalid)?,
         workers: machine.pool.threads(),
         parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),
     };
     // SAFETY: the caller's promise.
-    unsafe { function.dispatch(&dispatch) }.map_err(|failure| match failure {
-        msl::Failure::Invalid(text) => Fault::Invalid(text),
-        msl::Failure::PageFault(text) => Fault::OutOfBounds(text),
-        msl::Failure::OutOfMemory(text) => Fault::OutOfMemory(text),
-    })
+    unsafe { function.dispatch(&dispatch) }.map_err(Fault::from)
 }
 
 unsafe extern "C" fn string_release(string: *mut c_char) {

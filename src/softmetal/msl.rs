@@ -18,6 +18,8 @@ mod shim;
 mod stacks;
 mod threadgroup;
 mod tokens;
+mod traps;
+mod watchdog;
 
 #[cfg(test)]
 mod check;
@@ -30,6 +32,7 @@ pub use library::Library;
 pub use order::LaneOrder;
 pub use runtime::Range;
 pub use setting::Setting;
+pub use watchdog::limit_from_environment;
 
 /// The compiler that a Metal source would be compiled with now.
 pub fn compiler() -> Result<super::about::MetalCompiler, error::Error> {

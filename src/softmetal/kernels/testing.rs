@@ -1,8 +1,10 @@
 //! What the kernels' tests share: calls of a kernel by name on every instruction set, poisoned outputs, and float64 values of what buffers hold.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use half::{bf16, f16};
 
@@ -111,7 +113,15 @@ impl<'a> Call<'a> {
         self
     }
 
+    pub fn run_on(&self, executor: Executor) -> Result<(), Fault> {
+        match executor {
+            Executor::Native(machine) => self.run(machine),
+            Executor::Metal(order, validate) => self.run_metal(order, validate),
+        }
+    }
+
     pub fn run(&self, machine: &Machine) -> Result<(), Fault> {
+        note(self.kernel, Way::Native);
         // SAFETY: the bindings are borrowed for as long as the call lives; the arguments are only read.
         let dispatch =
             unsafe { Dispatch::new(self.kernel.display_name(), self.kernel.geometry, &self.raw) };
@@ -120,10 +130,18 @@ impl<'a> Call<'a> {
 
     /// Runs the Metal kernel of that name; `validate` checks each access to memory.
     pub fn run_metal(&self, order: LaneOrder, validate: bool) -> Result<(), Fault> {
-        let source = own_metal_sources().find(|(family, _)| *family == self.kernel.family);
-        let (_, source) = source.expect("every family has its source");
-        let library = msl::Library::new(source).unwrap_or_else(|error| panic!("{error}"));
-        let function = library
+        note(
+            self.kernel,
+            match order {
+                LaneOrder::Forward => Way::Forward,
+                LaneOrder::Reverse => Way::Reverse,
+                LaneOrder::Random(_) => Way::Random,
+            },
+        );
+        if validate {
+            note(self.kernel, Way::Checked);
+        }
+        let function = metal_library(self.kernel.family)
             .function(self.kernel.display_name(), &[], validate)
             .unwrap_or_else(|error| panic!("{error}"));
         let dispatch = msl::Dispatch {
@@ -136,16 +154,67 @@ impl<'a> Call<'a> {
             threadgroup: self.raw.threadgroup,
             threads: self.raw.threads,
             order,
+            limit: None,
             workers: 1,
             parallel: &|count, task| (0..count).for_each(task),
         };
         // SAFETY: the bindings are borrowed for as long as the call lives; our own kernels stay within them.
-        unsafe { function.dispatch(&dispatch) }.map_err(|failure| match failure {
-            msl::Failure::PageFault(text) => Fault::OutOfBounds(text),
-            msl::Failure::Invalid(text) => Fault::Invalid(text),
-            msl::Failure::OutOfMemory(text) => Fault::OutOfMemory(text),
-        })
+        unsafe { function.dispatch(&dispatch) }.map_err(Fault::from)
     }
+}
+
+/// What runs a kernel.
+#[derive(Clone, Copy)]
+pub enum Executor<'a> {
+    Native(&'a Machine),
+    /// From its Metal source, in that lane order, and with each access to memory checked or not.
+    Metal(LaneOrder, bool),
+}
+
+/// The ways in which the Metal kernels are run. A race or an access outside of the bindings shows in one of them.
+pub const METAL: [(LaneOrder, bool); 3] = [
+    (LaneOrder::Forward, false),
+    (LaneOrder::Reverse, true),
+    (LaneOrder::Random(1), false),
+];
+
+/// A family's source, read by the compiler once.
+fn metal_library(family: &'static str) -> Arc<msl::Library> {
+    static LIBRARIES: Mutex<Option<HashMap<&str, Arc<msl::Library>>>> = Mutex::new(None);
+    let mut libraries = LIBRARIES.lock().unwrap_or_else(|error| error.into_inner());
+    let library = libraries
+        .get_or_insert_default()
+        .entry(family)
+        .or_insert_with(|| {
+            let source = own_metal_sources().find(|(own, _)| *own == family);
+            let (_, source) = source.expect("every family has its source");
+            Arc::new(msl::Library::new(source).unwrap_or_else(|error| panic!("{error}")))
+        });
+    Arc::clone(library)
+}
+
+/// How a kernel was run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    Native,
+    Forward,
+    Reverse,
+    Random,
+    /// In any lane order, with each access to memory checked.
+    Checked,
+}
+
+thread_local! {
+    static RUNS: RefCell<HashSet<(&'static str, Way)>> = RefCell::default();
+}
+
+fn note(kernel: &'static Kernel, way: Way) {
+    RUNS.with_borrow_mut(|runs| runs.insert((kernel.display_name(), way)));
+}
+
+/// Whether the calling thread has run the kernel that way.
+pub fn was_run(kernel: &'static Kernel, way: Way) -> bool {
+    RUNS.with_borrow(|runs| runs.contains(&(kernel.display_name(), way)))
 }
 
 /// Numbers that look random and are the same in every run.
@@ -318,6 +387,15 @@ pub fn on_every_machine<T: Output>(run: impl Fn(&Machine) -> Vec<T>, mut check: 
     }
 }
 
+/// Calls `check` with what `run` gives on every instruction set and from the Metal source, in every way.
+pub fn on_every_executor<T: Output>(run: impl Fn(Executor) -> Vec<T>, mut check: impl FnMut(&[T])) {
+    on_every_machine(|machine| run(Executor::Native(machine)), &mut check);
+    for (order, validate) in METAL {
+        println!("Metal, {order:?}, checked {validate}"); // shown with a failure
+        check(&run(Executor::Metal(order, validate)));
+    }
+}
+
 /// `rows` rows of `width` elements `stride` apart, as ranges.
 pub fn row_ranges(rows: usize, stride: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
     (0..rows).map(move |row| row * stride..row * stride + width)
@@ -349,5 +427,7 @@ pub fn fault(result: Result<(), Fault>) -> (&'static str, String) {
         Err(Fault::OutOfBounds(text)) => ("out of bounds", text),
         Err(Fault::Invalid(text)) => ("invalid", text),
         Err(Fault::OutOfMemory(text)) => ("out of memory", text),
+        Err(Fault::StackOverflow(text)) => ("stack overflow", text),
+        Err(Fault::Timeout(text)) => ("timeout", text),
     }
 }

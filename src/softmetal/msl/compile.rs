@@ -246,6 +246,10 @@ impl Compiler {
             // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
             arguments.push("-fexcess-precision=16".into());
         }
+        if cfg!(target_os = "linux") {
+            // A frame larger than a page touches every page on its way, so that none steps over a stack's guard.
+            arguments.push("-fstack-clash-protection".into());
+        }
         let mode: &[&str] = match validate {
             false => &["-O2"],
             true => &[

@@ -2,11 +2,13 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::function::Function;
 use super::order::LaneOrder;
 use super::runtime::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS, Range};
 use super::threadgroup::{self, Fault, Shape, Threadgroup};
+use super::{traps, watchdog};
 
 /// Threadgroup memory that a dispatch may use, static and dynamic together: what Apple7 and later GPUs have.
 pub const THREADGROUP_MEMORY: u32 = 32 * 1024;
@@ -28,6 +30,8 @@ pub struct Dispatch<'a> {
     pub threadgroup: [u32; 3],
     pub threads: bool,
     pub order: LaneOrder,
+    /// How long a threadgroup may take; `None`: for ever.
+    pub limit: Option<Duration>,
     /// How many compute threads there are, and how to run a task on each: it calls the closure that often, in parallel, and
     /// returns when all calls have.
     pub workers: usize,
@@ -42,6 +46,9 @@ pub enum Failure {
     /// The kernel touched memory that was not bound to it.
     PageFault(String),
     OutOfMemory(String),
+    StackOverflow(String),
+    /// A threadgroup took longer than it may.
+    Timeout(String),
 }
 
 impl Function {
@@ -71,11 +78,14 @@ impl Function {
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let fault = Mutex::new(None);
+        let limit = dispatch.limit;
         // Few enough that taking one costs nothing, many enough that the workers end together.
         let chunk = (groups / (workers.max(1) * 8)).max(1);
         (dispatch.parallel)(workers, &|_| {
             let mut threadgroup = borrow_threadgroup();
             threadgroup.begin(&shape);
+            traps::prepare_thread();
+            let watch = limit.map(|limit| watchdog::watch(threadgroup.alarm(), limit));
             loop {
                 let first = next.fetch_add(chunk, Ordering::Relaxed);
                 if first >= groups || stop.load(Ordering::Relaxed) {
@@ -96,22 +106,25 @@ impl Function {
                     }
                 }
             }
+            drop(watch);
             return_threadgroup(threadgroup);
         });
+        let named = |what: String| format!("kernel `{}`: {what}", self.name());
         match fault
             .into_inner()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
         {
             None => Ok(()),
-            Some(Fault::Divergence(what)) => Err(invalid(what)),
-            Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(format!(
-                "kernel `{}`: {what}",
-                self.name()
-            ))),
-            Some(Fault::OutOfBounds(what)) => Err(Failure::PageFault(format!(
-                "kernel `{}`: {what}",
-                self.name()
-            ))),
+            Some(Fault::Divergence(what) | Fault::Undefined(what)) => Err(invalid(what)),
+            Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(named(what))),
+            Some(Fault::OutOfBounds(what)) => Err(Failure::PageFault(named(what))),
+            Some(Fault::StackOverflow(what)) => Err(Failure::StackOverflow(named(what))),
+            Some(Fault::Timeout) => {
+                let limit = limit.unwrap_or_default();
+                Err(Failure::Timeout(named(format!(
+                    "a threadgroup took more than {limit:?} (IRONBRIDGE_SOFT_TIMEOUT)"
+                ))))
+            }
         }
     }
 

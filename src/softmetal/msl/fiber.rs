@@ -37,6 +37,15 @@ pub unsafe extern "C" fn switch(save: *mut Context, to: Context) {
     )
 }
 
+/// The second half of [`switch`]: resumes the stack whose [`Context`] is the stack pointer. For a signal handler to return to.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+pub unsafe extern "C" fn resume() {
+    naked_asm!(
+        "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "pop rax", "jmp rax",
+    )
+}
+
 /// Where a prepared stack begins to run: calls the function in `rbx` with the argument in `rbp`.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
@@ -62,6 +71,26 @@ pub unsafe extern "C" fn switch(save: *mut Context, to: Context) {
         "mov x9, sp",
         "str x9, [x0]",
         "mov sp, x1",
+        "ldp x19, x20, [sp, #0]",
+        "ldp x21, x22, [sp, #16]",
+        "ldp x23, x24, [sp, #32]",
+        "ldp x25, x26, [sp, #48]",
+        "ldp x27, x28, [sp, #64]",
+        "ldp x29, x30, [sp, #80]",
+        "ldp d8, d9, [sp, #96]",
+        "ldp d10, d11, [sp, #112]",
+        "ldp d12, d13, [sp, #128]",
+        "ldp d14, d15, [sp, #144]",
+        "add sp, sp, #160",
+        "br x30",
+    )
+}
+
+/// The second half of [`switch`]: resumes the stack whose [`Context`] is the stack pointer. For a signal handler to return to.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+pub unsafe extern "C" fn resume() {
+    naked_asm!(
         "ldp x19, x20, [sp, #0]",
         "ldp x21, x22, [sp, #16]",
         "ldp x23, x24, [sp, #32]",

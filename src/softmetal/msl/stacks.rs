@@ -5,6 +5,8 @@ use std::ptr::null_mut;
 
 use super::runtime::STACK;
 
+/// The smallest page of any supported system.
+const PAGE_AT_LEAST: usize = 4096;
 /// Stacks that are mapped together.
 const SLAB: usize = 16;
 
@@ -25,6 +27,18 @@ impl Stacks {
         self.free
             .pop()
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+    }
+
+    /// Whether that is the top of one of these stacks. Safe in a signal handler.
+    pub fn has(&self, top: *mut u8) -> bool {
+        self.all.contains(&top)
+    }
+
+    /// Whether an address lies in the guard page below one of these stacks. Safe in a signal handler.
+    pub fn guards(&self, address: usize) -> bool {
+        let bottom = |top: &*mut u8| top.addr() - STACK;
+        let guarded = |top| (bottom(top)..bottom(top) + PAGE_AT_LEAST).contains(&address);
+        self.all.iter().any(guarded)
     }
 
     /// Gives a stack back. The caller may still be running on it until it switches away for good.
@@ -58,7 +72,7 @@ impl Stacks {
         let base = base.cast::<u8>();
         self.mappings.push((base, length));
         // SAFETY: sysconf has no preconditions.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize;
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(PAGE_AT_LEAST as _) as usize;
         let first = base.wrapping_add(base.align_offset(STACK));
         for index in 0..SLAB {
             let bottom = first.wrapping_add(index * STACK);

@@ -8,6 +8,8 @@
 //! is an error here.
 
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fiber::{self, Context};
 use super::order::{LaneOrder, Turns};
@@ -15,6 +17,8 @@ use super::runtime::{
     BUFFERS, Combine, Group, LANE_BELOW_TOP, Lane, Range, Runtime, SIMD_WIDTH, SimdGroup,
 };
 use super::stacks::Stacks;
+use super::traps::{self, Trap};
+use super::watchdog::Alarm;
 
 /// Threads of a threadgroup at most.
 pub const MAX_THREADS: usize = 1024;
@@ -29,6 +33,12 @@ pub enum Fault {
     OutOfBounds(String),
     /// No memory for another stack.
     OutOfMemory(String),
+    /// A thread used more stack than there is.
+    StackOverflow(String),
+    /// What has no defined result: an integer divided by zero.
+    Undefined(String),
+    /// It took longer than it may.
+    Timeout,
 }
 
 /// How far the threads of one SIMD-group are. Each mask has a bit per thread.
@@ -76,6 +86,11 @@ pub struct Threadgroup {
     main: Context,
     run: Option<unsafe extern "C" fn(*mut Lane)>,
     fault: Option<Fault>,
+    /// Whether a fiber is in the kernel's own code, which owns nothing, and not in this module's.
+    in_kernel: AtomicBool,
+    /// Why, by which thread's fiber and at which stack pointer the kernel was interrupted.
+    trapped: Option<(Trap, usize)>,
+    alarm: Arc<Alarm>,
     stacks: Stacks,
     memory: Vec<u64>,
     accessible: Vec<Range>,
@@ -158,10 +173,17 @@ impl Threadgroup {
             main: null_mut(),
             run: None,
             fault: None,
+            in_kernel: AtomicBool::new(false),
+            trapped: None,
+            alarm: Arc::default(),
             stacks: Stacks::default(),
             memory: Vec::new(),
             accessible: Vec::new(),
         })
+    }
+
+    pub fn alarm(&self) -> &Arc<Alarm> {
+        &self.alarm
     }
 
     /// Takes over what a dispatch's threadgroups share. Must be called before `run_group`.
@@ -253,6 +275,7 @@ impl Threadgroup {
             };
         }
         (self.at_barrier, self.returned) = (0, 0);
+        self.alarm.next_turn();
         self.begin_phase();
 
         let Step::Run(first) = self.advance() else {
@@ -264,8 +287,14 @@ impl Threadgroup {
         unsafe {
             let context = Threadgroup::context_of(this, first);
             if !context.is_null() {
+                traps::set_running(this);
                 fiber::switch(&raw mut (*this).main, context);
+                traps::set_running(null_mut());
             }
+        }
+        self.in_kernel.store(false, Ordering::Relaxed);
+        if let Some((trap, stack)) = self.trapped.take() {
+            self.fault = Some(self.fault_of(trap, stack));
         }
         match self.fault.take() {
             None => Ok(()),
@@ -320,6 +349,9 @@ impl Threadgroup {
 
     /// Whose turn is next.
     fn advance(&mut self) -> Step {
+        if self.alarm.is_late() {
+            return self.fail(Fault::Timeout);
+        }
         loop {
             let progress = &mut self.progress[self.simdgroup];
             while self.lane_turn < progress.threads {
@@ -465,7 +497,9 @@ unsafe extern "C" fn run_threads(this: *mut u8) -> ! {
             let lane = &raw mut (*this).lanes[thread];
             running.write(lane);
             if let Some(run) = (*this).run {
+                (*this).in_kernel.store(true, Ordering::Relaxed);
                 run(lane);
+                (*this).in_kernel.store(false, Ordering::Relaxed);
             }
             (*this).returned += 1;
             (*this).progress[thread / SIMD_WIDTH].live &= !(1 << (thread % SIMD_WIDTH));
@@ -488,6 +522,7 @@ unsafe extern "C" fn threadgroup_barrier(lane: *mut Lane, site: u32) {
     // SAFETY: compiled code passes the lane it was given, whose group is the first field of the Threadgroup that runs it.
     unsafe {
         let (this, thread) = ((*lane).group as *mut Threadgroup, (*lane).index as usize);
+        (*this).in_kernel.store(false, Ordering::Relaxed);
         if (*this).at_barrier > 0 && (*this).barrier_site != site {
             let (one, other) = (place((*this).barrier_site), place(site));
             (*this).give_up(Fault::Divergence(format!(
@@ -497,6 +532,7 @@ unsafe extern "C" fn threadgroup_barrier(lane: *mut Lane, site: u32) {
         (*this).at_barrier += 1;
         (*this).barrier_site = site;
         Threadgroup::suspend(this, thread);
+        (*this).in_kernel.store(true, Ordering::Relaxed);
     }
 }
 
@@ -504,6 +540,7 @@ unsafe extern "C" fn simd_barrier(lane: *mut Lane, combine: Option<Combine>, sit
     // SAFETY: as in `threadgroup_barrier`.
     unsafe {
         let (this, thread) = ((*lane).group as *mut Threadgroup, (*lane).index as usize);
+        (*this).in_kernel.store(false, Ordering::Relaxed);
         let progress = &mut (*this).progress[thread / SIMD_WIDTH];
         if progress.at_operation != 0 && progress.operation_site != site {
             let (one, other) = (place(progress.operation_site), place(site));
@@ -517,6 +554,7 @@ unsafe extern "C" fn simd_barrier(lane: *mut Lane, combine: Option<Combine>, sit
         progress.operation_site = site;
         progress.combine = combine;
         Threadgroup::suspend(this, thread);
+        (*this).in_kernel.store(true, Ordering::Relaxed);
     }
 }
 
@@ -524,10 +562,8 @@ unsafe extern "C" fn out_of_bounds(lane: *mut Lane, address: u64, size: u64, wri
     // SAFETY: as in `threadgroup_barrier`.
     unsafe {
         let this = (*lane).group as *mut Threadgroup;
-        let whole = (*this).group.dispatched_threads;
-        let thread: [u32; 3] = std::array::from_fn(|axis| {
-            (*this).group.position[axis] * whole[axis] + (*lane).position[axis]
-        });
+        (*this).in_kernel.store(false, Ordering::Relaxed);
+        let thread = (*this).position_of(lane);
         let access = if write { "write" } else { "read" };
         let place = (*this).place_of(address);
         (*this).give_up(Fault::OutOfBounds(format!(
@@ -537,6 +573,66 @@ unsafe extern "C" fn out_of_bounds(lane: *mut Lane, address: u64, size: u64, wri
 }
 
 impl Threadgroup {
+    /// For the signal handler: whether the signal is one of a kernel's, and then what to resume in its place.
+    ///
+    /// # Safety
+    /// `this` is the Threadgroup that the interrupted thread runs.
+    pub unsafe fn trap(this: *mut Threadgroup, trap: Trap, stack: usize) -> Option<Context> {
+        // SAFETY: the interrupted thread is the only one that uses `this`, and it does not go on before this has returned.
+        unsafe {
+            let on_fiber = (*this).stacks.has(top_of(stack) as *mut u8);
+            let in_kernel = (*this).in_kernel.load(Ordering::Relaxed);
+            let ours = match trap {
+                // A stack ends anywhere, in this module's code too.
+                Trap::Access(address) => in_kernel || (*this).stacks.guards(address),
+                Trap::Arithmetic | Trap::Undefined => in_kernel,
+                Trap::Late => in_kernel && (*this).alarm.is_late(),
+            };
+            if !on_fiber || !ours {
+                return None;
+            }
+            (*this).trapped = Some((trap, stack));
+            Some((*this).main)
+        }
+    }
+
+    fn fault_of(&self, trap: Trap, stack: usize) -> Fault {
+        let running = (top_of(stack) - LANE_BELOW_TOP) as *const *const Lane;
+        // SAFETY: `trap` made sure that it is one of our stacks, whose top word says which thread's it is.
+        let thread = self.position_of(unsafe { running.read() });
+        match trap {
+            Trap::Access(address) if self.stacks.guards(address) => {
+                const KIB: usize = super::runtime::STACK / 1024;
+                Fault::StackOverflow(format!(
+                    "thread {thread:?} needs more than {KIB} KiB for its variables"
+                ))
+            }
+            // Some processors do not tell the address when there can be no memory at it.
+            Trap::Access(0) => Fault::OutOfBounds(format!(
+                "an access to memory that is not there by thread {thread:?}"
+            )),
+            Trap::Access(address) => Fault::OutOfBounds(format!(
+                "an access to memory that is not there by thread {thread:?} {}",
+                self.place_of(address as u64)
+            )),
+            Trap::Arithmetic => Fault::Undefined(format!(
+                "thread {thread:?} divided an integer by zero, or the least one by -1"
+            )),
+            Trap::Undefined => Fault::Undefined(format!(
+                "thread {thread:?} came to code without a defined meaning"
+            )),
+            Trap::Late => Fault::Timeout,
+        }
+    }
+
+    /// thread_position_in_grid.
+    fn position_of(&self, lane: *const Lane) -> [u32; 3] {
+        let whole = self.group.dispatched_threads;
+        // SAFETY: the lane is one of this Threadgroup's.
+        let position = unsafe { (*lane).position };
+        std::array::from_fn(|axis| self.group.position[axis] * whole[axis] + position[axis])
+    }
+
     /// Where an address that belongs to nothing is, by what it is nearest to.
     fn place_of(&self, address: u64) -> String {
         let buffers = self
@@ -589,6 +685,11 @@ impl Threadgroup {
         // their stacks, which `run_group` reclaims.
         unsafe { fiber::switch(&raw mut never_resumed, self.main) };
     }
+}
+
+/// The top of the stack that a stack pointer points into.
+fn top_of(stack: usize) -> usize {
+    (stack | (super::runtime::STACK - 1)) + 1
 }
 
 /// A site in words: line * 1024 + column.

@@ -1,11 +1,17 @@
 //! Kernels with planted mistakes: each is found, and the next kernel runs as if nothing had happened.
 
+use std::time::Duration;
+
 use super::super::{Failure, LaneOrder};
 use super::program::Program;
 
 fn text(failure: Failure) -> String {
     match failure {
-        Failure::Invalid(text) | Failure::PageFault(text) | Failure::OutOfMemory(text) => text,
+        Failure::Invalid(text)
+        | Failure::PageFault(text)
+        | Failure::OutOfMemory(text)
+        | Failure::StackOverflow(text)
+        | Failure::Timeout(text) => text,
     }
 }
 
@@ -156,6 +162,78 @@ fn an_access_outside_threadgroup_memory_is_a_page_fault() {
         text.contains("at byte 128 of the 128 bytes of the kernel's threadgroup memory"),
         "{text}"
     );
+}
+
+#[test]
+fn an_unchecked_access_to_memory_that_is_not_there_is_a_page_fault_as_well() {
+    let body = "kernel void f(device float *out [[buffer(0)]], device const float *in [[buffer(5)]], uint i [[thread_position_in_grid]]) {\n\
+                  if (i == 7) out[i] = in[-(1l << 38)]; else out[i] = simd_sum(1.0f); }\n\
+                kernel void g(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n\
+                  out[i] = simd_sum(1.0f); }";
+    for order in super::program::ORDERS {
+        let program = Program::new("f", body).input(5, &[0.0f32; 32]);
+        let failure = program.fail(order, false);
+        assert!(matches!(failure, Failure::PageFault(_)), "{failure:?}");
+        let text = text(failure);
+        let expected = "kernel `f`: an access to memory that is not there by thread [7, 0, 0] at byte -1099511627776 of the";
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(Program::new("g", body).run::<f32>(32), [32.0; 32]);
+    }
+}
+
+#[test]
+fn a_stack_that_is_too_small_is_an_error() {
+    let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n\
+                  float many[70000]; for (uint j = 0; j < 70000; j++) many[(j * 7 + i) % 70000] = j;\n\
+                  out[i] = many[uint(out[i + 1]) % 70000]; }";
+    for validate in [false, true] {
+        let failure = Program::new("f", body).fail(LaneOrder::Forward, validate);
+        assert!(matches!(failure, Failure::StackOverflow(_)), "{failure:?}");
+        let text = text(failure);
+        assert!(
+            text.contains("kernel `f`: thread [0, 0, 0] needs more than 256 KiB"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_division_of_an_integer_by_zero_does_not_end_the_process() {
+    let body = "kernel void f(device float *out [[buffer(0)]], device const int *in [[buffer(5)]], uint i [[thread_position_in_grid]]) {\n\
+                  out[i] = in[i] / in[i + 1]; }";
+    let program = Program::new("f", body).input(5, &[0i32; 64]);
+    match program.try_run::<f32>(64, LaneOrder::Forward, false) {
+        // An aarch64 processor gives 0, as a GPU gives something.
+        Ok(_) => assert!(cfg!(target_arch = "aarch64")),
+        Err(failure) => {
+            let text = text(failure);
+            assert!(text.contains("thread [0, 0, 0] divided"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_end_is_ended() {
+    let body = "kernel void spin(device atomic_uint *flag [[buffer(0)]]) {\n\
+                  while (atomic_load_explicit(flag, memory_order_relaxed) != 1u) {} }\n\
+                kernel void wait(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n\
+                  for (uint j = 0; out[0] != 1; j++) threadgroup_barrier(mem_flags::mem_device); }\n\
+                kernel void sum(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n\
+                  float s = 1; while (s != 0.5f) s = min(simd_sum(s), 1.0f); out[i] = s; }\n\
+                kernel void g(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = 1; }";
+    for kernel in ["spin", "wait", "sum"] {
+        for validate in [false, true] {
+            let program = Program::new(kernel, body).limit(Duration::from_millis(100));
+            let failure = program
+                .groups([3, 1, 1], [32, 1, 1])
+                .fail(LaneOrder::Forward, validate);
+            assert!(matches!(failure, Failure::Timeout(_)), "{failure:?}");
+            let text = text(failure);
+            let expected = format!("kernel `{kernel}`: a threadgroup took more than 100ms");
+            assert!(text.starts_with(&expected), "{text}");
+        }
+        assert_eq!(Program::new("g", body).run::<f32>(32), [1.0; 32]);
+    }
 }
 
 #[test]

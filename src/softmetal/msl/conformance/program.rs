@@ -1,5 +1,7 @@
 //! A small Metal program under test: it runs in every lane order, with and without bounds checks, and must give one result.
 
+use std::time::Duration;
+
 use super::super::runtime::{BUFFERS, Range};
 use super::super::{Dispatch, Failure, LaneOrder, Library, Setting};
 
@@ -27,6 +29,7 @@ pub struct Program<'a> {
     grid: [u32; 3],
     threadgroup: [u32; 3],
     threads: bool,
+    limit: Option<Duration>,
 }
 
 /// Elements of buffers.
@@ -65,6 +68,7 @@ impl<'a> Program<'a> {
             grid: [1, 1, 1],
             threadgroup: [32, 1, 1],
             threads: false,
+            limit: Some(Duration::from_secs(60)),
         }
     }
 
@@ -86,6 +90,12 @@ impl<'a> Program<'a> {
 
     pub fn groups(mut self, grid: [u32; 3], threadgroup: [u32; 3]) -> Self {
         (self.grid, self.threadgroup) = (grid, threadgroup);
+        self
+    }
+
+    /// How long a threadgroup may take.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -153,6 +163,7 @@ impl<'a> Program<'a> {
             threadgroup: self.threadgroup,
             threads: self.threads,
             order,
+            limit: self.limit,
             workers: 2,
             parallel: &|count, task| {
                 std::thread::scope(|scope| {

@@ -1,0 +1,180 @@
+//! An end for threadgroups without end. A GPU has a watchdog too, and Metal an error for it, MTLCommandBufferErrorTimeout.
+//!
+//! The watchdog is one thread. It looks at which threadgroup each worker is at; a worker that stays at one for too long is told that it
+//! is late, and interrupted (`traps`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::traps;
+
+/// How long a threadgroup may take, in seconds; 0: for ever.
+const VARIABLE: &str = "IRONBRIDGE_SOFT_TIMEOUT";
+/// The slowest of our own threadgroups takes a thousandth of this, on a busy machine and with every access checked.
+const DEFAULT: Duration = Duration::from_secs(60);
+
+/// The limit that the environment asks for; `None`: there is none.
+pub fn limit_from_environment() -> Result<Option<Duration>, String> {
+    match std::env::var_os(VARIABLE) {
+        None => Ok(Some(DEFAULT)),
+        Some(text) => parse(&text.to_string_lossy()),
+    }
+}
+
+fn parse(text: &str) -> Result<Option<Duration>, String> {
+    let seconds = text.trim().parse().ok();
+    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(limit) => Ok((limit > Duration::ZERO).then_some(limit)),
+        None => Err(format!(
+            "{VARIABLE} is {text:?}; it must be a number of seconds, 0 for no limit"
+        )),
+    }
+}
+
+/// What a worker and the watchdog have in common.
+#[derive(Default)]
+pub struct Alarm {
+    /// Counts the worker's threadgroups, from 1.
+    turn: AtomicU64,
+    /// The turn that took too long.
+    late: AtomicU64,
+}
+
+impl Alarm {
+    /// Another threadgroup begins.
+    pub fn next_turn(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the threadgroup that runs now has taken too long.
+    pub fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed) == self.turn.load(Ordering::Relaxed)
+    }
+}
+
+struct Worker {
+    alarm: Arc<Alarm>,
+    thread: libc::pthread_t,
+    limit: Duration,
+    turn: u64,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    workers: Vec<Worker>,
+    started: bool,
+    /// The watchdog waits for a worker to come.
+    asleep: bool,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+static ARRIVAL: Condvar = Condvar::new();
+
+fn lock() -> MutexGuard<'static, Option<State>> {
+    STATE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The calling thread is watched as long as this lives.
+pub struct Watch(Arc<Alarm>);
+
+/// Has the calling thread watched: no turn of `alarm` may take longer than `limit`.
+pub fn watch(alarm: &Arc<Alarm>, limit: Duration) -> Watch {
+    let mut state = lock();
+    let state = state.get_or_insert_default();
+    state.workers.push(Worker {
+        alarm: Arc::clone(alarm),
+        // SAFETY: it has no preconditions.
+        thread: unsafe { libc::pthread_self() },
+        limit,
+        turn: 0,
+        since: Instant::now(),
+    });
+    if !state.started {
+        let watchdog = thread::Builder::new().name(String::from("softmetal-watch"));
+        // Without the thread there is no limit, which is no reason not to run.
+        state.started = watchdog.spawn(run).is_ok();
+    }
+    if std::mem::take(&mut state.asleep) {
+        ARRIVAL.notify_one();
+    }
+    Watch(Arc::clone(alarm))
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(state) = &mut *lock() {
+            state
+                .workers
+                .retain(|worker| !Arc::ptr_eq(&worker.alarm, &self.0));
+        }
+    }
+}
+
+fn run() {
+    const LONGEST_NAP: Duration = Duration::from_millis(250);
+    let mut state = lock();
+    loop {
+        let now = Instant::now();
+        let mut nap = LONGEST_NAP;
+        let inner = state.get_or_insert_default();
+        for worker in &mut inner.workers {
+            let turn = worker.alarm.turn.load(Ordering::Relaxed);
+            if turn != worker.turn {
+                (worker.turn, worker.since) = (turn, now);
+            } else if now - worker.since > worker.limit {
+                worker.alarm.late.store(turn, Ordering::Relaxed);
+                // SAFETY: a worker takes itself off the list, under this lock, before its thread can end.
+                unsafe { libc::pthread_kill(worker.thread, traps::INTERRUPT) };
+            }
+            nap = nap.min(worker.limit / 4).max(Duration::from_millis(1));
+        }
+        inner.asleep = inner.workers.is_empty();
+        let asleep = inner.asleep;
+        state = match asleep {
+            true => ARRIVAL
+                .wait(state)
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+            false => {
+                ARRIVAL
+                    .wait_timeout(state, nap)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    .0
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_parsed() {
+        assert_eq!(parse("2.5"), Ok(Some(Duration::from_millis(2500))));
+        assert_eq!(parse("0"), Ok(None));
+        for text in ["", "-1", "soon", "nan", "inf", "1e300"] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(VARIABLE), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_the_turn_that_took_too_long_is_late() {
+        let alarm = Arc::new(Alarm::default());
+        alarm.next_turn();
+        let watch = watch(&alarm, Duration::from_millis(20));
+        let start = Instant::now();
+        while !alarm.is_late() && start.elapsed() < Duration::from_secs(30) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(alarm.is_late());
+        alarm.next_turn();
+        assert!(!alarm.is_late());
+        drop(watch);
+    }
+}

@@ -1,0 +1,92 @@
+//! Kernels that go wrong on the software device: each ends with an error of its kind, and the device goes on. In a process of its
+//! own, whose limit of time is short.
+
+use std::sync::Once;
+
+use ironbridge::kernel::{Argument, Dispatch, Grid, Library};
+use ironbridge::{Device, Error, Status};
+use serial_test::serial;
+
+const SOURCE: &str = r#"
+#include <metal_stdlib>
+using namespace metal;
+
+kernel void stray(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i == 5) out[1l << 40] = 1;
+}
+
+kernel void deep(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  float many[100000];
+  for (uint j = 0; j < 100000; ++j) many[(j * 7 + i) % 100000] = float(j);
+  out[i] = many[uint(out[i]) % 100000];
+}
+
+kernel void endless(device atomic_uint *out [[buffer(0)]]) {
+  while (atomic_load_explicit(out, memory_order_relaxed) != 1u) {}
+}
+
+kernel void split(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i < 3) threadgroup_barrier(mem_flags::mem_none);
+  out[i] = 1;
+}
+
+kernel void good(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = float(i); }
+"#;
+
+fn device() -> Device {
+    static LIMIT: Once = Once::new();
+    LIMIT.call_once(|| {
+        // SAFETY: the tests of this process run one after another, and no device has made a thread yet.
+        unsafe { std::env::set_var("IRONBRIDGE_SOFT_TIMEOUT", "0.3") };
+    });
+    Device::open("cpu").expect("the software device is everywhere")
+}
+
+/// What a kernel of SOURCE gives with 64 threads.
+fn run(device: &Device, kernel: &str) -> Result<Vec<f32>, Error> {
+    let kernel = Library::from_source(device, SOURCE)?.kernel(kernel)?;
+    let out = device.buffer::<f32>(64)?;
+    let mut commands = device.commands()?;
+    let dispatch = Dispatch {
+        arguments: &[Argument::read_write(0, &out)],
+        grid: Grid::Threads([64, 1, 1]),
+        threadgroup: [32, 1, 1],
+    };
+    // SAFETY: the kernels write to `out`, but for the one whose access goes to where no memory is.
+    unsafe { commands.dispatch(&kernel, &dispatch)? };
+    commands.commit()?.wait()?;
+    out.to_vec()
+}
+
+fn fails(kernel: &str, status: Status, text: &str) {
+    let device = device();
+    let error = run(&device, kernel).expect_err(kernel);
+    assert_eq!(error.status(), Some(status), "{error}");
+    assert!(error.to_string().contains(text), "{error}");
+    let good = run(&device, "good").expect("the device goes on");
+    assert!(good.into_iter().eq((0..64).map(|i| i as f32)));
+}
+
+#[test]
+#[serial]
+fn memory_that_is_not_there() {
+    fails("stray", Status::DevicePageFault, "thread [5, 0, 0]");
+}
+
+#[test]
+#[serial]
+fn a_stack_that_is_too_small() {
+    fails("deep", Status::DeviceInvalid, "256 KiB");
+}
+
+#[test]
+#[serial]
+fn a_kernel_without_end() {
+    fails("endless", Status::DeviceTimeout, "IRONBRIDGE_SOFT_TIMEOUT");
+}
+
+#[test]
+#[serial]
+fn a_barrier_that_some_threads_miss() {
+    fails("split", Status::DeviceInvalid, "divergent");
+}
