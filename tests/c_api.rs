@@ -203,7 +203,7 @@ fn assert_three_right_projections(output: &str) {
 }
 
 #[test]
-fn c_program_runs_against_the_static_and_the_shared_library() {
+fn c_programs_run_against_the_static_and_the_shared_library() {
     let out = tempfile::tempdir().expect("a temporary folder");
     let variable = |name: &str, folder: &Path| format!("{name}={}", folder.display());
     run(Command::new("make")
@@ -218,6 +218,14 @@ fn c_program_runs_against_the_static_and_the_shared_library() {
         let output = run(&mut Command::new(out.path().join(program)));
         assert_three_right_projections(&output);
         assert!(output.ends_with("handles left over: 0\n"), "{output}");
+    }
+    for program in ["user_kernel-static", "user_kernel-shared"] {
+        assert_eq!(
+            run(&mut Command::new(out.path().join(program))),
+            "counts of 100000 bytes in 16 bins: right\n\
+             sums of 100000 bytes in 16 bins: right\n\
+             handles left over: 0\n"
+        );
     }
 }
 
