@@ -359,8 +359,8 @@ IRON_API iron_status iron_encode_rope(iron_commands *commands, const iron_rope *
 
 /* Causal grouped-query attention over a cache.
  *   q, out: tokens × heads × head_dim, F32; row_stride is from token to token.
- *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32, F16 or Q8_0 (head_dim and strides multiples of 32), one
- *     type; row_stride from position to position.
+ *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32, F16, BF16 or Q8_0 (head_dim and strides multiples of
+ *     32), one type; row_stride from position to position.
  *   k_head_stride, v_head_stride: elements from head to head; 0: head_dim (position-major cache).
  *   Query t stands at position first_position + t and sees every key up to its own position, of those the last `window` (0: all).
  *   scale: 0 means 1/sqrt(head_dim). head_dim <= 256. */

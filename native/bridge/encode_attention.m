@@ -41,6 +41,40 @@ static IronShape cache_shape(const iron_attention *attention, const iron_tensor 
   return shape;
 }
 
+/* Keys are shared out among threadgroups for queries that are too few to keep a GPU busy, when each piece still is worth one. */
+enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
+
+static void share_out_keys(attention_args *arguments, uint64_t positions) {
+  uint64_t keys = arguments->window ? arguments->window : positions;
+  if (arguments->tokens > FEW_QUERIES || keys < MANY_KEYS) return;
+  uint64_t length = (keys + MAX_PIECES - 1) / MAX_PIECES;
+  if (length < PIECE) length = PIECE;
+  arguments->split_length = (uint32_t)length;
+  arguments->splits = (uint32_t)((keys + length - 1) / length);
+}
+
+/* The two passes of an attention in pieces, with scratch memory between them that lives as long as its submission. */
+static iron_status encode_pieces(IronCommands *commands, int kernel, const IronOperand *operands,
+                                 const attention_args *arguments) {
+  IronGrid pieces = {arguments->splits, arguments->heads, arguments->tokens};
+  uint64_t bytes = pieces.width * pieces.height * pieces.depth * (arguments->head_dim + 2) * sizeof(float);
+  const iron_buffer_options options = {.category = IRON_CATEGORY_SCRATCH, .label = "attention", .pooled = true};
+  IronBuffer *scratch = IronBufferMake(commands->device, bytes, &options);
+  if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
+  IronOperand parts = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
+  const IronOperand *q = &operands[ATTENTION_Q], *k = &operands[ATTENTION_K], *v = &operands[ATTENTION_V];
+  const IronOperand split[] = {[ATTENTION_Q] = *q, [ATTENTION_K] = *k, [ATTENTION_V] = *v, [ATTENTION_OUT] = parts};
+  parts.access = IRON_ACCESS_READ;
+  const IronOperand merge[] = {[ATTENTION_MERGE_PARTS] = parts, [ATTENTION_MERGE_OUT] = operands[ATTENTION_OUT]};
+  int second = IronKernelFind(IRON_OPERATION_ATTENTION_MERGE, 0, 0, arguments, merge);
+  const IronPass passes[] = {
+      {kernel, split, ATTENTION_ARGS, arguments, sizeof *arguments, pieces},
+      {second, merge, ATTENTION_MERGE_ARGS, arguments, sizeof *arguments,
+       (IronGrid){arguments->heads, arguments->tokens, 1}},
+  };
+  return IronOperationEncodePasses(commands, passes, sizeof passes / sizeof *passes);
+}
+
 iron_status iron_encode_attention(iron_commands *handle, const iron_attention *given) {
   IRON_ENTRY {
     iron_attention attention;
@@ -80,8 +114,10 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
                                 /* a window of all positions is none */
                                 .window = attention.window >= positions ? 0 : (uint32_t)attention.window,
                                 .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale};
+    share_out_keys(&arguments, positions);
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
     int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
+    if (arguments.splits) return encode_pieces(commands, kernel, operands, &arguments);
     return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments,
                                (IronGrid){attention.heads, attention.tokens, 1});
   } IRON_LEAVE

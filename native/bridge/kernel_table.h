@@ -13,6 +13,7 @@ typedef enum IronOperation {
   IRON_OPERATION_RMS_NORM,
   IRON_OPERATION_ROPE,
   IRON_OPERATION_ATTENTION, /* k and v */
+  IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */
   IRON_OPERATION_ADD,
   IRON_OPERATION_SILU_MUL,
   IRON_OPERATION_SOFTMAX,

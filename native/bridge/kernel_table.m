@@ -13,6 +13,8 @@
 #define MATVEC {{8, 1, 1}, 64}
 #define NARROW {{8, 8, 1}, 128}
 #define TILES {{64, 32, 1}, 128}
+#define QUERIES_OF_32 {{1, 32, 1}, 128}
+#define PIECE_OF_KEYS {{1, 1, 1}, 128}
 
 /* A product whose weights are stored as rows of k, as models store them, and whose activations are so too. */
 static bool is_of_rows(const matmul_args *args) { return args->transpose_b && !args->transpose_a; }
@@ -35,6 +37,29 @@ static bool has_many_rows(const void *arguments, const struct IronOperand *opera
   return args->m > 8;
 }
 
+/* Set when the keys are so many that they are shared out (encode_attention.m). */
+static bool has_pieces(const void *arguments, const struct IronOperand *operands) {
+  const attention_args *args = arguments;
+  (void)operands;
+  return args->splits > 0;
+}
+
+static bool has_many_queries(const attention_args *args, uint32_t head_dim) {
+  return args->tokens > 8 && args->head_dim <= head_dim;
+}
+static bool has_many_queries_of_64(const void *arguments, const struct IronOperand *operands) {
+  (void)operands;
+  return has_many_queries(arguments, 64);
+}
+static bool has_many_queries_of_128(const void *arguments, const struct IronOperand *operands) {
+  (void)operands;
+  return has_many_queries(arguments, 128);
+}
+static bool has_many_queries_of_256(const void *arguments, const struct IronOperand *operands) {
+  (void)operands;
+  return has_many_queries(arguments, 256);
+}
+
 /* The kernels of a product with weights of type B and activations of type T. */
 #define MATMULS_OF_NUMBERS(B, T, NAMES)                                                               \
   {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec", "matvec_" NAMES, MATVEC},                    \
@@ -45,6 +70,14 @@ static bool has_many_rows(const void *arguments, const struct IronOperand *opera
   {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec_blocks", "matvec_" NAMES, MATVEC},             \
   {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec_blocks", "matvec_narrow_" NAMES, NARROW},     \
   {IRON_OPERATION_MATMUL, {B, T}, ALWAYS, "matmul_blocks", "matmul_tiled_" NAMES, TILES},
+
+/* The kernels of an attention over caches of type C. */
+#define ATTENTIONS(C, NAME)                                                                                              \
+  {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},               \
+  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_64, "attention_tiled", "attention_tiled_64_" NAME, QUERIES_OF_32}, \
+  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_128, "attention_tiled", "attention_tiled_128_" NAME, QUERIES_OF_32}, \
+  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_256, "attention_tiled", "attention_tiled_256_" NAME, QUERIES_OF_32}, \
+  {IRON_OPERATION_ATTENTION, {C}, ALWAYS, "attention", "attention_" NAME, SIMDGROUP_PER_POINT},
 
 const IronKernelEntry IronKernelTable[] = {
     MATMULS_OF_NUMBERS(IRON_F32, IRON_F32, "f32_f32")
@@ -94,9 +127,11 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_RMS_NORM, {0}, ALWAYS, "rms_norm", "rms_norm", SIMDGROUP_PER_POINT},
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},
 
-    {IRON_OPERATION_ATTENTION, {IRON_F32}, ALWAYS, "attention", "attention_f32", SIMDGROUP_PER_POINT},
-    {IRON_OPERATION_ATTENTION, {IRON_F16}, ALWAYS, "attention", "attention_f16", SIMDGROUP_PER_POINT},
-    {IRON_OPERATION_ATTENTION, {IRON_Q8_0}, ALWAYS, "attention", "attention_q8_0", SIMDGROUP_PER_POINT},
+    ATTENTIONS(IRON_F32, "f32")
+    ATTENTIONS(IRON_F16, "f16")
+    ATTENTIONS(IRON_BF16, "bf16")
+    ATTENTIONS(IRON_Q8_0, "q8_0")
+    {IRON_OPERATION_ATTENTION_MERGE, {0}, ALWAYS, "attention_split", "attention_merge", SIMDGROUP_PER_POINT},
 
     {IRON_OPERATION_ADD, {0}, ALWAYS, "elementwise", "add", THREAD_PER_POINT},
     {IRON_OPERATION_SILU_MUL, {0}, ALWAYS, "elementwise", "silu_mul", THREAD_PER_POINT},

@@ -74,12 +74,18 @@ typedef struct rope_args {
   iron_u32 reserved;
 } rope_args;
 
-/* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16, q8_0).
+/* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16, bf16, q8_0).
  *   out[t][h] = softmax over j of (q[t][h] . k[j][h / (heads / kv_heads)] * scale) applied to v[j][...]
  *   Query t stands at absolute position first_position + t and sees keys j <= its position and, when window > 0,
  *   j > position - window. Keys 0 .. first_position + tokens - 1 must be in the cache.
- *   heads is a multiple of kv_heads; head_dim <= 256. */
+ *   heads is a multiple of kv_heads; head_dim <= 256. A key whose score is -infinity has no weight; without any weight out is NaN.
+ * attention_tiled_<D>_<C>: the same for head_dim <= D. A value that is not finite may reach queries before its position as well.
+ * attention_split_<C>: the same up to the division, for pieces of the keys. Of the keys that query t sees, piece s is the
+ *   split_length from the (s split_length)-th on; `splits` pieces must cover them. ATTENTION_OUT is packed rows of head_dim + 2 f32,
+ *   [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) - largest); this is 0 without weights.
+ * attention_merge: puts these rows together: out[t][h]. Of the arguments it reads the layout of out, tokens, heads, head_dim, splits. */
 enum { ATTENTION_Q = 0, ATTENTION_K = 1, ATTENTION_V = 2, ATTENTION_OUT = 3, ATTENTION_ARGS = 4 };
+enum { ATTENTION_MERGE_PARTS = 0, ATTENTION_MERGE_OUT = 1, ATTENTION_MERGE_ARGS = 2 };
 typedef struct attention_args {
   iron_u64 q_token_stride, q_head_stride;
   iron_u64 k_token_stride, k_head_stride;
@@ -88,6 +94,7 @@ typedef struct attention_args {
   iron_u32 tokens, heads, kv_heads, head_dim;
   iron_u32 first_position, window;
   float scale;
+  iron_u32 splits, split_length;
   iron_u32 reserved;
 } attention_args;
 

@@ -74,4 +74,5 @@ template <typename Stored, typename Reader>
 
 ATTENTION("attention_f32", float, f32)
 ATTENTION("attention_f16", half, f16)
+ATTENTION("attention_bf16", ushort, bf16)
 ATTENTION("attention_q8_0", uchar, q8_0)

@@ -29,7 +29,7 @@ pub struct Attention<'a> {
     pub window: usize,
     /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
     pub q: Tensor<'a>,
-    /// The cache of keys, `(first_position + tokens) × kv_heads × head_dim`; F32, F16 or Q8_0 (`head_dim` and strides multiples of
+    /// The cache of keys, `(first_position + tokens) × kv_heads × head_dim`; F32, F16, BF16 or Q8_0 (`head_dim` and strides multiples of
     /// 32). Its row stride is from position to position.
     pub k: Tensor<'a>,
     /// The cache of values, as `k` and of its type.

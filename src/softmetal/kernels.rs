@@ -20,6 +20,8 @@ mod softmax;
 mod transpose;
 
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod testing;
 
 use std::ffi::CStr;
@@ -125,7 +127,31 @@ static SINGLES: &[Kernel] = kernels! {
     attention(Geometry::SIMDGROUP_PER_POINT) {
         c"attention_f32" => attention::attention::<f32>,
         c"attention_f16" => attention::attention::<f16>,
+        c"attention_bf16" => attention::attention::<bf16>,
         c"attention_q8_0" => attention::attention::<BlockQ8_0>,
+    }
+    attention_tiled(Geometry::new([1, 32, 1], 128)) {
+        c"attention_tiled_64_f32" => attention::attention_up_to::<f32, 64>,
+        c"attention_tiled_64_f16" => attention::attention_up_to::<f16, 64>,
+        c"attention_tiled_64_bf16" => attention::attention_up_to::<bf16, 64>,
+        c"attention_tiled_64_q8_0" => attention::attention_up_to::<BlockQ8_0, 64>,
+        c"attention_tiled_128_f32" => attention::attention_up_to::<f32, 128>,
+        c"attention_tiled_128_f16" => attention::attention_up_to::<f16, 128>,
+        c"attention_tiled_128_bf16" => attention::attention_up_to::<bf16, 128>,
+        c"attention_tiled_128_q8_0" => attention::attention_up_to::<BlockQ8_0, 128>,
+        c"attention_tiled_256_f32" => attention::attention::<f32>,
+        c"attention_tiled_256_f16" => attention::attention::<f16>,
+        c"attention_tiled_256_bf16" => attention::attention::<bf16>,
+        c"attention_tiled_256_q8_0" => attention::attention::<BlockQ8_0>,
+    }
+    attention_split(Geometry::new([1; 3], 128)) {
+        c"attention_split_f32" => attention::attention_split::<f32>,
+        c"attention_split_f16" => attention::attention_split::<f16>,
+        c"attention_split_bf16" => attention::attention_split::<bf16>,
+        c"attention_split_q8_0" => attention::attention_split::<BlockQ8_0>,
+    }
+    attention_split(Geometry::SIMDGROUP_PER_POINT) {
+        c"attention_merge" => attention::attention_merge,
     }
     elementwise(Geometry::THREAD_PER_POINT) {
         c"add" => elementwise::add,

@@ -210,19 +210,30 @@ fn attention_oracle(
 }
 
 #[test]
-fn attention_over_caches_of_both_types_and_orders() {
+fn attention_over_caches_of_every_float_and_order() {
     let device = device();
-    let capacity = 40;
     for (tokens, heads, kv_heads, head_dim, first_position, window) in [
         (1, 1, 1, 8, 0, 0),
         (7, 4, 4, 16, 0, 0),
         (1, 8, 2, 64, 30, 0),
         (5, 6, 3, 32, 11, 4),
         (3, 2, 1, 256, 20, 100),
+        // Many queries, in tiles; then many keys, in pieces.
+        (40, 4, 2, 64, 9, 0),
+        (33, 2, 1, 100, 0, 20),
+        (9, 2, 2, 200, 3, 0),
+        (1, 4, 2, 64, 700, 0),
+        (3, 2, 1, 40, 900, 600),
     ] {
+        let capacity = first_position + tokens + 4;
         let q = numbers(tokens * heads * head_dim, 1);
-        let k = halves(&numbers(capacity * kv_heads * head_dim, 2));
-        let v = halves(&numbers(capacity * kv_heads * head_dim, 3));
+        // Numbers that every type has.
+        let short = |seed| {
+            let numbers = numbers(capacity * kv_heads * head_dim, seed);
+            let brain = numbers.into_iter().map(bf16::from_f32);
+            halves(&brain.map(bf16::to_f32).collect::<Vec<_>>())
+        };
+        let (k, v) = (short(2), short(3));
         let widen = |values: &[f16]| values.iter().map(|v| v.to_f32()).collect::<Vec<f32>>();
         let q_buffer = device.buffer_from(&q).unwrap();
         let (k16, v16) = (
@@ -233,17 +244,25 @@ fn attention_over_caches_of_both_types_and_orders() {
             device.buffer_from(&widen(&k)).unwrap(),
             device.buffer_from(&widen(&v)).unwrap(),
         );
-        for half_cache in [false, true] {
+        let brains = |values: &[f16]| {
+            let wide = widen(values).into_iter();
+            wide.map(bf16::from_f32).collect::<Vec<_>>()
+        };
+        let (kb16, vb16) = (
+            device.buffer_from(&brains(&k)).unwrap(),
+            device.buffer_from(&brains(&v)).unwrap(),
+        );
+        for (k_tensor, v_tensor) in [
+            (k32.tensor(), v32.tensor()),
+            (k16.tensor(), v16.tensor()),
+            (kb16.tensor(), vb16.tensor()),
+        ] {
             // Position-major, then head-major.
             for (position_stride, head_stride) in [
                 (kv_heads * head_dim, head_dim),
                 (head_dim, capacity * head_dim),
             ] {
                 let out = device.buffer::<f32>(tokens * heads * head_dim).unwrap();
-                let (k_tensor, v_tensor) = match half_cache {
-                    true => (k16.tensor(), v16.tensor()),
-                    false => (k32.tensor(), v32.tensor()),
-                };
                 let attention = Attention {
                     tokens,
                     heads,

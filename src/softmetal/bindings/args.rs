@@ -212,6 +212,10 @@ pub const ATTENTION_V: _bindgen_ty_6 = 2;
 pub const ATTENTION_OUT: _bindgen_ty_6 = 3;
 pub const ATTENTION_ARGS: _bindgen_ty_6 = 4;
 pub type _bindgen_ty_6 = ::core::ffi::c_uint;
+pub const ATTENTION_MERGE_PARTS: _bindgen_ty_7 = 0;
+pub const ATTENTION_MERGE_OUT: _bindgen_ty_7 = 1;
+pub const ATTENTION_MERGE_ARGS: _bindgen_ty_7 = 2;
+pub type _bindgen_ty_7 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_args {
@@ -230,11 +234,13 @@ pub struct attention_args {
     pub first_position: iron_u32,
     pub window: iron_u32,
     pub scale: f32,
+    pub splits: iron_u32,
+    pub split_length: iron_u32,
     pub reserved: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of attention_args"][::core::mem::size_of::<attention_args>() - 96usize];
+    ["Size of attention_args"][::core::mem::size_of::<attention_args>() - 104usize];
     ["Alignment of attention_args"][::core::mem::align_of::<attention_args>() - 8usize];
     [
         "Offset of field: attention_args::q_token_stride",
@@ -282,14 +288,20 @@ const _: () = {
         "Offset of field: attention_args::scale",
     ][::core::mem::offset_of!(attention_args, scale) - 88usize];
     [
+        "Offset of field: attention_args::splits",
+    ][::core::mem::offset_of!(attention_args, splits) - 92usize];
+    [
+        "Offset of field: attention_args::split_length",
+    ][::core::mem::offset_of!(attention_args, split_length) - 96usize];
+    [
         "Offset of field: attention_args::reserved",
-    ][::core::mem::offset_of!(attention_args, reserved) - 92usize];
+    ][::core::mem::offset_of!(attention_args, reserved) - 100usize];
 };
-pub const ELEMENTWISE_A: _bindgen_ty_7 = 0;
-pub const ELEMENTWISE_B: _bindgen_ty_7 = 1;
-pub const ELEMENTWISE_OUT: _bindgen_ty_7 = 2;
-pub const ELEMENTWISE_ARGS: _bindgen_ty_7 = 3;
-pub type _bindgen_ty_7 = ::core::ffi::c_uint;
+pub const ELEMENTWISE_A: _bindgen_ty_8 = 0;
+pub const ELEMENTWISE_B: _bindgen_ty_8 = 1;
+pub const ELEMENTWISE_OUT: _bindgen_ty_8 = 2;
+pub const ELEMENTWISE_ARGS: _bindgen_ty_8 = 3;
+pub type _bindgen_ty_8 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct elementwise_args {
@@ -305,10 +317,10 @@ const _: () = {
         "Offset of field: elementwise_args::count",
     ][::core::mem::offset_of!(elementwise_args, count) - 0usize];
 };
-pub const ACTIVATION_X: _bindgen_ty_8 = 0;
-pub const ACTIVATION_OUT: _bindgen_ty_8 = 1;
-pub const ACTIVATION_ARGS: _bindgen_ty_8 = 2;
-pub type _bindgen_ty_8 = ::core::ffi::c_uint;
+pub const ACTIVATION_X: _bindgen_ty_9 = 0;
+pub const ACTIVATION_OUT: _bindgen_ty_9 = 1;
+pub const ACTIVATION_ARGS: _bindgen_ty_9 = 2;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct activation_args {
@@ -324,11 +336,11 @@ const _: () = {
         "Offset of field: activation_args::count",
     ][::core::mem::offset_of!(activation_args, count) - 0usize];
 };
-pub const ADD_BIAS_X: _bindgen_ty_9 = 0;
-pub const ADD_BIAS_BIAS: _bindgen_ty_9 = 1;
-pub const ADD_BIAS_OUT: _bindgen_ty_9 = 2;
-pub const ADD_BIAS_ARGS: _bindgen_ty_9 = 3;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const ADD_BIAS_X: _bindgen_ty_10 = 0;
+pub const ADD_BIAS_BIAS: _bindgen_ty_10 = 1;
+pub const ADD_BIAS_OUT: _bindgen_ty_10 = 2;
+pub const ADD_BIAS_ARGS: _bindgen_ty_10 = 3;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct add_bias_args {
@@ -354,10 +366,10 @@ const _: () = {
         "Offset of field: add_bias_args::width",
     ][::core::mem::offset_of!(add_bias_args, width) - 20usize];
 };
-pub const TRANSPOSE_X: _bindgen_ty_10 = 0;
-pub const TRANSPOSE_OUT: _bindgen_ty_10 = 1;
-pub const TRANSPOSE_ARGS: _bindgen_ty_10 = 2;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+pub const TRANSPOSE_X: _bindgen_ty_11 = 0;
+pub const TRANSPOSE_OUT: _bindgen_ty_11 = 1;
+pub const TRANSPOSE_ARGS: _bindgen_ty_11 = 2;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct transpose_args {
@@ -383,10 +395,10 @@ const _: () = {
         "Offset of field: transpose_args::width",
     ][::core::mem::offset_of!(transpose_args, width) - 20usize];
 };
-pub const SOFTMAX_X: _bindgen_ty_11 = 0;
-pub const SOFTMAX_OUT: _bindgen_ty_11 = 1;
-pub const SOFTMAX_ARGS: _bindgen_ty_11 = 2;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+pub const SOFTMAX_X: _bindgen_ty_12 = 0;
+pub const SOFTMAX_OUT: _bindgen_ty_12 = 1;
+pub const SOFTMAX_ARGS: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_args {
@@ -420,10 +432,10 @@ const _: () = {
         "Offset of field: softmax_args::reserved",
     ][::core::mem::offset_of!(softmax_args, reserved) - 28usize];
 };
-pub const COPY_SRC: _bindgen_ty_12 = 0;
-pub const COPY_DST: _bindgen_ty_12 = 1;
-pub const COPY_ARGS: _bindgen_ty_12 = 2;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+pub const COPY_SRC: _bindgen_ty_13 = 0;
+pub const COPY_DST: _bindgen_ty_13 = 1;
+pub const COPY_ARGS: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct copy_args {
@@ -449,10 +461,10 @@ const _: () = {
         "Offset of field: copy_args::width",
     ][::core::mem::offset_of!(copy_args, width) - 20usize];
 };
-pub const ARGMAX_X: _bindgen_ty_13 = 0;
-pub const ARGMAX_OUT: _bindgen_ty_13 = 1;
-pub const ARGMAX_ARGS: _bindgen_ty_13 = 2;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub const ARGMAX_X: _bindgen_ty_14 = 0;
+pub const ARGMAX_OUT: _bindgen_ty_14 = 1;
+pub const ARGMAX_ARGS: _bindgen_ty_14 = 2;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct argmax_args {

@@ -42,7 +42,9 @@ unsafe fn lowest_argmax(row: *const f32, width: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use proptest::prelude::*;
+
     use super::super::testing::*;
     use super::*;
 
@@ -59,18 +61,19 @@ mod tests {
             rows: rows.len() as u32,
             width: width as u32,
         };
-        let run = |machine: &Machine| {
+        let run = |on: Executor| {
             let (mut x, mut out) = (x.clone(), vec![u32::POISON; rows.len()]);
             Call::new("argmax")
+                .covering([rows.len(), 1, 1])
                 .bind(ARGMAX_X, &mut x)
                 .bind(ARGMAX_OUT, &mut out)
                 .arguments(ARGMAX_ARGS, &args)
-                .run(machine)
+                .run_on(on)
                 .expect("good arguments");
             out
         };
         let mut result = Vec::new();
-        on_every_machine(run, |out| result = out.to_vec());
+        on_every_executor(run, |out| result = out.to_vec());
         result
     }
 
@@ -93,14 +96,25 @@ mod tests {
         assert_eq!(argmax_of(&rows), cases.map(|(_, expected)| expected));
     }
 
-    #[test]
-    fn every_width() {
-        for width in EDGES {
-            for place in [0, width / 2, width - 1] {
-                let mut row: Vec<f32> = Numbers::new(width as u64).vec(width);
-                row[place] = 2.0;
-                assert_eq!(argmax_of(&[&row, &row]), [place as u32; 2]);
-            }
+    pub fn at_edge(edge: usize) {
+        for place in [0, edge / 2, edge - 1] {
+            let mut row: Vec<f32> = Numbers::new(edge as u64).vec(edge);
+            row[place] = 2.0;
+            assert_eq!(argmax_of(&[&row, &row]), [place as u32; 2]);
+        }
+        let rows: Vec<[f32; 2]> = (0..edge).map(|row| [0.0, row as f32 - 3.0]).collect();
+        let rows: Vec<&[f32]> = rows.iter().map(|row| &row[..]).collect();
+        let expected: Vec<u32> = (0..edge).map(|row| u32::from(row > 3)).collect();
+        assert_eq!(argmax_of(&rows), expected);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn any_row(row in prop::collection::vec(any::<f32>(), 1..300)) {
+            let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let place = row.iter().position(|x| *x == largest).unwrap_or(0);
+            assert_eq!(argmax_of(&[&row]), [place as u32]);
         }
     }
 

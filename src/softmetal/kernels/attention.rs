@@ -1,4 +1,6 @@
-//! `attention_<C>`.
+//! Attention: `attention_<C>`, `attention_tiled_<D>_<C>`, `attention_split_<C>` and `attention_merge`.
+
+use std::ops::Range;
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
@@ -13,126 +15,297 @@ const MAX_HEAD_DIM: usize = 256;
 /// Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135.)
 const BLOCK: usize = 64;
 
+/// `attention_<C>`, and `attention_tiled_256_<C>`.
 pub fn attention<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    attention_up_to::<C, MAX_HEAD_DIM>(dispatch, machine)
+}
+
+/// `attention_tiled_<D>_<C>`.
+pub fn attention_up_to<C: Readable, const D: usize>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
     let args: attention_args = dispatch.arguments(ATTENTION_ARGS)?;
-    let (tokens, heads, kv_heads, head_dim) =
-        (args.tokens, args.heads, args.kv_heads, args.head_dim);
-    if kv_heads == 0 || heads % kv_heads != 0 {
-        return Err(dispatch.invalid(format!(
-            "{heads} heads are not a multiple of {kv_heads} kv_heads"
-        )));
-    }
-    if head_dim as usize > MAX_HEAD_DIM {
-        return Err(dispatch.invalid(format!("head_dim is {head_dim} and may be {MAX_HEAD_DIM}")));
-    }
-    let positions = u64::from(args.first_position) + u64::from(tokens);
-    let per_query = |token_stride, head_stride| {
-        Extent::nested((tokens, token_stride), (heads, head_stride), head_dim)
-    };
-    let per_key = |token_stride, head_stride| {
-        Extent::nested((positions, token_stride), (kv_heads, head_stride), head_dim)
-    };
-    let q = per_query(args.q_token_stride, args.q_head_stride);
-    let q: View<f32> = dispatch.view(ATTENTION_Q, "q", q)?;
-    let k = per_key(args.k_token_stride, args.k_head_stride);
-    let k: View<C> = dispatch.view(ATTENTION_K, "k", k)?;
-    let v = per_key(args.v_token_stride, args.v_head_stride);
-    let v: View<C> = dispatch.view(ATTENTION_V, "v", v)?;
-    let out = per_query(args.out_token_stride, args.out_head_stride);
-    let out: View<f32> = dispatch.view(ATTENTION_OUT, "out", out)?;
-    dispatch.expect_points([heads.into(), tokens.into(), 1])?;
+    let queries: Queries<C> = Queries::new(dispatch, args, D)?;
+    let out = view_of_out(dispatch, ATTENTION_OUT, &args)?;
+    dispatch.expect_points([args.heads.into(), args.tokens.into(), 1])?;
 
     let separable = out.writes_once()
-        && (out.shares_rows_with(&q) || out.is_apart_from(&q))
-        && out.is_apart_from(&k)
-        && out.is_apart_from(&v);
-    let keys = match args.window {
-        0 => positions,
-        window => positions.min(window.into()),
-    };
-    let work = 2 * keys as usize * head_dim as usize;
+        && (out.shares_rows_with(&queries.q) || out.is_apart_from(&queries.q))
+        && out.is_apart_from(&queries.k)
+        && out.is_apart_from(&queries.v);
+    let work = 2 * queries.most_keys() as usize * args.head_dim as usize;
     let grain = if separable {
         machine.grain(work)
     } else {
         ALONE
     };
-    let heads = heads as usize;
-    machine.for_ranges(tokens as usize * heads, grain, |range| {
+    let heads = args.heads as usize;
+    machine.for_ranges(args.tokens as usize * heads, grain, |range| {
         for index in range {
-            let query = Query {
-                args,
-                token: index / heads,
-                head: index % heads,
-                q,
-                k,
-                v,
-                out,
-            };
-            machine.isa.run(query);
+            let (token, head) = (index / heads, index % heads);
+            let keys = queries.keys_of(token);
+            let sums = machine.isa.run(queries.query(token, head, keys));
+            let to = out.at(
+                row_of(token, args.out_token_stride, head, args.out_head_stride),
+                args.head_dim as usize,
+            );
+            for (d, weighted) in sums.weighted[..args.head_dim as usize].iter().enumerate() {
+                // SAFETY: `at` checked `head_dim` elements.
+                unsafe { to.add(d).write(weighted / sums.sum) };
+            }
         }
     });
     Ok(())
 }
 
-/// One query head of one token.
-struct Query<'a, C> {
+/// `attention_split_<C>`.
+pub fn attention_split<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    let args: attention_args = dispatch.arguments(ATTENTION_ARGS)?;
+    let queries: Queries<C> = Queries::new(dispatch, args, MAX_HEAD_DIM)?;
+    let (splits, length) = (u64::from(args.splits), u64::from(args.split_length));
+    if splits * length < queries.most_keys() {
+        return Err(dispatch.invalid(format!(
+            "{splits} pieces of {length} keys do not cover the {} that a query sees",
+            queries.most_keys()
+        )));
+    }
+    let parts = view_of_parts(dispatch, ATTENTION_OUT, &args)?;
+    dispatch.expect_points([splits, args.heads.into(), args.tokens.into()])?;
+
+    let separable = parts.is_apart_from(&queries.q)
+        && parts.is_apart_from(&queries.k)
+        && parts.is_apart_from(&queries.v);
+    let head_dim = args.head_dim as usize;
+    let grain = if separable {
+        machine.grain(2 * length as usize * head_dim)
+    } else {
+        ALONE
+    };
+    let (heads, splits, length) = (args.heads as usize, splits as usize, length as usize);
+    machine.for_ranges(args.tokens as usize * heads * splits, grain, |range| {
+        for row in range {
+            let (token, head, split) = (row / splits / heads, row / splits % heads, row % splits);
+            let all = queries.keys_of(token);
+            let start = all.end.min(all.start + split * length);
+            let keys = start..all.end.min(start + length);
+            let sums = machine.isa.run(queries.query(token, head, keys));
+            let to = parts.at(row * (head_dim + 2), head_dim + 2);
+            let largest = if sums.sum == 0.0 { 0.0 } else { sums.largest };
+            let values = sums.weighted[..head_dim]
+                .iter()
+                .chain([&largest, &sums.sum]);
+            for (index, value) in values.enumerate() {
+                // SAFETY: `at` checked `head_dim + 2` elements.
+                unsafe { to.add(index).write(*value) };
+            }
+        }
+    });
+    Ok(())
+}
+
+/// `attention_merge`.
+pub fn attention_merge(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    let args: attention_args = dispatch.arguments(ATTENTION_MERGE_ARGS)?;
+    if args.head_dim as usize > MAX_HEAD_DIM {
+        return Err(dispatch.invalid(format!(
+            "head_dim is {} and may be {MAX_HEAD_DIM}",
+            args.head_dim
+        )));
+    }
+    let parts = view_of_parts(dispatch, ATTENTION_MERGE_PARTS, &args)?;
+    let out = view_of_out(dispatch, ATTENTION_MERGE_OUT, &args)?;
+    dispatch.expect_points([args.heads.into(), args.tokens.into(), 1])?;
+
+    let (heads, splits, head_dim) = (
+        args.heads as usize,
+        args.splits as usize,
+        args.head_dim as usize,
+    );
+    let grain = if out.writes_once() && out.is_apart_from(&parts) {
+        machine.grain(splits * head_dim)
+    } else {
+        ALONE
+    };
+    machine.for_ranges(args.tokens as usize * heads, grain, |range| {
+        for index in range {
+            // SAFETY: `at` checks each element.
+            let part = |split: usize, element: usize| unsafe {
+                let row = index * splits + split;
+                parts.at(row * (head_dim + 2) + element, 1).read()
+            };
+            let weighs = |split: &usize| part(*split, head_dim + 1) != 0.0;
+            let largest = (0..splits)
+                .filter(weighs)
+                .map(|split| part(split, head_dim))
+                .fold(f32::NEG_INFINITY, f32::max);
+            let mut sum = 0f32;
+            let mut totals = [0f32; MAX_HEAD_DIM];
+            for split in (0..splits).filter(weighs) {
+                let share = (part(split, head_dim) - largest).exp();
+                sum += part(split, head_dim + 1) * share;
+                for (d, total) in totals[..head_dim].iter_mut().enumerate() {
+                    *total += part(split, d) * share;
+                }
+            }
+            let (token, head) = (index / heads, index % heads);
+            let row = row_of(token, args.out_token_stride, head, args.out_head_stride);
+            let to = out.at(row, head_dim);
+            for (d, total) in totals[..head_dim].iter().enumerate() {
+                // SAFETY: `at` checked `head_dim` elements.
+                unsafe { to.add(d).write(total / sum) };
+            }
+        }
+    });
+    Ok(())
+}
+
+fn row_of(token: usize, token_stride: u64, head: usize, head_stride: u64) -> usize {
+    token * token_stride as usize + head * head_stride as usize
+}
+
+fn view_of_out<'a>(
+    dispatch: &Dispatch<'a>,
+    index: u32,
+    args: &attention_args,
+) -> Result<View<'a, f32>, Fault> {
+    let heads = (args.heads, args.out_head_stride);
+    let extent = Extent::nested((args.tokens, args.out_token_stride), heads, args.head_dim);
+    dispatch.view(index, "out", extent)
+}
+
+/// The rows that `attention_split` writes and `attention_merge` reads.
+fn view_of_parts<'a>(
+    dispatch: &Dispatch<'a>,
+    index: u32,
+    args: &attention_args,
+) -> Result<View<'a, f32>, Fault> {
+    let width = u64::from(args.head_dim) + 2;
+    let per_token = u64::from(args.heads) * u64::from(args.splits);
+    let stride = per_token.saturating_mul(width);
+    let extent = Extent::nested((args.tokens, stride), (per_token, width), width);
+    dispatch.view(index, "the pieces", extent)
+}
+
+/// The operands of an attention, checked.
+struct Queries<'a, C> {
     args: attention_args,
-    token: usize,
-    head: usize,
     q: View<'a, f32>,
     k: View<'a, C>,
     v: View<'a, C>,
-    out: View<'a, f32>,
 }
 
-impl<C: Readable> Body for Query<'_, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let Query {
+impl<'a, C: Readable> Queries<'a, C> {
+    fn new(
+        dispatch: &Dispatch<'a>,
+        args: attention_args,
+        most_head_dim: usize,
+    ) -> Result<Self, Fault> {
+        let (tokens, heads, kv_heads, head_dim) =
+            (args.tokens, args.heads, args.kv_heads, args.head_dim);
+        if kv_heads == 0 || heads % kv_heads != 0 {
+            return Err(dispatch.invalid(format!(
+                "{heads} heads are not a multiple of {kv_heads} kv_heads"
+            )));
+        }
+        if head_dim as usize > most_head_dim {
+            return Err(
+                dispatch.invalid(format!("head_dim is {head_dim} and may be {most_head_dim}"))
+            );
+        }
+        let positions = u64::from(args.first_position) + u64::from(tokens);
+        let per_query = |token_stride, head_stride| {
+            Extent::nested((tokens, token_stride), (heads, head_stride), head_dim)
+        };
+        let per_key = |token_stride, head_stride| {
+            Extent::nested((positions, token_stride), (kv_heads, head_stride), head_dim)
+        };
+        let q = per_query(args.q_token_stride, args.q_head_stride);
+        let k = per_key(args.k_token_stride, args.k_head_stride);
+        let v = per_key(args.v_token_stride, args.v_head_stride);
+        Ok(Queries {
             args,
+            q: dispatch.view(ATTENTION_Q, "q", q)?,
+            k: dispatch.view(ATTENTION_K, "k", k)?,
+            v: dispatch.view(ATTENTION_V, "v", v)?,
+        })
+    }
+
+    /// How many keys any one query sees at most.
+    fn most_keys(&self) -> u64 {
+        let positions = u64::from(self.args.first_position) + u64::from(self.args.tokens);
+        match self.args.window {
+            0 => positions,
+            window => positions.min(window.into()),
+        }
+    }
+
+    /// The keys that the query of a token sees.
+    fn keys_of(&self, token: usize) -> Range<usize> {
+        let end = self.args.first_position as usize + token + 1;
+        match self.args.window as usize {
+            0 => 0..end,
+            window => end.saturating_sub(window)..end,
+        }
+    }
+
+    fn query(&self, token: usize, head: usize, keys: Range<usize>) -> Query<'_, 'a, C> {
+        Query {
+            queries: self,
             token,
             head,
-            q,
-            k,
-            v,
-            out,
-        } = self;
+            keys,
+        }
+    }
+}
+
+/// One query head of one token, and the keys that it looks at.
+struct Query<'q, 'a, C> {
+    queries: &'q Queries<'a, C>,
+    token: usize,
+    head: usize,
+    keys: Range<usize>,
+}
+
+/// What a query has found so far: its values, weighted by exp(score - largest), and the sum of the weights; 0 when there is none.
+struct Sums {
+    largest: f32,
+    sum: f32,
+    weighted: [f32; MAX_HEAD_DIM],
+}
+
+impl<C: Readable> Body for Query<'_, '_, C> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Sums {
+        let Queries { args, q, k, v } = self.queries;
         let head_dim = args.head_dim as usize;
-        let kv_head = head / (args.heads / args.kv_heads) as usize;
-        let row = |token_stride: u64, head_stride: u64| {
-            token * token_stride as usize + head * head_stride as usize
-        };
-        let key = |position: usize, token_stride: u64, head_stride: u64| {
-            position * token_stride as usize + kv_head * head_stride as usize
-        };
+        let kv_head = self.head / (args.heads / args.kv_heads) as usize;
 
         let mut query = [0f32; MAX_HEAD_DIM]; // zeros past head_dim, as `dots` wants
-        let from = q.at(row(args.q_token_stride, args.q_head_stride), head_dim);
+        let row = row_of(
+            self.token,
+            args.q_token_stride,
+            self.head,
+            args.q_head_stride,
+        );
+        let from = q.at(row, head_dim);
         // SAFETY: `at` checked `head_dim` elements, at most MAX_HEAD_DIM.
         unsafe { f32::widen(simd, from, query.as_mut_ptr(), head_dim) };
 
-        let position = args.first_position as usize + token;
-        let first = match args.window as usize {
-            0 => 0,
-            window => (position + 1).saturating_sub(window),
-        };
         let mut largest = f32::NEG_INFINITY;
         let mut sum = 0f32;
         let mut weighted = [0f32; MAX_HEAD_DIM];
-        for start in (first..position + 1).step_by(BLOCK) {
-            let count = BLOCK.min(position + 1 - start);
+        for start in self.keys.clone().step_by(BLOCK) {
+            let count = BLOCK.min(self.keys.end - start);
             let mut scores = [0f32; BLOCK];
             for quad in (0..count).step_by(4) {
                 // Past the end the last key stands in; its score is not used.
                 let keys = std::array::from_fn(|i| {
                     let position = start + (quad + i).min(count - 1);
-                    k.at(
-                        key(position, args.k_token_stride, args.k_head_stride),
-                        head_dim,
-                    )
-                    .cast_const()
+                    let row = row_of(position, args.k_token_stride, kv_head, args.k_head_stride);
+                    k.at(row, head_dim).cast_const()
                 });
                 // SAFETY: `at` checked the keys; the query is padded with zeros to a multiple of GROUP.
                 let [products] =
@@ -160,11 +333,8 @@ impl<C: Readable> Body for Query<'_, C> {
             }
             let values: [*const C; BLOCK] = std::array::from_fn(|i| {
                 let position = start + i.min(count - 1);
-                v.at(
-                    key(position, args.v_token_stride, args.v_head_stride),
-                    head_dim,
-                )
-                .cast_const()
+                let row = row_of(position, args.v_token_stride, kv_head, args.v_head_stride);
+                v.at(row, head_dim).cast_const()
             });
             // SAFETY: `at` checked `head_dim` elements of each value.
             unsafe {
@@ -177,11 +347,10 @@ impl<C: Readable> Body for Query<'_, C> {
                 );
             }
         }
-
-        let to = out.at(row(args.out_token_stride, args.out_head_stride), head_dim);
-        for (d, weighted) in weighted[..head_dim].iter().enumerate() {
-            // SAFETY: `at` checked `head_dim` elements.
-            unsafe { to.add(d).write(weighted / sum) };
+        Sums {
+            largest,
+            sum,
+            weighted,
         }
     }
 }
@@ -230,12 +399,14 @@ unsafe fn accumulate<S: Simd, C: Readable>(
 }
 
 #[cfg(test)]
-mod tests {
-    use half::f16;
+pub mod tests {
+    use half::{bf16, f16};
     use proptest::prelude::*;
 
     use super::super::super::elements::BlockQ8_0;
+    use super::super::super::msl::LaneOrder;
     use super::super::testing::*;
+    use super::super::{Kernel, kernels};
     use super::*;
 
     #[derive(Clone, Copy, Debug)]
@@ -262,7 +433,48 @@ mod tests {
         head_major: false,
     };
 
-    fn check<C: Sample>(name: &'static str, case: Case) {
+    /// Which kernels do it.
+    #[derive(Clone, Copy, Debug)]
+    enum Kernels {
+        Plain,
+        /// For heads of at most that many elements.
+        Tiled(usize),
+        /// In pieces of that many keys.
+        Pieces(usize),
+    }
+
+    /// What runs them.
+    #[derive(Clone, Copy, Debug)]
+    enum On<'a> {
+        Native,
+        Metal(&'a [(LaneOrder, bool)]),
+    }
+
+    /// The type of a cache, as kernels' names have it.
+    trait Cache: Sample {
+        const NAME: &'static str;
+    }
+    impl Cache for f32 {
+        const NAME: &'static str = "f32";
+    }
+    impl Cache for f16 {
+        const NAME: &'static str = "f16";
+    }
+    impl Cache for bf16 {
+        const NAME: &'static str = "bf16";
+    }
+    impl Cache for BlockQ8_0 {
+        const NAME: &'static str = "q8_0";
+    }
+
+    fn named(name: String) -> &'static str {
+        kernels()
+            .map(Kernel::display_name)
+            .find(|known| *known == name)
+            .unwrap_or_else(|| panic!("no kernel {name}"))
+    }
+
+    fn check<C: Cache>(chosen: Kernels, case: Case, on: On) {
         let Case {
             tokens,
             kv_heads,
@@ -303,17 +515,48 @@ mod tests {
             first_position: first_position as u32,
             window: case.window as u32,
             scale,
-            reserved: 0,
+            ..Default::default()
         };
-        let run = |machine: &Machine| {
+        let run = |execute: &dyn Fn(&Call) -> Result<(), Fault>| {
             let (mut q, mut k, mut v) = (q.clone(), k.clone(), v.clone());
             let mut out = vec![f32::POISON; tokens * q_token];
-            let call = Call::new(name).bind(ATTENTION_Q, &mut q);
-            let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
-            let call = call
-                .bind(ATTENTION_OUT, &mut out)
-                .arguments(ATTENTION_ARGS, &args);
-            call.run(machine).expect("good arguments");
+            let mut pass = |name, args, out: &mut [f32], points| {
+                let call = Call::new(named(name)).bind(ATTENTION_Q, &mut q);
+                let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
+                let call = call.bind(ATTENTION_OUT, out).covering(points);
+                execute(&call.arguments(ATTENTION_ARGS, args))
+                    .unwrap_or_else(|fault| panic!("{chosen:?} {case:?}: {fault:?}"));
+            };
+            let (points, ty) = ([heads, tokens, 1], C::NAME);
+            match chosen {
+                Kernels::Plain => pass(format!("attention_{ty}"), &args, &mut out, points),
+                Kernels::Tiled(most) => {
+                    let name = format!("attention_tiled_{most}_{ty}");
+                    pass(name, &args, &mut out, points);
+                }
+                Kernels::Pieces(length) => {
+                    let seen = [case.window, positions]
+                        .into_iter()
+                        .filter(|keys| *keys > 0);
+                    let splits = seen.min().unwrap_or(0).div_ceil(length);
+                    let args = attention_args {
+                        splits: splits as u32,
+                        split_length: length as u32,
+                        ..args
+                    };
+                    let mut parts = vec![f32::POISON; tokens * heads * splits * (head_dim + 2)];
+                    let name = format!("attention_split_{ty}");
+                    pass(name, &args, &mut parts, [splits, heads, tokens]);
+                    let unwritten = |part: &f32| part.to_bits() == f32::POISON.to_bits();
+                    assert!(!parts.iter().any(unwritten), "{case:?}");
+                    let call = Call::new("attention_merge")
+                        .bind(ATTENTION_MERGE_PARTS, &mut parts)
+                        .bind(ATTENTION_MERGE_OUT, &mut out)
+                        .covering(points);
+                    execute(&call.arguments(ATTENTION_MERGE_ARGS, &args))
+                        .unwrap_or_else(|fault| panic!("{case:?}: {fault:?}"));
+                }
+            }
             out
         };
 
@@ -345,14 +588,14 @@ mod tests {
                 expected.push((row + d, weighted.sum::<f64>() / sum));
             }
         }
-        on_every_machine(run, |out| {
+        let verify = |out: &[f32]| {
             for (index, expected) in &expected {
                 // Scores below 4 · head_dim · scale lose some 1e-5, values are below 1.
                 assert_close(
                     out[*index].into(),
                     *expected,
                     2e-5,
-                    format!("{name} {case:?} {index}"),
+                    format!("{chosen:?} of {} {case:?} {index}", C::NAME),
                 );
             }
             let rows = (0..tokens).flat_map(|token| {
@@ -360,42 +603,52 @@ mod tests {
                     .map(move |row| row.start + token * q_token..row.end + token * q_token)
             });
             assert_untouched(out, rows);
-        });
+        };
+        match on {
+            On::Native => {
+                on_every_machine(|machine: &Machine| run(&|call| call.run(machine)), verify);
+            }
+            On::Metal(ways) => {
+                for (order, validate) in ways {
+                    verify(&run(&|call| call.run_metal(*order, *validate)));
+                }
+            }
+        }
     }
 
-    fn check_both(case: Case) {
-        check::<f32>("attention_f32", case);
-        check::<f16>("attention_f16", case);
+    fn check_all_types(chosen: Kernels, case: Case, on: On) {
+        check::<f32>(chosen, case, on);
+        check::<f16>(chosen, case, on);
+        check::<bf16>(chosen, case, on);
+        let head_dim = case.head_dim.next_multiple_of(32);
+        let fits = !matches!(chosen, Kernels::Tiled(most) if most < head_dim);
+        let gap = case.gap.next_multiple_of(32);
+        if fits {
+            let case = Case {
+                head_dim,
+                gap,
+                ..case
+            };
+            check::<BlockQ8_0>(chosen, case, on);
+        }
+    }
+
+    fn check_native(case: Case) {
+        check_all_types(Kernels::Plain, case, On::Native);
+        check::<f32>(Kernels::Pieces(16), case, On::Native);
     }
 
     #[test]
     fn every_head_dim() {
         for head_dim in [1, 3, 31, 32, 33, 64, 80, 100, 128, 255, 256] {
-            check_both(Case { head_dim, ..PLAIN });
-            check_both(Case {
+            check_native(Case { head_dim, ..PLAIN });
+            check_native(Case {
                 head_dim,
                 gap: 3,
                 head_major: true,
+                first_position: 70,
                 ..PLAIN
             });
-        }
-    }
-
-    #[test]
-    fn caches_of_blocks() {
-        for head_dim in [32, 64, 96, 128, 256] {
-            for (gap, head_major) in [(0, false), (32, true)] {
-                check::<BlockQ8_0>(
-                    "attention_q8_0",
-                    Case {
-                        head_dim,
-                        gap,
-                        head_major,
-                        first_position: 70,
-                        ..PLAIN
-                    },
-                );
-            }
         }
     }
 
@@ -403,7 +656,7 @@ mod tests {
     fn every_length_and_window() {
         for first_position in [0, 1, 60, 63, 64, 65, 200] {
             for window in [0, 1, 2, 64, 100, 1000] {
-                check_both(Case {
+                check_native(Case {
                     first_position,
                     window,
                     ..PLAIN
@@ -412,22 +665,124 @@ mod tests {
         }
     }
 
+    /// The smallest tiles that heads fit.
+    fn tiled(head_dim: usize) -> Kernels {
+        Kernels::Tiled(head_dim.next_power_of_two().max(64))
+    }
+
+    /// Another lane order for each of a row of cases.
+    fn order(index: usize) -> LaneOrder {
+        let random = LaneOrder::Random(index as u64 + 1);
+        [LaneOrder::Forward, LaneOrder::Reverse, random][index % 3]
+    }
+
+    /// One kernel with edges among queries, keys and elements of a head. attention_merge comes after attention_split_f32.
+    pub fn at_edge(name: &'static str, edge: usize) {
+        let name = match name {
+            "attention_merge" => "attention_split_f32",
+            name => name,
+        };
+        let (kernels, ty) = name
+            .rsplit_once("_")
+            .map_or((name, ""), |parts| match parts {
+                (rest, "0") => (rest.trim_end_matches("_q8"), "q8_0"),
+                parts => parts,
+            });
+        let chosen = match kernels {
+            "attention" => Kernels::Plain,
+            "attention_split" => Kernels::Pieces(32),
+            "attention_tiled_64" => Kernels::Tiled(64),
+            "attention_tiled_128" => Kernels::Tiled(128),
+            "attention_tiled_256" => Kernels::Tiled(256),
+            _ => panic!("{name} is of another family"),
+        };
+        let (check, unit): (fn(Kernels, Case, On), usize) = match ty {
+            "f32" => (check::<f32>, 1),
+            "f16" => (check::<f16>, 1),
+            "bf16" => (check::<bf16>, 1),
+            "q8_0" => (check::<BlockQ8_0>, 32),
+            _ => panic!("{name}: a type that no test knows"),
+        };
+        let most = match chosen {
+            Kernels::Tiled(most) => most,
+            _ => MAX_HEAD_DIM,
+        };
+        let narrow = Case {
+            kv_heads: 1,
+            head_dim: 40usize.next_multiple_of(unit),
+            ..PLAIN
+        };
+        let queries = Case {
+            tokens: edge,
+            ..narrow
+        };
+        let keys = Case {
+            tokens: 2,
+            first_position: edge,
+            ..narrow
+        };
+        let elements = Case {
+            first_position: 20,
+            head_dim: edge.next_multiple_of(unit).min(most),
+            ..narrow
+        };
+        // Lane orders one after another as the edges go on.
+        let place = EDGES.iter().position(|other| *other == edge).unwrap_or(0);
+        let ways = [METAL[place % METAL.len()]];
+        for case in [queries, keys, elements] {
+            check(chosen, case, On::Native);
+            check(chosen, case, On::Metal(&ways));
+        }
+    }
+
+    #[test]
+    fn metal_layouts_and_windows_in_every_lane_order_and_within_bounds() {
+        let ways = [
+            (LaneOrder::Forward, true),
+            (LaneOrder::Reverse, false),
+            (LaneOrder::Random(1), false),
+            (LaneOrder::Random(2), false),
+        ];
+        let on = On::Metal(&ways);
+        for (window, head_major) in [(0, true), (1, false), (17, true), (64, false)] {
+            let case = Case {
+                tokens: 35,
+                group: 3,
+                head_dim: 36,
+                first_position: 50,
+                window,
+                gap: 4,
+                head_major,
+                ..PLAIN
+            };
+            for most in [64, 128, 256] {
+                check_all_types(Kernels::Tiled(most), case, on);
+            }
+            let case = Case { tokens: 3, ..case };
+            check_all_types(Kernels::Plain, case, on);
+            check_all_types(Kernels::Pieces(16), case, on);
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
         fn any_shape(
             tokens in 1usize..8, kv_heads in 1usize..4, group in 1usize..5, head_dim in 1usize..140,
-            first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool,
+            first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool, length in 1usize..70,
         ) {
-            check_both(Case {
+            let case = Case {
                 tokens, kv_heads, group, head_dim, first_position, window, gap, head_major,
-            });
+            };
+            check_native(case);
+            let ways = [(order(length), false)];
+            check::<f16>(tiled(head_dim), case, On::Metal(&ways));
+            check::<bf16>(Kernels::Pieces(length), case, On::Metal(&ways));
         }
     }
 
-    /// One query, one head of one dimension, so a score is what k says.
+    /// One query, one head of one dimension, so a score is what k says. By every kernel, whose results must be alike.
     fn attend(k: &[f32], v: &[f32]) -> f32 {
-        let (mut q, mut k, mut v, mut out) = ([1f32], k.to_vec(), v.to_vec(), [f32::POISON]);
         let args = attention_args {
             q_token_stride: 1,
             k_token_stride: 1,
@@ -438,15 +793,37 @@ mod tests {
             head_dim: 1,
             first_position: k.len() as u32 - 1,
             scale: 1.0,
+            splits: 4,
+            split_length: k.len().div_ceil(4) as u32,
             ..Default::default()
         };
-        let call = Call::new("attention_f32").bind(ATTENTION_Q, &mut q);
-        let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
-        let call = call
-            .bind(ATTENTION_OUT, &mut out)
-            .arguments(ATTENTION_ARGS, &args);
-        call.run(&machines()[0]).expect("good arguments");
-        out[0]
+        let pass = |name, out: &mut [f32], execute: &dyn Fn(&Call) -> Result<(), Fault>| {
+            let (mut q, mut k, mut v) = ([1f32], k.to_vec(), v.to_vec());
+            let call = Call::new(name).bind(ATTENTION_Q, &mut q);
+            let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
+            let call = call.bind(ATTENTION_OUT, out).covering([4, 1, 1]);
+            execute(&call.arguments(ATTENTION_ARGS, &args)).expect("good arguments");
+        };
+        let native = |call: &Call| call.run(&machines()[0]);
+        let metal = |call: &Call| call.run_metal(LaneOrder::Forward, false);
+        let mut results = Vec::new();
+        for execute in [&native as &dyn Fn(&Call) -> Result<(), Fault>, &metal] {
+            let mut out = [f32::POISON; 4];
+            pass("attention_f32", &mut out, execute);
+            results.push(out[0]);
+            pass("attention_tiled_64_f32", &mut out, execute);
+            results.push(out[0]);
+            let mut parts = [f32::POISON; 4 * 3];
+            pass("attention_split_f32", &mut parts, execute);
+            let merge = Call::new("attention_merge").covering([1; 3]);
+            let merge = merge.bind(ATTENTION_MERGE_PARTS, &mut parts);
+            let merge = merge.bind(ATTENTION_MERGE_OUT, &mut out);
+            execute(&merge.arguments(ATTENTION_MERGE_ARGS, &args)).expect("good arguments");
+            results.push(out[0]);
+        }
+        let alike = |other: &f32| other == &results[0] || (other.is_nan() && results[0].is_nan());
+        assert!(results.iter().all(alike), "{results:?}");
+        results[0]
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl<S: Readable, D: Writable> Body for Convert<S, D> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
 
@@ -158,18 +158,18 @@ mod tests {
             rows: rows as u32,
             width: width as u32,
         };
-        let run = |machine: &Machine| {
+        let run = |on: Executor| {
             let (mut src, mut dst) = (src.to_vec(), vec![D::POISON; rows * strides[1]]);
             Call::new(name)
-                .grid([1 << 20, 1 << 20, 1])
+                .covering([width, rows, 1])
                 .bind(COPY_SRC, &mut src)
                 .bind(COPY_DST, &mut dst)
                 .arguments(COPY_ARGS, &args)
-                .run(machine)
+                .run_on(on)
                 .expect("good arguments");
             dst
         };
-        on_every_machine(run, |dst| {
+        on_every_executor(run, |dst| {
             for (row, j) in (0..rows).flat_map(|row| (0..width).map(move |j| (row, j))) {
                 let (value, expected) = (
                     dst[row * strides[1] + j],
@@ -185,8 +185,25 @@ mod tests {
         });
     }
 
-    /// Every kind of value of each type: random bits, so subnormals, infinities and NaN too.
     fn check_all_types(shape: [usize; 2], gaps: [usize; 2]) {
+        for name in [
+            "copy_f32_f32",
+            "copy_f32_f16",
+            "copy_f32_bf16",
+            "copy_f16_f32",
+            "copy_f16_f16",
+            "copy_f16_bf16",
+            "copy_bf16_f32",
+            "copy_bf16_f16",
+            "copy_bf16_bf16",
+            "copy_u32_u32",
+        ] {
+            check_one(name, shape, gaps);
+        }
+    }
+
+    /// Every kind of value of each type: random bits, so subnormals, infinities and NaN too.
+    fn check_one(name: &'static str, shape: [usize; 2], gaps: [usize; 2]) {
         let count = shape[0] * (shape[1] + gaps[0]);
         let mut numbers = Numbers::new(count as u64);
         let mut bits = || numbers.next().to_bits().wrapping_mul(0x9e37_79b9);
@@ -196,28 +213,39 @@ mod tests {
         let brain: Vec<bf16> = (0..count).map(|_| bf16::from_bits(bits() as u16)).collect();
         let words: Vec<u32> = (0..count).map(|_| bits()).collect();
         for floats in [&wide, &near] {
-            check("copy_f32_f32", floats, shape, gaps, |value: f32| value);
-            check("copy_f32_f16", floats, shape, gaps, f16::from_f32);
-            check("copy_f32_bf16", floats, shape, gaps, bf16::from_f32);
+            match name {
+                "copy_f32_f32" => check(name, floats, shape, gaps, |value: f32| value),
+                "copy_f32_f16" => check(name, floats, shape, gaps, f16::from_f32),
+                "copy_f32_bf16" => check(name, floats, shape, gaps, bf16::from_f32),
+                _ => {}
+            }
         }
-        check("copy_f16_f32", &half, shape, gaps, f16::to_f32);
-        check("copy_f16_f16", &half, shape, gaps, |value: f16| value);
-        check("copy_f16_bf16", &half, shape, gaps, |value| {
-            bf16::from_f32(value.to_f32())
-        });
-        check("copy_bf16_f32", &brain, shape, gaps, bf16::to_f32);
-        check("copy_bf16_f16", &brain, shape, gaps, |value| {
-            f16::from_f32(value.to_f32())
-        });
-        check("copy_bf16_bf16", &brain, shape, gaps, |value: bf16| value);
-        check("copy_u32_u32", &words, shape, gaps, |value: u32| value);
+        match name {
+            "copy_f16_f32" => check(name, &half, shape, gaps, f16::to_f32),
+            "copy_f16_f16" => check(name, &half, shape, gaps, |value: f16| value),
+            "copy_f16_bf16" => check(name, &half, shape, gaps, |value| {
+                bf16::from_f32(value.to_f32())
+            }),
+            "copy_bf16_f32" => check(name, &brain, shape, gaps, bf16::to_f32),
+            "copy_bf16_f16" => check(name, &brain, shape, gaps, |value| {
+                f16::from_f32(value.to_f32())
+            }),
+            "copy_bf16_bf16" => check(name, &brain, shape, gaps, |value: bf16| value),
+            "copy_u32_u32" => check(name, &words, shape, gaps, |value: u32| value),
+            _ => {}
+        }
     }
 
-    #[test]
-    fn every_width() {
-        for width in EDGES {
-            check_all_types([3, width], [0, 0]);
-            check_all_types([3, width], [5, 2]);
+    pub fn at_edge(name: &'static str, edge: usize) {
+        match name {
+            "copy_q8_0_f32" => check_blocks_to_floats(edge),
+            "copy_f32_q8_0" => check_quantized(name, edge, |value| value),
+            "copy_f16_q8_0" => check_quantized(name, edge, f16::from_f32),
+            "copy_bf16_q8_0" => check_quantized(name, edge, bf16::from_f32),
+            _ => {
+                check_one(name, [3, edge], [0, 0]);
+                check_one(name, [edge, 3], [5, 2]);
+            }
         }
     }
 
@@ -234,8 +262,8 @@ mod tests {
         }
     }
 
-    /// The bytes of blocks, which is what llama.cpp would write.
-    fn blocks(name: &'static str, src: &[f32], rows: usize, gap: usize) -> Vec<BlockQ8_0> {
+    /// The bytes of blocks, which is what llama.cpp would write, by every executor.
+    fn blocks<S: Sample>(name: &'static str, src: &[S], rows: usize, gap: usize) -> Vec<BlockQ8_0> {
         let width = src.len() / rows;
         let args = copy_args {
             src_row_stride: width as u64,
@@ -247,22 +275,24 @@ mod tests {
             scale: f16::POISON,
             quants: [0x5a; 32],
         };
-        let run = |machine: &Machine| {
+        let run = |on: Executor| {
             let mut dst = vec![poison; rows * (width / 32 + gap)];
             let mut src = src.to_vec();
-            let call = Call::new(name);
+            let call = Call::new(name).covering([width, rows, 1]);
             let call = call.bind(COPY_SRC, &mut src).bind(COPY_DST, &mut dst);
             call.arguments(COPY_ARGS, &args)
-                .run(machine)
+                .run_on(on)
                 .expect("good arguments");
             dst
         };
-        let first = run(&machines()[0]);
-        for machine in machines() {
-            let same = run(machine).iter().zip(&first).all(|(one, other)| {
+        let first = run(Executor::Native(&machines()[0]));
+        let native = machines().iter().map(Executor::Native);
+        let metal = METAL.map(|(order, validate)| Executor::Metal(order, validate));
+        for on in native.chain(metal) {
+            let same = run(on).iter().zip(&first).all(|(one, other)| {
                 one.quants == other.quants && one.scale.to_bits() == other.scale.to_bits()
             });
-            assert!(same, "{:?}", machine.isa);
+            assert!(same, "{name}: {rows} rows of {width}");
         }
         let untouched = |block: &BlockQ8_0| block.scale.to_bits() == f16::POISON.to_bits();
         for row in first.chunks(width / 32 + gap) {
@@ -272,21 +302,52 @@ mod tests {
         first
     }
 
-    #[test]
-    fn blocks_are_as_ggml_quantizes_them() {
-        let src: Vec<f32> = Numbers::new(5).vec(3 * 160);
-        let quantized = blocks("copy_f32_q8_0", &src, 3, 2);
-        for (row, values) in src.chunks(160).enumerate() {
-            for (i, value) in values.iter().enumerate() {
-                let block = &values[i / 32 * 32..][..32];
-                let largest = block.iter().fold(0f32, |max, value| max.max(value.abs()));
-                let got = BlockQ8_0::value(&quantized[row * 7..], i);
+    /// `edge` rows of five blocks, and three rows of `edge` blocks.
+    fn check_quantized<S: Sample>(name: &'static str, edge: usize, narrow: fn(f32) -> S) {
+        for (rows, width) in [(edge, 160), (3, 32 * edge)] {
+            let src: Vec<f32> = Numbers::new(5).vec(rows * width);
+            let src: Vec<S> = src.into_iter().map(narrow).collect();
+            let quantized = blocks(name, &src, rows, 2);
+            for place in 0..src.len() {
+                let value = S::value(&src, place);
+                let block = (place / 32 * 32..).take(32);
+                let largest = block.map(|i| S::value(&src, i).abs()).fold(0.0, f64::max);
+                let row = &quantized[place / width * (width / 32 + 2)..];
+                let got = BlockQ8_0::value(row, place % width);
                 // Half a step, and the scale's rounding of up to 127 steps.
-                let step = f64::from(largest) / 127.0;
+                let step = largest / 127.0;
                 let tolerance = step * (0.501 + 127.0 * f16::ROUNDING);
-                assert_close(got, (*value).into(), tolerance, i);
+                assert_close(got, value, tolerance, place);
             }
         }
+    }
+
+    /// `edge` rows of three blocks.
+    fn check_blocks_to_floats(edge: usize) {
+        let src: Vec<BlockQ8_0> = Numbers::new(9).vec(edge * 96);
+        let expected: Vec<f64> = (0..edge * 96).map(|i| BlockQ8_0::value(&src, i)).collect();
+        let args = copy_args {
+            src_row_stride: 96,
+            dst_row_stride: 99,
+            rows: edge as u32,
+            width: 96,
+        };
+        let run = |on: Executor| {
+            let (mut src, mut dst) = (src.clone(), vec![f32::POISON; edge * 99]);
+            let call = Call::new("copy_q8_0_f32").covering([96, edge, 1]);
+            let call = call.bind(COPY_SRC, &mut src).bind(COPY_DST, &mut dst);
+            call.arguments(COPY_ARGS, &args)
+                .run_on(on)
+                .expect("good arguments");
+            dst
+        };
+        on_every_executor(run, |dst| {
+            for (row, expected) in dst.chunks(99).zip(expected.chunks(96)) {
+                let got = row[..96].iter().map(|value| f64::from(*value));
+                assert!(got.eq(expected.iter().copied()));
+            }
+            assert_untouched(dst, row_ranges(edge, 99, 96));
+        });
     }
 
     #[test]
@@ -307,24 +368,6 @@ mod tests {
             assert!(of(block).scale.is_nan());
             assert_eq!(of(block).quants, [0; 32]);
         }
-    }
-
-    #[test]
-    fn blocks_become_floats_again() {
-        let mut src: Vec<BlockQ8_0> = Numbers::new(9).vec(96);
-        let expected: Vec<f64> = (0..96).map(|i| BlockQ8_0::value(&src, i)).collect();
-        let args = copy_args {
-            src_row_stride: 96,
-            dst_row_stride: 96,
-            rows: 1,
-            width: 96,
-        };
-        let mut dst = vec![f32::POISON; 96];
-        let call = Call::new("copy_q8_0_f32").bind(COPY_SRC, &mut src);
-        let call = call.bind(COPY_DST, &mut dst).arguments(COPY_ARGS, &args);
-        call.run(&machines()[0]).expect("good arguments");
-        let got: Vec<f64> = dst.iter().map(|value| f64::from(*value)).collect();
-        assert_eq!(got, expected);
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Body for Add {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use proptest::prelude::*;
 
     use super::super::testing::*;
@@ -108,11 +108,12 @@ mod tests {
         let args = elementwise_args {
             count: count as u64,
         };
-        let run = |machine: &Machine| {
+        let run = |on: Executor| {
             // One more than is asked for: it must stay as it is.
             let [mut a, mut b] = [&a, &b].map(|x| [&x[..], &[f32::POISON]].concat());
             let mut out = vec![f32::POISON; count + 1];
             let call = Call::new(name)
+                .covering([count, 1, 1])
                 .bind(ELEMENTWISE_A, &mut a)
                 .bind(ELEMENTWISE_B, &mut b);
             let call = match place {
@@ -121,7 +122,7 @@ mod tests {
                 Place::OverB => call.bind_same(ELEMENTWISE_OUT, ELEMENTWISE_B),
             };
             call.arguments(ELEMENTWISE_ARGS, &args)
-                .run(machine)
+                .run_on(on)
                 .expect("good arguments");
             match place {
                 Place::Own => out,
@@ -129,7 +130,7 @@ mod tests {
                 Place::OverB => b,
             }
         };
-        on_every_machine(run, |out| {
+        on_every_executor(run, |out| {
             for i in 0..count {
                 let expected = formula(a[i].into(), b[i].into());
                 let tolerance = 4.0 * f32::ROUNDING * expected.abs() + f64::from(f32::MIN_POSITIVE);
@@ -144,18 +145,23 @@ mod tests {
         });
     }
 
-    fn check_both(count: usize, place: Place) {
-        check("add", count, place, |a, b| a + b);
-        check("silu_mul", count, place, |a, b| a / (1.0 + (-a).exp()) * b);
+    pub fn at_edge(name: &'static str, edge: usize) {
+        for place in [Place::Own, Place::OverA, Place::OverB] {
+            check_one(name, edge, place);
+        }
     }
 
-    #[test]
-    fn every_count_and_place() {
-        for count in EDGES {
-            for place in [Place::Own, Place::OverA, Place::OverB] {
-                check_both(count, place);
-            }
+    fn check_one(name: &'static str, count: usize, place: Place) {
+        match name {
+            "add" => check(name, count, place, |a, b| a + b),
+            "silu_mul" => check(name, count, place, |a, b| a / (1.0 + (-a).exp()) * b),
+            _ => panic!("{name} is of another family"),
         }
+    }
+
+    fn check_both(count: usize, place: Place) {
+        check_one("add", count, place);
+        check_one("silu_mul", count, place);
     }
 
     proptest! {

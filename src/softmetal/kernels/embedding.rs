@@ -57,8 +57,9 @@ impl<B: Readable> Body for Widen<B> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use half::{bf16, f16};
+    use proptest::prelude::*;
 
     use super::super::super::elements::*;
     use super::super::testing::*;
@@ -78,19 +79,20 @@ mod tests {
             vocab: VOCAB as u32,
             reserved: 0,
         };
-        let run = |machine: &Machine| {
+        let run = |on: Executor| {
             let (mut table, mut ids) = (table.clone(), ids);
             let mut out = vec![f32::POISON; ids.len() * out_stride];
             Call::new(name)
+                .covering([width, ids.len(), 1])
                 .bind(EMBEDDING_TABLE, &mut table)
                 .bind(EMBEDDING_IDS, &mut ids)
                 .bind(EMBEDDING_OUT, &mut out)
                 .arguments(EMBEDDING_ARGS, &args)
-                .run(machine)
+                .run_on(on)
                 .expect("good arguments");
             out
         };
-        on_every_machine(run, |out| {
+        on_every_executor(run, |out| {
             for (row, id) in ids.iter().enumerate() {
                 for j in 0..width {
                     let value = out[row * out_stride + j];
@@ -106,25 +108,34 @@ mod tests {
         });
     }
 
-    #[test]
-    fn every_type_and_width() {
-        for width in EDGES {
-            for gap in [0, 5] {
-                check::<f32>("embedding_f32", width, gap);
-                check::<f16>("embedding_f16", width, gap);
-                check::<bf16>("embedding_bf16", width, gap);
-                check::<BlockQ8_0>("embedding_q8_0", width, gap);
-                check::<BlockQ4_0>("embedding_q4_0", width, gap);
-                check::<BlockQ4_1>("embedding_q4_1", width, gap);
-                check::<BlockQ5_0>("embedding_q5_0", width, gap);
-                check::<BlockQ5_1>("embedding_q5_1", width, gap);
-                check::<BlockQ2K>("embedding_q2_k", width, gap);
-                check::<BlockQ3K>("embedding_q3_k", width, gap);
-                check::<BlockQ4K>("embedding_q4_k", width, gap);
-                check::<BlockQ5K>("embedding_q5_k", width, gap);
-                check::<BlockQ6K>("embedding_q6_k", width, gap);
-                check::<BlockIq4Nl>("embedding_iq4_nl", width, gap);
-            }
+    pub fn at_edge(name: &'static str, edge: usize) {
+        let check = match name {
+            "embedding_f32" => check::<f32>,
+            "embedding_f16" => check::<f16>,
+            "embedding_bf16" => check::<bf16>,
+            "embedding_q8_0" => check::<BlockQ8_0>,
+            "embedding_q4_0" => check::<BlockQ4_0>,
+            "embedding_q4_1" => check::<BlockQ4_1>,
+            "embedding_q5_0" => check::<BlockQ5_0>,
+            "embedding_q5_1" => check::<BlockQ5_1>,
+            "embedding_q2_k" => check::<BlockQ2K>,
+            "embedding_q3_k" => check::<BlockQ3K>,
+            "embedding_q4_k" => check::<BlockQ4K>,
+            "embedding_q5_k" => check::<BlockQ5K>,
+            "embedding_q6_k" => check::<BlockQ6K>,
+            "embedding_iq4_nl" => check::<BlockIq4Nl>,
+            _ => panic!("{name} is of another family"),
+        };
+        check(name, edge, 0);
+        check(name, edge, 5);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn any_shape(width in 1usize..600, gap in 0usize..9) {
+            check::<bf16>("embedding_bf16", width, gap);
+            check::<BlockQ6K>("embedding_q6_k", width, gap);
         }
     }
 

@@ -389,4 +389,4 @@ impl Drop for ThreadScratch {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

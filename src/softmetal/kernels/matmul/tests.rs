@@ -207,25 +207,68 @@ fn check_metal_of_all_types(case: Case, ways: &[(LaneOrder, bool)]) {
     check_metal::<BlockQ6K, f32>("q6_k_f32", large, ways);
 }
 
-#[test]
-fn metal_at_the_edges_of_every_dimension() {
-    for (index, edge) in EDGES.into_iter().enumerate() {
-        let order = [
-            LaneOrder::Forward,
-            LaneOrder::Reverse,
-            LaneOrder::Random(index as u64 + 1),
-        ][index % 3];
-        for (m, n, k) in [(edge, 5, 64), (1, edge, 65), (3, 9, edge), (9, edge, 33)] {
-            for transpose_b in [false, true] {
-                let case = Case {
-                    m,
-                    n,
-                    k,
-                    transpose_b,
-                    ..PLAIN
-                };
-                check_metal_of_all_types(case, &[(order, false)]);
+/// One kernel with an edge in each dimension that its shapes leave open. Native by the best instruction set, and Metal in one lane
+/// order after another as the edges go on.
+pub fn at_edge(name: &'static str, edge: usize) {
+    type Check = fn(&'static str, Case, &[(LaneOrder, bool)]);
+    let prefixes = ["matvec_narrow_", "matvec_", "matmul_tiled_", "matmul_"];
+    let (prefix, types) = prefixes
+        .into_iter()
+        .find_map(|prefix| Some((prefix, name.strip_prefix(prefix)?)))
+        .unwrap_or_else(|| panic!("{name} is of another family"));
+    let (check, unit): (Check, usize) = match types {
+        "f32_f32" => (check_on::<f32, f32>, f32::ELEMENTS),
+        "f32_f16" => (check_on::<f32, f16>, f32::ELEMENTS),
+        "f16_f32" => (check_on::<f16, f32>, f16::ELEMENTS),
+        "f16_f16" => (check_on::<f16, f16>, f16::ELEMENTS),
+        "bf16_f32" => (check_on::<bf16, f32>, bf16::ELEMENTS),
+        "bf16_f16" => (check_on::<bf16, f16>, bf16::ELEMENTS),
+        "q8_0_f32" => (check_on::<BlockQ8_0, f32>, BlockQ8_0::ELEMENTS),
+        "q8_0_f16" => (check_on::<BlockQ8_0, f16>, BlockQ8_0::ELEMENTS),
+        "q4_0_f32" => (check_on::<BlockQ4_0, f32>, BlockQ4_0::ELEMENTS),
+        "q4_0_f16" => (check_on::<BlockQ4_0, f16>, BlockQ4_0::ELEMENTS),
+        "q4_1_f32" => (check_on::<BlockQ4_1, f32>, BlockQ4_1::ELEMENTS),
+        "q4_1_f16" => (check_on::<BlockQ4_1, f16>, BlockQ4_1::ELEMENTS),
+        "q5_0_f32" => (check_on::<BlockQ5_0, f32>, BlockQ5_0::ELEMENTS),
+        "q5_0_f16" => (check_on::<BlockQ5_0, f16>, BlockQ5_0::ELEMENTS),
+        "q5_1_f32" => (check_on::<BlockQ5_1, f32>, BlockQ5_1::ELEMENTS),
+        "q5_1_f16" => (check_on::<BlockQ5_1, f16>, BlockQ5_1::ELEMENTS),
+        "q2_k_f32" => (check_on::<BlockQ2K, f32>, BlockQ2K::ELEMENTS),
+        "q2_k_f16" => (check_on::<BlockQ2K, f16>, BlockQ2K::ELEMENTS),
+        "q3_k_f32" => (check_on::<BlockQ3K, f32>, BlockQ3K::ELEMENTS),
+        "q3_k_f16" => (check_on::<BlockQ3K, f16>, BlockQ3K::ELEMENTS),
+        "q4_k_f32" => (check_on::<BlockQ4K, f32>, BlockQ4K::ELEMENTS),
+        "q4_k_f16" => (check_on::<BlockQ4K, f16>, BlockQ4K::ELEMENTS),
+        "q5_k_f32" => (check_on::<BlockQ5K, f32>, BlockQ5K::ELEMENTS),
+        "q5_k_f16" => (check_on::<BlockQ5K, f16>, BlockQ5K::ELEMENTS),
+        "q6_k_f32" => (check_on::<BlockQ6K, f32>, BlockQ6K::ELEMENTS),
+        "q6_k_f16" => (check_on::<BlockQ6K, f16>, BlockQ6K::ELEMENTS),
+        "iq4_nl_f32" => (check_on::<BlockIq4Nl, f32>, BlockIq4Nl::ELEMENTS),
+        "iq4_nl_f16" => (check_on::<BlockIq4Nl, f16>, BlockIq4Nl::ELEMENTS),
+        _ => panic!("{name}: types that no test knows"),
+    };
+    let place = EDGES.iter().position(|other| *other == edge).unwrap_or(0);
+    let way = METAL[place % METAL.len()];
+    let shapes: &[(usize, usize, usize)] = match prefix {
+        "matvec_" => &[(1, edge, 65), (1, 9, edge)],
+        "matvec_narrow_" => &[(8.min(edge), edge, 65), (3, 9, edge)],
+        _ => &[(edge, 5, 64), (3, edge, 33), (9, 34, edge)],
+    };
+    for (m, n, k) in shapes.iter().copied() {
+        for transpose_b in [false, true] {
+            let by_rows = prefix.starts_with("matvec") || unit > 1;
+            if by_rows && !transpose_b {
+                continue;
             }
+            let case = Case {
+                m,
+                n,
+                k: k.next_multiple_of(unit),
+                transpose_b,
+                ..PLAIN
+            };
+            check(name, case, &[]);
+            check(name, case, &[way]);
         }
     }
 }

@@ -20,6 +20,7 @@ pub fn to_opencl(preprocessed: &str) -> Result<String, Error> {
     }
     rewriter.name_address_spaces()?;
     rewriter.name_vector_constructors();
+    rewriter.name_matrix_elements();
     rewriter.rewrite_literals();
     let segments = rewriter
         .segments()
@@ -62,6 +63,23 @@ impl Rewriter<'_> {
             self.edits[index] = Edit::Replace(String::from(name));
         }
         Ok(())
+    }
+
+    /// `m.thread_elements()` is `m` where a vector stands for a matrix.
+    fn name_matrix_elements(&mut self) {
+        for index in 1..self.len() {
+            if self.text(index) != "thread_elements" || self.next_text(index) != "(" {
+                continue;
+            }
+            let call: Option<Vec<usize>> = (|| {
+                let dot = self.previous(index)?;
+                let open = self.next(index)?;
+                Some(vec![dot, index, open, self.next(open)?])
+            })();
+            for token in call.into_iter().flatten() {
+                self.edits[token] = Edit::Erase;
+            }
+        }
     }
 
     /// `float4(a, b)` is MSL's way to make a vector, OpenCL's is a cast; a function will do.
