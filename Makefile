@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test stress soak bench lint check-msl check-apple bindings doc package
+.PHONY: help setup demo test test-msl stress soak bench lint check-msl check-apple bindings doc package
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -26,6 +26,9 @@ demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=,
 
 test: setup ## every test: library, command line, integration, C and Python programs, documentation
 	cargo test --features $(FEATURES)
+
+test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
+	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features cli --test facade --test c_abi --test llama_golden
 
 stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then from four on one device and on four devices
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
