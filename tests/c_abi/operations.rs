@@ -323,9 +323,9 @@ fn every_type_of_every_operation_has_its_kernel() {
     let fixture = Fixture::new();
     let device = fixture.device;
     let (x, y, z) = (
-        buffer(device, 16384),
-        buffer(device, 16384),
-        buffer(device, 16384),
+        buffer(device, 1 << 17),
+        buffer(device, 1 << 17),
+        buffer(device, 1 << 17),
     );
     let commands = begin(device);
     let floats = [IRON_F32, IRON_F16, IRON_BF16];
@@ -361,12 +361,6 @@ fn every_type_of_every_operation_has_its_kernel() {
             };
             runs(call!(iron_encode_matmul(commands, &matmul)));
         }
-        let attention = iron_attention {
-            k: tensor(y, kind),
-            v: tensor(y, kind),
-            ..attention(x, y, y, z)
-        };
-        runs(call!(iron_encode_attention(commands, &attention)));
     }
     for table in weights {
         let embedding = iron_embedding {
@@ -401,13 +395,28 @@ fn every_type_of_every_operation_has_its_kernel() {
         ..copy(x, y)
     };
     runs(call!(iron_encode_copy(commands, &from_blocks)));
-    let blocks = iron_attention {
-        head_dim: 32,
-        k: tensor(y, IRON_Q8_0),
-        v: tensor(y, IRON_Q8_0),
-        ..attention(x, y, y, z)
-    };
-    runs(call!(iron_encode_attention(commands, &blocks)));
+    for cache in [IRON_F32, IRON_F16, IRON_BF16, IRON_Q8_0] {
+        // Few queries and keys; many queries, with heads for each size of tile; many keys.
+        for (tokens, head_dim, first_position) in [
+            (2, 32, 3),
+            (16, 64, 0),
+            (16, 96, 0),
+            (16, 160, 0),
+            (1, 32, 600),
+        ] {
+            let attention = iron_attention {
+                tokens,
+                heads: 1,
+                kv_heads: 1,
+                head_dim,
+                first_position,
+                k: tensor(y, cache),
+                v: tensor(y, cache),
+                ..attention(x, y, y, z)
+            };
+            runs(call!(iron_encode_attention(commands, &attention)));
+        }
+    }
     for element in [IRON_F32, IRON_F16, IRON_BF16, IRON_U32] {
         let transpose = iron_transpose {
             x: tensor(x, element),
@@ -432,14 +441,15 @@ fn every_type_of_every_operation_has_its_kernel() {
     runs(call!(iron_encode_silu_mul(commands, &elementwise(x, y, z))));
     runs(call!(iron_encode_softmax(commands, &softmax(x, y))));
     runs(call!(iron_encode_argmax(commands, &argmax(x, y))));
-    assert_eq!(recorded, 2 * 14 + 3 + 14 + 9 + 4 + 1 + 4 + 4 + 6);
+    assert_eq!(recorded, 2 * 14 + 14 + 9 + 4 + 4 * 5 + 4 + 4 + 7);
     commit_and_wait(commands);
     release_commands(commands);
+    ok(call!(iron_memory_purge(device, null_mut()))); // the scratch memory of attention in pieces
 
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 13 + 73,
+        2 + 15 + 91,
         "the fixture's own, families, kernels"
     );
     for buffer in [x, y, z] {

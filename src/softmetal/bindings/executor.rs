@@ -141,6 +141,8 @@ pub const SOFT_PAGE_FAULT: soft_outcome = 1;
 pub const SOFT_INVALID: soft_outcome = 2;
 pub const SOFT_INTERNAL: soft_outcome = 3;
 pub const SOFT_OUT_OF_MEMORY: soft_outcome = 4;
+pub const SOFT_STACK_OVERFLOW: soft_outcome = 5;
+pub const SOFT_TIMEOUT: soft_outcome = 6;
 pub type soft_outcome = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

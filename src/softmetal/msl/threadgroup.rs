@@ -9,7 +9,7 @@
 
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use super::fiber::{self, Context};
 use super::order::{LaneOrder, Turns};
@@ -292,7 +292,7 @@ impl Threadgroup {
                 traps::set_running(null_mut());
             }
         }
-        self.in_kernel.store(false, Ordering::Relaxed);
+        self.set_in_kernel(false);
         if let Some((trap, stack)) = self.trapped.take() {
             self.fault = Some(self.fault_of(trap, stack));
         }
@@ -497,9 +497,9 @@ unsafe extern "C" fn run_threads(this: *mut u8) -> ! {
             let lane = &raw mut (*this).lanes[thread];
             running.write(lane);
             if let Some(run) = (*this).run {
-                (*this).in_kernel.store(true, Ordering::Relaxed);
+                (*this).set_in_kernel(true);
                 run(lane);
-                (*this).in_kernel.store(false, Ordering::Relaxed);
+                (*this).set_in_kernel(false);
             }
             (*this).returned += 1;
             (*this).progress[thread / SIMD_WIDTH].live &= !(1 << (thread % SIMD_WIDTH));
@@ -522,7 +522,7 @@ unsafe extern "C" fn threadgroup_barrier(lane: *mut Lane, site: u32) {
     // SAFETY: compiled code passes the lane it was given, whose group is the first field of the Threadgroup that runs it.
     unsafe {
         let (this, thread) = ((*lane).group as *mut Threadgroup, (*lane).index as usize);
-        (*this).in_kernel.store(false, Ordering::Relaxed);
+        (*this).set_in_kernel(false);
         if (*this).at_barrier > 0 && (*this).barrier_site != site {
             let (one, other) = (place((*this).barrier_site), place(site));
             (*this).give_up(Fault::Divergence(format!(
@@ -532,7 +532,7 @@ unsafe extern "C" fn threadgroup_barrier(lane: *mut Lane, site: u32) {
         (*this).at_barrier += 1;
         (*this).barrier_site = site;
         Threadgroup::suspend(this, thread);
-        (*this).in_kernel.store(true, Ordering::Relaxed);
+        (*this).set_in_kernel(true);
     }
 }
 
@@ -540,7 +540,7 @@ unsafe extern "C" fn simd_barrier(lane: *mut Lane, combine: Option<Combine>, sit
     // SAFETY: as in `threadgroup_barrier`.
     unsafe {
         let (this, thread) = ((*lane).group as *mut Threadgroup, (*lane).index as usize);
-        (*this).in_kernel.store(false, Ordering::Relaxed);
+        (*this).set_in_kernel(false);
         let progress = &mut (*this).progress[thread / SIMD_WIDTH];
         if progress.at_operation != 0 && progress.operation_site != site {
             let (one, other) = (place(progress.operation_site), place(site));
@@ -554,7 +554,7 @@ unsafe extern "C" fn simd_barrier(lane: *mut Lane, combine: Option<Combine>, sit
         progress.operation_site = site;
         progress.combine = combine;
         Threadgroup::suspend(this, thread);
-        (*this).in_kernel.store(true, Ordering::Relaxed);
+        (*this).set_in_kernel(true);
     }
 }
 
@@ -562,7 +562,7 @@ unsafe extern "C" fn out_of_bounds(lane: *mut Lane, address: u64, size: u64, wri
     // SAFETY: as in `threadgroup_barrier`.
     unsafe {
         let this = (*lane).group as *mut Threadgroup;
-        (*this).in_kernel.store(false, Ordering::Relaxed);
+        (*this).set_in_kernel(false);
         let thread = (*this).position_of(lane);
         let access = if write { "write" } else { "read" };
         let place = (*this).place_of(address);
@@ -594,6 +594,13 @@ impl Threadgroup {
             (*this).trapped = Some((trap, stack));
             Some((*this).main)
         }
+    }
+
+    /// Tells the signal handler, which runs on this thread, whose code comes next.
+    fn set_in_kernel(&self, value: bool) {
+        compiler_fence(Ordering::SeqCst);
+        self.in_kernel.store(value, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
     }
 
     fn fault_of(&self, trap: Trap, stack: usize) -> Fault {
