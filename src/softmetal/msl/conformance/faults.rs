@@ -175,7 +175,8 @@ fn an_unchecked_access_to_memory_that_is_not_there_is_a_page_fault_as_well() {
         let failure = program.fail(order, false);
         assert!(matches!(failure, Failure::PageFault(_)), "{failure:?}");
         let text = text(failure);
-        let expected = "kernel `f`: an access to memory that is not there by thread [7, 0, 0] at byte -1099511627776 of the";
+        let expected =
+            "kernel `f`: an access to memory that is not there by thread [7, 0, 0] at byte -1";
         assert!(text.starts_with(expected), "{text}");
         assert_eq!(Program::new("g", body).run::<f32>(32), [32.0; 32]);
     }
@@ -202,13 +203,12 @@ fn a_division_of_an_integer_by_zero_does_not_end_the_process() {
     let body = "kernel void f(device float *out [[buffer(0)]], device const int *in [[buffer(5)]], uint i [[thread_position_in_grid]]) {\n\
                   out[i] = in[i] / in[i + 1]; }";
     let program = Program::new("f", body).input(5, &[0i32; 64]);
-    match program.try_run::<f32>(64, LaneOrder::Forward, false) {
-        // An aarch64 processor gives 0, as a GPU gives something.
-        Ok(_) => assert!(cfg!(target_arch = "aarch64")),
-        Err(failure) => {
-            let text = text(failure);
-            assert!(text.contains("thread [0, 0, 0] divided"), "{text}");
-        }
+    let result = program.try_run::<f32>(64, LaneOrder::Forward, false);
+    // An aarch64 processor gives 0, as a GPU gives something.
+    assert_eq!(result.is_ok(), cfg!(target_arch = "aarch64"), "{result:?}");
+    if let Err(failure) = result {
+        let text = text(failure);
+        assert!(text.contains("thread [0, 0, 0] divided"), "{text}");
     }
 }
 
