@@ -1,11 +1,14 @@
 //! What a program that writes text can ask for: several texts at once, stop strings, log-probabilities, masks, cancellation,
 //! forgetting, and the same text whatever computes it.
 
+mod exact;
+
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use exact::model;
 use ironbridge::llama::{
     CancelToken, GenerationOptions, LlamaError, Model, Piece, Sampler, SamplerError,
     SamplerOptions, Sequences, Session, SessionOptions, Stop, WhenFull, Writer,
@@ -16,10 +19,6 @@ const PATH: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/assets/tiny-rustbook-q8_0.gguf"
 );
-
-fn model() -> Model {
-    Model::open(&Device::open("default").unwrap(), PATH).unwrap()
-}
 
 fn greedy() -> Sampler {
     Sampler::new(SamplerOptions::default()).unwrap()
@@ -539,7 +538,7 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
 /// Prints what is written by chance, together and alone, for [`threads_change_nothing`].
 #[test]
 fn a_text_by_chance() {
-    let model = model();
+    let model = Model::open(&Device::open("cpu").unwrap(), PATH).unwrap();
     let prompt = model.encode_prompt("The Drop trait");
     let mut session = model.session().unwrap();
     let pieces: Vec<Piece> = session

@@ -1,5 +1,7 @@
 //! Sessions and generations of the model that comes with the crate.
 
+mod exact;
+
 use std::path::Path;
 
 use ironbridge::llama::{
@@ -41,7 +43,7 @@ const PARAGRAPH: &str = "Ownership is a set of rules that govern how a Rust prog
 
 #[test]
 fn a_prompt_in_one_batch_is_the_prompt_step_by_step() {
-    let model = model();
+    let model = exact::model();
     let tokens = model.encode_prompt(PARAGRAPH);
     assert!(tokens.len() > 30);
     let mut whole = model.session().unwrap();
@@ -68,7 +70,7 @@ fn a_prompt_in_one_batch_is_the_prompt_step_by_step() {
 /// Parts of the largest logit. Measured are 3.5e-4 for F16 and 1.1e-2 for Q8_0.
 #[test]
 fn smaller_caches_write_the_same_text() {
-    let model = model();
+    let model = exact::model();
     let prompt = model.encode_prompt(PARAGRAPH);
     let run = |cache| {
         let options = SessionOptions {
@@ -96,7 +98,7 @@ fn smaller_caches_write_the_same_text() {
 
 #[test]
 fn a_session_goes_back_and_starts_again() {
-    let model = model();
+    let model = exact::model();
     let tokens = model.encode_prompt("References and borrowing");
     let mut session = model.session().unwrap();
     session.feed(&tokens).unwrap();
@@ -387,7 +389,7 @@ proptest! {
         tokens in proptest::collection::vec(0u32..2048, 1..24),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
     ) {
-        let model = model();
+        let model = exact::model();
         let mut whole = model.session().unwrap();
         whole.feed(&tokens).unwrap();
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(tokens.len())).collect();
