@@ -1,7 +1,7 @@
 //! The figures of `docs/METAL.md`: how long Metal source takes to compile on the software device, and how fast kernels run there, from
 //! source and native.
 //!
-//! `cargo run --release --example metal_figures`. Takes about a minute; says at the end how busy the machine was.
+//! `cargo run --example metal_figures`. Takes about a minute; says at the end how busy the machine was.
 
 use std::env;
 use std::error::Error;
@@ -21,11 +21,11 @@ macro_rules! texts {
 }
 const HEADERS: [(&str, &str); 5] = texts!["args.h" "blocks.h" "caches.h" "plain.h" "tiles.h"];
 /// With a kernel of each.
-const SOURCES: [((&str, &str), &str); 17] = {
+const SOURCES: [((&str, &str), &str); 18] = {
     let texts = texts![
         "activation.metal" "add_bias.metal" "argmax.metal" "attention.metal" "attention_split.metal" "attention_tiled.metal"
         "copy.metal" "elementwise.metal" "embedding.metal" "matmul.metal" "matmul_blocks.metal" "matmul_tiled.metal"
-        "matvec.metal" "matvec_blocks.metal" "rms_norm.metal" "rope.metal" "softmax.metal"
+        "matvec.metal" "matvec_blocks.metal" "rms_norm.metal" "rope.metal" "softmax.metal" "transpose.metal"
     ];
     let kernels = [
         "tanh",
@@ -45,8 +45,9 @@ const SOURCES: [((&str, &str), &str); 17] = {
         "rms_norm",
         "rope",
         "softmax",
+        "transpose_32",
     ];
-    let mut all = [(("", ""), ""); 17];
+    let mut all = [(("", ""), ""); 18];
     let mut index = 0;
     while index < all.len() {
         all[index] = (texts[index], kernels[index]);
