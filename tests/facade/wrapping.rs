@@ -211,6 +211,7 @@ fn a_mapped_file_of_any_length_holds_weights_at_byte_offsets() {
     let got = c.to_vec().unwrap();
     let by_q8 = oracle::matmul(&f64s(&x), &oracle::transpose(&q8_means, n, k), 3, k, n);
     let by_floats = oracle::matmul(&f64s(&x), &oracle::transpose(&f64s(&floats), n, k), 3, k, n);
-    assert_close(&got[..3 * n], &by_q8, 1e-5);
+    // With blocks the software device multiplies activations of 15 bits.
+    assert_close(&got[..3 * n], &by_q8, 1e-4);
     assert_close(&got[3 * n..], &by_floats, 1e-5);
 }
