@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl stress soak bench lint check-msl check-apple bindings doc package
+.PHONY: help setup demo test test-msl stress soak bench lint check-msl check-apple bindings doc package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -10,6 +10,8 @@ PROMPT  ?= Ownership is
 TOKENS  ?= 64
 ROUNDS  ?= 1000
 SOAK    ?= 1000000
+# Seconds that each kind of file is fuzzed for.
+TIME    ?= 600
 # Of the crate, the same everywhere: another set is another build.
 FEATURES = cli,tracing
 
@@ -63,3 +65,10 @@ doc: setup ## the documentation, in target/doc
 
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
 	@scripts/package-check.sh
+
+fuzz: setup ## fuzzes the readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
+	@for target in gguf model safetensors tokenizer_json tokenizer_model; do \
+	  mkdir -p fuzz/corpus/$$target; \
+	  ASAN_OPTIONS=detect_leaks=0 cargo +nightly fuzz run $$target fuzz/corpus/$$target tests/data/hostile/$$target \
+	    -- -max_total_time=$(TIME) -timeout=20 -malloc_limit_mb=256 || exit; \
+	done

@@ -1,0 +1,6 @@
+//! What the targets do: `make fuzz`. The same checks run without a fuzzer in `tests/hostile_files/`.
+
+#[path = "../../tests/hostile_files/checks.rs"]
+pub mod checks;
+
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/models");

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Makes tests/data/hostile/: small whole files of every format that is read, from which fuzzing starts and which tests cut and
+change in every place. Files there that this does not make are what fuzzing found.
+
+needs: pip install gguf numpy tokenizers sentencepiece protobuf
+
+usage: hostile_seeds.py OUT_FOLDER
+"""
+import json
+import struct
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import pre_tokenizers
+
+Kind = gguf.GGMLQuantizationType
+WIDTH, FEED_FORWARD = 32, 32
+random = np.random.default_rng(7)
+
+
+def llama_tokenizer(writer):
+    """SentencePiece's, without byte tokens but for two."""
+    pieces = ["<unk>", "<s>", "</s>", "<0x41>", "<0x0A>", "\u2581", "a", "b", "\u2581a", "ab", "\u2581ab", "<tool>"]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(pieces)
+    writer.add_token_scores([0.0] * 5 + [-float(id) for id in range(len(pieces) - 5)])
+    writer.add_token_types([2, 3, 3, 6, 6, 1, 1, 1, 5, 1, 1, 4])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    return len(pieces)
+
+
+def byte_level_tokenizer(writer, pre):
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = letters + ["ab", "\u0120a", "<|end|>", "<tool>"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(pieces)
+    writer.add_token_types([1] * (len(letters) + 2) + [3, 4])
+    writer.add_token_merges(["a b", "\u0120 a"])
+    writer.add_eos_token_id(len(letters) + 2)
+    return len(pieces)
+
+
+def hyperparameters(writer, name):
+    writer.add_block_count(1)
+    writer.add_context_length(16)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(FEED_FORWARD)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    if name == "llama":
+        writer.add_rope_dimension_count(WIDTH // 2)
+
+
+def add_weights(writer, vocabulary, kind, biases=False, norms=False):
+    def matrix(name, outputs):
+        numbers = random.normal(size=(outputs, WIDTH)).astype(np.float32)
+        writer.add_tensor(name, gguf.quants.quantize(numbers, kind), raw_dtype=kind)
+
+    def vector(name, length):
+        writer.add_tensor(name, np.ones(length, np.float32))
+
+    matrix("token_embd.weight", vocabulary)
+    for name, outputs in [("attn_q", WIDTH), ("attn_k", WIDTH // 2), ("attn_v", WIDTH // 2), ("attn_output", WIDTH),
+                          ("ffn_gate", FEED_FORWARD), ("ffn_up", FEED_FORWARD), ("ffn_down", WIDTH)]:
+        matrix(f"blk.0.{name}.weight", outputs)
+        if biases and name in ("attn_q", "attn_k", "attn_v"):
+            vector(f"blk.0.{name}.bias", outputs)
+    for name, length in [("attn_norm", WIDTH), ("ffn_norm", WIDTH)]:
+        vector(f"blk.0.{name}.weight", length)
+    if norms:
+        vector("blk.0.attn_q_norm.weight", WIDTH // 2)
+        vector("blk.0.attn_k_norm.weight", WIDTH // 2)
+    vector("output_norm.weight", WIDTH)
+
+
+def write_gguf(path, architecture, fill):
+    writer = gguf.GGUFWriter(path, architecture)
+    fill(writer)
+    if "output_norm.weight" not in writer.tensors[0]:
+        # It needs no padding behind it, so that every byte of the file counts.
+        writer.add_tensor("last", np.ones(16, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def every_value(writer):
+    for kind in ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]:
+        getattr(writer, f"add_{kind}")(f"a.{kind}", 100)
+    writer.add_float32("a.float32", 1.5)
+    writer.add_float64("a.float64", 0.25)
+    writer.add_bool("a.bool", True)
+    writer.add_string("a.string", "na\u00efve")
+    writer.add_array("a.integers", [1, -2])
+    writer.add_array("a.nested", [[1.5, 2.5], [3.5]])
+    writer.add_custom_alignment(64)
+
+
+def every_type(writer):
+    """A row of every type of tensor, of any bits."""
+    for kind in [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q2_K, Kind.Q3_K,
+                 Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL]:
+        length, size = gguf.GGML_QUANT_SIZES[kind]
+        writer.add_tensor(kind.name, np.zeros((1, size), np.uint8), raw_dtype=kind)
+
+
+def whole_model(architecture, tokenizer, kind, **weights):
+    def fill(writer):
+        vocabulary = tokenizer(writer)
+        hyperparameters(writer, architecture)
+        add_weights(writer, vocabulary, kind, **weights)
+    return fill
+
+
+def safetensors(tensors, metadata=None):
+    header = {} if metadata is None else {"__metadata__": metadata}
+    offset = 0
+    for name, dtype, shape, size in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(offset)
+
+
+def sentencepiece():
+    model = sentencepiece_model_pb2.ModelProto()
+    for text, score, kind in [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3), ("<0x41>", 0, 6), ("\u2581", -1, 1), ("a", -2, 1),
+                              ("\u2581a", -3, 1), ("<tool>", 0, 4), ("\u2581aa", -4, 5)]:
+        model.pieces.add(piece=text, score=score, type=kind)
+    model.trainer_spec.model_type = 2
+    model.trainer_spec.eos_id = 2
+    model.trainer_spec.pad_id = -1
+    model.normalizer_spec.add_dummy_prefix = True
+    return model.SerializeToString()
+
+
+def byte_level_json(split, normalizer, ignore_merges=False):
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: id for id, letter in enumerate([*letters, "ab"])}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": split is None}
+    steps = [byte_level]
+    if split:
+        steps.insert(0, {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": False})
+    return {
+        "added_tokens": [{"id": 257, "content": "<|end|>", "special": True}, {"id": 258, "content": "<tool>", "special": False}],
+        "normalizer": normalizer,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+        "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|end|>"}}, {"Sequence": {}}]},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": ["a b"], "ignore_merges": ignore_merges},
+    }
+
+
+def converted_json():
+    return {
+        "added_tokens": [{"id": 1, "content": "<s>", "special": True}],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "merges": [["a", "a"], ["\u2581", "aa"]],
+                  "vocab": {"<unk>": 0, "<s>": 1, "<0x41>": 2, "\u2581": 3, "a": 4, "aa": 5, "\u2581aa": 6}},
+    }
+
+
+QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+         r"|\s+(?!\S)|\s+")
+
+
+def main():
+    out = Path(sys.argv[1])
+
+    def place(target, name):
+        folder = out / target
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name
+
+    byte_level = lambda pre: lambda writer: byte_level_tokenizer(writer, pre)
+    write_gguf(place("gguf", "values"), "llama", every_value)
+    write_gguf(place("gguf", "types"), "llama", every_type)
+    write_gguf(place("gguf", "sentencepiece"), "llama", lambda writer: (llama_tokenizer(writer), hyperparameters(writer, "llama")))
+    write_gguf(place("gguf", "byte-level"), "qwen2", lambda writer: (byte_level_tokenizer(writer, "qwen2"),
+                                                                    hyperparameters(writer, "qwen2")))
+    write_gguf(place("model", "llama"), "llama", whole_model("llama", llama_tokenizer, Kind.Q8_0))
+    write_gguf(place("model", "qwen2"), "qwen2", whole_model("qwen2", llama_tokenizer, Kind.F16, biases=True))
+    write_gguf(place("model", "qwen3"), "qwen3", whole_model("qwen3", llama_tokenizer, Kind.Q4_0, norms=True))
+
+    tensors = [("a", "F32", [2, 2], 16), ("b.weight", "BF16", [3], 6), ("none", "I64", [0], 0), ("one", "U8", [], 1)]
+    place("safetensors", "plain").write_bytes(safetensors(tensors))
+    place("safetensors", "metadata").write_bytes(safetensors(tensors[:2], {"format": "pt"}))
+    place("tokenizer_model", "bpe").write_bytes(sentencepiece())
+    for name, tokenizer in [("gpt-2", byte_level_json(None, None)), ("converted", converted_json()),
+                            ("qwen2", byte_level_json(QWEN2, {"type": "NFC"}))]:
+        place("tokenizer_json", name).write_text(json.dumps(tokenizer, separators=(",", ":"), ensure_ascii=False))
+
+
+main()

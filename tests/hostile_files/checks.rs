@@ -1,0 +1,176 @@
+//! What must hold for any bytes in the place of a file: an error or something that is consistent and can be used, and no
+//! panic. The fuzz targets in `fuzz/` call the same functions.
+
+use std::fs::{File, remove_file};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::sync::LazyLock;
+
+use ironbridge::Device;
+use ironbridge::llama::gguf::{GgufHeader, Metadata};
+use ironbridge::llama::safetensors::SafetensorsHeader;
+use ironbridge::llama::tokenizer::EncodeOptions;
+use ironbridge::llama::{Config, Model, ModelFile, Session, SessionOptions, Tokenizer};
+use tempfile::TempDir;
+
+/// Reads bytes as one kind of file. Says whether it was one, for tests of good files.
+pub type Check = fn(&[u8]) -> bool;
+
+/// A name of each kind, which is that of its fuzz target and of its folder of seeds.
+pub const CHECKS: [(&str, Check); 5] = [
+    ("gguf", gguf),
+    ("model", model),
+    ("safetensors", safetensors),
+    ("tokenizer_json", tokenizer_json),
+    ("tokenizer_model", tokenizer_model),
+];
+
+/// A GGUF file's header, and the tokenizer and the hyper-parameters in it.
+pub fn gguf(bytes: &[u8]) -> bool {
+    let header = match GgufHeader::parse(bytes) {
+        Ok(header) => header,
+        Err(error) => {
+            assert!(error.offset <= bytes.len() as u64, "{error}");
+            return false;
+        }
+    };
+    let mut tensors: Vec<_> = header.tensors().iter().collect();
+    tensors.sort_by_key(|tensor| tensor.bytes().start);
+    let mut end = 0;
+    for tensor in tensors {
+        let range = tensor.bytes();
+        assert!(end <= range.start && range.start <= range.end);
+        end = range.end;
+        let kind = tensor.tensor_type();
+        let blocks = tensor.elements() / kind.block_length();
+        assert_eq!(range.end - range.start, blocks * kind.block_size());
+        assert_eq!(header.tensor(tensor.name()), Some(tensor));
+    }
+    assert!(end <= bytes.len() as u64);
+    use_tokenizer(header.metadata());
+    true
+}
+
+/// A GGUF file as a model that computes.
+pub fn model(bytes: &[u8]) -> bool {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    static DEVICE: LazyLock<Device> = LazyLock::new(|| Device::open("cpu").unwrap());
+    let model = match Model::open(&DEVICE, file.path()) {
+        Ok(model) => model,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return false;
+        }
+    };
+    let options = SessionOptions {
+        context: 8,
+        batch: 4,
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(&model, options).unwrap();
+    let last = model.tokenizer().vocabulary_size() - 1;
+    // Numbers may be none, but there are as many as there should be.
+    session.feed(&[0, last, 0]).unwrap();
+    session.feed(&[last]).unwrap();
+    assert_eq!(session.logits().unwrap().len(), last as usize + 1);
+    true
+}
+
+/// A safetensors file's header.
+pub fn safetensors(bytes: &[u8]) -> bool {
+    let header = match SafetensorsHeader::parse(bytes) {
+        Ok(header) => header,
+        Err(error) => {
+            assert!(error.offset <= bytes.len() as u64, "{error}");
+            return false;
+        }
+    };
+    let mut end = header.tensors().first().map(|tensor| tensor.bytes.start);
+    for tensor in header.tensors() {
+        assert_eq!(Some(tensor.bytes.start), end, "no hole and no overlap");
+        let elements: u64 = tensor.shape.iter().product();
+        assert_eq!(
+            tensor.bytes.end - tensor.bytes.start,
+            elements * tensor.dtype.size()
+        );
+        end = Some(tensor.bytes.end);
+    }
+    assert!(end.is_none_or(|end| end == bytes.len() as u64));
+    true
+}
+
+/// A folder's `tokenizer.json`.
+pub fn tokenizer_json(bytes: &[u8]) -> bool {
+    folder_with("tokenizer.json", bytes)
+}
+
+/// A folder's `tokenizer.model`.
+pub fn tokenizer_model(bytes: &[u8]) -> bool {
+    folder_with("tokenizer.model", bytes)
+}
+
+thread_local! {
+    /// A good folder but for its tokenizer. It is kept, as making one takes longer than reading it.
+    static FOLDER: TempDir = {
+        let folder = tempfile::tempdir().unwrap();
+        let good = format!("{}/llama-grouped-tied", super::MODELS);
+        for name in ["config.json", "model.safetensors"] {
+            symlink(format!("{good}/{name}"), folder.path().join(name)).unwrap();
+        }
+        folder
+    };
+}
+
+fn folder_with(name: &str, bytes: &[u8]) -> bool {
+    FOLDER.with(|folder| {
+        let path = folder.path().join(name);
+        // In the place of what is there: some file systems wait for the disk where a file is emptied first.
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        let mut file = options.open(&path).unwrap();
+        file.write_all(bytes).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        let read = match ModelFile::open(folder.path()) {
+            Ok(file) => use_tokenizer(file.metadata()),
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                false
+            }
+        };
+        remove_file(&path).unwrap();
+        read
+    })
+}
+
+/// Text becomes tokens of the vocabulary, and tokens text.
+fn use_tokenizer(metadata: &Metadata) -> bool {
+    let Ok(tokenizer) = Tokenizer::from_metadata(metadata) else {
+        return false;
+    };
+    let special = EncodeOptions {
+        add_special: true,
+        parse_special: true,
+    };
+    let size = tokenizer.vocabulary_size();
+    for text in [
+        "",
+        " aabab  Ab\n",
+        "<s>a<|end|> <tool>\u{301}1234 it's",
+        "\u{1f980}\0",
+    ] {
+        for options in [EncodeOptions::default(), special] {
+            let tokens = tokenizer.encode_with(text, options);
+            assert!(tokens.iter().all(|token| *token < size));
+            tokenizer.decode(&tokens).unwrap();
+        }
+    }
+    let some: Vec<u32> = (0..size.min(512)).chain([size - 1]).collect();
+    tokenizer.decode(&some).unwrap();
+    assert!(tokenizer.decode(&[size]).is_err());
+    // It has its own errors.
+    if let Err(error) = Config::from_metadata(metadata, size) {
+        assert!(!error.to_string().is_empty());
+    }
+    true
+}

@@ -1,0 +1,119 @@
+//! Files from strangers: cut at every byte, changed at every byte, and those that fuzzing found. None of them makes a
+//! reader panic, hang or believe what is not there.
+//!
+//! `tests/data/hostile` has a folder for each kind of file. `scripts/hostile_seeds.py` made the good ones, whose names are
+//! in [`GOOD`]; the others are what `make fuzz` found, and are replayed here.
+
+mod checks;
+
+use std::fs;
+use std::path::PathBuf;
+
+use checks::CHECKS;
+
+/// Where `checks` finds a folder's other files.
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
+
+/// The kind of each whole and consistent file, and its name.
+const GOOD: [(&str, &str); 13] = [
+    ("gguf", "byte-level"),
+    ("gguf", "sentencepiece"),
+    ("gguf", "types"),
+    ("gguf", "values"),
+    ("model", "llama"),
+    ("model", "qwen2"),
+    ("model", "qwen3"),
+    ("safetensors", "metadata"),
+    ("safetensors", "plain"),
+    ("tokenizer_json", "converted"),
+    ("tokenizer_json", "gpt-2"),
+    ("tokenizer_json", "qwen2"),
+    ("tokenizer_model", "bpe"),
+];
+
+fn folder(kind: &str) -> PathBuf {
+    let hostile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/hostile");
+    PathBuf::from(hostile).join(kind)
+}
+
+fn read(kind: &str, name: &str) -> Vec<u8> {
+    fs::read(folder(kind).join(name)).unwrap()
+}
+
+/// Calls `test` with the bytes of each good file and what checks them.
+fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check)) {
+    for (kind, name) in GOOD.iter().filter(|(kind, _)| kinds.contains(kind)) {
+        let (_, check) = CHECKS.iter().find(|(other, _)| other == kind).unwrap();
+        test(&format!("{kind}/{name}"), read(kind, name), *check);
+    }
+}
+
+const EVERY_KIND: [&str; 5] = [
+    "gguf",
+    "model",
+    "safetensors",
+    "tokenizer_json",
+    "tokenizer_model",
+];
+
+#[test]
+fn good_files_are_read() {
+    each_good_file(&EVERY_KIND, |name, bytes, check| {
+        assert!(check(&bytes), "{name}");
+    });
+}
+
+#[test]
+fn what_fuzzing_found_is_harmless() {
+    for (kind, check) in CHECKS {
+        let mut files = 0;
+        for entry in fs::read_dir(folder(kind)).unwrap() {
+            check(&fs::read(entry.unwrap().path()).unwrap());
+            files += 1;
+        }
+        let good = GOOD.iter().filter(|(other, _)| *other == kind).count();
+        assert!(files >= good, "{kind}: {files} files");
+    }
+}
+
+#[test]
+fn files_cut_at_any_byte_are_refused() {
+    // A protocol buffer that ends between two fields is a shorter one, hence not those.
+    let kinds = ["gguf", "model", "safetensors", "tokenizer_json"];
+    each_good_file(&kinds, |name, bytes, check| {
+        for length in 0..bytes.len() {
+            assert!(!check(&bytes[..length]), "{name}, {length} bytes");
+        }
+    });
+    each_good_file(&["tokenizer_model"], |_, bytes, check| {
+        for length in 0..bytes.len() {
+            check(&bytes[..length]);
+        }
+    });
+}
+
+/// Every field of every header is spoilt by this, since every byte is.
+#[test]
+fn files_with_any_byte_changed_do_no_harm() {
+    // Whole models and folders take a millisecond each.
+    let kinds: [(&[&str], &[u8]); 3] = [
+        (
+            &["gguf", "safetensors", "tokenizer_model"],
+            &[0x01, 0x80, 0xff],
+        ),
+        (&["model"], &[0x80]),
+        (&["tokenizer_json"], &[0x01]),
+    ];
+    for (kinds, flips) in kinds {
+        each_good_file(kinds, |_, bytes, check| {
+            // Weights may be any numbers: what is behind the last page of the header is theirs.
+            for position in 0..bytes.len().min(3_000) {
+                for flip in flips {
+                    let mut changed = bytes.clone();
+                    changed[position] ^= flip;
+                    check(&changed);
+                }
+            }
+        });
+    }
+}
