@@ -48,9 +48,14 @@ LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_ma
 YARN = dict(factor=4.0, original_max_position_embeddings=16)
 # Name: (classes, settings, the same without the peculiarity).
 VARIANTS = {
+    "llama-1": (LLAMA, dict(num_key_value_heads=4, rms_norm_eps=1e-6, **rope("default")), rope("default", 100.0)),
     "llama-2": (LLAMA, dict(num_key_value_heads=4, **rope("default")), rope("default", 100.0)),
     "llama-grouped-tied": (LLAMA, dict(tie_word_embeddings=True, **rope("default")), None),
     "llama-wide-heads": (LLAMA, dict(head_dim=16, **rope("default")), None),
+    "llama-3": (LLAMA, rope("default", 500000.0), rope("default", 100.0)),
+    "llama-3-scaled-tied": (  # as 3.2; untied, it is 3.1
+        LLAMA, dict(tie_word_embeddings=True, **rope("llama3", 500.0, **LLAMA3)), rope("default", 500.0)),
+    "llama-tiny": (LLAMA, dict(num_attention_heads=4, num_key_value_heads=1, **rope("default")), rope("default", 100.0)),
     "llama-3-scaled": (LLAMA, rope("llama3", 500.0, **LLAMA3), rope("default", 500.0)),
     "llama-linear": (LLAMA, rope("linear", factor=4.0), rope("default")),
     "llama-yarn": (LLAMA, rope("yarn", 500.0, **YARN), rope("default", 500.0)),
@@ -71,7 +76,7 @@ VARIANTS = {
                         rope("default", 1e4)),
 }
 SHARDED = "qwen3"
-SENTENCEPIECE = "llama-2"
+SENTENCEPIECE = ["llama-1", "llama-2", "llama-tiny"]
 
 
 def coarse(tensor):
@@ -160,7 +165,7 @@ DIGITS_1 = DIGITS_3.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
 def write_tokenizer(folder, name):
-    if name == SENTENCEPIECE:
+    if name in SENTENCEPIECE:
         out = BytesIO()
         spm.SentencePieceTrainer.train(
             sentence_iterator=iter(CORPUS), model_writer=out, model_type="bpe", byte_fallback=True, vocab_size=VOCABULARY,

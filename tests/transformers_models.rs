@@ -10,12 +10,16 @@ use ironbridge::llama::{
 };
 use serde::Deserialize;
 
-const VARIANTS: [&str; 13] = [
+const VARIANTS: [&str; 17] = [
+    "llama-1",
     "llama-2",
+    "llama-3",
     "llama-3-scaled",
+    "llama-3-scaled-tied",
     "llama-biases",
     "llama-grouped-tied",
     "llama-linear",
+    "llama-tiny",
     "llama-wide-heads",
     "llama-yarn",
     "llama-yarn-attention-factor",
