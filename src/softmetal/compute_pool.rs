@@ -2,18 +2,28 @@
 //!
 //! A call of [`ComputePool::parallel_for`] is a job of numbered chunks. The calling thread works on its own job, and idle threads of the
 //! pool help; so a job never waits for a free thread, whoever calls: several queues at once, or a chunk of another job.
+//!
+//! Kernels follow one another within microseconds, and waking a thread takes as long as many of them. So a thread without work looks for
+//! some for a while ([`SPIN`]) before it sleeps. While threads are awake, a job takes no lock and allocates nothing.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// How many threads compute; a whole number from 1 to [`MAX_THREADS`].
 pub const THREADS_VARIABLE: &str = "IRONBRIDGE_THREADS";
 const MAX_THREADS: usize = 1024;
+
+/// How long a thread looks for work, or for the end of its job, before it sleeps: longer than it takes from one kernel to the next, shorter
+/// than anybody would notice in the processor's use.
+const SPIN: Duration = Duration::from_micros(100);
+/// Jobs that can have helpers at one time. Further ones are done by their callers alone.
+const SLOTS: usize = 16;
 
 /// The number of threads that the environment asks for, else one for each processor that this process may use.
 pub fn configured_threads() -> Result<usize, String> {
@@ -38,49 +48,64 @@ pub struct ComputePool {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    slots: [Slot; SLOTS],
+    /// Helpers that sleep, or are about to. Counted under `sleep`, before the last look for work.
+    sleepers: AtomicUsize,
+    sleep: Mutex<()>,
     /// Signalled when a job arrives or the pool closes.
     work: Condvar,
+    closing: AtomicBool,
+    /// Zero when there are more threads than processors: who spins then keeps others from working.
+    spin: Duration,
 }
 
-struct State {
-    /// Jobs that may still have unclaimed chunks, oldest first.
-    jobs: VecDeque<Arc<Job>>,
-    closing: bool,
-}
-
-struct Job {
-    /// Borrowed from the stack of the thread in `parallel_for`, which stays there until `remaining` is 0.
-    body: *const (dyn Fn(usize) + Sync),
-    chunks: usize,
+/// A place for a job. Its caller has taken it; helpers enter while it is open.
+struct Slot {
+    taken: AtomicBool,
+    open: AtomicBool,
+    /// Helpers inside. A helper enters by counting itself and then seeing the slot open; the caller closes it, and then waits for zero.
+    helpers: AtomicUsize,
     /// The next chunk to claim; at or above `chunks` when none is left.
     next: AtomicUsize,
-    outcome: Mutex<Outcome>,
-    /// Signalled when the last chunk ends.
-    finished: Condvar,
+    chunks: AtomicUsize,
+    job: UnsafeCell<Job>,
+    panicked: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Whether the caller sleeps until the last helper has left. Set under `sleep`, before the last look.
+    waiting: AtomicBool,
+    sleep: Mutex<()>,
+    left: Condvar,
 }
 
-struct Outcome {
-    remaining: usize,
-    panic: Option<Box<dyn Any + Send>>,
+#[derive(Clone, Copy)]
+struct Job {
+    /// Borrowed from the stack of the thread in `parallel_for`, which stays there while a helper is inside.
+    body: *const (dyn Fn(usize) + Sync),
+    chunks: usize,
 }
 
-// SAFETY: `body` points to a `Sync` closure and is only followed by a thread that has claimed a chunk, while `parallel_for` waits for that
-// chunk to end; everything else in a job is Send and Sync.
-unsafe impl Send for Job {}
+// SAFETY: `job` is written by the slot's taker while it is closed, and read by helpers that saw it open, which the taker outwaits; its `body`
+// points to a `Sync` closure. Everything else in a slot is Send and Sync.
+unsafe impl Send for Slot {}
 // SAFETY: as above.
-unsafe impl Sync for Job {}
+unsafe impl Sync for Slot {}
 
 impl ComputePool {
     /// A pool in which `threads` threads compute: the caller of `parallel_for` and `threads - 1` helpers. When the system refuses a
     /// thread, the pool has fewer.
     pub fn new(threads: usize) -> ComputePool {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                jobs: VecDeque::new(),
-                closing: false,
-            }),
+            slots: std::array::from_fn(|_| Slot::new()),
+            sleepers: AtomicUsize::new(0),
+            sleep: Mutex::new(()),
             work: Condvar::new(),
+            closing: AtomicBool::new(false),
+            spin: if threads > processors {
+                Duration::ZERO
+            } else {
+                SPIN
+            },
         });
         let helpers = (1..threads)
             .map_while(|index| {
@@ -105,41 +130,34 @@ impl ComputePool {
     /// # Panics
     /// When `body` panicked, with the payload of the first panic, after the other chunks have ended.
     pub fn parallel_for(&self, chunks: usize, body: impl Fn(usize) + Sync) {
-        if chunks <= 1 || self.helpers.is_empty() {
+        let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);
+        let slot = match chunks <= 1 || self.helpers.is_empty() {
+            true => None,
+            false => self.shared.slots.iter().find(free),
+        };
+        let Some(slot) = slot else {
             (0..chunks).for_each(body);
             return;
-        }
+        };
         let body: &(dyn Fn(usize) + Sync) = &body;
-        // SAFETY: only the lifetime changes. `Job::body` says why nobody follows the pointer after this function has returned.
+        // SAFETY: only the lifetime changes. `Slot::job` says why nobody follows the pointer after this function has returned.
         let body: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(body) };
-        let job = Arc::new(Job {
-            body,
-            chunks,
-            next: AtomicUsize::new(0),
-            outcome: Mutex::new(Outcome {
-                remaining: chunks,
-                panic: None,
-            }),
-            finished: Condvar::new(),
-        });
-        lock(&self.shared.state).jobs.push_back(Arc::clone(&job));
-        if chunks - 1 < self.helpers.len() {
-            (1..chunks).for_each(|_| self.shared.work.notify_one());
-        } else {
-            self.shared.work.notify_all();
-        }
+        // SAFETY: the slot is ours and closed.
+        unsafe { slot.job.get().write(Job { body, chunks }) };
+        slot.next.store(0, Ordering::Relaxed);
+        slot.chunks.store(chunks, Ordering::Relaxed);
+        slot.open.store(true, Ordering::SeqCst);
+        self.shared.wake(chunks - 1);
 
-        job.work();
-        self.shared.forget(&job);
-        let mut outcome = lock(&job.outcome);
-        while outcome.remaining > 0 {
-            outcome = job
-                .finished
-                .wait(outcome)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        if let Some(payload) = outcome.panic.take() {
-            drop(outcome);
+        slot.work(Job { body, chunks });
+        slot.open.store(false, Ordering::SeqCst);
+        slot.outwait_helpers(self.shared.spin);
+        let panic = match slot.panicked.swap(false, Ordering::Relaxed) {
+            true => lock(&slot.panic).take(),
+            false => None,
+        };
+        slot.taken.store(false, Ordering::Release);
+        if let Some(payload) = panic {
             resume_unwind(payload);
         }
     }
@@ -147,7 +165,8 @@ impl ComputePool {
 
 impl Drop for ComputePool {
     fn drop(&mut self) {
-        lock(&self.shared.state).closing = true;
+        self.shared.closing.store(true, Ordering::SeqCst);
+        drop(lock(&self.shared.sleep));
         self.shared.work.notify_all();
         for helper in self.helpers.drain(..) {
             // A helper catches the panics of chunks, so it ends normally.
@@ -157,54 +176,141 @@ impl Drop for ComputePool {
 }
 
 impl Shared {
-    /// A helper's life: works on the oldest job until the pool closes.
+    /// A helper's life: works on whatever slot is open until the pool closes.
     fn help(&self) {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(job) = state.jobs.front().cloned() {
-                drop(state);
-                job.work();
-                self.forget(&job);
-                state = lock(&self.state);
-            } else if state.closing {
-                return;
-            } else {
-                state = self
+        while !self.closing.load(Ordering::SeqCst) {
+            if self.help_once() {
+                continue;
+            }
+            let found = spin_until(self.spin, || {
+                self.closing.load(Ordering::Relaxed) || self.slots.iter().any(Slot::has_work)
+            });
+            if found {
+                continue;
+            }
+            let mut guard = lock(&self.sleep);
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            while !self.closing.load(Ordering::SeqCst) && !self.slots.iter().any(Slot::has_work) {
+                guard = self
                     .work
-                    .wait(state)
+                    .wait(guard)
                     .unwrap_or_else(PoisonError::into_inner);
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether there was a job to help with.
+    fn help_once(&self) -> bool {
+        let mut helped = false;
+        for slot in &self.slots {
+            if !slot.has_work() {
+                continue;
+            }
+            slot.helpers.fetch_add(1, Ordering::SeqCst);
+            if slot.open.load(Ordering::SeqCst) {
+                // SAFETY: the slot was seen open by a helper that is counted, so its job is written and stays.
+                slot.work(unsafe { slot.job.get().read() });
+                helped = true;
+            }
+            if slot.helpers.fetch_sub(1, Ordering::SeqCst) == 1
+                && slot.waiting.load(Ordering::SeqCst)
+            {
+                drop(lock(&slot.sleep));
+                slot.left.notify_all();
+            }
+        }
+        helped
+    }
+
+    /// Wakes helpers that sleep, at most `count`. One that is about to sleep either sees the open slot or is seen here: both sides write
+    /// first and look then.
+    fn wake(&self, count: usize) {
+        let sleepers = self.sleepers.load(Ordering::SeqCst);
+        if sleepers > 0 {
+            drop(lock(&self.sleep));
+            (0..count.min(sleepers)).for_each(|_| self.work.notify_one());
+        }
+    }
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            taken: AtomicBool::new(false),
+            open: AtomicBool::new(false),
+            helpers: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            chunks: AtomicUsize::new(0),
+            job: UnsafeCell::new(Job {
+                body: &|_| {},
+                chunks: 0,
+            }),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            waiting: AtomicBool::new(false),
+            sleep: Mutex::new(()),
+            left: Condvar::new(),
+        }
+    }
+
+    /// Whether a helper should enter. One whose chunks are all claimed is about to be closed.
+    fn has_work(&self) -> bool {
+        self.open.load(Ordering::SeqCst)
+            && self.next.load(Ordering::Relaxed) < self.chunks.load(Ordering::Relaxed)
+    }
+
+    /// Runs unclaimed chunks until there is none left.
+    fn work(&self, job: Job) {
+        loop {
+            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= job.chunks {
+                return;
+            }
+            // SAFETY: the caller's closure is there until every helper inside has left, and the caller is in `parallel_for`.
+            let body = unsafe { &*job.body };
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(chunk))) {
+                lock(&self.panic).get_or_insert(payload);
+                self.panicked.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    /// Takes a job whose chunks are all claimed off the list.
-    fn forget(&self, job: &Arc<Job>) {
-        lock(&self.state)
-            .jobs
-            .retain(|listed| !Arc::ptr_eq(listed, job));
+    /// Waits until no helper is inside. Their counting down makes what they wrote visible.
+    fn outwait_helpers(&self, spin: Duration) {
+        let alone = || self.helpers.load(Ordering::SeqCst) == 0;
+        if spin_until(spin, alone) {
+            return;
+        }
+        let mut guard = lock(&self.sleep);
+        self.waiting.store(true, Ordering::SeqCst);
+        while !alone() {
+            guard = self
+                .left
+                .wait(guard)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waiting.store(false, Ordering::SeqCst);
     }
 }
 
-impl Job {
-    /// Runs unclaimed chunks until there is none left.
-    fn work(&self) {
-        loop {
-            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= self.chunks {
-                return;
+/// Looks for at most `limit` whether `done`, at least once, and returns whether it was.
+fn spin_until(limit: Duration, done: impl Fn() -> bool) -> bool {
+    /// Between two looks at the clock.
+    const LOOKS: usize = 64;
+    let start = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if done() {
+                return true;
             }
-            // SAFETY: the chunk just claimed is unfinished, so the thread in `parallel_for` is still there and so is its closure.
-            let body = unsafe { &*self.body };
-            let result = catch_unwind(AssertUnwindSafe(|| body(chunk)));
-            // The mutex also makes what the chunk wrote visible to the thread that waits.
-            let mut outcome = lock(&self.outcome);
-            outcome.remaining -= 1;
-            if let Err(payload) = result {
-                outcome.panic.get_or_insert(payload);
+            if limit.is_zero() {
+                return false;
             }
-            if outcome.remaining == 0 {
-                self.finished.notify_all();
-            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() >= limit {
+            return false;
         }
     }
 }
@@ -284,6 +390,74 @@ mod tests {
             after.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(after.into_inner(), 16);
+    }
+
+    #[test]
+    fn more_callers_than_slots_and_more_threads_than_processors() {
+        let pool = ComputePool::new(12);
+        let total = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..2 * SLOTS {
+                scope.spawn(|| {
+                    for chunks in 0..100 {
+                        pool.parallel_for(chunks, |_| {
+                            total.fetch_add(1, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.into_inner(), 2 * SLOTS * 99 * 100 / 2);
+    }
+
+    #[test]
+    fn what_helpers_wrote_is_seen_by_the_caller() {
+        let pool = ComputePool::new(3);
+        let mut values = vec![0usize; 64];
+        for round in 1..2000 {
+            let pointer = values.as_mut_ptr().expose_provenance();
+            pool.parallel_for(64, |chunk| {
+                let place = std::ptr::with_exposed_provenance_mut::<usize>(pointer);
+                // SAFETY: each chunk has a place of its own, which outlives the job.
+                unsafe { place.add(chunk).write(round) };
+            });
+            assert!(values.iter().all(|value| *value == round));
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn idle_threads_use_no_processor() {
+        let pool = ComputePool::new(4);
+        pool.parallel_for(64, |_| thread::sleep(Duration::from_micros(10)));
+        thread::sleep(SPIN * 100);
+        let before = helpers_time(&pool);
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(helpers_time(&pool), before);
+    }
+
+    /// What the helpers have used of the processors so far.
+    #[cfg(target_os = "linux")]
+    fn helpers_time(pool: &ComputePool) -> Duration {
+        use std::os::unix::thread::JoinHandleExt;
+        let mut total = Duration::ZERO;
+        for helper in &pool.helpers {
+            let mut clock = 0;
+            let mut time = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            // SAFETY: the helper runs, and both places are of the types that are written.
+            unsafe {
+                assert_eq!(
+                    libc::pthread_getcpuclockid(helper.as_pthread_t(), &mut clock),
+                    0
+                );
+                assert_eq!(libc::clock_gettime(clock, &mut time), 0);
+            }
+            total += Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        }
+        total
     }
 
     #[test]
