@@ -8,7 +8,7 @@ mod blocks;
 mod integers;
 
 pub use blocks::*;
-pub use integers::{Integers, SCALED_GROUPS};
+pub use integers::{Integers, SCALED_GROUPS, Scales};
 
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {

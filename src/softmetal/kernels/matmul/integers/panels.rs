@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
+use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS, Scales};
 use super::super::super::super::simd::{Body, Isa, Simd};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
 use super::super::{Block, Output, Product};
@@ -39,7 +39,7 @@ pub fn compute<B: Integers>(
     block: Block,
 ) -> Result<(), Exhausted> {
     let width = VECTORS * isa.lanes();
-    let shares = product.k() / B::SHARE;
+    let shares = (product.k() / GROUP).next_multiple_of(SCALED_GROUPS) * (GROUP / B::SHARE);
     let (integers, scales) = (product.k() * width, 4 * shares * width);
     let scratch = Scratch::take(&KEPT, integers + 2 * scales)?;
     let panel = Panel {
@@ -117,17 +117,32 @@ impl<B: Integers> Body for Fill<'_, B> {
                         simd.interleave(integers, to, width * DEPTH);
                     }
                 }
-                for (i, row) in rows.iter().enumerate() {
+                let mut scales = [Scales::new([0.0; 2 * SCALED_GROUPS]); TOGETHER];
+                for i in 0..TOGETHER {
                     // SAFETY: as above.
+                    scales[i] = unsafe { B::scales(simd, rows[i], start, count) };
+                }
+                let to = start * per_group * width + first;
+                for part in 0..per_group {
+                    // Eight floats are as many bytes as a group has.
+                    let of = |scales: &[f32; 2 * SCALED_GROUPS]| {
+                        let from = scales[part * SCALED_GROUPS..].as_ptr().cast();
+                        // SAFETY: an array has two times eight.
+                        unsafe { simd.load_group(from) }
+                    };
+                    let mut transposed = [of(&scales[0].scales); TOGETHER];
+                    let mut minima = [of(&scales[0].minima); TOGETHER];
+                    for i in 1..TOGETHER {
+                        transposed[i] = of(&scales[i].scales);
+                        minima[i] = of(&scales[i].minima);
+                    }
+                    let to = to + part * SCALED_GROUPS * width;
+                    let stride = size_of::<f32>() * width;
+                    // SAFETY: `compute` made room for a multiple of SCALED_GROUPS groups.
                     unsafe {
-                        let scales = B::scales(simd, *row, start, count);
-                        let to = start * per_group * width + first + i;
-                        for share in 0..count * per_group {
-                            let to = to + share * width;
-                            panel.scales.add(to).write(scales.scales[share]);
-                            if B::HAS_MINIMUM {
-                                panel.minima.add(to).write(scales.minima[share]);
-                            }
+                        simd.interleave(transposed, panel.scales.add(to).cast(), stride);
+                        if B::HAS_MINIMUM {
+                            simd.interleave(minima, panel.minima.add(to).cast(), stride);
                         }
                     }
                 }
