@@ -15,11 +15,12 @@ const MODEL: &str = concat!(
     "/assets/tiny-rustbook-q8_0.gguf"
 );
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "generate",
     "chat",
     "tokenize",
     "perplexity",
+    "bench",
     "embed",
     "inspect",
     "quantize",
@@ -431,6 +432,38 @@ fn perplexity_knows_the_book_from_noise() {
             bytes.to_str().expect("a name"),
         ],
         &["bytes", "UTF-8", "byte 5"],
+    );
+}
+
+#[test]
+fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
+    let quick = [
+        "bench", "-m", MODEL, "-p", "3,9", "-n", "4", "-r", "1", "-t", "1,2",
+    ];
+    let json = json(&[&quick[..], &["--json"]].concat());
+    let runs = json["runs"].as_array().expect("an array");
+    assert_eq!(runs.len(), 2);
+    for (run, threads) in runs.iter().zip([1, 2]) {
+        assert_eq!(run["threads"], threads);
+        let rates = [
+            &run["prompts"][0]["rate"],
+            &run["prompts"][1]["rate"],
+            &run["generation"]["rate"],
+            &run["generation"]["fraction_of_bandwidth"],
+            &run["read_bandwidth"],
+        ];
+        assert!(rates.iter().all(|rate| rate.as_f64() > Some(0.0)), "{run}");
+    }
+    let text = stdout(&ironbridge(&quick));
+    assert!(text.contains("prompt 9") && text.contains("GB/s"), "{text}");
+
+    let none = ironbridge(&["bench", "-m", MODEL, "-p", "0"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("above 0"), "{}", stderr(&none));
+    assert_refused(&["bench", "-m", MODEL, "-p", "100000"], &["100000", "512"]);
+    assert_refused(
+        &["bench", "-m", "no/such/file", "-t", "1"],
+        &["no/such/file"],
     );
 }
 

@@ -1,5 +1,6 @@
 //! The `ironbridge` command line, built on the crate's public API.
 
+mod bench;
 mod chat;
 mod devices;
 mod doctor;
@@ -43,6 +44,8 @@ enum Command {
     Tokenize(tokenize::TokenizeArguments),
     /// Measure how well a model predicts a text
     Perplexity(perplexity::PerplexityArguments),
+    /// Measure how fast a model runs, beside what the machine's memory allows
+    Bench(bench::BenchArguments),
     /// Turn texts into vectors
     Embed(embed::EmbedArguments),
     /// Print a model's metadata and tensors
@@ -85,6 +88,7 @@ fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         Command::Chat(arguments) => chat::run(&arguments)?,
         Command::Tokenize(arguments) => tokenize::run(&arguments)?,
         Command::Perplexity(arguments) => perplexity::run(&arguments)?,
+        Command::Bench(arguments) => bench::run(&arguments)?,
         Command::Embed(arguments) => embed::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
         Command::Quantize(arguments) => quantize::run(&arguments)?,

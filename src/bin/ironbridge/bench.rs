@@ -1,0 +1,215 @@
+//! `ironbridge bench`
+
+mod bandwidth;
+
+use std::error::Error;
+use std::io::{Write, stdout};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+use ironbridge::llama::{LlamaError, Model, ModelFile, Session};
+use serde_json::{Value, json};
+
+use crate::model_options::ModelOptions;
+
+/// Tokens that are in the text before single ones are measured.
+const BEFORE: usize = 15;
+
+#[derive(Args)]
+pub struct BenchArguments {
+    #[command(flatten)]
+    model: ModelOptions,
+    /// Lengths of prompts to measure
+    #[arg(short, long, value_delimiter = ',', default_value = "15,128,512", value_name = "N,…", value_parser = positive)]
+    prompt: Vec<usize>,
+    /// Tokens to compute one by one
+    #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N", value_parser = positive)]
+    tokens: usize,
+    /// Numbers of threads of the software device to measure with; without it, what IRONBRIDGE_THREADS says
+    #[arg(short, long, value_delimiter = ',', value_name = "N,…", value_parser = positive)]
+    threads: Vec<usize>,
+    /// Times to measure each; the median counts
+    #[arg(short, long, default_value_t = 5, value_name = "N", value_parser = positive)]
+    rounds: usize,
+    /// Write one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Measure in this process, with the threads that it has
+    #[arg(long, hide = true)]
+    here: bool,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a whole number above 0 is needed".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+pub fn run(arguments: &BenchArguments) -> Result<(), Box<dyn Error>> {
+    let mut out = stdout().lock();
+    if arguments.here {
+        writeln!(out, "{}", measure(arguments)?)?;
+        return Ok(());
+    }
+    // What is wrong with the file is told once, and before anything is measured.
+    ModelFile::open(&arguments.model.model)?;
+    let mut runs = Vec::new();
+    match arguments.threads.is_empty() {
+        true => runs.push(measure(arguments)?),
+        false => {
+            for threads in &arguments.threads {
+                runs.push(measure_with(*threads)?);
+            }
+        }
+    }
+    if arguments.json {
+        writeln!(
+            out,
+            "{}",
+            json!({ "model": arguments.model.name(), "runs": runs })
+        )?;
+        return Ok(());
+    }
+    for run in &runs {
+        write(&mut out, run)?;
+    }
+    Ok(())
+}
+
+/// The threads are the process's: another one measures with so many.
+fn measure_with(threads: usize) -> Result<Value, Box<dyn Error>> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--here")
+        .env("IRONBRIDGE_THREADS", threads.to_string())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!(
+            "the measurement with {threads} threads ended with {}",
+            output.status
+        )
+        .into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
+    let start = Instant::now();
+    let model = arguments.model.load(true)?;
+    let load = start.elapsed().as_secs_f64();
+    let mut session = Session::new(&model, arguments.model.session_options())?;
+    let longest = arguments.prompt.iter().copied().max().unwrap_or(0);
+    let needed = longest.max(BEFORE + arguments.tokens);
+    if needed > session.context() {
+        let (tokens, context) = (needed, session.context());
+        return Err(LlamaError::ContextFull { tokens, context }.into());
+    }
+    let threads = std::env::var("IRONBRIDGE_THREADS").ok();
+    let threads = threads.and_then(|threads| threads.trim().parse().ok());
+    let threads = threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |count| count.get()));
+    let bandwidth = bandwidth::measure(threads);
+
+    let mut prompts = Vec::new();
+    for length in &arguments.prompt {
+        let rates = rates(arguments.rounds, *length, || {
+            session.rewind(0);
+            Ok(time(&mut session, &tokens(&model, *length), *length)?)
+        })?;
+        prompts.push(json!({ "tokens": length, "rate": middle(&rates), "rates": rates }));
+    }
+    let rates = rates(arguments.rounds, arguments.tokens, || {
+        session.rewind(0);
+        time(&mut session, &tokens(&model, BEFORE), BEFORE)?;
+        Ok(time(&mut session, &tokens(&model, arguments.tokens), 1)?)
+    })?;
+    let bytes = bytes_for_a_token(&ModelFile::open(&arguments.model.model)?);
+    Ok(json!({
+        "device": model.device().info()?.name,
+        "threads": threads,
+        "load_seconds": load,
+        "read_bandwidth": bandwidth,
+        "prompts": prompts,
+        "generation": {
+            "tokens": arguments.tokens,
+            "rate": middle(&rates),
+            "rates": rates,
+            "bytes_for_a_token": bytes,
+            "fraction_of_bandwidth": middle(&rates) * bytes as f64 / bandwidth,
+        },
+    }))
+}
+
+/// Tokens of the vocabulary, no two neighbours the same.
+fn tokens(model: &Model, count: usize) -> Vec<u32> {
+    let vocabulary = model.config().vocabulary;
+    (0..count).map(|i| (7 * i % vocabulary) as u32).collect()
+}
+
+/// The seconds that `tokens` take, so many at once.
+fn time(session: &mut Session, tokens: &[u32], at_once: usize) -> ironbridge::Result<f64> {
+    let start = Instant::now();
+    for part in tokens.chunks(at_once) {
+        session.feed(part)?;
+        session.logits()?;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Tokens per second, of `rounds` times after one that does not count.
+fn rates(
+    rounds: usize,
+    tokens: usize,
+    mut seconds: impl FnMut() -> Result<f64, Box<dyn Error>>,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    seconds()?;
+    let rate = |_| Ok(tokens as f64 / seconds()?.max(1e-9));
+    (0..rounds).map(rate).collect()
+}
+
+fn middle(rates: &[f64]) -> f64 {
+    let mut sorted = rates.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// The weights that every token is multiplied with: all matrices, but the embedding, of which a token reads a row, unless it is the output as
+/// well.
+fn bytes_for_a_token(file: &ModelFile) -> u64 {
+    let tied = file.tensor("output.weight").is_none();
+    let counts = |name: &str| tied || name != "token_embd.weight";
+    let tensors = file.tensors().iter();
+    let counted = tensors.filter(|tensor| tensor.dimensions().len() > 1 && counts(tensor.name()));
+    counted.map(|tensor| tensor.byte_length()).sum()
+}
+
+fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    writeln!(
+        out,
+        "{}\n  load            {:.2} s",
+        run["device"].as_str().unwrap_or_default(),
+        number(&run["load_seconds"]),
+    )?;
+    for prompt in run["prompts"].as_array().into_iter().flatten() {
+        writeln!(
+            out,
+            "  prompt {:<8} {:.1} tokens/s",
+            prompt["tokens"],
+            number(&prompt["rate"])
+        )?;
+    }
+    let generation = &run["generation"];
+    writeln!(
+        out,
+        "  generation {:<4} {:.1} tokens/s, {:.0} % of the {:.1} GB/s that {} threads read",
+        generation["tokens"],
+        number(&generation["rate"]),
+        100.0 * number(&generation["fraction_of_bandwidth"]),
+        number(&run["read_bandwidth"]) / 1e9,
+        run["threads"],
+    )
+}
