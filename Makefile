@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl stress soak bench lint check-msl check-apple bindings doc package fuzz
+.PHONY: help setup demo test test-msl stress soak bench bench-peers lint check-msl check-apple bindings doc package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -45,6 +45,9 @@ soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays
 
 bench: setup ## criterion's benchmarks
 	cargo bench
+
+bench-peers: setup ## ironbridge beside llama.cpp and candle on the same models: writes docs/BENCHMARKS.md; QUICK=1 for a short run
+	cd benches/peers && cargo run --release -- $(if $(QUICK),--quick)
 
 lint: setup ## formatting, clippy, native warnings and documentation, all as errors
 	cargo fmt --check

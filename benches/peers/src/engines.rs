@@ -1,0 +1,40 @@
+//! The three programs, behind one interface.
+
+mod candle;
+mod ironbridge;
+mod llama_cpp;
+
+use std::error::Error;
+use std::path::Path;
+
+pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Positions that every engine makes room for.
+pub const CONTEXT: usize = 2304;
+
+/// A loaded model with one text.
+pub trait Engine {
+    /// Forgets the text.
+    fn reset(&mut self) -> Result<()>;
+    /// Computes the next tokens of the text and gives the logits after the last.
+    fn feed(&mut self, tokens: &[u32]) -> Result<Vec<f32>>;
+}
+
+/// The names of the engines, ironbridge first.
+pub const NAMES: [&str; 3] = ["ironbridge", "llama.cpp", "candle"];
+
+/// Loads a GGUF file with the engine of that name, to run on `threads` threads.
+pub fn load(name: &str, file: &Path, threads: usize) -> Result<Box<dyn Engine>> {
+    match name {
+        "ironbridge" => ironbridge::Ironbridge::load(file),
+        "llama.cpp" => llama_cpp::LlamaCpp::load(file, threads),
+        "candle" => candle::Candle::load(file),
+        _ => Err(format!("there is no engine {name:?}").into()),
+    }
+}
+
+/// What tells engines whose number of threads is the process's.
+pub fn environment(threads: usize) -> [(&'static str, String); 3] {
+    ["IRONBRIDGE_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS"]
+        .map(|name| (name, threads.to_string()))
+}

@@ -1,0 +1,37 @@
+//! ironbridge on its software device.
+
+use std::path::Path;
+
+use ironbridge::Device;
+use ironbridge::llama::{Model, Session, SessionOptions};
+
+use super::{CONTEXT, Engine, Result};
+
+pub struct Ironbridge(Session);
+
+impl Ironbridge {
+    pub fn load(file: &Path) -> Result<Box<dyn Engine>> {
+        let model = Model::open(&Device::open("cpu")?, file)?;
+        let context = CONTEXT.min(model.config().context);
+        let session = Session::new(
+            &model,
+            SessionOptions {
+                context,
+                ..Default::default()
+            },
+        )?;
+        Ok(Box::new(Ironbridge(session)))
+    }
+}
+
+impl Engine for Ironbridge {
+    fn reset(&mut self) -> Result<()> {
+        self.0.rewind(0);
+        Ok(())
+    }
+
+    fn feed(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+        self.0.feed(tokens)?;
+        Ok(self.0.logits()?.to_vec())
+    }
+}

@@ -1,0 +1,135 @@
+//! ironbridge beside llama.cpp and candle: the same file, the same tokens, one process, in turns.
+//!
+//! `make bench-peers` at the root of the repository. One process for each type and number of threads (for two of the three that number
+//! belongs to the process) loads the file with all three, compares what they compute, measures the machine's limits, and then lets the
+//! three take turns. A process that fails or hangs costs its own lines of the table only.
+
+mod engines;
+mod limits;
+mod models;
+mod report;
+mod trial;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use engines::Result;
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["trial", file, file_type, threads, effort] => {
+            trial::speed(Path::new(file), file_type, threads, effort)
+        }
+        ["load", engine, file] => trial::load(engine, Path::new(file)),
+        ["context", file, threads] => trial::context(Path::new(file), threads),
+        [] => compare("full"),
+        ["--quick"] => compare("quick"),
+        _ => Err("usage: ironbridge-peers [--quick]".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ironbridge-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs every trial in a process of its own and writes the report.
+fn compare(effort: &str) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let start = Instant::now();
+    let folder = match env::var_os("IRONBRIDGE_PEERS_MODELS") {
+        Some(folder) => PathBuf::from(folder),
+        None => root.join("target/peers"),
+    };
+    let mut files = Vec::new();
+    for file_type in models::TYPES {
+        eprintln!("{file_type}: the model");
+        files.push((file_type, models::make(&folder, file_type)?));
+    }
+
+    let mut lines = Vec::new();
+    for (file_type, file) in &files {
+        for threads in [1, 2] {
+            let started = start.elapsed().as_secs();
+            eprintln!("[{started:3} s] {file_type}, {threads} threads");
+            let threads_text = threads.to_string();
+            let text = [
+                "trial",
+                &file.to_string_lossy(),
+                file_type,
+                &threads_text,
+                effort,
+            ];
+            lines.extend(process(&text, threads));
+        }
+    }
+    let (_, large) = &files[2];
+    for _ in 0..if effort == "quick" { 1 } else { 3 } {
+        for engine in engines::NAMES {
+            lines.extend(process(&["load", engine, &large.to_string_lossy()], 2));
+        }
+    }
+    if effort == "full" {
+        let (_, file) = &files[1];
+        lines.extend(process(&["context", &file.to_string_lossy(), "2"], 2));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(folder.join("lines.jsonl"), text)?;
+    report::write(&root.join("docs"), &lines, effort, start.elapsed())?;
+    eprintln!(
+        "{} s; docs/BENCHMARKS.md is written",
+        start.elapsed().as_secs()
+    );
+    Ok(())
+}
+
+/// A trial may take that long; what it printed until then counts.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// The lines of JSON that a process of this program prints. What goes wrong becomes a line, too.
+fn process(arguments: &[&str], threads: usize) -> Vec<Value> {
+    let failed = |text: String| {
+        eprintln!("{}: {text}", arguments.join(" "));
+        serde_json::json!({ "what": "failure", "of": arguments.join(" "), "error": text })
+    };
+    let run = || -> Result<Vec<Value>> {
+        let mut child = Command::new(env::current_exe()?)
+            .args(arguments)
+            .envs(engines::environment(threads))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut out = child.stdout.take().ok_or("no pipe")?;
+        let reader = thread::spawn(move || {
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut out, &mut text).map(|_| text)
+        });
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if start.elapsed() > LIMIT {
+                child.kill()?;
+                break child.wait()?;
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        let text = reader.join().map_err(|_| "the reader panicked")??;
+        let mut lines: Vec<Value> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        if !status.success() {
+            lines.push(failed(status.to_string()));
+        }
+        Ok(lines)
+    };
+    run().unwrap_or_else(|error| vec![failed(error.to_string())])
+}

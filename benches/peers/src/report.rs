@@ -1,0 +1,310 @@
+//! docs/BENCHMARKS.md and its charts, from the lines that the trials printed.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, process};
+
+use serde_json::Value;
+
+use crate::engines::{NAMES, Result};
+use crate::models::{TYPES, cost};
+
+struct Speed<'a> {
+    engine: &'a str,
+    rates: Vec<f64>,
+}
+
+/// All lines of one kind.
+fn lines<'a>(all: &'a [Value], what: &str) -> Vec<&'a Value> {
+    all.iter().filter(|line| line["what"] == what).collect()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    let values = value.as_array().into_iter().flatten();
+    values.filter_map(Value::as_f64).collect()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Result<()> {
+    let mut text = String::from(
+        "# Benchmarks\n\nWritten by `make bench-peers`: ironbridge on its software device, llama.cpp (`llama-cpp-2`) and candle, one process, the same GGUF\n\
+         file, in turns. The models have TinyLlama's shape (1.1 thousand million weights) and random weights. Medians of tokens per second,\n\
+         ranges in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode of the bytes of\n\
+         weights that it can read from memory, for prefill of the multiply-adds it can do, on bytes (VNNI) or, for F16, on f32.\n\n",
+    );
+    writeln!(text, "{}\n", machine(effort, took))?;
+    let mut bars = Vec::new();
+    for file_type in TYPES {
+        writeln!(text, "## {file_type}\n")?;
+        writeln!(
+            text,
+            "| threads | phase | ironbridge | llama.cpp | candle | ironbridge ÷ better peer | limit |\n| --- | --- | --- | --- | --- | --- | --- |"
+        )?;
+        for threads in [1, 2] {
+            for phase in phases(all, file_type, threads) {
+                let speeds = speeds(all, file_type, threads, &phase);
+                row(&mut text, all, file_type, threads, &phase, &speeds)?;
+                bars.push((format!("{file_type} T{threads} {phase}"), ratio(&speeds)));
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str("Ratios to the better peer, as a chart: ![ratios](peers.svg)\n\n");
+    agreement(&mut text, all)?;
+    loading(&mut text, all)?;
+    fs::write(folder.join("peers.svg"), bar_chart(&bars))?;
+    let contexts = lines(all, "context");
+    if !contexts.is_empty() {
+        text.push_str("## A token after many others\n\nMilliseconds for a token by the length of the text, Q4_K_M, two threads: ![context](context.svg)\n\n");
+        fs::write(folder.join("context.svg"), context_chart(&contexts))?;
+    }
+    for failure in lines(all, "failure") {
+        writeln!(text, "Failed: {}: {}\n", failure["of"], failure["error"])?;
+    }
+    fs::write(
+        folder.join("BENCHMARKS.md"),
+        text.trim_end().to_owned() + "\n",
+    )?;
+    Ok(())
+}
+
+fn machine(effort: &str, took: Duration) -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |(_, name)| name);
+    let load = read("/proc/loadavg");
+    let load = load.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    let date = process::Command::new("date")
+        .args(["-u", "+%F %H:%M UTC"])
+        .output();
+    let date = date.map(|date| String::from_utf8_lossy(&date.stdout).trim().to_owned());
+    format!(
+        "{} · {model}, {} processors · {effort} run of {} s · load average at its end {load} (two threads of its own make 1 to 2)",
+        date.unwrap_or_default(),
+        std::thread::available_parallelism().map_or(0, |count| count.get()),
+        took.as_secs(),
+    )
+}
+
+fn phases(all: &[Value], file_type: &str, threads: u64) -> Vec<String> {
+    let mut phases: Vec<String> = Vec::new();
+    for line in lines(all, "speed") {
+        let phase = line["phase"].as_str().unwrap_or_default().to_owned();
+        if line["type"] == file_type && line["threads"] == threads && !phases.contains(&phase) {
+            phases.push(phase);
+        }
+    }
+    phases
+}
+
+fn speeds<'a>(all: &'a [Value], file_type: &str, threads: u64, phase: &str) -> Vec<Speed<'a>> {
+    let of = |line: &&Value| {
+        line["type"] == file_type && line["threads"] == threads && line["phase"] == phase
+    };
+    let speed = |line: &'a Value| Speed {
+        engine: line["engine"].as_str().unwrap_or_default(),
+        rates: numbers(&line["rates"]),
+    };
+    lines(all, "speed")
+        .into_iter()
+        .filter(of)
+        .map(speed)
+        .collect()
+}
+
+fn rate(speeds: &[Speed], engine: &str) -> Option<f64> {
+    let speed = speeds.iter().find(|speed| speed.engine == engine)?;
+    Some(median(&speed.rates))
+}
+
+/// ironbridge's median over the better peer's.
+fn ratio(speeds: &[Speed]) -> f64 {
+    let peers = NAMES[1..].iter().filter_map(|name| rate(speeds, name));
+    rate(speeds, NAMES[0]).unwrap_or(f64::NAN) / peers.fold(f64::NAN, f64::max)
+}
+
+fn row(
+    text: &mut String,
+    all: &[Value],
+    file_type: &str,
+    threads: u64,
+    phase: &str,
+    speeds: &[Speed],
+) -> Result<()> {
+    write!(text, "| {threads} | {phase} |")?;
+    for name in NAMES {
+        match speeds.iter().find(|speed| speed.engine == name) {
+            Some(speed) => {
+                let least = speed.rates.iter().copied().fold(f64::INFINITY, f64::min);
+                let most = speed.rates.iter().copied().fold(0.0, f64::max);
+                let middle = median(&speed.rates);
+                write!(
+                    text,
+                    " {middle:.1} ({least:.1}–{most:.1}; {}) |",
+                    speed.rates.len()
+                )?;
+            }
+            None => write!(text, " — |")?,
+        }
+    }
+    let limits = lines(all, "limits");
+    let limits = limits
+        .iter()
+        .find(|line| line["type"] == file_type && line["threads"] == threads);
+    let share = limits.and_then(|limits| {
+        let (rate, cost) = (rate(speeds, NAMES[0])? / 1e9, cost(file_type));
+        Some(if phase.starts_with("decode") {
+            rate * cost.bytes / limits["read"].as_f64()?
+        } else {
+            let key = if file_type == "F16" { "f32" } else { "bytes" };
+            rate * 2.0 * cost.weights / limits[key].as_f64()?
+        })
+    });
+    let share = share.map_or("—".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    writeln!(text, " **{:.2}** | {share} |", ratio(speeds))?;
+    Ok(())
+}
+
+fn agreement(text: &mut String, all: &[Value]) -> Result<()> {
+    text.push_str("## Do they compute the same?\n\nDistance of the peers' logits from ironbridge's, ‖a − b‖ / ‖a‖, after 24 tokens and one more, and the machine's limits:\n\n");
+    text.push_str("| type | threads | llama.cpp | candle | read GB/s | f32 GFLOP/s | bytes GOP/s |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+    for limits in lines(all, "limits") {
+        let (file_type, threads) = (&limits["type"], &limits["threads"]);
+        write!(
+            text,
+            "| {} | {threads} |",
+            file_type.as_str().unwrap_or_default()
+        )?;
+        for name in &NAMES[1..] {
+            let logits = lines(all, "logits").into_iter().find(|line| {
+                line["type"] == *file_type && line["threads"] == *threads && line["engine"] == *name
+            });
+            let distance = logits.and_then(|line| line["distance"].as_f64());
+            let distance = distance.map_or("—".to_owned(), |distance| format!("{distance:.1e}"));
+            write!(text, " {distance} |")?;
+        }
+        for key in ["read", "f32", "bytes"] {
+            let value = limits[key].as_f64();
+            let value = value.map_or("—".to_owned(), |value| format!("{value:.0}"));
+            write!(text, " {value} |")?;
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    Ok(())
+}
+
+fn loading(text: &mut String, all: &[Value]) -> Result<()> {
+    text.push_str("## Loading\n\nQ8_0 (1.1 GB, in the page cache), two threads, a process for each: seconds until the model is ready, until a first prompt of 15\ntokens is computed, and the process's peak resident memory.\n\n");
+    text.push_str("| | ready | first prompt | peak GB |\n| --- | --- | --- | --- |\n");
+    for name in NAMES {
+        let of: Vec<_> = lines(all, "load")
+            .into_iter()
+            .filter(|line| line["engine"] == name)
+            .collect();
+        let middle = |key: &str| {
+            let values: Vec<f64> = of.iter().filter_map(|line| line[key].as_f64()).collect();
+            median(&values)
+        };
+        writeln!(
+            text,
+            "| {name} | {:.2} | {:.2} | {:.2} |",
+            middle("ready"),
+            middle("first"),
+            middle("peak") / 1e9
+        )?;
+    }
+    text.push('\n');
+    Ok(())
+}
+
+const STYLE: &str = "<style>text{font:12px sans-serif;fill:#444}.a{fill:#2a7ab9;stroke:#2a7ab9}.b{fill:#c8502d;stroke:#c8502d}.l{stroke:#999}</style>";
+
+/// A bar for each ratio, with lines at 1 and 1.2.
+fn bar_chart(bars: &[(String, f64)]) -> String {
+    let (bar, left, unit) = (18, 180.0, 200.0);
+    let height = bar * bars.len() + 30;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 840 {height}\" role=\"img\">{STYLE}<rect width=\"840\" height=\"{height}\" fill=\"#fff\"/>\n"
+    );
+    for (i, (label, ratio)) in bars.iter().enumerate() {
+        let (y, ratio) = (bar * i + 24, if ratio.is_finite() { *ratio } else { 0.0 });
+        let width = (ratio * unit).min(600.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"4\" y=\"{}\">{label}</text><rect class=\"{}\" x=\"{left}\" y=\"{y}\" width=\"{width:.0}\" height=\"12\"/><text x=\"{:.0}\" y=\"{}\">{ratio:.2}</text>",
+            y + 11,
+            if ratio >= 1.2 { "a" } else { "b" },
+            left + width + 4.0,
+            y + 11
+        );
+    }
+    for line in [1.0, 1.2] {
+        let x = left + line * unit;
+        let _ = writeln!(
+            svg,
+            "<path class=\"l\" d=\"M{x} 18V{height}\"/><text x=\"{}\" y=\"14\">{line}</text>",
+            x - 8.0
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Milliseconds by length, a line for each engine.
+fn context_chart(lines: &[&Value]) -> String {
+    let most = lines
+        .iter()
+        .filter_map(|line| line["seconds"].as_f64())
+        .fold(0.0, f64::max)
+        * 1.1;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" role=\"img\">{STYLE}<rect width=\"640\" height=\"360\" fill=\"#fff\"/>\n<path class=\"l\" fill=\"none\" d=\"M50 10V320H630\"/>"
+    );
+    for length in (0..=2048).step_by(512) {
+        let x = 50.0 + f64::from(length) / 2048.0 * 570.0;
+        let _ = write!(svg, "<text x=\"{:.0}\" y=\"338\">{length}</text>", x - 10.0);
+    }
+    for step in 0..=4 {
+        let value = most * f64::from(step) / 4.0;
+        let y = 324.0 - 310.0 * f64::from(step) / 4.0;
+        let _ = write!(
+            svg,
+            "<text x=\"4\" y=\"{y:.0}\">{:.0} ms</text>",
+            value * 1e3
+        );
+    }
+    for (name, class) in [(NAMES[0], "a"), (NAMES[1], "b")] {
+        let mut path = String::new();
+        for line in lines.iter().filter(|line| line["engine"] == name) {
+            let (length, seconds) = (line["length"].as_f64(), line["seconds"].as_f64());
+            let (Some(length), Some(seconds)) = (length, seconds) else {
+                continue;
+            };
+            let (x, y) = (
+                50.0 + length / 2048.0 * 570.0,
+                320.0 - 310.0 * seconds / most,
+            );
+            let _ = write!(
+                path,
+                "{}{x:.0} {y:.0}",
+                if path.is_empty() { "M" } else { "L" }
+            );
+        }
+        let y = if class == "a" { 30 } else { 48 };
+        let _ = writeln!(
+            svg,
+            "<path class=\"{class}\" style=\"fill:none;stroke-width:2\" d=\"{path}\"/><rect class=\"{class}\" x=\"520\" y=\"{}\" width=\"10\" height=\"10\"/><text x=\"534\" y=\"{y}\">{name}</text>",
+            y - 10
+        );
+    }
+    svg + "</svg>\n"
+}
