@@ -45,17 +45,16 @@ fn read(memory: &[Vec<u64>]) -> f64 {
 
 /// Four streams: one is less than a core can have under way.
 fn combine(memory: &[u64]) -> u64 {
-    let quarter = memory.len() / 4;
-    let (first, rest) = memory.split_at(quarter);
-    let (second, rest) = rest.split_at(quarter);
-    let (third, fourth) = rest.split_at(quarter);
+    let quarter = memory.len() / 32 * 8;
+    let mut quarters = memory.chunks_exact(quarter);
+    let mut next = || quarters.next().unwrap_or(&[]).chunks_exact(8);
     let mut sums = [0u64; 32];
-    for i in (0..quarter / 8 * 8).step_by(8) {
+    for (((first, second), third), fourth) in next().zip(next()).zip(next()).zip(next()) {
         for j in 0..8 {
-            sums[j] ^= first[i + j];
-            sums[8 + j] ^= second[i + j];
-            sums[16 + j] ^= third[i + j];
-            sums[24 + j] ^= fourth[i + j];
+            sums[j] ^= first[j];
+            sums[8 + j] ^= second[j];
+            sums[16 + j] ^= third[j];
+            sums[24 + j] ^= fourth[j];
         }
     }
     sums.into_iter().fold(0, |all, sum| all ^ sum)
