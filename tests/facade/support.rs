@@ -71,14 +71,14 @@ pub fn assert_status<T>(result: Result<T>, status: Status) -> Error {
     }
 }
 
-/// Asks until the answer is yes or a second has passed: releases on the device's threads trail the wait.
+/// Asks until the answer is yes or ten seconds have passed: releases on the device's threads trail the wait.
 pub fn eventually(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if holds() {
             return true;
         }
-        if start.elapsed() > Duration::from_secs(1) {
+        if start.elapsed() > Duration::from_secs(10) {
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));
