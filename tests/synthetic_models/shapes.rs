@@ -27,6 +27,11 @@ const TOLERANCE: f64 = 2e-5;
 
 const TOKENS: [u32; 11] = [1, 270, 5, 271, 260, 260, 287, 0, 100, 263, 42];
 
+/// The same for Q8_0: beside its integers activations are rounded, to 15 bits for up to eight tokens, else mostly to 8.
+/// Measured are 3.5e-4 and 2.2e-2.
+const TOLERANCE_OF_FEW: f64 = 1e-3;
+const TOLERANCE_OF_MANY: f64 = 5e-2;
+
 /// As one batch, in two, and token by token.
 fn check(shape: &Shape) {
     let parts = Parts::new(shape);
@@ -40,8 +45,13 @@ fn check(shape: &Shape) {
         };
         let mut session = Session::new(&model, options).unwrap();
         session.feed(&TOKENS).unwrap();
+        let tolerance = match shape.storage {
+            Storage::Q8_0 if batch > 8 => TOLERANCE_OF_MANY,
+            Storage::Q8_0 => TOLERANCE_OF_FEW,
+            _ => TOLERANCE,
+        };
         let what = format!("{shape:?}, batches of {batch}");
-        assert_close(&session.logits().unwrap(), &expected, TOLERANCE, &what);
+        assert_close(&session.logits().unwrap(), &expected, tolerance, &what);
     }
 }
 
@@ -209,7 +219,12 @@ fn copied_weights_outlive_their_file() {
     let mut session = model.session().unwrap();
     session.feed(&TOKENS).unwrap();
     let expected = Oracle::new(&shape, &parts).logits(&TOKENS);
-    assert_close(&session.logits().unwrap(), &expected, TOLERANCE, "copied");
+    assert_close(
+        &session.logits().unwrap(),
+        &expected,
+        TOLERANCE_OF_MANY,
+        "copied",
+    );
 }
 
 #[test]
