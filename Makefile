@@ -14,6 +14,8 @@ SOAK    ?= 1000000
 TIME    ?= 600
 # Of the crate, the same everywhere: another set is another build.
 FEATURES = cli,tracing
+# The name is the peer's row in the table.
+SOAK_PEER = target/soak/candle on the CPU, 1 thread.csv
 
 IRONBRIDGE = cargo run --profile $(PROFILE) --features $(FEATURES) --bin ironbridge --
 
@@ -40,8 +42,8 @@ stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then f
 soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays; table and plot in target/soak, with PEER=1 beside candle's
 	mkdir -p target/soak
 	if [ -n '$(PEER)' ]; then cargo run --release --manifest-path benches/soak-candle/Cargo.toml --target-dir target/soak-candle -- \
-	  $(SOAK) 'target/soak/candle on the CPU, 1 thread.csv'; fi
-	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak $(if $(PEER),'target/soak/candle on the CPU, 1 thread.csv')
+	  $(SOAK) '$(SOAK_PEER)'; fi
+	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak $(if $(PEER),'$(SOAK_PEER)')
 
 bench: setup ## criterion's benchmarks
 	cargo bench
