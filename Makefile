@@ -48,7 +48,8 @@ soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays
 bench: setup ## criterion's benchmarks
 	cargo bench
 
-bench-peers: setup ## ironbridge beside llama.cpp and candle on the same models: writes docs/BENCHMARKS.md; QUICK=1 for a short run
+bench-peers: ## ironbridge beside llama.cpp and candle on the same models: writes docs/BENCHMARKS.md; QUICK=1 for a short run
+	@scripts/setup.sh peers
 	cd benches/peers && cargo run --release -- $(if $(QUICK),--quick)
 
 lint: setup ## formatting, clippy, native warnings and documentation, all as errors

@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh          clang, libclang, GNUstep, GCC's Objective-C runtime, the blocks runtime; checks cargo
 #   scripts/setup.sh apple    the same and the Rust that `make check-apple` type-checks with
+#   scripts/setup.sh peers    the same as the first, and what llama.cpp is built with for `make bench-peers`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -79,6 +80,7 @@ as_root() {
 setup_apt() {
   local wanted=(gcc g++ libc6-dev binutils make python3 libgnustep-base-dev libblocksruntime-dev) missing=() package clang objc
   [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
+  [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
   clang=$(installed_clang)
   objc=$(objc_runtime)
   for package in "${wanted[@]}"; do

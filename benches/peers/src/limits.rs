@@ -27,21 +27,21 @@ pub fn measure(threads: usize) -> Limits {
     let vnni = wide && is_x86_feature_detected!("avx512vnni");
     Limits {
         read_bytes: wide.then(|| {
-            fastest(threads, |thread| {
+            rate(threads, |thread| {
                 // SAFETY: seen above.
                 black_box(unsafe { read(&memory[thread]) });
                 READ as f64
             })
         }),
         // SAFETY: seen above.
-        f32_operations: wide.then(|| fastest(threads, |_| unsafe { multiply_add_floats() })),
+        f32_operations: wide.then(|| rate(threads, |_| unsafe { multiply_add_floats() })),
         // SAFETY: seen above.
-        byte_operations: vnni.then(|| fastest(threads, |_| unsafe { multiply_add_bytes() })),
+        byte_operations: vnni.then(|| rate(threads, |_| unsafe { multiply_add_bytes() })),
     }
 }
 
 /// The median rate of some runs in which all threads start together; `work` returns how much it did.
-fn fastest(threads: usize, work: impl Fn(usize) -> f64 + Sync) -> f64 {
+fn rate(threads: usize, work: impl Fn(usize) -> f64 + Sync) -> f64 {
     let mut rates: Vec<f64> = (0..RUNS)
         .map(|_| {
             let barrier = Barrier::new(threads + 1);
