@@ -28,7 +28,7 @@ iron_status iron_leak_hook(iron_leak_callback hook, void *context) {
 
 #pragma mark Text
 
-/* "12.5 MiB"; as many calls as there are buffers may be in one expression. */
+/* "12.5 MiB", by value: several may be in one expression. */
 typedef struct Amount {
   char text[24];
 } Amount;
