@@ -16,6 +16,7 @@
 #import <Foundation/Foundation.h>
 
 #include "error.h"
+#import "foundation.h"
 #include "ironbridge.h"
 
 /* The leak detector's own test builds the bridge without its pools and must then fail. */
@@ -26,6 +27,7 @@
 #endif
 
 #define IRON_ENTRY              \
+  IronFoundationPrepare();      \
   IronErrorEnter(__func__);     \
   IRON_POOL {                   \
     @try
