@@ -3,13 +3,13 @@
 
 needs: pip install gguf numpy
 
-usage: golden_types.py FOLDER OUT.json
+usage: golden_types.py GGML FOLDER OUT.json     (GGML: see llama_cpp_quantizer.py)
 
 FOLDER holds tiny-rustbook-*.gguf, of which those of Q4_0 and the K types were made by llama.cpp's quantiser, and
 golden-exact.json. The files of the other types are made here from the one in F16: by the public `gguf` package, or for the
-types that it only reads by `Small` below, which `tests/llama_golden_f16.rs` repeats to the bit. The logits come from a
-float64 forward pass over the weights that the `gguf` package reads from the blocks. Tests do not need the files: they make
-them from the F16 one, and know by the checksum of all tensors that they are the same.
+types that it only reads by llama.cpp's quantiser. The logits come from a float64 forward pass over the weights that the
+`gguf` package reads from the blocks. Tests do not need the files: they make them from the F16 one, and know by the checksum
+of all tensors that they are the same.
 """
 import json
 import sys
@@ -19,10 +19,12 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from llama_cpp_quantizer import Quantizer
+
 Kind = gguf.GGMLQuantizationType
 FILES = ["q4_0", "q4_k_m", "q5_k_m", "q6_k"]
 PACKAGE = [Kind.F32, Kind.BF16, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1]
-OURS = [Kind.Q2_K, Kind.Q3_K, Kind.IQ4_NL]
+LLAMA_CPP = [Kind.Q2_K, Kind.Q3_K, Kind.IQ4_NL]
 HEADS, KV_HEADS, HEAD_DIM, LAYERS, EPSILON = 8, 4, 32, 6, 1e-5
 STEP = 16  # of so many logits one is kept
 
@@ -63,72 +65,10 @@ def last_logits(weights, tokens):
     return rms_norm(x[-1], weights["output_norm.weight"]) @ weights["output.weight"].T
 
 
-class Small:
-    """Plain roundings to the types that the `gguf` package does not write. Each operation is one of IEEE's in float32."""
-
-    @staticmethod
-    def divided(numbers, by):
-        """The quotients, rounded; 0 where `by` is."""
-        by = np.broadcast_to(by, numbers.shape)
-        return np.rint(np.divide(numbers, by, out=np.zeros_like(numbers), where=by != 0))
-
-    @staticmethod
-    def to_bytes(*parts):
-        return np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in parts], axis=-1)
-
-    @staticmethod
-    def scales_of(values, limit):
-        """Each row's largest value becomes `limit`: the unit in float16, and the values in units."""
-        unit = (values.max(-1, keepdims=True) / np.float32(limit)).astype(np.float16)
-        steps = np.minimum(Small.divided(values, unit.astype(np.float32)), np.float32(limit))
-        return unit, steps
-
-    @staticmethod
-    def two_bits(fields):
-        """256 fields to 64 bytes: of each half, four times 32."""
-        fields = fields.reshape(-1, 2, 4, 32).astype(np.uint8)
-        shifts = np.uint8([0, 2, 4, 6])[:, None]
-        return np.bitwise_or.reduce(fields << shifts, axis=2).reshape(-1, 64)
-
-    @staticmethod
-    def iq4_nl(rows):
-        blocks = rows.reshape(-1, 32)
-        table = np.float32([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
-        unit = (np.abs(blocks).max(-1, keepdims=True) / np.float32(127)).astype(np.float16)
-        scaled = Small.divided(blocks, unit.astype(np.float32))
-        index = np.abs(scaled[..., None] - table).argmin(-1).astype(np.uint8)  # the first of equals
-        return Small.to_bytes(unit, index[:, :16] | index[:, 16:] << 4)
-
-    @staticmethod
-    def q2_k(rows):
-        blocks = rows.reshape(-1, 16, 16)
-        least = np.maximum(-blocks.min(-1), np.float32(0))
-        unit, scales = Small.scales_of((blocks.max(-1) + least) / np.float32(3), 15)
-        least_unit, mins = Small.scales_of(least, 15)
-        shifted = blocks + (least_unit.astype(np.float32) * mins)[..., None]
-        fields = np.clip(Small.divided(shifted, (unit.astype(np.float32) * scales)[..., None]), 0, 3)
-        packed = scales.astype(np.uint8) | mins.astype(np.uint8) << 4
-        return Small.to_bytes(packed, Small.two_bits(fields), unit, least_unit)
-
-    @staticmethod
-    def q3_k(rows):
-        blocks = rows.reshape(-1, 16, 16)
-        unit, scales = Small.scales_of(np.abs(blocks).max(-1) / np.float32(4), 31)
-        fields = np.clip(Small.divided(blocks, (unit.astype(np.float32) * scales)[..., None]), -4, 3) + 4
-        fields = fields.reshape(-1, 256).astype(np.uint8)
-        high = (fields >> 2).reshape(-1, 8, 32)
-        mask = np.bitwise_or.reduce(high << np.arange(8, dtype=np.uint8)[:, None], axis=1)
-        scales = scales.astype(np.uint8) + 32
-        low = (scales[:, :8] & 15) | (scales[:, 8:] & 15) << 4
-        top = (scales >> 4).reshape(-1, 4, 4)
-        top = np.bitwise_or.reduce(top << np.uint8([0, 2, 4, 6])[:, None], axis=1)
-        return Small.to_bytes(mask, Small.two_bits(fields & 3), low, top, unit)
-
-
-def encoded(numbers, kind):
+def encoded(numbers, kind, quantizer):
     """Rows of float32 as rows of bytes."""
-    if kind in OURS:
-        return getattr(Small, kind.name.lower())(numbers).reshape(len(numbers), -1)
+    if kind in LLAMA_CPP:
+        return quantizer.quantize(numbers, kind)
     return gguf.quants.quantize(numbers, kind).view(np.uint8)
 
 
@@ -141,11 +81,11 @@ def decoded(kind, data):
     return gguf.quants.dequantize(data, kind).astype(np.float64)
 
 
-def in_type(f16, kind):
+def in_type(f16, kind, quantizer):
     def convert(source, data):
         if source != Kind.F16:
             return source, data
-        data = encoded(data.astype(np.float32), kind)
+        data = encoded(data.astype(np.float32), kind, quantizer)
         return kind, data.view(np.float32) if kind == Kind.F32 else data
     return {name: convert(*tensor) for name, tensor in f16.items()}
 
@@ -170,11 +110,11 @@ def fixture(name, tensors, exact):
 
 
 def main():
-    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+    quantizer, folder, out = Quantizer(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     exact = json.loads((folder / "golden-exact.json").read_text())
     f16 = read(folder / "tiny-rustbook-f16.gguf")
     files = {name: read(folder / f"tiny-rustbook-{name}.gguf") for name in FILES}
-    files |= {kind.name.lower(): in_type(f16, kind) for kind in PACKAGE + OURS}
+    files |= {kind.name.lower(): in_type(f16, kind, quantizer) for kind in PACKAGE + LLAMA_CPP}
     fixtures = {name: fixture(name, tensors, exact) for name, tensors in sorted(files.items())}
     out.write_text(json.dumps(fixtures, separators=(",", ":")) + "\n")
 

@@ -40,7 +40,8 @@ numbers = np.stack([
 quantizer = Quantizer(sys.argv[1])
 blocks = {kind.name: gguf.quants.quantize(numbers, kind).view(np.uint8)
           for kind in (Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1)}
-blocks |= {kind.name: quantizer.quantize(numbers, kind) for kind in (Kind.Q4_K, Kind.Q5_K, Kind.Q6_K)}
+blocks |= {kind.name: quantizer.quantize(numbers, kind)
+           for kind in (Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL)}
 out = {"numbers": numbers.tobytes().hex(), "blocks": {name: data.tobytes().hex() for name, data in blocks.items()}}
 path = Path(__file__).parent.parent / "tests/data/quantized.json"
 path.write_text(json.dumps(out, indent=1) + "\n")

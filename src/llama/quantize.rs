@@ -1,13 +1,15 @@
 //! Writing a model with smaller numbers.
 //!
-//! Blocks are those of llama.cpp: to the byte what its `gguf` package makes, and for the K types what its quantiser makes
-//! without an importance matrix.
+//! Blocks are those of llama.cpp: to the byte what its `gguf` package makes, and for the K types and IQ4_NL what its
+//! quantiser makes without an importance matrix.
 
 mod blocks;
 mod choice;
 mod error;
 mod new_file;
+mod nonlinear;
 mod rows;
+mod scale_search;
 mod super_blocks;
 
 use std::path::Path;
@@ -26,8 +28,8 @@ use new_file::NewFile;
 /// - vectors (norms, biases) are F32;
 /// - the output, and the embedding of models that use it as the output, is Q6_K if that is larger, because every score of
 ///   every token comes from it (Q8_0 where rows are not multiples of 256);
-/// - matrices whose rows are not multiples of 256 have Q5_0 in place of Q4_K, Q5_1 of Q5_K and Q8_0 of Q6_K, and those
-///   whose rows are not multiples of 32 have F16.
+/// - matrices whose rows are not multiples of 256 have Q4_0 in place of Q2_K and Q3_K, Q5_0 of Q4_K, Q5_1 of Q5_K and
+///   Q8_0 of Q6_K, and those whose rows are not multiples of 32 have F16.
 ///
 /// These are llama.cpp's choices for its types without a mixture; [`tensor`](Quantizer::tensor) overrules them.
 ///

@@ -19,7 +19,7 @@ pub struct QuantizeArguments {
     /// The GGUF file to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, F16, BF16 or F32, for matrices; the output is at least Q6_K
+    /// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, F16, BF16 or F32, for matrices; the output is at least Q6_K
     #[arg(value_name = "TYPE", value_parser = target)]
     target: TensorType,
     /// Another type for one tensor; can be given again

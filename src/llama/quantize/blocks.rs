@@ -90,7 +90,7 @@ fn level(number: f32, limit: u8) -> u8 {
 }
 
 /// 16 bytes: the first half of the block in the low nibbles, the second in the high ones.
-fn pack_nibbles(bytes: &mut [u8], level: impl Fn(usize) -> u8) {
+pub(super) fn pack_nibbles(bytes: &mut [u8], level: impl Fn(usize) -> u8) {
     for (index, byte) in bytes.iter_mut().enumerate() {
         *byte = level(index) & 15 | level(index + LENGTH / 2) << 4;
     }

@@ -52,6 +52,7 @@ fn bits(tensor_type: TensorType) -> u64 {
 /// A type of about the size that can store rows of so many numbers.
 fn fitting(wanted: TensorType, columns: u64) -> TensorType {
     let smaller_blocks = match wanted {
+        TensorType::Q2_K | TensorType::Q3_K => TensorType::Q4_0,
         TensorType::Q4_K => TensorType::Q5_0,
         TensorType::Q5_K => TensorType::Q5_1,
         TensorType::Q6_K => TensorType::Q8_0,
@@ -74,9 +75,12 @@ pub(super) fn file_type(tensor_type: TensorType) -> Option<u32> {
         TensorType::Q8_0 => Some(7),
         TensorType::Q5_0 => Some(8),
         TensorType::Q5_1 => Some(9),
+        TensorType::Q3_K => Some(11),
         TensorType::Q4_K => Some(14),
         TensorType::Q5_K => Some(16),
         TensorType::Q6_K => Some(18),
+        TensorType::Q2_K => Some(21),
+        TensorType::IQ4_NL => Some(25),
         TensorType::BF16 => Some(32),
         _ => None,
     }

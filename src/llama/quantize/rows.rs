@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{QuantizeError, blocks, super_blocks};
+use super::{QuantizeError, blocks, nonlinear, super_blocks};
 use crate::llama::gguf::TensorType;
 use crate::llama::model_file::{ModelFile, ModelTensor, RowOrder};
 
@@ -16,9 +16,12 @@ pub(super) const TYPES: &[TensorType] = &[
     TensorType::Q4_1,
     TensorType::Q5_0,
     TensorType::Q5_1,
+    TensorType::Q2_K,
+    TensorType::Q3_K,
     TensorType::Q4_K,
     TensorType::Q5_K,
     TensorType::Q6_K,
+    TensorType::IQ4_NL,
 ];
 
 pub(super) fn check_target(tensor_type: TensorType) -> Result<(), QuantizeError> {
@@ -204,9 +207,12 @@ pub(super) fn encode(tensor_type: TensorType, numbers: &[f32], bytes: &mut [u8])
         TensorType::Q5_0 => each(numbers, bytes, blocks::q5_0),
         TensorType::Q5_1 => each(numbers, bytes, blocks::q5_1),
         TensorType::Q8_0 => each(numbers, bytes, blocks::q8_0),
+        TensorType::Q2_K => each(numbers, bytes, super_blocks::q2_k),
+        TensorType::Q3_K => each(numbers, bytes, super_blocks::q3_k),
         TensorType::Q4_K => each(numbers, bytes, super_blocks::q4_k),
         TensorType::Q5_K => each(numbers, bytes, super_blocks::q5_k),
         TensorType::Q6_K => each(numbers, bytes, super_blocks::q6_k),
+        TensorType::IQ4_NL => each(numbers, bytes, nonlinear::iq4_nl),
         // Refused when the quantiser was made.
         other => unreachable!("{other} is not among the types that are written"),
     }

@@ -1,0 +1,73 @@
+//! Blocks of 32 numbers with one scale and levels that are not evenly spaced: IQ4_NL.
+//!
+//! The format leaves open how the scale is found. This is llama.cpp's search (`ggml-quants.c`, without an importance
+//! matrix), in the same order of operations.
+
+use half::f16;
+
+use super::blocks::{LENGTH, pack_nibbles};
+use super::scale_search::{ALMOST_ZERO, farthest_from_zero};
+
+/// What the levels stand for, in scales: closer together where weights are more frequent.
+const VALUES: [f32; 16] = [
+    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
+    89.0, 113.0,
+];
+
+pub(super) fn iq4_nl(numbers: &[f32; LENGTH], block: &mut [u8; 18]) {
+    let scale = scale(numbers);
+    let inverse = match scale == 0.0 {
+        true => 0.0,
+        false => 1.0 / scale,
+    };
+    let (head, levels) = block.split_at_mut(2);
+    head.copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    pack_nibbles(levels, |index| {
+        nearest_level(numbers[index] * inverse) as u8
+    });
+}
+
+/// The scale with the least squared error weighted by the squares of the numbers, among those near the one that takes the
+/// number farthest from zero to the lowest level, or to its opposite.
+fn scale(numbers: &[f32; LENGTH]) -> f32 {
+    let farthest = farthest_from_zero(numbers);
+    if farthest.abs() < ALMOST_ZERO {
+        return 0.0;
+    }
+    let sums = |inverse: f32| {
+        let (mut sum_xv, mut sum_v2) = (0f32, 0f32);
+        for number in numbers {
+            let value = VALUES[nearest_level(inverse * number)];
+            let weight = number * number;
+            sum_xv += weight * value * number;
+            sum_v2 += weight * value * value;
+        }
+        (sum_xv, sum_v2)
+    };
+
+    let (sum_xv, sum_v2) = sums(1.0 / (-farthest / VALUES[0]));
+    let mut scale = match sum_v2 > 0.0 {
+        true => sum_xv / sum_v2,
+        false => 0.0,
+    };
+    let mut best = scale * sum_xv;
+    for step in -7i8..=7 {
+        let (sum_xv, sum_v2) = sums((f32::from(step) + VALUES[0]) / farthest);
+        if sum_v2 > 0.0 && sum_xv * sum_xv > best * sum_v2 {
+            scale = sum_xv / sum_v2;
+            best = scale * sum_xv;
+        }
+    }
+    scale
+}
+
+/// Of two equally near levels the upper one.
+fn nearest_level(number: f32) -> usize {
+    let above = VALUES
+        .partition_point(|value| *value <= number)
+        .clamp(1, 15);
+    match number - VALUES[above - 1] < VALUES[above] - number {
+        true => above - 1,
+        false => above,
+    }
+}
