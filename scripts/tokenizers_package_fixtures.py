@@ -7,8 +7,10 @@ usage: tokenizers_package_fixtures.py OUT.json
 
 Each tokenizer has the pre-tokenizer of the published models of its kind, and a vocabulary trained here on a few sentences.
 "default" is what llama.cpp does for files that do not name a pre-tokenizer; its patterns are those of `llama-vocab.cpp`.
-The one without a pre-tokenizer is SentencePiece's, as `transformers` converts it for the LLaMA models. Its decoding is not
-here: the package strips any first space, and joins bytes across special tokens, where `sentencepiece` does neither.
+The ones without GGUF's name for a pre-tokenizer are SentencePiece's, as `transformers` converts it for the LLaMA models: with
+the older Prepend, which puts a space before every part of a text, and with Metaspace, which newer Llama 2 and Mistral have.
+Their decoding is not here: the package strips any first space, and joins bytes across special tokens, where `sentencepiece`
+does neither.
 """
 import json
 import random
@@ -37,6 +39,10 @@ MORE = [
     "x <tool> y", " <tool_call>\n\n", "e<tool>\u0301", "<|im_start|>\u0301", "\u0301<|im_end|>", "caf\u00e9's", "cafe\u0301's",
     "don\u2019t", "\U0001f468\u200d\U0001f469\u200d\U0001f467 x", "\U0001f1e9\U0001f1ea1", "1\ufe0f\u20e3", "\U0001f44d\U0001f3fd",
     "the" * 200, "\u65e5" * 150, "\u0301" * 60, " " * 33 + "x", "\n" * 17 + " x", "1" * 100, "!" * 70 + "\n" * 5, "\t" * 9,
+]
+AROUND_SPECIAL = [
+    "<s>the cat", "<s> the cat", "<s>  the", "the<s>the </s> the", " <s>the", "</s></s>\u2581the", "\u2581the", "\u2581\u2581the \u2581",
+    "<s>[INST] the cat [/INST] the dog </s><s>[INST] the", "<s>\n<s>", "<unk>the",
 ]
 ALPHABET = [
     "a", "b", "the", "S", "'s", "'T", "'", "1", "23", "\u0663", "\u00b2", " ", "  ", "\n", "\r", "\t", "\u00a0", "\u3000", "\u0085",
@@ -82,8 +88,8 @@ def with_whole_words(tokenizer, words):
     return Tokenizer.from_str(json.dumps(described))
 
 
-def converted_sentencepiece():
-    """The `LlamaConverter` of transformers' convert_slow_tokenizer.py."""
+def converted_sentencepiece(scheme=None):
+    """The `LlamaConverter` of transformers' convert_slow_tokenizer.py, with Metaspace of that scheme where there is one."""
     _, pieces = train_sentencepiece(vocab_size=400, byte_fallback=True)
     vocabulary = {piece.piece: id for id, piece in enumerate(pieces)}
     merges = []
@@ -96,7 +102,10 @@ def converted_sentencepiece():
     tokenizer = Tokenizer(models.BPE(
         vocabulary, [pair for _, pair in merges], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in ["<unk>", "<s>", "</s>"]])
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    if scheme:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    else:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     tokenizer.decoder = decoders.Sequence([
         decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
@@ -106,7 +115,7 @@ def converted_sentencepiece():
 def texts():
     rng = random.Random(1)
     made = ["".join(rng.choices(ALPHABET, k=rng.randint(2, 14))) for _ in range(120)]
-    return [*TEXTS, *MORE, " catdog zebra catdog \u00e9 789 1789", *made]
+    return [*TEXTS, *MORE, *AROUND_SPECIAL, " catdog zebra catdog \u00e9 789 1789", *made]
 
 
 def id_lists(tokenizer, seed):
@@ -149,17 +158,17 @@ def main():
     whole_words = ["\u0120catdog", "zebra", "\u0120\u00c3\u00a9", "789"]
     llama3 = train(split_by(LLAMA3), begins=True, whole_words=whole_words)
     all_texts = texts()
-    tokenizers = {
-        "gpt-2": gpt2,
-        "llama-bpe": llama3,
-        "qwen2": train(split_by(QWEN2), normalizers.NFC()),
-        "deepseek-r1-qwen": train(split_by(QWEN2), begins=True),
-        "default": train(split_by(*DEFAULT)),
-        None: converted_sentencepiece(),
-    }
+    tokenizers = [
+        ("gpt-2", gpt2),
+        ("llama-bpe", llama3),
+        ("qwen2", train(split_by(QWEN2), normalizers.NFC())),
+        ("deepseek-r1-qwen", train(split_by(QWEN2), begins=True)),
+        ("default", train(split_by(*DEFAULT))),
+        *((None, converted_sentencepiece(scheme)) for scheme in [None, "first", "always", "never"]),
+    ]
     fixtures = {
         "texts": all_texts,
-        "tokenizers": [cases(pre, tokenizer, all_texts) for pre, tokenizer in tokenizers.items()],
+        "tokenizers": [cases(pre, tokenizer, all_texts) for pre, tokenizer in tokenizers],
     }
     with open(sys.argv[1], "w") as file:
         json.dump(fixtures, file, ensure_ascii=True, separators=(",", ":"))

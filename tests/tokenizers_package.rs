@@ -124,7 +124,11 @@ impl Fixture {
         let in_folder = match pre {
             Some("default") => None,
             Some(pre) => Some((format!("{pre} in a folder"), self.in_folder())),
-            None => Some(("SentencePiece's, converted".to_owned(), self.in_folder())),
+            None => {
+                let scheme = &self.tokenizer["pre_tokenizer"]["prepend_scheme"];
+                let name = format!("SentencePiece's, converted, with {scheme}");
+                Some((name, self.in_folder()))
+            }
         };
         in_gguf.into_iter().chain(in_folder).collect()
     }

@@ -13,6 +13,7 @@ mod decoder;
 mod merge;
 mod pairs;
 mod pre_tokenizer;
+mod space_prefix;
 mod vocabulary;
 
 use std::borrow::Cow;
@@ -25,6 +26,7 @@ pub use decoder::Decoder;
 pub(super) use decoder::DecoderState;
 use pairs::Pairs;
 use pre_tokenizer::PreTokenizer;
+use space_prefix::SpacePrefix;
 use vocabulary::Vocabulary;
 pub use vocabulary::{TokenKind, TokenizerError};
 
@@ -36,8 +38,7 @@ const SPACE: &str = "\u{2581}";
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     algorithm: Algorithm,
-    /// Whether a space is put before a text, and before every part of it behind a control token.
-    add_space_prefix: bool,
+    space_prefix: SpacePrefix,
     /// Whether a text is brought into Unicode's normalisation form C first: Qwen's `tokenizer.json` asks for it, and
     /// llama.cpp leaves it out.
     composes: bool,
@@ -88,13 +89,13 @@ pub struct EncodeOptions {
 }
 
 impl Tokenizer {
-    fn new(vocabulary: Vocabulary, algorithm: Algorithm, add_space_prefix: bool) -> Tokenizer {
+    fn new(vocabulary: Vocabulary, algorithm: Algorithm, space_prefix: SpacePrefix) -> Tokenizer {
         let named = |name: &&str| vocabulary.named(name.as_bytes());
         Tokenizer {
             ends: ENDS.iter().filter_map(named).collect(),
             vocabulary,
             algorithm,
-            add_space_prefix,
+            space_prefix,
             composes: false,
             bos: None,
             eos: None,
@@ -146,9 +147,8 @@ impl Tokenizer {
             metadata.require("tokenizer.ggml.token_type")?,
             unknown.unwrap_or(0),
         )?;
-        let add_space: Option<bool> = metadata.get("tokenizer.ggml.add_space_prefix")?;
-        let add_space = add_space.unwrap_or(true);
-        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, add_space))
+        let space_prefix = SpacePrefix::from_metadata(metadata)?;
+        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, space_prefix))
     }
 
     /// A byte-level one, in GGUF.
@@ -179,7 +179,7 @@ impl Tokenizer {
             whole_words: pre_tokenizer == PreTokenizer::Llama3,
             letters: letters(&vocabulary)?,
         };
-        let mut tokenizer = Tokenizer::new(vocabulary, algorithm, false);
+        let mut tokenizer = Tokenizer::new(vocabulary, algorithm, SpacePrefix::Nowhere);
         tokenizer.composes = name == "qwen2";
         Ok(tokenizer)
     }
@@ -254,27 +254,39 @@ impl Tokenizer {
         if options.add_special {
             tokens.extend(&self.prefix);
         }
-        // SentencePiece looks for user-defined pieces when it splits, after the spaces are escaped.
-        let user_defined = !matches!(self.algorithm, Algorithm::Scores);
-        let mut rest = text;
-        let find = |text| {
-            self.vocabulary
-                .find_named(text, options.parse_special, user_defined)
-        };
-        while let Some((start, length, token)) = find(rest) {
-            self.encode_part(&rest[..start], &mut tokens);
-            tokens.push(token);
-            rest = &rest[start + length..];
-        }
-        self.encode_part(rest, &mut tokens);
+        self.encode_parts(text, true, options.parse_special, &mut tokens);
         if options.add_special {
             tokens.extend(&self.suffix);
         }
         tokens
     }
 
+    /// Appends the tokens of what begins a text, or of what goes on behind a control token in it.
+    pub(super) fn encode_parts(
+        &self,
+        text: &str,
+        begins: bool,
+        parse_special: bool,
+        tokens: &mut Vec<u32>,
+    ) {
+        // SentencePiece looks for user-defined pieces when it splits, after the spaces are escaped.
+        let user_defined = !matches!(self.algorithm, Algorithm::Scores);
+        let mut rest = text;
+        let find = |text| {
+            self.vocabulary
+                .find_named(text, parse_special, user_defined)
+        };
+        let is_first = |rest: &str| begins && rest.len() == text.len();
+        while let Some((start, length, token)) = find(rest) {
+            self.encode_part(&rest[..start], is_first(rest), tokens);
+            tokens.push(token);
+            rest = &rest[start + length..];
+        }
+        self.encode_part(rest, is_first(rest), tokens);
+    }
+
     /// Appends the tokens of text without named ones.
-    fn encode_part(&self, text: &str, tokens: &mut Vec<u32>) {
+    fn encode_part(&self, text: &str, first: bool, tokens: &mut Vec<u32>) {
         if text.is_empty() {
             return;
         }
@@ -284,9 +296,9 @@ impl Tokenizer {
         };
         match &self.algorithm {
             Algorithm::Scores => {
-                let prefix = if self.add_space_prefix { SPACE } else { "" };
-                let escaped = format!("{prefix}{}", text.replace(' ', SPACE));
-                merge::encode(&self.vocabulary, &escaped, tokens);
+                let escaped = text.replace(' ', SPACE);
+                let prefix = self.space_prefix.of(&escaped, first);
+                merge::encode(&self.vocabulary, &format!("{prefix}{escaped}"), tokens);
             }
             Algorithm::Bytes {
                 pairs,

@@ -105,11 +105,13 @@ impl ChatEncoder {
             .iter()
             .flat_map(|control| control.find_iter(&text))
         {
-            tokens.extend(tokenizer.encode(&unguarded(&text[start..name.start()])));
+            let part = unguarded(&text[start..name.start()]);
+            tokenizer.encode_parts(&part, start == 0, false, &mut tokens);
             tokens.extend(tokenizer.token(name.as_str()));
             start = name.end();
         }
-        tokens.extend(tokenizer.encode(&unguarded(&text[start..])));
+        let rest = unguarded(&text[start..]);
+        tokenizer.encode_parts(&rest, start == 0, false, &mut tokens);
 
         // Most templates write it themselves.
         let begin = EncodeOptions {

@@ -128,6 +128,45 @@ fn queries_and_keys_are_reordered_in_a_gguf_file() {
     assert_eq!(rows("token_embd.weight", 8), [0.0, 1.0, 2.0]);
 }
 
+/// Of a folder with only `tokenizer.json`, and of one that has SentencePiece's file beside it.
+#[test]
+fn metaspace_says_where_a_space_is_put() {
+    let mut tokenizer = tokenizer();
+    tokenizer["model"]["byte_fallback"] = true.into();
+    tokenizer["added_tokens"] = json!([]);
+    let metaspace = |scheme: &str, split: bool| json!({ "type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": split });
+    for both in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let open_with = |pre_tokenizer: Json| {
+            let mut tokenizer = tokenizer.clone();
+            tokenizer["pre_tokenizer"] = pre_tokenizer;
+            write(folder.path(), &config(), &tokenizer, &safetensors(TENSORS));
+            if both {
+                fs::write(folder.path().join("tokenizer.model"), sentencepiece_model()).unwrap();
+            }
+            open(folder.path())
+        };
+        for (pre_tokenizer, space, scheme) in [
+            (Json::Null, both, None), // SentencePiece's own default
+            (metaspace("first", false), true, Some("first")),
+            (metaspace("always", false), true, Some("always")),
+            (metaspace("never", false), false, Some("never")),
+        ] {
+            let model = open_with(pre_tokenizer).unwrap();
+            let metadata = model.metadata();
+            assert_eq!(
+                metadata.require("tokenizer.ggml.add_space_prefix"),
+                Ok(space)
+            );
+            let found = metadata.get::<&str>("tokenizer.huggingface.prepend_scheme");
+            assert_eq!(found, Ok(scheme));
+        }
+        // It would cut words where SentencePiece's pieces go on.
+        let split = open_with(metaspace("first", true)).map(|_| ());
+        assert_eq!(split.is_err(), !both, "{split:?}");
+    }
+}
+
 #[test]
 fn weights_may_be_in_several_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,15 +254,20 @@ fn every_cut_of_every_file_is_an_error_or_a_model() {
     open(folder.path()).unwrap();
 }
 
-#[test]
-fn a_sentencepiece_model_cut_anywhere_does_no_harm() {
-    // Pieces <unk> and "ab", then a trainer of byte-pair encoding.
+/// Pieces <unk> and "ab", then a trainer of byte-pair encoding.
+fn sentencepiece_model() -> Vec<u8> {
     let mut file = vec![0x0A, 9, 0x0A, 5];
     file.extend(b"<unk>");
     file.extend([0x18, 2]);
     file.extend([0x0A, 9, 0x0A, 2, b'a', b'b', 0x15]);
     file.extend(1.5f32.to_le_bytes());
     file.extend([0x12, 2, 0x18, 2]);
+    file
+}
+
+#[test]
+fn a_sentencepiece_model_cut_anywhere_does_no_harm() {
+    let file = sentencepiece_model();
     let model = sentencepiece::SentencePieceModel::parse(&file).unwrap();
     assert_eq!(model.pieces.len(), 2);
     assert_eq!((model.pieces[0].kind, model.pieces[1].score), (2, 1.5));

@@ -42,17 +42,23 @@ pub(super) fn read_folder(
     };
     let (path, entries) = if sentencepiece.exists() {
         let bytes = read_bytes(&sentencepiece, LIMIT)?;
-        let added = described.map_or_else(Vec::new, |described| described.added_tokens);
         let entries = SentencePieceModel::parse(&bytes)
-            .and_then(|model| from_sentencepiece(model, &added, config));
+            .and_then(|model| from_sentencepiece(model, described.as_ref(), config));
         (sentencepiece, entries)
-    } else if let Some(described) = described {
-        (json, from_json(&described, config))
+    } else if let Some(described) = &described {
+        (json, from_json(described, config))
     } else {
         return Err(at(folder, HuggingFaceError::NoTokenizer));
     };
     for (key, value) in entries.map_err(|error| at(&path, error))? {
         metadata.set(format!("tokenizer.ggml.{key}"), value)?;
+    }
+    // Where both files are there, `transformers` goes by this one. GGUF has a key for whether a space is put, and none for
+    // the scheme: that is a name in the part of it which is Hugging Face's.
+    if let Some(metaspace) = described.as_ref().and_then(TokenizerJson::metaspace) {
+        let wanted = metaspace.scheme != "never";
+        metadata.set("tokenizer.ggml.add_space_prefix", wanted)?;
+        metadata.set("tokenizer.huggingface.prepend_scheme", metaspace.scheme)?;
     }
     read_settings(folder, metadata)
 }
@@ -102,7 +108,7 @@ fn default_template(value: &Json) -> Option<&str> {
 
 fn from_sentencepiece(
     model: SentencePieceModel,
-    added: &[AddedToken],
+    described: Option<&TokenizerJson>,
     config: &FolderConfig,
 ) -> Result<Entries, HuggingFaceError> {
     let mut tokens = Tokens::default();
@@ -111,7 +117,9 @@ fn from_sentencepiece(
         tokens.put(&text, id as u64, piece.score, piece.kind)?;
         tokens.pieces[id] = piece.text.clone(); // the bytes as they are
     }
-    tokens.add(added)?;
+    if let Some(described) = described {
+        tokens.add(&described.added_tokens)?;
+    }
     tokens.pad(config)?;
     let mut entries = vec![
         ("model", "llama".into()),
@@ -174,11 +182,18 @@ fn from_json(
                 *kind = kinds::UNKNOWN;
             }
             tokens.pad(config)?;
+            if described
+                .metaspace()
+                .is_some_and(|metaspace| metaspace.splits)
+            {
+                let reason = "Metaspace is supported with \"split\": false alone";
+                return Err(another("pre_tokenizer", reason));
+            }
             vec![
                 ("model", "llama".into()),
                 ("scores", tokens.scores.into()),
                 ("unknown_token_id", unknown.into()),
-                ("add_space_prefix", described.has_space_prefix().into()),
+                ("add_space_prefix", described.prepends().into()),
             ]
         }
         _ => {
@@ -340,6 +355,14 @@ impl Merge {
     }
 }
 
+/// The pre-tokenizer that escapes spaces.
+struct Metaspace<'a> {
+    /// Where it puts a space that the text does not have: `first`, `always` or `never`.
+    scheme: &'a str,
+    /// Whether no piece goes on after a space.
+    splits: bool,
+}
+
 impl TokenizerJson {
     /// Whether the template of a text puts tokens before and behind it.
     fn begins_and_ends(&self) -> (bool, bool) {
@@ -354,13 +377,26 @@ impl TokenizerJson {
         (special(single.first()), special(single.last()))
     }
 
-    /// Whether a space is put before a text: by a normalizer, or in newer files by the pre-tokenizer.
-    fn has_space_prefix(&self) -> bool {
-        let prepends = parts(&self.normalizer, "normalizers")
+    /// Whether a normalizer puts a space before every part of a text.
+    fn prepends(&self) -> bool {
+        parts(&self.normalizer, "normalizers")
             .iter()
-            .any(|part| part["type"] == "Prepend");
-        let scheme = &self.pre_tokenizer["prepend_scheme"];
-        prepends || scheme == "first" || scheme == "always"
+            .any(|part| part["type"] == "Prepend")
+    }
+
+    /// What newer files have for it.
+    fn metaspace(&self) -> Option<Metaspace<'_>> {
+        let mut steps = parts(&self.pre_tokenizer, "pretokenizers").iter();
+        let metaspace = steps.find(|part| part["type"] == "Metaspace")?;
+        // Older ones have no scheme.
+        let scheme = match metaspace["add_prefix_space"] == false {
+            true => "never",
+            false => "always",
+        };
+        Some(Metaspace {
+            scheme: metaspace["prepend_scheme"].as_str().unwrap_or(scheme),
+            splits: metaspace["split"] != false,
+        })
     }
 
     /// GGUF's name for how text is normalised and split before pairs are merged.

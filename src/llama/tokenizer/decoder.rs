@@ -1,7 +1,7 @@
 //! Tokens to text, one by one.
 
 use super::vocabulary::{TokenKind, byte_of};
-use super::{SPACE, Tokenizer, TokenizerError};
+use super::{SPACE, SpacePrefix, Tokenizer, TokenizerError};
 
 /// What SentencePiece writes for the unknown token.
 const UNKNOWN_TEXT: &str = " \u{2047} ";
@@ -61,7 +61,7 @@ pub(in crate::llama) struct DecoderState {
 impl DecoderState {
     pub fn of_text(tokenizer: &Tokenizer) -> DecoderState {
         DecoderState {
-            at_start: tokenizer.add_space_prefix,
+            at_start: tokenizer.space_prefix != SpacePrefix::Nowhere,
             ..DecoderState::default()
         }
     }

@@ -41,8 +41,11 @@ fn tokenizer_of(model: &Json) -> Tokenizer {
         .map(|kind| kind.as_i64().unwrap() as i32)
         .collect();
     let vocabulary = Vocabulary::new(&pieces, &scores, &kinds, 0).unwrap();
-    let add_space_prefix = model["add_space_prefix"].as_bool().unwrap();
-    let mut tokenizer = Tokenizer::new(vocabulary, Algorithm::Scores, add_space_prefix);
+    let space_prefix = match model["add_space_prefix"].as_bool().unwrap() {
+        true => SpacePrefix::EveryPart,
+        false => SpacePrefix::Nowhere,
+    };
+    let mut tokenizer = Tokenizer::new(vocabulary, Algorithm::Scores, space_prefix);
     tokenizer.set_bos(Some(1)).unwrap();
     tokenizer.set_eos(Some(2)).unwrap();
     tokenizer
