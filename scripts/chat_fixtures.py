@@ -3,13 +3,15 @@
 
 needs: pip install transformers jinja2
 
-usage: chat_fixtures.py OUT.json
+usage: chat_fixtures.py TEMPLATES OUT.json
 
-The templates are those that model files of these families carry. A conversation that a template refuses has the message of
-its `raise_exception`.
+The templates are those that model files of these families carry; the longer ones are read from TEMPLATES, which is
+models/templates of llama.cpp (its sources come with the `llama-cpp-python` package). A conversation that a template refuses
+has the message of its `raise_exception`.
 """
 import json
 import sys
+from pathlib import Path
 
 import jinja2
 from tokenizers import Tokenizer, models
@@ -174,6 +176,7 @@ TEMPLATES = {
         "{% endif %}{% endfor %}",
         "<s>", "</s>",
     ),
+    # TinyLlama's as well.
     "zephyr": (
         "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n"
         "{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n"
@@ -188,11 +191,18 @@ TEMPLATES = {
         "    {% if loop.index > 3 %}\n      {% break %}\n    {% endif %}\n  {% endfor %}\n"
         "{{ none }} {{ true }} {{ add_generation_prompt }} {{ messages[0].get('name') }} {{ messages[0].get('name', 'x') }} "
         "{{ messages[0].name }}|{% for key, value in messages[-1].items() %}{{ key }}={{ value | length }};{% endfor %}\n"
-        "{%+ if true +%}\nkept{% endif %}\n{# comment #}\n{{ 7 // 2 }} {{ 7 / 2 }} {{ -7 % 3 }} {{ 'a' ~ 1 }} "
+        "{%+ if true +%}\nkept{% endif %}\n{# comment #}\n{{ tools is none }} {{ documents is none }} {{ tools is iterable }} {{ 'a' is iterable }} {{ no_such is iterable }} {{ 7 is iterable }} {{ 7 // 2 }} {{ 7 / 2 }} {{ -7 % 3 }} {{ 'a' ~ 1 }} "
         "{{ messages | map(attribute='role') | join(', ') }} {{ (messages | selectattr('role', 'equalto', 'user') | list)"
         " | length }}\n\n",
         "<s>", "</s>",
     ),
+}
+# name: (file, bos_token, eos_token)
+PUBLISHED = {
+    "llama3.1": ("meta-llama-Llama-3.1-8B-Instruct", "<|begin_of_text|>", "<|eot_id|>"),
+    "qwen2.5": ("Qwen-Qwen2.5-7B-Instruct", None, "<|im_end|>"),
+    "mistral-nemo": ("mistralai-Mistral-Nemo-Instruct-2407", "<s>", "</s>"),
+    "deepseek-r1-distill": ("deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "<|begin_of_text|>", "<|end_of_text|>"),
 }
 CONVERSATIONS = [
     [("user", "Hello!")],
@@ -204,7 +214,13 @@ CONVERSATIONS = [
 ]
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "é <x> 'y'", "parameters": {}, "n": [1, 2.0, None]}}]
 # name, conversation: variables
-EXTRA = {("qwen3", 0): [{"enable_thinking": False}, {"tools": TOOLS}], ("llama3.2", 1): [{"tools": TOOLS, "date_string": "1 Jan 2000"}]}
+EXTRA = {
+    ("qwen3", 0): [{"enable_thinking": False}, {"tools": TOOLS}],
+    ("llama3.2", 1): [{"tools": TOOLS, "date_string": "1 Jan 2000"}],
+    ("llama3.1", 1): [{"tools": TOOLS, "date_string": "1 Jan 2000"}, {"tools": TOOLS, "tools_in_user_message": False}],
+    ("qwen2.5", 1): [{"tools": TOOLS}],
+    ("mistral-nemo", 1): [{"tools": TOOLS}],
+}
 
 
 def render(template, bos, eos, messages, prompt, variables):
@@ -219,8 +235,10 @@ def render(template, bos, eos, messages, prompt, variables):
 
 
 def main():
+    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+    published = {name: ((folder / f"{file}.jinja").read_text(), *tokens) for name, (file, *tokens) in PUBLISHED.items()}
     families = []
-    for name, (template, bos, eos) in TEMPLATES.items():
+    for name, (template, bos, eos) in {**TEMPLATES, **published}.items():
         cases = []
         for index, conversation in enumerate(CONVERSATIONS):
             messages = [{"role": role, "content": content} for role, content in conversation]
@@ -229,7 +247,7 @@ def main():
                 cases.append({**case, **render(template, bos, eos, messages, prompt, variables)})
         tokens = {"bos_token": bos, "eos_token": eos}
         families.append({"name": name, "template": template, "tokens": tokens, "cases": cases})
-    with open(sys.argv[1], "w") as file:
+    with open(out, "w") as file:
         json.dump(families, file, ensure_ascii=True, separators=(",", ":"))
         file.write("\n")
 

@@ -18,6 +18,11 @@ pub fn format(output: &mut Output, state: &mut State, value: &Value) -> Result<(
     Ok(output.write_str(text)?)
 }
 
+/// `None` is not, where minijinja takes it for an empty list.
+pub fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
 /// `json.dumps(value, ensure_ascii=False, indent=indent)`.
 pub fn to_json(value: Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;

@@ -69,6 +69,7 @@ impl ChatTemplate {
         );
         environment.add_function("strftime_now", python::strftime_now);
         environment.add_filter("tojson", python::to_json);
+        environment.add_test("iterable", python::is_iterable);
         environment.set_formatter(python::format);
         environment
             .add_template_owned(NAME, without_generation_marks(source))
@@ -76,9 +77,11 @@ impl ChatTemplate {
                 line: error.line().unwrap_or(1),
                 reason: reason(&error),
             })?;
+        // transformers always gives these, and templates ask whether they are none rather than defined.
+        let none = ["tools", "documents"].map(|name| (name.to_owned(), Value::from(())));
         Ok(ChatTemplate {
             environment,
-            variables: BTreeMap::new(),
+            variables: none.into(),
         })
     }
 
