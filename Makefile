@@ -52,10 +52,14 @@ bench-peers: ## ironbridge beside llama.cpp and candle on the same models: write
 	@scripts/setup.sh peers
 	cd benches/peers && cargo run --release -- $(if $(QUICK),--quick)
 
-lint: setup ## formatting, clippy, native warnings and documentation, all as errors
+lint: setup ## formatting, clippy, native warnings, documentation and stale lock files, all as errors
 	cargo fmt --check
 	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features $(FEATURES) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features $(FEATURES)
+	@# The crates beside this one have lock files of their own, which nothing else here builds by.
+	@for crate in fuzz benches/peers benches/soak-candle; do \
+	  cargo update --quiet --workspace --locked --manifest-path $$crate/Cargo.toml || exit; \
+	done
 
 check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
 	cargo test --lib -- softmetal::msl::check softmetal::library::tests::our_sources
