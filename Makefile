@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl stress soak bench bench-peers lint check-msl check-apple bindings doc package fuzz
+.PHONY: help setup demo test test-msl stress soak bench test-bench bench-peers lint check-msl check-apple bindings doc package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -45,8 +45,11 @@ soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays
 	  $(SOAK) '$(SOAK_PEER)'; fi
 	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak $(if $(PEER),'$(SOAK_PEER)')
 
-bench: setup ## criterion's benchmarks
+bench: setup ## criterion's benchmarks of kernels, dispatch, pool, tokenizers, loading and the trace
 	cargo bench
+
+test-bench: setup ## each of them once: that they run
+	cargo test --features $(FEATURES) --benches
 
 bench-peers: ## ironbridge beside llama.cpp and candle on the same models: writes docs/BENCHMARKS.md; QUICK=1 for a short run
 	@scripts/setup.sh peers
