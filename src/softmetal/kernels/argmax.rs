@@ -49,8 +49,12 @@ pub mod tests {
     use super::*;
 
     fn argmax_of(rows: &[&[f32]]) -> Vec<u32> {
+        argmax_with_gap(rows, 3)
+    }
+
+    fn argmax_with_gap(rows: &[&[f32]], gap: usize) -> Vec<u32> {
         let width = rows[0].len();
-        let stride = width + 3;
+        let stride = width + gap;
         // What lies between the rows is larger than anything in them.
         let mut x = vec![f32::INFINITY; rows.len() * stride];
         for (row, place) in rows.iter().zip(x.chunks_mut(stride)) {
@@ -62,7 +66,7 @@ pub mod tests {
             width: width as u32,
         };
         let run = |on: Executor| {
-            let (mut x, mut out) = (x.clone(), vec![u32::POISON; rows.len()]);
+            let (mut x, mut out) = (x.clone(), vec![u32::POISON; rows.len() + 2]);
             Call::new("argmax")
                 .covering([rows.len(), 1, 1])
                 .bind(ARGMAX_X, &mut x)
@@ -73,7 +77,10 @@ pub mod tests {
             out
         };
         let mut result = Vec::new();
-        on_every_executor(run, |out| result = out.to_vec());
+        on_every_executor(run, |out| {
+            assert_untouched(out, row_ranges(1, 0, rows.len()));
+            result = out[..rows.len()].to_vec();
+        });
         result
     }
 
@@ -115,6 +122,19 @@ pub mod tests {
             let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let place = row.iter().position(|x| *x == largest).unwrap_or(0);
             assert_eq!(argmax_of(&[&row]), [place as u32]);
+        }
+
+        #[test]
+        fn any_shape_and_stride(
+            rows in 1usize..40, width in 1usize..300, gap in 0usize..16, seed: u64,
+        ) {
+            let values: Vec<f32> = Numbers::new(seed).vec(rows * width);
+            let rows: Vec<&[f32]> = values.chunks(width).collect();
+            let expected = rows.iter().map(|row| {
+                let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                row.iter().position(|x| *x == largest).unwrap_or(0) as u32
+            });
+            assert_eq!(argmax_with_gap(&rows, gap), expected.collect::<Vec<u32>>());
         }
     }
 

@@ -443,13 +443,6 @@ pub mod tests {
         Pieces(usize),
     }
 
-    /// What runs them.
-    #[derive(Clone, Copy, Debug)]
-    enum On<'a> {
-        Native,
-        Metal(&'a [(LaneOrder, bool)]),
-    }
-
     /// The type of a cache, as kernels' names have it.
     trait Cache: Sample {
         const NAME: &'static str;
@@ -517,14 +510,15 @@ pub mod tests {
             scale,
             ..Default::default()
         };
-        let run = |execute: &dyn Fn(&Call) -> Result<(), Fault>| {
+        let run = |executor: Executor| {
             let (mut q, mut k, mut v) = (q.clone(), k.clone(), v.clone());
             let mut out = vec![f32::POISON; tokens * q_token];
             let mut pass = |name, args, out: &mut [f32], points| {
                 let call = Call::new(named(name)).bind(ATTENTION_Q, &mut q);
                 let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
                 let call = call.bind(ATTENTION_OUT, out).covering(points);
-                execute(&call.arguments(ATTENTION_ARGS, args))
+                call.arguments(ATTENTION_ARGS, args)
+                    .run_on(executor)
                     .unwrap_or_else(|fault| panic!("{chosen:?} {case:?}: {fault:?}"));
             };
             let (points, ty) = ([heads, tokens, 1], C::NAME);
@@ -553,7 +547,8 @@ pub mod tests {
                         .bind(ATTENTION_MERGE_PARTS, &mut parts)
                         .bind(ATTENTION_MERGE_OUT, &mut out)
                         .covering(points);
-                    execute(&call.arguments(ATTENTION_MERGE_ARGS, &args))
+                    call.arguments(ATTENTION_MERGE_ARGS, &args)
+                        .run_on(executor)
                         .unwrap_or_else(|fault| panic!("{case:?}: {fault:?}"));
                 }
             }
@@ -604,16 +599,7 @@ pub mod tests {
             });
             assert_untouched(out, rows);
         };
-        match on {
-            On::Native => {
-                on_every_machine(|machine: &Machine| run(&|call| call.run(machine)), verify);
-            }
-            On::Metal(ways) => {
-                for (order, validate) in ways {
-                    verify(&run(&|call| call.run_metal(*order, *validate)));
-                }
-            }
-        }
+        on.each(run, verify);
     }
 
     fn check_all_types(chosen: Kernels, case: Case, on: On) {
@@ -726,12 +712,8 @@ pub mod tests {
             head_dim: edge.next_multiple_of(unit).min(most),
             ..narrow
         };
-        // Lane orders one after another as the edges go on.
-        let place = EDGES.iter().position(|other| *other == edge).unwrap_or(0);
-        let ways = [METAL[place % METAL.len()]];
         for case in [queries, keys, elements] {
-            check(chosen, case, On::Native);
-            check(chosen, case, On::Metal(&ways));
+            check(chosen, case, On::Everything);
         }
     }
 

@@ -387,13 +387,38 @@ pub fn on_every_machine<T: Output>(run: impl Fn(&Machine) -> Vec<T>, mut check: 
     }
 }
 
-/// Calls `check` with what `run` gives on every instruction set and from the Metal source, in every way.
-pub fn on_every_executor<T: Output>(run: impl Fn(Executor) -> Vec<T>, mut check: impl FnMut(&[T])) {
-    on_every_machine(|machine| run(Executor::Native(machine)), &mut check);
-    for (order, validate) in METAL {
-        println!("Metal, {order:?}, checked {validate}"); // shown with a failure
-        check(&run(Executor::Metal(order, validate)));
+/// On what a check runs a kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum On<'a> {
+    /// Native, on every instruction set.
+    Native,
+    /// From its Metal source, in these ways.
+    Metal(&'a [(LaneOrder, bool)]),
+    /// Both, and from the Metal source in every way.
+    Everything,
+}
+
+impl On<'_> {
+    /// Calls `check` with what `run` gives on each.
+    pub fn each<T: Output>(self, run: impl Fn(Executor) -> Vec<T>, mut check: impl FnMut(&[T])) {
+        let ways = match self {
+            On::Native => &[],
+            On::Metal(ways) => ways,
+            On::Everything => &METAL[..],
+        };
+        if matches!(self, On::Native | On::Everything) {
+            on_every_machine(|machine| run(Executor::Native(machine)), &mut check);
+        }
+        for (order, validate) in ways.iter().copied() {
+            println!("Metal, {order:?}, checked {validate}"); // shown with a failure
+            check(&run(Executor::Metal(order, validate)));
+        }
     }
+}
+
+/// Calls `check` with what `run` gives on every instruction set and from the Metal source, in every way.
+pub fn on_every_executor<T: Output>(run: impl Fn(Executor) -> Vec<T>, check: impl FnMut(&[T])) {
+    On::Everything.each(run, check);
 }
 
 /// `rows` rows of `width` elements `stride` apart, as ranges.

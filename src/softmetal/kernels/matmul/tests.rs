@@ -4,11 +4,10 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::super::super::bindings::args::*;
-use super::super::super::dispatch::Fault;
 use super::super::super::elements::*;
 use super::super::super::msl::LaneOrder;
 use super::super::testing::*;
-use super::super::{Kernel, Machine, kernels};
+use super::super::{Kernel, kernels};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -49,11 +48,10 @@ fn layout(rows: usize, columns: usize, transposed: bool, gap: usize) -> (usize, 
 
 /// The native kernel, on every instruction set.
 fn check<B: Sample, T: Output>(name: &'static str, case: Case) {
-    check_on::<B, T>(name, case, &[]);
+    check_on::<B, T>(name, case, On::Native);
 }
 
-/// The Metal kernel in each of `ways`, or the native one when there are none.
-fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, ways: &[(LaneOrder, bool)]) {
+fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
     let Case { m, n, k, batch, .. } = case;
     let mut numbers = Numbers::new((m * 1_000_000 + n * 1000 + k) as u64);
     let (_, a_row, a_batch) = layout(m, k, case.transpose_a, case.gap);
@@ -118,7 +116,7 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, ways: &[(LaneO
         expected.push((z * c_batch + i * c_row + j, sum, magnitude, rounding));
     }
 
-    let run = |execute: &dyn Fn(&Call) -> Result<(), Fault>| {
+    let run = |executor: Executor| {
         let mut c = vec![T::POISON; c_batch * batch];
         let (mut a, mut b, mut bias) = (a.clone(), b.clone(), bias.clone());
         let call = Call::new(name)
@@ -128,7 +126,8 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, ways: &[(LaneO
             .bind(MATMUL_C, &mut c)
             .covering([n, m, batch])
             .arguments(MATMUL_ARGS, &args);
-        execute(&call).unwrap_or_else(|fault| panic!("{name} {case:?}: {fault:?}"));
+        call.run_on(executor)
+            .unwrap_or_else(|fault| panic!("{name} {case:?}: {fault:?}"));
         c
     };
     let verify = |c: &[T]| {
@@ -150,12 +149,7 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, ways: &[(LaneO
         });
         assert_untouched(c, rows);
     };
-    if ways.is_empty() {
-        on_every_machine(|machine: &Machine| run(&|call| call.run(machine)), verify);
-    }
-    for (order, validate) in ways {
-        verify(&run(&|call| call.run_metal(*order, *validate)));
-    }
+    on.each(run, verify);
 }
 
 /// Metal's kernels of one pair of types: that for every shape, and by rows when the shape is theirs.
@@ -171,7 +165,7 @@ fn check_metal<B: Sample, T: Output>(types: &str, case: Case, ways: &[(LaneOrder
             let name = kernels()
                 .map(Kernel::display_name)
                 .find(|name| *name == format!("{prefix}{types}"));
-            check_on::<B, T>(name.expect("in the table"), case, ways);
+            check_on::<B, T>(name.expect("in the table"), case, On::Metal(ways));
         }
     }
 }
@@ -207,10 +201,9 @@ fn check_metal_of_all_types(case: Case, ways: &[(LaneOrder, bool)]) {
     check_metal::<BlockQ6K, f32>("q6_k_f32", large, ways);
 }
 
-/// One kernel with an edge in each dimension that its shapes leave open. Native by the best instruction set, and Metal in one lane
-/// order after another as the edges go on.
+/// One kernel with an edge in each dimension that its shapes leave open.
 pub fn at_edge(name: &'static str, edge: usize) {
-    type Check = fn(&'static str, Case, &[(LaneOrder, bool)]);
+    type Check = fn(&'static str, Case, On);
     let prefixes = ["matvec_narrow_", "matvec_", "matmul_tiled_", "matmul_"];
     let (prefix, types) = prefixes
         .into_iter()
@@ -247,8 +240,6 @@ pub fn at_edge(name: &'static str, edge: usize) {
         "iq4_nl_f16" => (check_on::<BlockIq4Nl, f16>, BlockIq4Nl::ELEMENTS),
         _ => panic!("{name}: types that no test knows"),
     };
-    let place = EDGES.iter().position(|other| *other == edge).unwrap_or(0);
-    let way = METAL[place % METAL.len()];
     let shapes: &[(usize, usize, usize)] = match prefix {
         "matvec_" => &[(1, edge, 65), (1, 9, edge)],
         "matvec_narrow_" => &[(8.min(edge), edge, 65), (3, 9, edge)],
@@ -267,8 +258,7 @@ pub fn at_edge(name: &'static str, edge: usize) {
                 transpose_b,
                 ..PLAIN
             };
-            check(name, case, &[]);
-            check(name, case, &[way]);
+            check(name, case, On::Everything);
         }
     }
 }
@@ -405,19 +395,27 @@ fn sizes_beyond_one_block() {
 }
 
 #[test]
-fn nothing_to_sum_gives_the_bias() {
-    for transpose_b in [false, true] {
-        check::<f32, f32>(
-            "matmul_f32_f32",
-            Case {
-                m: 2,
+fn nothing_to_sum_gives_the_bias_or_zero() {
+    for bits in 0..4 {
+        let [transpose_b, has_bias] = std::array::from_fn(|bit| bits >> bit & 1 == 1);
+        for m in [1, 2, 9] {
+            let case = Case {
+                m,
                 n: 3,
                 k: 0,
-                has_bias: true,
+                has_bias,
                 transpose_b,
                 ..PLAIN
-            },
-        );
+            };
+            check::<f32, f32>("matmul_f32_f32", case);
+            check_metal::<f32, f32>("f32_f32", case, &METAL);
+            check_metal::<bf16, f16>("bf16_f16", case, &METAL);
+            if transpose_b {
+                check::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", case);
+                check_metal::<BlockQ8_0, f32>("q8_0_f32", case, &METAL);
+                check_metal::<BlockQ4K, f16>("q4_k_f16", case, &METAL);
+            }
+        }
     }
 }
 
@@ -434,6 +432,26 @@ proptest! {
         if transpose_b {
             let k = k.next_multiple_of(32);
             check::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", Case { k, ..case });
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_shape_and_stride_by_metal_kernels(
+        m in 1usize..40, n in 1usize..80, k in 1usize..140, batch in 1usize..3, gap in 0usize..9,
+        transpose_a: bool, transpose_b: bool, has_bias: bool, share_b: bool, way in 0..METAL.len(),
+    ) {
+        let case = Case { m, n, k, batch, transpose_a, transpose_b, has_bias, gap, share_b };
+        let ways = [METAL[way]];
+        check_metal::<f32, f32>("f32_f32", case, &ways);
+        check_metal::<bf16, f16>("bf16_f16", case, &ways);
+        if transpose_b {
+            let case = Case { k: k.next_multiple_of(32), ..case };
+            check_metal::<BlockQ8_0, f32>("q8_0_f32", case, &ways);
+            let case = Case { k: k.next_multiple_of(256), ..case };
+            check_metal::<BlockQ6K, f16>("q6_k_f16", case, &ways);
         }
     }
 }
