@@ -118,95 +118,33 @@ fn rope_in_both_pairings_with_factors_and_a_part_of_the_head() {
         (RopePairing::Interleaved, 8, true, 1.0),
         (RopePairing::Half, 8, true, 0.5),
     ] {
-        let mut want = f64s(&x);
-        for token in 0..tokens {
-            for head in 0..heads {
-                let vector = &mut want[(token * heads + head) * head_dim..][..head_dim];
-                for (i, factor) in factors.iter().enumerate().take(rotary_dim / 2) {
-                    let frequency = 10_000f64.powf(-2.0 * i as f64 / rotary_dim as f64);
-                    let factor = if has_factors { (*factor).into() } else { 1.0 };
-                    let angle =
-                        f64::from(positions[token]) * f64::from(frequency_scale) * frequency
-                            / factor;
-                    let (p, q) = match pairing {
-                        RopePairing::Interleaved => (2 * i, 2 * i + 1),
-                        RopePairing::Half => (i, i + rotary_dim / 2),
-                    };
-                    let (a, b) = (vector[p], vector[q]);
-                    vector[p] = a * angle.cos() - b * angle.sin();
-                    vector[q] = a * angle.sin() + b * angle.cos();
-                }
-            }
-        }
+        let rope = Rope {
+            tokens,
+            heads,
+            head_dim,
+            rotary_dim,
+            pairing,
+            frequency_base: 10_000.0,
+            frequency_scale,
+            ..Default::default()
+        };
+        let divisors = has_factors.then_some(&factors[..]);
+        let want = oracle::rope(&rope, &f64s(&x), &positions, divisors);
         let buffer = device.buffer_from(&x).unwrap();
         let positions = device.buffer_from(&positions).unwrap();
         let factors = device.buffer_from(&factors).unwrap();
         run(&device, |commands| {
             commands.rope(&Rope {
-                tokens,
-                heads,
-                head_dim,
-                rotary_dim,
                 x: buffer.tensor(),
                 positions: positions.tensor(),
                 factors: has_factors.then(|| factors.tensor()),
-                pairing,
-                frequency_base: 10_000.0,
-                frequency_scale,
+                ..rope
             })
         })
         .unwrap();
         // An f32 angle of 1000 radians is good to 1000 · 2⁻²⁴.
         assert_close(&buffer.to_vec().unwrap(), &want, 2e-4);
     }
-}
-
-/// A cache of `positions × kv_heads × head_dim`, and where the elements of a key or value lie in it.
-struct Cache {
-    values: Vec<f64>,
-    position_stride: usize,
-    head_stride: usize,
-}
-
-impl Cache {
-    fn at(&self, position: usize, head: usize, head_dim: usize) -> &[f64] {
-        &self.values[position * self.position_stride + head * self.head_stride..][..head_dim]
-    }
-}
-
-fn attention_oracle(
-    attention: &Attention<'_>,
-    q: &[f64],
-    keys: &Cache,
-    values: &Cache,
-    scale: f64,
-) -> Vec<f64> {
-    let (heads, dim) = (attention.heads, attention.head_dim);
-    let mut out = vec![0.0; attention.tokens * heads * dim];
-    for token in 0..attention.tokens {
-        let position = attention.first_position + token;
-        let first = match attention.window {
-            0 => 0,
-            window => (position + 1).saturating_sub(window),
-        };
-        for head in 0..heads {
-            let group = head / (heads / attention.kv_heads);
-            let query = &q[(token * heads + head) * dim..][..dim];
-            let scores: Vec<f64> = (first..=position)
-                .map(|j| {
-                    let key = keys.at(j, group, dim);
-                    query.iter().zip(key).map(|(q, k)| q * k).sum()
-                })
-                .collect();
-            let weights = oracle::softmax(&scores, scale);
-            for (j, weight) in (first..=position).zip(weights) {
-                for (i, value) in values.at(j, group, dim).iter().enumerate() {
-                    out[(token * heads + head) * dim + i] += weight * value;
-                }
-            }
-        }
-    }
-    out
 }
 
 #[test]
@@ -278,7 +216,7 @@ fn attention_over_caches_of_every_float_and_order() {
                     out: out.tensor(),
                     ..Default::default()
                 };
-                let cache = |values: &[f16]| Cache {
+                let cache = |values: &[f16]| oracle::Cache {
                     values: f64s_of_halves(values),
                     position_stride,
                     head_stride,
@@ -286,7 +224,7 @@ fn attention_over_caches_of_every_float_and_order() {
                 let (keys, values) = (cache(&k), cache(&v));
                 run(&device, |commands| commands.attention(&attention)).unwrap();
                 let scale = 1.0 / (head_dim as f64).sqrt();
-                let want = attention_oracle(&attention, &f64s(&q), &keys, &values, scale);
+                let want = oracle::attention(&attention, &f64s(&q), &keys, &values, scale);
                 assert_close(&out.to_vec().unwrap(), &want, 1e-5);
 
                 run(&device, |commands| {
@@ -296,7 +234,7 @@ fn attention_over_caches_of_every_float_and_order() {
                     })
                 })
                 .unwrap();
-                let want = attention_oracle(&attention, &f64s(&q), &keys, &values, 0.5);
+                let want = oracle::attention(&attention, &f64s(&q), &keys, &values, 0.5);
                 assert_close(&out.to_vec().unwrap(), &want, 1e-5);
             }
         }
@@ -345,10 +283,10 @@ fn activations_also_in_place() {
     type Record = fn(&mut Commands, &Activation<'_>) -> ironbridge::Result<()>;
     type Function = fn(f64) -> f64;
     let functions: [(Record, Function); 3] = [
-        (|commands, operands| commands.relu(operands), |x| x.max(0.0)),
+        (|commands, operands| commands.relu(operands), oracle::relu),
         (
             |commands, operands| commands.sigmoid(operands),
-            |x| 1.0 / (1.0 + (-x).exp()),
+            oracle::sigmoid,
         ),
         (|commands, operands| commands.tanh(operands), f64::tanh),
     ];
@@ -462,7 +400,7 @@ fn attention_over_a_quantised_cache() {
         let values = f64s(&dequantised.to_vec().unwrap());
         // Half of a step of 1 / 127, and the rounding of the scale.
         assert_close(&new.to_vec().unwrap(), &values, 0.5 / 127.0 + 1.0 / 2048.0);
-        means.push(Cache {
+        means.push(oracle::Cache {
             values,
             position_stride: width,
             head_stride: head_dim,
@@ -470,7 +408,7 @@ fn attention_over_a_quantised_cache() {
     }
     run(&device, |commands| commands.attention(&attention)).unwrap();
     let scale = 1.0 / (head_dim as f64).sqrt();
-    let want = attention_oracle(&attention, &f64s(&q), &means[0], &means[1], scale);
+    let want = oracle::attention(&attention, &f64s(&q), &means[0], &means[1], scale);
     assert_close(&out.to_vec().unwrap(), &want, 1e-5);
 }
 

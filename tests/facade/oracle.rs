@@ -1,6 +1,7 @@
 //! The operations in double precision, straight from their formulas.
 
 use half::f16;
+use ironbridge::ops::{Attention, Rope, RopePairing};
 
 /// `m × k` times `k × n`, both row-major.
 pub fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
@@ -29,8 +30,16 @@ pub fn softmax(x: &[f64], scale: f64) -> Vec<f64> {
     exps.iter().map(|e| e / sum).collect()
 }
 
+pub fn relu(x: f64) -> f64 {
+    x.max(0.0)
+}
+
+pub fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 pub fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
+    x * sigmoid(x)
 }
 
 pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
@@ -41,6 +50,76 @@ pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
             row.iter().zip(weight).map(move |(v, w)| v * scale * w)
         })
         .collect()
+}
+
+/// A cache of `positions × kv_heads × head_dim`, and where the elements of a key or value lie in it.
+pub struct Cache {
+    pub values: Vec<f64>,
+    pub position_stride: usize,
+    pub head_stride: usize,
+}
+
+impl Cache {
+    fn at(&self, position: usize, head: usize, head_dim: usize) -> &[f64] {
+        &self.values[position * self.position_stride + head * self.head_stride..][..head_dim]
+    }
+}
+
+/// `scale` instead of the operation's own, whose default depends on `head_dim`.
+pub fn attention(
+    attention: &Attention<'_>,
+    q: &[f64],
+    keys: &Cache,
+    values: &Cache,
+    scale: f64,
+) -> Vec<f64> {
+    let (heads, dim) = (attention.heads, attention.head_dim);
+    let mut out = vec![0.0; attention.tokens * heads * dim];
+    for token in 0..attention.tokens {
+        let position = attention.first_position + token;
+        let first = match attention.window {
+            0 => 0,
+            window => (position + 1).saturating_sub(window),
+        };
+        for head in 0..heads {
+            let group = head / (heads / attention.kv_heads);
+            let query = &q[(token * heads + head) * dim..][..dim];
+            let scores: Vec<f64> = (first..=position)
+                .map(|j| {
+                    let key = keys.at(j, group, dim);
+                    query.iter().zip(key).map(|(q, k)| q * k).sum()
+                })
+                .collect();
+            let weights = softmax(&scores, scale);
+            for (j, weight) in (first..=position).zip(weights) {
+                for (i, value) in values.at(j, group, dim).iter().enumerate() {
+                    out[(token * heads + head) * dim + i] += weight * value;
+                }
+            }
+        }
+    }
+    out
+}
+
+/// `x` is `tokens × heads × head_dim`, packed. `rotary_dim` and `frequency_scale` must be given.
+pub fn rope(rope: &Rope<'_>, x: &[f64], positions: &[u32], factors: Option<&[f32]>) -> Vec<f64> {
+    let mut out = x.to_vec();
+    for (index, vector) in out.chunks_mut(rope.head_dim).enumerate() {
+        let position = f64::from(positions[index / rope.heads]) * f64::from(rope.frequency_scale);
+        for i in 0..rope.rotary_dim / 2 {
+            let exponent = -2.0 * i as f64 / rope.rotary_dim as f64;
+            let factor = factors.map_or(1.0, |factors| factors[i].into());
+            let angle = position * f64::from(rope.frequency_base).powf(exponent) / factor;
+            let (p, q) = match rope.pairing {
+                RopePairing::Interleaved => (2 * i, 2 * i + 1),
+                RopePairing::Half => (i, i + rope.rotary_dim / 2),
+            };
+            let (a, b) = (vector[p], vector[q]);
+            vector[p] = a * angle.cos() - b * angle.sin();
+            vector[q] = a * angle.sin() + b * angle.cos();
+        }
+    }
+    out
 }
 
 /// GGML's Q8_0: blocks of 32 weights, each one f16 scale and 32 signed bytes. Returns the bytes and the values they stand for.
