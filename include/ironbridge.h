@@ -278,7 +278,8 @@ IRON_API iron_status iron_commands_release(iron_commands *commands);
 
 /* --------------------------------------------------------------------------------------------------------- operations --
  * Each records one operation. All operands are checked before anything is recorded, so a failed call leaves the commands as they
- * were. Unless a comment says otherwise the output may not overlap an input. */
+ * were. Unless a comment says otherwise the output may not overlap an input. No operand is empty: a dimension or a length of 0 is
+ * an IRON_ERROR_INVALID_ARGUMENT, but where a comment gives 0 a meaning. */
 
 typedef enum iron_dtype {
   IRON_F32 = 1,

@@ -179,8 +179,15 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function error:(NSError **)error {
-  (void)error; /* whatever can be wrong with a kernel was found when the function was made */
   SoftFunction *kernel = soft_require_function(self, _cmd, @"computeFunction", function, self);
+  /* Whatever else can be wrong with a kernel was found when the function was made. */
+  uint32_t memory = [kernel info].static_threadgroup_memory;
+  if (memory > MAX_THREADGROUP_MEMORY) {
+    NSString *said = [NSString stringWithFormat:@"its variables take %u bytes of threadgroup memory, the device has %d", memory,
+                                                MAX_THREADGROUP_MEMORY];
+    if (error) *error = soft_library_error(MTLLibraryErrorCompileFailure, said);
+    return nil;
+  }
   return [[SoftPipeline alloc] initWithDevice:self function:kernel];
 }
 

@@ -1,5 +1,6 @@
 //! Libraries, kernels and dispatches of the caller's own.
 
+use std::ffi::CStr;
 use std::ptr::{null, null_mut};
 
 use ironbridge::ffi::*;
@@ -290,6 +291,78 @@ fn libraries_and_kernels_that_are_none() {
         "constants[0].index: 65536",
     );
     assert!(kernel.is_null());
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn kernels_of_which_no_pipeline_can_be_made_say_why() {
+    const SOURCE: &CStr = c"#include <metal_stdlib>
+        constant uint length [[function_constant(3)]];
+        constant bool chosen [[function_constant(4)]];
+        kernel void needs(device uint *out [[buffer(0)]]) { out[0] = chosen ? length : 0; }
+        kernel void hoards(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) {
+          threadgroup float much[10000];
+          much[i] = out[i];
+          out[i] = much[i];
+        }";
+    let fixture = Fixture::new();
+    let mut library = null_mut();
+    ok(call!(iron_library_create(
+        fixture.device,
+        SOURCE.as_ptr(),
+        &mut library
+    )));
+    let create = |name: &CStr, constants: &[iron_constant]| {
+        let mut kernel = null_mut();
+        let status = call!(iron_kernel_create(
+            library,
+            name.as_ptr(),
+            constants.as_ptr(),
+            constants.len(),
+            &mut kernel
+        ));
+        assert_eq!(kernel.is_null(), status != IRON_OK);
+        (status, kernel)
+    };
+    let number = |index, u32| iron_constant {
+        index,
+        type_: IRON_CONSTANT_U32,
+        value: iron_constant__bindgen_ty_1 { u32_: u32 },
+    };
+    let boolean = |index| iron_constant {
+        index,
+        type_: IRON_CONSTANT_BOOL,
+        value: iron_constant__bindgen_ty_1 { boolean: true },
+    };
+    for (name, constants, reason) in [
+        (
+            c"hoards",
+            &[][..],
+            "hoards: its variables take 40000 bytes of threadgroup memory, the device has 32768",
+        ),
+        (
+            c"needs",
+            &[],
+            "kernel needs: function constant `", // one of the two
+        ),
+        (
+            c"needs",
+            &[boolean(4)],
+            "kernel needs: function constant `length` [[function_constant(3)]] has no value",
+        ),
+        (
+            c"needs",
+            &[boolean(4), boolean(3)],
+            "kernel needs: function constant `length` [[function_constant(3)]] is a uint and was given bool",
+        ),
+    ] {
+        fails(create(name, constants).0, IRON_ERROR_COMPILE, reason);
+    }
+    let (status, kernel) = create(c"needs", &[boolean(4), number(3, 5)]);
+    ok(status);
+    ok(call!(iron_kernel_release(kernel)));
+    ok(call!(iron_library_release(library)));
     fixture.finish();
 }
 

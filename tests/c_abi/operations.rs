@@ -204,9 +204,11 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
     }
     wrong! { fixture, iron_encode_sigmoid, activation(x, y);
+        |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
         |it| it.x.offset = 4 => IRON_ERROR_OUT_OF_RANGE, "x: ";
     }
     wrong! { fixture, iron_encode_tanh, activation(x, y);
+        |it| it.count = 0 => IRON_ERROR_INVALID_ARGUMENT, "count: is 0";
         |it| it.x.dtype = IRON_U32 => IRON_ERROR_SHAPE, "x: ";
     }
     wrong! { fixture, iron_encode_add_bias, add_bias(x, y, z);
@@ -242,6 +244,7 @@ fn operations_that_do_not_fit() {
     }
     wrong! { fixture, iron_encode_argmax, argmax(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
         |it| it.width = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "width: ";
         |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
         |it| it.out.offset = 1012 => IRON_ERROR_OUT_OF_RANGE, "out: ";

@@ -169,7 +169,8 @@ fn rope_in_both_pairings() {
 #[serial]
 fn add_and_silu_mul_also_in_place() {
     type Record = fn(&mut Commands, &Elementwise<'_>) -> Result<()>;
-    let functions: [(&str, Record, fn(f64, f64) -> f64, f64); 2] = [
+    type Function = fn(f64, f64) -> f64;
+    let functions: [(&str, Record, Function, f64); 2] = [
         (
             "add",
             |commands, operands| commands.add(operands),
@@ -216,7 +217,8 @@ fn add_and_silu_mul_also_in_place() {
 #[serial]
 fn activations_also_in_place() {
     type Record = fn(&mut Commands, &Activation<'_>) -> Result<()>;
-    let functions: [(&str, Record, fn(f64) -> f64); 3] = [
+    type Function = fn(f64) -> f64;
+    let functions: [(&str, Record, Function); 3] = [
         (
             "relu",
             |commands, operands| commands.relu(operands),

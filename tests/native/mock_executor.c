@@ -7,8 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const kernels[] = {"add",     "describe",   "constants", "wait",     "narrow",        "hoard",
-                                      "special", "page_fault", "invalid",   "internal", "out_of_memory", "silent"};
+static const char *const kernels[] = {"add",     "describe", "constants",  "wait",    "narrow",   "hoard",
+                                      "glutton", "special",  "page_fault", "invalid", "internal", "out_of_memory",
+                                      "silent"};
 enum { KERNELS = sizeof kernels / sizeof *kernels, MAX_CONSTANTS = 8 };
 
 static _Atomic(int) live, executed;
@@ -100,6 +101,7 @@ static void function_describe(const soft_function *function, soft_function_info 
   *info = (soft_function_info){.max_total_threads_per_threadgroup = 1024, .thread_execution_width = 32};
   if (strcmp(function->name, "narrow") == 0) info->max_total_threads_per_threadgroup = 64;
   if (strcmp(function->name, "hoard") == 0) info->static_threadgroup_memory = 16384;
+  if (strcmp(function->name, "glutton") == 0) info->static_threadgroup_memory = 32768 + 16;
 }
 
 /* ------------------------------------------------------------------------------------------------------ the gate -- */

@@ -13,6 +13,7 @@
  *   wait       waits until the gate is open
  *   narrow     at most 64 threads in a threadgroup
  *   hoard      16 KiB of threadgroup memory of its own
+ *   glutton    more of it than there is
  *   special    cannot be made without constants
  *   page_fault, invalid, internal, out_of_memory: that outcome, with a text
  *   silent     SOFT_INTERNAL without a text */

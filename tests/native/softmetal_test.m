@@ -536,6 +536,16 @@ CASE(what_does_not_compile_is_an_error) {
   RAISES_INVALID(@"newFunctionWithName:", @"functionName", [library newFunctionWithName:nothing]);
 }
 
+CASE(a_kernel_that_no_pipeline_can_hold_is_an_error) {
+  id<MTLDevice> device = any_device();
+  NSError *error = nil;
+  id<MTLFunction> function = function_of(device, @"glutton");
+  CHECK([device newComputePipelineStateWithFunction:function error:&error] == nil);
+  CHECK([error.domain isEqualToString:MTLLibraryErrorDomain] && error.code == MTLLibraryErrorCompileFailure);
+  CHECK_TEXT([error localizedDescription], @"32784 bytes of threadgroup memory, the device has 32768");
+  CHECK([device newComputePipelineStateWithFunction:function error:NULL] == nil);
+}
+
 CASE(macros_come_before_the_source) {
   MTLCompileOptions *options = [[MTLCompileOptions new] autorelease];
   CHECK(options.fastMathEnabled);
