@@ -23,7 +23,8 @@ typedef enum IronOperation {
   IRON_OPERATION_ADD_BIAS,
   IRON_OPERATION_TRANSPOSE, /* x and out */
   IRON_OPERATION_COPY, /* src; dst */
-  IRON_OPERATION_ARGMAX
+  IRON_OPERATION_ARGMAX,
+  IRON_OPERATIONS /* how many there are */
 } IronOperation;
 
 /* Whether a kernel is meant for an operation with that argument struct (of args.h) and those operands, in the order of their

@@ -1,5 +1,7 @@
 #include "kernel_table.h"
 
+#include <pthread.h>
+
 #include "args.h"
 
 /* Of several kernels for the same types the first one whose condition holds is taken, so each list ends with one that takes every
@@ -167,21 +169,41 @@ const IronKernelEntry IronKernelTable[] = {
 enum { KERNELS = sizeof IronKernelTable / sizeof *IronKernelTable };
 _Static_assert((int)KERNELS <= (int)IRON_KERNELS_AT_MOST, "pipelines.h has room for every kernel");
 
-static bool is_for(const IronKernelEntry *entry, IronOperation operation, iron_dtype first, iron_dtype second) {
-  return entry->operation == operation && entry->types[0] == first && entry->types[1] == second;
+/* The entries of each operation in their order, so that a search does not see the others': the first one's index plus one, and
+ * that of the one after each. 0 ends a list. */
+static int first_of[IRON_OPERATIONS], next_of[KERNELS];
+
+static void make_lists(void) {
+  for (int index = KERNELS - 1; index >= 0; index--) {
+    int *first = &first_of[IronKernelTable[index].operation];
+    next_of[index] = *first;
+    *first = index + 1;
+  }
+}
+
+static int first_entry(IronOperation operation) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_lists);
+  return first_of[operation] - 1;
+}
+
+static int entry_after(int index) { return next_of[index] - 1; }
+
+static bool is_for(const IronKernelEntry *entry, iron_dtype first, iron_dtype second) {
+  return entry->types[0] == first && entry->types[1] == second;
 }
 
 int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second, const void *arguments,
                    const struct IronOperand *operands) {
-  for (int index = 0; index < KERNELS; index++) {
+  for (int index = first_entry(operation); index >= 0; index = entry_after(index)) {
     const IronKernelEntry *entry = &IronKernelTable[index];
-    if (is_for(entry, operation, first, second) && (!entry->when || entry->when(arguments, operands))) return index;
+    if (is_for(entry, first, second) && (!entry->when || entry->when(arguments, operands))) return index;
   }
   return -1;
 }
 
 bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second) {
-  for (int index = 0; index < KERNELS; index++)
-    if (is_for(&IronKernelTable[index], operation, first, second)) return true;
+  for (int index = first_entry(operation); index >= 0; index = entry_after(index))
+    if (is_for(&IronKernelTable[index], first, second)) return true;
   return false;
 }

@@ -36,12 +36,17 @@ static id require_object(id receiver, SEL selector, NSString *argument, id objec
   return object;
 }
 
+/* For every argument of every operation. GCC's runtime looks a class up by its name wherever it is named, so it is kept here. */
 SoftBuffer *soft_require_buffer(id receiver, SEL selector, NSString *argument, id buffer, SoftDevice *device) {
-  return require_object(receiver, selector, argument, buffer, [SoftBuffer class], device);
+  static _Atomic(Class) known;
+  if (!known) known = [SoftBuffer class];
+  return require_object(receiver, selector, argument, buffer, known, device);
 }
 
 SoftPipeline *soft_require_pipeline(id receiver, SEL selector, NSString *argument, id pipeline, SoftDevice *device) {
-  return require_object(receiver, selector, argument, pipeline, [SoftPipeline class], device);
+  static _Atomic(Class) known;
+  if (!known) known = [SoftPipeline class];
+  return require_object(receiver, selector, argument, pipeline, known, device);
 }
 
 SoftFunction *soft_require_function(id receiver, SEL selector, NSString *argument, id function, SoftDevice *device) {
