@@ -159,10 +159,14 @@ def byte_level_json(split, normalizer, ignore_merges=False):
     }
 
 
-def converted_json():
+PREPEND = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}]}}
+METASPACE = {"pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}}
+
+
+def converted_json(space):
     return {
         "added_tokens": [{"id": 1, "content": "<s>", "special": True}],
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}]},
+        **space,
         "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "merges": [["a", "a"], ["\u2581", "aa"]],
                   "vocab": {"<unk>": 0, "<s>": 1, "<0x41>": 2, "\u2581": 3, "a": 4, "aa": 5, "\u2581aa": 6}},
     }
@@ -194,8 +198,8 @@ def main():
     place("safetensors", "plain").write_bytes(safetensors(tensors))
     place("safetensors", "metadata").write_bytes(safetensors(tensors[:2], {"format": "pt"}))
     place("tokenizer_model", "bpe").write_bytes(sentencepiece())
-    for name, tokenizer in [("gpt-2", byte_level_json(None, None)), ("converted", converted_json()),
-                            ("qwen2", byte_level_json(QWEN2, {"type": "NFC"}))]:
+    for name, tokenizer in [("gpt-2", byte_level_json(None, None)), ("converted", converted_json(PREPEND)),
+                            ("metaspace", converted_json(METASPACE)), ("qwen2", byte_level_json(QWEN2, {"type": "NFC"}))]:
         place("tokenizer_json", name).write_text(json.dumps(tokenizer, separators=(",", ":"), ensure_ascii=False))
 
 

@@ -15,7 +15,7 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 13] = [
+const GOOD: [(&str, &str); 14] = [
     ("gguf", "byte-level"),
     ("gguf", "sentencepiece"),
     ("gguf", "types"),
@@ -27,6 +27,7 @@ const GOOD: [(&str, &str); 13] = [
     ("safetensors", "plain"),
     ("tokenizer_json", "converted"),
     ("tokenizer_json", "gpt-2"),
+    ("tokenizer_json", "metaspace"),
     ("tokenizer_json", "qwen2"),
     ("tokenizer_model", "bpe"),
 ];
