@@ -1,4 +1,4 @@
-//! AVX2 (with FMA and F16C) and AVX-512 (with VNNI: Ice Lake, Zen 4 and newer).
+//! AVX2 (with FMA and F16C) and AVX-512 (with VNNI, VBMI and GFNI: Ice Lake, Zen 4 and newer).
 
 #![allow(
     clippy::needless_range_loop,
@@ -232,13 +232,15 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vnni");
+            && is_x86_feature_detected!("avx512vnni")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("gfni");
         has.then_some(Avx512(()))
     }
 
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
         fn compiled<B: Body>(simd: Avx512, body: B) -> B::Output {
             body.run(simd)
         }

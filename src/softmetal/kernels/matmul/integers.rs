@@ -9,6 +9,8 @@
 )]
 
 mod activations;
+#[cfg(target_arch = "x86_64")]
+mod lines;
 mod panels;
 mod rows;
 
@@ -16,6 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::super::dispatch::Fault;
 use super::super::super::elements::Integers;
+#[cfg(target_arch = "x86_64")]
+use super::super::super::simd::Isa;
 use super::super::Machine;
 use super::Product;
 use activations::{Activations, Precision};
@@ -36,6 +40,13 @@ pub fn multiply<B: Integers>(
         false => Precision::Mixed,
     };
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
+    #[cfg(target_arch = "x86_64")]
+    if m <= lines::MOST
+        && let Isa::Avx512(_) = machine.isa
+        && let Some(multiply) = lines::multiply::<B>()
+    {
+        return multiply(machine, product, a, separable);
+    }
     if m <= FEW_ROWS {
         product.for_blocks(machine, separable, rows::COLUMNS, |block| {
             machine.isa.run(rows::Compute { product, a, block });

@@ -339,6 +339,34 @@ fn edges_of_every_dimension() {
     }
 }
 
+/// Rows of B that are many units of whole vectors long, and those that end within one.
+#[test]
+fn few_long_rows() {
+    for (k, gap) in [(256, 0), (512, 0), (1024 + 512, 3), (2048 + 256 + 32, 0)] {
+        for m in 1..=5 {
+            check_all_types(Case {
+                m,
+                n: 19,
+                k,
+                batch: 1 + m % 2,
+                transpose_b: true,
+                has_bias: m > 2,
+                gap,
+                share_b: m > 3,
+                ..PLAIN
+            });
+        }
+        // Types whose blocks are of 256 weights.
+        check_all_types(Case {
+            m: 2,
+            n: 3,
+            k: k.next_multiple_of(256),
+            transpose_b: true,
+            ..PLAIN
+        });
+    }
+}
+
 #[test]
 fn layouts_batches_and_bias() {
     for bits in 0..16 {
