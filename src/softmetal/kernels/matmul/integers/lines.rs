@@ -13,13 +13,13 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::super::super::super::dispatch::Fault;
-use super::super::super::super::elements::{BlockQ4_0, GROUP, Integers};
+use super::super::super::super::elements::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
 use super::rows::COLUMNS;
-use units::{Q4_0, Unit};
+use units::{Q4_0, Q4K, Q6K, Unit};
 
 /// The most rows of A.
 pub const MOST: usize = 4;
@@ -41,9 +41,14 @@ pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Res
 pub fn multiply<B: Integers>() -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
     if blocks == TypeId::of::<BlockQ4_0>() {
-        return Some(multiply_units::<B, Q4_0>);
+        Some(multiply_units::<B, Q4_0>)
+    } else if blocks == TypeId::of::<BlockQ4K>() {
+        Some(multiply_units::<B, Q4K>)
+    } else if blocks == TypeId::of::<BlockQ6K>() {
+        Some(multiply_units::<B, Q6K>)
+    } else {
+        None
     }
-    None
 }
 
 fn multiply_units<B: Integers, U: Unit>(

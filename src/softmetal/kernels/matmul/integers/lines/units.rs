@@ -131,3 +131,179 @@ impl Unit for Q4_0 {
         }
     }
 }
+
+/// Two blocks: step 2 b + h is of block b the groups 0, 2, 4, 6 (h = 0, in lower nibbles) or 1, 3, 5, 7 (in upper ones), first the lower half of
+/// their weights.
+pub struct Q4K;
+
+/// Bytes of a block of Q4_K, and those before its integers.
+const Q4_K_BYTES: usize = 144;
+const Q4_K_HEADER: usize = 16;
+
+impl Q4K {
+    /// Bytes of a block's header: what holds scales 0 to 3, the lower bits of scales 4 to 7, minima 0 to 3, those of minima 4 to 7.
+    const SIX_BITS: [u8; 16] = [4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15];
+    /// Where among the 64 bits of scales, and among those of minima, each starts whose bits are in one place, and the lower four of others.
+    const LOWER: [u8; 16] = [0, 8, 16, 24, 32, 40, 48, 56, 0, 8, 16, 24, 36, 44, 52, 60];
+    const LOWER_BITS: [u8; 8] = [63, 63, 63, 63, 15, 15, 15, 15];
+    /// The upper two bits of the others: bits 6 and 7 of bytes 0 to 3, moved to bits 4 and 5.
+    const UPPER: [u8; 8] = [0, 0, 0, 0, 2, 10, 18, 26];
+    const UPPER_BITS: [u8; 8] = [0, 0, 0, 0, 48, 48, 48, 48];
+    /// Where in both headers each block's scale is for its scales, and its minimum for its minima.
+    const HALVES: [[u16; LANES]; 2] = [
+        [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8],
+        [1, 1, 1, 1, 1, 1, 1, 1, 9, 9, 9, 9, 9, 9, 9, 9],
+    ];
+}
+
+impl Unit for Q4K {
+    const BYTES: usize = 2 * Q4_K_BYTES;
+    const GROUPS: usize = 16;
+    const TOGETHER: usize = 2;
+    const SHARES: [[u32; LANES]; STEPS] = {
+        let mut shares = [[0; LANES]; STEPS];
+        let mut i = 0;
+        while i < STEPS * LANES {
+            let (step, lane) = (i / LANES, i % LANES);
+            shares[step][lane] = (step / 2 * 8 + lane / 4 * 2 + step % 2) as u32;
+            i += 1;
+        }
+        shares
+    };
+
+    fn piece(vector: usize, piece: usize) -> usize {
+        let group = Self::SHARES[vector / 2][4 * piece] as usize;
+        2 * group + vector % 2
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Vectors {
+        // SAFETY: the caller's promise: 288 bytes.
+        unsafe {
+            let mut integers = [_mm512_setzero_si512(); MOST];
+            for block in 0..2 {
+                let quants = from.add(block * Q4_K_BYTES + Q4_K_HEADER);
+                let first = _mm512_loadu_si512(quants.cast());
+                let second = _mm512_loadu_si512(quants.add(64).cast());
+                // Of each 32 bytes the first 16, and the others.
+                let halves = [
+                    _mm512_shuffle_i64x2::<0b10_00_10_00>(first, second),
+                    _mm512_shuffle_i64x2::<0b11_01_11_01>(first, second),
+                ];
+                for half in 0..2 {
+                    let nibbles = nibbles(halves[half]);
+                    integers[4 * block + half] = nibbles[0];
+                    integers[4 * block + 2 + half] = nibbles[1];
+                }
+            }
+
+            let first = _mm_loadu_si128(from.cast());
+            let second = _mm_loadu_si128(from.add(Q4_K_BYTES).cast());
+            let headers = _mm256_set_m128i(second, first);
+            let places =
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(Self::SIX_BITS.as_ptr().cast()));
+            let packed = _mm256_shuffle_epi8(headers, places);
+            let places = _mm256_broadcastsi128_si256(_mm_loadu_si128(Self::LOWER.as_ptr().cast()));
+            let lower = _mm256_multishift_epi64_epi8(places, packed);
+            let lower = _mm256_and_si256(lower, eights(Self::LOWER_BITS));
+            let upper = _mm256_multishift_epi64_epi8(eights(Self::UPPER), packed);
+            let six_bits =
+                _mm256_ternarylogic_epi64::<AND_OR>(upper, eights(Self::UPPER_BITS), lower);
+            // Scales of both blocks, then minima.
+            let six_bits = _mm256_permute4x64_epi64::<0b11_01_10_00>(six_bits);
+            let six_bits = [
+                _mm256_castsi256_si128(six_bits),
+                _mm256_extracti128_si256::<1>(six_bits),
+            ];
+            let mut products = [_mm512_setzero_ps(); 2];
+            for i in 0..2 {
+                let parts = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(six_bits[i]));
+                let places = _mm256_loadu_si256(Self::HALVES[i].as_ptr().cast());
+                let halves = _mm512_cvtph_ps(_mm256_permutexvar_epi16(places, headers));
+                products[i] = _mm512_mul_ps(parts, halves);
+            }
+            let [scales, minima] = products;
+            Vectors {
+                integers,
+                scales,
+                minima,
+            }
+        }
+    }
+}
+
+/// A block: the weights in their order.
+pub struct Q6K;
+
+impl Q6K {
+    /// Where the upper two bits of weights are: in `high` at byte 128, four weights' in a byte.
+    const HIGH: usize = 128;
+    const SCALES: usize = 192;
+    const SCALE: usize = 208;
+    /// For the first and the second 64 weights of a half block: where, in the 64 bits around its byte, a byte starts that has the two bits of
+    /// a weight as its bits 4 and 5.
+    const UPPER: [[u8; 64]; 2] = {
+        let mut starts = [[0; 64]; 2];
+        let mut i = 0;
+        while i < 128 {
+            let bit = i % 8 * 8 + i / 32 * 2;
+            starts[i / 64][i % 64] = ((bit + 64 - 4) % 64) as u8;
+            i += 1;
+        }
+        starts
+    };
+}
+
+impl Unit for Q6K {
+    const BYTES: usize = 210;
+    const GROUPS: usize = 8;
+    const TOGETHER: usize = 1;
+    const SHARES: [[u32; LANES]; STEPS] = Q4_0::SHARES;
+
+    fn piece(vector: usize, piece: usize) -> usize {
+        4 * vector + piece
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Vectors {
+        // SAFETY: the caller's promise: 210 bytes.
+        unsafe {
+            let mut integers = [_mm512_setzero_si512(); MOST];
+            for half in 0..2 {
+                let nibbles = nibbles(_mm512_loadu_si512(from.add(64 * half).cast()));
+                let high = _mm256_loadu_si256(from.add(Self::HIGH + 32 * half).cast());
+                let high = _mm512_broadcast_i64x4(high);
+                for i in 0..2 {
+                    let starts = _mm512_loadu_si512(Self::UPPER[i].as_ptr().cast());
+                    let upper = _mm512_multishift_epi64_epi8(starts, high);
+                    let bits = _mm512_set1_epi8(48);
+                    integers[2 * half + i] =
+                        _mm512_ternarylogic_epi64::<AND_OR>(upper, bits, nibbles[i]);
+                }
+            }
+            let scale = from.add(Self::SCALE).cast::<i16>().read_unaligned();
+            let scale = _mm512_cvtph_ps(_mm256_set1_epi16(scale));
+            let parts = _mm_loadu_si128(from.add(Self::SCALES).cast());
+            let parts = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(parts));
+            let scales = _mm512_mul_ps(parts, scale);
+            Vectors {
+                integers,
+                scales,
+                minima: scales,
+            }
+        }
+    }
+}
+
+/// Of three operands of a ternary logic: a & b | c.
+const AND_OR: i32 = 0b1110_1010;
+
+/// The same eight bytes in each 64 bits.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn eights(bytes: [u8; 8]) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_set1_epi64x(i64::from_le_bytes(bytes)) }
+}
