@@ -1,5 +1,5 @@
-//! How fast the projections of a LLaMA layer are on the software device, through the whole bridge: TinyLlama's shapes, a prompt of 15 tokens and a
-//! single token, for each type and layout of weights.
+//! How fast the projections of a LLaMA layer are on the software device, through the whole bridge: TinyLlama's shapes, a prompt of 15 tokens, a
+//! few and a single one, for each type and layout of weights. All but the output's weights fit a cache.
 //!
 //! `cargo bench --bench kernels`; `-- q8_0` for the ones whose name has it. `IRONBRIDGE_DEVICE` picks another device.
 
@@ -12,14 +12,17 @@ use ironbridge::{Device, Dtype, f16};
 
 const D_MODEL: usize = 2048;
 /// (name, outputs)
-const PROJECTIONS: [(&str, usize); 2] = [("q", 2048), ("kv", 256)];
-const TOKENS: [usize; 2] = [15, 1];
+const PROJECTIONS: [(&str, usize); 3] = [("q", 2048), ("kv", 256), ("output", 32_000)];
+const TOKENS: [usize; 4] = [15, 5, 4, 1];
 /// (name, type, stored output by input)
-const WEIGHTS: [(&str, Dtype, bool); 4] = [
+const WEIGHTS: [(&str, Dtype, bool); 7] = [
     ("f32", Dtype::F32, false),
     ("f32_transposed", Dtype::F32, true),
     ("f16_transposed", Dtype::F16, true),
     ("q8_0_transposed", Dtype::Q8_0, true),
+    ("q4_0_transposed", Dtype::Q4_0, true),
+    ("q4_k_transposed", Dtype::Q4K, true),
+    ("q6_k_transposed", Dtype::Q6K, true),
 ];
 
 /// `count` weights of no special values.
@@ -30,15 +33,23 @@ fn weights(dtype: Dtype, count: usize) -> Vec<u8> {
         Dtype::F16 => (0..count)
             .flat_map(|i| f16::from_f32(value(i)).to_le_bytes())
             .collect(),
-        Dtype::Q8_0 => (0..count / 32)
-            .flat_map(|block| {
-                let scale = f16::from_f32(0.01).to_le_bytes();
-                let quants = (0..32).map(move |i| ((block * 32 + i) % 251) as u8);
-                scale.into_iter().chain(quants)
-            })
-            .collect(),
+        Dtype::Q8_0 => blocks(count / 32, &[0], 34),
+        Dtype::Q4_0 => blocks(count / 32, &[0], 18),
+        Dtype::Q4K => blocks(count / 256, &[0, 2], 144),
+        Dtype::Q6K => blocks(count / 256, &[208], 210),
         _ => unreachable!("no such weights here"),
     }
+}
+
+/// Blocks of some length with scales in some places.
+fn blocks(count: usize, scales: &[usize], length: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..count * length).map(|i| (i % 251) as u8).collect();
+    for block in bytes.chunks_mut(length) {
+        for scale in scales {
+            block[*scale..scale + 2].copy_from_slice(&f16::from_f32(0.01).to_le_bytes());
+        }
+    }
+    bytes
 }
 
 fn projections(criterion: &mut Criterion) {

@@ -34,6 +34,21 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
         } = block;
         let k = product.k();
         let b_row = |column| product.b.at(product.b_row(batch, column), k).cast_const();
+        if rows.len() < WIDEN_ROWS && !B::IN_GROUPS {
+            // Every row of B is read once, from memory: as many streams as a tile has columns, each from one end of its part to the other, so
+            // that the processor prefetches the next row of each. Streams that leap over the rows of others have half the rate.
+            let streams = Columns {
+                apart: columns.len().div_ceil(COLUMNS),
+                end: columns.end,
+            };
+            for first in columns.start..columns.start + streams.apart {
+                // SAFETY: `at` checked the rows that `b_row` gives.
+                unsafe {
+                    multiply_columns(simd, product, batch, &rows, first, streams, b_row);
+                }
+            }
+            return;
+        }
 
         let step = cached_rows(k, COLUMNS);
         for first in columns.clone().step_by(step) {
@@ -42,7 +57,7 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
                 rows: rows.clone(),
                 columns: first..columns.end.min(first + step),
             };
-            if B::IS_F32 || rows.len() < WIDEN_ROWS && !B::IN_GROUPS {
+            if B::IS_F32 {
                 // SAFETY: `at` checked the rows that `b_row` gives.
                 unsafe { multiply(simd, product, part, b_row) };
                 continue;
@@ -84,20 +99,51 @@ unsafe fn multiply<S: Simd, B: Readable, W: Readable, T: Writable>(
     for first_row in rows.clone().step_by(step) {
         let end_row = rows.end.min(first_row + step);
         for first in columns.clone().step_by(COLUMNS) {
-            let tile = first..columns.end.min(first + COLUMNS);
-            // Past the end the last column stands in; its result is not used.
-            let b = std::array::from_fn(|j| b_row((first + j).min(tile.end - 1)));
-            for row in (first_row..end_row).step_by(TILE_ROWS) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match end_row - row {
-                        1 => multiply_tile::<S, B, W, T, 1>(simd, product, batch, row, &tile, b),
-                        2 => multiply_tile::<S, B, W, T, 2>(simd, product, batch, row, &tile, b),
-                        _ => multiply_tile::<S, B, W, T, TILE_ROWS>(
-                            simd, product, batch, row, &tile, b,
-                        ),
-                    }
-                }
+            let neighbours = Columns {
+                apart: 1,
+                end: columns.end,
+            };
+            // SAFETY: the caller's promise.
+            unsafe {
+                let rows = first_row..end_row;
+                multiply_columns(simd, product, batch, &rows, first, neighbours, &b_row);
+            }
+        }
+    }
+}
+
+/// The columns of a tile: [`COLUMNS`] of them, `apart` from one another, those before `end`.
+#[derive(Clone, Copy)]
+struct Columns {
+    apart: usize,
+    end: usize,
+}
+
+/// Computes `rows` of C in the columns of a tile, of which `first` is the first.
+///
+/// # Safety
+/// What `b_row` gives is readable for `k` elements.
+#[inline(always)]
+unsafe fn multiply_columns<S: Simd, B: Readable, W: Readable, T: Writable>(
+    simd: S,
+    product: &Product<B, T>,
+    batch: usize,
+    rows: &Range<usize>,
+    first: usize,
+    columns: Columns,
+    b_row: impl Fn(usize) -> *const W,
+) {
+    let places: [usize; COLUMNS] = std::array::from_fn(|j| first + j * columns.apart);
+    // Past the end the last column stands in; its result is not used.
+    let b = places.map(|column| b_row(column.min(columns.end - 1)));
+    let used = places.map(|column| (column < columns.end).then_some(column));
+    for row in rows.clone().step_by(TILE_ROWS) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match rows.end - row {
+                1 => multiply_tile::<S, B, W, T, 1>(simd, product, batch, row, used, b),
+                2 => multiply_tile::<S, B, W, T, 2>(simd, product, batch, row, used, b),
+                _ => multiply_tile::<S, B, W, T, TILE_ROWS>(simd, product, batch, row, used, b),
             }
         }
     }
@@ -111,7 +157,7 @@ unsafe fn multiply_tile<S: Simd, B: Readable, W: Readable, T: Writable, const M:
     product: &Product<B, T>,
     batch: usize,
     row: usize,
-    columns: &Range<usize>,
+    columns: [Option<usize>; COLUMNS],
     b: [*const W; COLUMNS],
 ) {
     let k = product.k();
@@ -119,13 +165,12 @@ unsafe fn multiply_tile<S: Simd, B: Readable, W: Readable, T: Writable, const M:
     // SAFETY: the caller's promise; `Rows::row` gives rows with room for a whole last group and zeros in it.
     let sums: [[f32; COLUMNS]; M] = unsafe { dots(simd, a, b, k) };
     for (i, sums) in sums.iter().enumerate() {
-        let c = product
-            .output
-            .c_at(batch, row + i, columns.start, columns.len());
-        for (j, sum) in sums.iter().enumerate().take(columns.len()) {
-            let bias = product.output.bias_at(columns.start + j);
-            // SAFETY: `c_at` checked `columns.len()` elements.
-            unsafe { c.add(j).write(T::from_f32(sum + bias)) };
+        for (column, sum) in columns.into_iter().zip(sums) {
+            let Some(column) = column else { continue };
+            let c = product.output.c_at(batch, row + i, column, 1);
+            let bias = product.output.bias_at(column);
+            // SAFETY: `c_at` checked the place.
+            unsafe { c.write(T::from_f32(sum + bias)) };
         }
     }
 }
