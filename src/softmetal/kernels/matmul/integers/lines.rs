@@ -13,13 +13,15 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::super::super::super::dispatch::Fault;
-use super::super::super::super::elements::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers};
+use super::super::super::super::elements::{
+    BlockQ4_0, BlockQ4K, BlockQ6K, BlockQ8_0, GROUP, Integers,
+};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
 use super::rows::COLUMNS;
-use units::{Q4_0, Q4K, Q6K, Unit};
+use units::{Q4_0, Q4K, Q6K, Q8_0, Unit};
 
 /// The most rows of A.
 pub const MOST: usize = 4;
@@ -45,6 +47,8 @@ pub fn multiply<B: Integers>() -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
     if blocks == TypeId::of::<BlockQ4_0>() {
         Some(multiply_units::<B, Q4_0>)
+    } else if blocks == TypeId::of::<BlockQ8_0>() {
+        Some(multiply_units::<B, Q8_0>)
     } else if blocks == TypeId::of::<BlockQ4K>() {
         Some(multiply_units::<B, Q4K>)
     } else if blocks == TypeId::of::<BlockQ6K>() {
@@ -152,7 +156,12 @@ impl<U: Unit> Arranged<U> {
                 let (mut scale, mut correction) = (0.0, 0.0);
                 if group < groups {
                     scale = from.scales.add(group).read();
-                    let zero = if B::HAS_MINIMUM { 1 } else { B::ZERO };
+                    // Signed integers are 128 more; minima are what A's sums themselves are multiplied with.
+                    let zero = match (B::HAS_MINIMUM, B::SIGNED) {
+                        (true, _) => 1,
+                        (_, true) => 128,
+                        (_, false) => B::ZERO,
+                    };
                     correction = scale * (zero * from.sums.add(share).read()) as f32;
                 }
                 to.add(Self::SCALES).cast::<f32>().add(lane).write(scale);
@@ -234,7 +243,7 @@ unsafe fn dots<U: Unit, const M: usize>(a: [*const u8; M], b: *const u8, bytes: 
 }
 
 /// Bytes of the longest unit.
-const MOST_BYTES: usize = 288;
+const MOST_BYTES: usize = 544;
 
 /// What is summed up for one row of A.
 #[derive(Clone, Copy)]
