@@ -1,9 +1,9 @@
 //! The examples run and print what they promise. `cargo test` builds them beside the tests.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
-fn output(example: &str) -> String {
+fn command(example: &str) -> Command {
     // target/PROFILE/deps/this_test, target/PROFILE/examples/the_example
     let path: PathBuf = std::env::current_exe()
         .unwrap()
@@ -12,12 +12,17 @@ fn output(example: &str) -> String {
         .unwrap()
         .join("examples")
         .join(example);
-    let run = Command::new(&path).output().unwrap_or_else(|error| {
-        panic!(
-            "{}: {error}; `cargo build --examples` builds it",
-            path.display()
-        )
-    });
+    Command::new(path)
+}
+
+fn run(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo build --examples` builds it"))
+}
+
+fn output(example: &str) -> String {
+    let run = run(&mut command(example));
     assert!(
         run.status.success(),
         "{example}: {}",
@@ -50,6 +55,27 @@ fn a_kernel_from_metal_source_adds_up_rows() {
         output("user_kernel"),
         "half of each row's sum: [0.0, 50.0, 100.0]\n"
     );
+}
+
+#[test]
+fn without_a_compiler_metal_source_says_what_to_install_and_the_rest_works() {
+    let nothing = tempfile::tempdir().unwrap();
+    let bare = |example| {
+        run(command(example)
+            .env("PATH", nothing.path())
+            .env("XDG_CACHE_HOME", nothing.path())
+            .env("IRONBRIDGE_CLANG", "")
+            .env("IRONBRIDGE_DEVICE", "cpu")
+            .env("IRONBRIDGE_SOFT_KERNELS", "native"))
+    };
+    let native = bare("quickstart");
+    assert!(native.status.success(), "{native:?}");
+    let source = bare("user_kernel");
+    let said = String::from_utf8_lossy(&source.stderr);
+    assert!(!source.status.success());
+    for part in ["needs clang 16 or newer", "apt install clang"] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]
