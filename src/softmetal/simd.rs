@@ -126,6 +126,23 @@ pub trait Simd: Copy + Send + Sync {
     unsafe fn interleave(self, groups: [Self::Group; 8], to: *mut i8, stride: usize);
 }
 
+/// Starts to bring the cache line of `from` near, whether it is readable or not.
+#[inline(always)]
+pub fn prefetch<T>(from: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of what is not readable does nothing; all processors of this architecture have SSE.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) from, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = from;
+}
+
 /// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
 pub trait Body {
     type Output;

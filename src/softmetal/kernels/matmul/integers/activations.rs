@@ -12,13 +12,16 @@ use super::super::Rows;
 /// Rows of A that are multiplied together, and share the choice of where they have a second byte.
 pub const TILE_ROWS: usize = 4;
 
+/// Few groups are above it, mostly those that hold a value far from the others', and yet a good part of the error is theirs.
+const OUTLIERS: f32 = 2.0;
+
 /// What A is rounded to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// 15 bits.
     Exact,
-    /// 15 bits in the groups of a tile whose rounding error to 8 would be above the average of that tile, in which the outliers are; 8 bits in
-    /// the others.
+    /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average of that tile; 8 bits
+    /// in the others.
     Mixed,
 }
 
@@ -171,7 +174,7 @@ unsafe fn choose(
         rows.clone().map(square).sum()
     };
     let mean = (0..groups).map(energy).sum::<f32>() / groups as f32;
-    let single = |group| precision == Precision::Mixed && energy(group) <= mean;
+    let single = |group| precision == Precision::Mixed && energy(group) <= OUTLIERS * mean;
     let Some(first) = rows.clone().next() else {
         return;
     };

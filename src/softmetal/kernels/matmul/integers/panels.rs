@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS, Scales};
-use super::super::super::super::simd::{Body, Isa, Simd};
+use super::super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
 use super::super::{Block, Output, Product};
 use super::activations::{Activations, Row, TILE_ROWS};
@@ -17,6 +17,8 @@ pub const COLUMNS: usize = 32;
 const VECTORS: usize = 2;
 /// Columns that are interleaved together.
 const TOGETHER: usize = 8;
+/// Bytes that memory is read in.
+const LINE: usize = 64;
 /// Integers of a group that are neighbours.
 const DEPTH: usize = 4;
 
@@ -98,6 +100,7 @@ impl<B: Integers> Body for Fill<'_, B> {
         let width = VECTORS * S::LANES;
         let groups = product.k() / GROUP;
         let per_group = GROUP / B::SHARE;
+        let rows_together = TOGETHER * product.output.args.b_row_stride as usize / B::ELEMENTS;
         for first in (0..part.columns.len()).step_by(TOGETHER) {
             let rows: [*const B; TOGETHER] = std::array::from_fn(|i| {
                 let column = (part.columns.start + first + i).min(part.columns.end - 1);
@@ -106,6 +109,14 @@ impl<B: Integers> Body for Fill<'_, B> {
             });
             for start in (0..groups).step_by(SCALED_GROUPS) {
                 let count = SCALED_GROUPS.min(groups - start);
+                // Of the next rows, maybe those of the next panel: they are too short for the processor to see by itself that they follow.
+                for row in rows {
+                    let next = row.wrapping_add(rows_together + start * GROUP / B::ELEMENTS);
+                    let bytes = SCALED_GROUPS * GROUP / B::ELEMENTS * size_of::<B>();
+                    for line in (0..bytes).step_by(LINE) {
+                        prefetch(next.wrapping_byte_add(line));
+                    }
+                }
                 for group in start..start + count {
                     // SAFETY: `at` checked the rows, and `compute` made room for the panel.
                     unsafe {
