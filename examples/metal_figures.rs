@@ -1,7 +1,7 @@
 //! The figures of `docs/METAL.md`: how long Metal source takes to compile on the software device, and how fast kernels run there, from
 //! source and native.
 //!
-//! `cargo run --example metal_figures`. Takes about a minute; says at the end how busy the machine was.
+//! `cargo run --release --example metal_figures`. Takes about a minute; says at the end how busy the machine was.
 
 use std::env;
 use std::error::Error;
