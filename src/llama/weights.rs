@@ -3,6 +3,8 @@
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use half::{bf16, f16};
 
@@ -35,6 +37,34 @@ pub enum WeightStorage {
 
 /// How many bytes are loaded between two reports of progress.
 const STEP: usize = 8 << 20;
+
+/// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with the
+/// lengths of what is done.
+fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let touch_next = || {
+        let step = steps.get(next.fetch_add(1, Ordering::Relaxed))?;
+        for page in step.chunks(page_size()) {
+            black_box(page[0]);
+        }
+        Some(step.len())
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, |threads| threads.get().min(4));
+        for _ in 1..threads {
+            // Where there is no thread to be had, this one does it all.
+            let _ = thread::Builder::new().spawn_scoped(scope, || {
+                while let Some(length) = touch_next() {
+                    done.fetch_add(length, Ordering::Relaxed);
+                }
+            });
+        }
+        while let Some(length) = touch_next() {
+            touched(length + done.swap(0, Ordering::Relaxed));
+        }
+    });
+    touched(done.into_inner());
+}
 
 /// One matrix or vector of weights.
 #[derive(Clone, Debug)]
@@ -170,14 +200,11 @@ impl<'a> Weights<'a> {
             return Err(LlamaError::UnexpectedTensor(tensors[index].name().to_owned()).into());
         }
         if let Source::Mapped(_) = self.source {
-            for tensor in tensors {
-                for step in self.file.bytes(tensor).chunks(STEP) {
-                    for page in step.chunks(page_size()) {
-                        black_box(page[0]);
-                    }
-                    self.progress.add(step.len());
-                }
-            }
+            let steps: Vec<&[u8]> = tensors
+                .iter()
+                .flat_map(|tensor| self.file.bytes(tensor).chunks(STEP))
+                .collect();
+            touch(&steps, |bytes| self.progress.add(bytes));
         }
         Ok(())
     }
