@@ -41,9 +41,8 @@ pub fn multiply<B: Integers>(
     };
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     #[cfg(target_arch = "x86_64")]
-    if m <= lines::MOST
-        && let Isa::Avx512(_) = machine.isa
-        && let Some(multiply) = lines::multiply::<B>()
+    if let Isa::Avx512(_) = machine.isa
+        && let Some(multiply) = lines::multiply::<B>(m)
     {
         return multiply(machine, product, a, separable);
     }

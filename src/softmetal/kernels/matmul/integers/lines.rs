@@ -24,7 +24,7 @@ use super::rows::COLUMNS;
 use units::{Q4_0, Q4K, Q6K, Q8_0, Unit};
 
 /// The most rows of A.
-pub const MOST: usize = 4;
+const MOST: usize = 4;
 /// Bytes of a vector.
 const VECTOR: usize = 64;
 /// Lanes of 32 bits of a vector, and scales of a unit.
@@ -33,7 +33,7 @@ const LANES: usize = 16;
 const PIECE: usize = 16;
 
 /// Bytes of B after which it is a stream's turn again. Measured on Zen 4: with more or fewer, prefetching falls behind.
-const ROUND: usize = 6 << 10;
+const ROUND: usize = 9 << 10;
 
 thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -41,21 +41,22 @@ thread_local! {
 
 pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
-/// What multiplies up to [`MOST`] rows of A with a B of this type, where there is more than the way for all types. For processors with
+/// What multiplies so many rows of A with a B of this type, where that is faster than the ways for all types. For processors with
 /// `Isa::Avx512` only.
-pub fn multiply<B: Integers>() -> Option<Multiply<B>> {
+pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
-    if blocks == TypeId::of::<BlockQ4_0>() {
-        Some(multiply_units::<B, Q4_0>)
+    let (most, multiply): (usize, Multiply<B>) = if blocks == TypeId::of::<BlockQ4_0>() {
+        (Q4_0::ROWS, multiply_units::<B, Q4_0>)
     } else if blocks == TypeId::of::<BlockQ8_0>() {
-        Some(multiply_units::<B, Q8_0>)
+        (Q8_0::ROWS, multiply_units::<B, Q8_0>)
     } else if blocks == TypeId::of::<BlockQ4K>() {
-        Some(multiply_units::<B, Q4K>)
+        (Q4K::ROWS, multiply_units::<B, Q4K>)
     } else if blocks == TypeId::of::<BlockQ6K>() {
-        Some(multiply_units::<B, Q6K>)
+        (Q6K::ROWS, multiply_units::<B, Q6K>)
     } else {
-        None
-    }
+        return None;
+    };
+    (rows <= most).then_some(multiply)
 }
 
 fn multiply_units<B: Integers, U: Unit>(
@@ -263,7 +264,11 @@ unsafe fn add_unit<U: Unit, const M: usize>(
     b: *const u8,
     mut sums: [Sums; M],
 ) -> [Sums; M] {
-    const { assert!(U::BYTES <= MOST_BYTES && U::GROUPS * GROUP <= units::MOST * VECTOR) }
+    const {
+        assert!(
+            U::BYTES <= MOST_BYTES && U::GROUPS * GROUP <= units::MOST * VECTOR && U::ROWS <= MOST
+        )
+    }
     // SAFETY: the caller's promise.
     unsafe {
         let b = U::load(b);

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::LANES;
+use super::{LANES, MOST as MOST_ROWS};
 
 /// The most vectors of integers in a unit.
 pub const MOST: usize = 8;
@@ -14,6 +14,8 @@ pub trait Unit {
     /// In memory.
     const BYTES: usize;
     const GROUPS: usize;
+    /// The most rows of A: with more, a panel of B is faster.
+    const ROWS: usize = MOST_ROWS;
     /// Vectors of a step.
     const TOGETHER: usize;
     /// For each step the scale of each lane.
@@ -166,6 +168,7 @@ impl Q8_0 {
 
 impl Unit for Q8_0 {
     const BYTES: usize = 4 * Q8_0_STEP;
+    const ROWS: usize = 2;
     const GROUPS: usize = 16;
     const TOGETHER: usize = 2;
     const SHARES: [[u32; LANES]; STEPS] = Q4_0::SHARES;
