@@ -13,15 +13,13 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::super::super::super::dispatch::Fault;
-use super::super::super::super::elements::{
-    BlockQ4_0, BlockQ4K, BlockQ6K, BlockQ8_0, GROUP, Integers,
-};
+use super::super::super::super::elements::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
 use super::rows::COLUMNS;
-use units::{Q4_0, Q4K, Q6K, Q8_0, Unit};
+use units::{Q4_0, Q4K, Q6K, Unit};
 
 /// The most rows of A.
 const MOST: usize = 4;
@@ -45,18 +43,16 @@ pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Res
 /// `Isa::Avx512` only.
 pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
-    let (most, multiply): (usize, Multiply<B>) = if blocks == TypeId::of::<BlockQ4_0>() {
-        (Q4_0::ROWS, multiply_units::<B, Q4_0>)
-    } else if blocks == TypeId::of::<BlockQ8_0>() {
-        (Q8_0::ROWS, multiply_units::<B, Q8_0>)
+    let multiply: Multiply<B> = if blocks == TypeId::of::<BlockQ4_0>() {
+        multiply_units::<B, Q4_0>
     } else if blocks == TypeId::of::<BlockQ4K>() {
-        (Q4K::ROWS, multiply_units::<B, Q4K>)
+        multiply_units::<B, Q4K>
     } else if blocks == TypeId::of::<BlockQ6K>() {
-        (Q6K::ROWS, multiply_units::<B, Q6K>)
+        multiply_units::<B, Q6K>
     } else {
         return None;
     };
-    (rows <= most).then_some(multiply)
+    (rows <= MOST).then_some(multiply)
 }
 
 fn multiply_units<B: Integers, U: Unit>(
@@ -157,12 +153,8 @@ impl<U: Unit> Arranged<U> {
                 let (mut scale, mut correction) = (0.0, 0.0);
                 if group < groups {
                     scale = from.scales.add(group).read();
-                    // Signed integers are 128 more; minima are what A's sums themselves are multiplied with.
-                    let zero = match (B::HAS_MINIMUM, B::SIGNED) {
-                        (true, _) => 1,
-                        (_, true) => 128,
-                        (_, false) => B::ZERO,
-                    };
+                    // Minima are what A's sums themselves are multiplied with.
+                    let zero = if B::HAS_MINIMUM { 1 } else { B::ZERO };
                     correction = scale * (zero * from.sums.add(share).read()) as f32;
                 }
                 to.add(Self::SCALES).cast::<f32>().add(lane).write(scale);
@@ -244,7 +236,7 @@ unsafe fn dots<U: Unit, const M: usize>(a: [*const u8; M], b: *const u8, bytes: 
 }
 
 /// Bytes of the longest unit.
-const MOST_BYTES: usize = 544;
+const MOST_BYTES: usize = 288;
 
 /// What is summed up for one row of A.
 #[derive(Clone, Copy)]
@@ -264,11 +256,7 @@ unsafe fn add_unit<U: Unit, const M: usize>(
     b: *const u8,
     mut sums: [Sums; M],
 ) -> [Sums; M] {
-    const {
-        assert!(
-            U::BYTES <= MOST_BYTES && U::GROUPS * GROUP <= units::MOST * VECTOR && U::ROWS <= MOST
-        )
-    }
+    const { assert!(U::BYTES <= MOST_BYTES && U::GROUPS * GROUP <= units::MOST * VECTOR) }
     // SAFETY: the caller's promise.
     unsafe {
         let b = U::load(b);

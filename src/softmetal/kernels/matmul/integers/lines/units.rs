@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{LANES, MOST as MOST_ROWS};
+use super::LANES;
 
 /// The most vectors of integers in a unit.
 pub const MOST: usize = 8;
@@ -14,8 +14,6 @@ pub trait Unit {
     /// In memory.
     const BYTES: usize;
     const GROUPS: usize;
-    /// The most rows of A: with more, a panel of B is faster.
-    const ROWS: usize = MOST_ROWS;
     /// Vectors of a step.
     const TOGETHER: usize;
     /// For each step the scale of each lane.
@@ -124,80 +122,6 @@ impl Unit for Q4_0 {
             let next = _mm512_permutex2var_epi16(memory[2], places, memory[3]);
             let scales = _mm512_mask_mov_epi16(scales, 0x7f00, next);
             let scales = _mm512_mask_permutexvar_epi16(scales, 0x8000, places, memory[4]);
-            let scales = _mm512_cvtph_ps(_mm512_castsi512_si256(scales));
-            Vectors {
-                integers,
-                scales,
-                minima: scales,
-            }
-        }
-    }
-}
-
-/// 16 blocks in the order of [`Q4_0`]'s. The signed integers are 128 too large.
-pub struct Q8_0;
-
-/// Bytes of a block of Q8_0, and of the blocks of a step.
-const Q8_0_BYTES: usize = 34;
-const Q8_0_STEP: usize = 4 * Q8_0_BYTES;
-
-impl Q8_0 {
-    /// Of the first 128 bytes of a step, those that are the lower half of a block's integers; of the last 128, the upper half.
-    const QUANTS: [[u8; 64]; 2] = {
-        let mut places = [[0; 64]; 2];
-        let mut i = 0;
-        while i < 128 {
-            let (half, byte) = (i / 64, i % 64);
-            let in_step = byte / 16 * Q8_0_BYTES + 2 + 16 * half + byte % 16;
-            places[half][byte] = (in_step - half * (Q8_0_STEP - 128)) as u8;
-            i += 1;
-        }
-        places
-    };
-    /// Of the first halves of a step, those that are scales, over and over.
-    const SCALES: [u16; 32] = {
-        let mut places = [0; 32];
-        let mut i = 0;
-        while i < 32 {
-            places[i] = (i % 4 * Q8_0_BYTES / 2) as u16;
-            i += 1;
-        }
-        places
-    };
-}
-
-impl Unit for Q8_0 {
-    const BYTES: usize = 4 * Q8_0_STEP;
-    const ROWS: usize = 2;
-    const GROUPS: usize = 16;
-    const TOGETHER: usize = 2;
-    const SHARES: [[u32; LANES]; STEPS] = Q4_0::SHARES;
-
-    fn piece(vector: usize, piece: usize) -> usize {
-        Q4_0::piece(vector, piece)
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Vectors {
-        // SAFETY: the caller's promise: 544 bytes.
-        unsafe {
-            let mut integers = [_mm512_setzero_si512(); MOST];
-            let mut scales = _mm512_setzero_si512();
-            for step in 0..STEPS {
-                for half in 0..2 {
-                    let from = from.add(step * Q8_0_STEP + half * (Q8_0_STEP - 128));
-                    let first = _mm512_loadu_si512(from.cast());
-                    let second = _mm512_loadu_si512(from.add(64).cast());
-                    let places = _mm512_loadu_si512(Self::QUANTS[half].as_ptr().cast());
-                    let quants = _mm512_permutex2var_epi8(first, places, second);
-                    integers[2 * step + half] = _mm512_xor_si512(quants, _mm512_set1_epi8(-128));
-                    if half == 0 {
-                        let places = _mm512_loadu_si512(Self::SCALES.as_ptr().cast());
-                        let four = _mm512_permutex2var_epi16(first, places, second);
-                        scales = _mm512_mask_mov_epi16(scales, 15 << (4 * step), four);
-                    }
-                }
-            }
             let scales = _mm512_cvtph_ps(_mm512_castsi512_si256(scales));
             Vectors {
                 integers,
