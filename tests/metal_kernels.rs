@@ -1,9 +1,13 @@
-//! `IRONBRIDGE_SOFT_KERNELS=msl`: text from a model whose every kernel is compiled from its Metal source.
+//! Kernels from Metal source in whole processes: text from a model with `IRONBRIDGE_SOFT_KERNELS=msl`, and a cache that processes share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use ironbridge::Device;
+use ironbridge::kernel::{Argument, Dispatch, Grid, Library};
 
 const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -100,16 +104,81 @@ fn two_processes_that_compile_the_same_kernels_compile_each_once() {
     assert_eq!(text(one), text(other));
 
     let runs = fs::read_to_string(&log).expect("clang ran");
-    let entries = fs::read_dir(cache.join("ironbridge/msl"))
-        .expect("a cache")
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "entry"))
-        .count();
+    let entries = cached(&cache);
     assert!(entries > 0);
     assert_eq!(runs.lines().count(), entries, "{runs}");
 
     // A third process finds all it needs.
     text(start());
     assert_eq!(fs::read_to_string(&log).expect("it is there"), runs);
+}
+
+/// How many sources and libraries a cache holds.
+fn cached(cache: &Path) -> usize {
+    fs::read_dir(cache.join("ironbridge/msl"))
+        .expect("a cache")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "entry"))
+        .count()
+}
+
+const TRIPLE: &str = r"
+#include <metal_stdlib>
+using namespace metal;
+
+kernel void triple(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] *= 3.0f; }
+";
+
+/// A process of the test below.
+#[test]
+fn eight_threads_compile_the_same_kernel() {
+    let triple = || {
+        let device = Device::open("cpu")?;
+        let kernel = Library::from_source(&device, TRIPLE)?.kernel("triple")?;
+        let x = device.buffer_from(&[1.0_f32, 2.0, 3.0])?;
+        let mut commands = device.commands()?;
+        // SAFETY: the grid is as long as the buffer.
+        unsafe {
+            commands.dispatch(
+                &kernel,
+                &Dispatch {
+                    arguments: &[Argument::write(0, &x)],
+                    grid: Grid::Threads([3, 1, 1]),
+                    threadgroup: [3, 1, 1],
+                },
+            )?;
+        }
+        commands.commit()?.wait()?;
+        x.to_vec()
+    };
+    let threads: Vec<_> = (0..8).map(|_| thread::spawn(triple)).collect();
+    for thread in threads {
+        assert_eq!(thread.join().unwrap().unwrap(), [3.0, 6.0, 9.0]);
+    }
+}
+
+#[test]
+fn two_processes_of_eight_threads_compile_a_kernel_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (clang, log) = counting_clang(folder.path());
+    let cache = folder.path().join("cache");
+    let start = || {
+        Command::new(std::env::current_exe().expect("a test has a path"))
+            .args(["--exact", "eight_threads_compile_the_same_kernel"])
+            .env("XDG_CACHE_HOME", &cache)
+            .env("IRONBRIDGE_CLANG", &clang)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a test starts")
+    };
+    let both = [start(), start()];
+    for text in both.map(text) {
+        assert!(text.contains("1 passed"), "{text}");
+    }
+    // The source and the kernel's library.
+    assert_eq!(cached(&cache), 2);
+    let runs = fs::read_to_string(&log).expect("clang ran");
+    assert_eq!(runs.lines().count(), 2, "{runs}");
 }
