@@ -63,7 +63,10 @@ fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
             touched(length + done.swap(0, Ordering::Relaxed));
         }
     });
-    touched(done.into_inner());
+    let rest = done.into_inner();
+    if rest > 0 {
+        touched(rest);
+    }
 }
 
 /// One matrix or vector of weights.
