@@ -32,18 +32,26 @@ pub(super) fn q2_k(numbers: &[f32; LENGTH], block: &mut [u8; 84]) {
     scales[2..].copy_from_slice(&groups.scale_of_minima.to_le_bytes());
 }
 
+/// The scale that `search` finds for each group of 16, and the levels that it leaves there.
+fn scales_of_groups(
+    numbers: &[f32; LENGTH],
+    levels: &mut [u8; LENGTH],
+    search: impl Fn(&[f32; 16], &mut [u8; 16]) -> f32,
+) -> [f32; 16] {
+    let groups = numbers.as_chunks::<16>().0.iter();
+    let groups = groups.zip(levels.as_chunks_mut::<16>().0);
+    let mut scales = [0.0; 16];
+    for (scale, (numbers, levels)) in scales.iter_mut().zip(groups) {
+        *scale = search(numbers, levels);
+    }
+    scales
+}
+
 /// Levels -4 to 3, stored as 0 to 7, in sixteen groups of 16, each with a scale of 6 bits; their third bits lie together.
 pub(super) fn q3_k(numbers: &[f32; LENGTH], block: &mut [u8; 110]) {
     let mut levels = [0u8; LENGTH];
-    let mut scales = [0f32; 16];
+    let scales = scales_of_groups(numbers, &mut levels, improved_scale);
     let groups = numbers.as_chunks::<16>().0;
-    for ((scale, numbers), levels) in scales
-        .iter_mut()
-        .zip(groups)
-        .zip(levels.as_chunks_mut::<16>().0)
-    {
-        *scale = improved_scale(numbers, levels);
-    }
     // The farthest scale becomes -32. Scales are stored as 0 to 63, and as 0 where all are zeros.
     let farthest = farthest_from_zero(&scales);
     let inverse = -32.0 / farthest;
@@ -130,15 +138,7 @@ pub(super) fn q5_k(numbers: &[f32; LENGTH], block: &mut [u8; 176]) {
 /// Levels -32 to 31, stored as 0 to 63, in sixteen groups of 16, each with a signed byte as its scale.
 pub(super) fn q6_k(numbers: &[f32; LENGTH], block: &mut [u8; 210]) {
     let mut levels = [0u8; LENGTH];
-    let mut scales = [0f32; 16];
-    let groups = numbers.as_chunks::<16>().0;
-    for ((scale, numbers), levels) in scales
-        .iter_mut()
-        .zip(groups)
-        .zip(levels.as_chunks_mut::<16>().0)
-    {
-        *scale = symmetric_scale(numbers, levels);
-    }
+    let scales = scales_of_groups(numbers, &mut levels, symmetric_scale);
     let farthest = farthest_from_zero(&scales);
     if farthest.abs() < ALMOST_ZERO {
         block.fill(0);
