@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl stress soak bench test-bench bench-peers lint check-msl check-apple bindings doc package fuzz
+.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint check-msl check-apple bindings doc package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -33,6 +33,9 @@ test: setup ## every test: library, command line, integration, C and Python prog
 
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features cli --test facade --test c_abi --test llama_golden
+
+test-neon: ## the kernels and the bridge on emulated 64-bit ARM processors, with dot products and without; FILTER= picks unit tests
+	@scripts/test-neon.sh $(FILTER)
 
 stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then from four on one device and on four devices
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)

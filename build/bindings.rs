@@ -5,6 +5,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::clang::sysroot;
+
 /// (header, items to declare, name of the result in OUT_DIR and below `src/`)
 const HEADERS: [(&str, &str, &str, &str); 4] = [
     (
@@ -59,6 +61,7 @@ pub fn generate(out: &Path) {
             .rust_target(bindgen::RustTarget::stable(88, 0).unwrap_or_default())
             .rust_edition(bindgen::RustEdition::Edition2024)
             .clang_args(["-std=c11", "-Inative/kernels"])
+            .clang_args(sysroot().map(|folder| format!("--sysroot={}", folder.display())))
             .generate();
         match made {
             Ok(bindings) => {

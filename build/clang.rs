@@ -1,4 +1,6 @@
 //! Finds a clang that compiles our Objective-C, and knows its flags.
+//!
+//! For another Linux than the one that builds, `IRONBRIDGE_SYSROOT` names the folder with that system's headers and libraries.
 
 use std::env;
 use std::fs;
@@ -15,6 +17,8 @@ int probe(void (^block)(void)) {
 }
 "#;
 
+const SYSROOT_VARIABLE: &str = "IRONBRIDGE_SYSROOT";
+
 pub struct Clang {
     path: PathBuf,
     flags: Vec<String>,
@@ -23,7 +27,7 @@ pub struct Clang {
 impl Clang {
     /// The clang named by `CLANG` or `CC`, else the newest one on the path, that compiles [`PROBE`].
     pub fn find(out: &Path, target: &str) -> Result<Clang, String> {
-        for variable in ["CLANG", "CC"] {
+        for variable in ["CLANG", "CC", SYSROOT_VARIABLE] {
             println!("cargo:rerun-if-env-changed={variable}");
         }
         let flags = match target {
@@ -180,7 +184,8 @@ fn gnustep_flags(out: &Path) -> Result<Vec<String>, String> {
         })?;
     let foundation = ["/usr/local/include/GNUstep", "/usr/include/GNUstep"]
         .into_iter()
-        .find(|folder| Path::new(folder).join("Foundation/Foundation.h").exists())
+        .map(in_sysroot)
+        .find(|folder| folder.join("Foundation/Foundation.h").exists())
         .ok_or_else(|| format!("GNUstep's Foundation headers are missing.\n{INSTALL}"))?;
 
     let include = out.join("objc-include");
@@ -215,13 +220,31 @@ fn gnustep_flags(out: &Path) -> Result<Vec<String>, String> {
     .map(String::from)
     .to_vec();
     flags.push(format!("-isystem{}", include.display()));
-    flags.push(format!("-isystem{foundation}"));
+    flags.push(format!("-isystem{}", foundation.display()));
+    if let Some(sysroot) = sysroot() {
+        let target = env::var("TARGET").expect("cargo sets TARGET");
+        flags.push(format!("--target={target}"));
+        flags.push(format!("--sysroot={}", sysroot.display()));
+    }
     Ok(flags)
+}
+
+/// The root of the system to build for, when it is not this one.
+pub fn sysroot() -> Option<PathBuf> {
+    env::var_os(SYSROOT_VARIABLE).map(PathBuf::from)
+}
+
+/// Where the absolute `path` of the system to build for lies.
+fn in_sysroot(path: &str) -> PathBuf {
+    match sysroot() {
+        Some(sysroot) => sysroot.join(path.trim_start_matches('/')),
+        None => PathBuf::from(path),
+    }
 }
 
 /// GCC's folders, newest version first.
 fn gcc_folders() -> Vec<PathBuf> {
-    let mut found: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/gcc")
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(in_sysroot("/usr/lib/gcc"))
         .into_iter()
         .flatten()
         .flatten()

@@ -4,6 +4,7 @@
 #   scripts/setup.sh          clang, libclang, GNUstep, GCC's Objective-C runtime, the blocks runtime; checks cargo
 #   scripts/setup.sh apple    the same and the Rust that `make check-apple` type-checks with
 #   scripts/setup.sh peers    the same as the first, and what llama.cpp is built with for `make bench-peers`
+#   scripts/setup.sh neon     the same as the first, and the emulator that `make test-neon` runs on
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -81,6 +82,7 @@ setup_apt() {
   local wanted=(gcc g++ libc6-dev binutils make python3 libgnustep-base-dev libblocksruntime-dev) missing=() package clang objc
   [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
   [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
+  [ "$1" != neon ] || wanted+=(qemu-user)
   clang=$(installed_clang)
   objc=$(objc_runtime)
   for package in "${wanted[@]}"; do

@@ -158,7 +158,9 @@ pub enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx512(x86_64::Avx512),
     #[cfg(target_arch = "aarch64")]
-    Neon(aarch64::Neon),
+    Neon(aarch64::Neon<false>),
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(aarch64::Neon<true>),
 }
 
 impl Isa {
@@ -171,7 +173,10 @@ impl Isa {
             available.extend(x86_64::Avx512::new().map(Isa::Avx512));
         }
         #[cfg(target_arch = "aarch64")]
-        available.push(Isa::Neon(aarch64::Neon::new()));
+        {
+            available.push(Isa::Neon(aarch64::Neon::<false>::new()));
+            available.extend(aarch64::Neon::<true>::new().map(Isa::NeonDot));
+        }
         available
     }
 
@@ -190,6 +195,8 @@ impl Isa {
             Isa::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(_) => "NEON",
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot(_) => "NEON with dot products",
         }
     }
 
@@ -219,6 +226,8 @@ impl Isa {
             Isa::Avx512(simd) => simd.run(body),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(simd) => body.run(simd),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot(simd) => body.run(simd),
         }
     }
 }

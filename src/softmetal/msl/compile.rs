@@ -246,6 +246,10 @@ impl Compiler {
             // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
             arguments.push("-fexcess-precision=16".into());
         }
+        if cfg!(target_arch = "aarch64") {
+            // A processor's own atomics, not calls of functions of GCC's library, which nothing is linked with.
+            arguments.push("-mno-outline-atomics".into());
+        }
         if cfg!(target_os = "linux") {
             // A frame larger than a page touches every page on its way, so that none steps over a stack's guard.
             arguments.push("-fstack-clash-protection".into());

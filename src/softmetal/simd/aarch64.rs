@@ -1,6 +1,6 @@
-//! NEON, which every aarch64 processor has.
+//! NEON, which every aarch64 processor has, without and with the instruction for dot products of bytes, which most have.
 
-use std::arch::aarch64::*;
+use std::arch::{aarch64::*, asm, is_aarch64_feature_detected};
 
 use half::{bf16, f16};
 
@@ -17,11 +17,17 @@ macro_rules! baseline {
 
 /// 8 lanes, in two registers: a group of 32 bytes has as many integers.
 #[derive(Clone, Copy, Debug)]
-pub struct Neon(());
+pub struct Neon<const DOT_PRODUCTS: bool>(());
 
-impl Neon {
-    pub fn new() -> Neon {
+impl Neon<false> {
+    pub fn new() -> Neon<false> {
         Neon(())
+    }
+}
+
+impl Neon<true> {
+    pub fn new() -> Option<Neon<true>> {
+        is_aarch64_feature_detected!("dotprod").then_some(Neon(()))
     }
 }
 
@@ -32,7 +38,7 @@ macro_rules! both {
     };
 }
 
-impl Simd for Neon {
+impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     type Vector = float32x4x2_t;
     const LANES: usize = 8;
 
@@ -147,10 +153,14 @@ impl Simd for Neon {
 
     #[inline(always)]
     fn dot(self, sums: int32x4x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int32x4x2_t {
-        baseline!(int32x4x2_t(
-            vaddq_s32(sums.0, fours(a.0, b.0)),
-            vaddq_s32(sums.1, fours(a.1, b.1))
-        ))
+        match DOT_PRODUCTS {
+            // SAFETY: only a processor that has the instruction makes a `Neon<true>`.
+            true => unsafe { int32x4x2_t(sdot(sums.0, a.0, b.0), sdot(sums.1, a.1, b.1)) },
+            false => baseline!(int32x4x2_t(
+                vaddq_s32(sums.0, fours(a.0, b.0)),
+                vaddq_s32(sums.1, fours(a.1, b.1))
+            )),
+        }
     }
 
     #[inline(always)]
@@ -259,4 +269,24 @@ fn fours(a: int8x16_t, b: int8x16_t) -> int32x4_t {
         let high = vmull_high_s8(a, b);
         vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high))
     }
+}
+
+/// sums + the sums of four neighbouring products each. `vdotq_s32` is stable since Rust 1.98 only.
+///
+/// # Safety
+/// The processor has dot products.
+#[inline(always)]
+unsafe fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    // SAFETY: the instruction computes with these registers and does nothing else; that it exists is the caller's promise.
+    unsafe {
+        asm!(
+            ".arch_extension dotprod",
+            "sdot {sums:v}.4s, {a:v}.16b, {b:v}.16b",
+            sums = inout(vreg) sums,
+            a = in(vreg) a,
+            b = in(vreg) b,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    sums
 }
