@@ -305,6 +305,12 @@ impl<'a, T: Stored> View<'a, T> {
         self.pointer.wrapping_add(first)
     }
 
+    /// The address of element `start`, which may be outside the view: for prefetching, not to be followed.
+    #[inline(always)]
+    pub fn near(&self, start: usize) -> *const T {
+        self.pointer.wrapping_add(start / T::ELEMENTS)
+    }
+
     /// Whether every element of the extent is one of its own, so that threads may write different ones at once.
     pub fn writes_once(&self) -> bool {
         let mut steps = self.extent.steps;

@@ -41,9 +41,6 @@ pub const GROUP: usize = 32;
 
 /// Stored elements that a kernel reads as f32. Every conversion is exact.
 pub trait Readable: Stored {
-    /// Whether a whole group is decoded for each of its vectors, so that it pays to [`widen`](Readable::widen) a row first.
-    const IN_GROUPS: bool = false;
-
     /// Elements `GROUP * group + offset ..` of `row`, as many as a vector has lanes. `offset` is a multiple of the lanes and below `GROUP`.
     ///
     /// # Safety

@@ -21,6 +21,8 @@ pub trait Simd: Copy + Send + Sync {
     type Vector: Copy;
     /// Values in a vector: a power of two, at most 16.
     const LANES: usize;
+    /// Vectors that fit the registers.
+    const REGISTERS: usize;
 
     fn splat(self, value: f32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -183,6 +185,15 @@ impl Isa {
     /// The widest one.
     pub fn best() -> Isa {
         Isa::available().pop().unwrap_or(Isa::Portable(Portable))
+    }
+
+    /// One with vectors of half the lanes, where this processor has it.
+    pub fn half(self) -> Option<Isa> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => x86_64::Avx2::new().map(Isa::Avx2),
+            _ => None,
+        }
     }
 
     /// For people.

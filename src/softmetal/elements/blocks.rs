@@ -15,8 +15,6 @@ pub trait Block: Stored {
 }
 
 impl<B: Block> Readable for B {
-    const IN_GROUPS: bool = true;
-
     #[inline(always)]
     unsafe fn vector<S: Simd>(simd: S, row: *const B, group: usize, offset: usize) -> S::Vector {
         let groups = B::ELEMENTS / GROUP;

@@ -1,38 +1,77 @@
 //! `matmul_<B>_<T>`.
 //!
-//! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed an element of C is the dot product of two
-//! contiguous rows ([`rows`]); else B is first copied, a panel at a time, into an order in which it can be streamed ([`panels`]).
+//! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed and a few rows of A, an element of
+//! C is the dot product of two contiguous rows ([`rows`]). Else one operand is put, a panel at a time, into an order in which it can be
+//! streamed, so that a vector is a part of a row ([`panels`]) or a column ([`turned`]) of C.
 
 mod integers;
 mod panels;
 mod rows;
+mod tiles;
+mod turned;
 
-use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{GROUP, Integers, Readable, Stored, Writable};
 use super::super::simd::{Body, Simd};
+use super::scratch::Exhausted;
 use super::{ALONE, Machine};
+use panels::Lines;
 
 /// Rows of C that share one reading of B.
 const ROWS: usize = 256;
+/// From this many rows of A on, a product with a transposed B waits for the processor, not for memory.
+const MANY_ROWS: u32 = 7;
 
 pub fn matmul<B: Readable, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_product::<B, T>(dispatch, machine, |product, separable| {
-        match product.output.args.transpose_b != 0 {
-            true => product.for_blocks(machine, separable, rows::COLUMNS, |block| {
-                machine.isa.run(rows::Compute { product, block })
-            }),
-            false => product.for_blocks(machine, separable, panels::COLUMNS, |block| {
-                machine.isa.run(panels::Compute { product, block })
-            }),
+    with_product::<B, T>(dispatch, |product, separable| {
+        let args = &product.output.args;
+        if args.transpose_b != 0 && args.m >= MANY_ROWS {
+            let a = &turned::Turned::new(machine, product)?;
+            return product.try_for_blocks(machine, separable, turned::COLUMNS, |block| {
+                turned::compute(machine.isa, product, a, block)
+            });
         }
+        let (b, output) = (product.b, product.output);
+        let mut packed = Vec::new();
+        if args.transpose_b == 0 && args.transpose_a == 0 {
+            let a = Lines {
+                memory: product.a,
+                row_stride: args.a_row_stride as usize,
+                batch_stride: args.a_batch_stride as usize,
+            };
+            return multiply_panels(machine, &Product { a, b, output }, separable);
+        }
+        let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+        if args.transpose_b == 0 {
+            let a = Lines {
+                memory: a.memory,
+                row_stride: a.row_stride,
+                batch_stride: a.batch_stride,
+            };
+            return multiply_panels(machine, &Product { a, b, output }, separable);
+        }
+        let product = &Product { a, b, output };
+        product.for_blocks(machine, separable, rows::COLUMNS, |block| {
+            machine.isa.run(rows::Compute { product, block });
+        });
         Ok(())
+    })
+}
+
+fn multiply_panels<A: Readable, B: Readable, T: Writable>(
+    machine: &Machine,
+    product: &Product<B, T, Lines<A>>,
+    separable: bool,
+) -> Result<(), Fault> {
+    product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
+        panels::compute(machine.isa, product, block)
     })
 }
 
@@ -41,12 +80,14 @@ pub fn matmul_integers<B: Integers, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_product::<B, T>(dispatch, machine, |product, separable| {
+    with_product::<B, T>(dispatch, |product, separable| {
+        let mut packed = Vec::new();
+        let product = product.with_rows(dispatch, machine, &mut packed)?;
         let mut wide = WideOutput::default();
         let output = wide.of(dispatch, &product.output)?;
-        let (a, b) = (&product.a, product.b);
+        let (a, b) = (product.a, product.b);
         let separable = separable || !T::IS_F32;
-        integers::multiply(machine, &Product { a, b, output }, separable)?;
+        integers::multiply(machine, &Product { a: &a, b, output }, separable)?;
         if !T::IS_F32 {
             output.narrow_to(machine, &product.output);
         }
@@ -57,8 +98,7 @@ pub fn matmul_integers<B: Integers, T: Writable>(
 /// Checks a dispatch and calls `multiply` with its operands and with whether threads may share the work.
 fn with_product<B: Stored, T: Writable>(
     dispatch: &Dispatch,
-    machine: &Machine,
-    multiply: impl FnOnce(&Product<B, T>, bool) -> Result<(), Fault>,
+    multiply: impl FnOnce(&Product<B, T, View<T>>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let args: matmul_args = dispatch.arguments(MATMUL_ARGS)?;
     let (m, n, k, batch) = (args.m, args.n, args.k, args.batch);
@@ -94,15 +134,13 @@ fn with_product<B: Stored, T: Writable>(
         && c.is_apart_from(&a)
         && c.is_apart_from(&b)
         && bias.is_none_or(|bias| c.is_apart_from(&bias));
-    let mut packed = Vec::new();
-    let a = &Rows::new(dispatch, machine, &args, a, &mut packed)?;
     let output = Output { args, bias, c };
     multiply(&Product { a, b, output }, separable)
 }
 
 /// The operands of one dispatch.
-struct Product<'a, B, T> {
-    a: &'a Rows<'a>,
+struct Product<'a, B, T, A = &'a Rows<'a>> {
+    a: A,
     b: View<'a, B>,
     output: Output<'a, T>,
 }
@@ -190,7 +228,26 @@ impl WideOutput {
     }
 }
 
-impl<B: Stored, T: Writable> Product<'_, B, T> {
+impl<'a, B: Stored, T: Writable> Product<'a, B, T, View<'a, T>> {
+    /// The same with A as rows of f32.
+    fn with_rows<'b>(
+        &self,
+        dispatch: &Dispatch,
+        machine: &Machine,
+        packed: &'b mut Vec<f32>,
+    ) -> Result<Product<'a, B, T, Rows<'b>>, Fault>
+    where
+        'a: 'b,
+    {
+        Ok(Product {
+            a: Rows::new(dispatch, machine, &self.output.args, self.a, packed)?,
+            b: self.b,
+            output: self.output,
+        })
+    }
+}
+
+impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
     fn k(&self) -> usize {
         self.output.args.k as usize
     }
@@ -230,6 +287,30 @@ impl<B: Stored, T: Writable> Product<'_, B, T> {
                 range.start += count;
             }
         });
+    }
+}
+
+impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
+    /// The same for a `compute` that needs memory of its own.
+    fn try_for_blocks(
+        &self,
+        machine: &Machine,
+        separable: bool,
+        unit: usize,
+        compute: impl Fn(Block) -> Result<(), Exhausted> + Sync,
+    ) -> Result<(), Fault> {
+        let exhausted = AtomicBool::new(false);
+        self.for_blocks(machine, separable, unit, |block| {
+            if compute(block).is_err() {
+                exhausted.store(true, Ordering::Relaxed);
+            }
+        });
+        match exhausted.into_inner() {
+            true => Err(Fault::OutOfMemory(String::from(
+                "no memory for a panel of a product",
+            ))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -347,44 +428,6 @@ impl<T: Writable> Body for Narrow<T> {
                 self.to.add(i).write(T::from_f32(self.from.add(i).read()));
             }
         }
-    }
-}
-
-/// Memory of the calling thread, kept for its next block: fresh memory would cost a page fault per page.
-struct ThreadScratch {
-    memory: Vec<f32>,
-    pointer: *mut f32,
-}
-
-thread_local! {
-    static THREAD_SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-}
-
-impl ThreadScratch {
-    /// At least `count` values of any content.
-    fn take(count: usize) -> ThreadScratch {
-        let mut memory = THREAD_SCRATCH.take();
-        if memory.len() < count {
-            memory.resize(count, 0.0);
-        }
-        let pointer = memory.as_mut_ptr();
-        ThreadScratch { memory, pointer }
-    }
-
-    /// A pointer to `count` values from `start` on.
-    fn at(&self, start: usize, count: usize) -> *mut f32 {
-        let length = self.memory.len();
-        assert!(
-            start <= length && count <= length - start,
-            "a kernel left its scratch"
-        );
-        self.pointer.wrapping_add(start)
-    }
-}
-
-impl Drop for ThreadScratch {
-    fn drop(&mut self) {
-        THREAD_SCRATCH.set(std::mem::take(&mut self.memory));
     }
 }
 

@@ -41,6 +41,7 @@ macro_rules! both {
 impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     type Vector = float32x4x2_t;
     const LANES: usize = 8;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn splat(self, value: f32) -> float32x4x2_t {

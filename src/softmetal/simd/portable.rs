@@ -12,6 +12,7 @@ pub struct Portable;
 impl Simd for Portable {
     type Vector = [f32; LANES];
     const LANES: usize = LANES;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn splat(self, value: f32) -> [f32; LANES] {

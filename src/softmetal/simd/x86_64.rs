@@ -45,6 +45,7 @@ impl Avx2 {
 impl Simd for Avx2 {
     type Vector = __m256;
     const LANES: usize = 8;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m256 {
@@ -251,6 +252,7 @@ impl Avx512 {
 impl Simd for Avx512 {
     type Vector = __m512;
     const LANES: usize = 16;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {

@@ -1,216 +1,202 @@
 //! B as it is: panels of it are copied, as f32, so that each thread reads consecutive memory; an element of C is a lane of a vector.
 
+use std::cell::Cell;
+
+use super::super::super::dispatch::View;
 use super::super::super::elements::{GROUP, Readable, Writable};
-use super::super::super::simd::{Body, Simd};
-use super::{Block, Product, ThreadScratch};
+use super::super::super::simd::{Body, Isa, Simd};
+use super::super::scratch::{Exhausted, Line, Scratch};
+use super::tiles::{self, Accumulate, PIECE, Widen};
+use super::{Block, Product};
 
+/// Columns of a unit of work.
+pub const COLUMNS: usize = 32;
 /// Columns of a panel.
-pub const COLUMNS: usize = GROUP;
-/// Rows of a panel.
-const DEPTH: usize = 256;
-/// Panels that are copied together: their rows are neighbours in B.
-const PANELS: usize = 4;
-/// Columns of these.
-const WIDTH: usize = PANELS * COLUMNS;
+const WIDTH: usize = 128;
 
-pub struct Compute<'a, B, T> {
-    pub product: &'a Product<'a, B, T>,
-    pub block: Block,
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
+/// A whose rows lie in memory as such.
+#[derive(Clone, Copy)]
+pub struct Lines<'a, A> {
+    pub memory: View<'a, A>,
+    pub row_stride: usize,
+    pub batch_stride: usize,
+}
+
+pub fn compute<A: Readable, B: Readable, T: Writable>(
+    isa: Isa,
+    product: &Product<B, T, Lines<A>>,
+    block: Block,
+) -> Result<(), Exhausted> {
+    let Block {
+        batch,
+        rows,
+        columns,
+    } = block;
+    let (a, k) = (product.a, product.k());
+    let float = size_of::<f32>();
+    let wide_start = PIECE * WIDTH * float;
+    let sums_start = wide_start + tiles::ROWS * PIECE * float;
+    let sums_count = rows.len().next_multiple_of(tiles::ROWS) * WIDTH;
+    let scratch = Scratch::take(&KEPT, sums_start + sums_count * float)?;
+    let panel: *mut f32 = scratch.at(0, PIECE * WIDTH);
+    let wide: *mut f32 = scratch.at(wide_start, tiles::ROWS * PIECE);
+    let sums: *mut f32 = scratch.at(sums_start, sums_count);
+    for first in columns.clone().step_by(WIDTH) {
+        let part = &Block {
+            batch,
+            rows: rows.clone(),
+            columns: first..columns.end.min(first + WIDTH),
+        };
+        let vectors = part.columns.len().div_ceil(isa.lanes());
+        let width = vectors * isa.lanes();
+        for column in 0..width {
+            let bias = product
+                .output
+                .bias_at((first + column).min(part.columns.end - 1));
+            // SAFETY: there is room for the sums of all rows.
+            unsafe { sums.add(column).write(bias) };
+        }
+        for row in 1..rows.len() {
+            // SAFETY: as above.
+            unsafe { sums.add(row * width).copy_from_nonoverlapping(sums, width) };
+        }
+        for x in (0..k).step_by(PIECE) {
+            let depth = PIECE.min(k - x);
+            isa.run(Pack {
+                product,
+                part,
+                x,
+                depth,
+                panel,
+            });
+            for row in rows.clone().step_by(tiles::ROWS) {
+                let count = tiles::ROWS.min(rows.end - row);
+                isa.run(Widen {
+                    from: std::array::from_fn(|i| {
+                        let row = row + i.min(count - 1);
+                        let start = batch * a.batch_stride + row * a.row_stride;
+                        a.memory.at(start + x, depth).cast_const()
+                    }),
+                    rows: count,
+                    to: wide,
+                    count: depth,
+                });
+                isa.run(Accumulate {
+                    rows: std::array::from_fn(|i| wide.wrapping_add(i * PIECE).cast_const()),
+                    count,
+                    panel,
+                    first_step: 0,
+                    vectors,
+                    panel_depth: depth,
+                    depth,
+                    sums: sums.wrapping_add((row - rows.start) * width),
+                    width,
+                    ahead: [std::ptr::null(); tiles::ROWS],
+                    ahead_step: 0,
+                });
+            }
+        }
+        isa.run(Store {
+            product,
+            part,
+            sums,
+            width,
+        });
+    }
+    Ok(())
+}
+
+/// Copies rows `x .. x + depth` of B's columns of `part` to `panel`, zeros past the last column.
+struct Pack<'a, A, B, T> {
+    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    part: &'a Block,
+    x: usize,
+    depth: usize,
+    /// Of [strip][row][vector][lane].
+    panel: *mut f32,
+}
+
+impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Compute { product, block } = self;
-        let Block {
-            batch,
-            rows,
-            columns,
-        } = block;
-        let scratch = ThreadScratch::take((DEPTH + rows.len()) * WIDTH);
-        let panels = scratch.at(0, DEPTH * WIDTH);
-        // Row-major, WIDTH wide.
-        let sums = scratch.at(DEPTH * WIDTH, rows.len() * WIDTH);
-        for first in columns.clone().step_by(WIDTH) {
-            let part = Block {
-                batch,
-                rows: rows.clone(),
-                columns: first..columns.end.min(first + WIDTH),
-            };
-            // SAFETY: the scratch has room for `PANELS` panels and for `rows.len()` rows of sums.
+        let Pack {
+            product,
+            part,
+            x,
+            depth,
+            panel,
+        } = self;
+        let columns = part.columns.len();
+        // Where each vector's first step is, and how far it is to the next one.
+        let mut places = [(0, 0); WIDTH];
+        for strip in tiles::strips(columns.div_ceil(S::LANES)) {
+            for vector in strip.clone() {
+                let start = strip.start * depth + vector - strip.start;
+                places[vector] = (start * S::LANES, strip.len() * S::LANES);
+            }
+        }
+        let (whole, rest) = (columns / S::LANES, columns % S::LANES);
+        for row in 0..depth {
+            let start = product.b_row(part.batch, x + row) + part.columns.start;
+            let from = product.b.at(start, columns).cast_const();
+            // SAFETY: `at` checked all columns of the row; the panel has room for the vectors that they are in.
             unsafe {
-                sums.write_bytes(0, rows.len() * WIDTH);
-                for x in (0..product.k()).step_by(DEPTH) {
-                    let depth = DEPTH.min(product.k() - x);
-                    copy_panels(simd, product, &part, x, depth, panels);
-                    accumulate(simd, product, &part, x, depth, panels, sums);
+                for (vector, (start, apart)) in places.iter().enumerate().take(whole) {
+                    let column = vector * S::LANES;
+                    let values = B::vector(simd, from, column / GROUP, column % GROUP);
+                    simd.store(values, panel.add(start + row * apart));
                 }
-                store(simd, product, &part, sums);
-            }
-        }
-    }
-}
-
-/// Copies rows `x .. x + depth` of B's columns of `part` to `panels`: [panel][row][column], zeros past the last column.
-///
-/// # Safety
-/// `panels` is writable for `PANELS * DEPTH * COLUMNS` values.
-#[inline(always)]
-unsafe fn copy_panels<S: Simd, B: Readable, T: Writable>(
-    simd: S,
-    product: &Product<B, T>,
-    part: &Block,
-    x: usize,
-    depth: usize,
-    panels: *mut f32,
-) {
-    let width = part.columns.len();
-    for row in 0..depth {
-        let start = product.b_row(part.batch, x + row) + part.columns.start;
-        let from = product.b.at(start, width).cast_const();
-        // SAFETY: `at` checked `width` elements of the row; the panels have room for `PANELS` of `DEPTH` rows.
-        unsafe {
-            for panel in 0..width.div_ceil(COLUMNS) {
-                let to = panels.add((panel * DEPTH + row) * COLUMNS);
-                let count = width - panel * COLUMNS;
-                if count >= COLUMNS {
-                    for offset in (0..COLUMNS).step_by(S::LANES) {
-                        simd.store(B::vector(simd, from, panel, offset), to.add(offset));
+                if rest > 0 {
+                    let (start, apart) = places[whole];
+                    let to = panel.add(start + row * apart);
+                    for i in 0..rest {
+                        to.add(i).write(B::element(from, whole * S::LANES + i));
                     }
-                } else {
-                    for column in 0..count {
-                        let value = B::element(from, panel * COLUMNS + column);
-                        to.add(column).write(value);
-                    }
-                    to.add(count).write_bytes(0, COLUMNS - count);
+                    to.add(rest).write_bytes(0, S::LANES - rest);
                 }
             }
         }
     }
 }
 
-/// Adds the products of A's columns `x .. x + depth` and the panels to `sums`.
-///
-/// # Safety
-/// `panels` is filled for `part`, `sums` is writable for a row of `WIDTH` for each of its rows.
-#[inline(always)]
-unsafe fn accumulate<S: Simd, B: Readable, T: Writable>(
-    simd: S,
-    product: &Product<B, T>,
-    part: &Block,
-    x: usize,
-    depth: usize,
-    panels: *const f32,
-    sums: *mut f32,
-) {
-    let rows = part.rows.len();
-    for panel in 0..part.columns.len().div_ceil(COLUMNS) {
-        for offset in (0..COLUMNS).step_by(2 * S::LANES) {
-            let mut row = 0;
-            while row < rows {
-                // SAFETY: the caller's promise; two vectors fit what is left of a panel's row.
-                unsafe {
-                    let b = panels.add(panel * DEPTH * COLUMNS + offset);
-                    let sums = sums.add(row * WIDTH + panel * COLUMNS + offset);
-                    // 6 × 2 sums, 2 and 1 operands fill the 16 registers of AVX2.
-                    row += match rows - row {
-                        1..=2 => accumulate_tile::<S, B, T, 1>(
-                            simd, product, part, row, x, depth, b, sums,
-                        ),
-                        3..=5 => accumulate_tile::<S, B, T, 3>(
-                            simd, product, part, row, x, depth, b, sums,
-                        ),
-                        _ => accumulate_tile::<S, B, T, 6>(
-                            simd, product, part, row, x, depth, b, sums,
-                        ),
-                    };
-                }
-            }
-        }
-    }
-}
-
-/// `M` rows and two vectors of `sums`. Returns `M`.
-///
-/// # Safety
-/// `b` has two vectors in each of `depth` rows `COLUMNS` apart, `sums` in each of `M` rows `WIDTH` apart.
-#[inline(always)]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a loop's body: all of it is what the loop is at"
-)]
-unsafe fn accumulate_tile<S: Simd, B: Readable, T: Writable, const M: usize>(
-    simd: S,
-    product: &Product<B, T>,
-    part: &Block,
-    row: usize,
-    x: usize,
-    depth: usize,
-    b: *const f32,
-    sums: *mut f32,
-) -> usize {
-    let a: [*const f32; M] = std::array::from_fn(|i| {
-        let row = product
-            .a
-            .row(part.batch, part.rows.start + row + i, product.k());
-        row.wrapping_add(x)
-    });
-    // SAFETY: the caller's promise, and `x + depth` is at most `k`.
-    unsafe {
-        let mut tile = [[simd.splat(0.0); 2]; M];
-        for (i, row) in tile.iter_mut().enumerate() {
-            row[0] = simd.load(sums.add(i * WIDTH));
-            row[1] = simd.load(sums.add(i * WIDTH + S::LANES));
-        }
-        for step in 0..depth {
-            let first = simd.load(b.add(step * COLUMNS));
-            let second = simd.load(b.add(step * COLUMNS + S::LANES));
-            for i in 0..M {
-                let factor = simd.splat(a[i].add(step).read());
-                tile[i][0] = simd.mul_add(factor, first, tile[i][0]);
-                tile[i][1] = simd.mul_add(factor, second, tile[i][1]);
-            }
-        }
-        for (i, row) in tile.iter().enumerate() {
-            simd.store(row[0], sums.add(i * WIDTH));
-            simd.store(row[1], sums.add(i * WIDTH + S::LANES));
-        }
-    }
-    M
-}
-
-/// Adds the bias and writes `part` of C.
-///
-/// # Safety
-/// `sums` is readable for a row of `WIDTH` for each row of `part`.
-#[inline(always)]
-unsafe fn store<S: Simd, B: Readable, T: Writable>(
-    simd: S,
-    product: &Product<B, T>,
-    part: &Block,
+/// Writes `part` of C from sums of [row][column].
+struct Store<'a, A, B, T> {
+    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    part: &'a Block,
     sums: *const f32,
-) {
-    let (first, width) = (part.columns.start, part.columns.len());
-    let whole = width - width % S::LANES;
-    for (index, row) in part.rows.clone().enumerate() {
-        let c = product.output.c_at(part.batch, row, first, width);
-        // SAFETY: the caller's promise, and `c_at` checked `width` elements.
-        unsafe {
-            let sums = sums.add(index * WIDTH);
-            if product.output.bias.is_some() {
-                for column in 0..width {
-                    let sum = sums.add(column).read() + product.output.bias_at(first + column);
-                    c.add(column).write(T::from_f32(sum));
+    width: usize,
+}
+
+impl<A: Readable, B: Readable, T: Writable> Body for Store<'_, A, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Store {
+            product,
+            part,
+            sums,
+            width,
+        } = self;
+        let (first, columns) = (part.columns.start, part.columns.len());
+        let whole = columns - columns % S::LANES;
+        for (index, row) in part.rows.clone().enumerate() {
+            let c = product.output.c_at(part.batch, row, first, columns);
+            // SAFETY: there are sums for each row, and `c_at` checked its columns.
+            unsafe {
+                let sums = sums.add(index * width);
+                for column in (0..whole).step_by(S::LANES) {
+                    T::store(simd, simd.load(sums.add(column)), c.add(column));
                 }
-                continue;
-            }
-            for column in (0..whole).step_by(S::LANES) {
-                T::store(simd, simd.load(sums.add(column)), c.add(column));
-            }
-            for column in whole..width {
-                c.add(column).write(T::from_f32(sums.add(column).read()));
+                for column in whole..columns {
+                    c.add(column).write(T::from_f32(sums.add(column).read()));
+                }
             }
         }
     }

@@ -1,0 +1,175 @@
+//! The innermost loop of products of many rows: sums of outer products, as many as fit the registers.
+//!
+//! One operand, the panel, is read a vector at a time: it is packed, so that its loads follow one another. The other one's rows are read a
+//! value at a time, each for all lanes of some vectors, and lie in memory as they do anyway.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined, and then miss the instruction set"
+)]
+
+use std::ops::Range;
+
+use super::super::super::elements::Readable;
+use super::super::super::simd::{Body, Simd, prefetch};
+
+/// Rows that are read a value at a time.
+pub const ROWS: usize = 8;
+/// Steps that are summed in registers: a tile's rows stay in the first-level cache, and sums of sums are more exact than long ones.
+pub const PIECE: usize = 256;
+/// Values of f32 in a cache line.
+const LINE: usize = 16;
+/// Vectors of a strip, at most.
+pub const VECTORS: usize = 3;
+
+/// The strips of a panel of `vectors` vectors: a strip's vectors are neighbours, and then its steps are. They are about equally wide.
+#[inline(always)]
+pub fn strips(vectors: usize) -> impl Iterator<Item = Range<usize>> {
+    let strips = vectors.div_ceil(VECTORS);
+    (0..strips).map(move |strip| vectors * strip / strips..vectors * (strip + 1) / strips)
+}
+
+/// Adds to `sums`, of [row][vector][lane], the products of `rows` and a panel over some steps.
+#[derive(Clone, Copy)]
+pub struct Accumulate {
+    /// Each from the first step on. Those past `count` stand for nothing and are readable all the same.
+    pub rows: [*const f32; ROWS],
+    pub count: usize,
+    /// Of [strip][step][vector][lane].
+    pub panel: *const f32,
+    pub first_step: usize,
+    /// In a step of all strips.
+    pub vectors: usize,
+    /// Steps from one strip to the next.
+    pub panel_depth: usize,
+    pub depth: usize,
+    /// For [`ROWS`] rows, whatever `count` is.
+    pub sums: *mut f32,
+    /// Values of `sums` from one row to the next.
+    pub width: usize,
+    /// What to bring near meanwhile, for each row, and how many bytes of it in a step. Need not be readable.
+    pub ahead: [*const u8; ROWS],
+    pub ahead_step: usize,
+}
+
+impl Body for Accumulate {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for strip in strips(self.vectors) {
+            let start = strip.start * S::LANES;
+            let step = self.first_step * strip.len() * S::LANES;
+            let part = Strip {
+                panel: self.panel.wrapping_add(start * self.panel_depth + step),
+                sums: self.sums.wrapping_add(start),
+                leads: strip.start == 0 && self.ahead_step > 0,
+            };
+            // SAFETY: as the fields say.
+            unsafe {
+                match strip.len() {
+                    1 => self.strip::<S, 1>(simd, part),
+                    2 => self.strip::<S, 2>(simd, part),
+                    _ => self.strip::<S, VECTORS>(simd, part),
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Strip {
+    panel: *const f32,
+    sums: *mut f32,
+    /// Whether it is the one during which memory is brought near.
+    leads: bool,
+}
+
+impl Accumulate {
+    /// # Safety
+    /// `strip` is of `V` vectors, and all is as the fields say.
+    #[inline(always)]
+    unsafe fn strip<S: Simd, const V: usize>(&self, simd: S, strip: Strip) {
+        // The sums, a step of the strip and a value fill the registers.
+        let most = const { (S::REGISTERS - 1 - V) / V };
+        let mut row = 0;
+        while row < self.count {
+            // SAFETY: the caller's promise.
+            row += unsafe {
+                match (self.count - row).min(most) {
+                    1 => self.tile::<S, V, 1>(simd, strip, row),
+                    2 => self.tile::<S, V, 2>(simd, strip, row),
+                    3..=4 => self.tile::<S, V, 4>(simd, strip, row),
+                    5..=6 => self.tile::<S, V, 6>(simd, strip, row),
+                    _ => self.tile::<S, V, 8>(simd, strip, row),
+                }
+            };
+        }
+    }
+
+    /// `N` rows, from `row` on. Returns `N`.
+    ///
+    /// # Safety
+    /// As `strip`, and there are so many rows and sums.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const V: usize, const N: usize>(
+        &self,
+        simd: S,
+        strip: Strip,
+        row: usize,
+    ) -> usize {
+        let mut rows = [self.rows[row]; N];
+        rows.copy_from_slice(&self.rows[row..row + N]);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut tile = [[simd.splat(0.0); V]; N];
+            for line in (0..self.depth).step_by(LINE) {
+                if strip.leads {
+                    for j in 0..N {
+                        prefetch(self.ahead[row + j].wrapping_add(line * self.ahead_step));
+                    }
+                }
+                for step in line..self.depth.min(line + LINE) {
+                    let mut vectors = [simd.splat(0.0); V];
+                    for v in 0..V {
+                        vectors[v] = simd.load(strip.panel.add((step * V + v) * S::LANES));
+                    }
+                    for j in 0..N {
+                        let value = simd.splat(rows[j].add(step).read());
+                        for v in 0..V {
+                            tile[j][v] = simd.mul_add(value, vectors[v], tile[j][v]);
+                        }
+                    }
+                }
+            }
+            for j in 0..N {
+                for v in 0..V {
+                    let sums = strip.sums.add((row + j) * self.width + v * S::LANES);
+                    simd.store(simd.add(simd.load(sums), tile[j][v]), sums);
+                }
+            }
+        }
+        N
+    }
+}
+
+/// Widens pieces of rows, or copies them: [row][PIECE].
+pub struct Widen<B> {
+    pub from: [*const B; ROWS],
+    pub rows: usize,
+    pub to: *mut f32,
+    /// Of each row, at most [`PIECE`].
+    pub count: usize,
+}
+
+impl<B: Readable> Body for Widen<B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for row in 0..self.rows {
+            // SAFETY: as the fields say.
+            unsafe { B::widen(simd, self.from[row], self.to.add(row * PIECE), self.count) };
+        }
+    }
+}
