@@ -162,6 +162,19 @@ IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
  * nothing has changed, when work is still in flight after `timeout`. */
 typedef struct iron_leaks iron_leaks;
 IRON_API iron_status iron_device_close(iron_device *device, uint64_t timeout, iron_leaks *leaks);
+/* The threads that the software device computes on: those of IRONBRIDGE_THREADS, else one for each processor, until somebody sets their
+ * number. All software devices of the process share them; they may be changed at any time, also while commands run. On a Metal device
+ * these functions fail with IRON_ERROR_UNSUPPORTED.
+ *
+ * iron_compute_set_threads takes 1 to 1024 (else IRON_ERROR_OUT_OF_RANGE) and waits for what threads that end are at. When the system
+ * refuses a thread, there are fewer, and it fails with IRON_ERROR_OUT_OF_MEMORY. */
+IRON_API iron_status iron_compute_threads(iron_device *device, uint32_t *threads);
+IRON_API iron_status iron_compute_set_threads(iron_device *device, uint32_t threads);
+/* Pins these threads to `count` processors, in turn, those that are started later as well; IRONBRIDGE_PIN does it from the start. A thread
+ * that hands work over to the others, one for each open device, computes too: it keeps to the processors that no other thread has, if
+ * there are any, else to all of them. A `count` of 0 lets all run on any processor of the process again. IRON_ERROR_OUT_OF_RANGE: one of
+ * them is not the process's; IRON_ERROR_UNSUPPORTED: the system (macOS) does not let a program choose. */
+IRON_API iron_status iron_compute_pin(iron_device *device, const uint32_t *processors, size_t count);
 IRON_API iron_status iron_device_retain(iron_device *device);
 /* Gives the handle back. The device closes when its last handle, buffer and submission are gone. */
 IRON_API iron_status iron_device_release(iron_device *device);

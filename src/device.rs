@@ -118,6 +118,36 @@ impl Device {
         BufferOptions::new(self)
     }
 
+    /// How many threads the software device computes on (`iron_compute_threads`). On a Metal device this and what changes it are
+    /// [`Error::Unsupported`].
+    pub fn compute_threads(&self) -> Result<u32> {
+        let mut threads = 0;
+        // SAFETY: the handle is live and `threads` may be written.
+        check("iron_compute_threads", unsafe {
+            ffi::iron_compute_threads(self.handle.as_ptr(), &mut threads)
+        })?;
+        Ok(threads)
+    }
+
+    /// Changes their number, from 1 to 1024, at any time and for all software devices of the process (`iron_compute_set_threads`).
+    /// `IRONBRIDGE_THREADS` sets it from the start.
+    pub fn set_compute_threads(&self, threads: u32) -> Result<()> {
+        // SAFETY: the handle is live.
+        check("iron_compute_set_threads", unsafe {
+            ffi::iron_compute_set_threads(self.handle.as_ptr(), threads)
+        })
+    }
+
+    /// Pins them to these processors, in turn, or, with none, lets them run on all of the process again (`iron_compute_pin`).
+    /// `IRONBRIDGE_PIN` does it from the start. [`Error::Unsupported`] on macOS; [`Error::InvalidArgument`] when a processor is not one of
+    /// the process's.
+    pub fn pin_compute_threads(&self, processors: &[u32]) -> Result<()> {
+        // SAFETY: the handle is live, and there are as many processors as stated.
+        check("iron_compute_pin", unsafe {
+            ffi::iron_compute_pin(self.handle.as_ptr(), processors.as_ptr(), processors.len())
+        })
+    }
+
     /// Starts recording (`iron_commands_begin`).
     pub fn commands(&self) -> Result<Commands> {
         self.commands_options().begin()

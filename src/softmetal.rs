@@ -13,6 +13,7 @@
 //! | [`msl`] | Metal Shading Language: a source to kernels, and threadgroups to run them |
 
 pub mod about;
+mod affinity;
 mod bindings;
 mod compute_pool;
 mod dispatch;

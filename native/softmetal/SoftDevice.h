@@ -11,7 +11,6 @@
   const soft_executor *_executor;
   SoftConfiguration *_configuration;
   SoftMemory *_memory;
-  NSString *_name;
   uint64_t _registryID;
   _Atomic(uint64_t) _allocations;    /* asked for so far */
   _Atomic(uint64_t) _commandBuffers; /* committed so far */

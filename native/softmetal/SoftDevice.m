@@ -28,7 +28,6 @@ SOFT_COUNTED(SoftDevice)
   _executor = executor;
   _configuration = [configuration retain];
   _memory = [[SoftMemory alloc] initWithLimit:[configuration memoryLimit]];
-  _name = [[NSString alloc] initWithFormat:@"ironbridge software device (%s)", executor->name];
   _registryID = UINT64_C(0x69726f6e00000000) + ++devices; /* "iron" and a number: never an IOKit registry entry */
   return self;
 }
@@ -36,7 +35,6 @@ SOFT_COUNTED(SoftDevice)
 - (void)dealloc {
   [_configuration release];
   [_memory release];
-  [_name release];
   [super dealloc];
 }
 
@@ -53,7 +51,9 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (NSString *)name {
-  return _name;
+  uint32_t threads = _executor->threads();
+  return [NSString stringWithFormat:@"ironbridge software device (%s (%u thread%s))", _executor->name, threads,
+                                    threads == 1 ? "" : "s"];
 }
 
 - (uint64_t)registryID {

@@ -28,7 +28,8 @@ MTLCommandBufferError soft_outcome_code(soft_outcome outcome) {
   case SOFT_OUT_OF_MEMORY: return MTLCommandBufferErrorOutOfMemory;
   case SOFT_STACK_OVERFLOW: return MTLCommandBufferErrorStackOverflow;
   case SOFT_TIMEOUT: return MTLCommandBufferErrorTimeout;
-  case SOFT_INTERNAL: break;
+  case SOFT_INTERNAL:
+  case SOFT_UNSUPPORTED: break;
   }
   return MTLCommandBufferErrorInternal;
 }

@@ -58,12 +58,12 @@ typedef enum soft_outcome {
   SOFT_INTERNAL = 3,     /* a bug of ours: a panic was caught */
   SOFT_OUT_OF_MEMORY = 4,
   SOFT_STACK_OVERFLOW = 5, /* a thread used more stack than there is */
-  SOFT_TIMEOUT = 6         /* a threadgroup took longer than it may */
+  SOFT_TIMEOUT = 6,        /* a threadgroup took longer than it may */
+  SOFT_UNSUPPORTED = 7     /* not on this system */
 } soft_outcome;
 
 typedef struct soft_executor {
-  const char *name; /* "AMD EPYC … (2 threads)": becomes part of the device's name */
-  uint32_t threads;
+  const char *name; /* "AMD EPYC …": becomes part of the device's name */
   /* Whether library_create takes any source. When not, what it refuses is MTLLibraryErrorUnsupported: the executor and not the
    * source is at fault. */
   bool compiles_source;
@@ -82,6 +82,14 @@ typedef struct soft_executor {
 
   /* Runs one dispatch to its end on the executor's compute threads. On anything but SOFT_OK, *error says what. */
   soft_outcome (*execute)(const soft_function *function, const soft_dispatch *dispatch, char **error);
+
+  /* The threads that compute, the one that calls `execute` among them. They can change at any time. */
+  uint32_t (*threads)(void);
+  /* SOFT_INVALID: not from 1 to the most that there may be; SOFT_OUT_OF_MEMORY: the system gave fewer, which are used. */
+  soft_outcome (*set_threads)(uint32_t threads, char **error);
+  /* Pins the compute threads to these processors, in turn; none: they may run on any again. SOFT_INVALID: not a processor of this
+   * process. */
+  soft_outcome (*pin_threads)(const uint32_t *processors, size_t count, char **error);
 
   void (*string_release)(char *string);
 } soft_executor;

@@ -1,4 +1,4 @@
-/* The factory of the software Metal device: the only name of this folder that the bridge may use. */
+/* The factory of the software Metal device and the settings of its threads: the only names of this folder that the bridge may use. */
 #ifndef SOFTMETAL_H
 #define SOFTMETAL_H
 
@@ -24,6 +24,22 @@ NS_ASSUME_NONNULL_BEGIN
  * form. */
 id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *_Nullable configuration, NSError *_Nullable *_Nullable error)
     NS_RETURNS_RETAINED;
+
+/* How a change of the compute threads ended. */
+typedef NS_ENUM(NSInteger, SoftMetalChange) {
+  SoftMetalChanged,
+  SoftMetalChangeRefused,     /* the argument is out of range */
+  SoftMetalChangeUnsupported, /* this system cannot do it */
+  SoftMetalChangeFailed,      /* the system gave fewer threads, or it is a bug of ours */
+};
+
+/* The threads that compute. All software devices of the process share them, and they can be changed while commands run. On anything
+ * but SoftMetalChanged, *reason (autoreleased) says why. */
+uint32_t SoftMetalThreads(void);
+SoftMetalChange SoftMetalSetThreads(uint32_t threads, NSString *_Nullable *_Nonnull reason);
+/* No processors: the threads may run on all again. */
+SoftMetalChange SoftMetalPinThreads(const uint32_t *_Nullable processors, NSUInteger count,
+                                    NSString *_Nullable *_Nonnull reason);
 
 NS_ASSUME_NONNULL_END
 #endif

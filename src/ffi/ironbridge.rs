@@ -1641,6 +1641,19 @@ unsafe extern "C" {
         timeout: u64,
         leaks: *mut iron_leaks,
     ) -> iron_status;
+    pub fn iron_compute_threads(
+        device: *mut iron_device,
+        threads: *mut u32,
+    ) -> iron_status;
+    pub fn iron_compute_set_threads(
+        device: *mut iron_device,
+        threads: u32,
+    ) -> iron_status;
+    pub fn iron_compute_pin(
+        device: *mut iron_device,
+        processors: *const u32,
+        count: usize,
+    ) -> iron_status;
     pub fn iron_device_retain(device: *mut iron_device) -> iron_status;
     pub fn iron_device_release(device: *mut iron_device) -> iron_status;
     pub fn iron_source(

@@ -5,9 +5,11 @@
 //!
 //! Kernels follow one another within microseconds, and waking a thread takes as long as many of them. So a thread without work looks for
 //! some for a while ([`SPIN`]) before it sleeps. While threads are awake, a job takes no lock and allocates nothing.
+//!
+//! How many threads there are and on which processors they run can change at any time.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,9 +17,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::affinity::{self, PinError};
+
 /// How many threads compute; a whole number from 1 to [`MAX_THREADS`].
 pub const THREADS_VARIABLE: &str = "IRONBRIDGE_THREADS";
-const MAX_THREADS: usize = 1024;
+pub const MAX_THREADS: usize = 1024;
 
 /// How long a thread looks for work, or for the end of its job, before it sleeps: longer than it takes from one kernel to the next, shorter
 /// than anybody would notice in the processor's use.
@@ -44,7 +48,19 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 
 pub struct ComputePool {
     shared: Arc<Shared>,
+    crew: Mutex<Crew>,
+    /// Grows with every change of the crew's places; 0 before the first. No two pools have a number in common.
+    placement: AtomicUsize,
+}
+
+/// Who helps, and where.
+struct Crew {
+    /// Helper `i` at `i - 1`: the caller of a job is thread 0 of it.
     helpers: Vec<thread::JoinHandle<()>>,
+    /// The processors that threads are pinned to, in turn. Empty: any.
+    places: Vec<usize>,
+    /// Those of them for the threads that bring jobs.
+    callers: Vec<usize>,
 }
 
 struct Shared {
@@ -52,11 +68,12 @@ struct Shared {
     /// Helpers that sleep, or are about to. Counted under `sleep`, before the last look for work.
     sleepers: AtomicUsize,
     sleep: Mutex<()>,
-    /// Signalled when a job arrives or the pool closes.
+    /// Signalled when a job arrives or the number of threads changes.
     work: Condvar,
-    closing: AtomicBool,
-    /// Zero when there are more threads than processors: who spins then keeps others from working.
-    spin: Duration,
+    /// How many threads work on one job. A helper of that index or above it ends.
+    threads: AtomicUsize,
+    /// Not when there are more threads than processors: who spins then keeps others from working.
+    spins: AtomicBool,
 }
 
 /// A place for a job. Its caller has taken it; helpers enter while it is open.
@@ -94,36 +111,109 @@ impl ComputePool {
     /// A pool in which `threads` threads compute: the caller of `parallel_for` and `threads - 1` helpers. When the system refuses a
     /// thread, the pool has fewer.
     pub fn new(threads: usize) -> ComputePool {
-        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let shared = Arc::new(Shared {
-            slots: std::array::from_fn(|_| Slot::new()),
-            sleepers: AtomicUsize::new(0),
-            sleep: Mutex::new(()),
-            work: Condvar::new(),
-            closing: AtomicBool::new(false),
-            spin: if threads > processors {
-                Duration::ZERO
-            } else {
-                SPIN
-            },
-        });
-        let helpers = (1..threads)
-            .map_while(|index| {
-                let shared = Arc::clone(&shared);
-                thread::Builder::new()
-                    .name(format!("softmetal-{index}"))
-                    .spawn(move || shared.help())
-                    .ok()
-            })
-            .collect();
-        ComputePool { shared, helpers }
+        let pool = ComputePool {
+            shared: Arc::new(Shared {
+                slots: std::array::from_fn(|_| Slot::new()),
+                sleepers: AtomicUsize::new(0),
+                sleep: Mutex::new(()),
+                work: Condvar::new(),
+                threads: AtomicUsize::new(1),
+                spins: AtomicBool::new(true),
+            }),
+            crew: Mutex::new(Crew {
+                helpers: Vec::new(),
+                places: Vec::new(),
+                callers: Vec::new(),
+            }),
+            placement: AtomicUsize::new(0),
+        };
+        pool.set_threads(threads);
+        pool
     }
 
     /// How many threads can work on one job.
     pub fn threads(&self) -> usize {
-        self.helpers.len() + 1
+        self.shared.threads.load(Ordering::Relaxed)
     }
 
+    /// Changes the number of threads, of jobs that have not begun, and returns what it is then: less when the system refuses a
+    /// thread. Waits for helpers that are too many, until the ends of the jobs that they are at; so no job may call this.
+    pub fn set_threads(&self, threads: usize) -> usize {
+        let mut crew = lock(&self.crew);
+        let wanted = threads.clamp(1, MAX_THREADS) - 1;
+        self.shared.set_threads(wanted + 1);
+        let kept = wanted.min(crew.helpers.len());
+        for helper in crew.helpers.drain(kept..) {
+            // A helper catches the panics of chunks, so it ends normally.
+            let _ = helper.join();
+        }
+        for index in crew.helpers.len() + 1..=wanted {
+            let shared = Arc::clone(&self.shared);
+            let helper = thread::Builder::new()
+                .name(format!("softmetal-{index}"))
+                .spawn(move || shared.help(index));
+            let Ok(helper) = helper else {
+                break;
+            };
+            crew.helpers.push(helper);
+        }
+        self.shared.set_threads(crew.helpers.len() + 1);
+        if !crew.places.is_empty() {
+            // They were allowed before. What the system forbids since then is no reason not to compute.
+            let _ = self.place(&mut crew);
+        }
+        crew.helpers.len() + 1
+    }
+
+    /// Pins each helper to one of `places`, in turn, and the threads that bring jobs to those that no helper has, if any. No places:
+    /// every thread may run on every processor of the process again.
+    pub fn pin(&self, places: &[usize]) -> Result<(), PinError> {
+        affinity::check(places)?;
+        let mut crew = lock(&self.crew);
+        if crew.places == places {
+            return Ok(());
+        }
+        crew.places = places.to_vec();
+        self.place(&mut crew)
+    }
+
+    /// Puts the calling thread, which brings jobs, where [`ComputePool::pin`] wants it. One look at a number, unless that has changed.
+    pub fn place_caller(&self) {
+        thread_local! {
+            /// The placement that this thread has followed.
+            static FOLLOWED: Cell<usize> = const { Cell::new(0) };
+        }
+        let number = self.placement.load(Ordering::Relaxed);
+        if FOLLOWED.replace(number) != number {
+            // As with new helpers.
+            let _ = affinity::pin_this_thread(&lock(&self.crew).callers);
+        }
+    }
+
+    /// Puts the helpers where `crew` wants them, and callers when they come.
+    fn place(&self, crew: &mut Crew) -> Result<(), PinError> {
+        /// The number of the newest placement of any pool.
+        static NEWEST: AtomicUsize = AtomicUsize::new(0);
+        let any = affinity::allowed()?;
+        let count = crew.places.len();
+        let mut callers = crew.places.clone();
+        for (index, helper) in (1..).zip(&crew.helpers) {
+            let place = match count {
+                0 => any,
+                _ => &crew.places[index % count..][..1],
+            };
+            affinity::pin_thread(helper, place)?;
+            callers.retain(|processor| !place.contains(processor));
+        }
+        crew.callers = match (count, callers.is_empty()) {
+            (0, _) => any.to_vec(),
+            (_, true) => crew.places.clone(),
+            (_, false) => callers,
+        };
+        let number = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
+        self.placement.store(number, Ordering::Relaxed);
+        Ok(())
+    }
     /// Calls `body` once with each of `0..chunks`, in no order, on several threads, and returns when all calls have. Chunks are
     /// claimed one at a time by whoever is free; as many chunks as threads gives a static partition.
     ///
@@ -131,7 +221,7 @@ impl ComputePool {
     /// When `body` panicked, with the payload of the first panic, after the other chunks have ended.
     pub fn parallel_for(&self, chunks: usize, body: impl Fn(usize) + Sync) {
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::Acquire);
-        let slot = match chunks <= 1 || self.helpers.is_empty() {
+        let slot = match chunks <= 1 || self.threads() <= 1 {
             true => None,
             false => self.shared.slots.iter().find(free),
         };
@@ -151,7 +241,7 @@ impl ComputePool {
 
         slot.work(Job { body, chunks });
         slot.open.store(false, Ordering::SeqCst);
-        slot.outwait_helpers(self.shared.spin);
+        slot.outwait_helpers(self.shared.spin());
         let panic = match slot.panicked.swap(false, Ordering::Relaxed) {
             true => lock(&slot.panic).take(),
             false => None,
@@ -165,32 +255,43 @@ impl ComputePool {
 
 impl Drop for ComputePool {
     fn drop(&mut self) {
-        self.shared.closing.store(true, Ordering::SeqCst);
-        drop(lock(&self.shared.sleep));
-        self.shared.work.notify_all();
-        for helper in self.helpers.drain(..) {
-            // A helper catches the panics of chunks, so it ends normally.
-            let _ = helper.join();
-        }
+        self.set_threads(1);
     }
 }
 
 impl Shared {
-    /// A helper's life: works on whatever slot is open until the pool closes.
-    fn help(&self) {
-        while !self.closing.load(Ordering::SeqCst) {
+    /// Helpers whose index is not below `threads` end when they next look for work.
+    fn set_threads(&self, threads: usize) {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.spins.store(threads <= processors, Ordering::Relaxed);
+        self.threads.store(threads, Ordering::SeqCst);
+        drop(lock(&self.sleep));
+        self.work.notify_all();
+    }
+
+    fn spin(&self) -> Duration {
+        match self.spins.load(Ordering::Relaxed) {
+            true => SPIN,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// The life of helper `index`: works on whatever slot is open until it is one too many.
+    fn help(&self, index: usize) {
+        let superfluous = || index >= self.threads.load(Ordering::SeqCst);
+        while !superfluous() {
             if self.help_once() {
                 continue;
             }
-            let found = spin_until(self.spin, || {
-                self.closing.load(Ordering::Relaxed) || self.slots.iter().any(Slot::has_work)
+            let found = spin_until(self.spin(), || {
+                superfluous() || self.slots.iter().any(Slot::has_work)
             });
             if found {
                 continue;
             }
             let mut guard = lock(&self.sleep);
             self.sleepers.fetch_add(1, Ordering::SeqCst);
-            while !self.closing.load(Ordering::SeqCst) && !self.slots.iter().any(Slot::has_work) {
+            while !superfluous() && !self.slots.iter().any(Slot::has_work) {
                 guard = self
                     .work
                     .wait(guard)
@@ -322,6 +423,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::alloc::{GlobalAlloc, Layout, System};
+
     use super::*;
 
     #[test]
@@ -425,6 +528,78 @@ mod tests {
         }
     }
 
+    /// Counts the calling thread's allocations.
+    struct Counting;
+
+    thread_local! {
+        static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    // SAFETY: everything is the system's allocator's.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // A thread's last allocations come after its thread-local variables.
+            let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+            // SAFETY: the caller's promise.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+            // SAFETY: as above.
+            unsafe { System.dealloc(pointer, layout) }
+        }
+    }
+
+    #[global_allocator]
+    static COUNTING: Counting = Counting;
+
+    #[test]
+    fn a_job_allocates_nothing() {
+        thread_local! {
+            static AT_FIRST: Cell<Option<usize>> = const { Cell::new(None) };
+        }
+        let pool = ComputePool::new(3);
+        let more = AtomicUsize::new(0);
+        let before = ALLOCATIONS.get();
+        for _ in 0..1000 {
+            pool.parallel_for(12, |_| {
+                let now = ALLOCATIONS.get();
+                let first = AT_FIRST.get().unwrap_or(now);
+                AT_FIRST.set(Some(first));
+                more.fetch_add(now - first, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(ALLOCATIONS.get(), before);
+        assert_eq!(more.into_inner(), 0, "by helpers");
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_while_jobs_run() {
+        let pool = ComputePool::new(2);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let total = AtomicUsize::new(0);
+                        pool.parallel_for(9, |chunk| {
+                            total.fetch_add(chunk, Ordering::Relaxed);
+                        });
+                        assert_eq!(total.into_inner(), 36);
+                    }
+                });
+            }
+            for round in 0..200 {
+                let threads = 1 + round * 5 % 7;
+                assert_eq!(pool.set_threads(threads), threads);
+                assert_eq!(pool.threads(), threads);
+                thread::yield_now();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(lock(&pool.crew).helpers.len(), pool.threads() - 1);
+    }
+
     #[test]
     #[cfg(target_os = "linux")]
     fn idle_threads_use_no_processor() {
@@ -451,7 +626,7 @@ mod tests {
     fn helpers_time(pool: &ComputePool) -> Duration {
         use std::os::unix::thread::JoinHandleExt;
         let mut total = Duration::ZERO;
-        for helper in &pool.helpers {
+        for helper in &lock(&pool.crew).helpers {
             let mut clock = 0;
             let mut time = libc::timespec {
                 tv_sec: 0,

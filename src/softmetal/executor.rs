@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::{ptr, slice};
 
+use super::affinity::{self, PinError};
 use super::bindings::executor::*;
 use super::compute_pool;
 use super::dispatch::{Dispatch, Fault};
@@ -76,21 +77,20 @@ unsafe impl Send for Table {}
 /// What the executor computes with: the process's one machine, or what is wrong with the environment's wishes for it.
 fn machine() -> &'static Result<Machine, String> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
-    MACHINE.get_or_init(|| compute_pool::configured_threads().map(Machine::new))
+    MACHINE.get_or_init(|| {
+        let machine = compute_pool::configured_threads().map(Machine::new)?;
+        let places = affinity::configured()?;
+        machine.pool.pin(&places).map_err(PinError::text)?;
+        Ok(machine)
+    })
 }
 
 extern "C" fn cpu_executor() -> *const soft_executor {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = catch_unwind(|| {
         TABLE.get_or_init(|| {
-            let threads = machine()
-                .as_ref()
-                .map_or(1, |machine| machine.pool.threads());
-            let plural = if threads == 1 { "" } else { "s" };
-            let name = format!("{} ({threads} thread{plural})", processor_name());
             Table(soft_executor {
-                name: into_c_string(name),
-                threads: threads as u32,
+                name: into_c_string(processor_name()),
                 compiles_source: true,
                 library_create: Some(library_create),
                 library_release: Some(library_release),
@@ -99,6 +99,9 @@ extern "C" fn cpu_executor() -> *const soft_executor {
                 function_release: Some(function_release),
                 function_describe: Some(function_describe),
                 execute: Some(execute),
+                threads: Some(threads),
+                set_threads: Some(set_threads),
+                pin_threads: Some(pin_threads),
                 string_release: Some(string_release),
             })
         })
@@ -247,6 +250,7 @@ unsafe extern "C" fn execute(
         let machine = machine()
             .as_ref()
             .map_err(|text| Fault::Invalid(text.clone()))?;
+        machine.pool.place_caller();
         match &function.code {
             Code::Native(kernel) => {
                 // SAFETY: the device binds buffers that the command buffer keeps alive, and Metal's rules forbid concurrent access.
@@ -268,6 +272,74 @@ unsafe extern "C" fn execute(
         Err(payload) => (SOFT_INTERNAL, panic_text(&*payload)),
     };
     // SAFETY: executor.h: `error` is NULL or a place for a pointer.
+    unsafe { report(error, text) };
+    outcome
+}
+
+extern "C" fn threads() -> u32 {
+    let machine = catch_unwind(machine)
+        .ok()
+        .and_then(|machine| machine.as_ref().ok());
+    machine.map_or(1, |machine| machine.pool.threads() as u32)
+}
+
+unsafe extern "C" fn set_threads(threads: u32, error: *mut *mut c_char) -> soft_outcome {
+    let change = |machine: &Machine| {
+        if !(1..=compute_pool::MAX_THREADS).contains(&(threads as usize)) {
+            let most = compute_pool::MAX_THREADS;
+            return Err((SOFT_INVALID, format!("{threads} is not from 1 to {most}")));
+        }
+        match machine.pool.set_threads(threads as usize) {
+            given if given == threads as usize => Ok(()),
+            given => Err((
+                SOFT_OUT_OF_MEMORY,
+                format!("the system gave {given} of {threads} threads"),
+            )),
+        }
+    };
+    // SAFETY: executor.h: `error` is NULL or a place for a pointer.
+    unsafe { changed(change, error) }
+}
+
+unsafe extern "C" fn pin_threads(
+    processors: *const u32,
+    count: usize,
+    error: *mut *mut c_char,
+) -> soft_outcome {
+    let change = |machine: &Machine| {
+        let processors = match processors.is_null() {
+            true => &[],
+            // SAFETY: executor.h: `count` numbers.
+            false => unsafe { slice::from_raw_parts(processors, count) },
+        };
+        let places: Vec<usize> = processors.iter().map(|place| *place as usize).collect();
+        machine.pool.pin(&places).map_err(|error| match error {
+            PinError::Unknown(text) => (SOFT_INVALID, text),
+            PinError::Unsupported(text) => (SOFT_UNSUPPORTED, text),
+        })
+    };
+    // SAFETY: executor.h: `error` is NULL or a place for a pointer.
+    unsafe { changed(change, error) }
+}
+
+/// The outcome of a change of the machine.
+///
+/// # Safety
+/// `error` is NULL or a place for a pointer.
+unsafe fn changed(
+    change: impl FnOnce(&Machine) -> Result<(), (soft_outcome, String)>,
+    error: *mut *mut c_char,
+) -> soft_outcome {
+    let run = || match machine() {
+        Ok(machine) => change(machine),
+        Err(text) => Err((SOFT_INVALID, text.clone())),
+    };
+    let (outcome, text) = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => return SOFT_OK,
+        Ok(Err(refused)) => refused,
+        Err(payload) => (SOFT_INTERNAL, panic_text(&*payload)),
+    };
+    // SAFETY: the caller's promise.
     unsafe { report(error, text) };
     outcome
 }
@@ -409,15 +481,9 @@ mod tests {
 
     #[test]
     fn it_says_what_it_is() {
-        let table = table();
         // SAFETY: a string that is never freed.
-        let name = unsafe { CStr::from_ptr(table.name) }
-            .to_str()
-            .expect("UTF-8");
-        assert!(
-            name.contains(&format!("({} thread", table.threads)),
-            "{name}"
-        );
+        let name = unsafe { CStr::from_ptr(table().name) };
+        assert!(!name.to_str().expect("UTF-8").is_empty());
     }
 
     #[test]

@@ -156,6 +156,8 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_memory_describe(device, null_mut())), "info");
     null_argument(call!(iron_diagnose(null_mut())), "diagnostics");
     null_argument(call!(iron_live_objects(None, null_mut())), "visit");
+    null_argument(call!(iron_compute_threads(device, null_mut())), "threads");
+    null_argument(call!(iron_compute_pin(device, null(), 1)), "processors");
     null_argument(call!(iron_memory_configure(device, null())), "settings");
     null_argument(
         call!(iron_memory_configuration(device, null_mut())),

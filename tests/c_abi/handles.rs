@@ -76,6 +76,9 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
     handle_calls! {
         iron_device_describe, "device", Device: |h| (h.cast(), zeroed!(iron_device_info));
         iron_device_sync, "device", Device: |h| (h.cast(), 0);
+        iron_compute_threads, "device", Device: |h| (h.cast(), &mut 0);
+        iron_compute_set_threads, "device", Device: |h| (h.cast(), 1);
+        iron_compute_pin, "device", Device: |h| (h.cast(), null(), 0);
         iron_device_close, "device", Device: |h| (h.cast(), 0, null_mut());
         iron_device_retain, "device", Device: |h| (h.cast());
         iron_device_release, "device", Device: |h| (h.cast());

@@ -190,10 +190,24 @@ int mock_executed(void) { return atomic_load(&executed); }
 
 int mock_live(void) { return atomic_load(&live); }
 
+static uint32_t threads(void) { return 1; }
+
+static soft_outcome set_threads(uint32_t wanted, char **error) {
+  if (wanted == 1) return SOFT_OK;
+  *error = say("there is one thread");
+  return SOFT_INVALID;
+}
+
+static soft_outcome pin_threads(const uint32_t *processors, size_t count, char **error) {
+  (void)processors;
+  if (!count) return SOFT_OK;
+  *error = say("it runs anywhere");
+  return SOFT_UNSUPPORTED;
+}
+
 const soft_executor *softmetal_cpu_executor(void) {
   static const soft_executor table = {
       .name = "mock",
-      .threads = 1,
       .compiles_source = true,
       .library_create = library_create,
       .library_release = library_release,
@@ -202,6 +216,9 @@ const soft_executor *softmetal_cpu_executor(void) {
       .function_release = function_release,
       .function_describe = function_describe,
       .execute = execute,
+      .threads = threads,
+      .set_threads = set_threads,
+      .pin_threads = pin_threads,
       .string_release = string_release,
   };
   return &table;

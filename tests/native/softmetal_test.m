@@ -94,7 +94,7 @@ static void *pages_of(NSUInteger length) {
 
 CASE(device_describes_itself) {
   id<MTLDevice> device = any_device();
-  CHECK([device.name isEqualToString:@"ironbridge software device (mock)"]);
+  CHECK([device.name isEqualToString:@"ironbridge software device (mock (1 thread))"]);
   CHECK(device.hasUnifiedMemory && device.isHeadless && !device.isLowPower && !device.isRemovable);
   CHECK(device.maxThreadsPerThreadgroup.width == 1024 && device.maxThreadsPerThreadgroup.depth == 1024);
   CHECK(device.maxThreadgroupMemoryLength == 32768);

@@ -143,12 +143,12 @@ pub const SOFT_INTERNAL: soft_outcome = 3;
 pub const SOFT_OUT_OF_MEMORY: soft_outcome = 4;
 pub const SOFT_STACK_OVERFLOW: soft_outcome = 5;
 pub const SOFT_TIMEOUT: soft_outcome = 6;
+pub const SOFT_UNSUPPORTED: soft_outcome = 7;
 pub type soft_outcome = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct soft_executor {
     pub name: *const ::core::ffi::c_char,
-    pub threads: u32,
     pub compiles_source: bool,
     pub library_create: ::core::option::Option<
         unsafe extern "C" fn(
@@ -191,23 +191,34 @@ pub struct soft_executor {
             error: *mut *mut ::core::ffi::c_char,
         ) -> soft_outcome,
     >,
+    pub threads: ::core::option::Option<unsafe extern "C" fn() -> u32>,
+    pub set_threads: ::core::option::Option<
+        unsafe extern "C" fn(
+            threads: u32,
+            error: *mut *mut ::core::ffi::c_char,
+        ) -> soft_outcome,
+    >,
+    pub pin_threads: ::core::option::Option<
+        unsafe extern "C" fn(
+            processors: *const u32,
+            count: usize,
+            error: *mut *mut ::core::ffi::c_char,
+        ) -> soft_outcome,
+    >,
     pub string_release: ::core::option::Option<
         unsafe extern "C" fn(string: *mut ::core::ffi::c_char),
     >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of soft_executor"][::core::mem::size_of::<soft_executor>() - 80usize];
+    ["Size of soft_executor"][::core::mem::size_of::<soft_executor>() - 104usize];
     ["Alignment of soft_executor"][::core::mem::align_of::<soft_executor>() - 8usize];
     [
         "Offset of field: soft_executor::name",
     ][::core::mem::offset_of!(soft_executor, name) - 0usize];
     [
-        "Offset of field: soft_executor::threads",
-    ][::core::mem::offset_of!(soft_executor, threads) - 8usize];
-    [
         "Offset of field: soft_executor::compiles_source",
-    ][::core::mem::offset_of!(soft_executor, compiles_source) - 12usize];
+    ][::core::mem::offset_of!(soft_executor, compiles_source) - 8usize];
     [
         "Offset of field: soft_executor::library_create",
     ][::core::mem::offset_of!(soft_executor, library_create) - 16usize];
@@ -230,8 +241,17 @@ const _: () = {
         "Offset of field: soft_executor::execute",
     ][::core::mem::offset_of!(soft_executor, execute) - 64usize];
     [
+        "Offset of field: soft_executor::threads",
+    ][::core::mem::offset_of!(soft_executor, threads) - 72usize];
+    [
+        "Offset of field: soft_executor::set_threads",
+    ][::core::mem::offset_of!(soft_executor, set_threads) - 80usize];
+    [
+        "Offset of field: soft_executor::pin_threads",
+    ][::core::mem::offset_of!(soft_executor, pin_threads) - 88usize];
+    [
         "Offset of field: soft_executor::string_release",
-    ][::core::mem::offset_of!(soft_executor, string_release) - 72usize];
+    ][::core::mem::offset_of!(soft_executor, string_release) - 96usize];
 };
 impl Default for soft_executor {
     fn default() -> Self {

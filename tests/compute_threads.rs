@@ -1,0 +1,209 @@
+//! The threads that the software device computes on: their number and their processors, changed while it works. They are the
+//! process's, so one test runs at a time.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ironbridge::{Device, Error, MatmulExecutor};
+use serial_test::serial;
+
+fn device() -> Device {
+    Device::open("cpu").expect("there is always a software device")
+}
+
+/// A multiplication that is worth sharing, checked.
+fn multiply(executor: &MatmulExecutor) {
+    let (rows, inner, columns) = (16, 256, 512);
+    let a = vec![0.5_f32; rows * inner];
+    let b = vec![0.25_f32; inner * columns];
+    let mut c = vec![0.0_f32; rows * columns];
+    executor
+        .matmul_f32(&a, &b, &mut c, rows, inner, columns)
+        .expect("it runs");
+    assert!(c.iter().all(|value| *value == 32.0));
+}
+
+fn executor() -> MatmulExecutor {
+    MatmulExecutor::on(device())
+}
+
+#[test]
+#[serial]
+fn the_number_is_what_was_set() {
+    let device = device();
+    let before = device.compute_threads().expect("a software device");
+    for threads in [1, 5, 2] {
+        device.set_compute_threads(threads).expect("so few");
+        assert_eq!(device.compute_threads().expect("as before"), threads);
+        let name = device.info().expect("open").name;
+        assert!(name.contains(&format!("({threads} thread")), "{name}");
+    }
+    for threads in [0, 1025, u32::MAX] {
+        let error = device.set_compute_threads(threads).expect_err("refused");
+        assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+        assert!(error.to_string().contains("from 1 to 1024"), "{error}");
+    }
+    assert_eq!(device.compute_threads().expect("unchanged"), 2);
+    device.set_compute_threads(before).expect("as it was");
+}
+
+#[test]
+#[serial]
+fn it_changes_while_several_queues_run() {
+    let device = device();
+    let before = device.compute_threads().expect("a software device");
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let executor = executor();
+                while !done.load(Ordering::Relaxed) {
+                    multiply(&executor);
+                }
+            });
+        }
+        for round in 0..100 {
+            device.set_compute_threads(1 + round * 3 % 8).expect("few");
+            thread::sleep(Duration::from_millis(3));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    device.set_compute_threads(before).expect("as it was");
+}
+
+/// More threads than processors take turns, and none of them spins while another one has work.
+#[test]
+#[serial]
+fn too_many_threads_are_not_much_slower() {
+    let (device, executor) = (device(), executor());
+    let before = device.compute_threads().expect("a software device");
+    let processors = thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let time = |threads: u32| {
+        device.set_compute_threads(threads).expect("few");
+        let times = (0..5).map(|_| {
+            let start = Instant::now();
+            (0..20).for_each(|_| multiply(&executor));
+            start.elapsed()
+        });
+        times.min().expect("there are five")
+    };
+    let (right, many) = (time(processors), time(4 * processors));
+    device.set_compute_threads(before).expect("as it was");
+    // Measured: less than twice. Other tests may run beside this one.
+    assert!(
+        many < 10 * right,
+        "{many:?}, {right:?} with as many as processors"
+    );
+}
+
+#[test]
+#[serial]
+fn after_work_the_process_is_idle() {
+    let executor = executor();
+    (0..20).for_each(|_| multiply(&executor));
+    // Threads look for more work for a tenth of a millisecond; on a busy machine some get to that only later.
+    let used = (0..5).map(|_| {
+        let before = processor_time();
+        thread::sleep(Duration::from_secs(1));
+        processor_time() - before
+    });
+    let least = used.min().expect("there are five");
+    assert!(
+        least < Duration::from_millis(5),
+        "{least:?} in a second without work"
+    );
+}
+
+/// What all threads of this process have used.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the place is of the type that is written.
+    assert_eq!(
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) },
+        0
+    );
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[test]
+#[serial]
+#[cfg(target_os = "linux")]
+fn pinned_threads_are_where_they_should_be() {
+    let (device, executor) = (device(), executor());
+    let before = device.compute_threads().expect("a software device");
+    let any = processors_of("self");
+    let (first, last) = (any[0], any[any.len() - 1]);
+    let places = |threads| {
+        device.set_compute_threads(threads).expect("few");
+        multiply(&executor);
+        helpers()
+    };
+    assert!(places(3).iter().all(|helper| *helper == any));
+
+    device.pin_compute_threads(&[first, last]).expect("ours");
+    assert_eq!(places(4), [[last], [first], [last]]);
+    assert_eq!(places(2), [[last]]);
+    // The queue's thread has the processor that is left.
+    assert!(of_threads(|name| !name.starts_with("softmetal-")).contains(&vec![first]));
+    device.pin_compute_threads(&[last]).expect("ours");
+    assert_eq!(places(3), [[last], [last]]);
+
+    let error = device
+        .pin_compute_threads(&[first, 1023])
+        .expect_err("no machine has it");
+    assert!(matches!(error, Error::InvalidArgument(_)), "{error:?}");
+    assert!(
+        error.to_string().contains("processor 1023 is not"),
+        "{error}"
+    );
+    assert_eq!(places(2), [[last]]);
+
+    device.pin_compute_threads(&[]).expect("any");
+    assert!(places(3).iter().all(|helper| *helper == any));
+    device.set_compute_threads(before).expect("as it was");
+}
+
+/// The processors of each helper, by its number.
+#[cfg(target_os = "linux")]
+fn helpers() -> Vec<Vec<u32>> {
+    of_threads(|name| name.starts_with("softmetal-"))
+}
+
+/// The processors of the threads of such a name, in the order of their names.
+#[cfg(target_os = "linux")]
+fn of_threads(wanted: impl Fn(&str) -> bool) -> Vec<Vec<u32>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task").expect("Linux").flatten() {
+        let task = task.file_name().into_string().expect("a number");
+        let name = fs::read_to_string(format!("/proc/self/task/{task}/comm")).unwrap_or_default();
+        if wanted(name.trim()) {
+            found.push((name, processors_of(&format!("self/task/{task}"))));
+        }
+    }
+    found.sort_unstable();
+    found
+        .into_iter()
+        .map(|(_, processors)| processors)
+        .collect()
+}
+
+/// `Cpus_allowed_list` of a process or thread.
+#[cfg(target_os = "linux")]
+fn processors_of(task: &str) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{task}/status")).expect("it lives");
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .expect("Linux has the line");
+    let range = |part: &str| {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().expect("a number");
+        number(first)..=number(last)
+    };
+    list.split(',').flat_map(range).collect()
+}
