@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 
 use super::LlamaError;
 use crate::HostMemory;
@@ -44,6 +44,17 @@ impl MappedFile {
     /// Some of the file's bytes. The range is inside of it: whoever makes one has checked that.
     pub fn range(&self, range: Range<u64>) -> &[u8] {
         &self.0[range.start as usize..range.end as usize]
+    }
+
+    /// Gives the pages of these bytes back to the system, which reads them again should anybody look.
+    pub fn forget(&self, range: Range<u64>) {
+        let (start, length) = (range.start as usize, range.end - range.start);
+        // SAFETY: The mapping is of a file and read-only, so that what comes back is what was there. Not to give memory back is no
+        // error.
+        let _ = unsafe {
+            self.0
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, start, length as usize)
+        };
     }
 
     /// Some of the file's bytes, starting on a page, for a device to read in place. They keep the file mapped.

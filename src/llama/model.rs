@@ -7,13 +7,14 @@ mod mlp;
 mod norm;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::activations::Activations;
 use super::kv_cache::KvCache;
 use super::model_file::{ModelFile, ModelFormat};
 use super::tokenizer::{EncodeOptions, Tokenizer};
-use super::weights::{LoadProgress, Weight, WeightStorage, Weights};
+use super::weights::{LoadProgress, Moving, Weight, WeightStorage, Weights};
 use super::{Config, Session, SessionOptions};
 use crate::ops::{Embedding, RopePairing};
 use crate::{Commands, Device, Result};
@@ -51,6 +52,8 @@ struct Parts {
     blocks: Vec<Block>,
     norm: Norm,
     output: Linear, // width to vocabulary
+    /// Weights that are still in their file and are to leave it.
+    moving: Mutex<Option<Moving>>,
 }
 
 /// A forward pass: tokens of one sequence or of several, each token one row of the activations.
@@ -119,7 +122,7 @@ impl Model {
         let norm = Norm::load(&mut weights, &config, "output_norm.weight", width)?;
         // Models that have none use the embedding both ways.
         let output = weights.optional_matrix("output.weight", width, vocabulary)?;
-        weights.finish()?;
+        let moving = weights.finish()?;
         let output = output.unwrap_or_else(|| embedding.clone());
         Ok(Model(Arc::new(Parts {
             device: device.clone(),
@@ -130,6 +133,7 @@ impl Model {
             embedding,
             blocks,
             norm,
+            moving: Mutex::new(moving),
         })))
     }
 
@@ -176,6 +180,35 @@ impl Model {
         Session::new(self, SessionOptions::default())
     }
 
+    /// Moves at once all weights that [`WeightStorage::Moved`] would move by and by. For a program that has time now rather than
+    /// later, such as a server that starts. What there is no memory for stays where it is.
+    pub fn settle(&self) {
+        let moving = &self.0.moving;
+        let mut moving = moving.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = moving.take() {
+            all.finish();
+        }
+    }
+
+    /// Between passes: moves some of the weights that are to move.
+    pub(super) fn move_weights(&self) {
+        // Where another session does it at this moment, this one need not.
+        if let Ok(mut moving) = self.0.moving.try_lock()
+            && moving.as_mut().is_some_and(|moving| !moving.proceed())
+        {
+            *moving = None;
+        }
+    }
+
+    /// Says how long a pass took.
+    pub(super) fn passed(&self, time: Duration) {
+        if let Ok(mut moving) = self.0.moving.try_lock()
+            && let Some(moving) = &mut *moving
+        {
+            moving.earn(time);
+        }
+    }
+
     /// Records a forward pass over `state.ids`, which stand at `state.positions`, up to and without the last norm: its
     /// end is `state.x`.
     pub(super) fn forward(
@@ -189,7 +222,7 @@ impl Model {
             rows: pass.rows,
             width: parts.config.width,
             vocab: parts.config.vocabulary,
-            table: parts.embedding.tensor(),
+            table: parts.embedding.place().tensor(),
             ids: state.ids.tensor(),
             out: state.x.tensor(), // rows × width
         })?;

@@ -1,5 +1,7 @@
 //! Several texts in the making, computed together.
 
+use std::time::Instant;
+
 use super::activations::Activations;
 use super::kv_cache::KvCache;
 use super::model::{Pass, Span};
@@ -297,6 +299,8 @@ impl Sequences {
         chunks: &[Chunk],
         then: impl FnOnce(&Model, &mut Commands, &mut Activations, usize) -> Result<()>,
     ) -> Result<()> {
+        self.model.move_weights();
+        let start = Instant::now();
         let mut ids = Vec::with_capacity(self.batch);
         let mut positions = Vec::with_capacity(self.batch);
         let mut spans = Vec::with_capacity(chunks.len());
@@ -321,6 +325,7 @@ impl Sequences {
         self.model.forward(&mut commands, &self.state, &pass)?;
         then(&self.model, &mut commands, &mut self.state, rows)?;
         commands.commit()?.wait()?;
+        self.model.passed(start.elapsed());
         for chunk in chunks {
             self.sequences[chunk.sequence].tokens.extend(chunk.tokens);
         }

@@ -1,9 +1,11 @@
 //! A model's weights in device memory.
 
+mod moving;
+
 use std::hint::black_box;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 
 use half::{bf16, f16};
@@ -14,6 +16,8 @@ use super::mapped_file::MappedFile;
 use super::model_file::{ModelFile, ModelTensor, Place};
 use crate::memory::{Category, page_size};
 use crate::{Buffer, Device, Dtype, Result, Tensor};
+pub(super) use moving::Moving;
+use moving::Waiting;
 
 /// How much of a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +31,17 @@ pub struct LoadProgress {
 /// Where the weights are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightStorage {
+    /// [`Moved`](WeightStorage::Moved) where that is faster and there is room: on the software device of a Linux, for 64 MiB of
+    /// weights and more, when the machine could hold twice as many in its free memory. Else [`Mapped`](WeightStorage::Mapped).
+    #[default]
+    Automatic,
     /// In the pages of the file itself, which the device reads in place: no copy, and the operating system shares them
     /// between processes.
-    #[default]
     Mapped,
+    /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions and for at most a tenth of
+    /// their time, matrix after matrix moves into a buffer of its own, and the file's pages of it are given back; at the end the
+    /// file is unmapped. What there is no memory for stays mapped.
+    Moved,
     /// In buffers of their own: the file may change or go afterwards.
     Copied,
 }
@@ -69,15 +80,33 @@ fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
     }
 }
 
-/// One matrix or vector of weights.
+/// One matrix or vector of weights. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct Weight {
+pub(super) struct Weight(Arc<RwLock<Placed>>);
+
+/// Where a weight is at a time. It stays there while somebody has this.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
     buffer: Arc<Buffer<u8>>,
     offset: usize,
     dtype: Dtype,
 }
 
+impl Placed {
+    pub fn tensor(&self) -> Tensor<'_> {
+        self.buffer.tensor_at(self.offset, self.dtype)
+    }
+}
+
 impl Weight {
+    fn new(buffer: Arc<Buffer<u8>>, offset: usize, dtype: Dtype) -> Weight {
+        Weight(Arc::new(RwLock::new(Placed {
+            buffer,
+            offset,
+            dtype,
+        })))
+    }
+
     /// Weights that no file has.
     pub fn of_numbers(device: &Device, label: &str, numbers: &[f32]) -> Result<Weight> {
         let options = device.buffer_options().label(label);
@@ -86,15 +115,22 @@ impl Weight {
             .iter()
             .flat_map(|number| number.to_le_bytes())
             .collect();
-        Ok(Weight {
-            buffer: Arc::new(options.create_from(&bytes)?),
-            offset: 0,
-            dtype: Dtype::F32,
-        })
+        let buffer = Arc::new(options.create_from(&bytes)?);
+        Ok(Weight::new(buffer, 0, Dtype::F32))
     }
 
-    pub fn tensor(&self) -> Tensor<'_> {
-        self.buffer.tensor_at(self.offset, self.dtype)
+    pub fn place(&self) -> Placed {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The same weights, in another buffer.
+    fn relocate(&self, buffer: Buffer<u8>) {
+        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        place.buffer = Arc::new(buffer);
+        place.offset = 0;
     }
 }
 
@@ -105,6 +141,8 @@ pub(super) struct Weights<'a> {
     source: Source,
     /// Whether each of the file's tensors was handed out.
     taken: Vec<bool>,
+    /// Mapped ones that are to move.
+    waiting: Option<Vec<Waiting>>,
     progress: Progress<'a>,
 }
 
@@ -123,15 +161,22 @@ impl<'a> Weights<'a> {
         progress: &'a mut dyn FnMut(LoadProgress),
     ) -> Result<Weights<'a>> {
         let tensors = file.tensors();
+        let progress = Progress::new(tensors, progress);
+        let moved = match storage {
+            WeightStorage::Moved => true,
+            WeightStorage::Automatic => moving::is_worthwhile(device, progress.now.total)?,
+            WeightStorage::Mapped | WeightStorage::Copied => false,
+        };
         Ok(Weights {
             device,
             file,
             source: match storage {
-                WeightStorage::Mapped => Source::Mapped(wrap_pages(device, file)?),
                 WeightStorage::Copied => Source::Copied,
+                _ => Source::Mapped(wrap_pages(device, file)?),
             },
             taken: vec![false; tensors.len()],
-            progress: Progress::new(tensors, progress),
+            waiting: moved.then(Vec::new),
+            progress,
         })
     }
 
@@ -196,8 +241,8 @@ impl<'a> Weights<'a> {
     }
 
     /// Sees to it that all tensors were handed out: one that was not would have changed the results. Then brings mapped
-    /// ones into memory, so that it is not the first token that waits for the disk.
-    pub fn finish(mut self) -> Result<()> {
+    /// ones into memory, so that it is not the first token that waits for the disk. Returns what is to move.
+    pub fn finish(mut self) -> Result<Option<Moving>> {
         let tensors = self.file.tensors();
         if let Some(index) = self.taken.iter().position(|taken| !taken) {
             return Err(LlamaError::UnexpectedTensor(tensors[index].name().to_owned()).into());
@@ -209,7 +254,8 @@ impl<'a> Weights<'a> {
                 .collect();
             touch(&steps, |bytes| self.progress.add(bytes));
         }
-        Ok(())
+        let moving = |waiting| Moving::new(self.device, waiting);
+        Ok(self.waiting.map(moving))
     }
 
     fn take(&mut self, name: &str, dimensions: &[usize]) -> Result<Option<&'a ModelTensor>> {
@@ -231,7 +277,7 @@ impl<'a> Weights<'a> {
     }
 
     fn weight(&mut self, tensor: &ModelTensor, dtype: Dtype) -> Result<Weight> {
-        let (buffer, offset) = match (&self.source, &tensor.place) {
+        match (&self.source, &tensor.place) {
             // Safetensors may start numbers anywhere; a device cannot read them there.
             (Source::Mapped(files), Place::File(file, bytes))
                 if bytes.start.is_multiple_of(alignment(dtype)) =>
@@ -241,15 +287,23 @@ impl<'a> Weights<'a> {
                 // before every tensor.
                 let place = buffers.partition_point(|pages| pages.bytes.start <= start);
                 let pages = &buffers[place - 1];
-                (pages.buffer.clone(), (start - pages.bytes.start) as usize)
+                let offset = (start - pages.bytes.start) as usize;
+                let weight = Weight::new(pages.buffer.clone(), offset, dtype);
+                if let Some(waiting) = &mut self.waiting {
+                    waiting.push(Waiting {
+                        weight: weight.clone(),
+                        name: tensor.name().to_owned(),
+                        file: self.file.files()[*file].clone(),
+                        bytes: bytes.clone(),
+                    });
+                }
+                Ok(weight)
             }
-            _ => (Arc::new(self.copy(tensor, self.file.bytes(tensor))?), 0),
-        };
-        Ok(Weight {
-            buffer,
-            offset,
-            dtype,
-        })
+            _ => {
+                let buffer = self.copy(tensor, self.file.bytes(tensor))?;
+                Ok(Weight::new(Arc::new(buffer), 0, dtype))
+            }
+        }
     }
 
     /// A copy in F32.
@@ -261,11 +315,8 @@ impl<'a> Weights<'a> {
         let (numbers, _) = self.file.bytes(tensor).as_chunks();
         let numbers = numbers.iter().map(|number| from(*number).into());
         let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
-        Ok(Weight {
-            buffer: Arc::new(self.copy(tensor, &bytes)?),
-            offset: 0,
-            dtype: Dtype::F32,
-        })
+        let buffer = Arc::new(self.copy(tensor, &bytes)?);
+        Ok(Weight::new(buffer, 0, Dtype::F32))
     }
 
     fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8]) -> Result<Buffer<u8>> {

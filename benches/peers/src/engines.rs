@@ -18,6 +18,8 @@ pub trait Engine {
     fn reset(&mut self) -> Result<()>;
     /// Computes the next tokens of the text and gives the logits after the last.
     fn feed(&mut self, tokens: &[u32]) -> Result<Vec<f32>>;
+    /// Finishes at once what would be done by and by while the engine is used.
+    fn settle(&mut self) {}
 }
 
 /// The names of the engines, ironbridge first.

@@ -31,7 +31,10 @@ pub fn speed(file: &Path, file_type: &str, threads: &str, effort: &str) -> Resul
     let mut engines = Vec::new();
     for name in NAMES {
         match engines::load(name, file, threads) {
-            Ok(engine) => engines.push((name, engine)),
+            Ok(mut engine) => {
+                engine.settle();
+                engines.push((name, engine));
+            }
             Err(error) => {
                 let error = error.to_string();
                 println!(

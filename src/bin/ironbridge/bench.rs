@@ -100,6 +100,9 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
     let start = Instant::now();
     let model = arguments.model.load(true)?;
     let load = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    model.settle();
+    let settle = start.elapsed().as_secs_f64();
     let mut session = Session::new(&model, arguments.model.session_options())?;
     let longest = arguments.prompt.iter().copied().max().unwrap_or(0);
     let needed = longest.max(BEFORE + arguments.tokens);
@@ -131,6 +134,7 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
         "device": model.device().info()?.name,
         "threads": threads,
         "load_seconds": load,
+        "settle_seconds": settle,
         "read_bandwidth": bandwidth,
         "prompts": prompts,
         "generation": {
@@ -190,9 +194,10 @@ fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     writeln!(
         out,
-        "{}\n  load            {:.2} s",
+        "{}\n  load            {:.2} s, and {:.2} s until the weights have moved",
         run["device"].as_str().unwrap_or_default(),
         number(&run["load_seconds"]),
+        number(&run["settle_seconds"]),
     )?;
     for prompt in run["prompts"].as_array().into_iter().flatten() {
         writeln!(

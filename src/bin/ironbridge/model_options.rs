@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use ironbridge::Device;
-use ironbridge::llama::{CacheType, LoadOptions, Model, ModelFile, SessionOptions};
+use ironbridge::llama::{CacheType, LoadOptions, Model, ModelFile, SessionOptions, WeightStorage};
 
 use crate::terminal::progress;
 
@@ -24,6 +24,10 @@ pub struct ModelOptions {
     /// How keys and values are cached
     #[arg(long, value_enum, default_value_t = Cache::F32, value_name = "TYPE")]
     cache: Cache,
+    /// Where the weights are: in the mapped file, moved out of it while the model is used, copied when it is loaded, or what
+    /// suits the device and the machine's memory
+    #[arg(long, value_enum, default_value_t = Storage::Automatic, value_name = "WHERE")]
+    weights: Storage,
     /// Device: default, metal, cpu, or an index of `ironbridge devices`
     #[arg(long, default_value = "default")]
     device: String,
@@ -37,6 +41,14 @@ enum Cache {
     Q8_0,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Storage {
+    Automatic,
+    Mapped,
+    Moved,
+    Copied,
+}
+
 impl ModelOptions {
     /// Opens the device and loads the model, with a progress bar unless `quiet`.
     pub fn load(&self, quiet: bool) -> Result<Model, Box<dyn Error>> {
@@ -47,7 +59,15 @@ impl ModelOptions {
             false => progress(0, "{msg} {bar:40} {bytes}/{total_bytes}")
                 .with_message(format!("loading {}", self.name())),
         };
-        let model = Model::load(&device, &file, LoadOptions::default(), &mut |loaded| {
+        let options = LoadOptions {
+            weights: match self.weights {
+                Storage::Automatic => WeightStorage::Automatic,
+                Storage::Mapped => WeightStorage::Mapped,
+                Storage::Moved => WeightStorage::Moved,
+                Storage::Copied => WeightStorage::Copied,
+            },
+        };
+        let model = Model::load(&device, &file, options, &mut |loaded| {
             bar.set_length(loaded.total);
             bar.set_position(loaded.done);
         });

@@ -5,7 +5,7 @@ use super::norm::Norm;
 use super::{Pass, Span};
 use crate::llama::Config;
 use crate::llama::activations::Activations;
-use crate::llama::weights::{Weight, Weights};
+use crate::llama::weights::{Placed, Weight, Weights};
 use crate::ops::{self, Rope};
 use crate::{Commands, Result, Tensor};
 
@@ -93,6 +93,7 @@ impl Attention {
         positions: Tensor<'_>,
         x: Tensor<'_>,
     ) -> Result<()> {
+        let factors = self.rope_factors.as_ref().map(Weight::place);
         commands.rope(&Rope {
             tokens: rows,
             heads,
@@ -100,7 +101,7 @@ impl Attention {
             rotary_dim: config.rotary_dim,
             x,
             positions,
-            factors: self.rope_factors.as_ref().map(Weight::tensor),
+            factors: factors.as_ref().map(Placed::tensor),
             pairing: config.rope_pairing,
             frequency_base: config.rope_base,
             frequency_scale: config.rope_scaling.frequency_scale(),

@@ -1,6 +1,6 @@
 //! A matrix of weights, and a bias where there is one.
 
-use crate::llama::weights::{Weight, Weights};
+use crate::llama::weights::{Placed, Weight, Weights};
 use crate::ops::Matmul;
 use crate::{Commands, Result, Tensor};
 
@@ -61,14 +61,15 @@ impl Linear {
         x: Tensor<'_>,
         out: Tensor<'_>,
     ) -> Result<()> {
+        let bias = self.bias.as_ref().map(Weight::place);
         commands.matmul(&Matmul {
             m: rows,
             n: self.outputs,
             k: self.inputs,
             a: x,
-            b: self.weight.tensor(),
+            b: self.weight.place().tensor(),
             transpose_b: true,
-            bias: self.bias.as_ref().map(Weight::tensor),
+            bias: bias.as_ref().map(Placed::tensor),
             c: out,
             ..Default::default()
         })

@@ -33,7 +33,7 @@ impl Norm {
             rows,
             width: self.width,
             x,
-            weight: self.weight.tensor(),
+            weight: self.weight.place().tensor(),
             out,
             eps: self.epsilon,
         })

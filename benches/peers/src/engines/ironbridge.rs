@@ -7,7 +7,10 @@ use ironbridge::llama::{Model, Session, SessionOptions};
 
 use super::{CONTEXT, Engine, Result};
 
-pub struct Ironbridge(Session);
+pub struct Ironbridge {
+    model: Model,
+    session: Session,
+}
 
 impl Ironbridge {
     pub fn load(file: &Path) -> Result<Box<dyn Engine>> {
@@ -20,18 +23,22 @@ impl Ironbridge {
                 ..Default::default()
             },
         )?;
-        Ok(Box::new(Ironbridge(session)))
+        Ok(Box::new(Ironbridge { model, session }))
     }
 }
 
 impl Engine for Ironbridge {
     fn reset(&mut self) -> Result<()> {
-        self.0.rewind(0);
+        self.session.rewind(0);
         Ok(())
     }
 
     fn feed(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        self.0.feed(tokens)?;
-        Ok(self.0.logits()?.to_vec())
+        self.session.feed(tokens)?;
+        Ok(self.session.logits()?.to_vec())
+    }
+
+    fn settle(&mut self) {
+        self.model.settle();
     }
 }
