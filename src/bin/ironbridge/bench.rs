@@ -114,7 +114,7 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
     let threads = threads.and_then(|threads| threads.trim().parse().ok());
     let threads = threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |count| count.get()));
-    let bandwidth = bandwidth::measure(threads);
+    let bandwidth = bandwidth::measure(threads)?;
 
     let mut prompts = Vec::new();
     for length in &arguments.prompt {
