@@ -562,6 +562,13 @@ fn arguments_that_reach_outside_are_faults() {
         .0,
         "ok"
     );
+    // Nor does a stride matter that nobody takes.
+    let single = matmul_args {
+        transpose_b: 1,
+        b_row_stride: u64::MAX - 3,
+        ..args(9, 1, 6)
+    };
+    assert_eq!(run(&single, [54, 6, 1, 9]).0, "ok");
     let (kind, text) = run(
         &matmul_args {
             m: 70_000,

@@ -237,67 +237,59 @@ pub fn compute<B: Readable, T: Writable>(
             // SAFETY: there is room for `GROUP` columns of sums.
             unsafe { std::slice::from_raw_parts_mut(sums.add(column * width), width).fill(bias) };
         }
-        for start in (0..k).step_by(depth.max(1)) {
-            for tile in group.clone().step_by(COLUMNS) {
-                for x in (start..k.min(start + depth)).step_by(PIECE) {
-                    let steps = PIECE.min(k - x);
-                    let count = COLUMNS.min(group.end - tile);
-                    let place = |column| product.b_row(batch, column) + x;
-                    let rows = std::array::from_fn(|j| match in_place {
-                        Some(b) => b.at(place(tile + j.min(count - 1)), steps).cast_const(),
-                        None => wide.wrapping_add(j * PIECE).cast_const(),
+        let steps = (0..k).step_by(depth.max(1));
+        let mut pieces = steps
+            .flat_map(|start| {
+                let pieces = move || (start..k.min(start + depth)).step_by(PIECE);
+                let tiles = group.clone().step_by(COLUMNS);
+                tiles.flat_map(move |tile| pieces().map(move |x| (tile, x)))
+            })
+            .peekable();
+        while let Some((tile, x)) = pieces.next() {
+            let (count, depth) = (COLUMNS.min(group.end - tile), PIECE.min(k - x));
+            let b = |j: usize| product.b_row(batch, tile + j.min(count - 1)) + x;
+            let rows = match in_place {
+                Some(memory) => std::array::from_fn(|j| memory.at(b(j), depth).cast_const()),
+                None => {
+                    isa.run(Widen {
+                        from: std::array::from_fn(|j| product.b.at(b(j), depth).cast_const()),
+                        rows: count,
+                        to: wide,
+                        count: depth,
                     });
-                    if in_place.is_none() {
-                        isa.run(Widen {
-                            from: std::array::from_fn(|j| {
-                                product
-                                    .b
-                                    .at(place(tile + j.min(count - 1)), steps)
-                                    .cast_const()
-                            }),
-                            rows: count,
-                            to: wide,
-                            count: steps,
-                        });
-                    }
-                    // The piece after this one, of the same tile or of the next.
-                    let next = match x + PIECE < k.min(start + depth) {
-                        true => (tile, x + PIECE),
-                        false => (tile + COLUMNS, start),
-                    };
-                    let ahead = std::array::from_fn(|j| {
-                        let row = product.b_row(batch, (next.0 + j).min(columns.end - 1));
-                        product.b.near(row + next.1).cast()
-                    });
-                    let sums = sums.wrapping_add((tile - first) * width);
-                    let whole = Accumulate {
-                        rows,
-                        count,
-                        panel,
-                        first_step: x,
-                        vectors,
-                        panel_depth: a.depth,
-                        depth: steps,
-                        sums,
-                        width,
-                        ahead,
-                        ahead_step: size_of::<B>(),
-                    };
-                    let done = vectors * isa.lanes();
-                    if let Some(half) = a.half
-                        && done < width
-                    {
-                        half.run(Accumulate {
-                            panel: panel.wrapping_add(done * a.depth),
-                            vectors: 1,
-                            sums: sums.wrapping_add(done),
-                            ahead_step: if vectors == 0 { whole.ahead_step } else { 0 },
-                            ..whole
-                        });
-                    }
-                    isa.run(whole);
+                    std::array::from_fn(|j| wide.wrapping_add(j * PIECE).cast_const())
                 }
+            };
+            let (next_tile, next_x) = pieces.peek().copied().unwrap_or((group.end, 0));
+            let whole = Accumulate {
+                rows,
+                count,
+                panel,
+                first_step: x,
+                vectors,
+                panel_depth: a.depth,
+                depth,
+                sums: sums.wrapping_add((tile - first) * width),
+                width,
+                ahead: std::array::from_fn(|j| {
+                    let row = product.b_row(batch, (next_tile + j).min(columns.end - 1));
+                    product.b.near(row + next_x).cast()
+                }),
+                ahead_step: size_of::<B>(),
+            };
+            let done = vectors * isa.lanes();
+            if let Some(half) = a.half
+                && done < width
+            {
+                half.run(Accumulate {
+                    panel: panel.wrapping_add(done * a.depth),
+                    vectors: 1,
+                    sums: whole.sums.wrapping_add(done),
+                    ahead_step: if vectors == 0 { whole.ahead_step } else { 0 },
+                    ..whole
+                });
             }
+            isa.run(whole);
         }
         isa.run(Store {
             product,
