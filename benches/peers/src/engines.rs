@@ -7,6 +7,8 @@ mod llama_cpp;
 use std::error::Error;
 use std::path::Path;
 
+use crate::matmul;
+
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Positions that every engine makes room for.
@@ -36,7 +38,12 @@ pub fn load(name: &str, file: &Path, threads: usize) -> Result<Box<dyn Engine>> 
 }
 
 /// What tells engines whose number of threads is the process's.
-pub fn environment(threads: usize) -> [(&'static str, String); 3] {
-    ["IRONBRIDGE_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS"]
-        .map(|name| (name, threads.to_string()))
+pub fn environment(threads: usize) -> [(&'static str, String); 4] {
+    [
+        "IRONBRIDGE_THREADS",
+        "RAYON_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        matmul::THREADS_VARIABLE,
+    ]
+    .map(|name| (name, threads.to_string()))
 }

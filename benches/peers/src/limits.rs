@@ -33,11 +33,16 @@ pub fn measure(threads: usize) -> Limits {
                 READ as f64
             })
         }),
-        // SAFETY: seen above.
-        f32_operations: wide.then(|| rate(threads, |_| unsafe { multiply_add_floats() })),
+        f32_operations: measure_floats(threads),
         // SAFETY: seen above.
         byte_operations: vnni.then(|| rate(threads, |_| unsafe { multiply_add_bytes() })),
     }
+}
+
+/// [`Limits::f32_operations`] alone.
+pub fn measure_floats(threads: usize) -> Option<f64> {
+    // SAFETY: seen here.
+    is_x86_feature_detected!("avx512f").then(|| rate(threads, |_| unsafe { multiply_add_floats() }))
 }
 
 /// The median rate of some runs in which all threads start together; `work` returns how much it did.

@@ -6,6 +6,7 @@
 
 mod engines;
 mod limits;
+mod matmul;
 mod models;
 mod report;
 mod trial;
@@ -25,10 +26,13 @@ fn main() -> ExitCode {
             trial::speed(Path::new(file), file_type, threads, effort)
         }
         ["load", engine, file] => trial::load(engine, Path::new(file)),
+        ["matmul", threads, effort] => matmul::speed(threads, effort),
         ["context", file, threads] => trial::context(Path::new(file), threads),
         [] => compare("full"),
         ["--quick"] => compare("quick"),
-        _ => Err("usage: ironbridge-peers [--quick]".into()),
+        ["--only", "matmul"] => compare_matmul("full"),
+        ["--only", "matmul", "--quick"] => compare_matmul("quick"),
+        _ => Err("usage: ironbridge-peers [--only matmul] [--quick]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -75,6 +79,7 @@ fn compare(effort: &str) -> Result<()> {
             lines.extend(process(&["load", engine, &large.to_string_lossy()], 2));
         }
     }
+    lines.extend(matmul_lines(effort));
     if effort == "full" {
         let (_, file) = &files[1];
         lines.extend(process(&["context", &file.to_string_lossy(), "2"], 2));
@@ -87,6 +92,19 @@ fn compare(effort: &str) -> Result<()> {
         start.elapsed().as_secs()
     );
     Ok(())
+}
+
+fn matmul_lines(effort: &str) -> Vec<Value> {
+    let lines = |threads: usize| process(&["matmul", &threads.to_string(), effort], threads);
+    [1, 2].into_iter().flat_map(lines).collect()
+}
+
+/// Only the products of matrices, into the report that is there.
+fn compare_matmul(effort: &str) -> Result<()> {
+    let report = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
+    let section = matmul::section(&matmul_lines(effort))?;
+    println!("{section}");
+    matmul::replace_section(&report, &section)
 }
 
 /// A trial may take that long; what it printed until then counts.

@@ -8,6 +8,7 @@ use std::{fs, process};
 use serde_json::Value;
 
 use crate::engines::{NAMES, Result};
+use crate::matmul;
 use crate::models::{TYPES, cost};
 
 struct Speed<'a> {
@@ -64,6 +65,7 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
         text.push_str("## A token after many others\n\nMilliseconds for a token by the length of the text, Q4_K_M, two threads: ![context](context.svg)\n\n");
         fs::write(folder.join("context.svg"), context_chart(&contexts))?;
     }
+    writeln!(text, "{}", matmul::section(all)?)?;
     for failure in lines(all, "failure") {
         writeln!(text, "Failed: {}: {}\n", failure["of"], failure["error"])?;
     }
