@@ -2,7 +2,7 @@
 //!
 //! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own, and processors prefetch
 //! no further than to the end of one; a long buffer of the software device has pages of 2 MiB. On Zen 4 a core reads Q8_0 weights from there
-//! a third faster (`docs/DESIGN.md` has figures).
+//! a third faster (`docs/DESIGN.md`, "Where weights lie").
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
