@@ -54,7 +54,7 @@ bench: setup ## criterion's benchmarks of kernels, dispatch, pool, tokenizers, l
 test-bench: setup ## each of them once: that they run
 	cargo test --features $(FEATURES) --benches
 
-bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul for a part
+bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul or ONLY=context for a part
 	@scripts/setup.sh peers
 	cd benches/peers && cargo run --release -- $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 

@@ -32,7 +32,8 @@ fn main() -> ExitCode {
         ["--quick"] => compare("quick"),
         ["--only", "matmul"] => compare_matmul("full"),
         ["--only", "matmul", "--quick"] => compare_matmul("quick"),
-        _ => Err("usage: ironbridge-peers [--only matmul] [--quick]".into()),
+        ["--only", "context"] => compare_context(),
+        _ => Err("usage: ironbridge-peers [--only matmul|context] [--quick]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,10 +48,7 @@ fn main() -> ExitCode {
 fn compare(effort: &str) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let start = Instant::now();
-    let folder = match env::var_os("IRONBRIDGE_PEERS_MODELS") {
-        Some(folder) => PathBuf::from(folder),
-        None => root.join("target/peers"),
-    };
+    let folder = models_folder(&root);
     let mut files = Vec::new();
     for file_type in models::TYPES {
         eprintln!("{file_type}: the model");
@@ -82,7 +80,7 @@ fn compare(effort: &str) -> Result<()> {
     lines.extend(matmul_lines(effort));
     if effort == "full" {
         let (_, file) = &files[1];
-        lines.extend(process(&["context", &file.to_string_lossy(), "2"], 2));
+        lines.extend(context_lines(file));
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(folder.join("lines.jsonl"), text)?;
@@ -92,6 +90,26 @@ fn compare(effort: &str) -> Result<()> {
         start.elapsed().as_secs()
     );
     Ok(())
+}
+
+fn models_folder(root: &Path) -> PathBuf {
+    match env::var_os("IRONBRIDGE_PEERS_MODELS") {
+        Some(folder) => PathBuf::from(folder),
+        None => root.join("target/peers"),
+    }
+}
+
+fn context_lines(file: &Path) -> Vec<Value> {
+    process(&["context", &file.to_string_lossy(), "2"], 2)
+}
+
+/// Only the cost of a token by the length of the text, into the chart that is there.
+fn compare_context() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = models::make(&models_folder(&root), models::TYPES[1])?;
+    let lines = context_lines(&file);
+    lines.iter().for_each(|line| println!("{line}"));
+    report::write_context(&root.join("docs"), &lines)
 }
 
 fn matmul_lines(effort: &str) -> Vec<Value> {

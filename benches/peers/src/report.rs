@@ -63,7 +63,7 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
     let contexts = lines(all, "context");
     if !contexts.is_empty() {
         text.push_str("## A token after many others\n\nMilliseconds for a token by the length of the text, Q4_K_M, two threads: ![context](context.svg)\n\n");
-        fs::write(folder.join("context.svg"), context_chart(&contexts))?;
+        fs::write(folder.join(CONTEXT_CHART), context_chart(&contexts))?;
     }
     writeln!(text, "{}", matmul::section(all)?)?;
     for failure in lines(all, "failure") {
@@ -259,6 +259,20 @@ fn bar_chart(bars: &[(String, f64)]) -> String {
         );
     }
     svg + "</svg>\n"
+}
+
+const CONTEXT_CHART: &str = "context.svg";
+
+/// Draws the cost of a token by the length of the text anew.
+pub fn write_context(folder: &Path, all: &[Value]) -> Result<()> {
+    let contexts = lines(all, "context");
+    if contexts.is_empty() {
+        return Err("there is nothing to draw".into());
+    }
+    Ok(fs::write(
+        folder.join(CONTEXT_CHART),
+        context_chart(&contexts),
+    )?)
 }
 
 /// Milliseconds by length, a line for each engine.

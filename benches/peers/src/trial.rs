@@ -190,6 +190,7 @@ pub fn context(file: &Path, threads: &str) -> Result<()> {
     let mut position = 0;
     for (_, engine) in &mut engines {
         engine.reset()?;
+        engine.settle();
     }
     for length in [0, 64, 128, 256, 512, 768, 1024, 1280, 1536, 1792, 2048] {
         for (name, engine) in &mut engines {
