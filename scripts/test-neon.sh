@@ -8,6 +8,8 @@
 #
 # Debian's packages for arm64 are unpacked into target/neon, beside the system and not into it: GNUstep cannot be installed for two
 # architectures at a time.
+#
+# Exits with 69 (sysexits.h's EX_UNAVAILABLE) where Rust's library or Debian's packages for arm64 cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,12 +28,16 @@ fail() {
   say "$@" >&2
   exit 1
 }
+unavailable() {
+  say "$@" >&2
+  exit 69
+}
 
 # An apt of its own that knows arm64 only and believes that nothing is installed.
 make_sysroot() {
   local apt=$PWD/target/neon/apt archive link
   [ ! -e "$SYSROOT/complete" ] || return 0
-  command -v apt-get >/dev/null || fail 'this system has no apt to get the libraries for arm64 with'
+  command -v apt-get >/dev/null || unavailable 'this system has no apt to get the libraries for arm64 with'
   say "unpacking GNUstep and its libraries for arm64 into $SYSROOT"
   rm -rf "$SYSROOT" "$apt"
   mkdir -p "$SYSROOT" "$apt"/{state/lists,cache/archives}/partial
@@ -46,9 +52,9 @@ Dir::State::status "$apt/status";
 Dir::Cache "$apt/cache";
 END
   export APT_CONFIG=$apt/apt.conf
-  apt-get update -qq
-  apt-get install -qq -y --download-only "${RUN_WITH[@]}" >/dev/null
-  (cd "$apt/cache/archives" && apt-get download -qq "${BUILD_WITH[@]}")
+  { apt-get update -qq && apt-get install -qq -y --download-only "${RUN_WITH[@]}" >/dev/null &&
+    (cd "$apt/cache/archives" && apt-get download -qq "${BUILD_WITH[@]}"); } ||
+    unavailable "the system's package archive has no GNUstep for arm64, or cannot be reached"
   unset APT_CONFIG
   for archive in "$apt"/cache/archives/*.deb; do
     dpkg-deb -x "$archive" "$SYSROOT"
@@ -82,9 +88,9 @@ END
 
 # Environment for cargo: what it builds is for arm64.
 build_for_arm() {
-  rustup target add "$TARGET" >/dev/null 2>&1 || true
+  timeout 120 rustup target add "$TARGET" >/dev/null 2>&1 || true
   [ -d "$(rustc --print target-libdir --target "$TARGET")" ] ||
-    fail "Rust's library for $TARGET is missing: rustup target add $TARGET"
+    unavailable "Rust's library for $TARGET is missing: rustup target add $TARGET"
   export IRONBRIDGE_SYSROOT=$SYSROOT CC_aarch64_unknown_linux_gnu=$CLANG AR_aarch64_unknown_linux_gnu=ar
   export CFLAGS_aarch64_unknown_linux_gnu=--sysroot=$SYSROOT CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$CLANG
   export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-Clink-arg=--target=$TARGET -Clink-arg=--sysroot=$SYSROOT
