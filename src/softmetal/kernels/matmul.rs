@@ -288,9 +288,7 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
             }
         });
     }
-}
 
-impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
     /// The same for a `compute` that needs memory of its own.
     fn try_for_blocks(
         &self,
@@ -419,7 +417,7 @@ impl<T: Writable> Body for Narrow<T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let whole = self.count - self.count % S::LANES;
-        // SAFETY: `Output::narrow_to` checked both places.
+        // SAFETY: whoever makes one has checked both places.
         unsafe {
             for i in (0..whole).step_by(S::LANES) {
                 T::store(simd, simd.load(self.from.add(i)), self.to.add(i));

@@ -7,7 +7,7 @@ use super::super::super::elements::{GROUP, Readable, Writable};
 use super::super::super::simd::{Body, Isa, Simd};
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::tiles::{self, Accumulate, PIECE, Widen};
-use super::{Block, Product};
+use super::{Block, Narrow, Product};
 
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 32;
@@ -185,19 +185,14 @@ impl<A: Readable, B: Readable, T: Writable> Body for Store<'_, A, B, T> {
             width,
         } = self;
         let (first, columns) = (part.columns.start, part.columns.len());
-        let whole = columns - columns % S::LANES;
         for (index, row) in part.rows.clone().enumerate() {
             let c = product.output.c_at(part.batch, row, first, columns);
-            // SAFETY: there are sums for each row, and `c_at` checked its columns.
-            unsafe {
-                let sums = sums.add(index * width);
-                for column in (0..whole).step_by(S::LANES) {
-                    T::store(simd, simd.load(sums.add(column)), c.add(column));
-                }
-                for column in whole..columns {
-                    c.add(column).write(T::from_f32(sums.add(column).read()));
-                }
-            }
+            let narrow = Narrow {
+                from: sums.wrapping_add(index * width),
+                to: c,
+                count: columns,
+            };
+            narrow.run(simd);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::super::super::simd::{Body, Isa, Simd};
 use super::super::Machine;
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::tiles::{self, Accumulate, PIECE, Widen};
-use super::{Block, Product, ROWS};
+use super::{Block, Narrow, Product, ROWS};
 
 /// Columns of C that are computed by one tile after the other.
 pub const COLUMNS: usize = tiles::ROWS;
@@ -329,7 +329,6 @@ impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
             staging,
         } = self;
         let columns = block.columns.len();
-        let whole = columns - columns % S::LANES;
         for row in block.rows.clone().step_by(SQUARE) {
             // SAFETY: sums have a multiple of 8 of columns, and of rows.
             unsafe {
@@ -342,12 +341,12 @@ impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
                 for i in 0..SQUARE.min(block.rows.end - row) {
                     let (from, first) = (staging.add(i * GROUP), block.columns.start);
                     let c = product.output.c_at(block.batch, row + i, first, columns);
-                    for column in (0..whole).step_by(S::LANES) {
-                        T::store(simd, simd.load(from.add(column)), c.add(column));
-                    }
-                    for column in whole..columns {
-                        c.add(column).write(T::from_f32(from.add(column).read()));
-                    }
+                    let narrow = Narrow {
+                        from: from.cast_const(),
+                        to: c,
+                        count: columns,
+                    };
+                    narrow.run(simd);
                 }
             }
         }
