@@ -2,7 +2,7 @@
 # The library's tests on an emulated 64-bit ARM processor, one with dot products of bytes and one without: the kernels in every
 # instruction set that it has, the switch between stacks, Metal sources, and a generation through the whole bridge.
 #
-#   scripts/test-neon.sh            all that can be run there, half an hour
+#   scripts/test-neon.sh            all that can be run there
 #   scripts/test-neon.sh quick      what CI runs: one test or two of each family, no Metal sources
 #   scripts/test-neon.sh FILTER...  the unit tests whose names contain one of these, on both processors
 #
