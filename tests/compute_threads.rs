@@ -101,19 +101,39 @@ fn too_many_threads_are_not_much_slower() {
 #[test]
 #[serial]
 fn after_work_the_process_is_idle() {
-    let executor = executor();
-    (0..20).for_each(|_| multiply(&executor));
-    // Threads look for more work for a tenth of a millisecond; on a busy machine some get to that only later.
-    let used = (0..5).map(|_| {
-        let before = processor_time();
-        thread::sleep(Duration::from_secs(1));
-        processor_time() - before
-    });
-    let least = used.min().expect("there are five");
-    assert!(
-        least < Duration::from_millis(5),
-        "{least:?} in a second without work"
-    );
+    let (device, executor) = (device(), executor());
+    let before = device.compute_threads().expect("a software device");
+    // With one thread, those that do not compute look longer for what they wait for.
+    for threads in [before, 1] {
+        device.set_compute_threads(threads).expect("few");
+        (0..20).for_each(|_| multiply(&executor));
+        // Threads look for more work for half a millisecond at most; on a busy machine some get to that only later.
+        let used = (0..5).map(|_| {
+            let before = processor_time();
+            thread::sleep(Duration::from_secs(1));
+            processor_time() - before
+        });
+        let least = used.min().expect("there are five");
+        assert!(
+            least < Duration::from_millis(5),
+            "{least:?} in a second without work of {threads} threads"
+        );
+    }
+    device.set_compute_threads(before).expect("as it was");
+}
+
+/// Whoever waits for something long sleeps, however many processors there are to spare.
+#[test]
+#[serial]
+fn who_waits_for_long_does_not_use_a_processor() {
+    let device = Device::open("cpu:delay_us=300000").expect("there is always a software device");
+    let before = device.compute_threads().expect("a software device");
+    device.set_compute_threads(1).expect("few");
+    let start = processor_time();
+    multiply(&MatmulExecutor::on(device.clone()));
+    let used = processor_time() - start;
+    device.set_compute_threads(before).expect("as it was");
+    assert!(used < Duration::from_millis(100), "{used:?} in 0.3 s");
 }
 
 /// What all threads of this process have used.

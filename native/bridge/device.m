@@ -7,6 +7,7 @@
 #import "leaks.h"
 #import "pipelines.h"
 #import "registry.h"
+#import "softmetal.h"
 #import "structs.h"
 #import "submission.h"
 #import "text.h"
@@ -48,6 +49,7 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t 
   device->metal = [metal retain];
   device->kind = kind;
   device->index = index;
+  if (kind == IRON_DEVICE_SOFTWARE) device->monitor.patience = SoftMetalPatience;
   device->max_operations = options->max_operations;
   device->max_in_flight = options->max_in_flight;
   device->max_flush_bytes = options->max_flush_bytes;

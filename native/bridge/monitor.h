@@ -3,12 +3,15 @@
 #define IRON_BRIDGE_MONITOR_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct IronMonitor {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
+  _Atomic(uint64_t) signals; /* so far */
+  uint64_t (*patience)(void); /* for how many nanoseconds a waiter looks for a signal before it sleeps; NULL: none */
 } IronMonitor;
 
 void IronMonitorInit(IronMonitor *monitor);

@@ -5,6 +5,8 @@
 enum { NANOSECONDS = 1000000000 };
 
 void IronMonitorInit(IronMonitor *monitor) {
+  atomic_init(&monitor->signals, 0);
+  monitor->patience = NULL;
   pthread_mutex_init(&monitor->mutex, NULL);
 #ifdef __APPLE__
   pthread_cond_init(&monitor->changed, NULL);
@@ -24,8 +26,13 @@ void IronMonitorDestroy(IronMonitor *monitor) {
 
 void IronMonitorLock(IronMonitor *monitor) { pthread_mutex_lock(&monitor->mutex); }
 void IronMonitorUnlock(IronMonitor *monitor) { pthread_mutex_unlock(&monitor->mutex); }
-void IronMonitorSignal(IronMonitor *monitor) { pthread_cond_broadcast(&monitor->changed); }
-void IronMonitorWait(IronMonitor *monitor) { pthread_cond_wait(&monitor->changed, &monitor->mutex); }
+
+void IronMonitorSignal(IronMonitor *monitor) {
+  atomic_fetch_add(&monitor->signals, 1);
+  pthread_cond_broadcast(&monitor->changed);
+}
+
+void IronMonitorWait(IronMonitor *monitor) { IronMonitorWaitUntil(monitor, UINT64_MAX); }
 
 uint64_t IronNow(void) {
   struct timespec time;
@@ -38,9 +45,38 @@ uint64_t IronDeadlineAfter(uint64_t timeout) {
   return __builtin_add_overflow(IronNow(), timeout, &deadline) ? UINT64_MAX : deadline;
 }
 
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Waits without sleeping, until `end` at most; whether there was a signal. Its sender holds the mutex a little longer, and to lock it
+ * meanwhile would be to sleep. */
+static bool look(IronMonitor *monitor, uint64_t end) {
+  enum { LOOKS = 64 }; /* between two at the clock */
+  uint64_t seen = atomic_load(&monitor->signals);
+  IronMonitorUnlock(monitor);
+  do {
+    for (int count = 0; count < LOOKS; count++) {
+      bool signalled = atomic_load_explicit(&monitor->signals, memory_order_relaxed) != seen;
+      if (signalled && pthread_mutex_trylock(&monitor->mutex) == 0) return true;
+      relax();
+    }
+  } while (IronNow() < end);
+  IronMonitorLock(monitor);
+  return atomic_load(&monitor->signals) != seen;
+}
+
 bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
+  uint64_t patience = monitor->patience ? monitor->patience() : 0;
+  uint64_t start = IronNow();
+  if (patience && start < deadline && look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
+    return true;
   if (deadline == UINT64_MAX) {
-    IronMonitorWait(monitor);
+    pthread_cond_wait(&monitor->changed, &monitor->mutex);
     return true;
   }
   uint64_t time = IronNow();

@@ -28,3 +28,8 @@ SoftMetalChange SoftMetalPinThreads(const uint32_t *processors, NSUInteger count
   char *text = NULL;
   return change(executor, executor ? executor->pin_threads(processors, count, &text) : SOFT_INTERNAL, text, reason);
 }
+
+uint64_t SoftMetalPatience(void) {
+  const soft_executor *executor = softmetal_cpu_executor();
+  return executor ? executor->patience() : 0;
+}

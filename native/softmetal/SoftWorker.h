@@ -9,6 +9,7 @@
 #import "SoftObject.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 @class SoftCommandBuffer;
 
@@ -25,6 +26,7 @@ typedef struct soft_place {
   pthread_t _thread;
   pthread_mutex_t _lock;
   pthread_cond_t _changed;
+  _Atomic(uint64_t) _news; /* grows after there may be something to run, for a thread that does not sleep yet */
   soft_place *_first, *_last;
   uint64_t _ticket;    /* the newest */
   uint64_t _scheduled; /* up to this one, scheduled handlers have run */

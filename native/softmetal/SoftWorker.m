@@ -4,15 +4,51 @@
 #import "SoftQueue.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 @implementation SoftWorker
 
 SOFT_COUNTED(SoftWorker)
 
+static uint64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Looks for news after the first `seen`. */
+- (void)lookForNews:(uint64_t)seen until:(uint64_t)end {
+  enum { LOOKS = 64 }; /* between two at the clock */
+  do {
+    for (int look = 0; look < LOOKS; look++) {
+      if (atomic_load_explicit(&_news, memory_order_relaxed) != seen) return;
+      relax();
+    }
+  } while (now() < end);
+}
+
 /* The next command buffer's place, off the list, or NULL when the worker closes. */
-- (soft_place *)next {
+- (soft_place *)nextWithPatience:(uint64_t)patience {
+  uint64_t end = patience ? now() + patience : 0;
   pthread_mutex_lock(&_lock);
-  while (!_closing && !(_first && _first->committed)) pthread_cond_wait(&_changed, &_lock);
+  while (!_closing && !(_first && _first->committed)) {
+    if (end == 0 || now() >= end) {
+      pthread_cond_wait(&_changed, &_lock);
+      continue;
+    }
+    uint64_t seen = atomic_load(&_news);
+    pthread_mutex_unlock(&_lock);
+    [self lookForNews:seen until:end];
+    pthread_mutex_lock(&_lock);
+  }
   soft_place *place = _first && _first->committed ? _first : NULL;
   if (place) {
     _first = place->next;
@@ -32,11 +68,13 @@ SOFT_COUNTED(SoftWorker)
 static void *run(void *argument) {
   SoftWorker *worker = argument;
   soft_place *place;
-  while ((place = [worker next])) {
+  uint64_t patience = 0; /* who has just worked is likely to get more */
+  while ((place = [worker nextWithPatience:patience])) {
     SoftCommandBuffer *commands = place->commands;
     uint64_t ticket = place->ticket;
     free(place);
     SoftQueue *queue = [[commands queue] retain];
+    const soft_executor *executor = [[queue softDevice] executor];
     @autoreleasepool {
       [commands run];
     }
@@ -49,6 +87,7 @@ static void *run(void *argument) {
       [queue release];
     }
     [worker didFinish:ticket];
+    patience = executor->patience();
   }
   [worker release];
   return NULL;
@@ -77,6 +116,7 @@ static void *run(void *argument) {
   _closing = true;
   pthread_cond_broadcast(&_changed);
   pthread_mutex_unlock(&_lock);
+  atomic_fetch_add(&_news, 1);
   if ([self isCurrentThread]) {
     pthread_detach(_thread);
   } else {
@@ -112,6 +152,7 @@ static void *run(void *argument) {
   if (_last == place) _last = before;
   pthread_cond_broadcast(&_changed); /* the one behind may be committed and first now */
   pthread_mutex_unlock(&_lock);
+  atomic_fetch_add(&_news, 1);
   free(place);
 }
 
@@ -121,6 +162,8 @@ static void *run(void *argument) {
   place->committed = true;
   pthread_cond_broadcast(&_changed);
   pthread_mutex_unlock(&_lock);
+  /* Not before: who looks finds the mutex free. The caller's command buffer keeps the queue, which keeps this. */
+  atomic_fetch_add(&_news, 1);
 }
 
 - (void)waitUntilScheduled:(uint64_t)ticket {

@@ -90,6 +90,9 @@ typedef struct soft_executor {
   /* Pins the compute threads to these processors, in turn; none: they may run on any again. SOFT_INVALID: not a processor of this
    * process. */
   soft_outcome (*pin_threads)(const uint32_t *processors, size_t count, char **error);
+  /* Nanoseconds for which a thread that brings work or waits for its end may look for it before it sleeps, as waking one takes longer than
+   * many a kernel. 0 while the compute threads need all processors. */
+  uint64_t (*patience)(void);
 
   void (*string_release)(char *string);
 } soft_executor;

@@ -40,6 +40,8 @@ SoftMetalChange SoftMetalSetThreads(uint32_t threads, NSString *_Nullable *_Nonn
 /* No processors: the threads may run on all again. */
 SoftMetalChange SoftMetalPinThreads(const uint32_t *_Nullable processors, NSUInteger count,
                                     NSString *_Nullable *_Nonnull reason);
+/* Nanoseconds for which whoever waits for a software device may look for the end before it sleeps; 0 while all processors compute. */
+uint64_t SoftMetalPatience(void);
 
 NS_ASSUME_NONNULL_END
 #endif

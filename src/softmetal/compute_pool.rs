@@ -26,6 +26,9 @@ pub const MAX_THREADS: usize = 1024;
 /// How long a thread looks for work, or for the end of its job, before it sleeps: longer than it takes from one kernel to the next, shorter
 /// than anybody would notice in the processor's use.
 const SPIN: Duration = Duration::from_micros(100);
+/// How long a thread that brings jobs, or waits for the end of some, looks for it while there is a processor that does not compute. A virtual
+/// processor that slept takes some 50 microseconds to wake; those who look longer than a few times that gain little.
+const PATIENCE: Duration = Duration::from_micros(500);
 /// Jobs that can have helpers at one time. Further ones are done by their callers alone.
 const SLOTS: usize = 16;
 
@@ -74,6 +77,8 @@ struct Shared {
     threads: AtomicUsize,
     /// Not when there are more threads than processors: who spins then keeps others from working.
     spins: AtomicBool,
+    /// Whether there are fewer threads than processors.
+    spare: AtomicBool,
 }
 
 /// A place for a job. Its caller has taken it; helpers enter while it is open.
@@ -119,6 +124,7 @@ impl ComputePool {
                 work: Condvar::new(),
                 threads: AtomicUsize::new(1),
                 spins: AtomicBool::new(true),
+                spare: AtomicBool::new(false),
             }),
             crew: Mutex::new(Crew {
                 helpers: Vec::new(),
@@ -134,6 +140,14 @@ impl ComputePool {
     /// How many threads can work on one job.
     pub fn threads(&self) -> usize {
         self.shared.threads.load(Ordering::Relaxed)
+    }
+
+    /// How long those who bring jobs or wait for their ends should look before they sleep.
+    pub fn patience(&self) -> Duration {
+        match self.shared.spare.load(Ordering::Relaxed) {
+            true => PATIENCE,
+            false => Duration::ZERO,
+        }
     }
 
     /// Changes the number of threads, of jobs that have not begun, and returns what it is then: less when the system refuses a
@@ -264,6 +278,7 @@ impl Shared {
     fn set_threads(&self, threads: usize) {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.spins.store(threads <= processors, Ordering::Relaxed);
+        self.spare.store(threads < processors, Ordering::Relaxed);
         self.threads.store(threads, Ordering::SeqCst);
         drop(lock(&self.sleep));
         self.work.notify_all();
@@ -439,6 +454,19 @@ mod tests {
                 assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
             }
         }
+    }
+
+    #[test]
+    fn patience_takes_a_processor_to_spare() {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let pool = ComputePool::new(processors);
+        assert_eq!(pool.patience(), Duration::ZERO);
+        if processors > 1 {
+            pool.set_threads(processors - 1);
+            assert_eq!(pool.patience(), PATIENCE);
+        }
+        pool.set_threads(processors + 1);
+        assert_eq!(pool.patience(), Duration::ZERO);
     }
 
     #[test]

@@ -102,6 +102,7 @@ extern "C" fn cpu_executor() -> *const soft_executor {
                 threads: Some(threads),
                 set_threads: Some(set_threads),
                 pin_threads: Some(pin_threads),
+                patience: Some(patience),
                 string_release: Some(string_release),
             })
         })
@@ -320,6 +321,13 @@ unsafe extern "C" fn pin_threads(
     };
     // SAFETY: executor.h: `error` is NULL or a place for a pointer.
     unsafe { changed(change, error) }
+}
+
+extern "C" fn patience() -> u64 {
+    let machine = catch_unwind(machine)
+        .ok()
+        .and_then(|machine| machine.as_ref().ok());
+    machine.map_or(0, |machine| machine.pool.patience().as_nanos() as u64)
 }
 
 /// The outcome of a change of the machine.

@@ -205,6 +205,12 @@ static soft_outcome pin_threads(const uint32_t *processors, size_t count, char *
   return SOFT_UNSUPPORTED;
 }
 
+/* Now and then none, so that threads meet both asleep and awake. */
+static uint64_t patience(void) {
+  static atomic_uint asked;
+  return atomic_fetch_add(&asked, 1) % 2 ? 0 : 100000;
+}
+
 const soft_executor *softmetal_cpu_executor(void) {
   static const soft_executor table = {
       .name = "mock",
@@ -219,6 +225,7 @@ const soft_executor *softmetal_cpu_executor(void) {
       .threads = threads,
       .set_threads = set_threads,
       .pin_threads = pin_threads,
+      .patience = patience,
       .string_release = string_release,
   };
   return &table;

@@ -205,13 +205,14 @@ pub struct soft_executor {
             error: *mut *mut ::core::ffi::c_char,
         ) -> soft_outcome,
     >,
+    pub patience: ::core::option::Option<unsafe extern "C" fn() -> u64>,
     pub string_release: ::core::option::Option<
         unsafe extern "C" fn(string: *mut ::core::ffi::c_char),
     >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of soft_executor"][::core::mem::size_of::<soft_executor>() - 104usize];
+    ["Size of soft_executor"][::core::mem::size_of::<soft_executor>() - 112usize];
     ["Alignment of soft_executor"][::core::mem::align_of::<soft_executor>() - 8usize];
     [
         "Offset of field: soft_executor::name",
@@ -250,8 +251,11 @@ const _: () = {
         "Offset of field: soft_executor::pin_threads",
     ][::core::mem::offset_of!(soft_executor, pin_threads) - 88usize];
     [
+        "Offset of field: soft_executor::patience",
+    ][::core::mem::offset_of!(soft_executor, patience) - 96usize];
+    [
         "Offset of field: soft_executor::string_release",
-    ][::core::mem::offset_of!(soft_executor, string_release) - 96usize];
+    ][::core::mem::offset_of!(soft_executor, string_release) - 104usize];
 };
 impl Default for soft_executor {
     fn default() -> Self {
