@@ -12,11 +12,6 @@ static const NSUInteger unit = 4;
 
 SOFT_COUNTED(SoftBlitEncoder)
 
-- (void)record:(SoftCommand *)command {
-  [_commandBuffer record:command];
-  [command release];
-}
-
 - (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
           sourceOffset:(NSUInteger)sourceOffset
               toBuffer:(id<MTLBuffer>)destinationBuffer
@@ -36,9 +31,11 @@ SOFT_COUNTED(SoftBlitEncoder)
   SOFT_REQUIRE(source != destination || distance >= size, @"the source and the destination overlap in %@", source);
   [_commandBuffer useBuffer:source];
   [_commandBuffer useBuffer:destination];
-  [self record:[[SoftCopyCommand alloc] initFrom:(char *)[[source storage] pointer] + sourceOffset
-                                              to:(char *)[[destination storage] pointer] + destinationOffset
-                                          length:size]];
+  soft_command *command = [_commandBuffer addCommandFor:_cmd];
+  command->kind = SOFT_COMMAND_COPY;
+  command->copy.source = (char *)[[source storage] pointer] + sourceOffset;
+  command->copy.destination = (char *)[[destination storage] pointer] + destinationOffset;
+  command->copy.length = size;
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value {
@@ -49,9 +46,11 @@ SOFT_COUNTED(SoftBlitEncoder)
                (uint64_t)range.location);
   SOFT_REQUIRE(range.length % unit == 0, @"range.length (%" PRIu64 ") is not a multiple of 4", (uint64_t)range.length);
   [_commandBuffer useBuffer:filled];
-  [self record:[[SoftFillCommand alloc] initTo:(char *)[[filled storage] pointer] + range.location
-                                        length:range.length
-                                         value:value]];
+  soft_command *command = [_commandBuffer addCommandFor:_cmd];
+  command->kind = SOFT_COMMAND_FILL;
+  command->fill.destination = (char *)[[filled storage] pointer] + range.location;
+  command->fill.length = range.length;
+  command->fill.value = value;
 }
 
 - (void)synchronizeResource:(id<MTLResource>)resource {

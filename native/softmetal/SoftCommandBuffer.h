@@ -21,7 +21,8 @@ typedef struct soft_handlers {
   NSString *_label;
   _Atomic(NSUInteger) _status;
   NSError *_error;
-  NSMutableArray *_commands;
+  uint64_t _number; /* no other command buffer of the process has it */
+  soft_command_list _commands;
   NSMutableSet *_referents; /* what the commands use, always */
   NSMutableSet *_retained;  /* the public objects of those, with retained references */
   SoftEncoder *_encoder;    /* the open one; it keeps this object, not the other way round */
@@ -40,7 +41,10 @@ typedef struct soft_handlers {
 /* For encoders, while one is open. */
 - (void)useBuffer:(SoftBuffer *)buffer;
 - (void)usePipeline:(SoftPipeline *)pipeline;
-- (void)record:(SoftCommand *)command;
+/* A zeroed command at the end of what is recorded. */
+- (soft_command *)addCommandFor:(SEL)selector;
+/* A copy of bytes that commands point into; it stays as long as they. */
+- (void *)keepBytes:(const void *)bytes length:(NSUInteger)length for:(SEL)selector;
 - (void)encoderDidEnd:(SoftEncoder *)encoder;
 /* The encoder is being destroyed and was never ended. */
 - (void)encoderWasLost:(SoftEncoder *)encoder;

@@ -57,11 +57,12 @@ SOFT_COUNTED(SoftCommandBuffer)
 @synthesize label = _label;
 
 - (instancetype)initWithQueue:(SoftQueue *)queue retainedReferences:(BOOL)retained {
+  static _Atomic(uint64_t) newest;
   self = [super init];
   if (!self) return nil;
+  _number = atomic_fetch_add(&newest, 1) + 1;
   _queue = [queue retain];
   _retainedReferences = retained;
-  _commands = [NSMutableArray new];
   _referents = [NSMutableSet new];
   if (retained) _retained = [NSMutableSet new];
   return self;
@@ -89,8 +90,7 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 - (void)dropReferences {
-  [_commands release];
-  _commands = nil;
+  soft_command_list_clear(&_commands);
   [_referents release];
   _referents = nil;
   [_retained release];
@@ -182,18 +182,31 @@ SOFT_COUNTED(SoftCommandBuffer)
   return [encoder autorelease];
 }
 
+- (void)useReferent:(SoftReferent *)referent of:(id)owner {
+  if ([referent lastNamedBy] == _number) return;
+  [_referents addObject:referent];
+  [_retained addObject:owner];
+  [referent setLastNamedBy:_number];
+}
+
 - (void)useBuffer:(SoftBuffer *)buffer {
-  [_referents addObject:[buffer storage]];
-  [_retained addObject:buffer];
+  [self useReferent:[buffer storage] of:buffer];
 }
 
 - (void)usePipeline:(SoftPipeline *)pipeline {
-  [_referents addObject:[pipeline kernel]];
-  [_retained addObject:pipeline];
+  [self useReferent:[pipeline kernel] of:pipeline];
 }
 
-- (void)record:(SoftCommand *)command {
-  [_commands addObject:command];
+- (soft_command *)addCommandFor:(SEL)selector {
+  soft_command *command = soft_command_list_add(&_commands);
+  if (!command) soft_inconsistent(self, selector, @"out of memory");
+  return command;
+}
+
+- (void *)keepBytes:(const void *)bytes length:(NSUInteger)length for:(SEL)selector {
+  void *kept = soft_command_list_keep(&_commands, bytes, length);
+  if (!kept) soft_inconsistent(self, selector, @"out of memory");
+  return kept;
 }
 
 - (void)encoderDidEnd:(SoftEncoder *)encoder {
@@ -321,15 +334,13 @@ SOFT_COUNTED(SoftCommandBuffer)
     return soft_command_buffer_error(_plannedError, text);
   }
   NSError *error = [self errorOfAbandonedReferents];
-  for (SoftCommand *command in _commands) {
-    if (error) break;
-    NSString *text = nil;
-    soft_outcome outcome = [command runOn:[[self softDevice] executor] text:&text];
-    if (outcome != SOFT_OK) {
-      error = soft_command_buffer_error(soft_outcome_code(outcome), [NSString stringWithFormat:@"%@: %@", self, text]);
-    }
+  if (error) return error;
+  NSString *text = nil;
+  soft_outcome outcome = soft_command_list_run(&_commands, [[self softDevice] executor], &text);
+  if (outcome != SOFT_OK) {
+    return soft_command_buffer_error(soft_outcome_code(outcome), [NSString stringWithFormat:@"%@: %@", self, text]);
   }
-  return error ? error : [self errorOfAbandonedReferents];
+  return [self errorOfAbandonedReferents];
 }
 
 - (NSError *)errorOfAbandonedReferents {

@@ -9,7 +9,7 @@
 /* One entry of the argument table: a buffer from an offset, or a copy of bytes, or nothing. */
 typedef struct soft_argument {
   SoftStorage *storage; /* retained */
-  NSData *bytes;        /* retained */
+  void *bytes;          /* the command buffer's */
   NSUInteger length;    /* the whole buffer's */
   NSUInteger offset;
 } soft_argument;

@@ -6,6 +6,7 @@
 #import "SoftValidation.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum { MAX_INLINE_BYTES = 4096, THREADGROUP_MEMORY_UNIT = 16 };
 
@@ -41,10 +42,9 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 #pragma mark The argument table
 
-/* Takes over the argument's references. */
+/* Takes over the argument's reference. */
 - (void)bind:(soft_argument)argument atIndex:(NSUInteger)index {
   [_arguments[index].storage release];
-  [_arguments[index].bytes release];
   _arguments[index] = argument;
 }
 
@@ -105,7 +105,7 @@ SOFT_COUNTED(SoftComputeEncoder)
   SOFT_REQUIRE(length > 0, @"length is 0");
   SOFT_REQUIRE(length <= MAX_INLINE_BYTES, @"length (%" PRIu64 ") exceeds the %d bytes that go by value",
                (uint64_t)length, MAX_INLINE_BYTES);
-  NSData *copy = [[NSData alloc] initWithBytes:bytes length:length];
+  void *copy = [_commandBuffer keepBytes:bytes length:length for:_cmd];
   [self bind:(soft_argument){.bytes = copy, .length = length} atIndex:index];
 }
 
@@ -205,25 +205,25 @@ SOFT_COUNTED(SoftComputeEncoder)
                 for:selector];
   [self requireThreads:group threadgroupMemoryFor:selector];
 
-  soft_dispatch dispatch = {
-      .grid = {(uint32_t)grid.width, (uint32_t)grid.height, (uint32_t)grid.depth},
-      .threadgroup = {(uint32_t)group.width, (uint32_t)group.height, (uint32_t)group.depth},
-      .threads = threads,
-  };
-  NSMutableArray *kept = [[NSMutableArray alloc] init];
+  soft_command *command = [_commandBuffer addCommandFor:selector];
+  command->kind = SOFT_COMMAND_DISPATCH;
+  command->dispatch.kernel = _kernel;
+  soft_dispatch *dispatch = &command->dispatch.arguments;
+  dispatch->grid[0] = (uint32_t)grid.width;
+  dispatch->grid[1] = (uint32_t)grid.height;
+  dispatch->grid[2] = (uint32_t)grid.depth;
+  dispatch->threadgroup[0] = (uint32_t)group.width;
+  dispatch->threadgroup[1] = (uint32_t)group.height;
+  dispatch->threadgroup[2] = (uint32_t)group.depth;
+  dispatch->threads = threads;
+  memcpy(dispatch->threadgroup_memory, _threadgroupMemory, sizeof _threadgroupMemory);
   for (NSUInteger i = 0; i < SOFT_MAX_BINDINGS; i++) {
     const soft_argument *argument = &_arguments[i];
-    dispatch.threadgroup_memory[i] = _threadgroupMemory[i];
-    if (argument->bytes) [kept addObject:argument->bytes];
+    if (!argument->length) continue;
     /* An executor takes pointers that a kernel may write through; a kernel's `constant` arguments are never written. */
-    char *start = argument->bytes ? (char *)[argument->bytes bytes] : [argument->storage pointer];
-    if (!start) continue;
-    dispatch.bindings[i] = (soft_binding){start + argument->offset, argument->length - argument->offset};
+    char *start = argument->bytes ? argument->bytes : [argument->storage pointer];
+    dispatch->bindings[i] = (soft_binding){start + argument->offset, argument->length - argument->offset};
   }
-  SoftCommand *command = [[SoftDispatchCommand alloc] initWithKernel:_kernel dispatch:&dispatch bytes:kept];
-  [_commandBuffer record:command];
-  [command release];
-  [kept release];
 }
 
 @end

@@ -1,5 +1,7 @@
 #import "SoftReferent.h"
 
+#include <stdatomic.h>
+
 @implementation SoftReferent
 
 - (instancetype)init {
@@ -12,6 +14,14 @@
   pthread_mutex_destroy(&_lock);
   [_name release];
   [super dealloc];
+}
+
+- (uint64_t)lastNamedBy {
+  return atomic_load_explicit(&_lastNamedBy, memory_order_relaxed);
+}
+
+- (void)setLastNamedBy:(uint64_t)commandBuffer {
+  atomic_store_explicit(&_lastNamedBy, commandBuffer, memory_order_relaxed);
 }
 
 - (NSString *)beginUse {
