@@ -12,6 +12,7 @@ mod copy;
 mod dot;
 mod elementwise;
 mod embedding;
+mod exponential;
 mod matmul;
 mod rms_norm;
 mod rope;
@@ -57,15 +58,51 @@ impl Machine {
         self.share.div_ceil(work.max(1))
     }
 
-    /// Splits `0..items` into ranges of at least `grain` items and calls `body` with each, on several threads. A grain of [`ALONE`] keeps
-    /// everything on the calling thread.
+    /// Splits `0..items` into ranges of some `grain` items or more and calls `body` with each, on several threads. A grain of [`ALONE`]
+    /// keeps everything on the calling thread.
+    ///
+    /// A range's end breaks off a stream from memory, so there are no more of them than help: one for a single thread, and for several
+    /// ranges that get smaller, so that all threads end at about the same time, also when one was held up. (Tzeng & Ni 1993, "Trapezoid
+    /// self-scheduling", IEEE TPDS 4(1).)
     pub fn for_ranges(&self, items: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
-        /// More ranges than threads, so that a thread that was held up leaves work to the others.
-        const RANGES_PER_THREAD: usize = 4;
-        let ranges = (items / grain.max(1)).clamp(1, self.pool.threads() * RANGES_PER_THREAD);
-        let start = |range: usize| items / ranges * range + (items % ranges).min(range);
+        const RANGES_PER_THREAD: usize = 6;
+        let threads = self.pool.threads();
+        let most = match threads {
+            1 => 1,
+            _ => threads * RANGES_PER_THREAD,
+        };
+        let worth = items / grain.max(1);
+        let ranges = Ranges {
+            items,
+            count: worth.clamp(1, most),
+            falling: worth >= most,
+        };
         self.pool
-            .parallel_for(ranges, |range| body(start(range)..start(range + 1)));
+            .parallel_for(ranges.count, |range| body(ranges.get(range)));
+    }
+}
+
+/// `0..items` in `count` ranges: alike but for one item, or as long as `count`, `count - 1`, … 1 parts of it.
+#[derive(Clone, Copy)]
+struct Ranges {
+    items: usize,
+    count: usize,
+    falling: bool,
+}
+
+impl Ranges {
+    fn get(&self, index: usize) -> Range<usize> {
+        self.start(index)..self.start(index + 1)
+    }
+
+    fn start(&self, index: usize) -> usize {
+        let Ranges { items, count, .. } = *self;
+        // `before` of `parts` parts.
+        let (before, parts) = match self.falling {
+            true => (index * (2 * count - index + 1) / 2, count * (count + 1) / 2),
+            false => (index, count),
+        };
+        items / parts * before + items % parts * before / parts
     }
 }
 
@@ -276,4 +313,41 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
 /// The kernels of one family.
 pub fn family(family: &str) -> impl Iterator<Item = &'static Kernel> {
     kernels().filter(move |kernel| kernel.family == family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ranges;
+
+    #[test]
+    fn ranges_follow_one_another_from_the_first_item_to_the_last() {
+        for items in [1, 7, 12, 13, 78, 1000, usize::MAX / 2] {
+            for (count, falling) in [(1, false), (5, false), (1, true), (12, true), (6144, true)] {
+                let ranges = Ranges {
+                    items,
+                    count,
+                    falling,
+                };
+                let mut next = 0;
+                for index in 0..count {
+                    let range = ranges.get(index);
+                    assert_eq!(range.start, next, "{index} of {count} of {items}");
+                    assert!(range.end >= range.start);
+                    next = range.end;
+                }
+                assert_eq!(next, items);
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_get_smaller() {
+        let ranges = Ranges {
+            items: 1000,
+            count: 4,
+            falling: true,
+        };
+        let lengths: Vec<usize> = (0..4).map(|index| ranges.get(index).len()).collect();
+        assert_eq!(lengths, [400, 300, 200, 100]);
+    }
 }

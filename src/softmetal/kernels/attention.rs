@@ -7,6 +7,7 @@ use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{GROUP, Readable};
 use super::super::simd::{Body, Simd};
 use super::dot::dots;
+use super::exponential::exp;
 use super::{ALONE, Machine};
 
 const MAX_HEAD_DIM: usize = 256;
@@ -34,9 +35,8 @@ pub fn attention_up_to<C: Readable, const D: usize>(
         && (out.shares_rows_with(&queries.q) || out.is_apart_from(&queries.q))
         && out.is_apart_from(&queries.k)
         && out.is_apart_from(&queries.v);
-    let work = 2 * queries.most_keys() as usize * args.head_dim as usize;
     let grain = if separable {
-        machine.grain(work)
+        machine.grain(queries.work(queries.most_keys() as usize))
     } else {
         ALONE
     };
@@ -78,7 +78,7 @@ pub fn attention_split<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> R
         && parts.is_apart_from(&queries.v);
     let head_dim = args.head_dim as usize;
     let grain = if separable {
-        machine.grain(2 * length as usize * head_dim)
+        machine.grain(queries.work(length as usize))
     } else {
         ALONE
     };
@@ -231,6 +231,12 @@ impl<'a, C: Readable> Queries<'a, C> {
         })
     }
 
+    /// What a query of so many keys costs, in multiply-adds of a product: those of short vectors take longer, and there are
+    /// exponentials.
+    fn work(&self, keys: usize) -> usize {
+        8 * keys * self.args.head_dim as usize
+    }
+
     /// How many keys any one query sees at most.
     fn most_keys(&self) -> u64 {
         let positions = u64::from(self.args.first_position) + u64::from(self.args.tokens);
@@ -327,10 +333,10 @@ impl<C: Readable> Body for Query<'_, '_, C> {
                 (before - largest).exp()
             };
             sum *= rescale;
-            for score in &mut scores[..count] {
-                *score = (*score - largest).exp();
-                sum += *score;
+            for score in &mut scores {
+                *score = exp(*score - largest); // those past `count` are not used
             }
+            sum += scores[..count].iter().sum::<f32>();
             let values: [*const C; BLOCK] = std::array::from_fn(|i| {
                 let position = start + i.min(count - 1);
                 let row = row_of(position, args.v_token_stride, kv_head, args.v_head_stride);

@@ -3,7 +3,8 @@
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::simd::{Body, Simd};
-use super::{ALONE, Machine};
+use super::Machine;
+use super::exponential::exp;
 
 pub fn add(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     for_elements(dispatch, machine, 4, |a, b, out, count| {
@@ -13,14 +14,7 @@ pub fn add(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 
 pub fn silu_mul(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     for_elements(dispatch, machine, 16, |a, b, out, count| {
-        for i in 0..count {
-            // SAFETY: `for_elements` hands out checked ranges.
-            unsafe {
-                let gate = a.add(i).read();
-                let silu = gate / (1.0 + (-gate).exp());
-                out.add(i).write(silu * b.add(i).read());
-            }
-        }
+        machine.isa.run(SiluMul { a, b, out, count });
     })
 }
 
@@ -41,12 +35,14 @@ fn for_elements(
     let separable = [&a, &b]
         .into_iter()
         .all(|input| out.shares_rows_with(input) || out.is_apart_from(input));
-    let grain = if separable {
-        machine.grain(work)
-    } else {
-        ALONE
-    };
-    machine.for_ranges(args.count as usize, grain, |range| {
+    if !separable {
+        // One after the other, each as the ones before have left it.
+        for i in 0..args.count as usize {
+            body(a.at(i, 1), b.at(i, 1), out.at(i, 1), 1);
+        }
+        return Ok(());
+    }
+    machine.for_ranges(args.count as usize, machine.grain(work), |range| {
         let (first, count) = (range.start, range.len());
         body(
             a.at(first, count),
@@ -83,6 +79,37 @@ impl Body for Add {
             for i in whole..count {
                 out.add(i).write(a.add(i).read() + b.add(i).read());
             }
+        }
+    }
+}
+
+struct SiluMul {
+    a: *const f32,
+    b: *const f32,
+    out: *mut f32,
+    count: usize,
+}
+
+impl Body for SiluMul {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        /// What is computed between reading and writing, so that a compiler need not fear that `out` is `a` or `b`.
+        const BLOCK: usize = 64;
+        let (mut gates, mut ups) = ([0f32; BLOCK], [0f32; BLOCK]);
+        for start in (0..self.count).step_by(BLOCK) {
+            let count = BLOCK.min(self.count - start);
+            // SAFETY: `for_elements` checked `count` elements of each.
+            unsafe {
+                self.a.add(start).copy_to(gates.as_mut_ptr(), count);
+                self.b.add(start).copy_to(ups.as_mut_ptr(), count);
+            }
+            for (gate, up) in gates.iter_mut().zip(&ups) {
+                *gate = *gate / (1.0 + exp(-*gate)) * up;
+            }
+            // SAFETY: as above; the block is of this thread's own.
+            unsafe { self.out.add(start).copy_from(gates.as_ptr(), count) };
         }
     }
 }
