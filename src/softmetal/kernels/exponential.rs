@@ -41,10 +41,13 @@ mod tests {
             if found.to_bits() == nearest.to_bits() {
                 continue;
             }
-            // A unit of the last place, of which the two are half apart.
+            // What the series leaves out, 2^-32 of a value of fewer than 2^24 units, can tip an exact half.
             let unit = f64::from((found - nearest).abs());
             let off = (f64::from(found) - exact).abs();
-            assert!(off <= 0.501 * unit, "{x:?}: {found:?}, {exact:?}");
+            assert!(
+                off <= (0.5 + 1.0 / 256.0) * unit,
+                "{x:?}: {found:?}, {exact:?}"
+            );
         }
     }
 
