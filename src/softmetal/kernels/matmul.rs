@@ -1,12 +1,13 @@
 //! `matmul_<B>_<T>`.
 //!
 //! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed and a few rows of A, an element of
-//! C is the dot product of two contiguous rows ([`rows`]). Else one operand is put, a panel at a time, into an order in which it can be
+//! C is the dot product of two contiguous rows ([`rows`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand is put, a panel at a time, into an order in which it can be
 //! streamed, so that a vector is a part of a row ([`panels`]) or a column ([`turned`]) of C.
 
 mod integers;
 mod panels;
 mod rows;
+mod sweeps;
 mod tiles;
 mod turned;
 
@@ -46,7 +47,7 @@ pub fn matmul<B: Readable, T: Writable>(
                 row_stride: args.a_row_stride as usize,
                 batch_stride: args.a_batch_stride as usize,
             };
-            return multiply_panels(machine, &Product { a, b, output }, separable);
+            return multiply_as_is(machine, &Product { a, b, output }, separable);
         }
         let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
         if args.transpose_b == 0 {
@@ -55,7 +56,7 @@ pub fn matmul<B: Readable, T: Writable>(
                 row_stride: a.row_stride,
                 batch_stride: a.batch_stride,
             };
-            return multiply_panels(machine, &Product { a, b, output }, separable);
+            return multiply_as_is(machine, &Product { a, b, output }, separable);
         }
         let product = &Product { a, b, output };
         product.for_blocks(machine, separable, rows::COLUMNS, |block| {
@@ -65,11 +66,16 @@ pub fn matmul<B: Readable, T: Writable>(
     })
 }
 
-fn multiply_panels<A: Readable, B: Readable, T: Writable>(
+fn multiply_as_is<A: Readable, B: Readable, T: Writable>(
     machine: &Machine,
     product: &Product<B, T, Lines<A>>,
     separable: bool,
 ) -> Result<(), Fault> {
+    if product.output.args.m as usize <= sweeps::MOST_ROWS {
+        return product.try_for_blocks(machine, separable, sweeps::COLUMNS, |block| {
+            sweeps::compute(machine.isa, product, block)
+        });
+    }
     product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
         panels::compute(machine.isa, product, block)
     })

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::super::super::dispatch::View;
 use super::super::super::elements::{GROUP, Readable, Writable};
-use super::super::super::simd::{Body, Isa, Simd};
+use super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::tiles::{self, Accumulate, PIECE, Widen};
 use super::{Block, Narrow, Product};
@@ -13,6 +13,8 @@ use super::{Block, Narrow, Product};
 pub const COLUMNS: usize = 32;
 /// Columns of a panel.
 const WIDTH: usize = 128;
+/// Rows of B that are on their way from memory while one is copied: the pieces are too short for the processor to foresee them.
+const AHEAD: usize = 8;
 
 thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -73,20 +75,35 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 depth,
                 panel,
             });
+            // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but once.
+            let in_place = match vectors {
+                ..=tiles::VECTORS => a.memory.as_f32(),
+                _ => None,
+            };
             for row in rows.clone().step_by(tiles::ROWS) {
                 let count = tiles::ROWS.min(rows.end - row);
-                isa.run(Widen {
-                    from: std::array::from_fn(|i| {
-                        let row = row + i.min(count - 1);
-                        let start = batch * a.batch_stride + row * a.row_stride;
-                        a.memory.at(start + x, depth).cast_const()
-                    }),
-                    rows: count,
-                    to: wide,
-                    count: depth,
-                });
+                let start = |i: usize| {
+                    let row = row + i.min(count - 1);
+                    batch * a.batch_stride + row * a.row_stride + x
+                };
+                let lines = match in_place {
+                    Some(memory) => {
+                        std::array::from_fn(|i| memory.at(start(i), depth).cast_const())
+                    }
+                    None => {
+                        isa.run(Widen {
+                            from: std::array::from_fn(|i| {
+                                a.memory.at(start(i), depth).cast_const()
+                            }),
+                            rows: count,
+                            to: wide,
+                            count: depth,
+                        });
+                        std::array::from_fn(|i| wide.wrapping_add(i * PIECE).cast_const())
+                    }
+                };
                 isa.run(Accumulate {
-                    rows: std::array::from_fn(|i| wide.wrapping_add(i * PIECE).cast_const()),
+                    rows: lines,
                     count,
                     panel,
                     first_step: 0,
@@ -145,6 +162,10 @@ impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
         for row in 0..depth {
             let start = product.b_row(part.batch, x + row) + part.columns.start;
             let from = product.b.at(start, columns).cast_const();
+            let ahead = product.b_row(part.batch, x + row + AHEAD) + part.columns.start;
+            for column in (0..columns).step_by(S::LANES) {
+                prefetch(product.b.near(ahead + column));
+            }
             // SAFETY: `at` checked all columns of the row; the panel has room for the vectors that they are in.
             unsafe {
                 for (vector, (start, apart)) in places.iter().enumerate().take(whole) {

@@ -367,6 +367,24 @@ fn few_long_rows() {
     }
 }
 
+/// B as it is, swept over in more than one part, and steps that are left over.
+#[test]
+fn few_rows_and_many_columns() {
+    for m in 1..=7 {
+        check_all_types(Case {
+            m,
+            n: 512 + 70,
+            k: 19 + m,
+            batch: 1 + m % 2,
+            transpose_a: m == 3,
+            has_bias: m > 2,
+            gap: m % 3,
+            share_b: m > 3,
+            ..PLAIN
+        });
+    }
+}
+
 #[test]
 fn layouts_batches_and_bias() {
     for bits in 0..16 {
