@@ -54,9 +54,9 @@ bench: setup ## criterion's benchmarks of kernels, dispatch, pool, tokenizers, l
 test-bench: setup ## each of them once: that they run
 	cargo test --features $(FEATURES) --benches
 
-bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul or ONLY=context for a part
+bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul, context or charts for a part, FEATURES=onednn
 	@scripts/setup.sh peers
-	cd benches/peers && cargo run --release -- $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+	cd benches/peers && cargo run --release $(if $(FEATURES),--features $(FEATURES)) -- $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lint: setup ## formatting, clippy, native warnings, documentation and stale lock files, all as errors
 	cargo fmt --check

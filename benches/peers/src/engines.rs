@@ -6,6 +6,7 @@ mod llama_cpp;
 
 use std::error::Error;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::matmul;
 
@@ -37,13 +38,19 @@ pub fn load(name: &str, file: &Path, threads: usize) -> Result<Box<dyn Engine>> 
     }
 }
 
-/// What tells engines whose number of threads is the process's.
-pub fn environment(threads: usize) -> [(&'static str, String); 4] {
-    [
+/// Before each turn: by then the threads of the one before, which look for more work for some milliseconds, sleep.
+pub const REST: Duration = Duration::from_millis(20);
+
+/// What tells engines whose number of threads is the process's; and for how many milliseconds LLVM's OpenMP looks for more work: by itself
+/// for 200, on the processors that the next in turn needs.
+pub fn environment(threads: usize) -> Vec<(&'static str, String)> {
+    let names = [
         "IRONBRIDGE_THREADS",
         "RAYON_NUM_THREADS",
         "OMP_NUM_THREADS",
         matmul::THREADS_VARIABLE,
-    ]
-    .map(|name| (name, threads.to_string()))
+    ];
+    let mut variables = names.map(|name| (name, threads.to_string())).to_vec();
+    variables.push(("KMP_BLOCKTIME", "5".to_owned()));
+    variables
 }

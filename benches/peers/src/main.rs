@@ -8,7 +8,10 @@ mod engines;
 mod limits;
 mod matmul;
 mod models;
+#[cfg(feature = "onednn")]
+mod onednn;
 mod report;
+mod scaling;
 mod trial;
 
 use std::path::{Path, PathBuf};
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
         ["--only", "matmul"] => compare_matmul("full"),
         ["--only", "matmul", "--quick"] => compare_matmul("quick"),
         ["--only", "context"] => compare_context(),
-        _ => Err("usage: ironbridge-peers [--only matmul|context] [--quick]".into()),
+        ["--only", "charts"] => draw_charts(),
+        _ => Err("usage: ironbridge-peers [--only matmul|context|charts] [--quick]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,13 +87,25 @@ fn compare(effort: &str) -> Result<()> {
         lines.extend(context_lines(file));
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    fs::write(folder.join("lines.jsonl"), text)?;
+    fs::write(folder.join(LINES), text)?;
     report::write(&root.join("docs"), &lines, effort, start.elapsed())?;
     eprintln!(
         "{} s; docs/BENCHMARKS.md is written",
         start.elapsed().as_secs()
     );
     Ok(())
+}
+
+/// What the trials of the last run printed, in the folder of the models.
+const LINES: &str = "lines.jsonl";
+
+/// Only the charts, from the last run's lines.
+fn draw_charts() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = fs::read_to_string(models_folder(&root).join(LINES))?;
+    let lines: std::result::Result<Vec<Value>, _> =
+        text.lines().map(serde_json::from_str).collect();
+    report::write_charts(&root.join("docs"), &lines?)
 }
 
 fn models_folder(root: &Path) -> PathBuf {

@@ -3,17 +3,20 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ironbridge::ops::Matmul;
 use ironbridge::{Buffer, Device};
 use serde_json::{Value, json};
 
-use crate::engines::Result;
+use crate::engines::{REST, Result};
 use crate::limits;
 
 /// The crates, ironbridge first.
 const NAMES: [&str; 4] = ["ironbridge", "gemm", "matrixmultiply", "faer"];
+/// A library of C++ in a column of its own, where it was built with: feature `onednn`.
+const ONEDNN: &str = "oneDNN";
 /// What matrixmultiply takes its number of threads from.
 pub const THREADS_VARIABLE: &str = "MATMUL_NUM_THREADS";
 const HEADING: &str = "## f32 matmul\n";
@@ -163,6 +166,8 @@ impl Operands {
                     );
                 }
             }
+            #[cfg(feature = "onednn")]
+            ONEDNN => crate::onednn::multiply((m, k, n), &self.x, &self.weight, by_outputs, y)?,
             _ => {
                 let x = faer::MatRef::from_row_major_slice(&self.x, m, k);
                 let weight = match by_outputs {
@@ -190,7 +195,7 @@ impl Operands {
         let mut first = vec![0.0; self.shape.m * self.shape.n];
         self.multiply(NAMES[0], &mut first)?;
         self.device_y.read_into(&mut first)?;
-        for name in &NAMES[1..] {
+        for name in &names()[1..] {
             let mut other = vec![0.0; first.len()];
             self.multiply(name, &mut other)?;
             let differences = first.iter().zip(&other).map(|(a, b)| (a - b).abs());
@@ -204,6 +209,12 @@ impl Operands {
     }
 }
 
+/// All that this program was built with.
+fn names() -> Vec<&'static str> {
+    let onednn = cfg!(feature = "onednn").then_some(ONEDNN);
+    NAMES.into_iter().chain(onednn).collect()
+}
+
 /// Prints a line of JSON for each shape and crate, in thousand million operations per second, and one for the processor's rate.
 pub fn speed(threads: &str, effort: &str) -> Result<()> {
     let threads = threads.parse()?;
@@ -213,11 +224,14 @@ pub fn speed(threads: &str, effort: &str) -> Result<()> {
         let operands = Operands::new(&device, shape, threads)?;
         operands.compare()?;
         // Beside each shape: a virtual machine's rate drifts.
+        thread::sleep(REST);
         let limit = limits::measure_floats(threads);
         let mut y = vec![0.0; shape.m * shape.n];
-        let mut rates = vec![Vec::new(); NAMES.len()];
+        let names = names();
+        let mut rates = vec![Vec::new(); names.len()];
         for _ in 0..rounds {
-            for (name, rates) in NAMES.iter().zip(&mut rates) {
+            for (name, rates) in names.iter().zip(&mut rates) {
+                thread::sleep(REST);
                 // The first one wakes threads that sleep.
                 operands.multiply(name, &mut y)?;
                 let (start, mut times) = (Instant::now(), 0);
@@ -229,7 +243,7 @@ pub fn speed(threads: &str, effort: &str) -> Result<()> {
                 rates.push(operands.operations() / seconds / 1e9);
             }
         }
-        for (name, rates) in NAMES.iter().zip(rates) {
+        for (name, rates) in names.iter().zip(rates) {
             println!(
                 "{}",
                 json!({
@@ -243,11 +257,19 @@ pub fn speed(threads: &str, effort: &str) -> Result<()> {
 
 /// The part of the report.
 pub fn section(lines: &[Value]) -> Result<String> {
+    let onednn = lines.iter().any(|line| line["engine"] == ONEDNN);
     let mut text = format!(
         "{HEADING}\nThousand million operations a second, medians with ranges, in turns in one process; ironbridge through its facade, a command\n\
-         buffer for each product. *Limit* is the share of the multiply-adds that the processor could do: the median of measurements beside each shape.\n\n\
-         | threads | m, k, n | weight | ironbridge | gemm | matrixmultiply | faer | ironbridge ÷ best peer | limit |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+         buffer for each product. *Limit* is the share of the multiply-adds that the processor could do: the median of measurements beside each shape.\n\
+         With feature `onednn`, oneDNN's `dnnl_sgemm` has a column of its own, beside the best of the crates.\n\n\
+         | threads | m, k, n | weight | ironbridge | gemm | matrixmultiply | faer | ironbridge ÷ best peer | limit |{}\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- |{}\n",
+        if onednn {
+            " oneDNN | ironbridge ÷ oneDNN |"
+        } else {
+            ""
+        },
+        if onednn { " --- | --- |" } else { "" },
     );
     for threads in [1, 2] {
         let mut limits: Vec<f64> = lines
@@ -272,30 +294,41 @@ pub fn section(lines: &[Value]) -> Result<String> {
             write!(text, "| {threads} | {m}, {k}, {n} | {order} |")?;
             let mut medians = Vec::new();
             for name in NAMES {
-                let line = of.iter().find(|line| line["engine"] == name);
-                let mut rates: Vec<f64> = line
-                    .and_then(|line| line["rates"].as_array())
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_f64)
-                    .collect();
-                rates.sort_by(f64::total_cmp);
-                let (Some(least), Some(most)) = (rates.first(), rates.last()) else {
-                    return Err(format!("no figures of {name}").into());
-                };
-                let median = rates[rates.len() / 2];
-                write!(text, " {median:.1} ({least:.1}–{most:.1}) |")?;
+                let (median, cell) = cell(&of, name)?;
+                write!(text, " {cell} |")?;
                 medians.push(median);
             }
             let best = medians[1..].iter().copied().fold(0.0, f64::max);
             write!(text, " **{:.2}** |", medians[0] / best)?;
             match limit {
-                Some(limit) => writeln!(text, " {:.0} % |", medians[0] / limit * 100.0)?,
-                None => writeln!(text, " — |")?,
+                Some(limit) => write!(text, " {:.0} % |", medians[0] / limit * 100.0)?,
+                None => write!(text, " — |")?,
             }
+            if onednn {
+                let (median, cell) = cell(&of, ONEDNN)?;
+                write!(text, " {cell} | **{:.2}** |", medians[0] / median)?;
+            }
+            text.push('\n');
         }
     }
     Ok(text)
+}
+
+/// The median of what one of them reached, and that with its range.
+fn cell(lines: &[&Value], name: &str) -> Result<(f64, String)> {
+    let line = lines.iter().find(|line| line["engine"] == name);
+    let mut rates: Vec<f64> = line
+        .and_then(|line| line["rates"].as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_f64)
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (rates.first(), rates.last()) else {
+        return Err(format!("no figures of {name}").into());
+    };
+    let median = rates[rates.len() / 2];
+    Ok((median, format!("{median:.1} ({least:.1}–{most:.1})")))
 }
 
 /// Writes `section` into the report in place of the one that is there, or at its end.

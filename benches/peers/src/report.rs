@@ -10,8 +10,10 @@ use serde_json::Value;
 use crate::engines::{NAMES, Result};
 use crate::matmul;
 use crate::models::{TYPES, cost};
+use crate::scaling;
+use crate::trial::LONG;
 
-struct Speed<'a> {
+pub struct Speed<'a> {
     engine: &'a str,
     rates: Vec<f64>,
 }
@@ -37,10 +39,9 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
         "# Benchmarks\n\nWritten by `make bench-peers`: ironbridge on its software device, llama.cpp (`llama-cpp-2`) and candle, one process, the same GGUF\n\
          file, in turns. The models have TinyLlama's shape (1.1 thousand million weights) and random weights. Medians of tokens per second,\n\
          ranges in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode of the bytes of\n\
-         weights that it can read from memory, for prefill of the multiply-adds it can do, on bytes (VNNI) or, for F16, on f32.\n\n",
+         weights that it can read from memory in large pages, for prefill of the multiply-adds it can do, on bytes (VNNI) or, for F16, on f32.\n\n",
     );
     writeln!(text, "{}\n", machine(effort, took))?;
-    let mut bars = Vec::new();
     for file_type in TYPES {
         writeln!(text, "## {file_type}\n")?;
         writeln!(
@@ -51,20 +52,17 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
             for phase in phases(all, file_type, threads) {
                 let speeds = speeds(all, file_type, threads, &phase);
                 row(&mut text, all, file_type, threads, &phase, &speeds)?;
-                bars.push((format!("{file_type} T{threads} {phase}"), ratio(&speeds)));
             }
         }
         text.push('\n');
     }
-    text.push_str("Ratios to the better peer, as a chart: ![ratios](peers.svg)\n\n");
+    text.push_str("Ratios to the better peer, as a chart: ![ratios](peers.svg)\n\nTwo threads over one, of each engine: ![scaling](scaling.svg)\n\n");
     agreement(&mut text, all)?;
     loading(&mut text, all)?;
-    fs::write(folder.join("peers.svg"), bar_chart(&bars))?;
-    let contexts = lines(all, "context");
-    if !contexts.is_empty() {
+    if !lines(all, "context").is_empty() {
         text.push_str("## A token after many others\n\nMilliseconds for a token by the length of the text, Q4_K_M, two threads: ![context](context.svg)\n\n");
-        fs::write(folder.join(CONTEXT_CHART), context_chart(&contexts))?;
     }
+    write_charts(folder, all)?;
     writeln!(text, "{}", matmul::section(all)?)?;
     for failure in lines(all, "failure") {
         writeln!(text, "Failed: {}: {}\n", failure["of"], failure["error"])?;
@@ -74,6 +72,23 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
         text.trim_end().to_owned() + "\n",
     )?;
     Ok(())
+}
+
+/// Draws the charts of the report.
+pub fn write_charts(folder: &Path, all: &[Value]) -> Result<()> {
+    let mut bars = Vec::new();
+    for (file_type, threads) in TYPES.into_iter().flat_map(|it| [(it, 1), (it, 2)]) {
+        for phase in phases(all, file_type, threads) {
+            let speeds = speeds(all, file_type, threads, &phase);
+            bars.push((format!("{file_type} T{threads} {phase}"), ratio(&speeds)));
+        }
+    }
+    fs::write(folder.join("peers.svg"), bar_chart(&bars))?;
+    fs::write(folder.join(scaling::CHART), scaling::chart(all))?;
+    match lines(all, "context").is_empty() {
+        true => Ok(()),
+        false => write_context(folder, all),
+    }
 }
 
 fn machine(effort: &str, took: Duration) -> String {
@@ -97,7 +112,7 @@ fn machine(effort: &str, took: Duration) -> String {
     )
 }
 
-fn phases(all: &[Value], file_type: &str, threads: u64) -> Vec<String> {
+pub fn phases(all: &[Value], file_type: &str, threads: u64) -> Vec<String> {
     let mut phases: Vec<String> = Vec::new();
     for line in lines(all, "speed") {
         let phase = line["phase"].as_str().unwrap_or_default().to_owned();
@@ -108,7 +123,7 @@ fn phases(all: &[Value], file_type: &str, threads: u64) -> Vec<String> {
     phases
 }
 
-fn speeds<'a>(all: &'a [Value], file_type: &str, threads: u64, phase: &str) -> Vec<Speed<'a>> {
+pub fn speeds<'a>(all: &'a [Value], file_type: &str, threads: u64, phase: &str) -> Vec<Speed<'a>> {
     let of = |line: &&Value| {
         line["type"] == file_type && line["threads"] == threads && line["phase"] == phase
     };
@@ -123,7 +138,7 @@ fn speeds<'a>(all: &'a [Value], file_type: &str, threads: u64, phase: &str) -> V
         .collect()
 }
 
-fn rate(speeds: &[Speed], engine: &str) -> Option<f64> {
+pub fn rate(speeds: &[Speed], engine: &str) -> Option<f64> {
     let speed = speeds.iter().find(|speed| speed.engine == engine)?;
     Some(median(&speed.rates))
 }
@@ -206,8 +221,12 @@ fn agreement(text: &mut String, all: &[Value]) -> Result<()> {
 }
 
 fn loading(text: &mut String, all: &[Value]) -> Result<()> {
-    text.push_str("## Loading\n\nQ8_0 (1.1 GB, in the page cache), two threads, a process for each: seconds until the model is ready, until a first prompt of 15\ntokens is computed, and the process's peak resident memory.\n\n");
-    text.push_str("| | ready | first prompt | peak GB |\n| --- | --- | --- | --- |\n");
+    writeln!(
+        text,
+        "## Loading\n\nQ8_0 (1.1 GB, in the page cache), two threads, a process for each: seconds until the model is ready, until a first prompt of 15\n\
+         tokens is computed, and the process's peak resident memory by then and after a text of {LONG} tokens.\n\n\
+         | | ready | first prompt | peak GB | with {LONG} tokens |\n| --- | --- | --- | --- | --- |"
+    )?;
     for name in NAMES {
         let of: Vec<_> = lines(all, "load")
             .into_iter()
@@ -219,17 +238,18 @@ fn loading(text: &mut String, all: &[Value]) -> Result<()> {
         };
         writeln!(
             text,
-            "| {name} | {:.2} | {:.2} | {:.2} |",
+            "| {name} | {:.2} | {:.2} | {:.2} | {:.2} |",
             middle("ready"),
             middle("first"),
-            middle("peak") / 1e9
+            middle("peak") / 1e9,
+            middle("peak_long") / 1e9
         )?;
     }
     text.push('\n');
     Ok(())
 }
 
-const STYLE: &str = "<style>text{font:12px sans-serif;fill:#444}.a{fill:#2a7ab9;stroke:#2a7ab9}.b{fill:#c8502d;stroke:#c8502d}.l{stroke:#999}</style>";
+pub const STYLE: &str = "<style>text{font:12px sans-serif;fill:#444}.a{fill:#2a7ab9;stroke:#2a7ab9}.b{fill:#c8502d;stroke:#c8502d}.l{stroke:#999}</style>";
 
 /// A bar for each ratio, with lines at 1 and 1.2.
 fn bar_chart(bars: &[(String, f64)]) -> String {

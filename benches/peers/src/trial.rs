@@ -1,15 +1,18 @@
 //! What one process does: it prints a line of JSON for each thing it measured.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::engines::{self, Engine, NAMES, Result};
+use crate::engines::{self, Engine, NAMES, REST, Result};
 use crate::limits;
 
 /// Tokens that are in the text before single ones are measured.
 const PROMPT: usize = 15;
+/// Tokens of a text that memory is measured over.
+pub const LONG: usize = 512;
 /// What the shares of a type's trials are kept under.
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -109,6 +112,7 @@ pub fn speed(file: &Path, file_type: &str, threads: &str, effort: &str) -> Resul
 
 /// The seconds of one phase.
 fn turn(engine: &mut dyn Engine, phase: &Phase) -> Result<f64> {
+    thread::sleep(REST);
     engine.reset()?;
     if phase.times > 1 {
         engine.feed(&tokens(PROMPT))?;
@@ -165,17 +169,24 @@ pub fn load(name: &str, file: &Path) -> Result<()> {
     let ready = start.elapsed().as_secs_f64();
     engine.feed(&tokens(PROMPT))?;
     let first = start.elapsed().as_secs_f64();
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let peak = |key: &str| -> f64 {
-        let line = status.lines().find(|line| line.starts_with(key));
-        let number = line.and_then(|line| line.split_whitespace().nth(1));
-        number.and_then(|number| number.parse().ok()).unwrap_or(0.0) * 1024.0
-    };
+    let peak = peak_memory()?;
+    engine.reset()?;
+    engine.feed(&tokens(LONG))?;
     println!(
         "{}",
-        json!({ "what": "load", "engine": name, "ready": ready, "first": first, "peak": peak("VmHWM:") })
+        json!({
+            "what": "load", "engine": name, "ready": ready, "first": first, "peak": peak, "peak_long": peak_memory()?,
+        })
     );
     Ok(())
+}
+
+/// The most bytes that this process has had resident.
+fn peak_memory() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(number.and_then(|number| number.parse().ok()).unwrap_or(0.0) * 1024.0)
 }
 
 /// What a token costs after how many others.
