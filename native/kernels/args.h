@@ -41,6 +41,22 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
+/* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: q8_0, q4_0, q4_k, q5_k, q6_k. n is whole
+ * strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */
+
+/* interleave_<B>: out is x in strips of 16 rows: rows * width weights, packed, in as many bytes. B: q8_0, q4_0, q4_k, q5_k, q6_k.
+ *   A strip has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words of 4 bytes, the
+ *   first of each row, the second of each row, and so on; then their halves likewise: the f16 scale (and, after it, the minimum)
+ *   of a block. The words are what remains of a block without its halves, in its order.
+ * So a vector of 16 words has four weights of each of 16 rows, which integer dot products take together, and memory is read from one end
+ * to the other. */
+enum { INTERLEAVE_X = 0, INTERLEAVE_OUT = 1, INTERLEAVE_ARGS = 2 };
+enum { INTERLEAVE_ROWS = 16 };
+typedef struct interleave_args {
+  iron_u64 x_row_stride;
+  iron_u32 rows, width; /* whole strips, whole blocks */
+} interleave_args;
+
 /* embedding_<B>: out[i][:] = table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
 enum { EMBEDDING_TABLE = 0, EMBEDDING_IDS = 1, EMBEDDING_OUT = 2, EMBEDDING_ARGS = 3 };

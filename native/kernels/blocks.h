@@ -4,6 +4,8 @@
  * A type's `read` gives weights 16 group .. 16 group + 15 of a block as scale q[i] + offset, and its constants say
  *   WEIGHTS, WORDS   of a block;
  *   OFFSET           whether any offset is not 0;
+ *   HALVES, LEADING  of its words those that are not pairs, and how many of these it begins with; the others end it. Only types that can be
+ *                    interleaved say it;
  *   RUNS, STEP       groups g, g + STEP .. g + (RUNS - 1) STEP share the words of their low bits: who reads them all reads these
  *                    words once.
  *
@@ -13,13 +15,13 @@
 #define IRON_KERNELS_BLOCKS_H
 
 static inline float half_of(ushort word) { return float(as_type<half>(word)); }
-static inline uint byte_at(device const ushort *words, uint i) { return words[i / 2] >> (i % 2 * 8) & 255; }
-static inline float signed_byte_at(device const ushort *words, uint i) {
+template <typename Words> static inline uint byte_at(Words words, uint i) { return words[i / 2] >> (i % 2 * 8) & 255; }
+template <typename Words> static inline float signed_byte_at(Words words, uint i) {
   return float(as_type<char>(uchar(byte_at(words, i))));
 }
 
 /* Of the 16 bytes of 8 words, the bits of `mask` from bit `shift` on. */
-static inline void bits_of(device const ushort *words, uint shift, uint mask, thread float *q) {
+template <typename Words> static inline void bits_of(Words words, uint shift, uint mask, thread float *q) {
 #pragma unroll
   for (uint i = 0; i < 8; ++i) {
     uint word = words[i] >> shift;
@@ -29,8 +31,9 @@ static inline void bits_of(device const ushort *words, uint shift, uint mask, th
 }
 
 /* The same, and above them bits of `high_mask` of other 16 bytes. */
-static inline void bits_of(device const ushort *words, uint shift, uint mask, device const ushort *high, uint high_shift,
-                           uint high_mask, uint place, float origin, thread float *q) {
+template <typename Words>
+static inline void bits_of(Words words, uint shift, uint mask, Words high, uint high_shift, uint high_mask, uint place, float origin,
+                           thread float *q) {
 #pragma unroll
   for (uint i = 0; i < 8; ++i) {
     uint word = words[i] >> shift, upper = high[i] >> high_shift;
@@ -40,7 +43,7 @@ static inline void bits_of(device const ushort *words, uint shift, uint mask, de
 }
 
 /* The nibbles of 16 bytes, with a fifth bit from `fifth`, bit i for weight i. */
-static inline void five_bits_of(device const ushort *words, uint shift, uint fifth, float origin, thread float *q) {
+template <typename Words> static inline void five_bits_of(Words words, uint shift, uint fifth, float origin, thread float *q) {
 #pragma unroll
   for (uint i = 0; i < 8; ++i) {
     uint word = words[i] >> shift;
@@ -51,11 +54,12 @@ static inline void five_bits_of(device const ushort *words, uint shift, uint fif
 
 /* 32 weights: half scale, 32 signed bytes. */
 struct q8_0 {
-  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 1, STEP = 1 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  enum { WEIGHTS = 32, WORDS = 17, LEADING = 1, HALVES = 1, OFFSET = 0, RUNS = 1, STEP = 1 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
     offset = 0;
-    device const ushort *words = block + 1 + 8 * group;
+    Words words = block + 1 + 8 * group;
 #pragma unroll
     for (uint i = 0; i < 8; ++i) {
       char2 pair = as_type<char2>(words[i]);
@@ -72,8 +76,9 @@ struct q8_0 {
 
 /* 32 weights: half scale, 16 bytes of nibbles, the low ones first. scale (q - 8). */
 struct q4_0 {
-  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  enum { WEIGHTS = 32, WORDS = 9, LEADING = 1, HALVES = 1, OFFSET = 0, RUNS = 2, STEP = 1 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
     offset = 0;
     bits_of(block + 1, 4 * group, 15, q);
@@ -85,7 +90,8 @@ struct q4_0 {
 /* 32 weights: half scale, half minimum, 16 bytes of nibbles. scale q + minimum. */
 struct q4_1 {
   enum { WEIGHTS = 32, WORDS = 10, OFFSET = 1, RUNS = 2, STEP = 1 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
     offset = half_of(block[1]);
     bits_of(block + 2, 4 * group, 15, q);
@@ -95,7 +101,8 @@ struct q4_1 {
 /* 32 weights: half scale, 4 bytes of fifth bits, 16 bytes of nibbles. scale (q - 16). */
 struct q5_0 {
   enum { WEIGHTS = 32, WORDS = 11, OFFSET = 0, RUNS = 2, STEP = 1 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
     offset = 0;
     five_bits_of(block + 3, 4 * group, block[1 + group], 16, q);
@@ -105,7 +112,8 @@ struct q5_0 {
 /* 32 weights: half scale, half minimum, 4 bytes of fifth bits, 16 bytes of nibbles. scale q + minimum. */
 struct q5_1 {
   enum { WEIGHTS = 32, WORDS = 12, OFFSET = 1, RUNS = 2, STEP = 1 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
     offset = half_of(block[1]);
     five_bits_of(block + 4, 4 * group, block[2 + group], 0, q);
@@ -116,7 +124,8 @@ struct q5_1 {
 constant float iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 struct iq4_nl {
   enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
     offset = 0;
 #pragma unroll
@@ -131,7 +140,8 @@ struct iq4_nl {
 /* 256 weights: 16 bytes with a scale and a minimum of 4 bits for 16 weights, 64 bytes of 2-bit numbers, half scale, half minimum. */
 struct q2_k {
   enum { WEIGHTS = 256, WORDS = 42, OFFSET = 1, RUNS = 4, STEP = 2 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint pair = byte_at(block, group);
     scale = half_of(block[40]) * float(pair & 15);
     offset = -(half_of(block[41]) * float(pair >> 4));
@@ -142,7 +152,8 @@ struct q2_k {
 /* 256 weights: 32 bytes of third bits, 64 bytes of 2-bit numbers, 12 bytes of 6-bit scales for 16 weights, half scale. */
 struct q3_k {
   enum { WEIGHTS = 256, WORDS = 55, OFFSET = 0, RUNS = 4, STEP = 2 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint low = byte_at(block + 48, group % 8) >> (group / 8 * 4) & 15;
     uint high = byte_at(block + 52, group % 4) >> (group / 4 * 2) & 3;
     scale = half_of(block[54]) * (float(low | high << 4) - 32);
@@ -152,7 +163,7 @@ struct q3_k {
 };
 
 /* The 6-bit scale (x) and minimum (y) of 32 weights among the 12 bytes of Q4_K and Q5_K (get_scale_min_k4). */
-static inline uint2 six_bits_at(device const ushort *words, uint i) {
+template <typename Words> static inline uint2 six_bits_at(Words words, uint i) {
   if (i < 4) return uint2(byte_at(words, i) & 63, byte_at(words, i + 4) & 63);
   uint low = byte_at(words, i + 4);
   return uint2((low & 15) | (byte_at(words, i - 4) >> 6) << 4, low >> 4 | (byte_at(words, i) >> 6) << 4);
@@ -160,8 +171,9 @@ static inline uint2 six_bits_at(device const ushort *words, uint i) {
 
 /* 256 weights: half scale, half minimum, 12 bytes of 6-bit scales and minima for 32 weights, 128 bytes of nibbles. */
 struct q4_k {
-  enum { WEIGHTS = 256, WORDS = 72, OFFSET = 1, RUNS = 2, STEP = 2 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  enum { WEIGHTS = 256, WORDS = 72, LEADING = 2, HALVES = 2, OFFSET = 1, RUNS = 2, STEP = 2 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint2 pair = six_bits_at(block + 2, group / 2);
     scale = half_of(block[0]) * float(pair.x);
     offset = -(half_of(block[1]) * float(pair.y));
@@ -171,8 +183,9 @@ struct q4_k {
 
 /* The same with 32 bytes of fifth bits before the nibbles. */
 struct q5_k {
-  enum { WEIGHTS = 256, WORDS = 88, OFFSET = 1, RUNS = 2, STEP = 2 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  enum { WEIGHTS = 256, WORDS = 88, LEADING = 2, HALVES = 2, OFFSET = 1, RUNS = 2, STEP = 2 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint2 pair = six_bits_at(block + 2, group / 2);
     scale = half_of(block[0]) * float(pair.x);
     offset = -(half_of(block[1]) * float(pair.y));
@@ -182,8 +195,9 @@ struct q5_k {
 
 /* 256 weights: 128 bytes of nibbles, 64 bytes of two upper bits, 16 signed scales for 16 weights, half scale. */
 struct q6_k {
-  enum { WEIGHTS = 256, WORDS = 105, OFFSET = 0, RUNS = 4, STEP = 2 };
-  static void read(device const ushort *block, uint group, thread float &scale, thread float &offset, thread float *q) {
+  enum { WEIGHTS = 256, WORDS = 105, LEADING = 0, HALVES = 1, OFFSET = 0, RUNS = 4, STEP = 2 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[104]) * signed_byte_at(block + 96, group);
     offset = 0;
     bits_of(block + group / 8 * 32 + group % 4 * 8, group / 4 % 2 * 4, 15, block + 64 + group / 8 * 16 + group % 2 * 8,

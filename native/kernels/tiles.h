@@ -61,8 +61,17 @@ template <typename A, typename B, typename Value> struct plain_tiles {
   }
 };
 
-/* B in blocks: two SIMD-groups decode, sixteen weights a thread, and the other two copy A. */
-template <typename A, typename Block> struct block_tiles {
+/* A matrix of plain rows: reads group `group` of a row, of 16 weights. Strides are in weights. */
+template <typename Block> struct plain_rows {
+  static void read(device const ushort *b, uint row, ulong row_stride, uint group, thread float &scale, thread float &offset,
+                   thread float *q) {
+    b = block_of<Block>(b + row * (row_stride / Block::WEIGHTS) * Block::WORDS, group);
+    Block::read(b, group % (Block::WEIGHTS / 16), scale, offset, q);
+  }
+};
+
+/* B in blocks, in plain rows or in strips: two SIMD-groups decode, sixteen weights a thread, and the other two copy A. */
+template <typename A, typename Block, typename Rows = plain_rows<Block>> struct block_tiles {
   typedef float value;
   static ulong stored(ulong elements) { return elements / Block::WEIGHTS * Block::WORDS; }
   static void fill(threadgroup float *left, threadgroup float *right, device const typename A::stored *a,
@@ -74,11 +83,9 @@ template <typename A, typename Block> struct block_tiles {
       return;
     }
     /* Past the last column stands the last one again; nobody asks for those sums. */
-    ulong weights_row = min(column + thread_index, args.n - 1);
-    uint group = x / 16;
-    b = block_of<Block>(b + weights_row * stored(args.b_row_stride), group);
+    uint weights_row = min(column + thread_index, args.n - 1);
     float scale, offset, q[16];
-    Block::read(b, group % (Block::WEIGHTS / 16), scale, offset, q);
+    Rows::read(b, weights_row, args.b_row_stride, x / 16, scale, offset, q);
     right += thread_index * tile_stride<float>::OF;
 #pragma unroll
     for (uint i = 0; i < 16; ++i) right[i] = Block::OFFSET ? scale * q[i] + offset : scale * q[i];

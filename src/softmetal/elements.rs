@@ -6,9 +6,11 @@ use super::simd::{Simd, widen_f16};
 
 mod blocks;
 mod integers;
+mod interleaved;
 
 pub use blocks::*;
 pub use integers::{Integers, SCALED_GROUPS, Scales};
+pub use interleaved::{BlockRows, Interleaved, STRIP};
 
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {

@@ -13,6 +13,7 @@ mod dot;
 mod elementwise;
 mod embedding;
 mod exponential;
+mod interleave;
 mod matmul;
 mod rms_norm;
 mod rope;
@@ -203,6 +204,25 @@ static SINGLES: &[Kernel] = kernels! {
     transpose(Geometry::new([32, 32, 1], 256)) {
         c"transpose_32" => transpose::transpose::<u32>,
         c"transpose_16" => transpose::transpose::<f16>,
+    }
+    interleave(Geometry::THREAD_PER_POINT) {
+        c"interleave_q8_0" => interleave::interleave::<BlockQ8_0>,
+        c"interleave_q4_0" => interleave::interleave::<BlockQ4_0>,
+        c"interleave_q4_k" => interleave::interleave::<BlockQ4K>,
+        c"interleave_q5_k" => interleave::interleave::<BlockQ5K>,
+        c"interleave_q6_k" => interleave::interleave::<BlockQ6K>,
+    }
+    matmul_interleaved(TILES) {
+        c"matmul_interleaved_q8_0_f32" => matmul::matmul_interleaved::<BlockQ8_0, f32>,
+        c"matmul_interleaved_q4_0_f32" => matmul::matmul_interleaved::<BlockQ4_0, f32>,
+        c"matmul_interleaved_q4_k_f32" => matmul::matmul_interleaved::<BlockQ4K, f32>,
+        c"matmul_interleaved_q5_k_f32" => matmul::matmul_interleaved::<BlockQ5K, f32>,
+        c"matmul_interleaved_q6_k_f32" => matmul::matmul_interleaved::<BlockQ6K, f32>,
+        c"matmul_interleaved_q8_0_f16" => matmul::matmul_interleaved::<BlockQ8_0, f16>,
+        c"matmul_interleaved_q4_0_f16" => matmul::matmul_interleaved::<BlockQ4_0, f16>,
+        c"matmul_interleaved_q4_k_f16" => matmul::matmul_interleaved::<BlockQ4K, f16>,
+        c"matmul_interleaved_q5_k_f16" => matmul::matmul_interleaved::<BlockQ5K, f16>,
+        c"matmul_interleaved_q6_k_f16" => matmul::matmul_interleaved::<BlockQ6K, f16>,
     }
     softmax(Geometry::SIMDGROUP_PER_POINT) { c"softmax" => softmax::softmax, }
     copy(Geometry::THREAD_PER_POINT) {

@@ -82,6 +82,16 @@ pub trait Simd: Copy + Send + Sync {
     fn bits(self, a: Self::Group, shift: u32, mask: u8) -> Self::Group;
     /// `a`, whose `shift` upper bits are 0, shifted left, and the bits of `b`.
     fn with_bits(self, a: Self::Group, shift: u32, b: Self::Group) -> Self::Group;
+    /// Signed bytes as `dot_signed` wants them.
+    fn signed_bytes(self, a: Self::Bytes) -> Self::Bytes;
+    /// Each byte shifted right by `right` bits, or left where that is negative, and masked; `mask` has only bits that come from the same byte.
+    fn moved(self, a: Self::Bytes, right: i32, mask: u8) -> Self::Bytes;
+    /// The bits of both.
+    fn either(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Byte `byte` of each lane's four.
+    fn unsigned_byte(self, a: Self::Bytes, byte: usize) -> Self::Vector;
+    /// The same for signed ones.
+    fn signed_byte(self, a: Self::Bytes, byte: usize) -> Self::Vector;
     /// `table[i]` for each byte i of `a`, all below 16.
     fn look_up(self, a: Self::Group, table: &[i8; 16]) -> Self::Group;
     /// One group, or two where there is room for them.
@@ -90,6 +100,9 @@ pub trait Simd: Copy + Send + Sync {
     /// # Safety
     /// `from` is readable for `4 * LANES` values.
     unsafe fn load_bytes(self, from: *const i8) -> Self::Bytes;
+    /// # Safety
+    /// `to` is writable for `4 * LANES` values.
+    unsafe fn store_bytes(self, a: Self::Bytes, to: *mut i8);
     /// The same four bytes in each lane.
     ///
     /// # Safety

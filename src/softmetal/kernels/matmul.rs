@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::super::elements::{GROUP, Integers, Readable, Stored, Writable};
+use super::super::elements::{GROUP, Integers, Interleaved, Readable, STRIP, Stored, Writable};
 use super::super::simd::{Body, Simd};
 use super::scratch::Exhausted;
 use super::{ALONE, Machine};
@@ -87,17 +87,53 @@ pub fn matmul_integers<B: Integers, T: Writable>(
     machine: &Machine,
 ) -> Result<(), Fault> {
     with_product::<B, T>(dispatch, |product, separable| {
-        let mut packed = Vec::new();
-        let product = product.with_rows(dispatch, machine, &mut packed)?;
-        let mut wide = WideOutput::default();
-        let output = wide.of(dispatch, &product.output)?;
-        let (a, b) = (product.a, product.b);
-        let separable = separable || !T::IS_F32;
-        integers::multiply(machine, &Product { a: &a, b, output }, separable)?;
-        if !T::IS_F32 {
-            output.narrow_to(machine, &product.output);
+        multiply_as_integers(dispatch, machine, product, separable, integers::multiply)
+    })
+}
+
+fn multiply_as_integers<B: Integers, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    product: &Product<B, T, View<T>>,
+    separable: bool,
+    multiply: impl FnOnce(&Machine, &Product<B, f32>, bool) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut packed = Vec::new();
+    let product = product.with_rows(dispatch, machine, &mut packed)?;
+    let mut wide = WideOutput::default();
+    let output = wide.of(dispatch, &product.output)?;
+    let (a, b) = (product.a, product.b);
+    let separable = separable || !T::IS_F32;
+    multiply(machine, &Product { a: &a, b, output }, separable)?;
+    if !T::IS_F32 {
+        output.narrow_to(machine, &product.output);
+    }
+    Ok(())
+}
+
+/// The same for a B whose rows lie in strips.
+pub fn matmul_interleaved<B: Interleaved, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, |product, separable| {
+        let args = &product.output.args;
+        let strip = STRIP as u64 * u64::from(args.k);
+        let packed = args.b_row_stride == u64::from(args.k)
+            && args.b_batch_stride.is_multiple_of(strip.max(1));
+        if !packed || !args.n.is_multiple_of(STRIP as u32) {
+            return Err(dispatch.invalid(format!(
+                "interleaved b must be whole strips of {STRIP} packed rows: n is {}, k {}, its row stride {} and its batch stride {}",
+                args.n, args.k, args.b_row_stride, args.b_batch_stride
+            )));
         }
-        Ok(())
+        multiply_as_integers(
+            dispatch,
+            machine,
+            product,
+            separable,
+            integers::multiply_interleaved,
+        )
     })
 }
 
@@ -262,6 +298,12 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
     fn b_row(&self, batch: usize, row: usize) -> usize {
         let args = &self.output.args;
         batch * args.b_batch_stride as usize + row * args.b_row_stride as usize
+    }
+
+    /// The strip that has row `row` of an interleaved B: all of its blocks are inside the view.
+    fn strip(&self, batch: usize, row: usize) -> *const B {
+        let start = self.b_row(batch, row - row % STRIP);
+        self.b.at(start, STRIP * self.k()).cast_const()
     }
 
     /// Calls `compute` for blocks that together are C, each some multiple of `unit` columns wide.

@@ -8,8 +8,8 @@ use std::thread;
 use super::testing::{EDGES, Way, was_run};
 use super::{Kernel, kernels};
 use super::{
-    activation, add_bias, argmax, attention, copy, elementwise, embedding, matmul, rms_norm, rope,
-    softmax, transpose,
+    activation, add_bias, argmax, attention, copy, elementwise, embedding, interleave, matmul,
+    rms_norm, rope, softmax, transpose,
 };
 
 /// The row of a kernel: its family's check at one edge.
@@ -25,7 +25,9 @@ fn check(kernel: &Kernel, edge: usize) {
         "copy" => copy::tests::at_edge(name, edge),
         "elementwise" => elementwise::tests::at_edge(name, edge),
         "embedding" => embedding::tests::at_edge(name, edge),
-        "matmul" | "matmul_tiled" | "matmul_blocks" | "matvec" | "matvec_blocks" => {
+        "interleave" => interleave::tests::at_edge(name, edge),
+        "matmul" | "matmul_tiled" | "matmul_blocks" | "matmul_interleaved" | "matvec"
+        | "matvec_blocks" => {
             matmul::tests::at_edge(name, edge);
         }
         "rms_norm" => rms_norm::tests::at_edge(edge),

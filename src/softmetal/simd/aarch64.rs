@@ -197,6 +197,45 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
+    fn signed_bytes(self, a: int8x16x2_t) -> int8x16x2_t {
+        a
+    }
+
+    #[inline(always)]
+    fn moved(self, a: int8x16x2_t, right: i32, mask: u8) -> int8x16x2_t {
+        baseline! {
+            let (down, mask) = (vdupq_n_s8(-right as i8), vdupq_n_u8(mask));
+            int8x16x2_t(
+                vreinterpretq_s8_u8(vandq_u8(vshlq_u8(vreinterpretq_u8_s8(a.0), down), mask)),
+                vreinterpretq_s8_u8(vandq_u8(vshlq_u8(vreinterpretq_u8_s8(a.1), down), mask)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn either(self, a: int8x16x2_t, b: int8x16x2_t) -> int8x16x2_t {
+        baseline!(int8x16x2_t(vorrq_s8(a.0, b.0), vorrq_s8(a.1, b.1)))
+    }
+
+    #[inline(always)]
+    fn unsigned_byte(self, a: int8x16x2_t, byte: usize) -> float32x4x2_t {
+        baseline! {
+            let (down, mask) = (vdupq_n_s32(-8 * byte as i32), vdupq_n_u32(255));
+            let lanes = |a| vandq_u32(vshlq_u32(vreinterpretq_u32_s8(a), down), mask);
+            float32x4x2_t(vcvtq_f32_u32(lanes(a.0)), vcvtq_f32_u32(lanes(a.1)))
+        }
+    }
+
+    #[inline(always)]
+    fn signed_byte(self, a: int8x16x2_t, byte: usize) -> float32x4x2_t {
+        baseline! {
+            let up = vdupq_n_s32(24 - 8 * byte as i32);
+            let lanes = |a| vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_s8(a), up));
+            float32x4x2_t(vcvtq_f32_s32(lanes(a.0)), vcvtq_f32_s32(lanes(a.1)))
+        }
+    }
+
+    #[inline(always)]
     fn look_up(self, a: int8x16x2_t, table: &[i8; 16]) -> int8x16x2_t {
         baseline! {
             let table = vld1q_s8(table.as_ptr());
@@ -215,6 +254,14 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const i8) -> int8x16x2_t {
         baseline!(int8x16x2_t(vld1q_s8(from), vld1q_s8(from.add(16))))
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, a: int8x16x2_t, to: *mut i8) {
+        baseline! {
+            vst1q_s8(to, a.0);
+            vst1q_s8(to.add(16), a.1)
+        }
     }
 
     #[inline(always)]

@@ -133,6 +133,34 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn signed_bytes(self, a: [i8; 32]) -> [i8; 32] {
+        a
+    }
+
+    #[inline(always)]
+    fn moved(self, a: [i8; 32], right: i32, mask: u8) -> [i8; 32] {
+        a.map(|a| match right >= 0 {
+            true => (a as u8 >> right & mask) as i8,
+            false => ((a as u8) << -right & mask) as i8,
+        })
+    }
+
+    #[inline(always)]
+    fn either(self, a: [i8; 32], b: [i8; 32]) -> [i8; 32] {
+        std::array::from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(always)]
+    fn unsigned_byte(self, a: [i8; 32], byte: usize) -> [f32; LANES] {
+        std::array::from_fn(|lane| f32::from(a[4 * lane + byte] as u8))
+    }
+
+    #[inline(always)]
+    fn signed_byte(self, a: [i8; 32], byte: usize) -> [f32; LANES] {
+        std::array::from_fn(|lane| f32::from(a[4 * lane + byte]))
+    }
+
+    #[inline(always)]
     fn look_up(self, a: [i8; 32], table: &[i8; 16]) -> [i8; 32] {
         a.map(|a| table[a as usize & 15])
     }
@@ -146,6 +174,12 @@ impl Simd for Portable {
     unsafe fn load_bytes(self, from: *const i8) -> [i8; 32] {
         // SAFETY: the caller's promise.
         unsafe { from.cast::<[i8; 32]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, a: [i8; 32], to: *mut i8) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[i8; 32]>().write(a) }
     }
 
     #[inline(always)]

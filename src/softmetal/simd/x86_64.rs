@@ -173,6 +173,44 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn signed_bytes(self, a: __m256i) -> __m256i {
+        a
+    }
+
+    #[inline(always)]
+    fn moved(self, a: __m256i, right: i32, mask: u8) -> __m256i {
+        proven! {
+            let count = _mm_cvtsi32_si128(right.abs());
+            let moved = match right >= 0 {
+                true => _mm256_srl_epi16(a, count),
+                false => _mm256_sll_epi16(a, count),
+            };
+            _mm256_and_si256(moved, _mm256_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn either(self, a: __m256i, b: __m256i) -> __m256i {
+        proven!(_mm256_or_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn unsigned_byte(self, a: __m256i, byte: usize) -> __m256 {
+        proven! {
+            let down = _mm256_srl_epi32(a, _mm_cvtsi32_si128(8 * byte as i32));
+            _mm256_cvtepi32_ps(_mm256_and_si256(down, _mm256_set1_epi32(255)))
+        }
+    }
+
+    #[inline(always)]
+    fn signed_byte(self, a: __m256i, byte: usize) -> __m256 {
+        proven! {
+            let up = _mm256_sll_epi32(a, _mm_cvtsi32_si128(24 - 8 * byte as i32));
+            _mm256_cvtepi32_ps(_mm256_srai_epi32::<24>(up))
+        }
+    }
+
+    #[inline(always)]
     fn look_up(self, a: __m256i, table: &[i8; 16]) -> __m256i {
         proven!(look_up(a, table))
     }
@@ -185,6 +223,11 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const i8) -> __m256i {
         proven!(_mm256_loadu_si256(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, a: __m256i, to: *mut i8) {
+        proven!(_mm256_storeu_si256(to.cast(), a))
     }
 
     #[inline(always)]
@@ -372,6 +415,43 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn signed_bytes(self, a: __m512i) -> __m512i {
+        proven!(_mm512_xor_si512(a, _mm512_set1_epi8(-128)))
+    }
+
+    /// A shift and a mask are one product with a matrix of bits.
+    #[inline(always)]
+    fn moved(self, a: __m512i, right: i32, mask: u8) -> __m512i {
+        proven! {
+            match right {
+                0 => _mm512_and_si512(a, _mm512_set1_epi8(mask as i8)),
+                _ => _mm512_gf2p8affine_epi64_epi8::<0>(a, _mm512_set1_epi64(moving(right, mask))),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn either(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_or_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn unsigned_byte(self, a: __m512i, byte: usize) -> __m512 {
+        proven! {
+            let down = _mm512_srl_epi32(a, _mm_cvtsi32_si128(8 * byte as i32));
+            _mm512_cvtepi32_ps(_mm512_and_si512(down, _mm512_set1_epi32(255)))
+        }
+    }
+
+    #[inline(always)]
+    fn signed_byte(self, a: __m512i, byte: usize) -> __m512 {
+        proven! {
+            let up = _mm512_sll_epi32(a, _mm_cvtsi32_si128(24 - 8 * byte as i32));
+            _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(up))
+        }
+    }
+
+    #[inline(always)]
     fn look_up(self, a: __m256i, table: &[i8; 16]) -> __m256i {
         proven!(look_up(a, table))
     }
@@ -387,6 +467,11 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const i8) -> __m512i {
         proven!(_mm512_loadu_si512(from.cast()))
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, a: __m512i, to: *mut i8) {
+        proven!(_mm512_storeu_si512(to.cast(), a))
     }
 
     #[inline(always)]
@@ -431,6 +516,19 @@ impl Simd for Avx512 {
     unsafe fn interleave(self, groups: [__m256i; 8], to: *mut i8, stride: usize) {
         proven!(interleave(groups, to, stride))
     }
+}
+
+/// The matrix of bits that moves a byte's bits as [`Simd::moved`] says, for `gf2p8affineqb`: its byte 7 - i chooses bit i.
+const fn moving(right: i32, mask: u8) -> i64 {
+    let mut rows = [0u8; 8];
+    let mut bit = 0;
+    while bit < 8 {
+        if mask >> bit & 1 == 1 {
+            rows[7 - bit as usize] = 1 << (bit + right);
+        }
+        bit += 1;
+    }
+    i64::from_le_bytes(rows)
 }
 
 /// # Safety

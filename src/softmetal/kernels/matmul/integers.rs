@@ -13,11 +13,10 @@ mod activations;
 mod lines;
 mod panels;
 mod rows;
-
-use std::sync::atomic::{AtomicBool, Ordering};
+mod strips;
 
 use super::super::super::dispatch::Fault;
-use super::super::super::elements::Integers;
+use super::super::super::elements::{Integers, Interleaved, STRIP};
 #[cfg(target_arch = "x86_64")]
 use super::super::super::simd::Isa;
 use super::super::Machine;
@@ -26,8 +25,6 @@ use activations::{Activations, Precision};
 
 /// Up to this many rows of A are multiplied with B as it lies in memory, more with panels of it.
 const FEW_ROWS: usize = rows::MOST;
-/// Up to this many rows have all of their 15 bits.
-const EXACT_ROWS: usize = 8;
 
 pub fn multiply<B: Integers>(
     machine: &Machine,
@@ -35,11 +32,7 @@ pub fn multiply<B: Integers>(
     separable: bool,
 ) -> Result<(), Fault> {
     let m = product.output.args.m as usize;
-    let precision = match m <= EXACT_ROWS {
-        true => Precision::Exact,
-        false => Precision::Mixed,
-    };
-    let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
+    let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     #[cfg(target_arch = "x86_64")]
     if let Isa::Avx512(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
@@ -52,17 +45,26 @@ pub fn multiply<B: Integers>(
         });
         return Ok(());
     }
-    let exhausted = AtomicBool::new(false);
-    product.for_blocks(machine, separable, panels::COLUMNS, |block| {
-        if panels::compute(machine.isa, product, a, block).is_err() {
-            exhausted.store(true, Ordering::Relaxed);
-        }
-    });
-    match exhausted.into_inner() {
-        true => Err(Fault::OutOfMemory(format!(
-            "no memory for a panel of {} rows of weights",
-            panels::COLUMNS
-        ))),
-        false => Ok(()),
+    product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
+        panels::compute(machine.isa, product, a, block)
+    })
+}
+
+/// The same for a B of strips.
+pub fn multiply_interleaved<B: Interleaved>(
+    machine: &Machine,
+    product: &Product<B, f32>,
+    separable: bool,
+) -> Result<(), Fault> {
+    let m = product.output.args.m as usize;
+    let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
+    if m <= strips::MOST {
+        product.for_blocks(machine, separable, STRIP, |block| {
+            machine.isa.run(strips::Compute { product, a, block });
+        });
+        return Ok(());
     }
+    product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
+        panels::compute_interleaved(machine.isa, product, a, block)
+    })
 }

@@ -55,7 +55,9 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
     let Case { m, n, k, batch, .. } = case;
     let mut numbers = Numbers::new((m * 1_000_000 + n * 1000 + k) as u64);
     let (_, a_row, a_batch) = layout(m, k, case.transpose_a, case.gap);
-    let b_gap = case.gap.next_multiple_of(B::ELEMENTS);
+    let interleaved = name.starts_with("matmul_interleaved_");
+    let b_gap = if interleaved { 0 } else { case.gap };
+    let b_gap = b_gap.next_multiple_of(B::ELEMENTS);
     let (_, b_row, b_batch) = layout(k, n, case.transpose_b, b_gap);
     let b_batch = if case.share_b { 0 } else { b_batch };
     let (_, c_row, c_batch) = layout(m, n, false, case.gap);
@@ -116,6 +118,10 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
         expected.push((z * c_batch + i * c_row + j, sum, magnitude, rounding));
     }
 
+    let b = match interleaved {
+        true => in_strips(name, &b, k),
+        false => b,
+    };
     let run = |executor: Executor| {
         let mut c = vec![T::POISON; c_batch * batch];
         let (mut a, mut b, mut bias) = (a.clone(), b.clone(), bias.clone());
@@ -152,6 +158,32 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
     on.each(run, verify);
 }
 
+/// The blocks of rows of `k` weights as `name`, a product of interleaved ones, wants them.
+fn in_strips<B: Sample>(name: &str, b: &[B], k: usize) -> Vec<B> {
+    let types = name.strip_prefix("matmul_interleaved_").expect("is one");
+    let kernel = kernels()
+        .map(Kernel::display_name)
+        .find(|kernel| {
+            kernel
+                .strip_prefix("interleave_")
+                .is_some_and(|blocks| types.starts_with(blocks))
+        })
+        .expect("in the table");
+    let args = interleave_args {
+        x_row_stride: k as u64,
+        rows: (b.len() * B::ELEMENTS).checked_div(k).unwrap_or(0) as u32,
+        width: k as u32,
+    };
+    let (mut x, mut out) = (b.to_vec(), b.to_vec());
+    Call::new(kernel)
+        .bind(INTERLEAVE_X, &mut x)
+        .bind(INTERLEAVE_OUT, &mut out)
+        .arguments(INTERLEAVE_ARGS, &args)
+        .run(&machines()[0])
+        .expect("whole strips");
+    out
+}
+
 /// Metal's kernels of one pair of types: that for every shape, and by rows when the shape is theirs.
 fn check_metal<B: Sample, T: Output>(types: &str, case: Case, ways: &[(LaneOrder, bool)]) {
     let by_rows = case.transpose_b && !case.transpose_a;
@@ -162,11 +194,76 @@ fn check_metal<B: Sample, T: Output>(types: &str, case: Case, ways: &[(LaneOrder
         ("matmul_", B::ELEMENTS == 1),
     ] {
         if fits {
-            let name = kernels()
-                .map(Kernel::display_name)
-                .find(|name| *name == format!("{prefix}{types}"));
-            check_on::<B, T>(name.expect("in the table"), case, On::Metal(ways));
+            check_on::<B, T>(product_of(prefix, types), case, On::Metal(ways));
         }
+    }
+}
+
+fn product_of(prefix: &str, types: &str) -> &'static str {
+    let name = kernels()
+        .map(Kernel::display_name)
+        .find(|name| *name == format!("{prefix}{types}"));
+    name.expect("in the table")
+}
+
+/// Products of strips, of every type that can be interleaved, with `n` and `k` rounded up to what that needs.
+fn check_interleaved(case: Case, on: On) {
+    let of_blocks = |unit: usize| Case {
+        n: case.n.next_multiple_of(STRIP),
+        k: case.k.next_multiple_of(unit),
+        transpose_b: true,
+        ..case
+    };
+    let (small, large) = (of_blocks(32), of_blocks(256));
+    check_on::<BlockQ8_0, f32>("matmul_interleaved_q8_0_f32", small, on);
+    check_on::<BlockQ8_0, f16>("matmul_interleaved_q8_0_f16", small, on);
+    check_on::<BlockQ4_0, f32>("matmul_interleaved_q4_0_f32", small, on);
+    check_on::<BlockQ4_0, f16>("matmul_interleaved_q4_0_f16", small, on);
+    check_on::<BlockQ4K, f32>("matmul_interleaved_q4_k_f32", large, on);
+    check_on::<BlockQ4K, f16>("matmul_interleaved_q4_k_f16", large, on);
+    check_on::<BlockQ5K, f32>("matmul_interleaved_q5_k_f32", large, on);
+    check_on::<BlockQ5K, f16>("matmul_interleaved_q5_k_f16", large, on);
+    check_on::<BlockQ6K, f32>("matmul_interleaved_q6_k_f32", large, on);
+    check_on::<BlockQ6K, f16>("matmul_interleaved_q6_k_f16", large, on);
+}
+
+#[test]
+fn strips_of_every_shape_on_every_instruction_set() {
+    for m in [1, 2, 3, 4, 5, 8, 9, 15, 33, 300] {
+        for (n, k) in [(16, 32), (48, 256), (80, 512 + 32)] {
+            let case = Case {
+                m,
+                n,
+                k,
+                batch: 1 + m % 2,
+                has_bias: m > 2,
+                gap: m % 3,
+                share_b: m > 3,
+                transpose_a: m == 5,
+                ..PLAIN
+            };
+            if m < 300 || k == 256 {
+                check_interleaved(case, On::Native);
+            }
+        }
+    }
+}
+
+#[test]
+fn strips_mean_the_same_to_metal() {
+    for (m, n, k) in [(1, 16, 32), (7, 80, 288), (34, 48, 64)] {
+        let case = Case {
+            m,
+            n,
+            k,
+            batch: 2,
+            has_bias: m > 1,
+            gap: 3,
+            share_b: m > 7,
+            transpose_a: m == 7,
+            ..PLAIN
+        };
+        check_interleaved(case, On::Metal(&METAL));
     }
 }
 
@@ -204,7 +301,13 @@ fn check_metal_of_all_types(case: Case, ways: &[(LaneOrder, bool)]) {
 /// One kernel with an edge in each dimension that its shapes leave open.
 pub fn at_edge(name: &'static str, edge: usize) {
     type Check = fn(&'static str, Case, On);
-    let prefixes = ["matvec_narrow_", "matvec_", "matmul_tiled_", "matmul_"];
+    let prefixes = [
+        "matvec_narrow_",
+        "matvec_",
+        "matmul_tiled_",
+        "matmul_interleaved_",
+        "matmul_",
+    ];
     let (prefix, types) = prefixes
         .into_iter()
         .find_map(|prefix| Some((prefix, name.strip_prefix(prefix)?)))
@@ -251,9 +354,10 @@ pub fn at_edge(name: &'static str, edge: usize) {
             if by_rows && !transpose_b {
                 continue;
             }
+            let strips = prefix == "matmul_interleaved_";
             let case = Case {
                 m,
-                n,
+                n: n.next_multiple_of(if strips { STRIP } else { 1 }),
                 k: k.next_multiple_of(unit),
                 transpose_b,
                 ..PLAIN

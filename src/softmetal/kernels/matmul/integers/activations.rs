@@ -1,6 +1,7 @@
 //! A as integers of 15 bits with a scale for each group: `scale · (128 · high + low)`, or of 8: `scale · high`.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 use super::super::super::super::dispatch::Fault;
 use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
@@ -11,6 +12,9 @@ use super::super::Rows;
 
 /// Rows of A that are multiplied together, and share the choice of where they have a second byte.
 pub const TILE_ROWS: usize = 4;
+
+/// Up to this many rows have all of their 15 bits.
+const EXACT_ROWS: usize = 8;
 
 /// Few groups are above it, mostly those that hold a value far from the others', and yet a good part of the error is theirs.
 const OUTLIERS: f32 = 2.0;
@@ -23,6 +27,16 @@ pub enum Precision {
     /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average of that tile; 8 bits
     /// in the others.
     Mixed,
+}
+
+impl Precision {
+    /// For so many rows.
+    pub fn of(rows: usize) -> Precision {
+        match rows <= EXACT_ROWS {
+            true => Precision::Exact,
+            false => Precision::Mixed,
+        }
+    }
 }
 
 pub struct Activations {
@@ -43,6 +57,10 @@ pub struct Row {
     pub scales: *const f32,
     /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and minimum.
     pub sums: *const i32,
+    /// The same, times `scale`: what B's minima are multiplied with.
+    pub weights: *const f32,
+    /// The same, times the integer that stands for 0 in B, negative: what products begin with.
+    pub starts: *const i32,
 }
 
 /// Where the parts of a row are, in bytes.
@@ -53,6 +71,8 @@ struct Layout {
     low: usize,
     scales: usize,
     sums: usize,
+    weights: usize,
+    starts: usize,
     /// of a tile's first row: the number of groups of 8 bits; these groups, and then the others
     order: usize,
     stride: usize,
@@ -65,13 +85,18 @@ impl Layout {
         let low = integers;
         let scales = low + integers;
         let sums = scales + 4 * groups;
-        let order = sums + 4 * groups * (GROUP / B::SHARE);
+        let shares = groups * (GROUP / B::SHARE);
+        let weights = sums + 4 * shares;
+        let starts = weights + 4 * shares;
+        let order = starts + 4 * shares;
         let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<Line>());
         Layout {
             k,
             low,
             scales,
             sums,
+            weights,
+            starts,
             order,
             stride,
         }
@@ -118,7 +143,14 @@ impl Activations {
                 }
                 let to = rows.map(|row| activations.place(batch, row));
                 // SAFETY: these rows are rounded, and nobody else has them.
-                unsafe { choose(to, layout, B::SHARE, precision) };
+                unsafe { choose(to.clone(), layout, B::SHARE, precision) };
+                for row in to {
+                    machine.isa.run(Correct::<B> {
+                        row,
+                        layout,
+                        blocks: PhantomData,
+                    });
+                }
             }
         });
         Ok(activations)
@@ -132,7 +164,12 @@ impl Activations {
 
     pub fn row(&self, batch: usize, row: usize) -> Row {
         let Layout {
-            low, scales, sums, ..
+            low,
+            scales,
+            sums,
+            weights,
+            starts,
+            ..
         } = self.layout;
         let bytes = self.place(batch, row).cast_const();
         Row {
@@ -140,6 +177,8 @@ impl Activations {
             low: bytes.wrapping_add(low),
             scales: bytes.wrapping_add(scales).cast(),
             sums: bytes.wrapping_add(sums).cast(),
+            weights: bytes.wrapping_add(weights).cast(),
+            starts: bytes.wrapping_add(starts).cast(),
         }
     }
 
@@ -202,6 +241,36 @@ unsafe fn choose(
             }
         }
         order.write(singles as u32);
+    }
+}
+
+/// Writes what is computed from a row's sums.
+struct Correct<B> {
+    row: *mut i8,
+    layout: Layout,
+    blocks: PhantomData<B>,
+}
+
+impl<B: Integers> Body for Correct<B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Correct { row, layout, .. } = self;
+        let per_group = GROUP / B::SHARE;
+        // SAFETY: a row of the layout, which has as many of each as there are shares.
+        unsafe {
+            let (scales, sums) = (row.add(layout.scales), row.add(layout.sums));
+            let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
+            let (weights, starts) = (row.add(layout.weights), row.add(layout.starts));
+            let (weights, starts) = (weights.cast::<f32>(), starts.cast::<i32>());
+            for share in 0..layout.k / B::SHARE {
+                let sum = sums.add(share).read();
+                let weight = sum as f32 * scales.add(share / per_group).read();
+                weights.add(share).write(weight);
+                starts.add(share).write(-B::zero::<S>() * sum);
+            }
+        }
     }
 }
 

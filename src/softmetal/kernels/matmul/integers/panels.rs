@@ -5,7 +5,9 @@
 
 use std::cell::Cell;
 
-use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS, Scales};
+use super::super::super::super::elements::{
+    BlockRows, GROUP, Integers, Interleaved, SCALED_GROUPS, STRIP, Scales,
+};
 use super::super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
 use super::super::{Block, Output, Product};
@@ -34,11 +36,44 @@ struct Panel {
     minima: *mut f32,
 }
 
+/// For a B of plain rows.
 pub fn compute<B: Integers>(
     isa: Isa,
     product: &Product<B, f32>,
     a: &Activations,
     block: Block,
+) -> Result<(), Exhausted> {
+    compute_filled(isa, product, a, block, |part, panel| {
+        isa.run(Fill {
+            product,
+            part,
+            panel,
+        });
+    })
+}
+
+/// For a B of strips.
+pub fn compute_interleaved<B: Interleaved>(
+    isa: Isa,
+    product: &Product<B, f32>,
+    a: &Activations,
+    block: Block,
+) -> Result<(), Exhausted> {
+    compute_filled(isa, product, a, block, |part, panel| {
+        isa.run(FillFromStrips {
+            product,
+            part,
+            panel,
+        });
+    })
+}
+
+fn compute_filled<B: Integers>(
+    isa: Isa,
+    product: &Product<B, f32>,
+    a: &Activations,
+    block: Block,
+    fill: impl Fn(&Block, Panel),
 ) -> Result<(), Exhausted> {
     let width = VECTORS * isa.lanes();
     let shares = (product.k() / GROUP).next_multiple_of(SCALED_GROUPS) * (GROUP / B::SHARE);
@@ -56,11 +91,7 @@ pub fn compute<B: Integers>(
             rows: rows.clone(),
             columns: first..block.columns.end.min(first + width),
         };
-        isa.run(Fill {
-            product,
-            part,
-            panel,
-        });
+        fill(part, panel);
         let multiply = Multiply {
             output: &product.output,
             a,
@@ -156,6 +187,103 @@ impl<B: Integers> Body for Fill<'_, B> {
                             simd.interleave(minima, panel.minima.add(to).cast(), stride);
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// The same with rows of B that lie in strips, where they are in a panel's order already.
+struct FillFromStrips<'a, B> {
+    product: &'a Product<'a, B, f32>,
+    part: &'a Block,
+    /// with room for that
+    panel: Panel,
+}
+
+impl<B: Interleaved> Body for FillFromStrips<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let k = self.product.k();
+        let Block { batch, columns, .. } = self.part;
+        for first in (0..columns.len()).step_by(S::LANES) {
+            let column = columns.start + first;
+            let strip = self.product.strip(*batch, column);
+            for block in 0..k / B::ELEMENTS {
+                let rows = BlockRows::new(strip.wrapping_add(block * STRIP), column % STRIP);
+                // SAFETY: `strip` checked all of its blocks, and `compute` made room for the panel.
+                unsafe {
+                    self.share_factors(simd, rows, block, first);
+                    macro_rules! groups {
+                        ($($group:literal)*) => {
+                            $(
+                                if $group < B::GROUPS {
+                                    self.group::<S, $group>(simd, rows, block, first);
+                                }
+                            )*
+                        };
+                    }
+                    groups!(0 1 2 3 4 5 6 7);
+                }
+            }
+        }
+    }
+}
+
+impl<B: Interleaved> FillFromStrips<'_, B> {
+    /// Writes the integers of a group of one vector's rows, at column `first` of the panel.
+    ///
+    /// # Safety
+    /// The block is readable, and the panel has room.
+    #[inline(always)]
+    unsafe fn group<S: Simd, const G: usize>(
+        &self,
+        simd: S,
+        rows: BlockRows<B>,
+        block: usize,
+        first: usize,
+    ) {
+        let width = VECTORS * S::LANES;
+        let to = self
+            .panel
+            .integers
+            .wrapping_add((block * B::GROUPS + G) * GROUP * width + first * DEPTH);
+        for step in 0..GROUP / DEPTH {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let integers = B::integers_of::<S, G>(simd, rows, step);
+                simd.store_bytes(integers, to.add(step * width * DEPTH));
+            }
+        }
+    }
+
+    /// Writes the scales and minima of a block of one vector's rows, at column `first` of the panel.
+    ///
+    /// # Safety
+    /// The block is readable, and the panel has room.
+    #[inline(always)]
+    unsafe fn share_factors<S: Simd>(
+        &self,
+        simd: S,
+        rows: BlockRows<B>,
+        block: usize,
+        first: usize,
+    ) {
+        let width = VECTORS * S::LANES;
+        let shares = B::ELEMENTS / B::SHARE;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let factors = B::factors(simd, rows);
+            let scale = rows.scale(simd);
+            for share in 0..shares {
+                let at = (block * shares + share) * width + first;
+                let scale = simd.mul(scale, B::scale(simd, factors, share));
+                simd.store(scale, self.panel.scales.add(at));
+                if B::HAS_MINIMUM {
+                    let minimum = simd.mul(rows.minimum(simd), B::minimum(simd, factors, share));
+                    simd.store(minimum, self.panel.minima.add(at));
                 }
             }
         }

@@ -1,0 +1,27 @@
+/* Blocks of 16 rows interleaved: where each of their words of 16 bits is. Contract of interleave_<B> in args.h. */
+#ifndef IRON_KERNELS_STRIPS_H
+#define IRON_KERNELS_STRIPS_H
+
+/* The place of word i of row `row`'s block among those of 16 blocks. */
+template <typename Block> static inline uint place_in_strip(uint i, uint row) {
+  constexpr uint PAIRED = Block::WORDS - Block::HALVES;
+  if (i < Block::LEADING) return (PAIRED + i) * INTERLEAVE_ROWS + row;
+  i -= Block::LEADING;
+  if (i < PAIRED) return 2 * (i / 2 * INTERLEAVE_ROWS + row) + i % 2;
+  return (i + Block::LEADING) * INTERLEAVE_ROWS + row;
+}
+
+/* A matrix of strips, for block_tiles. A block is put together before it is read: a GPU is not what strips are for. */
+template <typename Block> struct strip_rows {
+  static void read(device const ushort *b, uint row, ulong row_stride, uint group, thread float &scale, thread float &offset,
+                   thread float *q) {
+    uint groups = Block::WEIGHTS / 16;
+    ulong first = row / INTERLEAVE_ROWS * (row_stride / Block::WEIGHTS) + group / groups;
+    b += first * INTERLEAVE_ROWS * Block::WORDS;
+    ushort words[Block::WORDS];
+    for (uint i = 0; i < Block::WORDS; ++i) words[i] = b[place_in_strip<Block>(i, row % INTERLEAVE_ROWS)];
+    Block::read((thread const ushort *)words, group % groups, scale, offset, q);
+  }
+};
+
+#endif

@@ -1,0 +1,234 @@
+//! A few rows of A with a B of strips: memory is read from one end to the other, and a lane of a vector is a column of C.
+//!
+//! The processor's own prefetching keeps up with that order of reading, and with no other that was tried: with prefetch instructions, with
+//! the scales of a strip apart from its integers, with several strips in turns, or with words of a block out of their order, a core of Zen 4
+//! read half as much in a second.
+
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+
+use super::super::super::super::elements::{BlockRows, GROUP, Interleaved, STRIP};
+use super::super::super::super::simd::{Body, Simd};
+use super::super::{Block, Product};
+use super::activations::{Activations, Row};
+
+/// The most rows of A.
+pub const MOST: usize = 4;
+/// The most vectors that the rows of a strip fill.
+const VECTORS: usize = 4;
+/// Integers in a word.
+const WORD: usize = 4;
+
+pub struct Compute<'a, B> {
+    pub product: &'a Product<'a, B, f32>,
+    pub a: &'a Activations,
+    /// Its columns are whole strips.
+    pub block: Block,
+}
+
+impl<B: Interleaved> Body for Compute<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.block.rows.len() {
+            1 => self.multiply::<S, 1>(simd),
+            2 => self.multiply::<S, 2>(simd),
+            3 => self.multiply::<S, 3>(simd),
+            _ => self.multiply::<S, MOST>(simd),
+        }
+    }
+}
+
+impl<B: Interleaved> Compute<'_, B> {
+    #[inline(always)]
+    fn multiply<S: Simd, const M: usize>(self, simd: S) {
+        const { assert!(S::LANES * VECTORS >= STRIP) }
+        let Compute { product, a, block } = self;
+        let Block {
+            batch,
+            rows,
+            columns,
+        } = block;
+        let a: [Row; M] = std::array::from_fn(|i| a.row(batch, rows.start + i));
+        for column in columns.step_by(STRIP) {
+            let strip = product.strip(batch, column);
+            let mut sums = [[simd.splat(0.0); M]; VECTORS];
+            let mut stage = Stage::new();
+            for block in 0..product.k() / B::ELEMENTS {
+                // SAFETY: `strip` checked all of its blocks.
+                let here = unsafe { stage.put(simd, strip.wrapping_add(block * STRIP)) };
+                for v in 0..STRIP / S::LANES {
+                    let rows = BlockRows::new(here, v * S::LANES);
+                    // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
+                    sums[v] = unsafe { add_block(simd, a, rows, block, sums[v]) };
+                }
+            }
+            for i in 0..M {
+                let c = product.output.c_at(batch, rows.start + i, column, STRIP);
+                for v in 0..STRIP / S::LANES {
+                    // SAFETY: `c_at` checked a strip's columns.
+                    unsafe { simd.store(sums[v][i], c.add(v * S::LANES)) };
+                }
+                if product.output.bias.is_some() {
+                    for j in 0..STRIP {
+                        // SAFETY: as above.
+                        unsafe { *c.add(j) += product.output.bias_at(column + j) };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where long blocks are put before they are used: their words are not used in their order, and the processor prefetches for what is read in
+/// order.
+#[repr(align(64))]
+struct Stage<B>([MaybeUninit<B>; STRIP]);
+
+impl<B: Interleaved> Stage<B> {
+    #[inline(always)]
+    fn new() -> Stage<B> {
+        Stage([const { MaybeUninit::uninit() }; STRIP])
+    }
+
+    /// The same 16 blocks, maybe at another place.
+    ///
+    /// # Safety
+    /// They are readable.
+    #[inline(always)]
+    unsafe fn put<S: Simd>(&mut self, simd: S, blocks: *const B) -> *const B {
+        if B::GROUPS == 1 {
+            return blocks;
+        }
+        let vector = size_of::<S::Bytes>();
+        let bytes = size_of::<[B; STRIP]>();
+        let (from, to): (*const i8, *mut i8) = (blocks.cast(), self.0.as_mut_ptr().cast());
+        // SAFETY: the caller's promise; the last vector ends where the blocks do, and they are longer than one.
+        unsafe {
+            let put = |at: usize| simd.store_bytes(simd.load_bytes(from.add(at)), to.add(at));
+            for at in 0..bytes / vector {
+                put(at * vector);
+            }
+            if !bytes.is_multiple_of(vector) {
+                put(bytes - vector);
+            }
+        }
+        // The compiler would see through a short copy and read the words out of order again.
+        black_box(self.0.as_ptr()).cast()
+    }
+}
+
+/// Adds the products of block `block` to `sums`.
+///
+/// # Safety
+/// B's block is readable and A's rows have it.
+#[inline(always)]
+unsafe fn add_block<S: Simd, B: Interleaved, const M: usize>(
+    simd: S,
+    a: [Row; M],
+    rows: BlockRows<B>,
+    block: usize,
+    mut sums: [S::Vector; M],
+) -> [S::Vector; M] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut parts = [Parts {
+            products: simd.splat(0.0),
+            minima: simd.splat(0.0),
+        }; M];
+        let factors = B::factors(simd, rows);
+        macro_rules! groups {
+            ($($group:literal)*) => {
+                $(
+                    if $group < B::GROUPS {
+                        parts = add_group::<S, B, M, $group>(simd, a, rows, factors, block, parts);
+                    }
+                )*
+            };
+        }
+        groups!(0 1 2 3 4 5 6 7);
+        let scale = rows.scale(simd);
+        for i in 0..M {
+            sums[i] = simd.mul_add(parts[i].products, scale, sums[i]);
+        }
+        if B::HAS_MINIMUM {
+            let minimum = simd.mul(rows.minimum(simd), simd.splat(-1.0));
+            for i in 0..M {
+                sums[i] = simd.mul_add(parts[i].minima, minimum, sums[i]);
+            }
+        }
+        sums
+    }
+}
+
+/// What is summed up of a block, to be multiplied with its scale and its minimum.
+#[derive(Clone, Copy)]
+struct Parts<S: Simd> {
+    products: S::Vector,
+    minima: S::Vector,
+}
+
+/// Adds the products of group `G` of block `block`.
+///
+/// # Safety
+/// As for [`add_block`].
+#[inline(always)]
+unsafe fn add_group<S: Simd, B: Interleaved, const M: usize, const G: usize>(
+    simd: S,
+    a: [Row; M],
+    rows: BlockRows<B>,
+    factors: B::Factors<S>,
+    block: usize,
+    mut parts: [Parts<S>; M],
+) -> [Parts<S>; M] {
+    let group = block * B::GROUPS + G;
+    let per_group = GROUP / B::SHARE;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for part in 0..per_group {
+            let share = group * per_group + part;
+            let mut high = [simd.splat_int(0); M];
+            let mut low = [simd.splat_int(0); M];
+            for i in 0..M {
+                if !B::HAS_MINIMUM && B::zero::<S>() != 0 {
+                    low[i] = simd.splat_int(a[i].starts.add(share).read());
+                }
+            }
+            for step in part * B::SHARE / WORD..(part + 1) * B::SHARE / WORD {
+                let b = B::integers_of::<S, G>(simd, rows, step);
+                let at = group * GROUP + step * WORD;
+                for i in 0..M {
+                    let upper = simd.splat_bytes(a[i].high.add(at));
+                    let lower = simd.splat_bytes(a[i].low.add(at));
+                    high[i] = dot::<S, B>(simd, high[i], b, upper);
+                    low[i] = dot::<S, B>(simd, low[i], b, lower);
+                }
+            }
+            let in_block = G * per_group + part;
+            for i in 0..M {
+                let scale = simd.splat(a[i].scales.add(group).read());
+                let factor = match B::ELEMENTS > B::SHARE {
+                    true => simd.mul(B::scale(simd, factors, in_block), scale),
+                    false => scale,
+                };
+                let products = simd.to_float(simd.plus_128(low[i], high[i]));
+                parts[i].products = simd.mul_add(products, factor, parts[i].products);
+                if B::HAS_MINIMUM {
+                    let minimum = B::minimum(simd, factors, in_block);
+                    let weight = simd.splat(a[i].weights.add(share).read());
+                    parts[i].minima = simd.mul_add(minimum, weight, parts[i].minima);
+                }
+            }
+        }
+    }
+    parts
+}
+
+#[inline(always)]
+fn dot<S: Simd, B: Interleaved>(simd: S, sums: S::Ints, b: S::Bytes, a: S::Bytes) -> S::Ints {
+    match B::SIGNED {
+        true => simd.dot_signed(sums, b, a),
+        false => simd.dot(sums, b, a),
+    }
+}
