@@ -14,15 +14,19 @@ const D_MODEL: usize = 2048;
 /// (name, outputs)
 const PROJECTIONS: [(&str, usize); 3] = [("q", 2048), ("kv", 256), ("output", 32_000)];
 const TOKENS: [usize; 4] = [15, 5, 4, 1];
-/// (name, type, stored output by input)
-const WEIGHTS: [(&str, Dtype, bool); 7] = [
-    ("f32", Dtype::F32, false),
-    ("f32_transposed", Dtype::F32, true),
-    ("f16_transposed", Dtype::F16, true),
-    ("q8_0_transposed", Dtype::Q8_0, true),
-    ("q4_0_transposed", Dtype::Q4_0, true),
-    ("q4_k_transposed", Dtype::Q4K, true),
-    ("q6_k_transposed", Dtype::Q6K, true),
+/// (name, type, stored output by input, rows interleaved)
+const WEIGHTS: [(&str, Dtype, bool, bool); 11] = [
+    ("f32", Dtype::F32, false, false),
+    ("f32_transposed", Dtype::F32, true, false),
+    ("f16_transposed", Dtype::F16, true, false),
+    ("q8_0_transposed", Dtype::Q8_0, true, false),
+    ("q4_0_transposed", Dtype::Q4_0, true, false),
+    ("q4_k_transposed", Dtype::Q4K, true, false),
+    ("q6_k_transposed", Dtype::Q6K, true, false),
+    ("q8_0_interleaved", Dtype::Q8_0, true, true),
+    ("q4_0_interleaved", Dtype::Q4_0, true, true),
+    ("q4_k_interleaved", Dtype::Q4K, true, true),
+    ("q6_k_interleaved", Dtype::Q6K, true, true),
 ];
 
 /// `count` weights of no special values.
@@ -60,13 +64,14 @@ fn projections(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(
                 (2 * tokens * outputs * D_MODEL) as u64,
             ));
-            for (name, dtype, transpose_b) in WEIGHTS {
+            for (name, dtype, transpose_b, interleaved_b) in WEIGHTS {
                 let x = device
                     .buffer_from(&vec![0.5f32; tokens * D_MODEL])
                     .expect("memory");
                 let w = device
                     .buffer_from(&weights(dtype, outputs * D_MODEL))
                     .expect("memory");
+                // Any bytes are blocks, so these need not be interleaved to be multiplied as if they were.
                 let y = device.buffer::<f32>(tokens * outputs).expect("memory");
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                     bencher.iter(|| {
@@ -79,6 +84,7 @@ fn projections(criterion: &mut Criterion) {
                             b: w.tensor_at(0, dtype),
                             c: y.tensor(),
                             transpose_b,
+                            interleaved_b,
                             ..Default::default()
                         };
                         commands.matmul(black_box(&matmul)).expect("good operands");

@@ -195,9 +195,10 @@ typedef enum iron_category {
   IRON_CATEGORY_SCRATCH = 4,
   IRON_CATEGORY_POOL = 5,      /* idle, kept for reuse */
   IRON_CATEGORY_PIPELINES = 6, /* libraries, functions and pipeline states: counted, their bytes are the driver's */
-  IRON_CATEGORY_QUEUES = 7     /* queues and command buffers: counted, their bytes are the driver's */
+  IRON_CATEGORY_QUEUES = 7,    /* queues and command buffers: counted, their bytes are the driver's */
+  IRON_CATEGORY_INTERLEAVED = 8 /* weights in another order than their file's: iron_encode_interleave */
 } iron_category;
-#define IRON_CATEGORY_COUNT 8
+#define IRON_CATEGORY_COUNT 9
 
 typedef struct iron_buffer_options {
   size_t size;
@@ -205,7 +206,7 @@ typedef struct iron_buffer_options {
   iron_category category;
   const char *label; /* UTF-8, copied; NULL: none */
   bool pooled;       /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed.
-                      * Weights and what is larger than pool_max_buffer_bytes bypass the pool. */
+                      * Weights, interleaved or not, and what is larger than pool_max_buffer_bytes bypass the pool. */
   bool read_only; /* only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
 } iron_buffer_options;
 
@@ -327,15 +328,26 @@ typedef struct iron_tensor {
  *   a: m × k, or k × m when transpose_a; F32 or F16.
  *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or a block type (transposed only, k whole blocks).
  *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
- *   batch: 0 means 1. With batch > 1, c needs a batch_stride. */
+ *   batch: 0 means 1. With batch > 1, c needs a batch_stride.
+ *   interleaved_b: b's rows lie as iron_encode_interleave puts them: transposed, packed, n and batch_stride whole strips of 16. */
 typedef struct iron_matmul {
   size_t size;
   uint64_t m, n, k;
   iron_tensor a, b, bias, c;
   uint32_t batch;
-  bool transpose_a, transpose_b;
+  bool transpose_a, transpose_b, interleaved_b;
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
+
+/* out: the weights of x in strips of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On the software
+ * device products read them faster; what a strip is, `interleave_<B>` in native/kernels/args.h says.
+ *   x, out: rows × width, one block type of Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; rows: a multiple of 16. */
+typedef struct iron_interleave {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, out;
+} iron_interleave;
+IRON_API iron_status iron_encode_interleave(iron_commands *commands, const iron_interleave *interleave);
 
 /* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows × width. An id >= vocab
  * gives a row of NaN. */

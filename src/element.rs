@@ -90,6 +90,14 @@ impl Dtype {
         }
     }
 
+    /// Whether [`Commands::interleave`](crate::Commands::interleave) takes rows of it.
+    pub const fn can_interleave(self) -> bool {
+        matches!(
+            self,
+            Dtype::Q8_0 | Dtype::Q4_0 | Dtype::Q4K | Dtype::Q5K | Dtype::Q6K
+        )
+    }
+
     /// Bytes of one block.
     pub const fn block_bytes(self) -> usize {
         match self {

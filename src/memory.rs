@@ -40,6 +40,8 @@ pub enum Category {
     Pipelines,
     /// Queues and command buffers. Counted; their bytes are the driver's.
     Queues,
+    /// A model's parameters in another order than their file's ([`Commands::interleave`](crate::Commands::interleave)).
+    Interleaved,
 }
 
 impl Category {
@@ -53,6 +55,7 @@ impl Category {
         Category::Pool,
         Category::Pipelines,
         Category::Queues,
+        Category::Interleaved,
     ];
 
     /// A name for reports.
@@ -66,6 +69,7 @@ impl Category {
             Category::Pool => "pool",
             Category::Pipelines => "pipelines",
             Category::Queues => "queues",
+            Category::Interleaved => "interleaved",
         }
     }
 
@@ -84,6 +88,7 @@ impl Category {
             Category::Pool => ffi::IRON_CATEGORY_POOL,
             Category::Pipelines => ffi::IRON_CATEGORY_PIPELINES,
             Category::Queues => ffi::IRON_CATEGORY_QUEUES,
+            Category::Interleaved => ffi::IRON_CATEGORY_INTERLEAVED,
         }
     }
 }

@@ -62,6 +62,7 @@ class Matmul(ctypes.Structure):
         ("batch", ctypes.c_uint32),
         ("transpose_a", ctypes.c_bool),
         ("transpose_b", ctypes.c_bool),
+        ("interleaved_b", ctypes.c_bool),
     ]
 
 

@@ -272,7 +272,7 @@ static iron_status check_length(IronDevice *device, uint64_t length) {
 static iron_status check_options(const iron_buffer_options *options, bool wrapped) {
   if (options->storage != IRON_STORAGE_SHARED && options->storage != IRON_STORAGE_PRIVATE)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: storage %u is none", options->storage);
-  if (options->category > IRON_CATEGORY_SCRATCH)
+  if (options->category > IRON_CATEGORY_SCRATCH && options->category != IRON_CATEGORY_INTERLEAVED)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: category %u is none that a buffer can have",
                            options->category);
   if (wrapped && options->storage != IRON_STORAGE_SHARED)

@@ -16,6 +16,19 @@ static iron_status check_types(const iron_matmul *matmul) {
   return IRON_OK;
 }
 
+/* What strips need of b, whose operand is resolved. */
+static iron_status check_strips(const iron_matmul *matmul, const IronOperand *b) {
+  if (!IronKernelExists(IRON_OPERATION_INTERLEAVE, b->dtype, 0))
+    return IronErrorReport(IRON_ERROR_SHAPE, "b: %s cannot be interleaved", IronTypeName(b->dtype));
+  uint64_t strip = INTERLEAVE_ROWS * matmul->k;
+  if (matmul->n % INTERLEAVE_ROWS || b->row_stride != matmul->k || b->plane_stride % strip)
+    return IronErrorReport(IRON_ERROR_SHAPE,
+                           "b: interleaved weights are packed strips of %d rows; n is %llu, row_stride %llu, batch_stride %llu",
+                           INTERLEAVE_ROWS, (unsigned long long)matmul->n, (unsigned long long)b->row_stride,
+                           (unsigned long long)b->plane_stride);
+  return IRON_OK;
+}
+
 iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) {
   IRON_ENTRY {
     iron_matmul matmul;
@@ -49,6 +62,7 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
       IRON_TRY(IronOperandsCheckOverlap(&c, &bias, false));
     }
     IRON_TRY(check_types(&matmul));
+    if (matmul.interleaved_b) IRON_TRY(check_strips(&matmul, &b));
     IRON_TRY(IronOperandsCheckOverlap(&c, &a, false));
     IRON_TRY(IronOperandsCheckOverlap(&c, &b, false));
 
@@ -66,7 +80,8 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
                              .transpose_b = matmul.transpose_b,
                              .has_bias = matmul.bias.buffer != NULL};
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
-    int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);
+    IronOperation operation = matmul.interleaved_b ? IRON_OPERATION_MATMUL_INTERLEAVED : IRON_OPERATION_MATMUL;
+    int kernel = IronKernelFind(operation, b.dtype, a.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, MATMUL_ARGS, &arguments, sizeof arguments,
                                (IronGrid){n, m, batch});
   } IRON_LEAVE

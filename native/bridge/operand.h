@@ -50,5 +50,7 @@ iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperan
 iron_status IronDimensionCheck(const char *name, uint64_t value);
 
 const char *IronTypeName(iron_dtype type);
+/* Elements that are stored together: 1, or those of a block. */
+uint32_t IronTypeElements(iron_dtype type);
 
 #endif

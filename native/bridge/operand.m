@@ -33,6 +33,8 @@ static const Layout *layout_of(iron_dtype type) {
 
 const char *IronTypeName(iron_dtype type) { return layout_of(type) ? layout_of(type)->name : "unknown type"; }
 
+uint32_t IronTypeElements(iron_dtype type) { return layout_of(type) ? layout_of(type)->elements : 1; }
+
 iron_status IronDimensionCheck(const char *name, uint64_t value) {
   if (value == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is 0", name);
   if (value > UINT32_MAX)

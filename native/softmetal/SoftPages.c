@@ -15,20 +15,37 @@ size_t soft_pages_rounded(size_t length) {
   return length > SIZE_MAX - mask ? 0 : (length + mask) & ~mask;
 }
 
+#ifdef MADV_HUGEPAGE
+static const size_t large_page = (size_t)2 << 20;
+#else
+static const size_t large_page = SIZE_MAX;
+#endif
+
 /* Long memory in pages of 2 MiB, where the system has them: the processor prefetches across 4 KiB, and needs a translation for each page that it
- * reads. Short memory would be rounded up in vain. A system that refuses has small pages. */
+ * reads. A system that refuses has small pages. */
 static void prefer_large_pages(void *pages, size_t length) {
 #ifdef MADV_HUGEPAGE
-  const size_t long_enough = (size_t)4 << 20;
-  if (length >= long_enough) madvise(pages, soft_pages_rounded(length), MADV_HUGEPAGE);
+  if (length >= large_page) madvise(pages, soft_pages_rounded(length), MADV_HUGEPAGE);
 #else
   (void)pages, (void)length;
 #endif
 }
 
+static void *map(size_t length) {
+  void *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+  return pages == MAP_FAILED ? NULL : pages;
+}
+
 void *soft_pages_map(size_t length) {
-  void *pages = mmap(NULL, soft_pages_rounded(length), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
-  if (pages == MAP_FAILED) return NULL;
+  size_t rounded = soft_pages_rounded(length);
+  if (length < large_page || rounded > SIZE_MAX - large_page) return map(rounded);
+  /* Large pages are where their size divides the address. What lies around these addresses goes back; it was never touched. */
+  char *around = map(rounded + large_page);
+  if (!around) return NULL;
+  size_t before = (large_page - (uintptr_t)around % large_page) % large_page;
+  if (before) munmap(around, before);
+  char *pages = around + before;
+  munmap(pages + rounded, large_page - before);
   prefer_large_pages(pages, length);
   return pages;
 }

@@ -2,7 +2,7 @@
 
 pub const IRON_ABI_VERSION: u32 = 1;
 pub const IRON_VERSION: &[u8; 6] = b"0.1.0\0";
-pub const IRON_CATEGORY_COUNT: u32 = 8;
+pub const IRON_CATEGORY_COUNT: u32 = 9;
 pub const IRON_LEAK_THRESHOLD: u32 = 1048576;
 pub const IRON_OK: iron_status = 0;
 pub const IRON_ERROR_INVALID_ARGUMENT: iron_status = 1;
@@ -194,6 +194,7 @@ pub const IRON_CATEGORY_SCRATCH: iron_category = 4;
 pub const IRON_CATEGORY_POOL: iron_category = 5;
 pub const IRON_CATEGORY_PIPELINES: iron_category = 6;
 pub const IRON_CATEGORY_QUEUES: iron_category = 7;
+pub const IRON_CATEGORY_INTERLEAVED: iron_category = 8;
 pub type iron_category = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -401,6 +402,7 @@ pub struct iron_matmul {
     pub batch: u32,
     pub transpose_a: bool,
     pub transpose_b: bool,
+    pub interleaved_b: bool,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -439,8 +441,51 @@ const _: () = {
     [
         "Offset of field: iron_matmul::transpose_b",
     ][::core::mem::offset_of!(iron_matmul, transpose_b) - 197usize];
+    [
+        "Offset of field: iron_matmul::interleaved_b",
+    ][::core::mem::offset_of!(iron_matmul, interleaved_b) - 198usize];
 };
 impl Default for iron_matmul {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_interleave {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub x: iron_tensor,
+    pub out: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_interleave"][::core::mem::size_of::<iron_interleave>() - 104usize];
+    [
+        "Alignment of iron_interleave",
+    ][::core::mem::align_of::<iron_interleave>() - 8usize];
+    [
+        "Offset of field: iron_interleave::size",
+    ][::core::mem::offset_of!(iron_interleave, size) - 0usize];
+    [
+        "Offset of field: iron_interleave::rows",
+    ][::core::mem::offset_of!(iron_interleave, rows) - 8usize];
+    [
+        "Offset of field: iron_interleave::width",
+    ][::core::mem::offset_of!(iron_interleave, width) - 16usize];
+    [
+        "Offset of field: iron_interleave::x",
+    ][::core::mem::offset_of!(iron_interleave, x) - 24usize];
+    [
+        "Offset of field: iron_interleave::out",
+    ][::core::mem::offset_of!(iron_interleave, out) - 64usize];
+};
+impl Default for iron_interleave {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -1175,7 +1220,7 @@ pub struct iron_memory_info {
     pub pool_hits: u64,
     pub pool_misses: u64,
     pub in_flight: u64,
-    pub categories: [iron_memory_usage; 8usize],
+    pub categories: [iron_memory_usage; 9usize],
     pub active_buffers: u64,
     pub peak_buffers: u64,
     pub pool_bypasses: u64,
@@ -1189,11 +1234,11 @@ pub struct iron_memory_info {
     pub rounding_bytes: u64,
     pub empty_bytes: u64,
     pub unaccounted_bytes: i64,
-    pub baseline: [iron_memory_usage; 8usize],
+    pub baseline: [iron_memory_usage; 9usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_memory_info"][::core::mem::size_of::<iron_memory_info>() - 432usize];
+    ["Size of iron_memory_info"][::core::mem::size_of::<iron_memory_info>() - 464usize];
     [
         "Alignment of iron_memory_info",
     ][::core::mem::align_of::<iron_memory_info>() - 8usize];
@@ -1229,46 +1274,46 @@ const _: () = {
     ][::core::mem::offset_of!(iron_memory_info, categories) - 72usize];
     [
         "Offset of field: iron_memory_info::active_buffers",
-    ][::core::mem::offset_of!(iron_memory_info, active_buffers) - 200usize];
+    ][::core::mem::offset_of!(iron_memory_info, active_buffers) - 216usize];
     [
         "Offset of field: iron_memory_info::peak_buffers",
-    ][::core::mem::offset_of!(iron_memory_info, peak_buffers) - 208usize];
+    ][::core::mem::offset_of!(iron_memory_info, peak_buffers) - 224usize];
     [
         "Offset of field: iron_memory_info::pool_bypasses",
-    ][::core::mem::offset_of!(iron_memory_info, pool_bypasses) - 216usize];
+    ][::core::mem::offset_of!(iron_memory_info, pool_bypasses) - 232usize];
     [
         "Offset of field: iron_memory_info::pool_evictions",
-    ][::core::mem::offset_of!(iron_memory_info, pool_evictions) - 224usize];
+    ][::core::mem::offset_of!(iron_memory_info, pool_evictions) - 240usize];
     [
         "Offset of field: iron_memory_info::pool_expired",
-    ][::core::mem::offset_of!(iron_memory_info, pool_expired) - 232usize];
+    ][::core::mem::offset_of!(iron_memory_info, pool_expired) - 248usize];
     [
         "Offset of field: iron_memory_info::pool_purged",
-    ][::core::mem::offset_of!(iron_memory_info, pool_purged) - 240usize];
+    ][::core::mem::offset_of!(iron_memory_info, pool_purged) - 256usize];
     [
         "Offset of field: iron_memory_info::allocations",
-    ][::core::mem::offset_of!(iron_memory_info, allocations) - 248usize];
+    ][::core::mem::offset_of!(iron_memory_info, allocations) - 264usize];
     [
         "Offset of field: iron_memory_info::releases",
-    ][::core::mem::offset_of!(iron_memory_info, releases) - 256usize];
+    ][::core::mem::offset_of!(iron_memory_info, releases) - 272usize];
     [
         "Offset of field: iron_memory_info::operations",
-    ][::core::mem::offset_of!(iron_memory_info, operations) - 264usize];
+    ][::core::mem::offset_of!(iron_memory_info, operations) - 280usize];
     [
         "Offset of field: iron_memory_info::command_buffers",
-    ][::core::mem::offset_of!(iron_memory_info, command_buffers) - 272usize];
+    ][::core::mem::offset_of!(iron_memory_info, command_buffers) - 288usize];
     [
         "Offset of field: iron_memory_info::rounding_bytes",
-    ][::core::mem::offset_of!(iron_memory_info, rounding_bytes) - 280usize];
+    ][::core::mem::offset_of!(iron_memory_info, rounding_bytes) - 296usize];
     [
         "Offset of field: iron_memory_info::empty_bytes",
-    ][::core::mem::offset_of!(iron_memory_info, empty_bytes) - 288usize];
+    ][::core::mem::offset_of!(iron_memory_info, empty_bytes) - 304usize];
     [
         "Offset of field: iron_memory_info::unaccounted_bytes",
-    ][::core::mem::offset_of!(iron_memory_info, unaccounted_bytes) - 296usize];
+    ][::core::mem::offset_of!(iron_memory_info, unaccounted_bytes) - 312usize];
     [
         "Offset of field: iron_memory_info::baseline",
-    ][::core::mem::offset_of!(iron_memory_info, baseline) - 304usize];
+    ][::core::mem::offset_of!(iron_memory_info, baseline) - 320usize];
 };
 pub const IRON_RESET_PEAK: _bindgen_ty_1 = 1;
 pub const IRON_RESET_BASELINE: _bindgen_ty_1 = 2;
@@ -1737,6 +1782,10 @@ unsafe extern "C" {
     pub fn iron_encode_matmul(
         commands: *mut iron_commands,
         matmul: *const iron_matmul,
+    ) -> iron_status;
+    pub fn iron_encode_interleave(
+        commands: *mut iron_commands,
+        interleave: *const iron_interleave,
     ) -> iron_status;
     pub fn iron_encode_embedding(
         commands: *mut iron_commands,

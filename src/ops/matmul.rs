@@ -31,6 +31,8 @@ pub struct Matmul<'a> {
     pub transpose_a: bool,
     /// `b` is stored `n × k`.
     pub transpose_b: bool,
+    /// The rows of `b` lie as [`Commands::interleave`] puts them: transposed, packed, `n` a multiple of 16.
+    pub interleaved_b: bool,
 }
 
 impl Commands {
@@ -49,6 +51,7 @@ impl Commands {
             batch: matmul.batch,
             transpose_a: matmul.transpose_a,
             transpose_b: matmul.transpose_b,
+            interleaved_b: matmul.interleaved_b,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_matmul", unsafe {

@@ -107,6 +107,10 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_encode_tanh(commands, null())), "operands");
     null_argument(call!(iron_encode_add_bias(commands, null())), "add_bias");
     null_argument(call!(iron_encode_transpose(commands, null())), "transpose");
+    null_argument(
+        call!(iron_encode_interleave(commands, null())),
+        "interleave",
+    );
     null_argument(call!(iron_encode_softmax(commands, null())), "softmax");
     null_argument(call!(iron_encode_argmax(commands, null())), "argmax");
     null_argument(call!(iron_encode_copy(commands, null())), "copy");
@@ -265,6 +269,9 @@ fn structs_say_their_size() {
     )));
     sizes!(iron_transpose, "transpose", |it| call!(
         iron_encode_transpose(commands, it)
+    ));
+    sizes!(iron_interleave, "interleave", |it| call!(
+        iron_encode_interleave(commands, it)
     ));
     sizes!(iron_softmax, "softmax", |it| call!(iron_encode_softmax(
         commands, it

@@ -107,6 +107,16 @@ pub fn transpose(x: Buffer, out: Buffer) -> iron_transpose {
     }
 }
 
+pub fn interleave(x: Buffer, out: Buffer) -> iron_interleave {
+    iron_interleave {
+        size: size_of::<iron_interleave>(),
+        rows: 16,
+        width: 32,
+        x: tensor(x, IRON_Q8_0),
+        out: tensor(out, IRON_Q8_0),
+    }
+}
+
 pub fn softmax(x: Buffer, out: Buffer) -> iron_softmax {
     iron_softmax {
         size: size_of::<iron_softmax>(),

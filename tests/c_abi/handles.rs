@@ -151,6 +151,9 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_transpose, "commands", Commands: |h| (h.cast(), &transpose(b, b));
         iron_encode_transpose, "x", Buffer: |h| (commands, &transpose(h.cast(), b));
         iron_encode_transpose, "out", Buffer: |h| (commands, &transpose(b, h.cast()));
+        iron_encode_interleave, "commands", Commands: |h| (h.cast(), &interleave(b, b));
+        iron_encode_interleave, "x", Buffer: |h| (commands, &interleave(h.cast(), b));
+        iron_encode_interleave, "out", Buffer: |h| (commands, &interleave(b, h.cast()));
         iron_encode_softmax, "commands", Commands: |h| (h.cast(), &softmax(b, b));
         iron_encode_softmax, "x", Buffer: |h| (commands, &softmax(h.cast(), b));
         iron_encode_softmax, "out", Buffer: |h| (commands, &softmax(b, h.cast()));

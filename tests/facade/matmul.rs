@@ -1,7 +1,7 @@
 //! Matrix multiplication in every variant, against double precision.
 
 use half::{bf16, f16};
-use ironbridge::ops::Matmul;
+use ironbridge::ops::{Interleave, Matmul};
 use ironbridge::{Dtype, Error, Status};
 
 use crate::oracle::{self, transpose};
@@ -318,4 +318,47 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
         Status::OutOfRange,
     );
     assert!(error.to_string().contains('a'), "{error}");
+}
+
+#[test]
+fn interleaved_weights() {
+    let device = device();
+    let (n, k) = (48, 96);
+    let (blocks, means) = oracle::q8_0(&numbers(n * k, 2));
+    let plain = device.buffer_from(&blocks).unwrap();
+    let strips = device.buffer::<u8>(blocks.len()).unwrap();
+    run(&device, |commands| {
+        commands.interleave(&Interleave {
+            rows: n,
+            width: k,
+            x: plain.tensor_at(0, Dtype::Q8_0),
+            out: strips.tensor_at(0, Dtype::Q8_0),
+        })
+    })
+    .unwrap();
+    assert_ne!(strips.to_vec().unwrap(), blocks);
+    for m in [1, 4, 20] {
+        let x = numbers(m * k, 1);
+        let want = oracle::matmul(&f64s(&x), &transpose(&means, n, k), m, k, n);
+        let (a, c) = (
+            device.buffer_from(&x).unwrap(),
+            device.buffer::<f32>(m * n).unwrap(),
+        );
+        run(&device, |commands| {
+            commands.matmul(&Matmul {
+                m,
+                n,
+                k,
+                a: a.tensor(),
+                b: strips.tensor_at(0, Dtype::Q8_0),
+                c: c.tensor(),
+                transpose_b: true,
+                interleaved_b: true,
+                ..Default::default()
+            })
+        })
+        .unwrap();
+        let tolerance = if m <= 8 { 1e-4 } else { 1e-2 };
+        assert_close(&c.to_vec().unwrap(), &want, tolerance);
+    }
 }

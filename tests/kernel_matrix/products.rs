@@ -120,6 +120,7 @@ fn check(ways: &Ways, case: Case) {
                 batch: batch as u32,
                 transpose_a: case.transpose_a,
                 transpose_b: case.transpose_b,
+                interleaved_b: false,
             })
         },
     );
