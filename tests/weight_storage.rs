@@ -61,27 +61,61 @@ fn expected() -> Vec<Vec<f32>> {
     logits(&Copy::new().load(&Device::open("cpu").unwrap(), WeightStorage::Copied))
 }
 
+/// Fails unless these are the expected logits but for the order in which sums are rounded: what moved lies interleaved. That decides at some
+/// places to which of two 15-bit integers an activation is rounded, so the bound is twice the one that `tests/llama_golden.rs` has for rounding.
+#[track_caller]
+fn assert_same(logits: &[Vec<f32>], expected: &[Vec<f32>]) {
+    for (logits, expected) in logits.iter().zip(expected) {
+        let pairs = logits.iter().zip(expected);
+        let differences: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        let norm: f64 = expected.iter().map(|b| f64::from(*b).powi(2)).sum();
+        let distance = (differences / norm).sqrt();
+        assert!(distance < 1e-3, "{distance}");
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn passes_move_weights_until_the_file_is_unmapped() {
     let expected = expected();
     let (copy, device) = (Copy::new(), Device::open("cpu").unwrap());
     let model = copy.load(&device, WeightStorage::Moved);
-    let weights = || device.memory().unwrap().category(Category::Weights).bytes;
+    let bytes = |category| device.memory().unwrap().category(category).bytes;
+    let weights = || bytes(Category::Weights) + bytes(Category::Interleaved);
     let mapped = weights();
     assert!(copy.is_mapped());
+    assert_eq!(bytes(Category::Interleaved), 0);
     let mut texts = 0;
     while copy.is_mapped() {
-        assert_eq!(logits(&model), expected, "text {texts}");
+        assert_same(&logits(&model), &expected);
         texts += 1;
         assert!(texts < 500, "the weights stay in the file");
     }
-    assert!(texts > 1, "moving took more than its share of the time");
+    // A pass moves a 64th, and all of the matrix that it begins.
+    assert!((4..=6).contains(&texts), "{texts}");
     copy.cut();
-    assert_eq!(logits(&model), expected);
+    assert_same(&logits(&model), &expected);
     // The file's header and what lies between tensors stayed behind; buffers are whole pages.
     let slack = 4096 * 100;
     assert!(weights().abs_diff(mapped) < slack, "{mapped} {}", weights());
+    // What is looked up row by row, the embedding, keeps its order; matrices do not.
+    assert!(bytes(Category::Interleaved) > bytes(Category::Weights));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_same_texts_give_the_same_numbers_in_every_run() {
+    let run = || {
+        let (copy, device) = (Copy::new(), Device::open("cpu").unwrap());
+        let model = copy.load(&device, WeightStorage::Moved);
+        let texts: Vec<_> = (0..7).map(|_| logits(&model)).collect();
+        assert!(!copy.is_mapped());
+        texts
+    };
+    let first = run();
+    assert_eq!(run(), first);
+    // Moving is seen in them: the texts differ in their last bits.
+    assert_ne!(first[0], first[6]);
 }
 
 #[test]
@@ -92,7 +126,7 @@ fn settling_moves_all_at_once() {
     model.settle();
     assert!(!copy.is_mapped());
     copy.cut();
-    assert_eq!(logits(&model), expected());
+    assert_same(&logits(&model), &expected());
     model.settle(); // there is nothing left to do
 }
 
@@ -103,7 +137,7 @@ fn texts_in_several_threads_go_on_while_weights_move() {
     let model = copy.load(&device, WeightStorage::Moved);
     thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| (0..10).for_each(|_| assert_eq!(logits(&model), expected)));
+            scope.spawn(|| (0..10).for_each(|_| assert_same(&logits(&model), &expected)));
         }
         model.settle();
     });
@@ -131,7 +165,7 @@ fn what_there_is_no_memory_for_stays_in_the_file() {
     let expected = expected();
     for (token, expected) in TOKENS.iter().zip(expected) {
         session.feed(&[*token]).unwrap();
-        assert_eq!(session.logits().unwrap().to_vec(), expected);
+        assert_same(&[session.logits().unwrap().to_vec()], &[expected]);
     }
 }
 

@@ -8,7 +8,6 @@ mod norm;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use super::activations::Activations;
 use super::kv_cache::KvCache;
@@ -114,7 +113,7 @@ impl Model {
         }
         let mut weights = Weights::new(device, file, options.weights, progress)?;
         let (vocabulary, width) = (config.vocabulary, config.width);
-        let embedding = weights.matrix("token_embd.weight", width, vocabulary)?;
+        let embedding = weights.table("token_embd.weight", width, vocabulary)?;
         let rope_factors = rope_factors(device, &config, &mut weights)?;
         let blocks = (0..config.layers)
             .map(|layer| Block::load(&mut weights, &config, layer, rope_factors.clone()));
@@ -200,12 +199,12 @@ impl Model {
         }
     }
 
-    /// Says how long a pass took.
-    pub(super) fn passed(&self, time: Duration) {
+    /// Says of how many tokens a pass was.
+    pub(super) fn passed(&self, tokens: usize) {
         if let Ok(mut moving) = self.0.moving.try_lock()
             && let Some(moving) = &mut *moving
         {
-            moving.earn(time);
+            moving.earn(tokens);
         }
     }
 

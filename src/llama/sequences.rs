@@ -1,7 +1,5 @@
 //! Several texts in the making, computed together.
 
-use std::time::Instant;
-
 use super::activations::Activations;
 use super::kv_cache::KvCache;
 use super::model::{Pass, Span};
@@ -300,7 +298,6 @@ impl Sequences {
         then: impl FnOnce(&Model, &mut Commands, &mut Activations, usize) -> Result<()>,
     ) -> Result<()> {
         self.model.move_weights();
-        let start = Instant::now();
         let mut ids = Vec::with_capacity(self.batch);
         let mut positions = Vec::with_capacity(self.batch);
         let mut spans = Vec::with_capacity(chunks.len());
@@ -325,7 +322,7 @@ impl Sequences {
         self.model.forward(&mut commands, &self.state, &pass)?;
         then(&self.model, &mut commands, &mut self.state, rows)?;
         commands.commit()?.wait()?;
-        self.model.passed(start.elapsed());
+        self.model.passed(rows);
         for chunk in chunks {
             self.sequences[chunk.sequence].tokens.extend(chunk.tokens);
         }

@@ -15,9 +15,9 @@ use super::gguf::TensorType;
 use super::mapped_file::MappedFile;
 use super::model_file::{ModelFile, ModelTensor, Place};
 use crate::memory::{Category, page_size};
-use crate::{Buffer, Device, Dtype, Result, Tensor};
+use crate::{Buffer, Device, DeviceKind, Dtype, Result, Tensor};
 pub(super) use moving::Moving;
-use moving::Waiting;
+use moving::{Strips, Waiting};
 
 /// How much of a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,14 @@ pub enum WeightStorage {
     /// In the pages of the file itself, which the device reads in place: no copy, and the operating system shares them
     /// between processes.
     Mapped,
-    /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions and for at most a tenth of
-    /// their time, matrix after matrix moves into a buffer of its own, and the file's pages of it are given back; at the end the
+    /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions, a 64th of the weights at a
+    /// time, matrix after matrix moves into a buffer of its own, and the file's pages of it are given back; at the end the
     /// file is unmapped. What there is no memory for stays mapped.
+    ///
+    /// On the software device matrices of Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on the way
+    /// ([`Commands::interleave`](crate::Commands::interleave)): products are faster, and their sums are rounded in another
+    /// order, which changes logits by some 1e-4, as the rounding of activations does anyway. What moves when depends on the
+    /// tokens that were computed and on nothing else: the same texts, one after another, give the same results in every run.
     Moved,
     /// In buffers of their own: the file may change or go afterwards.
     Copied,
@@ -90,11 +95,17 @@ pub(super) struct Placed {
     buffer: Arc<Buffer<u8>>,
     offset: usize,
     dtype: Dtype,
+    interleaved: bool,
 }
 
 impl Placed {
     pub fn tensor(&self) -> Tensor<'_> {
         self.buffer.tensor_at(self.offset, self.dtype)
+    }
+
+    /// Whether its rows lie as [`Commands::interleave`](crate::Commands::interleave) puts them.
+    pub fn is_interleaved(&self) -> bool {
+        self.interleaved
     }
 }
 
@@ -104,6 +115,7 @@ impl Weight {
             buffer,
             offset,
             dtype,
+            interleaved: false,
         })))
     }
 
@@ -119,6 +131,11 @@ impl Weight {
         Ok(Weight::new(buffer, 0, Dtype::F32))
     }
 
+    /// Whether both are clones of one.
+    fn is(&self, other: &Weight) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub fn place(&self) -> Placed {
         self.0
             .read()
@@ -126,11 +143,15 @@ impl Weight {
             .clone()
     }
 
-    /// The same weights, in another buffer.
-    fn relocate(&self, buffer: Buffer<u8>) {
+    /// The same weights, in another buffer, and there interleaved or not.
+    fn relocate(&self, buffer: Buffer<u8>, interleaved: bool) {
         let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        place.buffer = Arc::new(buffer);
-        place.offset = 0;
+        *place = Placed {
+            buffer: Arc::new(buffer),
+            offset: 0,
+            dtype: place.dtype,
+            interleaved,
+        };
     }
 }
 
@@ -143,6 +164,8 @@ pub(super) struct Weights<'a> {
     taken: Vec<bool>,
     /// Mapped ones that are to move.
     waiting: Option<Vec<Waiting>>,
+    /// Whether the device is faster with interleaved matrices.
+    interleaved: bool,
     progress: Progress<'a>,
 }
 
@@ -167,9 +190,11 @@ impl<'a> Weights<'a> {
             WeightStorage::Automatic => moving::is_worthwhile(device, progress.now.total)?,
             WeightStorage::Mapped | WeightStorage::Copied => false,
         };
+        let interleaved = device.info()?.kind == DeviceKind::Software;
         Ok(Weights {
             device,
             file,
+            interleaved,
             source: match storage {
                 WeightStorage::Copied => Source::Copied,
                 _ => Source::Mapped(wrap_pages(device, file)?),
@@ -178,6 +203,17 @@ impl<'a> Weights<'a> {
             waiting: moved.then(Vec::new),
             progress,
         })
+    }
+
+    /// `rows` rows of `width` weights that are looked up one by one, and so never interleaved.
+    pub fn table(&mut self, name: &str, width: usize, rows: usize) -> Result<Weight> {
+        let table = self.matrix(name, width, rows)?;
+        if let Some(waiting) = self.waiting.as_mut().and_then(|waiting| waiting.last_mut())
+            && waiting.weight.is(&table)
+        {
+            waiting.strips = None;
+        }
+        Ok(table)
     }
 
     /// A matrix that takes `inputs` to `outputs`, stored as `outputs` rows.
@@ -292,6 +328,7 @@ impl<'a> Weights<'a> {
                 if let Some(waiting) = &mut self.waiting {
                     waiting.push(Waiting {
                         weight: weight.clone(),
+                        strips: Strips::of(tensor.dimensions(), dtype).filter(|_| self.interleaved),
                         name: tensor.name().to_owned(),
                         file: self.file.files()[*file].clone(),
                         bytes: bytes.clone(),

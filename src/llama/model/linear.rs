@@ -62,13 +62,15 @@ impl Linear {
         out: Tensor<'_>,
     ) -> Result<()> {
         let bias = self.bias.as_ref().map(Weight::place);
+        let weight = self.weight.place();
         commands.matmul(&Matmul {
             m: rows,
             n: self.outputs,
             k: self.inputs,
             a: x,
-            b: self.weight.place().tensor(),
+            b: weight.tensor(),
             transpose_b: true,
+            interleaved_b: weight.is_interleaved(),
             bias: bias.as_ref().map(Placed::tensor),
             c: out,
             ..Default::default()

@@ -1,30 +1,37 @@
 //! Weights that begin in a mapped file and move, while the model is used, into buffers of their own.
 //!
 //! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own, and processors prefetch
-//! no further than to the end of one; a long buffer of the software device has pages of 2 MiB. On Zen 4 a core reads Q8_0 weights from there
-//! a third faster (`docs/DESIGN.md`, "Where weights lie").
+//! no further than to the end of one; a long buffer of the software device has pages of 2 MiB. And there the rows of a matrix come to lie
+//! interleaved where their type allows it, which is the order in which its kernels compute (`docs/DESIGN.md`, "Where weights lie").
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use super::{MappedFile, Weight};
 use crate::memory::Category;
-use crate::{Device, Result};
+use crate::ops::Interleave;
+use crate::{Buffer, Device, Dtype, Result};
 
-/// Moving gets one part in so many of the time that passes take, until all is moved.
-const SHARE: u32 = 10;
+/// A pass moves one part in so many, as does every further [`TOKENS`] of it.
+const PASSES: u64 = 64;
+const TOKENS: usize = 32;
+
+/// Rows of a strip.
+const STRIP: usize = 16;
 
 /// Weights shorter than this in all stay where they are unless told to move: a last-level cache may hold them.
 const WORTH_MOVING: u64 = 64 << 20;
 
-/// What has not moved yet.
+/// What has not moved yet. What moves when depends on the tokens of the passes alone: weights that moved are not rounded as others are, and
+/// the same text should not differ from one run to the next.
 #[derive(Debug)]
 pub(in crate::llama) struct Moving {
     device: Device,
     /// In the order opposite to that of passes, which is their file's.
     waiting: Vec<Waiting>,
-    earned: Duration,
-    spent: Duration,
+    /// Of all weights, in bytes.
+    total: u64,
+    earned: u64,
+    spent: u64,
 }
 
 #[derive(Debug)]
@@ -33,36 +40,61 @@ pub(super) struct Waiting {
     pub name: String,
     pub file: MappedFile,
     pub bytes: Range<u64>,
+    /// How it is to be interleaved, if at all.
+    pub strips: Option<Strips>,
+}
+
+/// A matrix of whole strips.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strips {
+    rows: usize,
+    width: usize,
+}
+
+impl Strips {
+    /// `dimensions`: of a row, and how many rows.
+    pub fn of(dimensions: &[u64], dtype: Dtype) -> Option<Strips> {
+        let [width, rows] = *dimensions else {
+            return None;
+        };
+        let strips = Strips {
+            rows: usize::try_from(rows).ok()?,
+            width: usize::try_from(width).ok()?,
+        };
+        (dtype.can_interleave() && strips.rows.is_multiple_of(STRIP)).then_some(strips)
+    }
 }
 
 impl Moving {
     pub(super) fn new(device: &Device, mut waiting: Vec<Waiting>) -> Moving {
         waiting.reverse();
+        let lengths = waiting.iter().map(Waiting::length);
         Moving {
             device: device.clone(),
+            total: lengths.sum(),
             waiting,
-            earned: Duration::ZERO,
-            spent: Duration::ZERO,
+            earned: 0,
+            spent: 0,
         }
     }
 
-    /// Says how long a pass took.
-    pub fn earn(&mut self, pass: Duration) {
-        self.earned += pass / SHARE;
+    /// Says of how many tokens a pass was.
+    pub fn earn(&mut self, tokens: usize) {
+        let parts = tokens.div_ceil(TOKENS) as u64;
+        self.earned += parts * self.total.div_ceil(PASSES);
     }
 
-    /// Moves weights for as long as was earned. False when there is nothing left to do: all have moved, or there is no memory for more, and the
+    /// Moves as many weights as were earned. False when there is nothing left to do: all have moved, or there is no memory for more, and the
     /// others stay in their file.
     pub fn proceed(&mut self) -> bool {
         while self.spent < self.earned {
             let Some(next) = self.waiting.pop() else {
                 return false;
             };
-            let start = Instant::now();
+            self.spent += next.length();
             if self.relocate(&next).is_err() {
                 return false;
             }
-            self.spent += start.elapsed();
         }
         !self.waiting.is_empty()
     }
@@ -75,12 +107,43 @@ impl Moving {
     }
 
     fn relocate(&self, waiting: &Waiting) -> Result<()> {
-        let from = waiting.file.range(waiting.bytes.clone());
-        let options = self.device.buffer_options().label(&waiting.name);
-        let options = options.category(Category::Weights);
-        waiting.weight.relocate(options.create_from(from)?);
+        match waiting.strips {
+            Some(strips) => self.interleave(waiting, strips)?,
+            None => {
+                let from = waiting.file.range(waiting.bytes.clone());
+                let options = self.device.buffer_options().label(&waiting.name);
+                let options = options.category(Category::Weights);
+                let buffer = options.create_from(from)?;
+                waiting.weight.relocate(buffer, false);
+            }
+        }
         waiting.file.forget(waiting.bytes.clone());
         Ok(())
+    }
+
+    fn interleave(&self, waiting: &Waiting, Strips { rows, width }: Strips) -> Result<()> {
+        let from = waiting.weight.place();
+        let options = self.device.buffer_options().label(&waiting.name);
+        let options = options.category(Category::Interleaved);
+        let buffer: Buffer<u8> = options.create(waiting.length() as usize)?;
+        let options = self.device.commands_options().label("interleave weights");
+        let mut commands = options.begin()?;
+        commands.interleave(&Interleave {
+            rows,
+            width,
+            x: from.tensor(),
+            out: buffer.tensor_at(0, from.dtype),
+        })?;
+        commands.commit()?.wait()?;
+        waiting.weight.relocate(buffer, true);
+        Ok(())
+    }
+}
+
+impl Waiting {
+    /// In bytes.
+    fn length(&self) -> u64 {
+        self.bytes.end - self.bytes.start
     }
 }
 
