@@ -18,6 +18,9 @@ const TOKENS: usize = 32;
 /// Rows of a strip.
 const STRIP: usize = 16;
 
+/// About how many bytes are in memory twice.
+const STEP: usize = 8 << 20;
+
 /// Weights shorter than this in all stay where they are unless told to move: a last-level cache may hold them.
 const WORTH_MOVING: u64 = 64 << 20;
 
@@ -106,36 +109,48 @@ impl Moving {
         {}
     }
 
+    /// What has been read is given back to the system at once, so that hardly anything is in memory twice.
     fn relocate(&self, waiting: &Waiting) -> Result<()> {
+        let options = self.device.buffer_options().label(&waiting.name);
+        let options = options.category(match waiting.strips {
+            Some(_) => Category::Interleaved,
+            None => Category::Weights,
+        });
+        let mut buffer: Buffer<u8> = options.create(waiting.length() as usize)?;
         match waiting.strips {
-            Some(strips) => self.interleave(waiting, strips)?,
+            Some(strips) => self.interleave(waiting, strips, &buffer)?,
             None => {
-                let from = waiting.file.range(waiting.bytes.clone());
-                let options = self.device.buffer_options().label(&waiting.name);
-                let options = options.category(Category::Weights);
-                let buffer = options.create_from(from)?;
-                waiting.weight.relocate(buffer, false);
+                for start in (0..waiting.length()).step_by(STEP) {
+                    let step = waiting.step(start, STEP as u64);
+                    buffer.write_at(start as usize, waiting.file.range(step.clone()))?;
+                    waiting.file.forget(step);
+                }
             }
         }
-        waiting.file.forget(waiting.bytes.clone());
+        let interleaved = waiting.strips.is_some();
+        waiting.weight.relocate(buffer, interleaved);
         Ok(())
     }
 
-    fn interleave(&self, waiting: &Waiting, Strips { rows, width }: Strips) -> Result<()> {
+    fn interleave(&self, waiting: &Waiting, strips: Strips, to: &Buffer<u8>) -> Result<()> {
+        let Strips { rows, width } = strips;
         let from = waiting.weight.place();
-        let options = self.device.buffer_options().label(&waiting.name);
-        let options = options.category(Category::Interleaved);
-        let buffer: Buffer<u8> = options.create(waiting.length() as usize)?;
-        let options = self.device.commands_options().label("interleave weights");
-        let mut commands = options.begin()?;
-        commands.interleave(&Interleave {
-            rows,
-            width,
-            x: from.tensor(),
-            out: buffer.tensor_at(0, from.dtype),
-        })?;
-        commands.commit()?.wait()?;
-        waiting.weight.relocate(buffer, true);
+        let row = waiting.length() as usize / rows;
+        let strips = (STEP / (STRIP * row)).max(1);
+        for first in (0..rows).step_by(strips * STRIP) {
+            let rows = (rows - first).min(strips * STRIP);
+            let options = self.device.commands_options().label("interleave weights");
+            let mut commands = options.begin()?;
+            commands.interleave(&Interleave {
+                rows,
+                width,
+                x: from.tensor().skip(first * width),
+                out: to.tensor_at(first * row, from.dtype),
+            })?;
+            commands.commit()?.wait()?;
+            let step = waiting.step((first * row) as u64, (rows * row) as u64);
+            waiting.file.forget(step);
+        }
         Ok(())
     }
 }
@@ -144,6 +159,12 @@ impl Waiting {
     /// In bytes.
     fn length(&self) -> u64 {
         self.bytes.end - self.bytes.start
+    }
+
+    /// Where in the file some of its bytes are, at most `length`.
+    fn step(&self, start: u64, length: u64) -> Range<u64> {
+        let start = self.bytes.start + start;
+        start..self.bytes.end.min(start + length)
     }
 }
 

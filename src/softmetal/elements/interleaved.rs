@@ -165,9 +165,13 @@ macro_rules! six_bits {
 
         #[inline(always)]
         unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> [S::Bytes; 4] {
+            let (scales, minima, lower);
             // SAFETY: the caller's promise.
-            let (scales, minima, lower) =
-                unsafe { (rows.word(simd, 0), rows.word(simd, 1), rows.word(simd, 2)) };
+            unsafe {
+                scales = rows.word(simd, 0);
+                minima = rows.word(simd, 1);
+                lower = rows.word(simd, 2);
+            }
             let upper_bits = |word| simd.moved(word, 2, 0x30);
             [
                 simd.moved(scales, 0, 63),
