@@ -24,7 +24,7 @@ impl Commands {
     ///
     /// # Errors
     ///
-    /// [`Shape`](crate::ErrorKind::Shape) for a type that cannot be interleaved and for rows that are not whole strips.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a type that cannot be interleaved and for rows that are not whole strips.
     #[track_caller]
     pub fn interleave(&mut self, interleave: &Interleave<'_>) -> Result<()> {
         let native = ffi::iron_interleave {
