@@ -195,7 +195,7 @@ typedef enum iron_category {
   IRON_CATEGORY_SCRATCH = 4,
   IRON_CATEGORY_POOL = 5,      /* idle, kept for reuse */
   IRON_CATEGORY_PIPELINES = 6, /* libraries, functions and pipeline states: counted, their bytes are the driver's */
-  IRON_CATEGORY_QUEUES = 7,    /* queues and command buffers: counted, their bytes are the driver's */
+  IRON_CATEGORY_QUEUES = 7,     /* queues and command buffers: counted, their bytes are the driver's */
   IRON_CATEGORY_INTERLEAVED = 8 /* weights in another order than their file's: iron_encode_interleave */
 } iron_category;
 #define IRON_CATEGORY_COUNT 9

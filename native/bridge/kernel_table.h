@@ -8,7 +8,7 @@
 struct IronOperand;
 
 typedef enum IronOperation {
-  IRON_OPERATION_MATMUL,    /* types: b; a, bias and c */
+  IRON_OPERATION_MATMUL,             /* types: b; a, bias and c */
   IRON_OPERATION_MATMUL_INTERLEAVED, /* the same */
   IRON_OPERATION_INTERLEAVE,         /* x and out */
   IRON_OPERATION_EMBEDDING,          /* table */

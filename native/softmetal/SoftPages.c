@@ -25,7 +25,8 @@ static const size_t large_page = SIZE_MAX;
  * reads. A system that refuses has small pages. */
 static void prefer_large_pages(void *pages, size_t length) {
 #ifdef MADV_HUGEPAGE
-  if (length >= large_page) madvise(pages, soft_pages_rounded(length), MADV_HUGEPAGE);
+  size_t rounded = soft_pages_rounded(length);
+  if (rounded >= large_page) madvise(pages, rounded, MADV_HUGEPAGE);
 #else
   (void)pages, (void)length;
 #endif
@@ -38,7 +39,7 @@ static void *map(size_t length) {
 
 void *soft_pages_map(size_t length) {
   size_t rounded = soft_pages_rounded(length);
-  if (length < large_page || rounded > SIZE_MAX - large_page) return map(rounded);
+  if (rounded < large_page || rounded > SIZE_MAX - large_page) return map(rounded); /* 0, what is too long, is refused */
   /* Large pages are where their size divides the address. What lies around these addresses goes back; it was never touched. */
   char *around = map(rounded + large_page);
   if (!around) return NULL;

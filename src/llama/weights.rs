@@ -131,11 +131,6 @@ impl Weight {
         Ok(Weight::new(buffer, 0, Dtype::F32))
     }
 
-    /// Whether both are clones of one.
-    fn is(&self, other: &Weight) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     pub fn place(&self) -> Placed {
         self.0
             .read()
@@ -207,13 +202,8 @@ impl<'a> Weights<'a> {
 
     /// `rows` rows of `width` weights that are looked up one by one, and so never interleaved.
     pub fn table(&mut self, name: &str, width: usize, rows: usize) -> Result<Weight> {
-        let table = self.matrix(name, width, rows)?;
-        if let Some(waiting) = self.waiting.as_mut().and_then(|waiting| waiting.last_mut())
-            && waiting.weight.is(&table)
-        {
-            waiting.strips = None;
-        }
-        Ok(table)
+        self.rows(name, width, rows, false)?
+            .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
     }
 
     /// A matrix that takes `inputs` to `outputs`, stored as `outputs` rows.
@@ -229,7 +219,18 @@ impl<'a> Weights<'a> {
         inputs: usize,
         outputs: usize,
     ) -> Result<Option<Weight>> {
-        let Some(tensor) = self.take(name, &[inputs, outputs])? else {
+        self.rows(name, inputs, outputs, self.interleaved)
+    }
+
+    /// `rows` rows of `width` weights, which may come to lie interleaved or not.
+    fn rows(
+        &mut self,
+        name: &str,
+        width: usize,
+        rows: usize,
+        interleaved: bool,
+    ) -> Result<Option<Weight>> {
+        let Some(tensor) = self.take(name, &[width, rows])? else {
             return Ok(None);
         };
         let dtype = match tensor.tensor_type() {
@@ -254,7 +255,8 @@ impl<'a> Weights<'a> {
                 ));
             }
         };
-        self.weight(tensor, dtype).map(Some)
+        let strips = Strips::of(width, rows, dtype).filter(|_| interleaved);
+        self.weight(tensor, dtype, strips).map(Some)
     }
 
     /// A vector of `length` weights, in F32.
@@ -269,7 +271,7 @@ impl<'a> Weights<'a> {
             return Ok(None);
         };
         match tensor.tensor_type() {
-            TensorType::F32 => self.weight(tensor, Dtype::F32).map(Some),
+            TensorType::F32 => self.weight(tensor, Dtype::F32, None).map(Some),
             TensorType::F16 => self.widened(tensor, f16::from_le_bytes).map(Some),
             TensorType::BF16 => self.widened(tensor, bf16::from_le_bytes).map(Some),
             _ => Err(unsupported(tensor, "F32, F16 and BF16")),
@@ -312,7 +314,13 @@ impl<'a> Weights<'a> {
         }
     }
 
-    fn weight(&mut self, tensor: &ModelTensor, dtype: Dtype) -> Result<Weight> {
+    /// `strips`: how it is to be interleaved when it moves.
+    fn weight(
+        &mut self,
+        tensor: &ModelTensor,
+        dtype: Dtype,
+        strips: Option<Strips>,
+    ) -> Result<Weight> {
         match (&self.source, &tensor.place) {
             // Safetensors may start numbers anywhere; a device cannot read them there.
             (Source::Mapped(files), Place::File(file, bytes))
@@ -328,7 +336,7 @@ impl<'a> Weights<'a> {
                 if let Some(waiting) = &mut self.waiting {
                     waiting.push(Waiting {
                         weight: weight.clone(),
-                        strips: Strips::of(tensor.dimensions(), dtype).filter(|_| self.interleaved),
+                        strips,
                         name: tensor.name().to_owned(),
                         file: self.file.files()[*file].clone(),
                         bytes: bytes.clone(),

@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 /// (`iron_interleave`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Interleave<'a> {
-    /// Rows of `x`, a multiple of 16.
+    /// Rows of `x`, a multiple of [`STRIP`](Interleave::STRIP).
     pub rows: usize,
     /// Weights of a row, whole blocks.
     pub width: usize,
@@ -17,6 +17,11 @@ pub struct Interleave<'a> {
     pub x: Tensor<'a>,
     /// As many bytes as `x` packed, of its type.
     pub out: Tensor<'a>,
+}
+
+impl Interleave<'_> {
+    /// Rows of a strip.
+    pub const STRIP: usize = 16;
 }
 
 impl Commands {

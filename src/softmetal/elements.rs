@@ -10,7 +10,8 @@ mod interleaved;
 
 pub use blocks::*;
 pub use integers::{Integers, SCALED_GROUPS, Scales};
-pub use interleaved::{BlockRows, Interleaved, STRIP};
+pub(super) use interleaved::for_groups;
+pub use interleaved::{BlockRows, Interleaved, STRIP, WORD};
 
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {

@@ -15,9 +15,6 @@ use crate::{Buffer, Device, Dtype, Result};
 const PASSES: u64 = 64;
 const TOKENS: usize = 32;
 
-/// Rows of a strip.
-const STRIP: usize = 16;
-
 /// About how many bytes are in memory twice.
 const STEP: usize = 8 << 20;
 
@@ -55,16 +52,9 @@ pub(super) struct Strips {
 }
 
 impl Strips {
-    /// `dimensions`: of a row, and how many rows.
-    pub fn of(dimensions: &[u64], dtype: Dtype) -> Option<Strips> {
-        let [width, rows] = *dimensions else {
-            return None;
-        };
-        let strips = Strips {
-            rows: usize::try_from(rows).ok()?,
-            width: usize::try_from(width).ok()?,
-        };
-        (dtype.can_interleave() && strips.rows.is_multiple_of(STRIP)).then_some(strips)
+    pub fn of(width: usize, rows: usize, dtype: Dtype) -> Option<Strips> {
+        let whole = dtype.can_interleave() && rows.is_multiple_of(Interleave::STRIP);
+        whole.then_some(Strips { rows, width })
     }
 }
 
@@ -136,9 +126,9 @@ impl Moving {
         let Strips { rows, width } = strips;
         let from = waiting.weight.place();
         let row = waiting.length() as usize / rows;
-        let strips = (STEP / (STRIP * row)).max(1);
-        for first in (0..rows).step_by(strips * STRIP) {
-            let rows = (rows - first).min(strips * STRIP);
+        let strips = (STEP / (Interleave::STRIP * row)).max(1);
+        for first in (0..rows).step_by(strips * Interleave::STRIP) {
+            let rows = (rows - first).min(strips * Interleave::STRIP);
             let options = self.device.commands_options().label("interleave weights");
             let mut commands = options.begin()?;
             commands.interleave(&Interleave {

@@ -5,15 +5,16 @@
 
 use half::f16;
 
+use super::super::bindings::args::INTERLEAVE_ROWS;
 use super::super::simd::Simd;
 use super::blocks::*;
 use super::{BlockQ8_0, GROUP, Integers};
 
 /// Rows of a strip.
-pub const STRIP: usize = 16;
+pub const STRIP: usize = INTERLEAVE_ROWS as usize;
 
 /// Bytes of a word, and the integers that it holds in part or as a whole.
-const WORD: usize = 4;
+pub const WORD: usize = 4;
 
 /// Types that can be interleaved. Groups and shares are counted within a block.
 pub trait Interleaved: Integers {
@@ -43,9 +44,29 @@ pub trait Interleaved: Integers {
     /// What a share's integers are multiplied with, apart from the block's scale.
     fn scale<S: Simd>(simd: S, factors: Self::Factors<S>, share: usize) -> S::Vector;
 
-    /// What is taken off from a share's weights, apart from the block's minimum. Not called for types that have none.
-    fn minimum<S: Simd>(simd: S, factors: Self::Factors<S>, share: usize) -> S::Vector;
+    /// What is taken off from a share's weights, apart from the block's minimum: nothing where a type has none.
+    #[inline(always)]
+    fn minimum<S: Simd>(simd: S, _: Self::Factors<S>, _: usize) -> S::Vector {
+        simd.splat(0.0)
+    }
 }
+
+/// `$body` for each group of a block, with the group's number as the constant `$group`: what is shifted and masked has to be known when it is
+/// compiled.
+macro_rules! for_groups {
+    ($blocks:ty, $group:ident, $body:block) => {
+        for_groups!(0 1 2 3 4 5 6 7; $blocks, $group, $body)
+    };
+    ($first:literal $($next:literal)*; $blocks:ty, $group:ident, $body:block) => {
+        {
+            const $group: usize = $first;
+            if $group < <$blocks>::GROUPS $body
+        }
+        for_groups!($($next)*; $blocks, $group, $body)
+    };
+    (; $blocks:ty, $group:ident, $body:block) => {};
+}
+pub(in super::super) use for_groups;
 
 /// As many rows of 16 interleaved blocks as a vector has lanes.
 pub struct BlockRows<B> {
@@ -115,11 +136,6 @@ macro_rules! one_scale {
         #[inline(always)]
         fn scale<S: Simd>(simd: S, (): (), _: usize) -> S::Vector {
             simd.splat(1.0)
-        }
-
-        #[inline(always)]
-        fn minimum<S: Simd>(simd: S, (): (), _: usize) -> S::Vector {
-            simd.splat(0.0)
         }
     };
 }
@@ -255,11 +271,6 @@ impl Interleaved for BlockQ6K {
     #[inline(always)]
     fn scale<S: Simd>(simd: S, factors: [S::Bytes; 4], share: usize) -> S::Vector {
         simd.signed_byte(factors[share / 4], share % 4)
-    }
-
-    #[inline(always)]
-    fn minimum<S: Simd>(simd: S, _: [S::Bytes; 4], _: usize) -> S::Vector {
-        simd.splat(0.0)
     }
 
     #[inline(always)]

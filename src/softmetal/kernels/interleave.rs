@@ -6,7 +6,6 @@ use super::super::elements::{Interleaved, STRIP};
 use super::{ALONE, Machine};
 
 pub fn interleave<B: Interleaved>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    const { assert!(STRIP == INTERLEAVE_ROWS as usize) }
     let args: interleave_args = dispatch.arguments(INTERLEAVE_ARGS)?;
     let (rows, width) = (args.rows, args.width);
     let blocks = width as usize / B::ELEMENTS;

@@ -1,8 +1,8 @@
 //! `matmul_<B>_<T>`.
 //!
 //! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed and a few rows of A, an element of
-//! C is the dot product of two contiguous rows ([`rows`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand is put, a panel at a time, into an order in which it can be
-//! streamed, so that a vector is a part of a row ([`panels`]) or a column ([`turned`]) of C.
+//! C is the dot product of two contiguous rows ([`rows`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand is put, a
+//! panel at a time, into an order in which it can be streamed, so that a vector is a part of a row ([`panels`]) or a column ([`turned`]) of C.
 
 mod integers;
 mod panels;

@@ -19,6 +19,7 @@ use super::super::super::dispatch::Fault;
 use super::super::super::elements::{Integers, Interleaved, STRIP};
 #[cfg(target_arch = "x86_64")]
 use super::super::super::simd::Isa;
+use super::super::super::simd::Simd;
 use super::super::Machine;
 use super::Product;
 use activations::{Activations, Precision};
@@ -67,4 +68,13 @@ pub fn multiply_interleaved<B: Interleaved>(
     product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
         panels::compute_interleaved(machine.isa, product, a, block)
     })
+}
+
+/// Sums + the products of bytes of B, made with `Simd::signed` where its type is signed, and of A.
+#[inline(always)]
+fn dot<S: Simd>(simd: S, signed: bool, sums: S::Ints, b: S::Bytes, a: S::Bytes) -> S::Ints {
+    match signed {
+        true => simd.dot_signed(sums, b, a),
+        false => simd.dot(sums, b, a),
+    }
 }

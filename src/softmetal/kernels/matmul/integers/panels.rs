@@ -6,12 +6,13 @@
 use std::cell::Cell;
 
 use super::super::super::super::elements::{
-    BlockRows, GROUP, Integers, Interleaved, SCALED_GROUPS, STRIP, Scales,
+    BlockRows, GROUP, Integers, Interleaved, SCALED_GROUPS, STRIP, Scales, for_groups,
 };
 use super::super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
 use super::super::{Block, Output, Product};
 use super::activations::{Activations, Row, TILE_ROWS};
+use super::dot;
 
 /// Columns of C that a panel of the widest instruction set makes.
 pub const COLUMNS: usize = 32;
@@ -97,7 +98,6 @@ fn compute_filled<B: Integers>(
             a,
             part,
             panel,
-            zero: B::ZERO,
         };
         match (B::SHARE, B::HAS_MINIMUM, B::SIGNED) {
             (32, false, false) => isa.run(multiply.of::<Kind<32, false, false>>()),
@@ -216,16 +216,9 @@ impl<B: Interleaved> Body for FillFromStrips<'_, B> {
                 // SAFETY: `strip` checked all of its blocks, and `compute` made room for the panel.
                 unsafe {
                     self.share_factors(simd, rows, block, first);
-                    macro_rules! groups {
-                        ($($group:literal)*) => {
-                            $(
-                                if $group < B::GROUPS {
-                                    self.group::<S, $group>(simd, rows, block, first);
-                                }
-                            )*
-                        };
-                    }
-                    groups!(0 1 2 3 4 5 6 7);
+                    for_groups!(B, G, {
+                        self.group::<S, G>(simd, rows, block, first);
+                    });
                 }
             }
         }
@@ -314,8 +307,6 @@ struct Multiply<'a> {
     a: &'a Activations,
     part: &'a Block,
     panel: Panel,
-    /// B's
-    zero: i32,
 }
 
 impl<'a> Multiply<'a> {
@@ -367,15 +358,14 @@ impl Multiply<'_> {
         (single, double): (&[u32], &[u32]),
     ) {
         let a: [Row; M] = std::array::from_fn(|i| self.a.row(self.part.batch, row + i));
-        let zero = self.zero + if K::SIGNED { S::SIGNED_OFFSET } else { 0 };
         let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
         // SAFETY: the caller's promise; the order is one of the groups of these rows.
         unsafe {
             for group in single {
-                sums = self.add_group::<S, K, M, false>(simd, &a, zero, *group as usize, sums);
+                sums = self.add_group::<S, K, M, false>(simd, &a, *group as usize, sums);
             }
             for group in double {
-                sums = self.add_group::<S, K, M, true>(simd, &a, zero, *group as usize, sums);
+                sums = self.add_group::<S, K, M, true>(simd, &a, *group as usize, sums);
             }
             for (i, sums) in sums.iter().enumerate() {
                 self.store(simd, row + i, sums);
@@ -392,7 +382,6 @@ impl Multiply<'_> {
         &self,
         simd: S,
         a: &[Row; M],
-        zero: i32,
         group: usize,
         mut sums: Sums<S, M>,
     ) -> Sums<S, M> {
@@ -404,8 +393,7 @@ impl Multiply<'_> {
                 let mut products = [[simd.splat_int(0); VECTORS]; M];
                 if !K::HAS_MINIMUM {
                     for i in 0..M {
-                        let sum = a[i].sums.add(share).read();
-                        products[i] = [simd.splat_int(-zero * sum); VECTORS];
+                        products[i] = [simd.splat_int(a[i].starts.add(share).read()); VECTORS];
                     }
                 }
                 let mut upper = [[simd.splat_int(0); VECTORS]; M];
@@ -421,12 +409,12 @@ impl Multiply<'_> {
                         if DOUBLE {
                             let low = simd.splat_bytes(a[i].low.add(at));
                             for v in 0..VECTORS {
-                                upper[i][v] = dot::<S, K>(simd, upper[i][v], b[v], high);
-                                products[i][v] = dot::<S, K>(simd, products[i][v], b[v], low);
+                                upper[i][v] = dot(simd, K::SIGNED, upper[i][v], b[v], high);
+                                products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], low);
                             }
                         } else {
                             for v in 0..VECTORS {
-                                products[i][v] = dot::<S, K>(simd, products[i][v], b[v], high);
+                                products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], high);
                             }
                         }
                     }
@@ -446,9 +434,8 @@ impl Multiply<'_> {
                     if K::HAS_MINIMUM {
                         let minima = simd.load(self.panel.minima.add(at));
                         for i in 0..M {
-                            let sum = a[i].sums.add(share).read() as f32;
-                            let sum = simd.splat(-sum * a[i].scales.add(group).read());
-                            sums[i][v] = simd.mul_add(minima, sum, sums[i][v]);
+                            let weight = simd.splat(-a[i].weights.add(share).read());
+                            sums[i][v] = simd.mul_add(minima, weight, sums[i][v]);
                         }
                     }
                 }
@@ -481,13 +468,5 @@ impl Multiply<'_> {
                 c.add(j).write(sum + self.output.bias_at(columns.start + j));
             }
         }
-    }
-}
-
-#[inline(always)]
-fn dot<S: Simd, K: Shape>(simd: S, sums: S::Ints, b: S::Bytes, a: S::Bytes) -> S::Ints {
-    match K::SIGNED {
-        true => simd.dot_signed(sums, b, a),
-        false => simd.dot(sums, b, a),
     }
 }

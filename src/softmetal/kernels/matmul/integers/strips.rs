@@ -7,17 +7,18 @@
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
-use super::super::super::super::elements::{BlockRows, GROUP, Interleaved, STRIP};
+use super::super::super::super::elements::{
+    BlockRows, GROUP, Interleaved, STRIP, WORD, for_groups,
+};
 use super::super::super::super::simd::{Body, Simd};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
+use super::dot;
 
 /// The most rows of A.
 pub const MOST: usize = 4;
 /// The most vectors that the rows of a strip fill.
 const VECTORS: usize = 4;
-/// Integers in a word.
-const WORD: usize = 4;
 
 pub struct Compute<'a, B> {
     pub product: &'a Product<'a, B, f32>,
@@ -138,16 +139,9 @@ unsafe fn add_block<S: Simd, B: Interleaved, const M: usize>(
             minima: simd.splat(0.0),
         }; M];
         let factors = B::factors(simd, rows);
-        macro_rules! groups {
-            ($($group:literal)*) => {
-                $(
-                    if $group < B::GROUPS {
-                        parts = add_group::<S, B, M, $group>(simd, a, rows, factors, block, parts);
-                    }
-                )*
-            };
-        }
-        groups!(0 1 2 3 4 5 6 7);
+        for_groups!(B, G, {
+            parts = add_group::<S, B, M, G>(simd, a, rows, factors, block, parts);
+        });
         let scale = rows.scale(simd);
         for i in 0..M {
             sums[i] = simd.mul_add(parts[i].products, scale, sums[i]);
@@ -201,8 +195,8 @@ unsafe fn add_group<S: Simd, B: Interleaved, const M: usize, const G: usize>(
                 for i in 0..M {
                     let upper = simd.splat_bytes(a[i].high.add(at));
                     let lower = simd.splat_bytes(a[i].low.add(at));
-                    high[i] = dot::<S, B>(simd, high[i], b, upper);
-                    low[i] = dot::<S, B>(simd, low[i], b, lower);
+                    high[i] = dot(simd, B::SIGNED, high[i], b, upper);
+                    low[i] = dot(simd, B::SIGNED, low[i], b, lower);
                 }
             }
             let in_block = G * per_group + part;
@@ -223,12 +217,4 @@ unsafe fn add_group<S: Simd, B: Interleaved, const M: usize, const G: usize>(
         }
     }
     parts
-}
-
-#[inline(always)]
-fn dot<S: Simd, B: Interleaved>(simd: S, sums: S::Ints, b: S::Bytes, a: S::Bytes) -> S::Ints {
-    match B::SIGNED {
-        true => simd.dot_signed(sums, b, a),
-        false => simd.dot(sums, b, a),
-    }
 }
