@@ -182,12 +182,13 @@ void IronLeaksAtClose(IronDevice *device, iron_leaks *leaks) {
   IronListingFree(&found.listing);
 }
 
+static const uint64_t patience_at_exit = UINT64_C(1000000000);
+
 /* Registry locked. */
 static void close_at_exit(IronDevice *device, void *context) {
-  const uint64_t patience = UINT64_C(1000000000);
   Found **list = context;
   if (atomic_load(&device->closed)) return;
-  IronDeviceSettle(device, patience);
+  IronDeviceSettle(device, patience_at_exit);
   IronMemoryCheck(device, "open when the process ended");
   Found *found = calloc(1, sizeof *found);
   if (!found) return;
@@ -207,6 +208,7 @@ void IronLeaksAtExit(void) {
   IRON_POOL {
     @try {
       Found *list = NULL;
+      IronSubmissionsSettle(patience_at_exit);
       IronRegistryVisit(close_at_exit, &list);
       while (list) {
         Found *found = list;

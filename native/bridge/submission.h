@@ -73,4 +73,8 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 
 @end
 
+/* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken before
+ * its device is let go, so that the last reference to a device may be there a moment longer than its handles are. */
+void IronSubmissionsSettle(uint64_t timeout);
+
 #endif

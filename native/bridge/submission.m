@@ -1,8 +1,13 @@
 #import "submission.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #import "entry.h"
+
+/* Submissions, of every device, that were committed and that some thread has not let go of yet. */
+static atomic_int unfinished;
 
 @implementation IronSubmission
 
@@ -258,12 +263,20 @@ static void completed(IronSubmission *submission, id<MTLCommandBuffer> commands)
     }
     finish(submission, failure, seconds > 0 ? (uint64_t)(seconds * 1e9) : 0);
   }
+  atomic_fetch_sub(&unfinished, 1);
+}
+
+void IronSubmissionsSettle(uint64_t timeout) {
+  const struct timespec pause = {.tv_nsec = 100000};
+  uint64_t deadline = IronDeadlineAfter(timeout);
+  while (atomic_load(&unfinished) && IronNow() < deadline) nanosleep(&pause, NULL);
 }
 
 - (void)commit {
   [self endEncoding];
   [self waitForRoom];
   pthread_mutex_lock(&device->commit_order);
+  atomic_fetch_add(&unfinished, 1);
   [self enlist];
   @try {
     /* A plain pointer: Apple's runtime would retain an object that a block captures and GNUstep's does not. The list of
@@ -276,6 +289,7 @@ static void completed(IronSubmission *submission, id<MTLCommandBuffer> commands)
   } @catch (id raised) {
     /* It never reached the device, which will not call the handler. */
     finish(self, IronFailureMake(IRON_ERROR_INTERNAL, IronErrorDescribeException(raised)), 0);
+    atomic_fetch_sub(&unfinished, 1);
   }
   pthread_mutex_unlock(&device->commit_order);
 }

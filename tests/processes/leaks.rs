@@ -19,6 +19,10 @@ pub const TESTS: &[(&str, fn())] = &[
         the_memory_check_prints_statistics,
     ),
     (
+        "a_device_that_is_let_go_is_closed_however_soon_the_process_ends",
+        a_device_that_is_let_go_is_closed_however_soon_the_process_ends,
+    ),
+    (
         "every_change_of_memory_is_a_line_when_asked",
         every_change_of_memory_is_a_line_when_asked,
     ),
@@ -121,6 +125,14 @@ fn the_memory_check_prints_statistics() {
             "weights      3145728 bytes in 1",
         ],
     );
+}
+
+/// The thread that completes a submission lets the device go after it has woken who waits. In 1 of 30 processes the end came first.
+fn a_device_that_is_let_go_is_closed_however_soon_the_process_ends() {
+    for _ in 0..100 {
+        let text = says("tidy", &[("IRONBRIDGE_MEMORY_CHECK", "1")]);
+        assert_contains(&text, &["closed"]);
+    }
 }
 
 fn every_change_of_memory_is_a_line_when_asked() {
