@@ -10,6 +10,7 @@
 #import "handle.h"
 #import "ledger.h"
 #import "reaper.h"
+#import "softmetal.h"
 #import "structs.h"
 #import "text.h"
 
@@ -167,6 +168,7 @@ static iron_status allocate_new(IronBuffer *buffer, const char *label) {
   IronMemoryChange change = IronDebugMemoryBefore(device->metal);
   buffer->metal = allocate(device, buffer->bytes, buffer->storage);
   if (!buffer->metal) return IRON_ERROR_OUT_OF_MEMORY;
+  if (device->kind == IRON_DEVICE_SOFTWARE && IronIsWeights(buffer->category)) SoftMetalPreferLargePages(buffer->metal);
   buffer->rounding = rounding_of(buffer->metal, buffer->bytes);
   IronMonitorLock(&device->monitor);
   device->memory.reserved_bytes -= buffer->bytes;

@@ -33,6 +33,11 @@ typedef struct IronMemory {
   IronPublication publication;
 } IronMemory;
 
+/* Buffers that are written once, as a whole, and read until they go. */
+static inline bool IronIsWeights(iron_category category) {
+  return category == IRON_CATEGORY_WEIGHTS || category == IRON_CATEGORY_INTERLEAVED;
+}
+
 void IronMemoryAdd(IronMemory *memory, iron_category category, uint64_t bytes);
 void IronMemoryRemove(IronMemory *memory, iron_category category, uint64_t bytes);
 

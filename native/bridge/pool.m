@@ -13,8 +13,7 @@ uint64_t IronPoolSizeClass(uint64_t length) {
 
 bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category category) {
   uint64_t bytes = IronPoolSizeClass(length);
-  bool is_weights = category == IRON_CATEGORY_WEIGHTS || category == IRON_CATEGORY_INTERLEAVED;
-  return !is_weights && bytes <= pool->max_bytes && bytes <= pool->max_buffer_bytes && pool->max_buffers > 0;
+  return !IronIsWeights(category) && bytes <= pool->max_bytes && bytes <= pool->max_buffer_bytes && pool->max_buffers > 0;
 }
 
 /* Takes a buffer out of the list, but leaves it in the figures about its memory. */

@@ -2,6 +2,7 @@
 
 #import "SoftDevice.h"
 #import "SoftValidation.h"
+#import "softmetal.h"
 
 #include <inttypes.h>
 
@@ -94,3 +95,5 @@ SOFT_COUNTED(SoftBuffer)
 }
 
 @end
+
+void SoftMetalPreferLargePages(id<MTLBuffer> buffer) { [[(SoftBuffer *)buffer storage] preferLargePages]; }

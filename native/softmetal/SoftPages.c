@@ -21,17 +21,6 @@ static const size_t large_page = (size_t)2 << 20;
 static const size_t large_page = SIZE_MAX;
 #endif
 
-/* Long memory in pages of 2 MiB, where the system has them: the processor prefetches across 4 KiB, and needs a translation for each page that it
- * reads. A system that refuses has small pages. */
-static void prefer_large_pages(void *pages, size_t length) {
-#ifdef MADV_HUGEPAGE
-  size_t rounded = soft_pages_rounded(length);
-  if (rounded >= large_page) madvise(pages, rounded, MADV_HUGEPAGE);
-#else
-  (void)pages, (void)length;
-#endif
-}
-
 static void *map(size_t length) {
   void *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
   return pages == MAP_FAILED ? NULL : pages;
@@ -47,8 +36,16 @@ void *soft_pages_map(size_t length) {
   if (before) munmap(around, before);
   char *pages = around + before;
   munmap(pages + rounded, large_page - before);
-  prefer_large_pages(pages, length);
   return pages;
+}
+
+void soft_pages_prefer_large(void *pages, size_t length) {
+#ifdef MADV_HUGEPAGE
+  size_t rounded = soft_pages_rounded(length);
+  if (rounded >= large_page) madvise(pages, rounded, MADV_HUGEPAGE); /* a system that refuses has small pages */
+#else
+  (void)pages, (void)length;
+#endif
 }
 
 void soft_pages_unmap(void *pages, size_t length) { munmap(pages, soft_pages_rounded(length)); }
@@ -58,7 +55,6 @@ void soft_pages_discard(void *pages, size_t length) {
   const int flags = MAP_PRIVATE | MAP_ANON | MAP_FIXED;
   void *fresh = mmap(pages, soft_pages_rounded(length), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (fresh == MAP_FAILED) abort(); /* the old mapping may be gone, so there is nothing valid to go on with */
-  prefer_large_pages(pages, length);
 }
 
 uint64_t soft_machine_memory(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * soft_page_size(); }

@@ -26,6 +26,8 @@ typedef void (^soft_deallocator)(void *pointer, NSUInteger length);
                          memory:(SoftMemory *)memory
                     deallocator:(soft_deallocator)deallocator;
 - (void *)pointer;
+/* Asks for large pages before the first touch. Nothing for foreign memory. */
+- (void)preferLargePages;
 /* Whole pages, in bytes. */
 - (NSUInteger)allocatedSize;
 /* Changes the state and returns the one before. Empty gives the pages back and takes them off the device's bytes until

@@ -71,6 +71,10 @@ SOFT_COUNTED(SoftStorage)
   return _pointer;
 }
 
+- (void)preferLargePages {
+  if (!_foreign) soft_pages_prefer_large(_pointer, _length);
+}
+
 - (NSUInteger)allocatedSize {
   return soft_pages_rounded(_length);
 }

@@ -25,6 +25,10 @@ NS_ASSUME_NONNULL_BEGIN
 id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *_Nullable configuration, NSError *_Nullable *_Nullable error)
     NS_RETURNS_RETAINED;
 
+/* For a buffer that is about to be written as a whole and will be read often: its memory comes in large pages, where the system has such and
+ * it is that long. Does nothing for memory of the caller's. */
+void SoftMetalPreferLargePages(id<MTLBuffer> buffer);
+
 /* How a change of the compute threads ended. */
 typedef NS_ENUM(NSInteger, SoftMetalChange) {
   SoftMetalChanged,

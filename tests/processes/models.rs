@@ -1,4 +1,4 @@
-//! Two gigabytes of GGUF, opened, touched and closed: nothing stays, in one process or in ten.
+//! Two gigabytes of GGUF, opened, touched and closed: nothing stays, in one process or in ten. And what long buffers take of memory.
 
 use crate::command;
 
@@ -8,6 +8,10 @@ pub const TESTS: &[(&str, fn())] = &[
         a_model_of_two_gigabytes_leaves_nothing,
     ),
     ("nor_does_it_in_ten_processes", nor_does_it_in_ten_processes),
+    (
+        "a_cache_takes_as_much_memory_as_was_written",
+        a_cache_takes_as_much_memory_as_was_written,
+    ),
 ];
 
 fn text(bytes: &mut Vec<u8>, text: &str) {
@@ -58,4 +62,10 @@ fn a_model_of_two_gigabytes_leaves_nothing() {
 
 fn nor_does_it_in_ten_processes() {
     play("1", 10);
+}
+
+fn a_cache_takes_as_much_memory_as_was_written() {
+    let output = command("cache", &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
 }

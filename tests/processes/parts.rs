@@ -15,6 +15,7 @@ pub fn play(part: &str) {
         "leaker" => leaker(),
         "tidy" => tidy(),
         "model" => model(),
+        "cache" => cache(),
         _ => panic!("there is no part {part:?}"),
     }
 }
@@ -134,4 +135,22 @@ fn model() {
             resident = rss; // warm
         }
     }
+}
+
+/// Makes caches for a long text and writes the rows of a short one.
+fn cache() {
+    let device = Device::open("cpu").unwrap();
+    let options = device.buffer_options().category(Category::KvCache);
+    let before = process_memory().unwrap().resident_bytes;
+    let mut caches: Vec<_> = (0..16)
+        .map(|_| options.create::<u8>(4 * MIB).unwrap())
+        .collect();
+    for cache in &mut caches {
+        cache.write_at(0, &[1; 4096]).unwrap();
+    }
+    let taken = process_memory().unwrap().resident_bytes - before;
+    assert!(
+        taken < 2 * MIB as u64,
+        "{taken} bytes are resident for 64 KiB"
+    );
 }
