@@ -15,7 +15,7 @@ const D_MODEL: usize = 2048;
 const PROJECTIONS: [(&str, usize); 3] = [("q", 2048), ("kv", 256), ("output", 32_000)];
 const TOKENS: [usize; 4] = [15, 5, 4, 1];
 /// (name, type, stored output by input, rows interleaved)
-const WEIGHTS: [(&str, Dtype, bool, bool); 11] = [
+const WEIGHTS: [(&str, Dtype, bool, bool); 12] = [
     ("f32", Dtype::F32, false, false),
     ("f32_transposed", Dtype::F32, true, false),
     ("f16_transposed", Dtype::F16, true, false),
@@ -23,6 +23,7 @@ const WEIGHTS: [(&str, Dtype, bool, bool); 11] = [
     ("q4_0_transposed", Dtype::Q4_0, true, false),
     ("q4_k_transposed", Dtype::Q4K, true, false),
     ("q6_k_transposed", Dtype::Q6K, true, false),
+    ("f16_interleaved", Dtype::F16, true, true),
     ("q8_0_interleaved", Dtype::Q8_0, true, true),
     ("q4_0_interleaved", Dtype::Q4_0, true, true),
     ("q4_k_interleaved", Dtype::Q4K, true, true),

@@ -341,7 +341,7 @@ IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matm
 
 /* out: the weights of x in strips of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On the software
  * device products read them faster; what a strip is, `interleave_<B>` in native/kernels/args.h says.
- *   x, out: rows × width, one block type of Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; rows: a multiple of 16. */
+ *   x, out: rows × width, one type of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; rows: a multiple of 16. */
 typedef struct iron_interleave {
   size_t size;
   uint64_t rows, width;

@@ -94,7 +94,13 @@ impl Dtype {
     pub const fn can_interleave(self) -> bool {
         matches!(
             self,
-            Dtype::Q8_0 | Dtype::Q4_0 | Dtype::Q4K | Dtype::Q5K | Dtype::Q6K
+            Dtype::F16
+                | Dtype::Bf16
+                | Dtype::Q8_0
+                | Dtype::Q4_0
+                | Dtype::Q4K
+                | Dtype::Q5K
+                | Dtype::Q6K
         )
     }
 

@@ -14,8 +14,8 @@ iron_status iron_encode_interleave(iron_commands *handle, const iron_interleave 
     IronOperand x, out;
     IronShape shape = {.rows = interleave.rows, .width = interleave.width};
     IronDevice *device = commands->device;
-    IRON_TRY(IronOperandResolve(&x, "x", &interleave.x, shape, IRON_TYPES_BLOCKS, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&out, "out", &interleave.out, shape, IRON_TYPES_BLOCKS, IRON_ACCESS_WRITE, device));
+    IRON_TRY(IronOperandResolve(&x, "x", &interleave.x, shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_READ, device));
+    IRON_TRY(IronOperandResolve(&out, "out", &interleave.out, shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_WRITE, device));
     if (out.dtype != x.dtype)
       return IronErrorReport(IRON_ERROR_SHAPE, "out: is %s, x is %s", IronTypeName(out.dtype), IronTypeName(x.dtype));
     if (!IronKernelExists(IRON_OPERATION_INTERLEAVE, x.dtype, 0))

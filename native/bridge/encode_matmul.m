@@ -20,6 +20,8 @@ static iron_status check_types(const iron_matmul *matmul) {
 static iron_status check_strips(const iron_matmul *matmul, const IronOperand *b) {
   if (!IronKernelExists(IRON_OPERATION_INTERLEAVE, b->dtype, 0))
     return IronErrorReport(IRON_ERROR_SHAPE, "b: %s cannot be interleaved", IronTypeName(b->dtype));
+  if (!matmul->transpose_b)
+    return IronErrorReport(IRON_ERROR_SHAPE, "b: interleaved weights are stored n × k, set transpose_b");
   uint64_t strip = INTERLEAVE_ROWS * matmul->k;
   if (matmul->n % INTERLEAVE_ROWS || b->row_stride != matmul->k || b->plane_stride % strip)
     return IronErrorReport(IRON_ERROR_SHAPE,

@@ -117,6 +117,8 @@ const IronKernelEntry IronKernelTable[] = {
     MATMULS_OF_BLOCKS(IRON_Q6_K, IRON_F16, "q6_k_f16")
     MATMULS_OF_BLOCKS(IRON_IQ4_NL, IRON_F16, "iq4_nl_f16")
 
+    INTERLEAVED(IRON_F16, "f16")
+    INTERLEAVED(IRON_BF16, "bf16")
     INTERLEAVED(IRON_Q8_0, "q8_0")
     INTERLEAVED(IRON_Q4_0, "q4_0")
     INTERLEAVED(IRON_Q4_K, "q4_k")

@@ -41,13 +41,15 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
-/* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: q8_0, q4_0, q4_k, q5_k, q6_k. n is whole
- * strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */
+/* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: f16, bf16, q8_0, q4_0, q4_k, q5_k,
+ * q6_k. n is whole strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */
 
-/* interleave_<B>: out is x in strips of 16 rows: rows * width weights, packed, in as many bytes. B: q8_0, q4_0, q4_k, q5_k, q6_k.
+/* interleave_<B>: out is x in strips of 16 rows: rows * width weights, packed, in as many bytes. B: f16, bf16, q8_0, q4_0, q4_k,
+ * q5_k, q6_k.
  *   A strip has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words of 4 bytes, the
  *   first of each row, the second of each row, and so on; then their halves likewise: the f16 scale (and, after it, the minimum)
  *   of a block. The words are what remains of a block without its halves, in its order.
+ *   A number is a block that has nothing but a half.
  * So a vector of 16 words has four weights of each of 16 rows, which integer dot products take together, and memory is read from one end
  * to the other. */
 enum { INTERLEAVE_X = 0, INTERLEAVE_OUT = 1, INTERLEAVE_ARGS = 2 };

@@ -21,6 +21,8 @@ template <typename Block>
 
 #define INTERLEAVE(NAME, B) template [[host_name(NAME)]] [[kernel]] decltype(interleave<B>) interleave<B>;
 
+INTERLEAVE("interleave_f16", number_f16)
+INTERLEAVE("interleave_bf16", number_bf16)
 INTERLEAVE("interleave_q8_0", q8_0)
 INTERLEAVE("interleave_q4_0", q4_0)
 INTERLEAVE("interleave_q4_k", q4_k)

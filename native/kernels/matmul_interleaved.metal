@@ -10,6 +10,33 @@ using namespace metal;
 #include "strips.h"
 #include "tiles.h"
 
+/* B as numbers in strips: 32 threads fill a strip's part of the tile. */
+template <typename A, typename B> struct strip_tiles {
+  typedef float value;
+  static ulong stored(ulong elements) { return elements; }
+  static void fill(threadgroup float *left, threadgroup float *right, device const typename A::stored *a,
+                   device const typename B::stored *b, constant matmul_args &args, uint row, uint column, uint x,
+                   uint thread_index) {
+    a += args.transpose_a ? x * args.a_row_stride + row : row * args.a_row_stride + x;
+    uint depth = args.k - x;
+    fill_tile<A, TILE_ROWS, TILE_THREADS>(left, a, args.a_row_stride, args.transpose_a != 0, args.m - row, depth, thread_index);
+    uint first = thread_index / 32 * INTERLEAVE_ROWS;
+    uint height = column + first < args.n ? INTERLEAVE_ROWS : 0;
+    b += (column + first) * args.b_row_stride + x * INTERLEAVE_ROWS;
+    right += first * tile_stride<float>::OF;
+    fill_tile<B, INTERLEAVE_ROWS, 32>(right, b, INTERLEAVE_ROWS, true, height, depth, thread_index % 32);
+  }
+};
+
+#define NUMBERS(NAME, T, A, B)                                                             \
+  template [[host_name(NAME)]] [[kernel]] decltype(matmul_tiled<T, B::stored, strip_tiles<A, B>>) \
+      matmul_tiled<T, B::stored, strip_tiles<A, B>>;
+
+NUMBERS("matmul_interleaved_f16_f32", float, f32, f16)
+NUMBERS("matmul_interleaved_bf16_f32", float, f32, bf16)
+NUMBERS("matmul_interleaved_f16_f16", half, f16, f16)
+NUMBERS("matmul_interleaved_bf16_f16", half, f16, bf16)
+
 #define TILED(NAME, T, A, B)                                                                                 \
   template [[host_name(NAME)]] [[kernel]] decltype(matmul_tiled<T, ushort, block_tiles<A, B, strip_rows<B>>>) \
       matmul_tiled<T, ushort, block_tiles<A, B, strip_rows<B>>>;

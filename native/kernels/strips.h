@@ -2,6 +2,14 @@
 #ifndef IRON_KERNELS_STRIPS_H
 #define IRON_KERNELS_STRIPS_H
 
+/* A number as a block of its own, all of which is a half. */
+struct number_f16 {
+  enum { WEIGHTS = 1, WORDS = 1, LEADING = 1, HALVES = 1 };
+};
+struct number_bf16 {
+  enum { WEIGHTS = 1, WORDS = 1, LEADING = 1, HALVES = 1 };
+};
+
 /* The place of word i of row `row`'s block among those of 16 blocks. */
 template <typename Block> static inline uint place_in_strip(uint i, uint row) {
   constexpr uint PAIRED = Block::WORDS - Block::HALVES;

@@ -42,7 +42,7 @@ pub enum WeightStorage {
     /// time, matrix after matrix moves into a buffer of its own, and the file's pages of it are given back; at the end the
     /// file is unmapped. What there is no memory for stays mapped.
     ///
-    /// On the software device matrices of Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on the way
+    /// On the software device matrices of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on the way
     /// ([`Commands::interleave`](crate::Commands::interleave)): products are faster, and their sums are rounded in another
     /// order, which changes logits by some 1e-4, as the rounding of activations does anyway. What moves when depends on the
     /// tokens that were computed and on nothing else: the same texts, one after another, give the same results in every run.

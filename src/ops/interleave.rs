@@ -5,7 +5,7 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// Puts rows of block-quantised weights into strips of 16 interleaved rows, for [`Matmul::interleaved_b`](crate::ops::Matmul::interleaved_b)
+/// Puts rows of weights into strips of 16 interleaved rows, for [`Matmul::interleaved_b`](crate::ops::Matmul::interleaved_b)
 /// (`iron_interleave`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Interleave<'a> {
@@ -13,7 +13,7 @@ pub struct Interleave<'a> {
     pub rows: usize,
     /// Weights of a row, whole blocks.
     pub width: usize,
-    /// `rows × width`; Q8_0, Q4_0, Q4_K, Q5_K or Q6_K.
+    /// `rows × width`; F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K or Q6_K.
     pub x: Tensor<'a>,
     /// As many bytes as `x` packed, of its type.
     pub out: Tensor<'a>,

@@ -11,7 +11,7 @@ mod interleaved;
 pub use blocks::*;
 pub use integers::{Integers, SCALED_GROUPS, Scales};
 pub(super) use interleaved::for_groups;
-pub use interleaved::{BlockRows, Interleaved, STRIP, WORD};
+pub use interleaved::{BlockRows, Interleaved, InterleavedIntegers, STRIP, WORD};
 
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {

@@ -206,6 +206,8 @@ static SINGLES: &[Kernel] = kernels! {
         c"transpose_16" => transpose::transpose::<f16>,
     }
     interleave(Geometry::THREAD_PER_POINT) {
+        c"interleave_f16" => interleave::interleave::<f16>,
+        c"interleave_bf16" => interleave::interleave::<bf16>,
         c"interleave_q8_0" => interleave::interleave::<BlockQ8_0>,
         c"interleave_q4_0" => interleave::interleave::<BlockQ4_0>,
         c"interleave_q4_k" => interleave::interleave::<BlockQ4K>,
@@ -213,16 +215,20 @@ static SINGLES: &[Kernel] = kernels! {
         c"interleave_q6_k" => interleave::interleave::<BlockQ6K>,
     }
     matmul_interleaved(TILES) {
-        c"matmul_interleaved_q8_0_f32" => matmul::matmul_interleaved::<BlockQ8_0, f32>,
-        c"matmul_interleaved_q4_0_f32" => matmul::matmul_interleaved::<BlockQ4_0, f32>,
-        c"matmul_interleaved_q4_k_f32" => matmul::matmul_interleaved::<BlockQ4K, f32>,
-        c"matmul_interleaved_q5_k_f32" => matmul::matmul_interleaved::<BlockQ5K, f32>,
-        c"matmul_interleaved_q6_k_f32" => matmul::matmul_interleaved::<BlockQ6K, f32>,
-        c"matmul_interleaved_q8_0_f16" => matmul::matmul_interleaved::<BlockQ8_0, f16>,
-        c"matmul_interleaved_q4_0_f16" => matmul::matmul_interleaved::<BlockQ4_0, f16>,
-        c"matmul_interleaved_q4_k_f16" => matmul::matmul_interleaved::<BlockQ4K, f16>,
-        c"matmul_interleaved_q5_k_f16" => matmul::matmul_interleaved::<BlockQ5K, f16>,
-        c"matmul_interleaved_q6_k_f16" => matmul::matmul_interleaved::<BlockQ6K, f16>,
+        c"matmul_interleaved_f16_f32" => matmul::matmul_interleaved::<f16, f32>,
+        c"matmul_interleaved_bf16_f32" => matmul::matmul_interleaved::<bf16, f32>,
+        c"matmul_interleaved_f16_f16" => matmul::matmul_interleaved::<f16, f16>,
+        c"matmul_interleaved_bf16_f16" => matmul::matmul_interleaved::<bf16, f16>,
+        c"matmul_interleaved_q8_0_f32" => matmul::matmul_interleaved_integers::<BlockQ8_0, f32>,
+        c"matmul_interleaved_q4_0_f32" => matmul::matmul_interleaved_integers::<BlockQ4_0, f32>,
+        c"matmul_interleaved_q4_k_f32" => matmul::matmul_interleaved_integers::<BlockQ4K, f32>,
+        c"matmul_interleaved_q5_k_f32" => matmul::matmul_interleaved_integers::<BlockQ5K, f32>,
+        c"matmul_interleaved_q6_k_f32" => matmul::matmul_interleaved_integers::<BlockQ6K, f32>,
+        c"matmul_interleaved_q8_0_f16" => matmul::matmul_interleaved_integers::<BlockQ8_0, f16>,
+        c"matmul_interleaved_q4_0_f16" => matmul::matmul_interleaved_integers::<BlockQ4_0, f16>,
+        c"matmul_interleaved_q4_k_f16" => matmul::matmul_interleaved_integers::<BlockQ4K, f16>,
+        c"matmul_interleaved_q5_k_f16" => matmul::matmul_interleaved_integers::<BlockQ5K, f16>,
+        c"matmul_interleaved_q6_k_f16" => matmul::matmul_interleaved_integers::<BlockQ6K, f16>,
     }
     softmax(Geometry::SIMDGROUP_PER_POINT) { c"softmax" => softmax::softmax, }
     copy(Geometry::THREAD_PER_POINT) {

@@ -79,6 +79,8 @@ fn matmuls_that_do_not_fit() {
         |it| (it.interleaved_b, it.transpose_b) = (true, true) => IRON_ERROR_SHAPE, "b: F32 cannot be interleaved";
         |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q4_1, true, true, 16, 32, 1)
             => IRON_ERROR_SHAPE, "b: Q4_1 cannot be interleaved";
+        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_F16, true, 16, 16, 1)
+            => IRON_ERROR_SHAPE, "b: interleaved weights are stored n × k";
         |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, true, true, 15, 32, 1)
             => IRON_ERROR_SHAPE, "b: interleaved weights are packed strips of 16 rows; n is 15";
         |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.b.row_stride)
@@ -250,7 +252,9 @@ fn operations_that_do_not_fit() {
         |it| it.rows = 8 => IRON_ERROR_SHAPE, "rows: 8 are not strips of 16";
         |it| it.rows = 32 => IRON_ERROR_OUT_OF_RANGE, "x: ";
         |it| it.width = 48 => IRON_ERROR_SHAPE, "x: rows and strides of Q8_0";
-        |it| it.x.dtype = IRON_F32 => IRON_ERROR_SHAPE, "x: F32";
+        |it| it.x.dtype = IRON_U32 => IRON_ERROR_SHAPE, "x: ";
+        |it| (it.width, it.x.dtype, it.out.dtype) = (8, IRON_F32, IRON_F32)
+            => IRON_ERROR_SHAPE, "x: F32 cannot be interleaved";
         |it| (it.x.dtype, it.out.dtype) = (IRON_Q4_1, IRON_Q4_1) => IRON_ERROR_SHAPE, "x: Q4_1 cannot be interleaved";
         |it| it.out.dtype = IRON_Q4_0 => IRON_ERROR_SHAPE, "out: is Q4_0, x is Q8_0";
         |it| (it.x.dtype, it.out.dtype, it.out.row_stride) = (IRON_Q4_0, IRON_Q4_0, 64)
@@ -391,7 +395,9 @@ fn every_type_of_every_operation_has_its_kernel() {
             runs(call!(iron_encode_matmul(commands, &matmul)));
         }
     }
-    for b in [IRON_Q8_0, IRON_Q4_0, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K] {
+    for b in [
+        IRON_F16, IRON_BF16, IRON_Q8_0, IRON_Q4_0, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K,
+    ] {
         let interleave = iron_interleave {
             width: 256,
             x: tensor(x, b),
@@ -490,7 +496,7 @@ fn every_type_of_every_operation_has_its_kernel() {
     runs(call!(iron_encode_silu_mul(commands, &elementwise(x, y, z))));
     runs(call!(iron_encode_softmax(commands, &softmax(x, y))));
     runs(call!(iron_encode_argmax(commands, &argmax(x, y))));
-    assert_eq!(recorded, 2 * 14 + 5 * 3 + 14 + 9 + 4 + 4 * 5 + 4 + 4 + 7);
+    assert_eq!(recorded, 2 * 14 + 7 * 3 + 14 + 9 + 4 + 4 * 5 + 4 + 4 + 7);
     commit_and_wait(commands);
     release_commands(commands);
     ok(call!(iron_memory_purge(device, null_mut()))); // the scratch memory of attention in pieces

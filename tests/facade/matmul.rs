@@ -362,3 +362,50 @@ fn interleaved_weights() {
         assert_close(&c.to_vec().unwrap(), &want, tolerance);
     }
 }
+
+#[test]
+fn interleaved_halves() {
+    let device = device();
+    let (n, k) = (48, 35);
+    let values: Vec<f16> = numbers(n * k, 2).into_iter().map(f16::from_f32).collect();
+    let means: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
+    let plain = device.buffer_from(&values).unwrap();
+    let strips = device.buffer::<f16>(n * k).unwrap();
+    run(&device, |commands| {
+        commands.interleave(&Interleave {
+            rows: n,
+            width: k,
+            x: plain.tensor(),
+            out: strips.tensor(),
+        })
+    })
+    .unwrap();
+    let lies = strips.to_vec().unwrap();
+    for (row, column) in [(0, 0), (17, 3), (47, 34)] {
+        let place = (row / 16 * k + column) * 16 + row % 16;
+        assert_eq!(lies[place], values[row * k + column]);
+    }
+    for m in [1, 3, 20] {
+        let x = numbers(m * k, 1);
+        let want = oracle::matmul(&f64s(&x), &transpose(&means, n, k), m, k, n);
+        let (a, c) = (
+            device.buffer_from(&x).unwrap(),
+            device.buffer::<f32>(m * n).unwrap(),
+        );
+        run(&device, |commands| {
+            commands.matmul(&Matmul {
+                m,
+                n,
+                k,
+                a: a.tensor(),
+                b: strips.tensor(),
+                c: c.tensor(),
+                transpose_b: true,
+                interleaved_b: true,
+                ..Default::default()
+            })
+        })
+        .unwrap();
+        assert_close(&c.to_vec().unwrap(), &want, 1e-5);
+    }
+}

@@ -1,14 +1,14 @@
-//! Block-quantised weights whose rows lie interleaved: `interleave_<B>` of `args.h` says how.
+//! Weights whose rows lie interleaved: `interleave_<B>` of `args.h` says how.
 //!
 //! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four integers as the integer dot
 //! products take them.
 
-use half::f16;
+use half::{bf16, f16};
 
 use super::super::bindings::args::INTERLEAVE_ROWS;
 use super::super::simd::Simd;
 use super::blocks::*;
-use super::{BlockQ8_0, GROUP, Integers};
+use super::{BlockQ8_0, GROUP, Integers, Stored};
 
 /// Rows of a strip.
 pub const STRIP: usize = INTERLEAVE_ROWS as usize;
@@ -16,11 +16,23 @@ pub const STRIP: usize = INTERLEAVE_ROWS as usize;
 /// Bytes of a word, and the integers that it holds in part or as a whole.
 pub const WORD: usize = 4;
 
-/// Types that can be interleaved. Groups and shares are counted within a block.
-pub trait Interleaved: Integers {
+/// Types that can be interleaved. A number is a block of its own.
+pub trait Interleaved: Stored {
     /// Halves before the words of a block, and after them.
     const HALVES: (usize, usize);
     const WORDS: usize = (size_of::<Self>() - 2 * (Self::HALVES.0 + Self::HALVES.1)) / WORD;
+}
+
+impl Interleaved for f16 {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+impl Interleaved for bf16 {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+/// Those that are made of small integers. Groups and shares are counted within a block.
+pub trait InterleavedIntegers: Integers + Interleaved {
     /// Groups of a block.
     const GROUPS: usize = Self::ELEMENTS / GROUP;
 
@@ -83,7 +95,7 @@ impl<B> Clone for BlockRows<B> {
 
 impl<B> Copy for BlockRows<B> {}
 
-impl<B: Interleaved> BlockRows<B> {
+impl<B: InterleavedIntegers> BlockRows<B> {
     /// The rows from `row` on of the 16 blocks at `blocks`.
     #[inline(always)]
     pub fn new(blocks: *const B, row: usize) -> BlockRows<B> {
@@ -142,7 +154,9 @@ macro_rules! one_scale {
 
 impl Interleaved for BlockQ8_0 {
     const HALVES: (usize, usize) = (1, 0);
+}
 
+impl InterleavedIntegers for BlockQ8_0 {
     one_scale!();
 
     #[inline(always)]
@@ -158,7 +172,9 @@ impl Interleaved for BlockQ8_0 {
 
 impl Interleaved for BlockQ4_0 {
     const HALVES: (usize, usize) = (1, 0);
+}
 
+impl InterleavedIntegers for BlockQ4_0 {
     one_scale!();
 
     #[inline(always)]
@@ -211,7 +227,9 @@ macro_rules! six_bits {
 
 impl Interleaved for BlockQ4K {
     const HALVES: (usize, usize) = (2, 0);
+}
 
+impl InterleavedIntegers for BlockQ4K {
     six_bits!();
 
     #[inline(always)]
@@ -228,7 +246,9 @@ impl Interleaved for BlockQ4K {
 
 impl Interleaved for BlockQ5K {
     const HALVES: (usize, usize) = (2, 0);
+}
 
+impl InterleavedIntegers for BlockQ5K {
     six_bits!();
 
     #[inline(always)]
@@ -251,7 +271,9 @@ impl Interleaved for BlockQ5K {
 
 impl Interleaved for BlockQ6K {
     const HALVES: (usize, usize) = (0, 1);
+}
 
+impl InterleavedIntegers for BlockQ6K {
     /// The 16 scales of each row.
     type Factors<S: Simd> = [S::Bytes; 4];
 

@@ -30,10 +30,12 @@ pub fn interleave<B: Interleaved>(dispatch: &Dispatch, machine: &Machine) -> Res
     machine.for_ranges(strips, grain, |range| {
         for strip in range {
             let to = out.at(strip * STRIP * width, STRIP * width);
-            for row in 0..STRIP {
+            let rows: [*const B; STRIP] = std::array::from_fn(|row| {
                 let start = (strip * STRIP + row) * args.x_row_stride as usize;
-                let from = x.at(start, width).cast_const();
-                for block in 0..blocks {
+                x.at(start, width).cast_const()
+            });
+            for block in 0..blocks {
+                for (row, from) in rows.iter().enumerate() {
                     // SAFETY: `at` checked a row's blocks and a strip's.
                     unsafe { put_block(from.add(block), to.add(block * STRIP), row) };
                 }
@@ -71,7 +73,7 @@ unsafe fn put_block<B: Interleaved>(from: *const B, to: *mut B, row: usize) {
 
 #[cfg(test)]
 pub mod tests {
-    use half::f16;
+    use half::{bf16, f16};
 
     use super::super::super::elements::*;
     use super::super::testing::*;
@@ -136,6 +138,8 @@ pub mod tests {
         let strips = edge.div_ceil(STRIP);
         for (strips, blocks, gap) in [(strips, 2, 0), (1, edge.min(9), 1)] {
             match name {
+                "interleave_f16" => check::<f16>(name, strips, blocks, gap, 0..2),
+                "interleave_bf16" => check::<bf16>(name, strips, blocks, gap, 0..2),
                 "interleave_q8_0" => check::<BlockQ8_0>(name, strips, blocks, gap, 0..2),
                 "interleave_q4_0" => check::<BlockQ4_0>(name, strips, blocks, gap, 0..2),
                 "interleave_q4_k" => check::<BlockQ4K>(name, strips, blocks, gap, 0..4),

@@ -7,6 +7,7 @@
 mod integers;
 mod panels;
 mod rows;
+mod strips;
 mod sweeps;
 mod tiles;
 mod turned;
@@ -16,11 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::super::elements::{GROUP, Integers, Interleaved, Readable, STRIP, Stored, Writable};
+use super::super::elements::{
+    GROUP, Integers, Interleaved, InterleavedIntegers, Readable, STRIP, Stored, Writable,
+};
 use super::super::simd::{Body, Simd};
 use super::scratch::Exhausted;
 use super::{ALONE, Machine};
-use panels::Lines;
+use panels::{Lines, Order};
 
 /// Rows of C that share one reading of B.
 const ROWS: usize = 256;
@@ -42,20 +45,12 @@ pub fn matmul<B: Readable, T: Writable>(
         let (b, output) = (product.b, product.output);
         let mut packed = Vec::new();
         if args.transpose_b == 0 && args.transpose_a == 0 {
-            let a = Lines {
-                memory: product.a,
-                row_stride: args.a_row_stride as usize,
-                batch_stride: args.a_batch_stride as usize,
-            };
+            let a = Lines::of(args, product.a);
             return multiply_as_is(machine, &Product { a, b, output }, separable);
         }
         let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
         if args.transpose_b == 0 {
-            let a = Lines {
-                memory: a.memory,
-                row_stride: a.row_stride,
-                batch_stride: a.batch_stride,
-            };
+            let a = a.lines();
             return multiply_as_is(machine, &Product { a, b, output }, separable);
         }
         let product = &Product { a, b, output };
@@ -77,7 +72,42 @@ fn multiply_as_is<A: Readable, B: Readable, T: Writable>(
         });
     }
     product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
-        panels::compute(machine.isa, product, block)
+        panels::compute(machine.isa, product, Order::Rows, block)
+    })
+}
+
+/// The same for a B whose rows lie in strips.
+pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_strips::<B, T>(dispatch, |product, separable| {
+        let (args, b, output) = (&product.output.args, product.b, product.output);
+        let mut packed = Vec::new();
+        if args.m as usize <= strips::MOST {
+            let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+            let product = &Product { a, b, output };
+            product.for_blocks(machine, separable, STRIP, |block| {
+                machine.isa.run(strips::Compute { product, block });
+            });
+            return Ok(());
+        }
+        if args.transpose_a == 0 {
+            let a = Lines::of(args, product.a);
+            return multiply_strips(machine, &Product { a, b, output }, separable);
+        }
+        let a = product.with_rows(dispatch, machine, &mut packed)?.a.lines();
+        multiply_strips(machine, &Product { a, b, output }, separable)
+    })
+}
+
+fn multiply_strips<A: Readable, B: Readable, T: Writable>(
+    machine: &Machine,
+    product: &Product<B, T, Lines<A>>,
+    separable: bool,
+) -> Result<(), Fault> {
+    product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
+        panels::compute(machine.isa, product, Order::Strips, block)
     })
 }
 
@@ -112,21 +142,11 @@ fn multiply_as_integers<B: Integers, T: Writable>(
 }
 
 /// The same for a B whose rows lie in strips.
-pub fn matmul_interleaved<B: Interleaved, T: Writable>(
+pub fn matmul_interleaved_integers<B: InterleavedIntegers, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_product::<B, T>(dispatch, |product, separable| {
-        let args = &product.output.args;
-        let strip = STRIP as u64 * u64::from(args.k);
-        let packed = args.b_row_stride == u64::from(args.k)
-            && args.b_batch_stride.is_multiple_of(strip.max(1));
-        if !packed || !args.n.is_multiple_of(STRIP as u32) {
-            return Err(dispatch.invalid(format!(
-                "interleaved b must be whole strips of {STRIP} packed rows: n is {}, k {}, its row stride {} and its batch stride {}",
-                args.n, args.k, args.b_row_stride, args.b_batch_stride
-            )));
-        }
+    with_strips::<B, T>(dispatch, |product, separable| {
         multiply_as_integers(
             dispatch,
             machine,
@@ -134,6 +154,27 @@ pub fn matmul_interleaved<B: Interleaved, T: Writable>(
             separable,
             integers::multiply_interleaved,
         )
+    })
+}
+
+/// As [`with_product`], for a B that has to be whole strips.
+fn with_strips<B: Interleaved, T: Writable>(
+    dispatch: &Dispatch,
+    multiply: impl FnOnce(&Product<B, T, View<T>>, bool) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, |product, separable| {
+        let args = &product.output.args;
+        let strip = STRIP as u64 * u64::from(args.k);
+        let packed = args.b_row_stride == u64::from(args.k)
+            && args.b_batch_stride.is_multiple_of(strip.max(1));
+        if args.transpose_b == 0 || !packed || !args.n.is_multiple_of(STRIP as u32) {
+            return Err(dispatch.invalid(format!(
+                "interleaved b must be whole strips of {STRIP} packed rows: transpose_b is {}, n {}, k {}, its row stride {} and its batch \
+                 stride {}",
+                args.transpose_b, args.n, args.k, args.b_row_stride, args.b_batch_stride
+            )));
+        }
+        multiply(product, separable)
     })
 }
 
@@ -428,6 +469,14 @@ impl<'a> Rows<'a> {
             rows: m,
             batches,
         })
+    }
+
+    fn lines(&self) -> Lines<'a, f32> {
+        Lines {
+            memory: self.memory,
+            row_stride: self.row_stride,
+            batch_stride: self.batch_stride,
+        }
     }
 
     /// Row `row`: `k` elements, and zeros after them up to a multiple of `GROUP`.

@@ -16,7 +16,7 @@ mod rows;
 mod strips;
 
 use super::super::super::dispatch::Fault;
-use super::super::super::elements::{Integers, Interleaved, STRIP};
+use super::super::super::elements::{Integers, InterleavedIntegers, STRIP};
 #[cfg(target_arch = "x86_64")]
 use super::super::super::simd::Isa;
 use super::super::super::simd::Simd;
@@ -52,7 +52,7 @@ pub fn multiply<B: Integers>(
 }
 
 /// The same for a B of strips.
-pub fn multiply_interleaved<B: Interleaved>(
+pub fn multiply_interleaved<B: InterleavedIntegers>(
     machine: &Machine,
     product: &Product<B, f32>,
     separable: bool,

@@ -1,9 +1,10 @@
-//! B as it is: panels of it are copied, as f32, so that each thread reads consecutive memory; an element of C is a lane of a vector.
+//! B as it is, or in strips: panels of it are copied, as f32, so that each thread reads consecutive memory; an element of C is a lane of a vector.
 
 use std::cell::Cell;
 
+use super::super::super::bindings::args::matmul_args;
 use super::super::super::dispatch::View;
-use super::super::super::elements::{GROUP, Readable, Writable};
+use super::super::super::elements::{GROUP, Readable, STRIP, Writable};
 use super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::tiles::{self, Accumulate, PIECE, Widen};
@@ -28,9 +29,30 @@ pub struct Lines<'a, A> {
     pub batch_stride: usize,
 }
 
+impl<'a, A> Lines<'a, A> {
+    /// An A that is not transposed.
+    pub fn of(args: &matmul_args, memory: View<'a, A>) -> Lines<'a, A> {
+        Lines {
+            memory,
+            row_stride: args.a_row_stride as usize,
+            batch_stride: args.a_batch_stride as usize,
+        }
+    }
+}
+
+/// How B lies.
+#[derive(Clone, Copy)]
+pub enum Order {
+    /// A row of B has a value of each column.
+    Rows,
+    /// Columns of C are rows of B, which lie in strips.
+    Strips,
+}
+
 pub fn compute<A: Readable, B: Readable, T: Writable>(
     isa: Isa,
     product: &Product<B, T, Lines<A>>,
+    order: Order,
     block: Block,
 ) -> Result<(), Exhausted> {
     let Block {
@@ -70,6 +92,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
             let depth = PIECE.min(k - x);
             isa.run(Pack {
                 product,
+                order,
                 part,
                 x,
                 depth,
@@ -130,6 +153,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
 /// Copies rows `x .. x + depth` of B's columns of `part` to `panel`, zeros past the last column.
 struct Pack<'a, A, B, T> {
     product: &'a Product<'a, B, T, Lines<'a, A>>,
+    order: Order,
     part: &'a Block,
     x: usize,
     depth: usize,
@@ -142,24 +166,34 @@ impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        // Where each vector's first step is, and how far it is to the next one.
+        let mut places = [(0, 0); WIDTH];
+        for strip in tiles::strips(self.part.columns.len().div_ceil(S::LANES)) {
+            for vector in strip.clone() {
+                let start = strip.start * self.depth + vector - strip.start;
+                places[vector] = (start * S::LANES, strip.len() * S::LANES);
+            }
+        }
+        match self.order {
+            Order::Rows => self.pack_rows(simd, &places),
+            Order::Strips => self.pack_strips(simd, &places),
+        }
+    }
+}
+
+impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
+    #[inline(always)]
+    fn pack_rows<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
         let Pack {
             product,
             part,
             x,
-            depth,
             panel,
-        } = self;
+            ..
+        } = *self;
         let columns = part.columns.len();
-        // Where each vector's first step is, and how far it is to the next one.
-        let mut places = [(0, 0); WIDTH];
-        for strip in tiles::strips(columns.div_ceil(S::LANES)) {
-            for vector in strip.clone() {
-                let start = strip.start * depth + vector - strip.start;
-                places[vector] = (start * S::LANES, strip.len() * S::LANES);
-            }
-        }
         let (whole, rest) = (columns / S::LANES, columns % S::LANES);
-        for row in 0..depth {
+        for row in 0..self.depth {
             let start = product.b_row(part.batch, x + row) + part.columns.start;
             let from = product.b.at(start, columns).cast_const();
             let ahead = product.b_row(part.batch, x + row + AHEAD) + part.columns.start;
@@ -180,6 +214,27 @@ impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
                         to.add(i).write(B::element(from, whole * S::LANES + i));
                     }
                     to.add(rest).write_bytes(0, S::LANES - rest);
+                }
+            }
+        }
+    }
+
+    /// One strip after the other, each along its memory.
+    #[inline(always)]
+    fn pack_strips<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
+        let columns = self.part.columns.clone();
+        for column in columns.clone().step_by(STRIP) {
+            let strip = self.product.strip(self.part.batch, column);
+            let first = (column - columns.start) / S::LANES;
+            for step in 0..self.depth {
+                for vector in 0..STRIP / S::LANES {
+                    let (start, apart) = places[first + vector];
+                    // SAFETY: `strip` checked all steps of its columns; the panel has room for the vectors that they are in.
+                    unsafe {
+                        let from = strip.add((self.x + step) * STRIP);
+                        let values = B::vector(simd, from, 0, vector * S::LANES);
+                        simd.store(values, self.panel.add(start + step * apart));
+                    }
                 }
             }
         }

@@ -166,7 +166,7 @@ fn in_strips<B: Sample>(name: &str, b: &[B], k: usize) -> Vec<B> {
         .find(|kernel| {
             kernel
                 .strip_prefix("interleave_")
-                .is_some_and(|blocks| types.starts_with(blocks))
+                .is_some_and(|blocks| types.starts_with(&format!("{blocks}_")))
         })
         .expect("in the table");
     let args = interleave_args {
@@ -215,6 +215,11 @@ fn check_interleaved(case: Case, on: On) {
         ..case
     };
     let (small, large) = (of_blocks(32), of_blocks(256));
+    let numbers = of_blocks(1);
+    check_on::<f16, f32>("matmul_interleaved_f16_f32", numbers, on);
+    check_on::<f16, f16>("matmul_interleaved_f16_f16", numbers, on);
+    check_on::<bf16, f32>("matmul_interleaved_bf16_f32", numbers, on);
+    check_on::<bf16, f16>("matmul_interleaved_bf16_f16", numbers, on);
     check_on::<BlockQ8_0, f32>("matmul_interleaved_q8_0_f32", small, on);
     check_on::<BlockQ8_0, f16>("matmul_interleaved_q8_0_f16", small, on);
     check_on::<BlockQ4_0, f32>("matmul_interleaved_q4_0_f32", small, on);
@@ -230,7 +235,7 @@ fn check_interleaved(case: Case, on: On) {
 #[test]
 fn strips_of_every_shape_on_every_instruction_set() {
     for m in [1, 2, 3, 4, 5, 8, 9, 15, 33, 300] {
-        for (n, k) in [(16, 32), (48, 256), (80, 512 + 32)] {
+        for (n, k) in [(16, 32), (48, 256), (80, 512 + 32), (160, 35)] {
             let case = Case {
                 m,
                 n,
@@ -350,11 +355,11 @@ pub fn at_edge(name: &'static str, edge: usize) {
     };
     for (m, n, k) in shapes.iter().copied() {
         for transpose_b in [false, true] {
-            let by_rows = prefix.starts_with("matvec") || unit > 1;
+            let strips = prefix == "matmul_interleaved_";
+            let by_rows = prefix.starts_with("matvec") || unit > 1 || strips;
             if by_rows && !transpose_b {
                 continue;
             }
-            let strips = prefix == "matmul_interleaved_";
             let case = Case {
                 m,
                 n: n.next_multiple_of(if strips { STRIP } else { 1 }),

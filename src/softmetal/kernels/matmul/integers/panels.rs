@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use super::super::super::super::elements::{
-    BlockRows, GROUP, Integers, Interleaved, SCALED_GROUPS, STRIP, Scales, for_groups,
+    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales, for_groups,
 };
 use super::super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
@@ -54,7 +54,7 @@ pub fn compute<B: Integers>(
 }
 
 /// For a B of strips.
-pub fn compute_interleaved<B: Interleaved>(
+pub fn compute_interleaved<B: InterleavedIntegers>(
     isa: Isa,
     product: &Product<B, f32>,
     a: &Activations,
@@ -201,7 +201,7 @@ struct FillFromStrips<'a, B> {
     panel: Panel,
 }
 
-impl<B: Interleaved> Body for FillFromStrips<'_, B> {
+impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
     type Output = ();
 
     #[inline(always)]
@@ -225,7 +225,7 @@ impl<B: Interleaved> Body for FillFromStrips<'_, B> {
     }
 }
 
-impl<B: Interleaved> FillFromStrips<'_, B> {
+impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
     /// Writes the integers of a group of one vector's rows, at column `first` of the panel.
     ///
     /// # Safety

@@ -6,12 +6,11 @@
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::super::super::super::elements::{
-    BlockRows, GROUP, Interleaved, STRIP, WORD, for_groups,
+    BlockRows, GROUP, InterleavedIntegers, STRIP, WORD, for_groups,
 };
-use super::super::super::super::simd::{Body, Simd};
+use super::super::super::super::simd::{Body, Simd, in_order};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
 use super::dot;
@@ -28,7 +27,7 @@ pub struct Compute<'a, B> {
     pub block: Block,
 }
 
-impl<B: Interleaved> Body for Compute<'_, B> {
+impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     type Output = ();
 
     #[inline(always)]
@@ -42,7 +41,7 @@ impl<B: Interleaved> Body for Compute<'_, B> {
     }
 }
 
-impl<B: Interleaved> Compute<'_, B> {
+impl<B: InterleavedIntegers> Compute<'_, B> {
     #[inline(always)]
     fn multiply<S: Simd, const M: usize>(self, simd: S) {
         const { assert!(S::LANES * VECTORS >= STRIP) }
@@ -88,7 +87,7 @@ impl<B: Interleaved> Compute<'_, B> {
 #[repr(align(64))]
 struct Stage<B>([MaybeUninit<B>; STRIP]);
 
-impl<B: Interleaved> Stage<B> {
+impl<B: InterleavedIntegers> Stage<B> {
     /// Short blocks are read where they are.
     const IS_USED: bool = B::GROUPS > 1;
 
@@ -129,7 +128,7 @@ impl<B: Interleaved> Stage<B> {
 /// # Safety
 /// B's block is readable and A's rows have it.
 #[inline(always)]
-unsafe fn add_block<S: Simd, B: Interleaved, const M: usize>(
+unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize>(
     simd: S,
     a: [Row; M],
     rows: BlockRows<B>,
@@ -172,7 +171,7 @@ struct Parts<S: Simd> {
 /// # Safety
 /// As for [`add_block`].
 #[inline(always)]
-unsafe fn add_group<S: Simd, B: Interleaved, const M: usize, const G: usize>(
+unsafe fn add_group<S: Simd, B: InterleavedIntegers, const M: usize, const G: usize>(
     simd: S,
     a: [Row; M],
     rows: BlockRows<B>,
@@ -224,11 +223,4 @@ unsafe fn add_group<S: Simd, B: Interleaved, const M: usize, const G: usize>(
         }
     }
     parts
-}
-
-/// The compiler leaves what is read before and after in that order. Told to build for Zen 4, it reads words several ahead of others: a third
-/// of the speed of Q8_0 was gone.
-#[inline(always)]
-fn in_order() {
-    compiler_fence(Ordering::SeqCst);
 }

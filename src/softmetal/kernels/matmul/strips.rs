@@ -1,0 +1,116 @@
+//! Strips of numbers and a few rows of A: memory is read from one end to the other, and a lane of a vector is a column of C.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined, and then miss the instruction set"
+)]
+
+use super::super::super::elements::{Interleaved, Readable, STRIP, Writable};
+use super::super::super::simd::{Body, Simd, in_order};
+use super::{Block, Product};
+
+/// The most rows of A.
+pub const MOST: usize = 4;
+pub struct Compute<'a, B, T> {
+    pub product: &'a Product<'a, B, T>,
+    /// Its columns are whole strips.
+    pub block: Block,
+}
+
+impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match STRIP / S::LANES {
+            1 => self.multiply_rows::<S, 1>(simd),
+            2 => self.multiply_rows::<S, 2>(simd),
+            _ => self.multiply_rows::<S, 4>(simd),
+        }
+    }
+}
+
+impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
+    /// `V`: the vectors that a strip's rows fill.
+    #[inline(always)]
+    fn multiply_rows<S: Simd, const V: usize>(self, simd: S) {
+        match self.block.rows.len() {
+            1 => self.multiply::<S, V, 1, 4>(simd),
+            2 => self.multiply::<S, V, 2, 2>(simd),
+            3 => self.multiply::<S, V, 3, 1>(simd),
+            _ => self.multiply::<S, V, MOST, 1>(simd),
+        }
+    }
+
+    /// `STEPS` steps have sums of their own: one chain of additions takes longer than the memory.
+    #[inline(always)]
+    fn multiply<S: Simd, const V: usize, const M: usize, const STEPS: usize>(self, simd: S) {
+        let Compute { product, block } = self;
+        let (batch, k) = (block.batch, product.k());
+        let a: [*const f32; M] =
+            std::array::from_fn(|i| product.a.row(batch, block.rows.start + i, k));
+        let whole = k - k % STEPS;
+        for column in block.columns.step_by(STRIP) {
+            let strip = product.strip(batch, column);
+            let mut sums = [[[simd.splat(0.0); M]; V]; STEPS];
+            // SAFETY: `strip` checked the strip, and A's rows have `k` values.
+            unsafe {
+                for step in (0..whole).step_by(STEPS) {
+                    for chain in 0..STEPS {
+                        for v in 0..V {
+                            let values = strip.add((step + chain) * STRIP);
+                            let values = B::vector(simd, values, 0, v * S::LANES);
+                            sums[chain][v] = add(simd, a, step + chain, values, sums[chain][v]);
+                        }
+                    }
+                }
+                for step in whole..k {
+                    for v in 0..V {
+                        let values = B::vector(simd, strip.add(step * STRIP), 0, v * S::LANES);
+                        sums[0][v] = add(simd, a, step, values, sums[0][v]);
+                    }
+                }
+            }
+            for i in 0..M {
+                let mut values = [0f32; STRIP];
+                for v in 0..V {
+                    let mut sum = sums[0][v][i];
+                    for chain in 1..STEPS {
+                        sum = simd.add(sum, sums[chain][v][i]);
+                    }
+                    // SAFETY: the vectors are as long as the values.
+                    unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
+                }
+                let c = product
+                    .output
+                    .c_at(batch, block.rows.start + i, column, STRIP);
+                for (j, value) in values.into_iter().enumerate() {
+                    let bias = product.output.bias_at(column + j);
+                    // SAFETY: `c_at` checked a strip's columns.
+                    unsafe { c.add(j).write(T::from_f32(value + bias)) };
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of a step's values of B with those of A.
+///
+/// # Safety
+/// The rows of A are readable there.
+#[inline(always)]
+unsafe fn add<S: Simd, const M: usize>(
+    simd: S,
+    a: [*const f32; M],
+    step: usize,
+    b: S::Vector,
+    mut sums: [S::Vector; M],
+) -> [S::Vector; M] {
+    in_order();
+    for i in 0..M {
+        // SAFETY: the caller's promise.
+        let a = unsafe { simd.splat(a[i].add(step).read()) };
+        sums[i] = simd.mul_add(a, b, sums[i]);
+    }
+    sums
+}
