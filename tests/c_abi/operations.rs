@@ -504,7 +504,7 @@ fn every_type_of_every_operation_has_its_kernel() {
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 17 + 106,
+        2 + 17 + 112,
         "the fixture's own, families, kernels"
     );
     for buffer in [x, y, z] {

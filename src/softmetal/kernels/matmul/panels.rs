@@ -103,6 +103,13 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 ..=tiles::VECTORS => a.memory.as_f32(),
                 _ => None,
             };
+            // Of strips, the next piece comes near meanwhile.
+            let (next_first, next_x) = match x + depth < k {
+                true => (first, x + depth),
+                false => (first + WIDTH, 0),
+            };
+            let next = product.b_row(batch, next_first) + next_x * STRIP;
+            let (next, next_apart) = (product.b.near(next), STRIP * k);
             for row in rows.clone().step_by(tiles::ROWS) {
                 let count = tiles::ROWS.min(rows.end - row);
                 let start = |i: usize| {
@@ -135,8 +142,12 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                     depth,
                     sums: sums.wrapping_add((row - rows.start) * width),
                     width,
-                    ahead: [std::ptr::null(); tiles::ROWS],
-                    ahead_step: 0,
+                    ahead: std::array::from_fn(|i| next.wrapping_add(i * next_apart).cast()),
+                    ahead_step: match order {
+                        Order::Strips if row == rows.start => STRIP * size_of::<B>(),
+                        _ => 0,
+                    },
+                    ahead_all_along: true,
                 });
             }
         }

@@ -19,6 +19,7 @@ pub const ROWS: usize = 8;
 pub const PIECE: usize = 256;
 /// Values of f32 in a cache line.
 const LINE: usize = 16;
+const CACHE_LINE: usize = LINE * size_of::<f32>();
 /// Vectors of a strip, at most.
 pub const VECTORS: usize = 3;
 
@@ -50,6 +51,8 @@ pub struct Accumulate {
     /// What to bring near meanwhile, for each row, and how many bytes of it in a step. Need not be readable.
     pub ahead: [*const u8; ROWS],
     pub ahead_step: usize,
+    /// Whether it is brought near all along, or with the first strip: before the first of these rows is read again.
+    pub ahead_all_along: bool,
 }
 
 impl Body for Accumulate {
@@ -63,33 +66,36 @@ impl Body for Accumulate {
             let part = Strip {
                 panel: self.panel.wrapping_add(start * self.panel_depth + step),
                 sums: self.sums.wrapping_add(start),
-                leads: strip.start == 0 && self.ahead_step > 0,
+                leads: match self.ahead_all_along {
+                    true => strip.start * ROWS / self.vectors..strip.end * ROWS / self.vectors,
+                    false if strip.start == 0 => 0..ROWS,
+                    false => 0..0,
+                },
             };
             // SAFETY: as the fields say.
             unsafe {
                 match strip.len() {
-                    1 => self.strip::<S, 1>(simd, part),
-                    2 => self.strip::<S, 2>(simd, part),
-                    _ => self.strip::<S, VECTORS>(simd, part),
+                    1 => self.strip::<S, 1>(simd, &part),
+                    2 => self.strip::<S, 2>(simd, &part),
+                    _ => self.strip::<S, VECTORS>(simd, &part),
                 }
             }
         }
     }
 }
 
-#[derive(Clone, Copy)]
 struct Strip {
     panel: *const f32,
     sums: *mut f32,
-    /// Whether it is the one during which memory is brought near.
-    leads: bool,
+    /// For which of the rows memory is brought near during it.
+    leads: Range<usize>,
 }
 
 impl Accumulate {
     /// # Safety
     /// `strip` is of `V` vectors, and all is as the fields say.
     #[inline(always)]
-    unsafe fn strip<S: Simd, const V: usize>(&self, simd: S, strip: Strip) {
+    unsafe fn strip<S: Simd, const V: usize>(&self, simd: S, strip: &Strip) {
         // The sums, a step of the strip and a value fill the registers.
         let most = const { (S::REGISTERS - 1 - V) / V };
         let mut row = 0;
@@ -115,7 +121,7 @@ impl Accumulate {
     unsafe fn tile<S: Simd, const V: usize, const N: usize>(
         &self,
         simd: S,
-        strip: Strip,
+        strip: &Strip,
         row: usize,
     ) -> usize {
         let mut rows = [self.rows[row]; N];
@@ -124,9 +130,10 @@ impl Accumulate {
         unsafe {
             let mut tile = [[simd.splat(0.0); V]; N];
             for line in (0..self.depth).step_by(LINE) {
-                if strip.leads {
-                    for j in 0..N {
-                        prefetch(self.ahead[row + j].wrapping_add(line * self.ahead_step));
+                for lead in strip.leads.start.max(row)..strip.leads.end.min(row + N) {
+                    let bytes = line * self.ahead_step..(line + LINE) * self.ahead_step;
+                    for byte in bytes.step_by(CACHE_LINE) {
+                        prefetch(self.ahead[lead].wrapping_add(byte));
                     }
                 }
                 for step in line..self.depth.min(line + LINE) {

@@ -276,6 +276,7 @@ pub fn compute<B: Readable, T: Writable>(
                     product.b.near(row + next_x).cast()
                 }),
                 ahead_step: size_of::<B>(),
+                ahead_all_along: false,
             };
             let done = vectors * isa.lanes();
             if let Some(half) = a.half
