@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ironbridge::memory::Category;
 use ironbridge::ops::Matmul;
 use ironbridge::{Buffer, Device};
 use serde_json::{Value, json};
@@ -76,12 +77,13 @@ impl Operands {
             (0..count).map(|_| value()).collect()
         };
         let (x, weight) = (values(m * k), values(k * n));
+        let weights = device.buffer_options().category(Category::Weights);
         Ok(Operands {
             shape,
             threads,
             device: device.clone(),
             device_x: device.buffer_from(&x)?,
-            device_weight: device.buffer_from(&weight)?,
+            device_weight: weights.create_from(&weight)?,
             device_y: device.buffer(m * n)?,
             x,
             weight,
