@@ -165,6 +165,13 @@ pub fn in_order() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
+/// The number of turns of a loop that the compiler is to leave a loop. One that it unrolls it also rearranges: it reads what all turns need
+/// before the first, puts that on the stack for want of registers, and takes twice as long.
+#[inline(always)]
+pub fn kept_a_loop(turns: usize) -> usize {
+    std::hint::black_box(turns)
+}
+
 /// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
 pub trait Body {
     type Output;

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use ironbridge::ops::{Interleave, Matmul};
-use ironbridge::{Dtype, Error, Status};
+use ironbridge::{Dtype, Element, Error, Status};
 
 use crate::oracle::{self, transpose};
 use crate::support::{
@@ -320,37 +320,39 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
     assert!(error.to_string().contains('a'), "{error}");
 }
 
-#[test]
-fn interleaved_weights() {
+/// Puts n × k weights into strips, returns what these are, and multiplies matrices of `heights` rows with them.
+fn check_strips<T: Element>(
+    weights: &[T],
+    means: &[f64],
+    dtype: Dtype,
+    (n, k): (usize, usize),
+    heights: &[usize],
+    tolerance: impl Fn(usize) -> f64,
+) -> Vec<T> {
     let device = device();
-    let (n, k) = (48, 96);
-    let (blocks, means) = oracle::q8_0(&numbers(n * k, 2));
-    let plain = device.buffer_from(&blocks).unwrap();
-    let strips = device.buffer::<u8>(blocks.len()).unwrap();
+    let plain = device.buffer_from(weights).unwrap();
+    let strips = device.buffer::<T>(weights.len()).unwrap();
     run(&device, |commands| {
         commands.interleave(&Interleave {
             rows: n,
             width: k,
-            x: plain.tensor_at(0, Dtype::Q8_0),
-            out: strips.tensor_at(0, Dtype::Q8_0),
+            x: plain.tensor_at(0, dtype),
+            out: strips.tensor_at(0, dtype),
         })
     })
     .unwrap();
-    assert_ne!(strips.to_vec().unwrap(), blocks);
-    for m in [1, 4, 20] {
+    for &m in heights {
         let x = numbers(m * k, 1);
-        let want = oracle::matmul(&f64s(&x), &transpose(&means, n, k), m, k, n);
-        let (a, c) = (
-            device.buffer_from(&x).unwrap(),
-            device.buffer::<f32>(m * n).unwrap(),
-        );
+        let want = oracle::matmul(&f64s(&x), &transpose(means, n, k), m, k, n);
+        let a = device.buffer_from(&x).unwrap();
+        let c = device.buffer::<f32>(m * n).unwrap();
         run(&device, |commands| {
             commands.matmul(&Matmul {
                 m,
                 n,
                 k,
                 a: a.tensor(),
-                b: strips.tensor_at(0, Dtype::Q8_0),
+                b: strips.tensor_at(0, dtype),
                 c: c.tensor(),
                 transpose_b: true,
                 interleaved_b: true,
@@ -358,54 +360,28 @@ fn interleaved_weights() {
             })
         })
         .unwrap();
-        let tolerance = if m <= 8 { 1e-4 } else { 1e-2 };
-        assert_close(&c.to_vec().unwrap(), &want, tolerance);
+        assert_close(&c.to_vec().unwrap(), &want, tolerance(m));
     }
+    strips.to_vec().unwrap()
+}
+
+#[test]
+fn interleaved_weights() {
+    let (n, k) = (48, 96);
+    let (blocks, means) = oracle::q8_0(&numbers(n * k, 2));
+    let tolerance = |m| if m <= 8 { 1e-4 } else { 1e-2 };
+    let strips = check_strips(&blocks, &means, Dtype::Q8_0, (n, k), &[1, 4, 20], tolerance);
+    assert_ne!(strips, blocks);
 }
 
 #[test]
 fn interleaved_halves() {
-    let device = device();
     let (n, k) = (48, 35);
     let values: Vec<f16> = numbers(n * k, 2).into_iter().map(f16::from_f32).collect();
     let means: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
-    let plain = device.buffer_from(&values).unwrap();
-    let strips = device.buffer::<f16>(n * k).unwrap();
-    run(&device, |commands| {
-        commands.interleave(&Interleave {
-            rows: n,
-            width: k,
-            x: plain.tensor(),
-            out: strips.tensor(),
-        })
-    })
-    .unwrap();
-    let lies = strips.to_vec().unwrap();
+    let strips = check_strips(&values, &means, Dtype::F16, (n, k), &[1, 3, 20], |_| 1e-5);
     for (row, column) in [(0, 0), (17, 3), (47, 34)] {
         let place = (row / 16 * k + column) * 16 + row % 16;
-        assert_eq!(lies[place], values[row * k + column]);
-    }
-    for m in [1, 3, 20] {
-        let x = numbers(m * k, 1);
-        let want = oracle::matmul(&f64s(&x), &transpose(&means, n, k), m, k, n);
-        let (a, c) = (
-            device.buffer_from(&x).unwrap(),
-            device.buffer::<f32>(m * n).unwrap(),
-        );
-        run(&device, |commands| {
-            commands.matmul(&Matmul {
-                m,
-                n,
-                k,
-                a: a.tensor(),
-                b: strips.tensor(),
-                c: c.tensor(),
-                transpose_b: true,
-                interleaved_b: true,
-                ..Default::default()
-            })
-        })
-        .unwrap();
-        assert_close(&c.to_vec().unwrap(), &want, 1e-5);
+        assert_eq!(strips[place], values[row * k + column]);
     }
 }

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::super::bindings::args::INTERLEAVE_ROWS;
 use super::super::simd::Simd;
 use super::blocks::*;
-use super::{BlockQ8_0, GROUP, Integers, Stored};
+use super::{BlockQ8_0, Integers, Stored};
 
 /// Rows of a strip.
 pub const STRIP: usize = INTERLEAVE_ROWS as usize;
@@ -32,22 +32,39 @@ impl Interleaved for bf16 {
 }
 
 /// Those that are made of small integers. Groups and shares are counted within a block.
+///
+/// A span is what a row of words holds: a word has four integers of each of the span's pieces, in other bits.
 pub trait InterleavedIntegers: Integers + Interleaved {
-    /// Groups of a block.
-    const GROUPS: usize = Self::ELEMENTS / GROUP;
+    /// Spans of a block, at most four.
+    const SPANS: usize;
+    /// Pieces of a span: one or two.
+    const PIECES: usize;
+    /// Words of a span.
+    const STEPS: usize = Self::ELEMENTS / Self::SPANS / Self::PIECES / WORD;
+
+    /// Whether words and factors are used in the order in which they lie, spans one after another.
+    const IN_ORDER: bool;
+
+    /// Where in a block the integers of a piece begin.
+    fn start(span: usize, piece: usize) -> usize;
+
+    /// What is read for a step.
+    type Words<S: Simd>: Copy;
+
+    /// # Safety
+    /// The block is readable.
+    unsafe fn words<S: Simd>(
+        simd: S,
+        rows: BlockRows<Self>,
+        span: usize,
+        step: usize,
+    ) -> Self::Words<S>;
+
+    /// Integers `4 * step ..` of piece `P` of span `U`.
+    fn piece<S: Simd, const U: usize, const P: usize>(simd: S, words: Self::Words<S>) -> S::Bytes;
 
     /// What the factors of shares are computed from.
     type Factors<S: Simd>: Copy;
-
-    /// Integers `4 * step ..` of a group.
-    ///
-    /// # Safety
-    /// The block is readable.
-    unsafe fn integers_of<S: Simd, const G: usize>(
-        simd: S,
-        rows: BlockRows<Self>,
-        step: usize,
-    ) -> S::Bytes;
 
     /// # Safety
     /// The block is readable.
@@ -63,22 +80,22 @@ pub trait InterleavedIntegers: Integers + Interleaved {
     }
 }
 
-/// `$body` for each group of a block, with the group's number as the constant `$group`: what is shifted and masked has to be known when it is
+/// `$body` for each span of a block, with the span's number as the constant `$span`: what is shifted and masked has to be known when it is
 /// compiled.
-macro_rules! for_groups {
-    ($blocks:ty, $group:ident, $body:block) => {
-        for_groups!(0 1 2 3 4 5 6 7; $blocks, $group, $body)
+macro_rules! for_spans {
+    ($blocks:ty, $span:ident, $body:block) => {
+        for_spans!(0 1 2 3; $blocks, $span, $body)
     };
-    ($first:literal $($next:literal)*; $blocks:ty, $group:ident, $body:block) => {
+    ($first:literal $($next:literal)*; $blocks:ty, $span:ident, $body:block) => {
         {
-            const $group: usize = $first;
-            if $group < <$blocks>::GROUPS $body
+            const $span: usize = $first;
+            if $span < <$blocks>::SPANS $body
         }
-        for_groups!($($next)*; $blocks, $group, $body)
+        for_spans!($($next)*; $blocks, $span, $body)
     };
-    (; $blocks:ty, $group:ident, $body:block) => {};
+    (; $blocks:ty, $span:ident, $body:block) => {};
 }
-pub(in super::super) use for_groups;
+pub(in super::super) use for_spans;
 
 /// As many rows of 16 interleaved blocks as a vector has lanes.
 pub struct BlockRows<B> {
@@ -157,16 +174,26 @@ impl Interleaved for BlockQ8_0 {
 }
 
 impl InterleavedIntegers for BlockQ8_0 {
+    const SPANS: usize = 1;
+    const PIECES: usize = 1;
+    const IN_ORDER: bool = true;
+    type Words<S: Simd> = S::Bytes;
     one_scale!();
 
     #[inline(always)]
-    unsafe fn integers_of<S: Simd, const G: usize>(
-        simd: S,
-        rows: BlockRows<Self>,
-        step: usize,
-    ) -> S::Bytes {
+    fn start(_: usize, _: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
         // SAFETY: the caller's promise.
-        simd.signed_bytes(unsafe { rows.word(simd, step) })
+        unsafe { rows.word(simd, step) }
+    }
+
+    #[inline(always)]
+    fn piece<S: Simd, const U: usize, const P: usize>(simd: S, words: S::Bytes) -> S::Bytes {
+        simd.signed_bytes(words)
     }
 }
 
@@ -175,17 +202,26 @@ impl Interleaved for BlockQ4_0 {
 }
 
 impl InterleavedIntegers for BlockQ4_0 {
+    const SPANS: usize = 1;
+    const PIECES: usize = 2;
+    const IN_ORDER: bool = true;
+    type Words<S: Simd> = S::Bytes;
     one_scale!();
 
     #[inline(always)]
-    unsafe fn integers_of<S: Simd, const G: usize>(
-        simd: S,
-        rows: BlockRows<Self>,
-        step: usize,
-    ) -> S::Bytes {
+    fn start(_: usize, piece: usize) -> usize {
+        16 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
         // SAFETY: the caller's promise.
-        let nibbles = unsafe { rows.word(simd, step % 4) };
-        simd.moved(nibbles, 4 * (step / 4) as i32, 15)
+        unsafe { rows.word(simd, step) }
+    }
+
+    #[inline(always)]
+    fn piece<S: Simd, const U: usize, const P: usize>(simd: S, words: S::Bytes) -> S::Bytes {
+        simd.moved(words, 4 * P as i32, 15)
     }
 }
 
@@ -230,17 +266,26 @@ impl Interleaved for BlockQ4K {
 }
 
 impl InterleavedIntegers for BlockQ4K {
+    const SPANS: usize = 4;
+    const PIECES: usize = 2;
+    const IN_ORDER: bool = true;
+    type Words<S: Simd> = S::Bytes;
     six_bits!();
 
     #[inline(always)]
-    unsafe fn integers_of<S: Simd, const G: usize>(
-        simd: S,
-        rows: BlockRows<Self>,
-        step: usize,
-    ) -> S::Bytes {
+    fn start(span: usize, piece: usize) -> usize {
+        64 * span + 32 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, span: usize, step: usize) -> S::Bytes {
         // SAFETY: the caller's promise.
-        let nibbles = unsafe { rows.word(simd, 3 + G / 2 * 8 + step) };
-        simd.moved(nibbles, (G % 2 * 4) as i32, 15)
+        unsafe { rows.word(simd, 3 + 8 * span + step) }
+    }
+
+    #[inline(always)]
+    fn piece<S: Simd, const U: usize, const P: usize>(simd: S, words: S::Bytes) -> S::Bytes {
+        simd.moved(words, 4 * P as i32, 15)
     }
 }
 
@@ -249,23 +294,41 @@ impl Interleaved for BlockQ5K {
 }
 
 impl InterleavedIntegers for BlockQ5K {
+    const SPANS: usize = 4;
+    const PIECES: usize = 2;
+    const IN_ORDER: bool = false;
+    /// High bits, and nibbles.
+    type Words<S: Simd> = [S::Bytes; 2];
     six_bits!();
 
     #[inline(always)]
-    unsafe fn integers_of<S: Simd, const G: usize>(
+    fn start(span: usize, piece: usize) -> usize {
+        64 * span + 32 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(
         simd: S,
         rows: BlockRows<Self>,
+        span: usize,
         step: usize,
-    ) -> S::Bytes {
+    ) -> [S::Bytes; 2] {
         // SAFETY: the caller's promise.
-        let (high, nibbles) = unsafe {
-            (
+        unsafe {
+            [
                 rows.word(simd, 3 + step),
-                rows.word(simd, 11 + G / 2 * 8 + step),
-            )
-        };
-        let nibbles = simd.moved(nibbles, (G % 2 * 4) as i32, 15);
-        simd.either(simd.moved(high, G as i32 - 4, 16), nibbles)
+                rows.word(simd, 11 + 8 * span + step),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn piece<S: Simd, const U: usize, const P: usize>(
+        simd: S,
+        [high, nibbles]: [S::Bytes; 2],
+    ) -> S::Bytes {
+        let nibbles = simd.moved(nibbles, 4 * P as i32, 15);
+        simd.either(simd.moved(high, (2 * U + P) as i32 - 4, 16), nibbles)
     }
 }
 
@@ -274,8 +337,45 @@ impl Interleaved for BlockQ6K {
 }
 
 impl InterleavedIntegers for BlockQ6K {
+    /// Two for each half of the block: their pieces are its quarters 0 and 2, and 1 and 3.
+    const SPANS: usize = 4;
+    const PIECES: usize = 2;
+    const IN_ORDER: bool = false;
+    /// High bits, and nibbles.
+    type Words<S: Simd> = [S::Bytes; 2];
     /// The 16 scales of each row.
     type Factors<S: Simd> = [S::Bytes; 4];
+
+    #[inline(always)]
+    fn start(span: usize, piece: usize) -> usize {
+        128 * (span / 2) + 32 * (span % 2) + 64 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(
+        simd: S,
+        rows: BlockRows<Self>,
+        span: usize,
+        step: usize,
+    ) -> [S::Bytes; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            [
+                rows.word(simd, 32 + 8 * (span / 2) + step),
+                rows.word(simd, 8 * span + step),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn piece<S: Simd, const U: usize, const P: usize>(
+        simd: S,
+        [high, nibbles]: [S::Bytes; 2],
+    ) -> S::Bytes {
+        let quarter = U % 2 + 2 * P;
+        let nibbles = simd.moved(nibbles, 4 * P as i32, 15);
+        simd.either(simd.moved(high, 2 * quarter as i32 - 4, 48), nibbles)
+    }
 
     #[inline(always)]
     unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> [S::Bytes; 4] {
@@ -293,23 +393,5 @@ impl InterleavedIntegers for BlockQ6K {
     #[inline(always)]
     fn scale<S: Simd>(simd: S, factors: [S::Bytes; 4], share: usize) -> S::Vector {
         simd.signed_byte(factors[share / 4], share % 4)
-    }
-
-    #[inline(always)]
-    unsafe fn integers_of<S: Simd, const G: usize>(
-        simd: S,
-        rows: BlockRows<Self>,
-        step: usize,
-    ) -> S::Bytes {
-        let (half, quarter) = (G / 4, G % 4);
-        // SAFETY: the caller's promise.
-        let (high, nibbles) = unsafe {
-            (
-                rows.word(simd, 32 + half * 8 + step),
-                rows.word(simd, half * 16 + quarter % 2 * 8 + step),
-            )
-        };
-        let nibbles = simd.moved(nibbles, (quarter / 2 * 4) as i32, 15);
-        simd.either(simd.moved(high, quarter as i32 * 2 - 4, 48), nibbles)
     }
 }

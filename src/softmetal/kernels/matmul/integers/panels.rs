@@ -6,9 +6,9 @@
 use std::cell::Cell;
 
 use super::super::super::super::elements::{
-    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales, for_groups,
+    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales, for_spans,
 };
-use super::super::super::super::simd::{Body, Isa, Simd, prefetch};
+use super::super::super::super::simd::{Body, Isa, Simd, kept_a_loop, prefetch};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
 use super::super::{Block, Output, Product};
 use super::activations::{Activations, Row, TILE_ROWS};
@@ -215,10 +215,10 @@ impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
                 let rows = BlockRows::new(strip.wrapping_add(block * STRIP), column % STRIP);
                 // SAFETY: `strip` checked all of its blocks, and `compute` made room for the panel.
                 unsafe {
-                    self.share_factors(simd, rows, block, first);
-                    for_groups!(B, G, {
-                        self.group::<S, G>(simd, rows, block, first);
+                    for_spans!(B, U, {
+                        self.span::<S, U>(simd, rows, block, first);
                     });
+                    self.share_factors(simd, rows, block, first);
                 }
             }
         }
@@ -226,12 +226,12 @@ impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
 }
 
 impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
-    /// Writes the integers of a group of one vector's rows, at column `first` of the panel.
+    /// Writes the integers of a span of one vector's rows, at column `first` of the panel.
     ///
     /// # Safety
     /// The block is readable, and the panel has room.
     #[inline(always)]
-    unsafe fn group<S: Simd, const G: usize>(
+    unsafe fn span<S: Simd, const U: usize>(
         &self,
         simd: S,
         rows: BlockRows<B>,
@@ -239,15 +239,17 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
         first: usize,
     ) {
         let width = VECTORS * S::LANES;
-        let to = self
-            .panel
-            .integers
-            .wrapping_add((block * B::GROUPS + G) * GROUP * width + first * DEPTH);
-        for step in 0..GROUP / DEPTH {
+        let panel = self.panel.integers.wrapping_add(first * DEPTH);
+        let to = |piece| panel.wrapping_add((block * B::ELEMENTS + B::start(U, piece)) * width);
+        for step in 0..kept_a_loop(B::STEPS) {
             // SAFETY: the caller's promise.
             unsafe {
-                let integers = B::integers_of::<S, G>(simd, rows, step);
-                simd.store_bytes(integers, to.add(step * width * DEPTH));
+                let words = B::words(simd, rows, U, step);
+                let at = step * width * DEPTH;
+                simd.store_bytes(B::piece::<S, U, 0>(simd, words), to(0).add(at));
+                if B::PIECES > 1 {
+                    simd.store_bytes(B::piece::<S, U, 1>(simd, words), to(1).add(at));
+                }
             }
         }
     }
@@ -397,7 +399,7 @@ impl Multiply<'_> {
                     }
                 }
                 let mut upper = [[simd.splat_int(0); VECTORS]; M];
-                for step in 0..K::SHARE / DEPTH {
+                for step in 0..kept_a_loop(K::SHARE / DEPTH) {
                     let at = share * K::SHARE + step * DEPTH;
                     let from = self.panel.integers.add(at * width).cast_const();
                     let b = [

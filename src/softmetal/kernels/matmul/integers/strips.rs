@@ -8,9 +8,9 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 
 use super::super::super::super::elements::{
-    BlockRows, GROUP, InterleavedIntegers, STRIP, WORD, for_groups,
+    BlockRows, GROUP, InterleavedIntegers, STRIP, WORD, for_spans,
 };
-use super::super::super::super::simd::{Body, Simd, in_order};
+use super::super::super::super::simd::{Body, Simd, in_order, kept_a_loop};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
 use super::dot;
@@ -88,8 +88,8 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
 struct Stage<B>([MaybeUninit<B>; STRIP]);
 
 impl<B: InterleavedIntegers> Stage<B> {
-    /// Short blocks are read where they are.
-    const IS_USED: bool = B::GROUPS > 1;
+    /// Blocks whose words are used in their order are read where they are.
+    const IS_USED: bool = !B::IN_ORDER;
 
     #[inline(always)]
     fn new() -> Stage<B> {
@@ -142,8 +142,8 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize>(
             minima: simd.splat(0.0),
         }; M];
         let factors = B::factors(simd, rows);
-        for_groups!(B, G, {
-            parts = add_group::<S, B, M, G>(simd, a, rows, factors, block, parts);
+        for_spans!(B, U, {
+            parts = add_span::<S, B, M, U>(simd, a, rows, factors, block, parts);
         });
         let scale = rows.scale(simd);
         for i in 0..M {
@@ -166,12 +166,12 @@ struct Parts<S: Simd> {
     minima: S::Vector,
 }
 
-/// Adds the products of group `G` of block `block`.
+/// Adds the products of span `U` of block `block`.
 ///
 /// # Safety
 /// As for [`add_block`].
 #[inline(always)]
-unsafe fn add_group<S: Simd, B: InterleavedIntegers, const M: usize, const G: usize>(
+unsafe fn add_span<S: Simd, B: InterleavedIntegers, const M: usize, const U: usize>(
     simd: S,
     a: [Row; M],
     rows: BlockRows<B>,
@@ -179,48 +179,84 @@ unsafe fn add_group<S: Simd, B: InterleavedIntegers, const M: usize, const G: us
     block: usize,
     mut parts: [Parts<S>; M],
 ) -> [Parts<S>; M] {
-    let group = block * B::GROUPS + G;
-    let per_group = GROUP / B::SHARE;
-    // SAFETY: the caller's promise.
-    unsafe {
-        for part in 0..per_group {
-            let share = group * per_group + part;
-            let mut high = [simd.splat_int(0); M];
-            let mut low = [simd.splat_int(0); M];
-            for i in 0..M {
-                if !B::HAS_MINIMUM && B::zero::<S>() != 0 {
-                    low[i] = simd.splat_int(a[i].starts.add(share).read());
+    // Pieces have shares of their own, or one together; shares are as long as a piece, or shorter.
+    let sums = const { B::ELEMENTS / B::SPANS / B::SHARE }.min(B::PIECES);
+    let steps = B::STEPS.min(B::SHARE / WORD);
+    for first in (0..B::STEPS).step_by(steps) {
+        let mut high = [[simd.splat_int(0); M]; 2];
+        let mut low = [[simd.splat_int(0); M]; 2];
+        let at = |piece| block * B::ELEMENTS + B::start(U, piece) + first * WORD;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !B::HAS_MINIMUM && B::zero::<S>() != 0 {
+                for sum in 0..sums {
+                    for i in 0..M {
+                        let start = a[i].starts.add(at(sum) / B::SHARE).read();
+                        low[sum][i] = simd.splat_int(start);
+                    }
                 }
             }
-            for step in part * B::SHARE / WORD..(part + 1) * B::SHARE / WORD {
-                let b = B::integers_of::<S, G>(simd, rows, step);
+            for step in 0..kept_a_loop(steps) {
+                let words = B::words(simd, rows, U, first + step);
                 if !Stage::<B>::IS_USED {
                     in_order();
                 }
-                let at = group * GROUP + step * WORD;
-                for i in 0..M {
-                    let upper = simd.splat_bytes(a[i].high.add(at));
-                    let lower = simd.splat_bytes(a[i].low.add(at));
-                    high[i] = dot(simd, B::SIGNED, high[i], b, upper);
-                    low[i] = dot(simd, B::SIGNED, low[i], b, lower);
+                let b = B::piece::<S, U, 0>(simd, words);
+                let with = at(0) + step * WORD;
+                (high[0], low[0]) = add_piece::<S, B, M>(simd, a, with, b, high[0], low[0]);
+                if B::PIECES > 1 {
+                    let b = B::piece::<S, U, 1>(simd, words);
+                    let (with, sum) = (at(1) + step * WORD, sums - 1);
+                    (high[sum], low[sum]) =
+                        add_piece::<S, B, M>(simd, a, with, b, high[sum], low[sum]);
                 }
             }
-            let in_block = G * per_group + part;
-            for i in 0..M {
-                let scale = simd.splat(a[i].scales.add(group).read());
-                let factor = match B::ELEMENTS > B::SHARE {
-                    true => simd.mul(B::scale(simd, factors, in_block), scale),
-                    false => scale,
-                };
-                let products = simd.to_float(simd.plus_128(low[i], high[i]));
-                parts[i].products = simd.mul_add(products, factor, parts[i].products);
-                if B::HAS_MINIMUM {
-                    let minimum = B::minimum(simd, factors, in_block);
-                    let weight = simd.splat(a[i].weights.add(share).read());
-                    parts[i].minima = simd.mul_add(minimum, weight, parts[i].minima);
+            for sum in 0..sums {
+                let (share, group) = (at(sum) / B::SHARE, at(sum) / GROUP);
+                let in_block = share - block * (B::ELEMENTS / B::SHARE);
+                for i in 0..M {
+                    let scale = simd.splat(a[i].scales.add(group).read());
+                    let factor = match B::ELEMENTS > B::SHARE {
+                        true => simd.mul(B::scale(simd, factors, in_block), scale),
+                        false => scale,
+                    };
+                    let products = simd.to_float(simd.plus_128(low[sum][i], high[sum][i]));
+                    parts[i].products = simd.mul_add(products, factor, parts[i].products);
+                    if B::HAS_MINIMUM {
+                        let minimum = B::minimum(simd, factors, in_block);
+                        let weight = simd.splat(a[i].weights.add(share).read());
+                        parts[i].minima = simd.mul_add(minimum, weight, parts[i].minima);
+                    }
                 }
             }
         }
     }
     parts
+}
+
+/// Adds the products of a word of B's rows and integers `at ..` of A's to the sums of A's upper and lower bytes.
+///
+/// # Safety
+/// A's rows have the integers.
+#[inline(always)]
+unsafe fn add_piece<S: Simd, B: InterleavedIntegers, const M: usize>(
+    simd: S,
+    a: [Row; M],
+    at: usize,
+    b: S::Bytes,
+    mut high: [S::Ints; M],
+    mut low: [S::Ints; M],
+) -> ([S::Ints; M], [S::Ints; M]) {
+    for i in 0..M {
+        // SAFETY: the caller's promise.
+        let (upper, lower) = unsafe {
+            (
+                simd.splat_bytes(a[i].high.add(at)),
+                simd.splat_bytes(a[i].low.add(at)),
+            )
+        };
+        high[i] = dot(simd, B::SIGNED, high[i], b, upper);
+        low[i] = dot(simd, B::SIGNED, low[i], b, lower);
+    }
+    (high, low)
 }
