@@ -12,12 +12,9 @@ pub(super) struct Activations {
     pub outputs: Buffer<u32>,   // outputs: the rows whose logits are wanted
     pub x: Buffer<f32>,         // rows × width: the residual stream
     pub normed: Buffer<f32>,    // rows × width: x, normalised
-    pub q: Buffer<f32>,         // rows × heads × head_dim
-    pub k: Buffer<f32>,         // rows × kv_heads × head_dim
-    pub v: Buffer<f32>,         // rows × kv_heads × head_dim
+    pub qkv: Buffer<f32>,       // rows × heads × head_dim, and twice rows × kv_heads × head_dim
     pub attended: Buffer<f32>,  // rows × heads × head_dim
-    pub gate: Buffer<f32>,      // rows × feed_forward
-    pub up: Buffer<f32>,        // rows × feed_forward
+    pub gate_up: Buffer<f32>,   // twice rows × feed_forward
     pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
     pub logits: Buffer<f32>, // outputs × vocabulary
 }
@@ -30,18 +27,16 @@ impl Activations {
         rows: usize,
         outputs: usize,
     ) -> Result<Activations> {
+        let qkv_dim = config.query_dim() + 2 * config.kv_dim();
         Ok(Activations {
             ids: buffer(device, "token ids", rows)?,
             positions: buffer(device, "positions", rows)?,
             outputs: buffer(device, "output rows", outputs)?,
             x: buffer(device, "residual stream", rows * config.width)?,
             normed: buffer(device, "normalised", rows * config.width)?,
-            q: buffer(device, "queries", rows * config.query_dim())?,
-            k: buffer(device, "keys", rows * config.kv_dim())?,
-            v: buffer(device, "values", rows * config.kv_dim())?,
+            qkv: buffer(device, "queries, keys, values", rows * qkv_dim)?,
             attended: buffer(device, "attended", rows * config.query_dim())?,
-            gate: buffer(device, "gate", rows * config.feed_forward)?,
-            up: buffer(device, "up", rows * config.feed_forward)?,
+            gate_up: buffer(device, "gate and up", rows * 2 * config.feed_forward)?,
             delta: buffer(device, "delta", rows * config.width)?,
             logits: buffer(device, "logits", outputs * config.vocabulary)?,
         })

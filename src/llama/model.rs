@@ -118,6 +118,7 @@ impl Model {
         let blocks = (0..config.layers)
             .map(|layer| Block::load(&mut weights, &config, layer, rope_factors.clone()));
         let blocks = blocks.collect::<Result<_>>()?;
+        weights.next_part();
         let norm = Norm::load(&mut weights, &config, "output_norm.weight", width)?;
         // Models that have none use the embedding both ways.
         let output = weights.optional_matrix("output.weight", width, vocabulary)?;

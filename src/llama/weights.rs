@@ -39,7 +39,7 @@ pub enum WeightStorage {
     /// between processes.
     Mapped,
     /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions, a 64th of the weights at a
-    /// time, matrix after matrix moves into a buffer of its own, and the file's pages of it are given back; at the end the
+    /// time, matrix after matrix moves into a buffer that layers share, and the file's pages of it are given back; at the end the
     /// file is unmapped. What there is no memory for stays mapped.
     ///
     /// On the software device matrices of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on the way
@@ -107,6 +107,14 @@ impl Placed {
     pub fn is_interleaved(&self) -> bool {
         self.interleaved
     }
+
+    /// Whether it begins where `count` weights end that begin at `first`, and lies as they do.
+    pub fn follows(&self, first: &Placed, count: usize) -> bool {
+        let bytes = first.dtype.bytes(count);
+        Arc::ptr_eq(&self.buffer, &first.buffer)
+            && (self.dtype, self.interleaved) == (first.dtype, first.interleaved)
+            && bytes.is_some_and(|bytes| self.offset == first.offset + bytes)
+    }
 }
 
 impl Weight {
@@ -138,12 +146,12 @@ impl Weight {
             .clone()
     }
 
-    /// The same weights, in another buffer, and there interleaved or not.
-    fn relocate(&self, buffer: Buffer<u8>, interleaved: bool) {
+    /// The same weights, elsewhere, and there interleaved or not.
+    fn relocate(&self, buffer: Arc<Buffer<u8>>, offset: usize, interleaved: bool) {
         let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *place = Placed {
-            buffer: Arc::new(buffer),
-            offset: 0,
+            buffer,
+            offset,
             dtype: place.dtype,
             interleaved,
         };
@@ -159,6 +167,8 @@ pub(super) struct Weights<'a> {
     taken: Vec<bool>,
     /// Mapped ones that are to move.
     waiting: Option<Vec<Waiting>>,
+    /// The number of the shelf for those that are handed out now.
+    shelf: usize,
     /// Whether the device is faster with interleaved matrices.
     interleaved: bool,
     progress: Progress<'a>,
@@ -196,8 +206,19 @@ impl<'a> Weights<'a> {
             },
             taken: vec![false; tensors.len()],
             waiting: moved.then(Vec::new),
+            shelf: 0,
             progress,
         })
+    }
+
+    /// What is asked for from here on belongs together, and not to what was before: it may move to another shelf.
+    pub fn next_part(&mut self) {
+        let long_enough = moving::SHELF.min(self.progress.now.total / 16);
+        let waiting = self.waiting.iter().flatten().rev();
+        let on_shelf = waiting.take_while(|weight| weight.shelf == self.shelf);
+        if on_shelf.map(Waiting::length).sum::<u64>() >= long_enough {
+            self.shelf += 1;
+        }
     }
 
     /// `rows` rows of `width` weights that are looked up one by one, and so never interleaved.
@@ -337,6 +358,7 @@ impl<'a> Weights<'a> {
                     waiting.push(Waiting {
                         weight: weight.clone(),
                         strips,
+                        shelf: self.shelf,
                         name: tensor.name().to_owned(),
                         file: self.file.files()[*file].clone(),
                         bytes: bytes.clone(),
@@ -495,6 +517,25 @@ mod tests {
             of(8192),
             [(0, 5000), (8192, 9000), (8192, 20_000), (40_960, 40_961)]
         );
+    }
+
+    #[test]
+    fn one_matrix_follows_another_where_they_could_be_one() {
+        let device = Device::open("cpu").unwrap();
+        let buffer = || Arc::new(device.buffer::<u8>(4 * 34).unwrap());
+        let (here, elsewhere) = (buffer(), buffer());
+        let place = |buffer: &Arc<Buffer<u8>>, offset, dtype, interleaved| Placed {
+            buffer: buffer.clone(),
+            offset,
+            dtype,
+            interleaved,
+        };
+        let first = place(&here, 34, Dtype::Q8_0, true);
+        assert!(place(&here, 3 * 34, Dtype::Q8_0, true).follows(&first, 64));
+        assert!(!place(&here, 3 * 34, Dtype::Q8_0, true).follows(&first, 32));
+        assert!(!place(&here, 3 * 34, Dtype::Q8_0, false).follows(&first, 64));
+        assert!(!place(&here, 3 * 34, Dtype::Q4_0, true).follows(&first, 64));
+        assert!(!place(&elsewhere, 3 * 34, Dtype::Q8_0, true).follows(&first, 64));
     }
 
     #[test]

@@ -65,19 +65,23 @@ impl Attention {
         pass: &Pass,
     ) -> Result<()> {
         let (rows, normed) = (pass.rows, state.normed.tensor());
-        let (q, k, v) = (state.q.tensor(), state.k.tensor(), state.v.tensor());
-        self.q.forward(commands, rows, normed, q)?;
-        self.k.forward(commands, rows, normed, k)?;
-        self.v.forward(commands, rows, normed, v)?;
+        let Projected { q, k, .. } = Projected::of(config, state, rows);
+        Linear::forward_all(&[&self.q, &self.k, &self.v], commands, rows, normed, q)?;
         if let Some((q_norm, k_norm)) = &self.head_norms {
             q_norm.forward(commands, rows * config.heads, q, q)?;
             k_norm.forward(commands, rows * config.kv_heads, k, k)?;
         }
         let positions = state.positions.tensor();
-        self.rotate(commands, config, rows, config.heads, positions, q)?;
-        self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
+        if rows == 1 {
+            // The heads of its key follow those of its query.
+            let heads = config.heads + config.kv_heads;
+            self.rotate(commands, config, rows, heads, positions, q)?;
+        } else {
+            self.rotate(commands, config, rows, config.heads, positions, q)?;
+            self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
+        }
         for span in &pass.spans {
-            attend(commands, config, state, layer, span)?;
+            attend(commands, config, state, layer, rows, span)?;
         }
         let (attended, delta) = (state.attended.tensor(), state.delta.tensor());
         self.o.forward(commands, rows, attended, delta)
@@ -109,12 +113,29 @@ impl Attention {
     }
 }
 
+/// Where the queries, keys and values of a pass are, one after another: rows × query_dim, and twice rows × kv_dim.
+struct Projected<'a> {
+    q: Tensor<'a>,
+    k: Tensor<'a>,
+    v: Tensor<'a>,
+}
+
+impl Projected<'_> {
+    fn of<'a>(config: &Config, state: &'a Activations, rows: usize) -> Projected<'a> {
+        let q = state.qkv.tensor();
+        let k = q.skip(rows * config.query_dim());
+        let v = k.skip(rows * config.kv_dim());
+        Projected { q, k, v }
+    }
+}
+
 /// Puts the keys and values of one sequence's rows into its cache and lets its queries see them.
 fn attend(
     commands: &mut Commands,
     config: &Config,
     state: &Activations,
     layer: usize,
+    rows: usize,
     span: &Span,
 ) -> Result<()> {
     let Span {
@@ -125,7 +146,7 @@ fn attend(
     } = *span;
     let cache = cache.layer(layer);
     let (query_start, kv_start) = (row * config.query_dim(), row * config.kv_dim());
-    let (k, v) = (state.k.tensor(), state.v.tensor());
+    let Projected { q, k, v } = Projected::of(config, state, rows);
     cache.store(
         commands,
         position,
@@ -140,7 +161,7 @@ fn attend(
         head_dim: config.head_dim,
         first_position: position,
         window: config.window,
-        q: state.q.tensor().skip(query_start), // tokens × query_dim
+        q: q.skip(query_start), // tokens × query_dim
         k: cache.keys(),
         v: cache.values(),
         out: state.attended.tensor().skip(query_start), // tokens × query_dim

@@ -25,6 +25,7 @@ impl Block {
         layer: usize,
         rope_factors: Option<Weight>,
     ) -> Result<Block> {
+        weights.next_part();
         let prefix = format!("blk.{layer}");
         let (attention_norm, mlp_norm) = ("attn_norm.weight", "ffn_norm.weight");
         let mut norm =

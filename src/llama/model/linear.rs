@@ -61,11 +61,48 @@ impl Linear {
         x: Tensor<'_>,
         out: Tensor<'_>,
     ) -> Result<()> {
+        self.multiply(commands, &self.weight.place(), (rows, self.outputs), x, out)
+    }
+
+    /// `x` to the outputs of each of `linears`, of the same inputs, one after another in `out`: rows × all of its outputs, then those of the
+    /// next. The outputs of a single row are neighbours, so that matrices that are neighbours, too, are one for it: half the operations,
+    /// and one rounding of `x` where a device rounds it.
+    pub fn forward_all(
+        linears: &[&Linear],
+        commands: &mut Commands,
+        rows: usize,
+        x: Tensor<'_>,
+        mut out: Tensor<'_>,
+    ) -> Result<()> {
+        let mut linears = linears.iter().peekable();
+        while let Some(first) = linears.next() {
+            let weight = first.weight.place();
+            let mut outputs = first.outputs;
+            while let Some(next) = linears.next_if(|next| {
+                let without_bias = first.bias.is_none() && next.bias.is_none();
+                let place = next.weight.place();
+                rows == 1 && without_bias && place.follows(&weight, outputs * first.inputs)
+            }) {
+                outputs += next.outputs;
+            }
+            first.multiply(commands, &weight, (rows, outputs), x, out)?;
+            out = out.skip(rows * outputs);
+        }
+        Ok(())
+    }
+
+    fn multiply(
+        &self,
+        commands: &mut Commands,
+        weight: &Placed,
+        (rows, outputs): (usize, usize),
+        x: Tensor<'_>,
+        out: Tensor<'_>,
+    ) -> Result<()> {
         let bias = self.bias.as_ref().map(Weight::place);
-        let weight = self.weight.place();
         commands.matmul(&Matmul {
             m: rows,
-            n: self.outputs,
+            n: outputs,
             k: self.inputs,
             a: x,
             b: weight.tensor(),

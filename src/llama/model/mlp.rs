@@ -33,9 +33,9 @@ impl Mlp {
         rows: usize,
     ) -> Result<()> {
         let normed = state.normed.tensor();
-        let (gate, up) = (state.gate.tensor(), state.up.tensor()); // rows × feed_forward
-        self.gate.forward(commands, rows, normed, gate)?;
-        self.up.forward(commands, rows, normed, up)?;
+        let gate = state.gate_up.tensor(); // rows × feed_forward, and so is up
+        let up = gate.skip(rows * config.feed_forward);
+        Linear::forward_all(&[&self.gate, &self.up], commands, rows, normed, gate)?;
         commands.silu_mul(&Elementwise {
             count: rows * config.feed_forward,
             a: gate,

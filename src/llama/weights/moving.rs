@@ -3,8 +3,12 @@
 //! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own, and processors prefetch
 //! no further than to the end of one; a long buffer of the software device has pages of 2 MiB. And there the rows of a matrix come to lie
 //! interleaved where their type allows it, which is the order in which its kernels compute (`docs/DESIGN.md`, "Where weights lie").
+//!
+//! The matrices of a layer, or of some, share a buffer, their shelf: the longer it is, the less of it lies behind its last large page. What
+//! is multiplied with the same vector lies side by side there and can be one matrix.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{MappedFile, Weight};
 use crate::memory::Category;
@@ -18,6 +22,12 @@ const TOKENS: usize = 32;
 /// About how many bytes are in memory twice.
 const STEP: usize = 8 << 20;
 
+/// Bytes after which a shelf is long enough: part of a large page is little beside it.
+pub(super) const SHELF: u64 = 32 << 20;
+
+/// What matrices on a shelf begin at multiples of, in bytes: the lines of a cache.
+const ALIGNMENT: u64 = 64;
+
 /// Weights shorter than this in all stay where they are unless told to move: a last-level cache may hold them.
 const WORTH_MOVING: u64 = 64 << 20;
 
@@ -26,8 +36,10 @@ const WORTH_MOVING: u64 = 64 << 20;
 #[derive(Debug)]
 pub(in crate::llama) struct Moving {
     device: Device,
-    /// In the order opposite to that of passes, which is their file's.
+    /// In the order opposite to that of passes, in which they were asked for.
     waiting: Vec<Waiting>,
+    /// That of the last one that moved.
+    shelf: Option<Shelf>,
     /// Of all weights, in bytes.
     total: u64,
     earned: u64,
@@ -42,6 +54,16 @@ pub(super) struct Waiting {
     pub bytes: Range<u64>,
     /// How it is to be interleaved, if at all.
     pub strips: Option<Strips>,
+    /// The shelf it is to lie on when it is.
+    pub shelf: usize,
+}
+
+/// A buffer that is filled from its start.
+#[derive(Debug)]
+struct Shelf {
+    number: usize,
+    buffer: Arc<Buffer<u8>>,
+    filled: u64,
 }
 
 /// A matrix of whole strips.
@@ -66,6 +88,7 @@ impl Moving {
             device: device.clone(),
             total: lengths.sum(),
             waiting,
+            shelf: None,
             earned: 0,
             spent: 0,
         }
@@ -100,29 +123,64 @@ impl Moving {
     }
 
     /// What has been read is given back to the system at once, so that hardly anything is in memory twice.
-    fn relocate(&self, waiting: &Waiting) -> Result<()> {
-        let options = self.device.buffer_options().label(&waiting.name);
-        let options = options.category(match waiting.strips {
-            Some(_) => Category::Interleaved,
-            None => Category::Weights,
-        });
-        let mut buffer: Buffer<u8> = options.create(waiting.length() as usize)?;
-        match waiting.strips {
-            Some(strips) => self.interleave(waiting, strips, &buffer)?,
-            None => {
-                for start in (0..waiting.length()).step_by(STEP) {
-                    let step = waiting.step(start, STEP as u64);
-                    buffer.write_at(start as usize, waiting.file.range(step.clone()))?;
-                    waiting.file.forget(step);
-                }
-            }
+    fn relocate(&mut self, waiting: &Waiting) -> Result<()> {
+        if let Some(strips) = waiting.strips {
+            let (buffer, offset) = self.place_on_shelf(waiting)?;
+            self.interleave(waiting, strips, &buffer, offset)?;
+            waiting.weight.relocate(buffer, offset, true);
+            return Ok(());
         }
-        let interleaved = waiting.strips.is_some();
-        waiting.weight.relocate(buffer, interleaved);
+        let mut buffer = self.buffer(&waiting.name, Category::Weights, waiting.length())?;
+        for start in (0..waiting.length()).step_by(STEP) {
+            let step = waiting.step(start, STEP as u64);
+            buffer.write_at(start as usize, waiting.file.range(step.clone()))?;
+            waiting.file.forget(step);
+        }
+        waiting.weight.relocate(Arc::new(buffer), 0, false);
         Ok(())
     }
 
-    fn interleave(&self, waiting: &Waiting, strips: Strips, to: &Buffer<u8>) -> Result<()> {
+    fn buffer(&self, label: &str, category: Category, length: u64) -> Result<Buffer<u8>> {
+        let options = self.device.buffer_options().label(label);
+        options.category(category).create(length as usize)
+    }
+
+    /// Room for it on its shelf, which is made for the first of those that it is for.
+    fn place_on_shelf(&mut self, waiting: &Waiting) -> Result<(Arc<Buffer<u8>>, usize)> {
+        let number = waiting.shelf;
+        let shelf = match self.shelf.take() {
+            Some(shelf) if shelf.number == number => shelf,
+            _ => {
+                let after = self.waiting.iter().rev();
+                let after = after.take_while(|weight| weight.shelf == number);
+                let after = after.filter(|weight| weight.strips.is_some());
+                let room = after.fold(waiting.length(), |room, weight| {
+                    room.next_multiple_of(ALIGNMENT) + weight.length()
+                });
+                let label = format!("{} and what follows", waiting.name);
+                Shelf {
+                    number,
+                    buffer: Arc::new(self.buffer(&label, Category::Interleaved, room)?),
+                    filled: 0,
+                }
+            }
+        };
+        let offset = shelf.filled.next_multiple_of(ALIGNMENT);
+        let buffer = shelf.buffer.clone();
+        self.shelf = Some(Shelf {
+            filled: offset + waiting.length(),
+            ..shelf
+        });
+        Ok((buffer, offset as usize))
+    }
+
+    fn interleave(
+        &self,
+        waiting: &Waiting,
+        strips: Strips,
+        to: &Buffer<u8>,
+        offset: usize,
+    ) -> Result<()> {
         let Strips { rows, width } = strips;
         let from = waiting.weight.place();
         let row = waiting.length() as usize / rows;
@@ -135,7 +193,7 @@ impl Moving {
                 rows,
                 width,
                 x: from.tensor().skip(first * width),
-                out: to.tensor_at(first * row, from.dtype),
+                out: to.tensor_at(offset + first * row, from.dtype),
             })?;
             commands.commit()?.wait()?;
             let step = waiting.step((first * row) as u64, (rows * row) as u64);
@@ -147,7 +205,7 @@ impl Moving {
 
 impl Waiting {
     /// In bytes.
-    fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.bytes.end - self.bytes.start
     }
 
