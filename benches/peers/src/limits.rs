@@ -1,4 +1,4 @@
-//! What the machine can do: bytes read from memory, and multiply-adds of f32 and of bytes, on some threads at once.
+//! What the machine can do: multiply-adds of f32 and of bytes, and bytes read from memory, on some threads at once.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -8,9 +8,7 @@ use std::time::Instant;
 /// Each per second, in thousand millions.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// This and the next where the processor has AVX-512.
-    pub read_bytes: Option<f64>,
-    /// Multiplications and additions.
+    /// Multiplications and additions, where the processor has AVX-512.
     pub f32_operations: Option<f64>,
     /// The same for bytes, where it has VNNI.
     pub byte_operations: Option<f64>,
@@ -21,21 +19,32 @@ const READ: usize = 256 << 20;
 const RUNS: usize = 5;
 
 pub fn measure(threads: usize) -> Limits {
-    let memory: Vec<Vec<u64>> = (0..threads).map(|_| in_large_pages(READ / 8)).collect();
-    let memory = &memory;
-    let wide = is_x86_feature_detected!("avx512f");
-    let vnni = wide && is_x86_feature_detected!("avx512vnni");
+    let vnni = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");
     Limits {
-        read_bytes: wide.then(|| {
-            rate(threads, |thread| {
-                // SAFETY: seen above.
-                black_box(unsafe { read(&memory[thread]) });
-                READ as f64
-            })
-        }),
         f32_operations: measure_floats(threads),
         // SAFETY: seen above.
-        byte_operations: vnni.then(|| rate(threads, |_| unsafe { multiply_add_bytes() })),
+        byte_operations: vnni.then(|| median_rate(threads, |_| unsafe { multiply_add_bytes() })),
+    }
+}
+
+/// Memory to be read by threads. How fast that goes changes from second to second where others use the same memory: it is measured in turns
+/// with what is compared with it.
+pub struct Reader(Vec<Vec<u64>>);
+
+impl Reader {
+    pub fn new(threads: usize) -> Reader {
+        Reader((0..threads).map(|_| in_large_pages(READ / 8)).collect())
+    }
+
+    /// Thousand million bytes a second, now; where the processor has AVX-512.
+    pub fn rate(&self) -> Option<f64> {
+        is_x86_feature_detected!("avx512f").then(|| {
+            rate(self.0.len(), |thread| {
+                // SAFETY: seen above.
+                black_box(unsafe { read(&self.0[thread]) });
+                READ as f64
+            })
+        })
     }
 }
 
@@ -60,35 +69,37 @@ fn in_large_pages(count: usize) -> Vec<u64> {
 /// [`Limits::f32_operations`] alone.
 pub fn measure_floats(threads: usize) -> Option<f64> {
     // SAFETY: seen here.
-    is_x86_feature_detected!("avx512f").then(|| rate(threads, |_| unsafe { multiply_add_floats() }))
+    is_x86_feature_detected!("avx512f")
+        .then(|| median_rate(threads, |_| unsafe { multiply_add_floats() }))
 }
 
-/// The median rate of some runs in which all threads start together; `work` returns how much it did.
-fn rate(threads: usize, work: impl Fn(usize) -> f64 + Sync) -> f64 {
-    let mut rates: Vec<f64> = (0..RUNS)
-        .map(|_| {
-            let barrier = Barrier::new(threads);
-            let done: Vec<(Instant, f64, Instant)> = thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads)
-                    .map(|thread| {
-                        let (barrier, work) = (&barrier, &work);
-                        scope.spawn(move || {
-                            barrier.wait();
-                            (Instant::now(), work(thread), Instant::now())
-                        })
-                    })
-                    .collect();
-                workers.into_iter().map(|it| it.join().unwrap()).collect()
-            });
-            // By the workers' own clocks: without a processor to spare, this thread hears of them late.
-            let start = done.iter().map(|(start, ..)| *start).min().unwrap();
-            let end = done.iter().map(|(.., end)| *end).max().unwrap();
-            let work: f64 = done.iter().map(|(_, work, _)| work).sum();
-            work / end.duration_since(start).as_secs_f64() / 1e9
-        })
-        .collect();
+/// The median rate of some runs.
+fn median_rate(threads: usize, work: impl Fn(usize) -> f64 + Sync) -> f64 {
+    let mut rates: Vec<f64> = (0..RUNS).map(|_| rate(threads, &work)).collect();
     rates.sort_by(f64::total_cmp);
     rates[RUNS / 2]
+}
+
+/// The rate of a run in which all threads start together; `work` returns how much it did.
+fn rate(threads: usize, work: impl Fn(usize) -> f64 + Sync) -> f64 {
+    let barrier = Barrier::new(threads);
+    let done: Vec<(Instant, f64, Instant)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    barrier.wait();
+                    (Instant::now(), work(thread), Instant::now())
+                })
+            })
+            .collect();
+        workers.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    // By the workers' own clocks: without a processor to spare, this thread hears of them late.
+    let start = done.iter().map(|(start, ..)| *start).min().unwrap();
+    let end = done.iter().map(|(.., end)| *end).max().unwrap();
+    let work: f64 = done.iter().map(|(_, work, _)| work).sum();
+    work / end.duration_since(start).as_secs_f64() / 1e9
 }
 
 const ROUNDS: usize = 4_000_000;

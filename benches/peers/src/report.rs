@@ -34,12 +34,26 @@ fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// The median, the least and the most, and how many there are.
+fn with_range(values: &[f64], decimals: usize) -> String {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    match values.len() {
+        0 => "—".to_owned(),
+        count => format!(
+            "{:.decimals$} ({least:.decimals$}–{most:.decimals$}; {count})",
+            median(values)
+        ),
+    }
+}
+
 pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Result<()> {
     let mut text = String::from(
         "# Benchmarks\n\nWritten by `make bench-peers`: ironbridge on its software device, llama.cpp (`llama-cpp-2`) and candle, one process, the same GGUF\n\
          file, in turns. The models have TinyLlama's shape (1.1 thousand million weights) and random weights. Medians of tokens per second,\n\
-         ranges in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode of the bytes of\n\
-         weights that it can read from memory in large pages, for prefill of the multiply-adds it can do, on bytes (VNNI) or, for F16, on f32.\n\n",
+         ranges and numbers of turns in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode\n\
+         of the bytes of weights that it can read from memory in large pages, in turns with the engines, for prefill of the multiply-adds it\n\
+         can do, on bytes (VNNI) or, for F16, on f32.\n\n",
     );
     writeln!(text, "{}\n", machine(effort, took))?;
     for file_type in TYPES {
@@ -160,16 +174,7 @@ fn row(
     write!(text, "| {threads} | {phase} |")?;
     for name in NAMES {
         match speeds.iter().find(|speed| speed.engine == name) {
-            Some(speed) => {
-                let least = speed.rates.iter().copied().fold(f64::INFINITY, f64::min);
-                let most = speed.rates.iter().copied().fold(0.0, f64::max);
-                let middle = median(&speed.rates);
-                write!(
-                    text,
-                    " {middle:.1} ({least:.1}–{most:.1}; {}) |",
-                    speed.rates.len()
-                )?;
-            }
+            Some(speed) => write!(text, " {} |", with_range(&speed.rates, 1))?,
             None => write!(text, " — |")?,
         }
     }
@@ -180,7 +185,7 @@ fn row(
     let share = limits.and_then(|limits| {
         let (rate, cost) = (rate(speeds, NAMES[0])? / 1e9, cost(file_type));
         Some(if phase.starts_with("decode") {
-            rate * cost.bytes / limits["read"].as_f64()?
+            rate * cost.bytes / median(&numbers(&limits["reads"]))
         } else {
             let key = if file_type == "F16" { "f32" } else { "bytes" };
             rate * 2.0 * cost.weights / limits[key].as_f64()?
@@ -209,7 +214,8 @@ fn agreement(text: &mut String, all: &[Value]) -> Result<()> {
             let distance = distance.map_or("—".to_owned(), |distance| format!("{distance:.1e}"));
             write!(text, " {distance} |")?;
         }
-        for key in ["read", "f32", "bytes"] {
+        write!(text, " {} |", with_range(&numbers(&limits["reads"]), 0))?;
+        for key in ["f32", "bytes"] {
             let value = limits[key].as_f64();
             let value = value.map_or("—".to_owned(), |value| format!("{value:.0}"));
             write!(text, " {value} |")?;

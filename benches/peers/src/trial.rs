@@ -14,7 +14,7 @@ const PROMPT: usize = 15;
 /// Tokens of a text that memory is measured over.
 pub const LONG: usize = 512;
 /// What the shares of a type's trials are kept under.
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(200);
 
 struct Phase {
     name: String,
@@ -22,6 +22,8 @@ struct Phase {
     batch: usize,
     /// How many times.
     times: usize,
+    /// How many turns each engine has.
+    rounds: usize,
 }
 
 fn tokens(count: usize) -> Vec<u32> {
@@ -48,39 +50,45 @@ pub fn speed(file: &Path, file_type: &str, threads: &str, effort: &str) -> Resul
         }
     }
     compare_logits(&mut engines, file_type, threads)?;
-    let limits = limits::measure(threads);
-    println!(
-        "{}",
-        json!({
-            "what": "limits", "type": file_type, "threads": threads, "read": limits.read_bytes,
-            "f32": limits.f32_operations, "bytes": limits.byte_operations,
-        })
-    );
 
-    let prefill = |batch| Phase {
+    let prefill = |batch, rounds| Phase {
         name: format!("prefill {batch}"),
         batch,
         times: 1,
+        rounds,
     };
-    let decode = |times| Phase {
+    let decode = |times, rounds| Phase {
         name: format!("decode {times}"),
         batch: 1,
         times,
+        rounds,
     };
-    let (phases, rounds) = match quick {
-        true => (vec![prefill(15), prefill(128), decode(16)], 3),
-        false => (vec![prefill(15), prefill(128), decode(32), prefill(512)], 5),
+    // Memory's speed changes more than the processor's.
+    let phases = match quick {
+        true => vec![prefill(15, 3), prefill(128, 3), decode(16, 3)],
+        false => vec![
+            prefill(15, 5),
+            prefill(128, 5),
+            decode(32, 9),
+            prefill(512, 5),
+        ],
     };
+    let (limits, reader) = (limits::measure(threads), limits::Reader::new(threads));
+    let mut reads = Vec::new();
     let mut far_behind = vec![false; engines.len()];
     for phase in phases {
         // Whoever is far behind need not prove it as often, nor at length.
         let mut best = f64::INFINITY;
         let mut seconds = vec![Vec::new(); engines.len()];
         let mut least = vec![f64::INFINITY; engines.len()];
-        for round in 0..rounds {
+        for round in 0..phase.rounds {
+            if phase.times > 1 {
+                thread::sleep(REST);
+                reads.extend(reader.rate());
+            }
             for (i, (_, engine)) in engines.iter_mut().enumerate() {
                 let behind = round > 0 && least[i] > 1.8 * best;
-                if (behind || far_behind[i]) && i > 0 || start.elapsed() > LIMIT && round >= 3 {
+                if (behind || far_behind[i]) && i > 0 || start.elapsed() > LIMIT && round >= 5 {
                     continue;
                 }
                 let time = turn(engine.as_mut(), &phase)?;
@@ -107,6 +115,13 @@ pub fn speed(file: &Path, file_type: &str, threads: &str, effort: &str) -> Resul
             );
         }
     }
+    println!(
+        "{}",
+        json!({
+            "what": "limits", "type": file_type, "threads": threads, "reads": reads,
+            "f32": limits.f32_operations, "bytes": limits.byte_operations,
+        })
+    );
     Ok(())
 }
 
