@@ -341,6 +341,14 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
         batch * args.b_batch_stride as usize + row * args.b_row_stride as usize
     }
 
+    /// The address of an element of a row of the stored B, of which neither need be there: for prefetching, not to be followed.
+    fn near(&self, batch: usize, row: usize, element: usize) -> *const B {
+        let args = &self.output.args;
+        let batch = batch.wrapping_mul(args.b_batch_stride as usize);
+        let row = row.wrapping_mul(args.b_row_stride as usize);
+        self.b.near(batch.wrapping_add(row).wrapping_add(element))
+    }
+
     /// The strip that has row `row` of an interleaved B: all of its blocks are inside the view.
     fn strip(&self, batch: usize, row: usize) -> *const B {
         let start = self.b_row(batch, row - row % STRIP);

@@ -108,8 +108,8 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 true => (first, x + depth),
                 false => (first + WIDTH, 0),
             };
-            let next = product.b_row(batch, next_first) + next_x * STRIP;
-            let (next, next_apart) = (product.b.near(next), STRIP * k);
+            let next = product.near(batch, next_first, next_x * STRIP);
+            let next_apart = STRIP * k;
             for row in rows.clone().step_by(tiles::ROWS) {
                 let count = tiles::ROWS.min(rows.end - row);
                 let start = |i: usize| {
@@ -207,9 +207,9 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
         for row in 0..self.depth {
             let start = product.b_row(part.batch, x + row) + part.columns.start;
             let from = product.b.at(start, columns).cast_const();
-            let ahead = product.b_row(part.batch, x + row + AHEAD) + part.columns.start;
+            let ahead = product.near(part.batch, x + row + AHEAD, part.columns.start);
             for column in (0..columns).step_by(S::LANES) {
-                prefetch(product.b.near(ahead + column));
+                prefetch(ahead.wrapping_add(column));
             }
             // SAFETY: `at` checked all columns of the row; the panel has room for the vectors that they are in.
             unsafe {

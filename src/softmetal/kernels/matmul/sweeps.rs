@@ -106,12 +106,12 @@ impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
         let columns = self.part.columns.clone();
         let start = |j| self.product.b_row(self.part.batch, step + j) + columns.start;
         let rows = std::array::from_fn(|j| b.at(start(j), columns.len()).cast_const());
-        let ahead = std::array::from_fn(|j| b.near(start(N + j)));
+        let ahead = |j| (self.product).near(self.part.batch, step + N + j, columns.start);
         let (mut row, count) = (0, self.part.rows.len());
         while row < count {
             let lead = Lead {
                 rows,
-                ahead: (row == 0).then_some(ahead),
+                ahead: (row == 0).then(|| std::array::from_fn(ahead)),
             };
             // SAFETY: `at` checked the rows of B.
             row += unsafe {

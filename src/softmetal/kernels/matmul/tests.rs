@@ -696,6 +696,21 @@ fn arguments_that_reach_outside_are_faults() {
         ..args(9, 1, 6)
     };
     assert_eq!(run(&single, [54, 6, 1, 9]).0, "ok");
+    // Not even to say which row may be needed next.
+    for m in [1, 3, 9] {
+        let single = matmul_args {
+            transpose_b: 0,
+            b_row_stride: u64::MAX - 3,
+            batch: 2,
+            a_batch_stride: m.into(),
+            b_batch_stride: 6,
+            c_batch_stride: 6 * u64::from(m),
+            ..args(m, 6, 1)
+        };
+        let rows = 2 * m as usize;
+        let (kind, text) = run(&single, [rows, 12, 6, 6 * rows]);
+        assert_eq!(kind, "ok", "{m}: {text}");
+    }
     let (kind, text) = run(
         &matmul_args {
             m: 70_000,
@@ -707,6 +722,27 @@ fn arguments_that_reach_outside_are_faults() {
     );
     assert_eq!(kind, "invalid", "{text}");
     assert!(text.contains("grid"), "{text}");
+}
+
+#[test]
+fn the_stride_of_a_single_row_of_blocks_does_not_matter() {
+    let mut a = vec![1f32; 20 * 32];
+    let mut b = Numbers::new(1).vec::<BlockQ8_0>(32);
+    let mut c = vec![0f32; 20];
+    let far = matmul_args {
+        transpose_b: 1,
+        b_row_stride: u64::MAX - 31,
+        ..args(20, 1, 32)
+    };
+    let call = Call::new("matmul_tiled_q8_0_f32")
+        .covering([1, 20, 1])
+        .bind(MATMUL_A, &mut a)
+        .bind(MATMUL_B, &mut b)
+        .bind(MATMUL_C, &mut c)
+        .bind_same(MATMUL_BIAS, MATMUL_C)
+        .arguments(MATMUL_ARGS, &far);
+    assert_eq!(fault(call.run(&machines()[0])).0, "ok");
+    assert!(c[0] != 0.0 && c.iter().all(|value| *value == c[0]));
 }
 
 #[test]

@@ -272,8 +272,8 @@ pub fn compute<B: Readable, T: Writable>(
                 sums: sums.wrapping_add((tile - first) * width),
                 width,
                 ahead: std::array::from_fn(|j| {
-                    let row = product.b_row(batch, (next_tile + j).min(columns.end - 1));
-                    product.b.near(row + next_x).cast()
+                    let row = (next_tile + j).min(columns.end - 1);
+                    product.near(batch, row, next_x).cast()
                 }),
                 ahead_step: size_of::<B>(),
                 ahead_all_along: false,

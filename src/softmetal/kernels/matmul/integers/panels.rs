@@ -131,7 +131,6 @@ impl<B: Integers> Body for Fill<'_, B> {
         let width = VECTORS * S::LANES;
         let groups = product.k() / GROUP;
         let per_group = GROUP / B::SHARE;
-        let rows_together = TOGETHER * product.output.args.b_row_stride as usize / B::ELEMENTS;
         for first in (0..part.columns.len()).step_by(TOGETHER) {
             let rows: [*const B; TOGETHER] = std::array::from_fn(|i| {
                 let column = (part.columns.start + first + i).min(part.columns.end - 1);
@@ -141,8 +140,9 @@ impl<B: Integers> Body for Fill<'_, B> {
             for start in (0..groups).step_by(SCALED_GROUPS) {
                 let count = SCALED_GROUPS.min(groups - start);
                 // Of the next rows, maybe those of the next panel: they are too short for the processor to see by itself that they follow.
-                for row in rows {
-                    let next = row.wrapping_add(rows_together + start * GROUP / B::ELEMENTS);
+                for i in 0..TOGETHER {
+                    let row = part.columns.start + first + TOGETHER + i;
+                    let next = product.near(part.batch, row, start * GROUP);
                     let bytes = SCALED_GROUPS * GROUP / B::ELEMENTS * size_of::<B>();
                     for line in (0..bytes).step_by(LINE) {
                         prefetch(next.wrapping_byte_add(line));

@@ -179,7 +179,7 @@ unsafe fn add_span<S: Simd, B: InterleavedIntegers, const M: usize, const U: usi
     block: usize,
     mut parts: [Parts<S>; M],
 ) -> [Parts<S>; M] {
-    // Pieces have shares of their own, or one together; shares are as long as a piece, or shorter.
+    // Pieces have shares of their own, each one or more; but those of Q4_0 are halves of one.
     let sums = const { B::ELEMENTS / B::SPANS / B::SHARE }.min(B::PIECES);
     let steps = B::STEPS.min(B::SHARE / WORD);
     for first in (0..B::STEPS).step_by(steps) {
