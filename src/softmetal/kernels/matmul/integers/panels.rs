@@ -85,11 +85,10 @@ fn compute_filled<B: Integers>(
         scales: scratch.at(integers, shares * width),
         minima: scratch.at(integers + scales, shares * width),
     };
-    let Block { batch, rows, .. } = block;
     for first in block.columns.clone().step_by(width) {
         let part = &Block {
-            batch,
-            rows: rows.clone(),
+            batch: block.batch,
+            rows: block.rows.clone(),
             columns: first..block.columns.end.min(first + width),
         };
         fill(part, panel);
@@ -98,6 +97,7 @@ fn compute_filled<B: Integers>(
             a,
             part,
             panel,
+            ahead: Ahead::of(product, &block, first + width, width),
         };
         match (B::SHARE, B::HAS_MINIMUM, B::SIGNED) {
             (32, false, false) => isa.run(multiply.of::<Kind<32, false, false>>()),
@@ -285,6 +285,53 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
     }
 }
 
+/// The rows of B of the next panel, which come near while one is multiplied: to fill a panel takes less time than to read them, and memory
+/// would have nothing to do in between.
+#[derive(Clone, Copy)]
+struct Ahead {
+    from: *const u8,
+    bytes: usize,
+    /// Bytes at a time.
+    each: usize,
+}
+
+impl Ahead {
+    /// The rows from `column` on, those that there are in `block` of `count`.
+    fn of<B: Integers>(
+        product: &Product<B, f32>,
+        block: &Block,
+        column: usize,
+        count: usize,
+    ) -> Ahead {
+        let k = product.k();
+        let rows = match product.output.args.b_row_stride == k as u64 {
+            true => block.columns.end.saturating_sub(column).min(count),
+            false => 0,
+        };
+        let bytes = rows * (k / B::ELEMENTS) * size_of::<B>();
+        let turns = block.rows.len().div_ceil(TILE_ROWS) * (k / GROUP);
+        Ahead {
+            from: product.near(block.batch, column, 0).cast(),
+            bytes,
+            each: bytes.div_ceil(turns.max(1)).next_multiple_of(LINE),
+        }
+    }
+
+    /// Brings some of it near and returns the rest.
+    #[inline(always)]
+    fn bring(self) -> Ahead {
+        let bytes = self.each.min(self.bytes);
+        for at in (0..bytes).step_by(LINE) {
+            prefetch(self.from.wrapping_add(at));
+        }
+        Ahead {
+            from: self.from.wrapping_add(bytes),
+            bytes: self.bytes - bytes,
+            ..self
+        }
+    }
+}
+
 /// What a panel's multiplication has to know of B's type.
 struct Kind<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool>;
 
@@ -309,6 +356,7 @@ struct Multiply<'a> {
     a: &'a Activations,
     part: &'a Block,
     panel: Panel,
+    ahead: Ahead,
 }
 
 impl<'a> Multiply<'a> {
@@ -325,6 +373,7 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let rows = &self.0.part.rows;
+        let mut ahead = self.0.ahead;
         for first in rows.clone().step_by(TILE_ROWS) {
             let order = self.0.a.order(self.0.part.batch, first);
             let end = rows.end.min(first + TILE_ROWS);
@@ -333,14 +382,14 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
             let step = if S::LANES == 16 { TILE_ROWS } else { 2 };
             for row in (first..end).step_by(step) {
                 // SAFETY: the panel is filled, and so many rows are left.
-                unsafe {
+                ahead = unsafe {
                     match (end - row).min(step) {
-                        1 => self.0.tile::<S, K, 1>(simd, row, order),
-                        2 => self.0.tile::<S, K, 2>(simd, row, order),
-                        3 => self.0.tile::<S, K, 3>(simd, row, order),
-                        _ => self.0.tile::<S, K, TILE_ROWS>(simd, row, order),
+                        1 => self.0.tile::<S, K, 1>(simd, row, order, ahead),
+                        2 => self.0.tile::<S, K, 2>(simd, row, order, ahead),
+                        3 => self.0.tile::<S, K, 3>(simd, row, order, ahead),
+                        _ => self.0.tile::<S, K, TILE_ROWS>(simd, row, order, ahead),
                     }
-                }
+                };
             }
         }
     }
@@ -350,6 +399,8 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
 type Sums<S, const M: usize> = [[<S as Simd>::Vector; VECTORS]; M];
 
 impl Multiply<'_> {
+    /// Returns what is still to be brought near.
+    ///
     /// # Safety
     /// The panel is filled for `part`, which has `M` rows from `row` on, and the order is that of their tile.
     #[inline(always)]
@@ -358,21 +409,25 @@ impl Multiply<'_> {
         simd: S,
         row: usize,
         (single, double): (&[u32], &[u32]),
-    ) {
+        mut ahead: Ahead,
+    ) -> Ahead {
         let a: [Row; M] = std::array::from_fn(|i| self.a.row(self.part.batch, row + i));
         let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
         // SAFETY: the caller's promise; the order is one of the groups of these rows.
         unsafe {
             for group in single {
+                ahead = ahead.bring();
                 sums = self.add_group::<S, K, M, false>(simd, &a, *group as usize, sums);
             }
             for group in double {
+                ahead = ahead.bring();
                 sums = self.add_group::<S, K, M, true>(simd, &a, *group as usize, sums);
             }
             for (i, sums) in sums.iter().enumerate() {
                 self.store(simd, row + i, sums);
             }
         }
+        ahead
     }
 
     /// Adds the products of a group, of whose activations both bytes count or only the upper one.
