@@ -317,19 +317,21 @@ impl Round {
             let (low, scales, sums) = (to.add(low), to.add(scales), to.add(sums));
             let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
             for group in 0..k / GROUP {
-                let values = from.add(group * GROUP).cast::<[f32; GROUP]>().read();
-                let Rounded { integers, scale } = round(values);
                 let at = group * GROUP;
+                let values = &*from.add(at).cast::<[f32; GROUP]>();
+                let (factor, scale) = rounding(values);
                 for i in 0..GROUP {
-                    let high = (integers[i] + 64) >> 7;
+                    let integer = rounded(values[i], factor);
+                    let high = (integer + 64) >> 7;
                     to.add(at + i).write(high as i8);
-                    low.add(at + i).write((integers[i] - (high << 7)) as i8);
+                    low.add(at + i).write((integer - (high << 7)) as i8);
                 }
                 scales.add(group).write(scale);
                 for part in 0..per_group {
+                    // Once more: an array of them would be written and read in pieces that the processor has to wait for.
                     let mut sum = 0;
                     for i in 0..SHARE {
-                        sum += integers[part * SHARE + i];
+                        sum += rounded(values[part * SHARE + i], factor);
                     }
                     sums.add(group * per_group + part).write(sum);
                 }
@@ -338,18 +340,13 @@ impl Round {
     }
 }
 
-struct Rounded {
-    /// From -127 · 128 to 127 · 128.
-    integers: [i32; GROUP],
-    scale: f32,
-}
+/// The largest integer: 127 · 128.
+const LARGEST: f32 = 127.0 * 128.0;
 
-/// The values of a group as integers times a scale. A group with an infinity or a NaN has NaN for a scale, one without any normal number 0.
+/// What the values of a group are multiplied with to be rounded to integers, and what these integers are multiplied with to be the values
+/// again. A group with an infinity or a NaN has NaN for a scale, one without any normal number 0.
 #[inline(always)]
-fn round(values: [f32; GROUP]) -> Rounded {
-    const LARGEST: f32 = 127.0 * 128.0;
-    /// Added to a number, rounds it to an integer, ties to even, which is then in the lowest bits.
-    const TO_INTEGER: f32 = (3 << 22) as f32;
+fn rounding(values: &[f32; GROUP]) -> (f32, f32) {
     const INFINITY: u32 = f32::INFINITY.to_bits();
     // Magnitudes are in the order of their bits, NaN last. (Loops, because closures of `map` and `fold` need not be inlined, and
     // then miss the instruction set.)
@@ -357,19 +354,22 @@ fn round(values: [f32; GROUP]) -> Rounded {
     for value in values {
         largest = largest.max(value.to_bits() & 0x7fff_ffff);
     }
-    let (factor, scale) = match f32::from_bits(largest) {
+    match f32::from_bits(largest) {
         _ if largest >= INFINITY => (0.0, f32::NAN),
         largest if largest < LARGEST * f32::MIN_POSITIVE => (0.0, 0.0),
         largest => (LARGEST / largest, largest / LARGEST),
-    };
-    let mut integers = [0; GROUP];
-    for i in 0..GROUP {
-        let bits = (values[i] * factor + TO_INTEGER).to_bits();
-        let integer = bits.wrapping_sub(TO_INTEGER.to_bits()) as i32;
-        // A NaN's bits are no integer; what it is does not matter beside a scale of NaN, but it must not overflow.
-        integers[i] = integer.clamp(-LARGEST as i32, LARGEST as i32);
     }
-    Rounded { integers, scale }
+}
+
+/// A value of a group as an integer, from -[`LARGEST`] to [`LARGEST`].
+#[inline(always)]
+fn rounded(value: f32, factor: f32) -> i32 {
+    /// Added to a number, rounds it to an integer, ties to even, which is then in the lowest bits.
+    const TO_INTEGER: f32 = (3 << 22) as f32;
+    let bits = (value * factor + TO_INTEGER).to_bits();
+    let integer = bits.wrapping_sub(TO_INTEGER.to_bits()) as i32;
+    // A NaN's bits are no integer; what it is does not matter beside a scale of NaN, but it must not overflow.
+    integer.clamp(-LARGEST as i32, LARGEST as i32)
 }
 
 #[cfg(test)]
@@ -379,7 +379,8 @@ mod tests {
     #[test]
     fn rounding_keeps_15_bits() {
         let values: [f32; GROUP] = std::array::from_fn(|i| (i as f32 * 0.7 - 9.0).powi(3));
-        let Rounded { integers, scale } = round(values);
+        let (factor, scale) = rounding(&values);
+        let integers = values.map(|value| rounded(value, factor));
         for (value, integer) in values.iter().zip(integers) {
             let error = f64::from(*value) - f64::from(scale) * f64::from(integer);
             assert!(error.abs() <= 0.5001 * f64::from(scale), "{value}: {error}");
@@ -392,13 +393,13 @@ mod tests {
         let with = |value: f32| {
             let mut values = [1.0; GROUP];
             values[7] = value;
-            round(values)
+            rounding(&values).1
         };
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(with(value).scale.is_nan());
+            assert!(with(value).is_nan());
         }
-        assert_eq!(round([0.0; GROUP]).scale, 0.0);
-        assert_eq!(round([-f32::MIN_POSITIVE; GROUP]).scale, 0.0);
-        assert!(with(f32::MAX).scale.is_finite());
+        assert_eq!(rounding(&[0.0; GROUP]).1, 0.0);
+        assert_eq!(rounding(&[-f32::MIN_POSITIVE; GROUP]).1, 0.0);
+        assert!(with(f32::MAX).is_finite());
     }
 }
