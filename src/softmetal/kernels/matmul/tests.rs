@@ -241,7 +241,7 @@ fn strips_of_every_shape_on_every_instruction_set() {
                 n,
                 k,
                 batch: 1 + m % 2,
-                has_bias: m > 2,
+                has_bias: m > 2 || n == 80,
                 gap: m % 3,
                 share_b: m > 3,
                 transpose_a: m == 5,
