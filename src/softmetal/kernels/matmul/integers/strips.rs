@@ -4,7 +4,7 @@
 //! the scales of a strip apart from its integers, with neighbouring strips in turns, or with words of a block out of their order, a core of
 //! Zen 4 read half as much in a second. Two strips far from each other, a word of each in turns, are two such streams, of which more is on its
 //! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
-//! 3 %, one of Q4_K_M 2 % (one thread).
+//! 3 % (one thread; nothing beyond the noise for Q4_K_M).
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
