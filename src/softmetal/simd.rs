@@ -175,6 +175,8 @@ pub fn kept_a_loop(turns: usize) -> usize {
 /// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
 pub trait Body {
     type Output;
+    /// Whether it uses [`Simd::moved`], so that it is worth a loop of its own where the processor has an instruction for that.
+    const MOVES_BITS: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
@@ -185,7 +187,9 @@ pub enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx2(x86_64::Avx2),
     #[cfg(target_arch = "x86_64")]
-    Avx512(x86_64::Avx512),
+    Avx512(x86_64::Avx512<false>),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Sorts(x86_64::Avx512<true>),
     #[cfg(target_arch = "aarch64")]
     Neon(aarch64::Neon<false>),
     #[cfg(target_arch = "aarch64")]
@@ -200,6 +204,7 @@ impl Isa {
         {
             available.extend(x86_64::Avx2::new().map(Isa::Avx2));
             available.extend(x86_64::Avx512::new().map(Isa::Avx512));
+            available.extend(x86_64::Avx512::new().map(Isa::Avx512Sorts));
         }
         #[cfg(target_arch = "aarch64")]
         {
@@ -218,7 +223,7 @@ impl Isa {
     pub fn half(self) -> Option<Isa> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) => x86_64::Avx2::new().map(Isa::Avx2),
+            Isa::Avx512(_) | Isa::Avx512Sorts(_) => x86_64::Avx2::new().map(Isa::Avx2),
             _ => None,
         }
     }
@@ -231,6 +236,8 @@ impl Isa {
             Isa::Avx2(_) => "AVX2",
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Sorts(_) => "AVX-512 with VBMI and GFNI",
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(_) => "NEON",
             #[cfg(target_arch = "aarch64")]
@@ -262,6 +269,8 @@ impl Isa {
             Isa::Avx2(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(simd) => simd.run(body),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Sorts(simd) => simd.run(body),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(simd) => body.run(simd),
             #[cfg(target_arch = "aarch64")]

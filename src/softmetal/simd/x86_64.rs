@@ -1,4 +1,4 @@
-//! AVX2 (with FMA and F16C) and AVX-512 (with VNNI, VBMI and GFNI: Ice Lake, Zen 4 and newer).
+//! AVX2 (with FMA and F16C), and AVX-512 with VNNI: Cascade Lake, or with VBMI and GFNI as well: Ice Lake, Zen 4 and newer.
 
 #![allow(
     clippy::needless_range_loop,
@@ -266,33 +266,49 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 lanes.
+/// 16 lanes. With `SORTS`, the processor has instructions that sort bits and bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(());
+pub struct Avx512<const SORTS: bool>(());
 
-impl Avx512 {
-    pub fn new() -> Option<Avx512> {
+impl<const SORTS: bool> Avx512<SORTS> {
+    pub fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vnni")
-            && is_x86_feature_detected!("avx512vbmi")
-            && is_x86_feature_detected!("gfni");
-        has.then_some(Avx512(()))
+            && is_x86_feature_detected!("avx512vnni");
+        let sorts = is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("gfni");
+        (has && (sorts || !SORTS)).then_some(Avx512(()))
     }
+}
 
+impl Avx512<false> {
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
-        fn compiled<B: Body>(simd: Avx512, body: B) -> B::Output {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        fn compiled<B: Body>(simd: Avx512<false>, body: B) -> B::Output {
             body.run(simd)
         }
         proven!(compiled(self, body))
     }
 }
 
-impl Simd for Avx512 {
+impl Avx512<true> {
+    #[inline]
+    pub fn run<B: Body>(self, body: B) -> B::Output {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
+        fn compiled<B: Body>(simd: Avx512<true>, body: B) -> B::Output {
+            body.run(simd)
+        }
+        // Other loops are compiled once for both.
+        match B::MOVES_BITS {
+            true => proven!(compiled(self, body)),
+            false => Avx512::<false>(()).run(body),
+        }
+    }
+}
+
+impl<const SORTS: bool> Simd for Avx512<SORTS> {
     type Vector = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
@@ -419,14 +435,21 @@ impl Simd for Avx512 {
         proven!(_mm512_xor_si512(a, _mm512_set1_epi8(-128)))
     }
 
-    /// A shift and a mask are one product with a matrix of bits.
+    /// A shift and a mask, or one product with a matrix of bits.
     #[inline(always)]
     fn moved(self, a: __m512i, right: i32, mask: u8) -> __m512i {
         proven! {
-            match right {
-                0 => _mm512_and_si512(a, _mm512_set1_epi8(mask as i8)),
-                _ => _mm512_gf2p8affine_epi64_epi8::<0>(a, _mm512_set1_epi64(moving(right, mask))),
+            if SORTS && right != 0 {
+                let matrix = _mm512_set1_epi64(moving(right, mask));
+                return _mm512_gf2p8affine_epi64_epi8::<0>(a, matrix);
             }
+            let count = _mm_cvtsi32_si128(right.abs());
+            let moved = match right {
+                0 => a,
+                1.. => _mm512_srl_epi16(a, count),
+                _ => _mm512_sll_epi16(a, count),
+            };
+            _mm512_and_si512(moved, _mm512_set1_epi8(mask as i8))
         }
     }
 

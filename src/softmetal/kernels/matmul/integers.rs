@@ -35,7 +35,7 @@ pub fn multiply<B: Integers>(
     let m = product.output.args.m as usize;
     let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512(_) = machine.isa
+    if let Isa::Avx512Sorts(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
     {
         return multiply(machine, product, a, separable);

@@ -1,4 +1,4 @@
-//! A few rows of A on AVX-512: a row of B is read in whole vectors, scales and all, and its parts are sorted in registers.
+//! A few rows of A on AVX-512 with VBMI and GFNI: a row of B is read in whole vectors, scales and all, and its parts are sorted in registers.
 //!
 //! That is as fast as memory for two reasons. The processor prefetches for loads that follow one another without a gap, and not for those of
 //! a block's parts, each of its own size. And all that is not a product of integers is done for 16 scales at a time.
@@ -40,7 +40,7 @@ thread_local! {
 pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
 /// What multiplies so many rows of A with a B of this type, where that is faster than the ways for all types. For processors with
-/// `Isa::Avx512` only.
+/// `Isa::Avx512Sorts` only.
 pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
     let multiply: Multiply<B> = if blocks == TypeId::of::<BlockQ4_0>() {

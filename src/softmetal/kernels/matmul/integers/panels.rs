@@ -203,6 +203,7 @@ struct FillFromStrips<'a, B> {
 
 impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
     type Output = ();
+    const MOVES_BITS: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {

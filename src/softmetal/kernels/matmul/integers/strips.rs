@@ -31,6 +31,7 @@ pub struct Compute<'a, B> {
 
 impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     type Output = ();
+    const MOVES_BITS: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
