@@ -34,12 +34,14 @@ use half::{bf16, f16};
 use super::compute_pool::ComputePool;
 use super::dispatch::{Dispatch, Fault, Geometry};
 use super::elements::*;
-use super::simd::Isa;
+use super::simd::{self, Isa};
 
 /// What kernels compute with.
 pub struct Machine {
     pub pool: ComputePool,
     pub isa: Isa,
+    /// Whether streams of memory are announced to the processor.
+    pub told: bool,
     /// How much work, in multiply-adds, is worth handing to another thread.
     pub share: usize,
 }
@@ -49,6 +51,7 @@ impl Machine {
         Machine {
             pool: ComputePool::new(threads),
             isa: Isa::best(),
+            told: simd::reads_faster_when_told(),
             // What a thread does in some ten microseconds, several times what it takes to wake it.
             share: 1 << 18,
         }

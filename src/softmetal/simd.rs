@@ -158,6 +158,29 @@ pub fn prefetch<T>(from: *const T) {
     let _ = from;
 }
 
+/// How far ahead of what is read [`prefetch`] is worth calling, in bytes, on processors of which [`reads_faster_when_told`] says so.
+///
+/// Intel's prefetch within a page of memory and start anew with the next one. Tokens by strips of weights, in turns with none in one process:
+/// +11 to +22 % on Cascade Lake and +21 to +55 % on Sapphire Rapids, with 2 KiB up to a tenth less, with 8 KiB about the same.
+pub const AHEAD: usize = 4 << 10;
+
+/// Whether this processor reads memory from one end to the other faster with [`prefetch`] than by itself. AMD's Zen 4 does not: with distances
+/// from 1 to 8 KiB it was slower, by up to 57 %.
+pub fn reads_faster_when_told() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[allow(
+            unused_unsafe,
+            reason = "safe in newer versions of Rust than the oldest that this builds with"
+        )]
+        // SAFETY: all processors of this architecture have the instruction.
+        let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == [*b"Genu", *b"ineI", *b"ntel"]
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// The compiler leaves what is read before and after in that order, in which the processor prefetches. Told to build for Zen 4, it reads words
 /// of strips several ahead of others: a third of the speed of Q8_0 was gone.
 #[inline(always)]

@@ -6,7 +6,7 @@
 use half::{bf16, f16};
 
 use super::super::bindings::args::INTERLEAVE_ROWS;
-use super::super::simd::Simd;
+use super::super::simd::{Simd, prefetch};
 use super::blocks::*;
 use super::{BlockQ8_0, Integers, Stored};
 
@@ -123,6 +123,12 @@ impl<B: InterleavedIntegers> BlockRows<B> {
             halves: halves.wrapping_add(row),
             blocks: std::marker::PhantomData,
         }
+    }
+
+    /// Starts to bring the cache line near that begins `bytes` after the first word, whether it is readable or not.
+    #[inline(always)]
+    pub fn bring_near(self, bytes: usize) {
+        prefetch(self.words.wrapping_add(bytes));
     }
 
     /// # Safety

@@ -20,7 +20,7 @@ use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{
     GROUP, Integers, Interleaved, InterleavedIntegers, Readable, STRIP, Stored, Writable,
 };
-use super::super::simd::{Body, Simd};
+use super::super::simd::{AHEAD, Body, Simd};
 use super::scratch::Exhausted;
 use super::{ALONE, Machine};
 use panels::{Lines, Order};
@@ -87,8 +87,9 @@ pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
         if args.m as usize <= strips::MOST {
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
             let product = &Product { a, b, output };
-            product.for_blocks(machine, separable, STRIP, |block| {
-                machine.isa.run(strips::Compute { product, block });
+            product.for_blocks(machine, separable, STRIP, |block| match machine.told {
+                true => (machine.isa).run(strips::Compute::<_, _, AHEAD> { product, block }),
+                false => (machine.isa).run(strips::Compute::<_, _, 0> { product, block }),
             });
             return Ok(());
         }

@@ -19,7 +19,7 @@ use super::super::super::dispatch::Fault;
 use super::super::super::elements::{Integers, InterleavedIntegers, STRIP};
 #[cfg(target_arch = "x86_64")]
 use super::super::super::simd::Isa;
-use super::super::super::simd::Simd;
+use super::super::super::simd::{AHEAD, Simd};
 use super::super::Machine;
 use super::Product;
 use activations::{Activations, Precision};
@@ -60,8 +60,9 @@ pub fn multiply_interleaved<B: InterleavedIntegers>(
     let m = product.output.args.m as usize;
     let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     if m <= strips::MOST {
-        product.for_blocks(machine, separable, STRIP, |block| {
-            machine.isa.run(strips::Compute { product, a, block });
+        product.for_blocks(machine, separable, STRIP, |block| match machine.told {
+            true => (machine.isa).run(strips::Compute::<_, AHEAD> { product, a, block }),
+            false => (machine.isa).run(strips::Compute::<_, 0> { product, a, block }),
         });
         return Ok(());
     }

@@ -6,18 +6,22 @@
 )]
 
 use super::super::super::elements::{Interleaved, Readable, STRIP, Writable};
-use super::super::super::simd::{Body, Simd, in_order};
+use super::super::super::simd::{Body, Simd, in_order, prefetch};
 use super::{Block, Product};
 
 /// The most rows of A.
 pub const MOST: usize = 4;
-pub struct Compute<'a, B, T> {
+/// Bytes that memory is read in.
+const LINE: usize = 64;
+
+/// `AHEAD`: how far ahead of what is read memory is brought near, in bytes; 0 for not at all.
+pub struct Compute<'a, B, T, const AHEAD: usize> {
     pub product: &'a Product<'a, B, T>,
     /// Its columns are whole strips.
     pub block: Block,
 }
 
-impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
+impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Body for Compute<'_, B, T, AHEAD> {
     type Output = ();
 
     #[inline(always)]
@@ -30,7 +34,7 @@ impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
     }
 }
 
-impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
+impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Compute<'_, B, T, AHEAD> {
     /// `V`: the vectors that a strip's rows fill.
     #[inline(always)]
     fn multiply_rows<S: Simd, const V: usize>(self, simd: S) {
@@ -56,6 +60,12 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
             // SAFETY: `strip` checked the strip, and A's rows have `k` values.
             unsafe {
                 for step in (0..whole).step_by(STEPS) {
+                    if AHEAD > 0 {
+                        let near = strip.wrapping_add(step * STRIP).wrapping_byte_add(AHEAD);
+                        for line in (0..STEPS * STRIP * size_of::<B>()).step_by(LINE) {
+                            prefetch(near.wrapping_byte_add(line));
+                        }
+                    }
                     for chain in 0..STEPS {
                         for v in 0..V {
                             let values = strip.add((step + chain) * STRIP);

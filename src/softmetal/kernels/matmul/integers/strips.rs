@@ -19,24 +19,27 @@ use super::dot;
 
 /// The most rows of A.
 pub const MOST: usize = 4;
+/// Bytes that memory is read in.
+const LINE: usize = 64;
 /// The most vectors that the rows of a strip fill.
 const VECTORS: usize = 4;
 
-pub struct Compute<'a, B> {
+/// `AHEAD`: how far ahead of what is read memory is brought near, in bytes; 0 for not at all.
+pub struct Compute<'a, B, const AHEAD: usize> {
     pub product: &'a Product<'a, B, f32>,
     pub a: &'a Activations,
     /// Its columns are whole strips.
     pub block: Block,
 }
 
-impl<B: InterleavedIntegers> Body for Compute<'_, B> {
+impl<B: InterleavedIntegers, const AHEAD: usize> Body for Compute<'_, B, AHEAD> {
     type Output = ();
     const MOVES_BITS: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::LANES == STRIP && B::IN_ORDER => self.multiply::<S, 1, 2>(simd),
+            1 if S::LANES == STRIP && (B::IN_ORDER || AHEAD > 0) => self.multiply::<S, 1, 2>(simd),
             1 => self.multiply::<S, 1, 1>(simd),
             2 => self.multiply::<S, 2, 1>(simd),
             3 => self.multiply::<S, 3, 1>(simd),
@@ -45,7 +48,7 @@ impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     }
 }
 
-impl<B: InterleavedIntegers> Compute<'_, B> {
+impl<B: InterleavedIntegers, const AHEAD: usize> Compute<'_, B, AHEAD> {
     /// With `M` rows of A, and `N` strips in turns.
     #[inline(always)]
     fn multiply<S: Simd, const M: usize, const N: usize>(self, simd: S) {
@@ -67,7 +70,7 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
                 strips[n] = product.strip(batch, column(n));
             }
             let mut sums = [[[simd.splat(0.0); M]; N]; VECTORS];
-            let mut stages = [const { Stage::new() }; N];
+            let mut stages = [const { Stage::<B, AHEAD>::new() }; N];
             for block in 0..product.k() / B::ELEMENTS {
                 let mut here = strips;
                 for n in 0..N {
@@ -80,7 +83,8 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
                         rows[n] = BlockRows::new(here[n], v * S::LANES);
                     }
                     // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
-                    sums[v] = unsafe { add_block(simd, a, rows, block, sums[v]) };
+                    sums[v] =
+                        unsafe { add_block::<S, B, M, N, AHEAD>(simd, a, rows, block, sums[v]) };
                 }
             }
             for n in 0..N {
@@ -106,13 +110,13 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
 /// Where long blocks are put before they are used: their words are not used in their order, and the processor prefetches for what is read in
 /// order.
 #[repr(align(64))]
-struct Stage<B>([MaybeUninit<B>; STRIP]);
+struct Stage<B, const AHEAD: usize>([MaybeUninit<B>; STRIP]);
 
-impl<B: InterleavedIntegers> Stage<B> {
-    /// Blocks whose words are used in their order are read where they are.
-    const IS_USED: bool = !B::IN_ORDER;
+impl<B: InterleavedIntegers, const AHEAD: usize> Stage<B, AHEAD> {
+    /// Blocks whose words are used in their order are read where they are, and those that are brought near in theirs.
+    const IS_USED: bool = !B::IN_ORDER && AHEAD == 0;
 
-    const fn new() -> Stage<B> {
+    const fn new() -> Stage<B, AHEAD> {
         Stage([const { MaybeUninit::uninit() }; STRIP])
     }
 
@@ -148,7 +152,13 @@ impl<B: InterleavedIntegers> Stage<B> {
 /// # Safety
 /// B's blocks are readable and A's rows have them.
 #[inline(always)]
-unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: usize>(
+unsafe fn add_block<
+    S: Simd,
+    B: InterleavedIntegers,
+    const M: usize,
+    const N: usize,
+    const AHEAD: usize,
+>(
     simd: S,
     a: [Row; M],
     rows: [BlockRows<B>; N],
@@ -161,12 +171,21 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
             products: simd.splat(0.0),
             minima: simd.splat(0.0),
         }; M]; N];
+        if AHEAD > 0 {
+            // Those of words come with them.
+            let lines = size_of::<[B; STRIP]>().div_ceil(LINE);
+            for line in B::SPANS * B::STEPS..lines {
+                for n in 0..N {
+                    rows[n].bring_near(AHEAD + line * LINE);
+                }
+            }
+        }
         let mut factors = [B::factors(simd, rows[0]); N];
         for n in 1..N {
             factors[n] = B::factors(simd, rows[n]);
         }
         for_spans!(B, U, {
-            parts = add_span::<S, B, M, N, U>(simd, a, rows, factors, block, parts);
+            parts = add_span::<S, B, M, N, U, AHEAD>(simd, a, rows, factors, block, parts);
         });
         for n in 0..N {
             let scale = rows[n].scale(simd);
@@ -202,6 +221,7 @@ unsafe fn add_span<
     const M: usize,
     const N: usize,
     const U: usize,
+    const AHEAD: usize,
 >(
     simd: S,
     a: [Row; M],
@@ -230,11 +250,16 @@ unsafe fn add_span<
                 }
             }
             for step in 0..kept_a_loop(steps) {
+                if AHEAD > 0 {
+                    for n in 0..N {
+                        rows[n].bring_near(AHEAD + (U * B::STEPS + first + step) * LINE);
+                    }
+                }
                 let mut words = [B::words(simd, rows[0], U, first + step); N];
                 for n in 1..N {
                     words[n] = B::words(simd, rows[n], U, first + step);
                 }
-                if !Stage::<B>::IS_USED {
+                if !Stage::<B, AHEAD>::IS_USED {
                     in_order();
                 }
                 let with = at(0) + step * WORD;
