@@ -5,6 +5,8 @@
 //! Zen 4 read half as much in a second. Two strips far from each other, a word of each in turns, are two such streams, of which more is on its
 //! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
 //! 3 % (one thread; nothing beyond the noise for Q4_K_M).
+//!
+//! Intel's processors want to be told what comes (`AHEAD`).
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
