@@ -40,8 +40,8 @@ use super::simd::{self, Isa};
 pub struct Machine {
     pub pool: ComputePool,
     pub isa: Isa,
-    /// Whether streams of memory are announced to the processor.
-    pub told: bool,
+    /// Whether streams of weights are prefetched by instructions, too.
+    pub prefetches: bool,
     /// How much work, in multiply-adds, is worth handing to another thread.
     pub share: usize,
 }
@@ -51,7 +51,7 @@ impl Machine {
         Machine {
             pool: ComputePool::new(threads),
             isa: Isa::best(),
-            told: simd::reads_faster_when_told(),
+            prefetches: simd::prefetching_pays(),
             // What a thread does in some ten microseconds, several times what it takes to wake it.
             share: 1 << 18,
         }

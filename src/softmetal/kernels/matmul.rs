@@ -87,9 +87,11 @@ pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
         if args.m as usize <= strips::MOST {
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
             let product = &Product { a, b, output };
-            product.for_blocks(machine, separable, STRIP, |block| match machine.told {
-                true => (machine.isa).run(strips::Compute::<_, _, AHEAD> { product, block }),
-                false => (machine.isa).run(strips::Compute::<_, _, 0> { product, block }),
+            product.for_blocks(machine, separable, STRIP, |block| {
+                match machine.prefetches {
+                    true => (machine.isa).run(strips::Compute::<_, _, AHEAD> { product, block }),
+                    false => (machine.isa).run(strips::Compute::<_, _, 0> { product, block }),
+                }
             });
             return Ok(());
         }

@@ -266,19 +266,19 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 lanes. With `SORTS`, the processor has instructions that sort bits and bytes.
+/// 16 lanes. With `VBMI`, the processor has that and GFNI.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512<const SORTS: bool>(());
+pub struct Avx512<const VBMI: bool>(());
 
-impl<const SORTS: bool> Avx512<SORTS> {
+impl<const VBMI: bool> Avx512<VBMI> {
     pub fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vnni");
-        let sorts = is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("gfni");
-        (has && (sorts || !SORTS)).then_some(Avx512(()))
+        let vbmi = is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("gfni");
+        (has && (vbmi || !VBMI)).then_some(Avx512(()))
     }
 }
 
@@ -308,7 +308,7 @@ impl Avx512<true> {
     }
 }
 
-impl<const SORTS: bool> Simd for Avx512<SORTS> {
+impl<const VBMI: bool> Simd for Avx512<VBMI> {
     type Vector = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
@@ -439,7 +439,7 @@ impl<const SORTS: bool> Simd for Avx512<SORTS> {
     #[inline(always)]
     fn moved(self, a: __m512i, right: i32, mask: u8) -> __m512i {
         proven! {
-            if SORTS && right != 0 {
+            if VBMI && right != 0 {
                 let matrix = _mm512_set1_epi64(moving(right, mask));
                 return _mm512_gf2p8affine_epi64_epi8::<0>(a, matrix);
             }

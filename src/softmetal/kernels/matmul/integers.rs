@@ -35,7 +35,7 @@ pub fn multiply<B: Integers>(
     let m = product.output.args.m as usize;
     let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512Sorts(_) = machine.isa
+    if let Isa::Avx512Vbmi(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
     {
         return multiply(machine, product, a, separable);
@@ -60,9 +60,11 @@ pub fn multiply_interleaved<B: InterleavedIntegers>(
     let m = product.output.args.m as usize;
     let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     if m <= strips::MOST {
-        product.for_blocks(machine, separable, STRIP, |block| match machine.told {
-            true => (machine.isa).run(strips::Compute::<_, AHEAD> { product, a, block }),
-            false => (machine.isa).run(strips::Compute::<_, 0> { product, a, block }),
+        product.for_blocks(machine, separable, STRIP, |block| {
+            match machine.prefetches {
+                true => (machine.isa).run(strips::Compute::<_, AHEAD> { product, a, block }),
+                false => (machine.isa).run(strips::Compute::<_, 0> { product, a, block }),
+            }
         });
         return Ok(());
     }

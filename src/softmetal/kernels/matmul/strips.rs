@@ -6,13 +6,11 @@
 )]
 
 use super::super::super::elements::{Interleaved, Readable, STRIP, Writable};
-use super::super::super::simd::{Body, Simd, in_order, prefetch};
+use super::super::super::simd::{Body, Simd, in_order, prefetch_lines};
 use super::{Block, Product};
 
 /// The most rows of A.
 pub const MOST: usize = 4;
-/// Bytes that memory is read in.
-const LINE: usize = 64;
 
 /// `AHEAD`: how far ahead of what is read memory is brought near, in bytes; 0 for not at all.
 pub struct Compute<'a, B, T, const AHEAD: usize> {
@@ -62,9 +60,7 @@ impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Compute<'_, B, 
                 for step in (0..whole).step_by(STEPS) {
                     if AHEAD > 0 {
                         let near = strip.wrapping_add(step * STRIP).wrapping_byte_add(AHEAD);
-                        for line in (0..STEPS * STRIP * size_of::<B>()).step_by(LINE) {
-                            prefetch(near.wrapping_byte_add(line));
-                        }
+                        prefetch_lines(near, STEPS * STRIP * size_of::<B>());
                     }
                     for chain in 0..STEPS {
                         for v in 0..V {

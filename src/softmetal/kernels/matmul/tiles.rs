@@ -11,15 +11,14 @@
 use std::ops::Range;
 
 use super::super::super::elements::Readable;
-use super::super::super::simd::{Body, Simd, prefetch};
+use super::super::super::simd::{Body, CACHE_LINE, Simd, prefetch_lines};
 
 /// Rows that are read a value at a time.
 pub const ROWS: usize = 8;
 /// Steps that are summed in registers: a tile's rows stay in the first-level cache, and sums of sums are more exact than long ones.
 pub const PIECE: usize = 256;
 /// Values of f32 in a cache line.
-const LINE: usize = 16;
-const CACHE_LINE: usize = LINE * size_of::<f32>();
+const LINE: usize = CACHE_LINE / size_of::<f32>();
 /// Vectors of a strip, at most.
 pub const VECTORS: usize = 3;
 
@@ -131,10 +130,8 @@ impl Accumulate {
             let mut tile = [[simd.splat(0.0); V]; N];
             for line in (0..self.depth).step_by(LINE) {
                 for lead in strip.leads.start.max(row)..strip.leads.end.min(row + N) {
-                    let bytes = line * self.ahead_step..(line + LINE) * self.ahead_step;
-                    for byte in bytes.step_by(CACHE_LINE) {
-                        prefetch(self.ahead[lead].wrapping_add(byte));
-                    }
+                    let ahead = self.ahead[lead].wrapping_add(line * self.ahead_step);
+                    prefetch_lines(ahead, LINE * self.ahead_step);
                 }
                 for step in line..self.depth.min(line + LINE) {
                     let mut vectors = [simd.splat(0.0); V];

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use super::super::super::super::elements::{
     BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales, for_spans,
 };
-use super::super::super::super::simd::{Body, Isa, Simd, kept_a_loop, prefetch};
+use super::super::super::super::simd::{Body, CACHE_LINE, Isa, Simd, kept_a_loop, prefetch_lines};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
 use super::super::{Block, Output, Product};
 use super::activations::{Activations, Row, TILE_ROWS};
@@ -20,8 +20,6 @@ pub const COLUMNS: usize = 32;
 const VECTORS: usize = 2;
 /// Columns that are interleaved together.
 const TOGETHER: usize = 8;
-/// Bytes that memory is read in.
-const LINE: usize = 64;
 /// Integers of a group that are neighbours.
 const DEPTH: usize = 4;
 
@@ -144,9 +142,7 @@ impl<B: Integers> Body for Fill<'_, B> {
                     let row = part.columns.start + first + TOGETHER + i;
                     let next = product.near(part.batch, row, start * GROUP);
                     let bytes = SCALED_GROUPS * GROUP / B::ELEMENTS * size_of::<B>();
-                    for line in (0..bytes).step_by(LINE) {
-                        prefetch(next.wrapping_byte_add(line));
-                    }
+                    prefetch_lines(next, bytes);
                 }
                 for group in start..start + count {
                     // SAFETY: `at` checked the rows, and `compute` made room for the panel.
@@ -314,7 +310,7 @@ impl Ahead {
         Ahead {
             from: product.near(block.batch, column, 0).cast(),
             bytes,
-            each: bytes.div_ceil(turns.max(1)).next_multiple_of(LINE),
+            each: bytes.div_ceil(turns.max(1)).next_multiple_of(CACHE_LINE),
         }
     }
 
@@ -322,9 +318,7 @@ impl Ahead {
     #[inline(always)]
     fn bring(self) -> Ahead {
         let bytes = self.each.min(self.bytes);
-        for at in (0..bytes).step_by(LINE) {
-            prefetch(self.from.wrapping_add(at));
-        }
+        prefetch_lines(self.from, bytes);
         Ahead {
             from: self.from.wrapping_add(bytes),
             bytes: self.bytes - bytes,

@@ -6,7 +6,7 @@
 //! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
 //! 3 % (one thread; nothing beyond the noise for Q4_K_M).
 //!
-//! Intel's processors want to be told what comes (`AHEAD`).
+//! Intel's processors do better with prefetch instructions (`AHEAD`): then words may be out of their order, too.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -14,15 +14,13 @@ use std::mem::MaybeUninit;
 use super::super::super::super::elements::{
     BlockRows, GROUP, InterleavedIntegers, STRIP, WORD, for_spans,
 };
-use super::super::super::super::simd::{Body, Simd, in_order, kept_a_loop};
+use super::super::super::super::simd::{Body, CACHE_LINE, Simd, in_order, kept_a_loop};
 use super::super::{Block, Product};
 use super::activations::{Activations, Row};
 use super::dot;
 
 /// The most rows of A.
 pub const MOST: usize = 4;
-/// Bytes that memory is read in.
-const LINE: usize = 64;
 /// The most vectors that the rows of a strip fill.
 const VECTORS: usize = 4;
 
@@ -174,11 +172,11 @@ unsafe fn add_block<
             minima: simd.splat(0.0),
         }; M]; N];
         if AHEAD > 0 {
-            // Those of words come with them.
-            let lines = size_of::<[B; STRIP]>().div_ceil(LINE);
+            // The others with the words.
+            let lines = size_of::<[B; STRIP]>().div_ceil(CACHE_LINE);
             for line in B::SPANS * B::STEPS..lines {
                 for n in 0..N {
-                    rows[n].bring_near(AHEAD + line * LINE);
+                    rows[n].bring_near(AHEAD + line * CACHE_LINE);
                 }
             }
         }
@@ -254,7 +252,7 @@ unsafe fn add_span<
             for step in 0..kept_a_loop(steps) {
                 if AHEAD > 0 {
                     for n in 0..N {
-                        rows[n].bring_near(AHEAD + (U * B::STEPS + first + step) * LINE);
+                        rows[n].bring_near(AHEAD + (U * B::STEPS + first + step) * CACHE_LINE);
                     }
                 }
                 let mut words = [B::words(simd, rows[0], U, first + step); N];
