@@ -32,7 +32,7 @@ test: setup ## every test: library, command line, integration, C and Python prog
 	cargo test --features $(FEATURES)
 
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
-	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features cli --test facade --test c_abi --test llama_golden
+	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi --test llama_golden
 
 test-neon: ## the kernels and the bridge on emulated 64-bit ARM processors, with dot products and without; FILTER= picks unit tests
 	@scripts/test-neon.sh $(FILTER)
@@ -80,7 +80,7 @@ doc: setup ## the documentation, in target/doc
 	cargo doc --no-deps --features $(FEATURES)
 
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
-	@scripts/package-check.sh
+	@scripts/package-check.sh $(FEATURES)
 
 fuzz: setup ## fuzzes the readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
 	@for target in gguf model safetensors tokenizer_json tokenizer_model; do \

@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Packs the crate as crates.io would get it, unpacks it outside the repository, builds it there and runs its tests.
+# Packs the crate as crates.io would get it, unpacks it outside the repository, builds it there and runs its tests, but for two kinds, whose
+# outcome the package cannot change: unit tests, which read no file that the build does not, and the detector, which builds the crate again.
+#
+#   scripts/package-check.sh [FEATURES]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,4 +19,11 @@ tar -xzf "$crate" -C "$outside"
 # The dependencies are those of the repository's own build, so their compiled form is shared; the crate itself is built anew.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 cd "$outside/ironbridge-$version"
-cargo test --locked --features cli
+chosen=(--locked --features "${1:-cli}")
+tests=()
+for test in tests/*.rs tests/*/main.rs; do
+  test=$(basename "${test%/main.rs}" .rs)
+  [ "$test" = detector ] || tests+=(--test "$test")
+done
+cargo test "${chosen[@]}" --bins --examples "${tests[@]}"
+cargo test "${chosen[@]}" --doc

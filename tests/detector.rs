@@ -43,6 +43,8 @@ fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
             "cli",
             "--bin",
             "ironbridge",
+            "--config",
+            "profile.dev.package.'*'.opt-level = 0",
             "--target-dir",
         ])
         .arg(&folder)
@@ -50,7 +52,6 @@ fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
         .env("IRONBRIDGE_TEST_WITHOUT_POOLS", "1")
         // It runs for a second: what counts is how long it takes to build.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
-        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .output()
         .expect("cargo starts");

@@ -34,14 +34,12 @@ use half::{bf16, f16};
 use super::compute_pool::ComputePool;
 use super::dispatch::{Dispatch, Fault, Geometry};
 use super::elements::*;
-use super::simd::{self, Isa};
+use super::simd::Isa;
 
 /// What kernels compute with.
 pub struct Machine {
     pub pool: ComputePool,
     pub isa: Isa,
-    /// Whether streams of weights are prefetched by instructions, too.
-    pub prefetches: bool,
     /// How much work, in multiply-adds, is worth handing to another thread.
     pub share: usize,
 }
@@ -51,7 +49,6 @@ impl Machine {
         Machine {
             pool: ComputePool::new(threads),
             isa: Isa::best(),
-            prefetches: simd::prefetching_pays(),
             // What a thread does in some ten microseconds, several times what it takes to wake it.
             share: 1 << 18,
         }

@@ -23,6 +23,8 @@ pub trait Simd: Copy + Send + Sync {
     const LANES: usize;
     /// Vectors that fit the registers.
     const REGISTERS: usize;
+    /// How far ahead of what is read from one end to the other memory is worth bringing near with [`prefetch`], in bytes; 0 for not at all.
+    const AHEAD: usize = 0;
 
     fn splat(self, value: f32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -169,28 +171,24 @@ pub fn prefetch_lines<T>(from: *const T, bytes: usize) {
     }
 }
 
-/// How far ahead of what is read [`prefetch`] is worth calling, in bytes, on processors of which [`prefetching_pays`] says so.
+/// How far ahead of what is read [`prefetch`] is worth calling, in bytes, on processors of Intel.
 ///
-/// Intel's prefetch by themselves within a page of 4 KiB only ("Intel 64 and IA-32 Architectures Optimization Reference Manual", on its streamer).
+/// They prefetch by themselves within a page of 4 KiB only ("Intel 64 and IA-32 Architectures Optimization Reference Manual", on its streamer).
 /// Tokens by strips of weights with AVX-512, in turns with none in one process: +9 to +24 % on Cascade Lake, with 2 and 8 KiB about the same, and
-/// +23 to +55 % on Sapphire Rapids, with 2 KiB less, with 8 KiB about the same.
-pub const AHEAD: usize = 4 << 10;
+/// +23 to +55 % on Sapphire Rapids, with 2 KiB less, with 8 KiB about the same. AMD's Zen 4 was slower, with distances from 1 to 8 KiB, by up to
+/// 57 %.
+#[cfg(target_arch = "x86_64")]
+const FAR_AHEAD: usize = 4 << 10;
 
-/// Whether this processor reads memory from one end to the other faster with [`prefetch`] than by itself. AMD's Zen 4 does not: with distances
-/// from 1 to 8 KiB it was slower, by up to 57 %.
-pub fn prefetching_pays() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[allow(
-            unused_unsafe,
-            reason = "safe in newer versions of Rust than the oldest that this builds with"
-        )]
-        // SAFETY: all processors of this architecture have the instruction.
-        let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
-        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == [*b"Genu", *b"ineI", *b"ntel"]
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+#[cfg(target_arch = "x86_64")]
+fn is_intel() -> bool {
+    #[allow(
+        unused_unsafe,
+        reason = "safe in newer versions of Rust than the oldest that this builds with"
+    )]
+    // SAFETY: all processors of this architecture have the instruction.
+    let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == [*b"Genu", *b"ineI", *b"ntel"]
 }
 
 /// The compiler leaves what is read before and after in that order, in which the processor prefetches. Told to build for Zen 4, it reads words
@@ -212,6 +210,8 @@ pub trait Body {
     type Output;
     /// Whether it uses [`Simd::moved`], so that it is worth a loop of its own where the processor has an instruction for that.
     const MOVES_BITS: bool = false;
+    /// Whether it uses [`Simd::AHEAD`], so that it is worth one of its own for processors of either kind.
+    const READS_AHEAD: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
@@ -222,9 +222,11 @@ pub enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx2(x86_64::Avx2),
     #[cfg(target_arch = "x86_64")]
-    Avx512(x86_64::Avx512<false>),
+    Avx512(x86_64::Avx512<false, true>),
     #[cfg(target_arch = "x86_64")]
-    Avx512Vbmi(x86_64::Avx512<true>),
+    Avx512Vbmi(x86_64::Avx512<true, false>),
+    #[cfg(target_arch = "x86_64")]
+    Avx512VbmiAhead(x86_64::Avx512<true, true>),
     #[cfg(target_arch = "aarch64")]
     Neon(aarch64::Neon<false>),
     #[cfg(target_arch = "aarch64")]
@@ -232,14 +234,21 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The instruction sets of this processor, the widest last.
+    /// The instruction sets of this processor, the fastest last.
     pub fn available() -> Vec<Isa> {
         let mut available = vec![Isa::Portable(Portable)];
         #[cfg(target_arch = "x86_64")]
         {
             available.extend(x86_64::Avx2::new().map(Isa::Avx2));
             available.extend(x86_64::Avx512::new().map(Isa::Avx512));
-            available.extend(x86_64::Avx512::new().map(Isa::Avx512Vbmi));
+            let alike = [
+                x86_64::Avx512::new().map(Isa::Avx512Vbmi),
+                x86_64::Avx512::new().map(Isa::Avx512VbmiAhead),
+            ];
+            match is_intel() {
+                true => available.extend(alike.into_iter().flatten()),
+                false => available.extend(alike.into_iter().rev().flatten()),
+            }
         }
         #[cfg(target_arch = "aarch64")]
         {
@@ -249,7 +258,7 @@ impl Isa {
         available
     }
 
-    /// The widest one.
+    /// The fastest one.
     pub fn best() -> Isa {
         Isa::available().pop().unwrap_or(Isa::Portable(Portable))
     }
@@ -258,7 +267,9 @@ impl Isa {
     pub fn half(self) -> Option<Isa> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) | Isa::Avx512Vbmi(_) => x86_64::Avx2::new().map(Isa::Avx2),
+            Isa::Avx512(_) | Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) => {
+                x86_64::Avx2::new().map(Isa::Avx2)
+            }
             _ => None,
         }
     }
@@ -272,7 +283,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(_) => "AVX-512 with VBMI and GFNI",
+            Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) => "AVX-512 with VBMI and GFNI",
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(_) => "NEON",
             #[cfg(target_arch = "aarch64")]
@@ -306,6 +317,8 @@ impl Isa {
             Isa::Avx512(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vbmi(simd) => simd.run(body),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512VbmiAhead(simd) => simd.run(body),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(simd) => body.run(simd),
             #[cfg(target_arch = "aarch64")]
@@ -452,9 +465,15 @@ mod tests {
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     #[test]
-    fn prefetching_pays_on_intels_processors() {
+    fn memory_is_brought_near_on_intels_processors() {
         let processors = std::fs::read_to_string("/proc/cpuinfo").expect("Linux has it");
         let intel = processors.contains("GenuineIntel");
-        assert_eq!(prefetching_pays(), intel);
+        assert_eq!(is_intel(), intel);
+        let vbmi = processors.contains(" avx512vbmi ") && processors.contains(" gfni ");
+        match Isa::best() {
+            Isa::Avx512VbmiAhead(_) => assert!(vbmi && intel),
+            Isa::Avx512Vbmi(_) => assert!(vbmi && !intel),
+            _ => assert!(!vbmi),
+        }
     }
 }

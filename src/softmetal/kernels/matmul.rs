@@ -20,7 +20,7 @@ use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::{
     GROUP, Integers, Interleaved, InterleavedIntegers, Readable, STRIP, Stored, Writable,
 };
-use super::super::simd::{AHEAD, Body, Simd};
+use super::super::simd::{Body, Simd};
 use super::scratch::Exhausted;
 use super::{ALONE, Machine};
 use panels::{Lines, Order};
@@ -88,10 +88,7 @@ pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
             let product = &Product { a, b, output };
             product.for_blocks(machine, separable, STRIP, |block| {
-                match machine.prefetches {
-                    true => (machine.isa).run(strips::Compute::<_, _, AHEAD> { product, block }),
-                    false => (machine.isa).run(strips::Compute::<_, _, 0> { product, block }),
-                }
+                machine.isa.run(strips::Compute { product, block });
             });
             return Ok(());
         }

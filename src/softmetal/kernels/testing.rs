@@ -19,7 +19,7 @@ use super::{Kernel, Machine, kernels};
 /// Sizes around the widths of vectors, groups and tiles.
 pub const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];
 
-/// Every instruction set of this processor, each with one thread and then with three that share even the smallest work, and prefetch.
+/// Every instruction set of this processor, each with one thread and then with three that share even the smallest work.
 pub fn machines() -> &'static [Machine] {
     static MACHINES: OnceLock<Vec<Machine>> = OnceLock::new();
     MACHINES.get_or_init(|| {
@@ -27,7 +27,6 @@ pub fn machines() -> &'static [Machine] {
         let machine = |isa, threads| Machine {
             isa,
             share: 1,
-            prefetches: threads > 1,
             ..Machine::new(threads)
         };
         isas.flat_map(|isa| [1, 3].map(|threads| machine(isa, threads)))

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::portable::narrow_bf16;
-use super::{Body, Simd};
+use super::{Body, FAR_AHEAD, Simd};
 
 /// Calls intrinsics in the methods of a type whose values prove that the processor has them.
 macro_rules! proven {
@@ -266,11 +266,12 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 lanes. With `VBMI`, the processor has that and GFNI.
+/// 16 lanes. With `VBMI`, the processor has that and GFNI; with `AHEAD`, it is worth prefetching on ([`FAR_AHEAD`]). No processor is known that has
+/// neither.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512<const VBMI: bool>(());
+pub struct Avx512<const VBMI: bool, const AHEAD: bool>(());
 
-impl<const VBMI: bool> Avx512<VBMI> {
+impl<const VBMI: bool, const AHEAD: bool> Avx512<VBMI, AHEAD> {
     pub fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -282,36 +283,50 @@ impl<const VBMI: bool> Avx512<VBMI> {
     }
 }
 
-impl Avx512<false> {
+// A loop is compiled only for the types that it is another one for.
+
+impl Avx512<false, true> {
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-        fn compiled<B: Body>(simd: Avx512<false>, body: B) -> B::Output {
+        fn compiled<B: Body>(simd: Avx512<false, true>, body: B) -> B::Output {
             body.run(simd)
         }
         proven!(compiled(self, body))
     }
 }
 
-impl Avx512<true> {
+impl Avx512<true, false> {
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
-        fn compiled<B: Body>(simd: Avx512<true>, body: B) -> B::Output {
-            body.run(simd)
-        }
-        // Other loops are compiled once for both.
-        match B::MOVES_BITS {
-            true => proven!(compiled(self, body)),
-            false => Avx512::<false>(()).run(body),
+        match B::MOVES_BITS || B::READS_AHEAD {
+            true => proven!(compiled_with_vbmi(self, body)),
+            false => Avx512::<false, true>(()).run(body),
         }
     }
 }
 
-impl<const VBMI: bool> Simd for Avx512<VBMI> {
+impl Avx512<true, true> {
+    #[inline]
+    pub fn run<B: Body>(self, body: B) -> B::Output {
+        match (B::MOVES_BITS, B::READS_AHEAD) {
+            (true, true) => proven!(compiled_with_vbmi(self, body)),
+            (true, false) => Avx512::<true, false>(()).run(body),
+            (false, _) => Avx512::<false, true>(()).run(body),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
+fn compiled_with_vbmi<B: Body, const AHEAD: bool>(simd: Avx512<true, AHEAD>, body: B) -> B::Output {
+    body.run(simd)
+}
+
+impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     type Vector = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
+    const AHEAD: usize = if AHEAD { FAR_AHEAD } else { 0 };
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {

@@ -19,7 +19,7 @@ use super::super::super::dispatch::Fault;
 use super::super::super::elements::{Integers, InterleavedIntegers, STRIP};
 #[cfg(target_arch = "x86_64")]
 use super::super::super::simd::Isa;
-use super::super::super::simd::{AHEAD, Simd};
+use super::super::super::simd::Simd;
 use super::super::Machine;
 use super::Product;
 use activations::{Activations, Precision};
@@ -35,7 +35,7 @@ pub fn multiply<B: Integers>(
     let m = product.output.args.m as usize;
     let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512Vbmi(_) = machine.isa
+    if let Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
     {
         return multiply(machine, product, a, separable);
@@ -61,10 +61,7 @@ pub fn multiply_interleaved<B: InterleavedIntegers>(
     let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
     if m <= strips::MOST {
         product.for_blocks(machine, separable, STRIP, |block| {
-            match machine.prefetches {
-                true => (machine.isa).run(strips::Compute::<_, AHEAD> { product, a, block }),
-                false => (machine.isa).run(strips::Compute::<_, 0> { product, a, block }),
-            }
+            machine.isa.run(strips::Compute { product, a, block });
         });
         return Ok(());
     }

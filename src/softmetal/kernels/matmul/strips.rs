@@ -12,15 +12,15 @@ use super::{Block, Product};
 /// The most rows of A.
 pub const MOST: usize = 4;
 
-/// `AHEAD`: how far ahead of what is read memory is brought near, in bytes; 0 for not at all.
-pub struct Compute<'a, B, T, const AHEAD: usize> {
+pub struct Compute<'a, B, T> {
     pub product: &'a Product<'a, B, T>,
     /// Its columns are whole strips.
     pub block: Block,
 }
 
-impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Body for Compute<'_, B, T, AHEAD> {
+impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
     type Output = ();
+    const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -32,7 +32,7 @@ impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Body for Comput
     }
 }
 
-impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Compute<'_, B, T, AHEAD> {
+impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
     /// `V`: the vectors that a strip's rows fill.
     #[inline(always)]
     fn multiply_rows<S: Simd, const V: usize>(self, simd: S) {
@@ -58,8 +58,8 @@ impl<B: Readable + Interleaved, T: Writable, const AHEAD: usize> Compute<'_, B, 
             // SAFETY: `strip` checked the strip, and A's rows have `k` values.
             unsafe {
                 for step in (0..whole).step_by(STEPS) {
-                    if AHEAD > 0 {
-                        let near = strip.wrapping_add(step * STRIP).wrapping_byte_add(AHEAD);
+                    if S::AHEAD > 0 {
+                        let near = strip.wrapping_add(step * STRIP).wrapping_byte_add(S::AHEAD);
                         prefetch_lines(near, STEPS * STRIP * size_of::<B>());
                     }
                     for chain in 0..STEPS {

@@ -6,7 +6,7 @@
 //! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
 //! 3 % (one thread; nothing beyond the noise for Q4_K_M).
 //!
-//! Intel's processors do better with prefetch instructions (`AHEAD`): then words may be out of their order, too.
+//! Intel's processors do better with prefetch instructions ([`Simd::AHEAD`]): then words may be out of their order, too.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -24,31 +24,32 @@ pub const MOST: usize = 4;
 /// The most vectors that the rows of a strip fill.
 const VECTORS: usize = 4;
 
-/// `AHEAD`: how far ahead of what is read memory is brought near, in bytes; 0 for not at all.
-pub struct Compute<'a, B, const AHEAD: usize> {
+pub struct Compute<'a, B> {
     pub product: &'a Product<'a, B, f32>,
     pub a: &'a Activations,
     /// Its columns are whole strips.
     pub block: Block,
 }
 
-impl<B: InterleavedIntegers, const AHEAD: usize> Body for Compute<'_, B, AHEAD> {
+impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     type Output = ();
     const MOVES_BITS: bool = true;
+    const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::LANES == STRIP && (B::IN_ORDER || AHEAD > 0) => self.multiply::<S, 1, 2>(simd),
+            1 if S::LANES == STRIP && (B::IN_ORDER || S::AHEAD > 0) => {
+                self.multiply::<S, 1, 2>(simd)
+            }
             1 => self.multiply::<S, 1, 1>(simd),
             2 => self.multiply::<S, 2, 1>(simd),
-            3 => self.multiply::<S, 3, 1>(simd),
             _ => self.multiply::<S, MOST, 1>(simd),
         }
     }
 }
 
-impl<B: InterleavedIntegers, const AHEAD: usize> Compute<'_, B, AHEAD> {
+impl<B: InterleavedIntegers> Compute<'_, B> {
     /// With `M` rows of A, and `N` strips in turns.
     #[inline(always)]
     fn multiply<S: Simd, const M: usize, const N: usize>(self, simd: S) {
@@ -59,7 +60,8 @@ impl<B: InterleavedIntegers, const AHEAD: usize> Compute<'_, B, AHEAD> {
             rows,
             columns,
         } = block;
-        let a: [Row; M] = std::array::from_fn(|i| a.row(batch, rows.start + i));
+        // A third row comes with a fourth that is the same: a loop of its own takes more time to compile than it saves.
+        let a: [Row; M] = std::array::from_fn(|i| a.row(batch, (rows.start + i).min(rows.end - 1)));
         let strips = columns.len() / STRIP;
         let turns = strips.div_ceil(N);
         for turn in 0..turns {
@@ -70,7 +72,7 @@ impl<B: InterleavedIntegers, const AHEAD: usize> Compute<'_, B, AHEAD> {
                 strips[n] = product.strip(batch, column(n));
             }
             let mut sums = [[[simd.splat(0.0); M]; N]; VECTORS];
-            let mut stages = [const { Stage::<B, AHEAD>::new() }; N];
+            let mut stages = [const { Stage::<B>::new() }; N];
             for block in 0..product.k() / B::ELEMENTS {
                 let mut here = strips;
                 for n in 0..N {
@@ -83,12 +85,11 @@ impl<B: InterleavedIntegers, const AHEAD: usize> Compute<'_, B, AHEAD> {
                         rows[n] = BlockRows::new(here[n], v * S::LANES);
                     }
                     // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
-                    sums[v] =
-                        unsafe { add_block::<S, B, M, N, AHEAD>(simd, a, rows, block, sums[v]) };
+                    sums[v] = unsafe { add_block::<S, B, M, N>(simd, a, rows, block, sums[v]) };
                 }
             }
             for n in 0..N {
-                for i in 0..M {
+                for i in 0..M.min(rows.len()) {
                     let column = column(n);
                     let c = product.output.c_at(batch, rows.start + i, column, STRIP);
                     for v in 0..STRIP / S::LANES {
@@ -110,13 +111,15 @@ impl<B: InterleavedIntegers, const AHEAD: usize> Compute<'_, B, AHEAD> {
 /// Where long blocks are put before they are used: their words are not used in their order, and the processor prefetches for what is read in
 /// order.
 #[repr(align(64))]
-struct Stage<B, const AHEAD: usize>([MaybeUninit<B>; STRIP]);
+struct Stage<B>([MaybeUninit<B>; STRIP]);
 
-impl<B: InterleavedIntegers, const AHEAD: usize> Stage<B, AHEAD> {
+impl<B: InterleavedIntegers> Stage<B> {
     /// Blocks whose words are used in their order are read where they are, and those that are brought near in theirs.
-    const IS_USED: bool = !B::IN_ORDER && AHEAD == 0;
+    const fn is_used<S: Simd>() -> bool {
+        !B::IN_ORDER && S::AHEAD == 0
+    }
 
-    const fn new() -> Stage<B, AHEAD> {
+    const fn new() -> Stage<B> {
         Stage([const { MaybeUninit::uninit() }; STRIP])
     }
 
@@ -126,7 +129,7 @@ impl<B: InterleavedIntegers, const AHEAD: usize> Stage<B, AHEAD> {
     /// They are readable.
     #[inline(always)]
     unsafe fn put<S: Simd>(&mut self, simd: S, blocks: *const B) -> *const B {
-        if !Self::IS_USED {
+        if !Self::is_used::<S>() {
             return blocks;
         }
         let vector = size_of::<S::Bytes>();
@@ -152,13 +155,7 @@ impl<B: InterleavedIntegers, const AHEAD: usize> Stage<B, AHEAD> {
 /// # Safety
 /// B's blocks are readable and A's rows have them.
 #[inline(always)]
-unsafe fn add_block<
-    S: Simd,
-    B: InterleavedIntegers,
-    const M: usize,
-    const N: usize,
-    const AHEAD: usize,
->(
+unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: usize>(
     simd: S,
     a: [Row; M],
     rows: [BlockRows<B>; N],
@@ -171,12 +168,12 @@ unsafe fn add_block<
             products: simd.splat(0.0),
             minima: simd.splat(0.0),
         }; M]; N];
-        if AHEAD > 0 {
+        if S::AHEAD > 0 {
             // The others with the words.
             let lines = size_of::<[B; STRIP]>().div_ceil(CACHE_LINE);
             for line in B::SPANS * B::STEPS..lines {
                 for n in 0..N {
-                    rows[n].bring_near(AHEAD + line * CACHE_LINE);
+                    rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
                 }
             }
         }
@@ -185,7 +182,7 @@ unsafe fn add_block<
             factors[n] = B::factors(simd, rows[n]);
         }
         for_spans!(B, U, {
-            parts = add_span::<S, B, M, N, U, AHEAD>(simd, a, rows, factors, block, parts);
+            parts = add_span::<S, B, M, N, U>(simd, a, rows, factors, block, parts);
         });
         for n in 0..N {
             let scale = rows[n].scale(simd);
@@ -221,7 +218,6 @@ unsafe fn add_span<
     const M: usize,
     const N: usize,
     const U: usize,
-    const AHEAD: usize,
 >(
     simd: S,
     a: [Row; M],
@@ -250,16 +246,16 @@ unsafe fn add_span<
                 }
             }
             for step in 0..kept_a_loop(steps) {
-                if AHEAD > 0 {
+                if S::AHEAD > 0 {
                     for n in 0..N {
-                        rows[n].bring_near(AHEAD + (U * B::STEPS + first + step) * CACHE_LINE);
+                        rows[n].bring_near(S::AHEAD + (U * B::STEPS + first + step) * CACHE_LINE);
                     }
                 }
                 let mut words = [B::words(simd, rows[0], U, first + step); N];
                 for n in 1..N {
                     words[n] = B::words(simd, rows[n], U, first + step);
                 }
-                if !Stage::<B, AHEAD>::IS_USED {
+                if !Stage::<B>::is_used::<S>() {
                     in_order();
                 }
                 let with = at(0) + step * WORD;
