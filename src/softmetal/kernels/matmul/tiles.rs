@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::super::super::elements::Readable;
-use super::super::super::simd::{Body, CACHE_LINE, Simd, prefetch_lines};
+use super::super::super::simd::{Body, CACHE_LINE, Simd, prefetch, prefetch_lines, unindexed};
 
 /// Rows that are read a value at a time.
 pub const ROWS: usize = 8;
@@ -19,6 +19,8 @@ pub const ROWS: usize = 8;
 pub const PIECE: usize = 256;
 /// Values of f32 in a cache line.
 const LINE: usize = CACHE_LINE / size_of::<f32>();
+/// Steps of a vector each that are multiplied without a branch between them. With 8, Cascade Lake was as fast; with 16, a fifth slower.
+const UNROLLED: usize = 4;
 /// Vectors of a strip, at most.
 pub const VECTORS: usize = 3;
 
@@ -56,6 +58,7 @@ pub struct Accumulate {
 
 impl Body for Accumulate {
     type Output = ();
+    const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -112,6 +115,66 @@ impl Accumulate {
         }
     }
 
+    /// The steps of `tile` that fill whole lines, and their number. With a single vector in a step, there are about as many instructions to get
+    /// at values as to multiply them, unless it is done like this: on Cascade Lake, 15 rows took 30 % less time than with [`tile`](Self::tile).
+    /// No more than a cache line is brought near for each row in a line of steps.
+    ///
+    /// # Safety
+    /// As for [`tile`](Self::tile).
+    #[inline(always)]
+    unsafe fn whole_lines<S: Simd, const V: usize, const N: usize>(
+        &self,
+        simd: S,
+        strip: &Strip,
+        row: usize,
+        mut tile: [[S::Vector; V]; N],
+    ) -> ([[S::Vector; V]; N], usize) {
+        let mut rows = [self.rows[row]; N];
+        rows.copy_from_slice(&self.rows[row..row + N]);
+        let mut panel = strip.panel;
+        let lines = self.depth / LINE;
+        // Where it pays from further away, what is as near as the next piece comes by itself: Cascade Lake took 2 to 9 % less time without.
+        let leads = S::AHEAD == 0
+            && self.ahead_step > 0
+            && strip.leads.start <= row
+            && row + N <= strip.leads.end;
+        for line in 0..lines {
+            for part in 0..LINE / UNROLLED {
+                if leads {
+                    // Not for all rows at a time: the processor has few buffers for what is under way.
+                    for j in (part..N).step_by(LINE / UNROLLED) {
+                        let ahead = self.ahead[row + j];
+                        prefetch(ahead.wrapping_add(line * LINE * self.ahead_step));
+                    }
+                }
+                for j in 0..N {
+                    rows[j] = unindexed(rows[j]);
+                }
+                panel = unindexed(panel);
+                for step in 0..UNROLLED {
+                    let mut vectors = [simd.splat(0.0); V];
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        for v in 0..V {
+                            vectors[v] = simd.load(panel.add((step * V + v) * S::LANES));
+                        }
+                        for j in 0..N {
+                            let value = simd.splat(rows[j].add(step).read());
+                            for v in 0..V {
+                                tile[j][v] = simd.mul_add(value, vectors[v], tile[j][v]);
+                            }
+                        }
+                    }
+                }
+                for j in 0..N {
+                    rows[j] = rows[j].wrapping_add(UNROLLED);
+                }
+                panel = panel.wrapping_add(UNROLLED * V * S::LANES);
+            }
+        }
+        (tile, lines * LINE)
+    }
+
     /// `N` rows, from `row` on. Returns `N`.
     ///
     /// # Safety
@@ -128,7 +191,11 @@ impl Accumulate {
         // SAFETY: the caller's promise.
         unsafe {
             let mut tile = [[simd.splat(0.0); V]; N];
-            for line in (0..self.depth).step_by(LINE) {
+            let mut done = 0;
+            if V == 1 && LINE * self.ahead_step <= CACHE_LINE {
+                (tile, done) = self.whole_lines::<S, V, N>(simd, strip, row, tile);
+            }
+            for line in (done..self.depth).step_by(LINE) {
                 for lead in strip.leads.start.max(row)..strip.leads.end.min(row + N) {
                     let ahead = self.ahead[lead].wrapping_add(line * self.ahead_step);
                     prefetch_lines(ahead, LINE * self.ahead_step);
