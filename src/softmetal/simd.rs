@@ -204,6 +204,10 @@ pub fn in_order() {
 #[inline(always)]
 pub fn unindexed<T>(mut pointer: *const T) -> *const T {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[allow(
+        clippy::pointers_in_nomem_asm_block,
+        reason = "nothing is done with it"
+    )]
     // SAFETY: there is no instruction in it.
     unsafe {
         std::arch::asm!("/* {} */", inout(reg) pointer, options(nomem, nostack, preserves_flags));
