@@ -323,6 +323,22 @@ impl Isa {
         self.run(Lanes)
     }
 
+    /// [`Simd::AHEAD`].
+    pub fn ahead(self) -> usize {
+        struct Ahead;
+
+        impl Body for Ahead {
+            type Output = usize;
+            const READS_AHEAD: bool = true;
+
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::AHEAD
+            }
+        }
+        self.run(Ahead)
+    }
+
     /// Runs `body`, compiled for this instruction set.
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {

@@ -84,10 +84,16 @@ pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
     with_strips::<B, T>(dispatch, |product, separable| {
         let (args, b, output) = (&product.output.args, product.b, product.output);
         let mut packed = Vec::new();
-        if args.m as usize <= strips::MOST {
+        let m = args.m as usize;
+        if m <= strips::most(machine.isa) {
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
             let product = &Product { a, b, output };
-            product.for_blocks(machine, separable, STRIP, |block| {
+            let unit = if m > strips::FEW {
+                strips::COLUMNS
+            } else {
+                STRIP
+            };
+            product.for_blocks(machine, separable, unit, |block| {
                 machine.isa.run(strips::Compute { product, block });
             });
             return Ok(());
