@@ -253,7 +253,7 @@ pub fn compute<B: Readable, T: Writable>(
         while let Some((tile, x)) = pieces.next() {
             let (count, depth) = (COLUMNS.min(group.end - tile), PIECE.min(k - x));
             let b = |j: usize| product.b_row(batch, tile + j.min(count - 1)) + x;
-            // Closures, as of `from_fn`, would be calls here, and a tenth of the time of 15 rows by 256 columns.
+            // Closures, as of `from_fn`, would be calls here: 6 % of the samples of 15 rows by 256 columns.
             let mut rows = [std::ptr::null(); COLUMNS];
             match in_place {
                 Some(memory) => {

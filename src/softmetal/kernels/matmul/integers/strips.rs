@@ -60,7 +60,7 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
             rows,
             columns,
         } = block;
-        // A third row comes with a fourth that is the same: a loop of its own takes more time to compile than it saves.
+        // A third row comes with a fourth that is the same, so that there is a loop less to compile.
         let a: [Row; M] = std::array::from_fn(|i| a.row(batch, (rows.start + i).min(rows.end - 1)));
         let strips = columns.len() / STRIP;
         let turns = strips.div_ceil(N);
