@@ -171,26 +171,6 @@ pub fn prefetch_lines<T>(from: *const T, bytes: usize) {
     }
 }
 
-/// How far ahead of what is read [`prefetch`] is worth calling, in bytes, on processors of Intel.
-///
-/// They prefetch by themselves within a page of 4 KiB only ("Intel 64 and IA-32 Architectures Optimization Reference Manual", on its streamer).
-/// Tokens by strips of weights with AVX-512, in turns with none in one process: +9 to +24 % on Cascade Lake, with 2 and 8 KiB about the same, and
-/// +23 to +55 % on Sapphire Rapids, with 2 KiB less, with 8 KiB about the same. AMD's Zen 4 was slower, with distances from 1 to 8 KiB, by up to
-/// 57 %.
-#[cfg(target_arch = "x86_64")]
-const FAR_AHEAD: usize = 4 << 10;
-
-#[cfg(target_arch = "x86_64")]
-fn is_intel() -> bool {
-    #[allow(
-        unused_unsafe,
-        reason = "safe in newer versions of Rust than the oldest that this builds with"
-    )]
-    // SAFETY: all processors of this architecture have the instruction.
-    let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
-    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == [*b"Genu", *b"ineI", *b"ntel"]
-}
-
 /// The compiler leaves what is read before and after in that order, in which the processor prefetches. Told to build for Zen 4, it reads words
 /// of strips several ahead of others: a third of the speed of Q8_0 was gone.
 #[inline(always)]
@@ -262,7 +242,7 @@ impl Isa {
                 x86_64::Avx512::new().map(Isa::Avx512Vbmi),
                 x86_64::Avx512::new().map(Isa::Avx512VbmiAhead),
             ];
-            match is_intel() {
+            match x86_64::is_intel() {
                 true => available.extend(alike.into_iter().flatten()),
                 false => available.extend(alike.into_iter().rev().flatten()),
             }
@@ -501,7 +481,7 @@ mod tests {
     fn memory_is_brought_near_on_intels_processors() {
         let processors = std::fs::read_to_string("/proc/cpuinfo").expect("Linux has it");
         let intel = processors.contains("GenuineIntel");
-        assert_eq!(is_intel(), intel);
+        assert_eq!(x86_64::is_intel(), intel);
         let vbmi = processors.contains(" avx512vbmi ") && processors.contains(" gfni ");
         match Isa::best() {
             Isa::Avx512VbmiAhead(_) => assert!(vbmi && intel),

@@ -9,6 +9,7 @@ mod panels;
 mod rows;
 mod strips;
 mod sweeps;
+mod tiled_strips;
 mod tiles;
 mod turned;
 
@@ -85,17 +86,19 @@ pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
         let (args, b, output) = (&product.output.args, product.b, product.output);
         let mut packed = Vec::new();
         let m = args.m as usize;
-        if m <= strips::most(machine.isa) {
+        let tiled = m <= tiled_strips::most(machine.isa);
+        if m <= strips::MOST || tiled {
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
             let product = &Product { a, b, output };
-            let unit = if m > strips::FEW {
-                strips::COLUMNS
+            if m <= strips::MOST {
+                product.for_blocks(machine, separable, STRIP, |block| {
+                    machine.isa.run(strips::Compute { product, block });
+                });
             } else {
-                STRIP
-            };
-            product.for_blocks(machine, separable, unit, |block| {
-                machine.isa.run(strips::Compute { product, block });
-            });
+                product.for_blocks(machine, separable, tiled_strips::COLUMNS, |block| {
+                    machine.isa.run(tiled_strips::Compute { product, block });
+                });
+            }
             return Ok(());
         }
         if args.transpose_a == 0 {

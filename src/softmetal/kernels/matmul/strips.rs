@@ -1,7 +1,4 @@
 //! Strips of numbers and a few rows of A: memory is read from one end to the other, and a lane of a vector is a column of C.
-//!
-//! Some more rows are still multiplied with strips as they lie where memory is brought near in time ([`Simd::AHEAD`]): their vectors are widened
-//! for each tile of rows anew, which is less than to write them to a panel and to read that.
 
 #![allow(
     clippy::needless_range_loop,
@@ -9,25 +6,11 @@
 )]
 
 use super::super::super::elements::{Interleaved, Readable, STRIP, Writable};
-use super::super::super::simd::{Body, Isa, Simd, in_order, prefetch_lines};
-use super::tiles::{PIECE, ROWS};
+use super::super::super::simd::{Body, Simd, in_order, prefetch_lines};
 use super::{Block, Product};
 
-/// The most rows of A whose sums are kept from one end of a strip to the other.
-pub const FEW: usize = 4;
 /// The most rows of A.
-const SOME: usize = 2 * ROWS;
-/// Strips that some rows are multiplied with at a time, and columns of a unit of work.
-const TOGETHER: usize = 3;
-pub const COLUMNS: usize = TOGETHER * STRIP;
-
-/// The most rows of A for which this is the way.
-pub fn most(isa: Isa) -> usize {
-    match isa.ahead() {
-        0 => FEW,
-        _ => SOME,
-    }
-}
+pub const MOST: usize = 4;
 
 pub struct Compute<'a, B, T> {
     pub product: &'a Product<'a, B, T>,
@@ -42,7 +25,6 @@ impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match STRIP / S::LANES {
-            1 if S::AHEAD > 0 && self.block.rows.len() > FEW => self.multiply_some(simd),
             1 => self.multiply_rows::<S, 1>(simd),
             2 => self.multiply_rows::<S, 2>(simd),
             _ => self.multiply_rows::<S, 4>(simd),
@@ -58,7 +40,7 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
             1 => self.multiply::<S, V, 1, 4>(simd),
             2 => self.multiply::<S, V, 2, 2>(simd),
             3 => self.multiply::<S, V, 3, 1>(simd),
-            _ => self.multiply::<S, V, FEW, 1>(simd),
+            _ => self.multiply::<S, V, MOST, 1>(simd),
         }
     }
 
@@ -105,59 +87,7 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
                     // SAFETY: the vectors are as long as the values.
                     unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
                 }
-                product.store(batch, block.rows.start + i, column, values);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn multiply_some<S: Simd>(self, simd: S) {
-        let columns = self.block.columns.clone();
-        for column in columns.clone().step_by(COLUMNS) {
-            match (columns.end - column) / STRIP {
-                1 => self.multiply_together::<S, 1>(simd, column),
-                2 => self.multiply_together::<S, 2>(simd, column),
-                _ => self.multiply_together::<S, TOGETHER>(simd, column),
-            }
-        }
-    }
-
-    /// The `V` strips from `column` on, of a vector in each step.
-    #[inline(always)]
-    fn multiply_together<S: Simd, const V: usize>(&self, simd: S, column: usize) {
-        let Compute { product, block } = self;
-        let (batch, k, rows) = (block.batch, product.k(), block.rows.clone());
-        let mut strips = [std::ptr::null(); V];
-        for v in 0..V {
-            strips[v] = product.strip(batch, column + v * STRIP);
-        }
-        let mut a = [std::ptr::null(); SOME];
-        for i in 0..SOME {
-            // Tiles may have more rows than there are: then the last one is computed more than once.
-            a[i] = product.a.row(batch, (rows.start + i).min(rows.end - 1), k);
-        }
-        let mut sums = [[[0f32; STRIP]; V]; SOME];
-        for start in (0..k).step_by(PIECE) {
-            let piece = Piece {
-                strips,
-                start,
-                end: k.min(start + PIECE),
-            };
-            for first in (0..rows.len()).step_by(ROWS) {
-                // SAFETY: `strip` and `row` checked all steps, and sums are of whole tiles.
-                unsafe {
-                    let (a, sums) = (a.as_ptr().add(first), sums.as_mut_ptr().add(first));
-                    match (first, rows.len() - first) {
-                        (0, _) => piece.add::<S, ROWS, true>(simd, a, sums),
-                        (_, ..=FEW) => piece.add::<S, FEW, false>(simd, a, sums),
-                        _ => piece.add::<S, ROWS, false>(simd, a, sums),
-                    }
-                }
-            }
-        }
-        for (i, row) in rows.enumerate() {
-            for v in 0..V {
-                product.store(batch, row, column + v * STRIP, sums[i][v]);
+                product.store_strip(batch, block.rows.start + i, column, values);
             }
         }
     }
@@ -166,62 +96,18 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
 impl<B: Readable + Interleaved, T: Writable> Product<'_, B, T> {
     /// Writes a strip's columns of a row of C.
     #[inline(always)]
-    fn store(&self, batch: usize, row: usize, column: usize, values: [f32; STRIP]) {
+    pub(super) fn store_strip(
+        &self,
+        batch: usize,
+        row: usize,
+        column: usize,
+        values: [f32; STRIP],
+    ) {
         let c = self.output.c_at(batch, row, column, STRIP);
         for (j, value) in values.into_iter().enumerate() {
             let bias = self.output.bias_at(column + j);
             // SAFETY: `c_at` checked a strip's columns.
             unsafe { c.add(j).write(T::from_f32(value + bias)) };
-        }
-    }
-}
-
-/// Steps of some strips.
-struct Piece<B, const V: usize> {
-    strips: [*const B; V],
-    start: usize,
-    end: usize,
-}
-
-impl<B: Readable + Interleaved, const V: usize> Piece<B, V> {
-    /// Adds the products with `N` rows of A. The first of them bring memory near.
-    ///
-    /// # Safety
-    /// The strips have these steps, and so have `N` rows at `a`; there are `N` sums.
-    #[inline(always)]
-    unsafe fn add<S: Simd, const N: usize, const FIRST: bool>(
-        &self,
-        simd: S,
-        a: *const *const f32,
-        sums: *mut [[f32; STRIP]; V],
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let a = a.cast::<[*const f32; N]>().read();
-            let mut tile = [[simd.splat(0.0); V]; N];
-            for step in self.start..self.end {
-                let mut vectors = [simd.splat(0.0); V];
-                for v in 0..V {
-                    let values = self.strips[v].add(step * STRIP);
-                    if FIRST {
-                        let near = values.wrapping_byte_add(S::AHEAD);
-                        prefetch_lines(near, STRIP * size_of::<B>());
-                    }
-                    vectors[v] = B::vector(simd, values, 0, 0);
-                }
-                for j in 0..N {
-                    let value = simd.splat(a[j].add(step).read());
-                    for v in 0..V {
-                        tile[j][v] = simd.mul_add(value, vectors[v], tile[j][v]);
-                    }
-                }
-            }
-            for j in 0..N {
-                for v in 0..V {
-                    let sum = (*sums.add(j))[v].as_mut_ptr();
-                    simd.store(simd.add(simd.load(sum), tile[j][v]), sum);
-                }
-            }
         }
     }
 }

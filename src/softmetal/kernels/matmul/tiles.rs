@@ -127,10 +127,9 @@ impl Accumulate {
         simd: S,
         strip: &Strip,
         row: usize,
+        mut rows: [*const f32; N],
         mut tile: [[S::Vector; V]; N],
     ) -> ([[S::Vector; V]; N], usize) {
-        let mut rows = [self.rows[row]; N];
-        rows.copy_from_slice(&self.rows[row..row + N]);
         let mut panel = strip.panel;
         let lines = self.depth / LINE;
         // Where it pays from further away, what is as near as the next piece comes by itself: Cascade Lake took up to 9 % less time without.
@@ -158,12 +157,7 @@ impl Accumulate {
                         for v in 0..V {
                             vectors[v] = simd.load(panel.add((step * V + v) * S::LANES));
                         }
-                        for j in 0..N {
-                            let value = simd.splat(rows[j].add(step).read());
-                            for v in 0..V {
-                                tile[j][v] = simd.mul_add(value, vectors[v], tile[j][v]);
-                            }
-                        }
+                        tile = add_step(simd, rows, step, vectors, tile);
                     }
                 }
                 for j in 0..N {
@@ -193,7 +187,7 @@ impl Accumulate {
             let mut tile = [[simd.splat(0.0); V]; N];
             let mut done = 0;
             if V == 1 && LINE * self.ahead_step <= CACHE_LINE {
-                (tile, done) = self.whole_lines::<S, V, N>(simd, strip, row, tile);
+                (tile, done) = self.whole_lines::<S, V, N>(simd, strip, row, rows, tile);
             }
             for line in (done..self.depth).step_by(LINE) {
                 for lead in strip.leads.start.max(row)..strip.leads.end.min(row + N) {
@@ -205,22 +199,56 @@ impl Accumulate {
                     for v in 0..V {
                         vectors[v] = simd.load(strip.panel.add((step * V + v) * S::LANES));
                     }
-                    for j in 0..N {
-                        let value = simd.splat(rows[j].add(step).read());
-                        for v in 0..V {
-                            tile[j][v] = simd.mul_add(value, vectors[v], tile[j][v]);
-                        }
-                    }
+                    tile = add_step(simd, rows, step, vectors, tile);
                 }
             }
-            for j in 0..N {
-                for v in 0..V {
-                    let sums = strip.sums.add((row + j) * self.width + v * S::LANES);
-                    simd.store(simd.add(simd.load(sums), tile[j][v]), sums);
-                }
-            }
+            add_to_sums(simd, tile, strip.sums.add(row * self.width), self.width);
         }
         N
+    }
+}
+
+/// Adds to `tile` the products of the rows' values of a step and its vectors.
+///
+/// # Safety
+/// The rows are readable there.
+#[inline(always)]
+pub unsafe fn add_step<S: Simd, const V: usize, const N: usize>(
+    simd: S,
+    rows: [*const f32; N],
+    step: usize,
+    vectors: [S::Vector; V],
+    mut tile: [[S::Vector; V]; N],
+) -> [[S::Vector; V]; N] {
+    for j in 0..N {
+        // SAFETY: the caller's promise.
+        let value = unsafe { simd.splat(rows[j].add(step).read()) };
+        for v in 0..V {
+            tile[j][v] = simd.mul_add(value, vectors[v], tile[j][v]);
+        }
+    }
+    tile
+}
+
+/// Adds `tile` to sums whose rows are `width` values apart.
+///
+/// # Safety
+/// There are so many.
+#[inline(always)]
+pub unsafe fn add_to_sums<S: Simd, const V: usize, const N: usize>(
+    simd: S,
+    tile: [[S::Vector; V]; N],
+    sums: *mut f32,
+    width: usize,
+) {
+    for j in 0..N {
+        for v in 0..V {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let sums = sums.add(j * width + v * S::LANES);
+                simd.store(simd.add(simd.load(sums), tile[j][v]), sums);
+            }
+        }
     }
 }
 

@@ -40,7 +40,7 @@ thread_local! {
 pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
 /// What multiplies so many rows of A with a B of this type, where that is faster than the ways for all types. For processors with
-/// `Isa::Avx512Vbmi` only.
+/// VBMI only.
 pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
     let multiply: Multiply<B> = if blocks == TypeId::of::<BlockQ4_0>() {
