@@ -53,7 +53,7 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
          file, in turns. The models have TinyLlama's shape (1.1 thousand million weights) and random weights. Medians of tokens per second,\n\
          ranges and numbers of turns in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode\n\
          of the bytes of weights that it can read from memory in large pages, in turns with the engines, for prefill of the multiply-adds it\n\
-         can do, on bytes (VNNI) or, for F16, on f32.\n\n",
+         can do, on bytes (VNNI, or AVX2 without) or, for F16, on f32.\n\n",
     );
     writeln!(text, "{}\n", machine(effort, took))?;
     for file_type in TYPES {
