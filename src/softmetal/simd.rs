@@ -78,6 +78,17 @@ pub trait Simd: Copy + Send + Sync {
     fn dot(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
     /// The same for an `a` that was made with [`signed`](Simd::signed).
     fn dot_signed(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
+    /// Whether there is no instruction for [`dot`](Simd::dot), so that it is quicker to add up in 16 bits what fits.
+    const SHORTS: bool;
+    fn splat_short(self, value: i16) -> Self::Bytes;
+    /// sums + two neighbouring products each, in 16 bits. `a` and `b` are as for [`dot`](Simd::dot).
+    fn dot_shorts(self, sums: Self::Bytes, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Whether products of integers of 16 bits take no longer than those of bytes, so that one of 15 bits is better not taken for two bytes.
+    const PAIRS: bool;
+    /// The first and the third byte of each lane's four, and the others, as integers of 16 bits.
+    fn pairs(self, signed: bool, a: Self::Bytes) -> [Self::Bytes; 2];
+    /// sums + the two products of each lane's integers of 16 bits.
+    fn dot_pairs(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
     /// Signed bytes as `dot_signed` wants them: [`Simd::SIGNED_OFFSET`] more.
     fn signed(self, a: Self::Group) -> Self::Group;
     /// `a` shifted right by `shift` bits and masked; `mask` has none of the `shift` upper bits.
@@ -212,6 +223,15 @@ pub trait Body {
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
+/// The constants of a [`Simd`].
+struct Properties {
+    lanes: usize,
+    registers: usize,
+    ahead: usize,
+    shorts: bool,
+    pairs: bool,
+}
+
 /// An instruction set that this processor has.
 #[derive(Clone, Copy, Debug)]
 pub enum Isa {
@@ -290,33 +310,48 @@ impl Isa {
 
     /// [`Simd::LANES`].
     pub fn lanes(self) -> usize {
-        struct Lanes;
+        self.properties().lanes
+    }
 
-        impl Body for Lanes {
-            type Output = usize;
-
-            #[inline(always)]
-            fn run<S: Simd>(self, _: S) -> usize {
-                S::LANES
-            }
-        }
-        self.run(Lanes)
+    /// [`Simd::REGISTERS`].
+    pub fn registers(self) -> usize {
+        self.properties().registers
     }
 
     /// [`Simd::AHEAD`].
     pub fn ahead(self) -> usize {
-        struct Ahead;
+        self.properties().ahead
+    }
 
-        impl Body for Ahead {
-            type Output = usize;
+    /// [`Simd::SHORTS`].
+    pub fn shorts(self) -> bool {
+        self.properties().shorts
+    }
+
+    /// [`Simd::PAIRS`].
+    pub fn pairs(self) -> bool {
+        self.properties().pairs
+    }
+
+    fn properties(self) -> Properties {
+        struct Read;
+
+        impl Body for Read {
+            type Output = Properties;
             const READS_AHEAD: bool = true;
 
             #[inline(always)]
-            fn run<S: Simd>(self, _: S) -> usize {
-                S::AHEAD
+            fn run<S: Simd>(self, _: S) -> Properties {
+                Properties {
+                    lanes: S::LANES,
+                    registers: S::REGISTERS,
+                    ahead: S::AHEAD,
+                    shorts: S::SHORTS,
+                    pairs: S::PAIRS,
+                }
             }
         }
-        self.run(Ahead)
+        self.run(Read)
     }
 
     /// Runs `body`, compiled for this instruction set.
@@ -383,6 +418,74 @@ mod tests {
                 a[i] * b[i] + 1.0
             });
             assert_eq!(simd.sum(va), a[..lanes].iter().sum::<f32>());
+        }
+    }
+
+    /// Sums of products of integers, of 8 bits and of 15, against plain arithmetic.
+    struct IntegerProducts;
+
+    impl Body for IntegerProducts {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            // The largest magnitudes come together in the first lane.
+            let b: [i8; 64] = std::array::from_fn(|i| [127, 127, 127, 127, -128, 0, -1, 5][i % 8]);
+            let unsigned = b.map(|b| b & 127);
+            let few = b.map(|b| b & 15);
+            let a: [i8; 64] = std::array::from_fn(|i| match i < 8 {
+                true => [127, -127][i / 4],
+                false => (i as i32 * 37 % 255 - 127) as i8,
+            });
+            let wide: [i16; 64] = std::array::from_fn(|i| match i < 4 {
+                true => 127 * 128,
+                false => (i as i32 * 4099 % 32513 - 16256) as i16,
+            });
+            // In pairs as `Simd::pairs` has them, from byte `odd` on.
+            let plane = |odd: usize| -> [i8; 64] {
+                std::array::from_fn(|i| {
+                    wide[i / 4 * 4 + i % 4 / 2 * 2 + odd].to_le_bytes()[i % 2] as i8
+                })
+            };
+            let load = |bytes: &[i8; 64]| {
+                // SAFETY: 64 bytes hold any vector's.
+                unsafe { simd.load_bytes(bytes.as_ptr()) }
+            };
+            let check = |sums: S::Ints, expected: &dyn Fn(usize) -> i32| {
+                let mut out = [0f32; 16];
+                // SAFETY: 16 values hold any vector.
+                unsafe { simd.store(simd.to_float(sums), out.as_mut_ptr()) };
+                for (lane, sum) in out.iter().enumerate().take(S::LANES) {
+                    assert_eq!(*sum, expected(lane) as f32, "lane {lane}");
+                }
+            };
+            let sum = |b: [i8; 64], a: &dyn Fn(usize) -> i32| -> Vec<i32> {
+                let product = |i: usize| i32::from(b[i]) * a(i);
+                let lane = |lane: usize| (4 * lane..4 * lane + 4).map(product).sum();
+                (0..16).map(lane).collect()
+            };
+            let start = simd.splat_int(-3);
+            let bytes = sum(unsigned, &|i| a[i].into());
+            check(simd.dot(start, load(&unsigned), load(&a)), &|lane| {
+                bytes[lane] - 3
+            });
+            for (signed, b) in [(false, unsigned), (true, b)] {
+                let sums = sum(b, &|i| wide[i].into());
+                let [first, second] = simd.pairs(signed, load(&b));
+                let half = simd.dot_pairs(start, first, load(&plane(0)));
+                let whole = simd.dot_pairs(half, second, load(&plane(1)));
+                check(whole, &|lane| sums[lane] - 3);
+            }
+            // Eight steps of 4-bit integers fit 16 bits.
+            let mut shorts = simd.splat_short(0);
+            for _ in 0..8 {
+                shorts = simd.dot_shorts(shorts, load(&few), load(&a));
+            }
+            let sums = sum(few, &|i| a[i].into());
+            check(
+                simd.dot_pairs(start, shorts, simd.splat_short(1)),
+                &|lane| 8 * sums[lane] - 3,
+            );
         }
     }
 
@@ -471,6 +574,7 @@ mod tests {
         for isa in Isa::available() {
             println!("{isa:?}");
             isa.run(EveryOperation);
+            isa.run(IntegerProducts);
             isa.run(EveryHalf);
             isa.run(Rounding);
         }

@@ -23,6 +23,8 @@ pub trait Integers: Stored {
     /// The integer that stands for no weight, apart from what `Simd::signed` adds.
     const ZERO: i32 = 0;
     const HAS_MINIMUM: bool = false;
+    /// The largest magnitude of an integer.
+    const LARGEST: i32 = 127;
 
     /// The integers of a group of `row`.
     ///
@@ -137,18 +139,18 @@ macro_rules! one_group {
 one_group!(BlockQ8_0, { SIGNED: bool = true; }, scale, |simd, from| {
     simd.signed(simd.load_group((&raw const (*from).quants).cast()))
 });
-one_group!(BlockQ4_0, { ZERO: i32 = 8; }, scale, |simd, from| {
+one_group!(BlockQ4_0, { ZERO: i32 = 8; LARGEST: i32 = 15; }, scale, |simd, from| {
     simd.load_nibbles((&raw const (*from).quants).cast())
 });
-one_group!(BlockQ4_1, { HAS_MINIMUM: bool = true; }, scale and minimum, |simd, from| {
+one_group!(BlockQ4_1, { HAS_MINIMUM: bool = true; LARGEST: i32 = 15; }, scale and minimum, |simd, from| {
     simd.load_nibbles((&raw const (*from).quants).cast())
 });
-one_group!(BlockQ5_0, { ZERO: i32 = 16; }, scale, |simd, from| {
+one_group!(BlockQ5_0, { ZERO: i32 = 16; LARGEST: i32 = 31; }, scale, |simd, from| {
     let high = fifth_bits((&raw const (*from).high).read());
     let high = simd.load_group(high.as_ptr());
     simd.with_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
 });
-one_group!(BlockQ5_1, { HAS_MINIMUM: bool = true; }, scale and minimum, |simd, from| {
+one_group!(BlockQ5_1, { HAS_MINIMUM: bool = true; LARGEST: i32 = 31; }, scale and minimum, |simd, from| {
     let high = fifth_bits((&raw const (*from).high).read());
     let high = simd.load_group(high.as_ptr());
     simd.with_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
@@ -221,6 +223,7 @@ fn scales_of_six_bits(scale: f16, minimum: f16, packed: [u8; 12]) -> Scales {
 
 impl Integers for BlockQ4K {
     const HAS_MINIMUM: bool = true;
+    const LARGEST: i32 = 15;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(simd: S, row: *const BlockQ4K, group: usize) -> S::Group {
@@ -248,6 +251,7 @@ impl Integers for BlockQ4K {
 
 impl Integers for BlockQ5K {
     const HAS_MINIMUM: bool = true;
+    const LARGEST: i32 = 31;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(simd: S, row: *const BlockQ5K, group: usize) -> S::Group {
@@ -279,6 +283,7 @@ impl Integers for BlockQ5K {
 impl Integers for BlockQ6K {
     const SHARE: usize = 16;
     const ZERO: i32 = 32;
+    const LARGEST: i32 = 63;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(simd: S, row: *const BlockQ6K, group: usize) -> S::Group {
@@ -315,6 +320,7 @@ impl Integers for BlockQ6K {
 impl Integers for BlockQ3K {
     const SHARE: usize = 16;
     const ZERO: i32 = 4;
+    const LARGEST: i32 = 7;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(simd: S, row: *const BlockQ3K, group: usize) -> S::Group {
@@ -351,6 +357,7 @@ impl Integers for BlockQ3K {
 impl Integers for BlockQ2K {
     const SHARE: usize = 16;
     const HAS_MINIMUM: bool = true;
+    const LARGEST: i32 = 3;
 
     #[inline(always)]
     unsafe fn integers<S: Simd>(simd: S, row: *const BlockQ2K, group: usize) -> S::Group {

@@ -169,6 +169,37 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
         self.dot(sums, a, b)
     }
 
+    const SHORTS: bool = false;
+
+    #[inline(always)]
+    fn splat_short(self, value: i16) -> int8x16x2_t {
+        let both = baseline!(vreinterpretq_s8_s16(vdupq_n_s16(value)));
+        int8x16x2_t(both, both)
+    }
+
+    #[inline(always)]
+    fn dot_shorts(self, sums: int8x16x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int8x16x2_t {
+        int8x16x2_t(shorts(sums.0, a.0, b.0), shorts(sums.1, a.1, b.1))
+    }
+
+    const PAIRS: bool = false;
+
+    #[inline(always)]
+    fn pairs(self, signed: bool, a: int8x16x2_t) -> [int8x16x2_t; 2] {
+        [
+            int8x16x2_t(even(signed, a.0), even(signed, a.1)),
+            int8x16x2_t(odd(signed, a.0), odd(signed, a.1)),
+        ]
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sums: int32x4x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int32x4x2_t {
+        baseline!(int32x4x2_t(
+            vaddq_s32(sums.0, twos(a.0, b.0)),
+            vaddq_s32(sums.1, twos(a.1, b.1))
+        ))
+    }
+
     #[inline(always)]
     fn signed(self, a: int8x16x2_t) -> int8x16x2_t {
         a
@@ -316,6 +347,46 @@ fn fours(a: int8x16_t, b: int8x16_t) -> int32x4_t {
         let low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
         let high = vmull_high_s8(a, b);
         vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high))
+    }
+}
+
+/// sums + two neighbouring products each, in 16 bits.
+#[inline(always)]
+fn shorts(sums: int8x16_t, a: int8x16_t, b: int8x16_t) -> int8x16_t {
+    baseline! {
+        let low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
+        let products = vpaddq_s16(low, vmull_high_s8(a, b));
+        vreinterpretq_s8_s16(vaddq_s16(vreinterpretq_s16_s8(sums), products))
+    }
+}
+
+/// The sums of two neighbouring products each, of integers of 16 bits.
+#[inline(always)]
+fn twos(a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    baseline! {
+        let (a, b) = (vreinterpretq_s16_s8(a), vreinterpretq_s16_s8(b));
+        let low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
+        vpaddq_s32(low, vmull_high_s16(a, b))
+    }
+}
+
+/// Bytes 0, 2, 4 … as integers of 16 bits.
+#[inline(always)]
+fn even(signed: bool, a: int8x16_t) -> int8x16_t {
+    baseline! {
+        let up = vshlq_n_s16::<8>(vreinterpretq_s16_s8(a));
+        odd(signed, vreinterpretq_s8_s16(up))
+    }
+}
+
+/// Bytes 1, 3, 5 … as integers of 16 bits.
+#[inline(always)]
+fn odd(signed: bool, a: int8x16_t) -> int8x16_t {
+    baseline! {
+        match signed {
+            true => vreinterpretq_s8_s16(vshrq_n_s16::<8>(vreinterpretq_s16_s8(a))),
+            false => vreinterpretq_s8_u16(vshrq_n_u16::<8>(vreinterpretq_u16_s8(a))),
+        }
     }
 }
 

@@ -117,6 +117,48 @@ impl Simd for Portable {
         self.dot(sums, a, b)
     }
 
+    const SHORTS: bool = false;
+
+    #[inline(always)]
+    fn splat_short(self, value: i16) -> [i8; 32] {
+        let bytes = value.to_le_bytes();
+        std::array::from_fn(|i| bytes[i % 2] as i8)
+    }
+
+    #[inline(always)]
+    fn dot_shorts(self, sums: [i8; 32], a: [i8; 32], b: [i8; 32]) -> [i8; 32] {
+        std::array::from_fn(|i| {
+            let first = i / 2 * 2;
+            let product = |i: usize| i16::from(a[i]) * i16::from(b[i]);
+            let sum = i16::from_le_bytes([sums[first] as u8, sums[first + 1] as u8]);
+            (sum + product(first) + product(first + 1)).to_le_bytes()[i % 2] as i8
+        })
+    }
+
+    const PAIRS: bool = false;
+
+    #[inline(always)]
+    fn pairs(self, signed: bool, a: [i8; 32]) -> [[i8; 32]; 2] {
+        std::array::from_fn(|odd| {
+            std::array::from_fn(|i| match (a[i / 2 * 2 + odd], i % 2) {
+                (byte, 0) => byte,
+                (byte, _) if signed => byte >> 7,
+                _ => 0,
+            })
+        })
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sums: [i32; LANES], a: [i8; 32], b: [i8; 32]) -> [i32; LANES] {
+        let integer = |bytes: [i8; 32], i: usize| {
+            i32::from(i16::from_le_bytes([bytes[i] as u8, bytes[i + 1] as u8]))
+        };
+        std::array::from_fn(|lane| {
+            let product = |i| integer(a, i) * integer(b, i);
+            sums[lane] + product(4 * lane) + product(4 * lane + 2)
+        })
+    }
+
     #[inline(always)]
     fn signed(self, a: [i8; 32]) -> [i8; 32] {
         a

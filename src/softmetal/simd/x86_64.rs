@@ -175,6 +175,41 @@ impl Simd for Avx2 {
         proven!(self.dot(sums, _mm256_abs_epi8(a), _mm256_sign_epi8(b, a)))
     }
 
+    const SHORTS: bool = true;
+
+    #[inline(always)]
+    fn splat_short(self, value: i16) -> __m256i {
+        proven!(_mm256_set1_epi16(value))
+    }
+
+    #[inline(always)]
+    fn dot_shorts(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        proven!(_mm256_add_epi16(sums, _mm256_maddubs_epi16(a, b)))
+    }
+
+    const PAIRS: bool = true;
+
+    #[inline(always)]
+    fn pairs(self, signed: bool, a: __m256i) -> [__m256i; 2] {
+        proven! {
+            match signed {
+                true => [
+                    _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(a)),
+                    _mm256_srai_epi16::<8>(a),
+                ],
+                false => [
+                    _mm256_and_si256(a, _mm256_set1_epi16(255)),
+                    _mm256_srli_epi16::<8>(a),
+                ],
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        proven!(_mm256_add_epi32(sums, _mm256_madd_epi16(a, b)))
+    }
+
     #[inline(always)]
     fn signed(self, a: __m256i) -> __m256i {
         a
@@ -446,6 +481,41 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     #[inline(always)]
     fn dot_signed(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_dpbusd_epi32(sums, a, b))
+    }
+
+    const SHORTS: bool = false;
+
+    #[inline(always)]
+    fn splat_short(self, value: i16) -> __m512i {
+        proven!(_mm512_set1_epi16(value))
+    }
+
+    #[inline(always)]
+    fn dot_shorts(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_add_epi16(sums, _mm512_maddubs_epi16(a, b)))
+    }
+
+    const PAIRS: bool = false;
+
+    #[inline(always)]
+    fn pairs(self, signed: bool, a: __m512i) -> [__m512i; 2] {
+        proven! {
+            match signed {
+                true => [
+                    _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(a)),
+                    _mm512_srai_epi16::<8>(a),
+                ],
+                false => [
+                    _mm512_and_si512(a, _mm512_set1_epi16(255)),
+                    _mm512_srli_epi16::<8>(a),
+                ],
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        proven!(_mm512_add_epi32(sums, _mm512_madd_epi16(a, b)))
     }
 
     #[inline(always)]

@@ -33,7 +33,11 @@ pub fn multiply<B: Integers>(
     separable: bool,
 ) -> Result<(), Fault> {
     let m = product.output.args.m as usize;
-    let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
+    let precision = match m <= FEW_ROWS && machine.isa.pairs() {
+        true => Precision::Pairs,
+        false => Precision::of(m),
+    };
+    let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     #[cfg(target_arch = "x86_64")]
     if let Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
@@ -58,7 +62,11 @@ pub fn multiply_interleaved<B: InterleavedIntegers>(
     separable: bool,
 ) -> Result<(), Fault> {
     let m = product.output.args.m as usize;
-    let a = &Activations::new::<B>(machine, product.a, product.k(), Precision::of(m))?;
+    let precision = match m <= strips::MOST && machine.isa.pairs() {
+        true => Precision::Pairs,
+        false => Precision::of(m),
+    };
+    let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     if m <= strips::MOST {
         product.for_blocks(machine, separable, STRIP, |block| {
             machine.isa.run(strips::Compute { product, a, block });
@@ -68,6 +76,50 @@ pub fn multiply_interleaved<B: InterleavedIntegers>(
     product.try_for_blocks(machine, separable, panels::COLUMNS, |block| {
         panels::compute_interleaved(machine.isa, product, a, block)
     })
+}
+
+/// Sums of products of B's integers with a few rows of A's of 15 bits.
+#[derive(Clone, Copy)]
+struct Products<S: Simd> {
+    /// With A's second plane; with both where they are pairs ([`Simd::PAIRS`]).
+    lower: S::Ints,
+    /// With A's first plane.
+    upper: S::Ints,
+}
+
+impl<S: Simd> Products<S> {
+    #[inline(always)]
+    fn new(simd: S, start: i32) -> Products<S> {
+        Products {
+            lower: simd.splat_int(start),
+            upper: simd.splat_int(0),
+        }
+    }
+
+    /// Adds the products of four integers of B in each lane with as many of A, of both planes. `signed` is as for [`dot`].
+    #[inline(always)]
+    fn add(self, simd: S, signed: bool, b: S::Bytes, a: [S::Bytes; 2]) -> Products<S> {
+        if S::PAIRS {
+            let b = simd.pairs(signed, b);
+            let first = simd.dot_pairs(self.lower, b[0], a[0]);
+            return Products {
+                lower: simd.dot_pairs(first, b[1], a[1]),
+                ..self
+            };
+        }
+        Products {
+            lower: dot(simd, signed, self.lower, b, a[1]),
+            upper: dot(simd, signed, self.upper, b, a[0]),
+        }
+    }
+
+    #[inline(always)]
+    fn total(self, simd: S) -> S::Vector {
+        simd.to_float(match S::PAIRS {
+            true => self.lower,
+            false => simd.plus_128(self.lower, self.upper),
+        })
+    }
 }
 
 /// Sums + the products of bytes of B, made with `Simd::signed` where its type is signed, and of A.

@@ -62,12 +62,13 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
     } = block;
     let (a, k) = (product.a, product.k());
     let float = size_of::<f32>();
+    let tile_rows = tiles::rows(isa.registers());
     let wide_start = PIECE * WIDTH * float;
-    let sums_start = wide_start + tiles::ROWS * PIECE * float;
-    let sums_count = rows.len().next_multiple_of(tiles::ROWS) * WIDTH;
+    let sums_start = wide_start + tile_rows * PIECE * float;
+    let sums_count = rows.len().next_multiple_of(tile_rows) * WIDTH;
     let scratch = Scratch::take(&KEPT, sums_start + sums_count * float)?;
     let panel: *mut f32 = scratch.at(0, PIECE * WIDTH);
-    let wide: *mut f32 = scratch.at(wide_start, tiles::ROWS * PIECE);
+    let wide: *mut f32 = scratch.at(wide_start, tile_rows * PIECE);
     let sums: *mut f32 = scratch.at(sums_start, sums_count);
     for first in columns.clone().step_by(WIDTH) {
         let part = &Block {
@@ -99,9 +100,9 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 panel,
             });
             // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but once.
-            let in_place = match vectors {
-                ..=tiles::VECTORS => a.memory.as_f32(),
-                _ => None,
+            let in_place = match vectors <= tiles::most_vectors(isa.registers()) {
+                true => a.memory.as_f32(),
+                false => None,
             };
             // Of strips, the next piece comes near meanwhile.
             let (next_first, next_x) = match x + depth < k {
@@ -110,8 +111,8 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
             };
             let next = product.near(batch, next_first, next_x * STRIP);
             let next_apart = STRIP * k;
-            for row in rows.clone().step_by(tiles::ROWS) {
-                let count = tiles::ROWS.min(rows.end - row);
+            for row in rows.clone().step_by(tile_rows) {
+                let count = tile_rows.min(rows.end - row);
                 let start = |i: usize| {
                     let row = row + i.min(count - 1);
                     batch * a.batch_stride + row * a.row_stride + x
@@ -179,7 +180,7 @@ impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
     fn run<S: Simd>(self, simd: S) {
         // Where each vector's first step is, and how far it is to the next one.
         let mut places = [(0, 0); WIDTH];
-        for strip in tiles::strips(self.part.columns.len().div_ceil(S::LANES)) {
+        for strip in tiles::strips(S::REGISTERS, self.part.columns.len().div_ceil(S::LANES)) {
             for vector in strip.clone() {
                 let start = strip.start * self.depth + vector - strip.start;
                 places[vector] = (start * S::LANES, strip.len() * S::LANES);

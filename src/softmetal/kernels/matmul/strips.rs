@@ -37,57 +37,80 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
     #[inline(always)]
     fn multiply_rows<S: Simd, const V: usize>(self, simd: S) {
         match self.block.rows.len() {
-            1 => self.multiply::<S, V, 1, 4>(simd),
-            2 => self.multiply::<S, V, 2, 2>(simd),
-            3 => self.multiply::<S, V, 3, 1>(simd),
-            _ => self.multiply::<S, V, MOST, 1>(simd),
+            1 if S::REGISTERS < 32 => self.multiply::<S, V, 1, 2, 2>(simd),
+            1 => self.multiply::<S, V, 1, 4, 1>(simd),
+            2 => self.multiply::<S, V, 2, 2, 1>(simd),
+            3 => self.multiply::<S, V, 3, 1, 1>(simd),
+            _ => self.multiply::<S, V, MOST, 1, 1>(simd),
         }
     }
 
-    /// `STEPS` steps have sums of their own: one chain of additions takes longer than the memory.
+    /// `STEPS` steps have sums of their own: one chain of additions takes longer than the memory. `N` strips far from each other come in turns: of
+    /// two streams more is on its way than of one, and with 16 registers the sums of both fit: a token of F16 took 5 to 7 % less time on Zen 3.
     #[inline(always)]
-    fn multiply<S: Simd, const V: usize, const M: usize, const STEPS: usize>(self, simd: S) {
+    fn multiply<S: Simd, const V: usize, const M: usize, const STEPS: usize, const N: usize>(
+        self,
+        simd: S,
+    ) {
         let Compute { product, block } = self;
         let (batch, k) = (block.batch, product.k());
         let a: [*const f32; M] =
             std::array::from_fn(|i| product.a.row(batch, block.rows.start + i, k));
         let whole = k - k % STEPS;
-        for column in block.columns.step_by(STRIP) {
-            let strip = product.strip(batch, column);
-            let mut sums = [[[simd.splat(0.0); M]; V]; STEPS];
-            // SAFETY: `strip` checked the strip, and A's rows have `k` values.
+        let columns = block.columns;
+        let count = columns.len() / STRIP;
+        let turns = count.div_ceil(N);
+        for turn in 0..turns {
+            // Where streams are not equally long, the last one ends with a strip that is done already.
+            let column = |n: usize| columns.start + (n * turns + turn).min(count - 1) * STRIP;
+            let mut strips = [std::ptr::null(); N];
+            for n in 0..N {
+                strips[n] = product.strip(batch, column(n));
+            }
+            let mut sums = [[[[simd.splat(0.0); M]; V]; STEPS]; N];
+            // SAFETY: `strip` checked the strips, and A's rows have `k` values.
             unsafe {
                 for step in (0..whole).step_by(STEPS) {
-                    if S::AHEAD > 0 {
-                        let near = strip.wrapping_add(step * STRIP).wrapping_byte_add(S::AHEAD);
-                        prefetch_lines(near, STEPS * STRIP * size_of::<B>());
-                    }
-                    for chain in 0..STEPS {
-                        for v in 0..V {
-                            let values = strip.add((step + chain) * STRIP);
-                            let values = B::vector(simd, values, 0, v * S::LANES);
-                            sums[chain][v] = add(simd, a, step + chain, values, sums[chain][v]);
+                    for n in 0..N {
+                        if S::AHEAD > 0 {
+                            let near = strips[n].wrapping_add(step * STRIP);
+                            let near = near.wrapping_byte_add(S::AHEAD);
+                            prefetch_lines(near, STEPS * STRIP * size_of::<B>());
+                        }
+                        for chain in 0..STEPS {
+                            for v in 0..V {
+                                let values = strips[n].add((step + chain) * STRIP);
+                                let values = B::vector(simd, values, 0, v * S::LANES);
+                                let sum = &mut sums[n][chain][v];
+                                *sum = add(simd, a, step + chain, values, *sum);
+                            }
                         }
                     }
                 }
                 for step in whole..k {
-                    for v in 0..V {
-                        let values = B::vector(simd, strip.add(step * STRIP), 0, v * S::LANES);
-                        sums[0][v] = add(simd, a, step, values, sums[0][v]);
+                    for n in 0..N {
+                        for v in 0..V {
+                            let values = strips[n].add(step * STRIP);
+                            let values = B::vector(simd, values, 0, v * S::LANES);
+                            let sum = &mut sums[n][0][v];
+                            *sum = add(simd, a, step, values, *sum);
+                        }
                     }
                 }
             }
-            for i in 0..M {
-                let mut values = [0f32; STRIP];
-                for v in 0..V {
-                    let mut sum = sums[0][v][i];
-                    for chain in 1..STEPS {
-                        sum = simd.add(sum, sums[chain][v][i]);
+            for n in 0..N {
+                for i in 0..M {
+                    let mut values = [0f32; STRIP];
+                    for v in 0..V {
+                        let mut sum = sums[n][0][v][i];
+                        for chain in 1..STEPS {
+                            sum = simd.add(sum, sums[n][chain][v][i]);
+                        }
+                        // SAFETY: the vectors are as long as the values.
+                        unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
                     }
-                    // SAFETY: the vectors are as long as the values.
-                    unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
+                    product.store_strip(batch, block.rows.start + i, column(n), values);
                 }
-                product.store_strip(batch, block.rows.start + i, column, values);
             }
         }
     }

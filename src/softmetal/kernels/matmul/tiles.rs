@@ -15,6 +15,15 @@ use super::super::super::simd::{Body, CACHE_LINE, Simd, prefetch, prefetch_lines
 
 /// Rows that are read a value at a time.
 pub const ROWS: usize = 8;
+/// The same where it is the most. With 16 registers there is room for the sums of 6 rows and two vectors, and with those of 4 each addition has
+/// to wait for the one before: on Zen 3, 15 tokens of F16 were 10 % faster with two tiles of 6 rows than with two of 4, and 128 tokens 24 %.
+pub const MOST_ROWS: usize = 12;
+
+/// Rows that are read a value at a time, with so many registers.
+pub const fn rows(registers: usize) -> usize {
+    if registers < 32 { MOST_ROWS } else { ROWS }
+}
+
 /// Steps that are summed in registers: a tile's rows stay in the first-level cache, and sums of sums are more exact than long ones.
 pub const PIECE: usize = 256;
 /// Values of f32 in a cache line.
@@ -22,12 +31,18 @@ const LINE: usize = CACHE_LINE / size_of::<f32>();
 /// Steps of a vector each that are multiplied without a branch between them. With 8, Cascade Lake was no faster.
 const UNROLLED: usize = 4;
 /// Vectors of a strip, at most.
-pub const VECTORS: usize = 3;
+const VECTORS: usize = 3;
+
+/// Vectors of a strip, at most, with so many registers. Of 16, three vectors, a value and the sums of four rows take all, and the compiler may
+/// move them to and fro: then F16 prompts of 128 tokens were half as fast on Zen 3.
+pub const fn most_vectors(registers: usize) -> usize {
+    if registers < 32 { 2 } else { VECTORS }
+}
 
 /// The strips of a panel of `vectors` vectors: a strip's vectors are neighbours, and then its steps are. They are about equally wide.
 #[inline(always)]
-pub fn strips(vectors: usize) -> impl Iterator<Item = Range<usize>> {
-    let strips = vectors.div_ceil(VECTORS);
+pub fn strips(registers: usize, vectors: usize) -> impl Iterator<Item = Range<usize>> {
+    let strips = vectors.div_ceil(most_vectors(registers));
     (0..strips).map(move |strip| vectors * strip / strips..vectors * (strip + 1) / strips)
 }
 
@@ -35,7 +50,7 @@ pub fn strips(vectors: usize) -> impl Iterator<Item = Range<usize>> {
 #[derive(Clone, Copy)]
 pub struct Accumulate {
     /// Each from the first step on. Those past `count` stand for nothing and are readable all the same.
-    pub rows: [*const f32; ROWS],
+    pub rows: [*const f32; MOST_ROWS],
     pub count: usize,
     /// Of [strip][step][vector][lane].
     pub panel: *const f32,
@@ -45,7 +60,7 @@ pub struct Accumulate {
     /// Steps from one strip to the next.
     pub panel_depth: usize,
     pub depth: usize,
-    /// For [`ROWS`] rows, whatever `count` is.
+    /// For [`MOST_ROWS`] rows, whatever `count` is.
     pub sums: *mut f32,
     /// Values of `sums` from one row to the next.
     pub width: usize,
@@ -62,7 +77,7 @@ impl Body for Accumulate {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for strip in strips(self.vectors) {
+        for strip in strips(S::REGISTERS, self.vectors) {
             let start = strip.start * S::LANES;
             let step = self.first_step * strip.len() * S::LANES;
             let part = Strip {
@@ -100,11 +115,13 @@ impl Accumulate {
     unsafe fn strip<S: Simd, const V: usize>(&self, simd: S, strip: &Strip) {
         // The sums, a step of the strip and a value fill the registers.
         let most = const { (S::REGISTERS - 1 - V) / V };
+        // Tiles are about equally high: with but a few sums, each addition waits for the one before.
+        let even = self.count.div_ceil(self.count.div_ceil(most).max(1));
         let mut row = 0;
         while row < self.count {
             // SAFETY: the caller's promise.
             row += unsafe {
-                match (self.count - row).min(most) {
+                match (self.count - row).min(even) {
                     1 => self.tile::<S, V, 1>(simd, strip, row),
                     2 => self.tile::<S, V, 2>(simd, strip, row),
                     3..=4 => self.tile::<S, V, 4>(simd, strip, row),
@@ -254,7 +271,7 @@ pub unsafe fn add_to_sums<S: Simd, const V: usize, const N: usize>(
 
 /// Widens pieces of rows, or copies them: [row][PIECE].
 pub struct Widen<B> {
-    pub from: [*const B; ROWS],
+    pub from: [*const B; MOST_ROWS],
     pub rows: usize,
     pub to: *mut f32,
     /// Of each row, at most [`PIECE`].

@@ -111,7 +111,9 @@ impl Turned {
     fn strip(&self, panel_rows: usize, row: usize) -> Strip {
         let lanes = self.isa.lanes();
         let vectors = panel_rows / lanes;
-        match tiles::strips(vectors).find(|strip| strip.contains(&(row / lanes))) {
+        match tiles::strips(self.isa.registers(), vectors)
+            .find(|strip| strip.contains(&(row / lanes)))
+        {
             Some(strip) => Strip {
                 first: strip.start * lanes,
                 rows: strip.len() * lanes,
@@ -229,9 +231,9 @@ pub fn compute<B: Readable, T: Writable>(
     let staging: *mut f32 = scratch.at(rest_start, SQUARE * GROUP);
 
     // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but once.
-    let in_place = match vectors {
-        ..=tiles::VECTORS => product.b.as_f32(),
-        _ => None,
+    let in_place = match vectors <= tiles::most_vectors(isa.registers()) {
+        true => product.b.as_f32(),
+        false => None,
     };
     // All steps of a tile, one after the other, or those of A that fit the cache, for all tiles.
     let depth = if width * k <= CACHED { k } else { PIECE };
@@ -254,7 +256,7 @@ pub fn compute<B: Readable, T: Writable>(
             let (count, depth) = (COLUMNS.min(group.end - tile), PIECE.min(k - x));
             let b = |j: usize| product.b_row(batch, tile + j.min(count - 1)) + x;
             // Closures, as of `from_fn`, would be calls here: 6 % of the samples of 15 rows by 256 columns.
-            let mut rows = [std::ptr::null(); COLUMNS];
+            let mut rows = [std::ptr::null(); tiles::MOST_ROWS];
             match in_place {
                 Some(memory) => {
                     for j in 0..COLUMNS {

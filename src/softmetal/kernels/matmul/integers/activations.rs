@@ -1,10 +1,12 @@
 //! A as integers of 15 bits with a scale for each group: `scale · (128 · high + low)`, or of 8: `scale · high`.
+//!
+//! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::PAIRS`]), an integer of 15 bits is of one part.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::super::super::super::dispatch::Fault;
-use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
+use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS, WORD};
 use super::super::super::super::simd::{Body, Simd};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
@@ -24,13 +26,15 @@ const OUTLIERS: f32 = 2.0;
 pub enum Precision {
     /// 15 bits.
     Exact,
+    /// 15 bits, for [`Simd::dot_pairs`].
+    Pairs,
     /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average of that tile; 8 bits
     /// in the others.
     Mixed,
 }
 
 impl Precision {
-    /// For so many rows.
+    /// For so many rows, as bytes.
     pub fn of(rows: usize) -> Precision {
         match rows <= EXACT_ROWS {
             true => Precision::Exact,
@@ -49,10 +53,9 @@ pub struct Activations {
 /// One row.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// k integers, and zeros up to a multiple of two groups.
-    pub high: *const i8,
-    /// As many. Groups of 8 bits have none.
-    pub low: *const i8,
+    /// The upper bytes of k integers, and zeros up to a multiple of two groups, and as many lower ones, which groups of 8 bits do not have.
+    /// With [`Precision::Pairs`] the first and the third of every four integers, and the others, two bytes each.
+    pub planes: [*const i8; 2],
     /// One for each group, of `128 · high + low` or of `high` alone, and zeros up to a multiple of [`SCALED_GROUPS`].
     pub scales: *const f32,
     /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and minimum.
@@ -67,8 +70,8 @@ pub struct Row {
 #[derive(Clone, Copy)]
 struct Layout {
     k: usize,
-    /// of `low`: the length of `high`, too
-    low: usize,
+    /// of the second plane: the length of the first one, too
+    second: usize,
     scales: usize,
     sums: usize,
     weights: usize,
@@ -82,8 +85,8 @@ impl Layout {
     fn new<B: Integers>(k: usize) -> Layout {
         let integers = k.next_multiple_of(2 * GROUP);
         let groups = (k / GROUP).next_multiple_of(SCALED_GROUPS);
-        let low = integers;
-        let scales = low + integers;
+        let second = integers;
+        let scales = second + integers;
         let sums = scales + 4 * groups;
         let shares = groups * (GROUP / B::SHARE);
         let weights = sums + 4 * shares;
@@ -92,7 +95,7 @@ impl Layout {
         let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<Line>());
         Layout {
             k,
-            low,
+            second,
             scales,
             sums,
             weights,
@@ -139,6 +142,7 @@ impl Activations {
                         to: activations.place(batch, row),
                         layout,
                         share: B::SHARE,
+                        pairs: precision == Precision::Pairs,
                     });
                 }
                 let to = rows.map(|row| activations.place(batch, row));
@@ -164,7 +168,7 @@ impl Activations {
 
     pub fn row(&self, batch: usize, row: usize) -> Row {
         let Layout {
-            low,
+            second,
             scales,
             sums,
             weights,
@@ -173,8 +177,7 @@ impl Activations {
         } = self.layout;
         let bytes = self.place(batch, row).cast_const();
         Row {
-            high: bytes,
-            low: bytes.wrapping_add(low),
+            planes: [bytes, bytes.wrapping_add(second)],
             scales: bytes.wrapping_add(scales).cast(),
             sums: bytes.wrapping_add(sums).cast(),
             weights: bytes.wrapping_add(weights).cast(),
@@ -279,6 +282,7 @@ struct Round {
     to: *mut i8,
     layout: Layout,
     share: usize,
+    pairs: bool,
 }
 
 impl Body for Round {
@@ -297,11 +301,15 @@ impl Round {
     #[inline(always)]
     fn shares<const SHARE: usize>(self) {
         let Round {
-            from, to, layout, ..
+            from,
+            to,
+            layout,
+            pairs,
+            ..
         } = self;
         let Layout {
             k,
-            low,
+            second,
             scales,
             sums,
             order,
@@ -311,20 +319,31 @@ impl Round {
         // SAFETY: `from` is a row of `k` values and `to` one of the layout's bytes.
         unsafe {
             // What pads the integers, the scales and the sums.
-            to.add(k).write_bytes(0, low - k);
-            to.add(low + k).write_bytes(0, low - k);
+            to.add(k).write_bytes(0, second - k);
+            to.add(second + k).write_bytes(0, second - k);
             to.add(scales).write_bytes(0, order - scales);
-            let (low, scales, sums) = (to.add(low), to.add(scales), to.add(sums));
-            let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
+            let planes = [to, to.add(second)];
+            let (scales, sums) = (to.add(scales).cast::<f32>(), to.add(sums).cast::<i32>());
             for group in 0..k / GROUP {
                 let at = group * GROUP;
                 let values = &*from.add(at).cast::<[f32; GROUP]>();
                 let (factor, scale) = rounding(values);
-                for i in 0..GROUP {
-                    let integer = rounded(values[i], factor);
-                    let high = (integer + 64) >> 7;
-                    to.add(at + i).write(high as i8);
-                    low.add(at + i).write((integer - (high << 7)) as i8);
+                if pairs {
+                    for (plane, to) in planes.into_iter().enumerate() {
+                        let to = to.add(at).cast::<i32>();
+                        for word in 0..GROUP / WORD {
+                            let first = rounded(values[word * WORD + plane], factor);
+                            let second = rounded(values[word * WORD + plane + 2], factor);
+                            to.add(word).write_unaligned(first & 0xffff | second << 16);
+                        }
+                    }
+                } else {
+                    for i in 0..GROUP {
+                        let integer = rounded(values[i], factor);
+                        let high = (integer + 64) >> 7;
+                        planes[0].add(at + i).write(high as i8);
+                        planes[1].add(at + i).write((integer - (high << 7)) as i8);
+                    }
                 }
                 scales.add(group).write(scale);
                 for part in 0..per_group {

@@ -139,7 +139,7 @@ impl<U: Unit> Arranged<U> {
             for piece in 0..Self::VECTORS * pieces {
                 let start = first * GROUP + U::piece(piece / pieces, piece % pieces) * PIECE;
                 let to = to.add(piece / pieces * 2 * VECTOR + piece % pieces * PIECE);
-                for (plane, from) in [from.high, from.low].into_iter().enumerate() {
+                for (plane, from) in from.planes.into_iter().enumerate() {
                     let to = to.add(plane * VECTOR);
                     match start < groups * GROUP {
                         true => from.add(start).cast::<u8>().copy_to(to, PIECE),

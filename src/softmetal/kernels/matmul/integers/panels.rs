@@ -97,12 +97,22 @@ fn compute_filled<B: Integers>(
             panel,
             ahead: Ahead::of(product, &block, first + width, width),
         };
-        match (B::SHARE, B::HAS_MINIMUM, B::SIGNED) {
-            (32, false, false) => isa.run(multiply.of::<Kind<32, false, false>>()),
-            (32, false, true) => isa.run(multiply.of::<Kind<32, false, true>>()),
-            (32, true, _) => isa.run(multiply.of::<Kind<32, true, false>>()),
-            (_, false, _) => isa.run(multiply.of::<Kind<16, false, false>>()),
-            (_, true, _) => isa.run(multiply.of::<Kind<16, true, false>>()),
+        let shorts = match isa.shorts() {
+            true => const { shorts::<B>() },
+            false => 1,
+        };
+        match (B::SHARE, B::HAS_MINIMUM, shorts) {
+            (32, false, 8) => isa.run(multiply.of::<Kind<32, false, false, 8>>()),
+            (32, false, 4) => isa.run(multiply.of::<Kind<32, false, false, 4>>()),
+            (32, false, _) if B::SIGNED => isa.run(multiply.of::<Kind<32, false, true, 1>>()),
+            (32, false, _) => isa.run(multiply.of::<Kind<32, false, false, 1>>()),
+            (32, true, 8) => isa.run(multiply.of::<Kind<32, true, false, 8>>()),
+            (32, true, 4) => isa.run(multiply.of::<Kind<32, true, false, 4>>()),
+            (32, true, _) => isa.run(multiply.of::<Kind<32, true, false, 1>>()),
+            (_, false, 2) => isa.run(multiply.of::<Kind<16, false, false, 2>>()),
+            (_, false, _) => isa.run(multiply.of::<Kind<16, false, false, 1>>()),
+            (_, true, 2) => isa.run(multiply.of::<Kind<16, true, false, 2>>()),
+            (_, true, _) => isa.run(multiply.of::<Kind<16, true, false, 1>>()),
         }
     }
     Ok(())
@@ -327,21 +337,44 @@ impl Ahead {
     }
 }
 
+/// How many steps' products of B's integers and bytes of A can be added up in 16 bits, a power of two: 2 · 15 · 127 · 8 < 2^15.
+const fn shorts<B: Integers>() -> usize {
+    let steps = match B::LARGEST {
+        ..=15 if B::SHARE == GROUP => 8,
+        ..=31 if B::SHARE == GROUP => 4,
+        ..=63 => 2,
+        _ => 1,
+    };
+    assert!(2 * 127 * B::LARGEST * steps as i32 <= i16::MAX as i32);
+    steps
+}
+
 /// What a panel's multiplication has to know of B's type.
-struct Kind<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool>;
+struct Kind<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const SHORTS: usize>;
 
 trait Shape {
     const SHARE: usize;
     const HAS_MINIMUM: bool;
     const SIGNED: bool;
+    /// Steps that are added up in 16 bits.
+    const SHORTS: usize;
 }
 
-impl<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool> Shape
-    for Kind<SHARE, HAS_MINIMUM, SIGNED>
+impl<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const SHORTS: usize> Shape
+    for Kind<SHARE, HAS_MINIMUM, SIGNED, SHORTS>
 {
     const SHARE: usize = SHARE;
     const HAS_MINIMUM: bool = HAS_MINIMUM;
     const SIGNED: bool = SIGNED;
+    const SHORTS: usize = SHORTS;
+}
+
+/// Steps of the loop in which no sum of 16 bits is widened: all of a share where there are none.
+const fn turns<K: Shape>() -> usize {
+    match K::SHORTS {
+        1 => K::SHARE / DEPTH,
+        shorts => shorts,
+    }
 }
 
 /// Computes `part` of C from a panel that is filled for it.
@@ -367,14 +400,27 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        // Not compiled for the others.
+        let is_used = match S::SHORTS {
+            true => K::SHORTS > 1 || K::SIGNED,
+            false => K::SHORTS == 1,
+        };
+        if !is_used {
+            unreachable!("`compute_filled` says for which instruction sets this is");
+        }
         let rows = &self.0.part.rows;
         let mut ahead = self.0.ahead;
         for first in rows.clone().step_by(TILE_ROWS) {
             let order = self.0.a.order(self.0.part.batch, first);
             let end = rows.end.min(first + TILE_ROWS);
             // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums of floats wait
-            // in memory.
-            let step = if S::LANES == 16 { TILE_ROWS } else { 2 };
+            // in memory. With sums of 16 bits a byte of A is the other one's turn after it, and only sums of less than a share's products need as
+            // many of 32 bits beside them.
+            let alone = S::SHORTS && (K::SHORTS == 1 || K::SHORTS == K::SHARE / DEPTH);
+            let step = match S::LANES == 16 || alone {
+                true => TILE_ROWS,
+                false => 2,
+            };
             for row in (first..end).step_by(step) {
                 // SAFETY: the panel is filled, and so many rows are left.
                 ahead = unsafe {
@@ -392,6 +438,9 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
 
 /// The sums of a tile. They stay in registers where they are handed on and not changed in place.
 type Sums<S, const M: usize> = [[<S as Simd>::Vector; VECTORS]; M];
+
+/// Sums of the products of integers of a tile.
+type Ints<S, const M: usize> = [[<S as Simd>::Ints; VECTORS]; M];
 
 impl Multiply<'_> {
     /// Returns what is still to be brought near.
@@ -442,52 +491,173 @@ impl Multiply<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             for share in group * per_group..(group + 1) * per_group {
-                let mut products = [[simd.splat_int(0); VECTORS]; M];
-                if !K::HAS_MINIMUM {
-                    for i in 0..M {
-                        products[i] = [simd.splat_int(a[i].starts.add(share).read()); VECTORS];
-                    }
-                }
-                let mut upper = [[simd.splat_int(0); VECTORS]; M];
-                for step in 0..kept_a_loop(K::SHARE / DEPTH) {
-                    let at = share * K::SHARE + step * DEPTH;
-                    let from = self.panel.integers.add(at * width).cast_const();
-                    let b = [
-                        simd.load_bytes(from),
-                        simd.load_bytes(from.add(S::LANES * DEPTH)),
-                    ];
-                    for i in 0..M {
-                        let high = simd.splat_bytes(a[i].high.add(at));
-                        if DOUBLE {
-                            let low = simd.splat_bytes(a[i].low.add(at));
-                            for v in 0..VECTORS {
-                                upper[i][v] = dot(simd, K::SIGNED, upper[i][v], b[v], high);
-                                products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], low);
-                            }
-                        } else {
-                            for v in 0..VECTORS {
-                                products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], high);
-                            }
-                        }
-                    }
-                }
+                let products = match S::SHORTS {
+                    true => self.sums_of_shorts::<S, K, M, DOUBLE>(simd, a, share),
+                    false => self.sums_of_bytes::<S, K, M, DOUBLE>(simd, a, share),
+                };
                 for v in 0..VECTORS {
                     let at = share * width + v * S::LANES;
                     let scales = simd.load(self.panel.scales.add(at));
                     for i in 0..M {
                         let scale = simd.splat(a[i].scales.add(group).read());
                         let scale = simd.mul(scales, scale);
-                        let mut product = products[i][v];
-                        if DOUBLE {
-                            product = simd.plus_128(product, upper[i][v]);
-                        }
-                        sums[i][v] = simd.mul_add(simd.to_float(product), scale, sums[i][v]);
+                        let products = simd.to_float(products[i][v]);
+                        sums[i][v] = simd.mul_add(products, scale, sums[i][v]);
                     }
                     if K::HAS_MINIMUM {
                         let minima = simd.load(self.panel.minima.add(at));
                         for i in 0..M {
                             let weight = simd.splat(-a[i].weights.add(share).read());
                             sums[i][v] = simd.mul_add(minima, weight, sums[i][v]);
+                        }
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// The sums that those of a share's products begin with.
+    ///
+    /// # Safety
+    /// `a` has the share.
+    #[inline(always)]
+    unsafe fn starts<S: Simd, K: Shape, const M: usize>(
+        simd: S,
+        a: &[Row; M],
+        share: usize,
+    ) -> Ints<S, M> {
+        let mut starts = [[simd.splat_int(0); VECTORS]; M];
+        if !K::HAS_MINIMUM {
+            for i in 0..M {
+                // SAFETY: the caller's promise.
+                starts[i] = [simd.splat_int(unsafe { a[i].starts.add(share).read() }); VECTORS];
+            }
+        }
+        starts
+    }
+
+    /// The sums of a share's products, each in 32 bits, with both bytes of A at a time.
+    ///
+    /// # Safety
+    /// As for [`Multiply::tile`]; `a` and the panel have the share.
+    #[inline(always)]
+    unsafe fn sums_of_bytes<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        share: usize,
+    ) -> Ints<S, M> {
+        let width = VECTORS * S::LANES;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut products = Self::starts::<S, K, M>(simd, a, share);
+            let mut upper = [[simd.splat_int(0); VECTORS]; M];
+            for step in 0..kept_a_loop(K::SHARE / DEPTH) {
+                let at = share * K::SHARE + step * DEPTH;
+                let from = self.panel.integers.add(at * width).cast_const();
+                let b = [
+                    simd.load_bytes(from),
+                    simd.load_bytes(from.add(S::LANES * DEPTH)),
+                ];
+                for i in 0..M {
+                    let [high, low] = a[i].planes;
+                    let high = simd.splat_bytes(high.add(at));
+                    if DOUBLE {
+                        let low = simd.splat_bytes(low.add(at));
+                        for v in 0..VECTORS {
+                            upper[i][v] = dot(simd, K::SIGNED, upper[i][v], b[v], high);
+                            products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], low);
+                        }
+                    } else {
+                        for v in 0..VECTORS {
+                            products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], high);
+                        }
+                    }
+                }
+            }
+            if DOUBLE {
+                for i in 0..M {
+                    for v in 0..VECTORS {
+                        products[i][v] = simd.plus_128(products[i][v], upper[i][v]);
+                    }
+                }
+            }
+            products
+        }
+    }
+
+    /// The same, in 16 bits as far as that goes, with one byte of A after the other.
+    ///
+    /// # Safety
+    /// As for [`Multiply::sums_of_bytes`].
+    #[inline(always)]
+    unsafe fn sums_of_shorts<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        share: usize,
+    ) -> Ints<S, M> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !DOUBLE {
+                let starts = Self::starts::<S, K, M>(simd, a, share);
+                return self.add_plane::<S, K, M>(simd, a, 0, share, starts);
+            }
+            let zeros = [[simd.splat_int(0); VECTORS]; M];
+            let upper = self.add_plane::<S, K, M>(simd, a, 0, share, zeros);
+            let starts = Self::starts::<S, K, M>(simd, a, share);
+            let mut products = self.add_plane::<S, K, M>(simd, a, 1, share, starts);
+            for i in 0..M {
+                for v in 0..VECTORS {
+                    products[i][v] = simd.plus_128(products[i][v], upper[i][v]);
+                }
+            }
+            products
+        }
+    }
+
+    /// Adds a share's products with a plane of A's bytes.
+    ///
+    /// # Safety
+    /// As for [`Multiply::sums_of_bytes`].
+    #[inline(always)]
+    unsafe fn add_plane<S: Simd, K: Shape, const M: usize>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        plane: usize,
+        share: usize,
+        mut sums: Ints<S, M>,
+    ) -> Ints<S, M> {
+        let width = VECTORS * S::LANES;
+        let start = share * K::SHARE;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for first in (0..K::SHARE / DEPTH).step_by(const { turns::<K>() }) {
+                let mut shorts = [[simd.splat_short(0); VECTORS]; M];
+                for step in 0..kept_a_loop(const { turns::<K>() }) {
+                    let at = start + (first + step) * DEPTH;
+                    let from = self.panel.integers.add(at * width).cast_const();
+                    let b = [
+                        simd.load_bytes(from),
+                        simd.load_bytes(from.add(S::LANES * DEPTH)),
+                    ];
+                    for i in 0..M {
+                        let a = simd.splat_bytes(a[i].planes[plane].add(at));
+                        for v in 0..VECTORS {
+                            match K::SHORTS {
+                                1 => sums[i][v] = dot(simd, K::SIGNED, sums[i][v], b[v], a),
+                                _ => shorts[i][v] = simd.dot_shorts(shorts[i][v], b[v], a),
+                            }
+                        }
+                    }
+                }
+                if K::SHORTS > 1 {
+                    let ones = simd.splat_short(1);
+                    for i in 0..M {
+                        for v in 0..VECTORS {
+                            sums[i][v] = simd.dot_pairs(sums[i][v], shorts[i][v], ones);
                         }
                     }
                 }

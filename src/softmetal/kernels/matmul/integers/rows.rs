@@ -3,6 +3,7 @@
 use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
 use super::super::super::super::simd::{Body, Simd};
 use super::super::{Block, Product};
+use super::Products;
 use super::activations::{Activations, Row};
 
 /// The most rows of A.
@@ -135,23 +136,19 @@ unsafe fn add_groups<S: Simd, B: Integers, const M: usize>(
             let integers = simd.join(integers, B::integers(simd, b, first + next));
             for i in 0..M {
                 let at = (first + group) * GROUP;
-                let high = simd.load_bytes(a[i].high.add(at));
-                let low = simd.load_bytes(a[i].low.add(at));
-                let zero = simd.splat_int(0);
-                let products = if B::SIGNED {
-                    let upper = simd.dot_signed(zero, integers, high);
-                    simd.plus_128(simd.dot_signed(zero, integers, low), upper)
-                } else {
-                    let upper = simd.dot(zero, integers, high);
-                    simd.plus_128(simd.dot(zero, integers, low), upper)
-                };
+                let [first, second] = a[i].planes;
+                let planes = [
+                    simd.load_bytes(first.add(at)),
+                    simd.load_bytes(second.add(at)),
+                ];
+                let products = Products::new(simd, 0).add(simd, B::SIGNED, integers, planes);
                 let factors = factors[i].as_ptr().add(group * per_group);
                 let factors = if B::SHARE == 16 {
                     simd.spread::<4>(factors)
                 } else {
                     simd.spread::<8>(factors)
                 };
-                let products = simd.to_float(products);
+                let products = products.total(simd);
                 // A known place, when the loop is unrolled; else the first.
                 let chain = if count == SCALED_GROUPS {
                     step % CHAINS

@@ -6,6 +6,10 @@
 //! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
 //! 3 % (one thread; nothing beyond the noise for Q4_K_M).
 //!
+//! Of half as wide vectors, one row's sums of two strips fit the registers as well where products are pairs ([`Simd::PAIRS`]), all vectors in
+//! turns. On Zen 3 (one thread, in turns in one process) a token of Q4_K_M, Q4_0 and Q8_0 was computed 14, 24 and 23 % slower with one strip at a
+//! time, the first two 22 and 27 % with two strips and one half after the other, and all 31 to 48 % with prefetch instructions.
+//!
 //! Intel's processors do better with prefetch instructions ([`Simd::AHEAD`]): then words may be out of their order, too.
 
 use std::hint::black_box;
@@ -16,8 +20,8 @@ use super::super::super::super::elements::{
 };
 use super::super::super::super::simd::{Body, CACHE_LINE, Simd, in_order, kept_a_loop};
 use super::super::{Block, Product};
+use super::Products;
 use super::activations::{Activations, Row};
-use super::dot;
 
 /// The most rows of A.
 pub const MOST: usize = 4;
@@ -40,19 +44,21 @@ impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
             1 if S::LANES == STRIP && (B::IN_ORDER || S::AHEAD > 0) => {
-                self.multiply::<S, 1, 2>(simd)
+                self.multiply::<S, 1, 2, 2>(simd)
             }
-            1 => self.multiply::<S, 1, 1>(simd),
-            2 => self.multiply::<S, 2, 1>(simd),
-            _ => self.multiply::<S, MOST, 1>(simd),
+            1 if S::PAIRS => self.multiply::<S, 1, 2, 4>(simd),
+            1 => self.multiply::<S, 1, 1, 1>(simd),
+            2 if S::PAIRS => self.multiply::<S, 2, 1, 2>(simd),
+            2 => self.multiply::<S, 2, 1, 1>(simd),
+            _ => self.multiply::<S, MOST, 1, 1>(simd),
         }
     }
 }
 
 impl<B: InterleavedIntegers> Compute<'_, B> {
-    /// With `M` rows of A, and `N` strips in turns.
+    /// With `M` rows of A, and `N` strips in turns, `R` vectors of their rows at a time.
     #[inline(always)]
-    fn multiply<S: Simd, const M: usize, const N: usize>(self, simd: S) {
+    fn multiply<S: Simd, const M: usize, const N: usize, const R: usize>(self, simd: S) {
         const { assert!(S::LANES * VECTORS >= STRIP) }
         let Compute { product, a, block } = self;
         let Block {
@@ -60,6 +66,7 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
             rows,
             columns,
         } = block;
+        let each = R / N;
         // A third row comes with a fourth that is the same, so that there is a loop less to compile.
         let a: [Row; M] = std::array::from_fn(|i| a.row(batch, (rows.start + i).min(rows.end - 1)));
         let strips = columns.len() / STRIP;
@@ -71,7 +78,7 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
             for n in 0..N {
                 strips[n] = product.strip(batch, column(n));
             }
-            let mut sums = [[[simd.splat(0.0); M]; N]; VECTORS];
+            let mut sums = [[[simd.splat(0.0); M]; R]; VECTORS];
             let mut stages = [const { Stage::<B>::new() }; N];
             for block in 0..product.k() / B::ELEMENTS {
                 let mut here = strips;
@@ -79,13 +86,14 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
                     // SAFETY: `strip` checked all of its blocks.
                     here[n] = unsafe { stages[n].put(simd, strips[n].wrapping_add(block * STRIP)) };
                 }
-                for v in 0..STRIP / S::LANES {
-                    let mut rows = [BlockRows::new(here[0], v * S::LANES); N];
-                    for n in 1..N {
-                        rows[n] = BlockRows::new(here[n], v * S::LANES);
+                for v in 0..STRIP / S::LANES / each {
+                    let mut rows = [BlockRows::new(here[0], v * each * S::LANES); R];
+                    for r in 1..R {
+                        let first = (v * each + r % each) * S::LANES;
+                        rows[r] = BlockRows::new(here[r / each], first);
                     }
                     // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
-                    sums[v] = unsafe { add_block::<S, B, M, N>(simd, a, rows, block, sums[v]) };
+                    sums[v] = unsafe { add_block::<S, B, M, R>(simd, a, rows, block, sums[v]) };
                 }
             }
             for n in 0..N {
@@ -93,8 +101,9 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
                     let column = column(n);
                     let c = product.output.c_at(batch, rows.start + i, column, STRIP);
                     for v in 0..STRIP / S::LANES {
+                        let sum = sums[v / each][n * each + v % each][i];
                         // SAFETY: `c_at` checked a strip's columns.
-                        unsafe { simd.store(sums[v][n][i], c.add(v * S::LANES)) };
+                        unsafe { simd.store(sum, c.add(v * S::LANES)) };
                     }
                     if product.output.bias.is_some() {
                         for j in 0..STRIP {
@@ -230,8 +239,7 @@ unsafe fn add_span<
     let sums = const { B::ELEMENTS / B::SPANS / B::SHARE }.min(B::PIECES);
     let steps = B::STEPS.min(B::SHARE / WORD);
     for first in (0..B::STEPS).step_by(steps) {
-        let mut high = [[[simd.splat_int(0); M]; N]; 2];
-        let mut low = [[[simd.splat_int(0); M]; N]; 2];
+        let mut products = [[[Products::new(simd, 0); M]; N]; 2];
         let at = |piece| block * B::ELEMENTS + B::start(U, piece) + first * WORD;
         // SAFETY: the caller's promise.
         unsafe {
@@ -240,7 +248,7 @@ unsafe fn add_span<
                     for i in 0..M {
                         let start = a[i].starts.add(at(sum) / B::SHARE).read();
                         for n in 0..N {
-                            low[sum][n][i] = simd.splat_int(start);
+                            products[sum][n][i] = Products::new(simd, start);
                         }
                     }
                 }
@@ -261,15 +269,13 @@ unsafe fn add_span<
                 let with = at(0) + step * WORD;
                 for n in 0..N {
                     let b = B::piece::<S, U, 0>(simd, words[n]);
-                    (high[0][n], low[0][n]) =
-                        add_piece::<S, B, M>(simd, a, with, b, high[0][n], low[0][n]);
+                    products[0][n] = add_piece::<S, B, M>(simd, a, with, b, products[0][n]);
                 }
                 if B::PIECES > 1 {
                     let (with, sum) = (at(1) + step * WORD, sums - 1);
                     for n in 0..N {
                         let b = B::piece::<S, U, 1>(simd, words[n]);
-                        (high[sum][n], low[sum][n]) =
-                            add_piece::<S, B, M>(simd, a, with, b, high[sum][n], low[sum][n]);
+                        products[sum][n] = add_piece::<S, B, M>(simd, a, with, b, products[sum][n]);
                     }
                 }
             }
@@ -283,9 +289,8 @@ unsafe fn add_span<
                             true => simd.mul(B::scale(simd, factors[n], in_block), scale),
                             false => scale,
                         };
-                        let products =
-                            simd.to_float(simd.plus_128(low[sum][n][i], high[sum][n][i]));
-                        parts[n][i].products = simd.mul_add(products, factor, parts[n][i].products);
+                        let total = products[sum][n][i].total(simd);
+                        parts[n][i].products = simd.mul_add(total, factor, parts[n][i].products);
                         if B::HAS_MINIMUM {
                             let minimum = B::minimum(simd, factors[n], in_block);
                             let weight = simd.splat(a[i].weights.add(share).read());
@@ -299,7 +304,7 @@ unsafe fn add_span<
     parts
 }
 
-/// Adds the products of a word of B's rows and integers `at ..` of A's to the sums of A's upper and lower bytes.
+/// Adds the products of a word of B's rows and integers `at ..` of A's.
 ///
 /// # Safety
 /// A's rows have the integers.
@@ -309,19 +314,18 @@ unsafe fn add_piece<S: Simd, B: InterleavedIntegers, const M: usize>(
     a: [Row; M],
     at: usize,
     b: S::Bytes,
-    mut high: [S::Ints; M],
-    mut low: [S::Ints; M],
-) -> ([S::Ints; M], [S::Ints; M]) {
+    mut products: [Products<S>; M],
+) -> [Products<S>; M] {
     for i in 0..M {
+        let [first, second] = a[i].planes;
         // SAFETY: the caller's promise.
-        let (upper, lower) = unsafe {
-            (
-                simd.splat_bytes(a[i].high.add(at)),
-                simd.splat_bytes(a[i].low.add(at)),
-            )
+        let planes = unsafe {
+            [
+                simd.splat_bytes(first.add(at)),
+                simd.splat_bytes(second.add(at)),
+            ]
         };
-        high[i] = dot(simd, B::SIGNED, high[i], b, upper);
-        low[i] = dot(simd, B::SIGNED, low[i], b, lower);
+        products[i] = products[i].add(simd, B::SIGNED, b, planes);
     }
-    (high, low)
+    products
 }
