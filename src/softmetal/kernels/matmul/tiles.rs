@@ -34,7 +34,7 @@ const UNROLLED: usize = 4;
 const VECTORS: usize = 3;
 
 /// Vectors of a strip, at most, with so many registers. Of 16, three vectors, a value and the sums of four rows take all, and the compiler may
-/// move them to and fro: then F16 prompts of 128 tokens were half as fast on Zen 3.
+/// move them to and fro: in one of two builds F16 prompts of 128 tokens were half as fast on Zen 3, in the other, for that processor alone, as fast.
 pub const fn most_vectors(registers: usize) -> usize {
     if registers < 32 { 2 } else { VECTORS }
 }
@@ -49,7 +49,7 @@ pub fn strips(registers: usize, vectors: usize) -> impl Iterator<Item = Range<us
 /// Adds to `sums`, of [row][vector][lane], the products of `rows` and a panel over some steps.
 #[derive(Clone, Copy)]
 pub struct Accumulate {
-    /// Each from the first step on. Those past `count` stand for nothing and are readable all the same.
+    /// Each from the first step on. One past an odd `count` stands for nothing and is readable all the same; the others are not used.
     pub rows: [*const f32; MOST_ROWS],
     pub count: usize,
     /// Of [strip][step][vector][lane].
@@ -60,7 +60,7 @@ pub struct Accumulate {
     /// Steps from one strip to the next.
     pub panel_depth: usize,
     pub depth: usize,
-    /// For [`MOST_ROWS`] rows, whatever `count` is.
+    /// For `count` rows, and one more where that is odd.
     pub sums: *mut f32,
     /// Values of `sums` from one row to the next.
     pub width: usize,
