@@ -48,7 +48,12 @@ typedef struct matmul_args {
  * q5_k, q6_k.
  *   A strip has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words of 4 bytes, the
  *   first of each row, the second of each row, and so on; then their halves likewise: the f16 scale (and, after it, the minimum)
- *   of a block. The words are what remains of a block without its halves, in its order.
+ *   of a block. The words are what remains of a block without its halves, in its order, or in one in which they are read steadily, S being
+ *   its words of scales, H those of upper bits and N those of nibbles:
+ *     q4_k: N0 .. N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
+ *     q5_k: H0 N0 H1 N1 .. H7 N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
+ *     q6_k: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2, and from
+ *           H12 N20 N28 on with S3.
  *   A number is a block that has nothing but a half.
  * So a vector of 16 words has four weights of each of 16 rows, which integer dot products take together, and memory is read from one end
  * to the other. */

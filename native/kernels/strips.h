@@ -10,12 +10,30 @@ struct number_bf16 {
   enum { WEIGHTS = 1, WORDS = 1, LEADING = 1, HALVES = 1 };
 };
 
-/* The place of word i of row `row`'s block among those of 16 blocks. */
+/* The place of a word of 32 bits among those of a block. */
+template <typename Block> static inline uint place_in_block(uint word) { return word; }
+template <> inline uint place_in_block<q4_k>(uint word) {
+  if (word < 3) return 9 * word + 8;
+  return word - 3 + (word - 3) / 8;
+}
+template <> inline uint place_in_block<q5_k>(uint word) {
+  if (word < 3) return 9 * word + 16;
+  if (word < 11) return 2 * (word - 3);
+  if (word < 19) return 2 * (word - 11) + 1;
+  return word - 3 + (word - 11) / 8;
+}
+template <> inline uint place_in_block<q6_k>(uint word) {
+  if (word < 32) return word / 16 * 26 + word % 8 / 4 * 13 + word % 4 * 3 + 1 + word % 16 / 8;
+  if (word < 48) return (word - 32) / 4 * 13 + word % 4 * 3;
+  return (word - 48) * 13 + 12;
+}
+
+/* The place of word i of 16 bits of row `row`'s block among those of 16 blocks. */
 template <typename Block> static inline uint place_in_strip(uint i, uint row) {
   constexpr uint PAIRED = Block::WORDS - Block::HALVES;
   if (i < Block::LEADING) return (PAIRED + i) * INTERLEAVE_ROWS + row;
   i -= Block::LEADING;
-  if (i < PAIRED) return 2 * (i / 2 * INTERLEAVE_ROWS + row) + i % 2;
+  if (i < PAIRED) return 2 * (place_in_block<Block>(i / 2) * INTERLEAVE_ROWS + row) + i % 2;
   return (i + Block::LEADING) * INTERLEAVE_ROWS + row;
 }
 

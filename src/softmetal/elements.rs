@@ -10,7 +10,6 @@ mod interleaved;
 
 pub use blocks::*;
 pub use integers::{Integers, SCALED_GROUPS, Scales};
-pub(super) use interleaved::for_spans;
 pub use interleaved::{BlockRows, Interleaved, InterleavedIntegers, STRIP, WORD};
 
 /// A value as it lies in a buffer.

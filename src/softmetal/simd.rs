@@ -78,12 +78,11 @@ pub trait Simd: Copy + Send + Sync {
     fn dot(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
     /// The same for an `a` that was made with [`signed`](Simd::signed).
     fn dot_signed(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
-    /// Whether there is no instruction for [`dot`](Simd::dot), so that it is quicker to add up in 16 bits what fits.
-    const SHORTS: bool;
     fn splat_short(self, value: i16) -> Self::Bytes;
     /// sums + two neighbouring products each, in 16 bits. `a` and `b` are as for [`dot`](Simd::dot).
     fn dot_shorts(self, sums: Self::Bytes, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// Whether products of integers of 16 bits take no longer than those of bytes, so that one of 15 bits is better not taken for two bytes.
+    /// Whether [`dot`](Simd::dot) takes several instructions, so that it is quicker to add up in 16 bits what fits
+    /// ([`dot_shorts`](Simd::dot_shorts)), and not to take an integer of 15 bits for two bytes ([`dot_pairs`](Simd::dot_pairs)).
     const PAIRS: bool;
     /// The first and the third byte of each lane's four, and the others, as integers of 16 bits.
     fn pairs(self, signed: bool, a: Self::Bytes) -> [Self::Bytes; 2];
@@ -228,7 +227,6 @@ struct Properties {
     lanes: usize,
     registers: usize,
     ahead: usize,
-    shorts: bool,
     pairs: bool,
 }
 
@@ -323,11 +321,6 @@ impl Isa {
         self.properties().ahead
     }
 
-    /// [`Simd::SHORTS`].
-    pub fn shorts(self) -> bool {
-        self.properties().shorts
-    }
-
     /// [`Simd::PAIRS`].
     pub fn pairs(self) -> bool {
         self.properties().pairs
@@ -346,7 +339,6 @@ impl Isa {
                     lanes: S::LANES,
                     registers: S::REGISTERS,
                     ahead: S::AHEAD,
-                    shorts: S::SHORTS,
                     pairs: S::PAIRS,
                 }
             }

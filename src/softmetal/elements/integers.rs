@@ -39,6 +39,7 @@ pub trait Integers: Stored {
     unsafe fn scales<S: Simd>(simd: S, row: *const Self, first: usize, count: usize) -> Scales;
 
     /// [`Integers::ZERO`] and what `Simd::signed` adds.
+    #[inline(always)]
     fn zero<S: Simd>() -> i32 {
         Self::ZERO + if Self::SIGNED { S::SIGNED_OFFSET } else { 0 }
     }

@@ -56,7 +56,7 @@ unsafe fn put_block<B: Interleaved>(from: *const B, to: *mut B, row: usize) {
     // SAFETY: the caller's promise; a word is two halves.
     unsafe {
         for word in 0..B::WORDS {
-            let to = to.add(2 * (word * STRIP + row));
+            let to = to.add(2 * (B::place(word) * STRIP + row));
             to.write(words.add(2 * word).read());
             to.add(1).write(words.add(2 * word + 1).read());
         }
@@ -78,6 +78,34 @@ pub mod tests {
     use super::super::super::elements::*;
     use super::super::testing::*;
     use super::*;
+
+    /// The words of a block as they come to lie.
+    fn order(name: &str, words: usize) -> Vec<usize> {
+        let eight = |first: usize| first..first + 8;
+        match name {
+            "interleave_q4_k" => (0..3)
+                .flat_map(|s| eight(3 + 8 * s).chain([s]))
+                .chain(eight(27))
+                .collect(),
+            "interleave_q5_k" => (0..8)
+                .flat_map(|i| [3 + i, 11 + i])
+                .chain([0])
+                .chain(eight(19).chain([1]))
+                .chain(eight(27).chain([2]))
+                .chain(eight(35))
+                .collect(),
+            "interleave_q6_k" => [(0, 0), (4, 4), (8, 16), (12, 20)]
+                .into_iter()
+                .enumerate()
+                .flat_map(|(s, (high, nibbles))| {
+                    (0..4)
+                        .flat_map(move |i| [32 + high + i, nibbles + i, nibbles + 8 + i])
+                        .chain([48 + s])
+                })
+                .collect(),
+            _ => (0..words).collect(),
+        }
+    }
 
     /// `halves`: the bytes of a block that are halves.
     fn check<B: Sample>(
@@ -102,7 +130,8 @@ pub mod tests {
             let words = (0..size)
                 .filter(|byte| !halves.contains(byte))
                 .collect::<Vec<_>>();
-            for word in words.chunks(4) {
+            for word in order(name, words.len() / 4) {
+                let word = &words[4 * word..][..4];
                 rows().for_each(|row| expected.extend(word.iter().map(|byte| row[*byte])));
             }
             for half in halves.clone().step_by(2) {

@@ -254,6 +254,7 @@ struct Block {
 
 impl<T: Writable> Output<'_, T> {
     /// What is added to column `column`.
+    #[inline]
     fn bias_at(&self, column: usize) -> f32 {
         // SAFETY: `at` checked the place.
         self.bias
@@ -261,6 +262,7 @@ impl<T: Writable> Output<'_, T> {
     }
 
     /// The place of `count` elements of C.
+    #[inline]
     fn c_at(&self, batch: usize, row: usize, column: usize, count: usize) -> *mut T {
         let start =
             batch * self.args.c_batch_stride as usize + row * self.args.c_row_stride as usize;
@@ -340,11 +342,13 @@ impl<'a, B: Stored, T: Writable> Product<'a, B, T, View<'a, T>> {
 }
 
 impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
+    #[inline]
     fn k(&self) -> usize {
         self.output.args.k as usize
     }
 
     /// Where row `row` of the stored B starts in its view.
+    #[inline]
     fn b_row(&self, batch: usize, row: usize) -> usize {
         let args = &self.output.args;
         batch * args.b_batch_stride as usize + row * args.b_row_stride as usize
@@ -359,6 +363,7 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
     }
 
     /// The strip that has row `row` of an interleaved B: all of its blocks are inside the view.
+    #[inline]
     fn strip(&self, batch: usize, row: usize) -> *const B {
         let start = self.b_row(batch, row - row % STRIP);
         self.b.at(start, STRIP * self.k()).cast_const()

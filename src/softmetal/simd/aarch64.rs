@@ -169,8 +169,6 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
         self.dot(sums, a, b)
     }
 
-    const SHORTS: bool = false;
-
     #[inline(always)]
     fn splat_short(self, value: i16) -> int8x16x2_t {
         let both = baseline!(vreinterpretq_s8_s16(vdupq_n_s16(value)));

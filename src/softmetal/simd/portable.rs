@@ -117,8 +117,6 @@ impl Simd for Portable {
         self.dot(sums, a, b)
     }
 
-    const SHORTS: bool = false;
-
     #[inline(always)]
     fn splat_short(self, value: i16) -> [i8; 32] {
         let bytes = value.to_le_bytes();

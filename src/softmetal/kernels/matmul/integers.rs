@@ -33,10 +33,7 @@ pub fn multiply<B: Integers>(
     separable: bool,
 ) -> Result<(), Fault> {
     let m = product.output.args.m as usize;
-    let precision = match m <= FEW_ROWS && machine.isa.pairs() {
-        true => Precision::Pairs,
-        false => Precision::of(m),
-    };
+    let precision = Precision::of(machine.isa, m, FEW_ROWS);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     #[cfg(target_arch = "x86_64")]
     if let Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) = machine.isa
@@ -62,10 +59,7 @@ pub fn multiply_interleaved<B: InterleavedIntegers>(
     separable: bool,
 ) -> Result<(), Fault> {
     let m = product.output.args.m as usize;
-    let precision = match m <= strips::MOST && machine.isa.pairs() {
-        true => Precision::Pairs,
-        false => Precision::of(m),
-    };
+    let precision = Precision::of(machine.isa, m, strips::MOST);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     if m <= strips::MOST {
         product.for_blocks(machine, separable, STRIP, |block| {

@@ -5,7 +5,9 @@
     reason = "closures of iterators need not be inlined, and then miss the instruction set"
 )]
 
-use super::super::super::elements::{Interleaved, Readable, STRIP, Writable};
+use std::ops::Range;
+
+use super::super::super::elements::{Interleaved, Readable, STRIP, Stored, Writable};
 use super::super::super::simd::{Body, Simd, in_order, prefetch_lines};
 use super::{Block, Product};
 
@@ -57,15 +59,12 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
         let a: [*const f32; M] =
             std::array::from_fn(|i| product.a.row(batch, block.rows.start + i, k));
         let whole = k - k % STEPS;
-        let columns = block.columns;
-        let count = columns.len() / STRIP;
-        let turns = count.div_ceil(N);
-        for turn in 0..turns {
-            // Where streams are not equally long, the last one ends with a strip that is done already.
-            let column = |n: usize| columns.start + (n * turns + turn).min(count - 1) * STRIP;
+        let turns = Turns::<N>::new(block.columns);
+        for turn in 0..turns.count {
+            let columns = turns.columns(turn);
             let mut strips = [std::ptr::null(); N];
             for n in 0..N {
-                strips[n] = product.strip(batch, column(n));
+                strips[n] = product.strip(batch, columns[n]);
             }
             let mut sums = [[[[simd.splat(0.0); M]; V]; STEPS]; N];
             // SAFETY: `strip` checked the strips, and A's rows have `k` values.
@@ -78,23 +77,14 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
                             prefetch_lines(near, STEPS * STRIP * size_of::<B>());
                         }
                         for chain in 0..STEPS {
-                            for v in 0..V {
-                                let values = strips[n].add((step + chain) * STRIP);
-                                let values = B::vector(simd, values, 0, v * S::LANES);
-                                let sum = &mut sums[n][chain][v];
-                                *sum = add(simd, a, step + chain, values, *sum);
-                            }
+                            let sums = &mut sums[n][chain];
+                            *sums = add(simd, a, strips[n], step + chain, *sums);
                         }
                     }
                 }
                 for step in whole..k {
                     for n in 0..N {
-                        for v in 0..V {
-                            let values = strips[n].add(step * STRIP);
-                            let values = B::vector(simd, values, 0, v * S::LANES);
-                            let sum = &mut sums[n][0][v];
-                            *sum = add(simd, a, step, values, *sum);
-                        }
+                        sums[n][0] = add(simd, a, strips[n], step, sums[n][0]);
                     }
                 }
             }
@@ -109,14 +99,14 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
                         // SAFETY: the vectors are as long as the values.
                         unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
                     }
-                    product.store_strip(batch, block.rows.start + i, column(n), values);
+                    product.store_strip(batch, block.rows.start + i, columns[n], values);
                 }
             }
         }
     }
 }
 
-impl<B: Readable + Interleaved, T: Writable> Product<'_, B, T> {
+impl<B: Stored, T: Writable> Product<'_, B, T> {
     /// Writes a strip's columns of a row of C.
     #[inline(always)]
     pub(super) fn store_strip(
@@ -124,34 +114,72 @@ impl<B: Readable + Interleaved, T: Writable> Product<'_, B, T> {
         batch: usize,
         row: usize,
         column: usize,
-        values: [f32; STRIP],
+        mut values: [f32; STRIP],
     ) {
+        if self.output.bias.is_some() {
+            for j in 0..STRIP {
+                values[j] += self.output.bias_at(column + j);
+            }
+        }
         let c = self.output.c_at(batch, row, column, STRIP);
-        for (j, value) in values.into_iter().enumerate() {
-            let bias = self.output.bias_at(column + j);
+        for j in 0..STRIP {
             // SAFETY: `c_at` checked a strip's columns.
-            unsafe { c.add(j).write(T::from_f32(value + bias)) };
+            unsafe { c.add(j).write(T::from_f32(values[j])) };
         }
     }
 }
 
-/// Adds the products of a step's values of B with those of A.
+/// `N` strips at a time, each of them the next one of a stream of neighbours.
+pub struct Turns<const N: usize> {
+    first: usize,
+    strips: usize,
+    pub count: usize,
+}
+
+impl<const N: usize> Turns<N> {
+    /// `columns` are whole strips.
+    #[inline(always)]
+    pub fn new(columns: Range<usize>) -> Turns<N> {
+        let strips = columns.len() / STRIP;
+        Turns {
+            first: columns.start,
+            strips,
+            count: strips.div_ceil(N),
+        }
+    }
+
+    /// Where the strips of a turn begin. When streams are not equally long, the last one ends with a strip that is done already.
+    #[inline(always)]
+    pub fn columns(&self, turn: usize) -> [usize; N] {
+        let mut columns = [0; N];
+        for n in 0..N {
+            columns[n] = self.first + (n * self.count + turn).min(self.strips - 1) * STRIP;
+        }
+        columns
+    }
+}
+
+/// Adds the products of a step's values of a strip with those of A.
 ///
 /// # Safety
-/// The rows of A are readable there.
+/// The strip and the rows of A are readable there.
 #[inline(always)]
-unsafe fn add<S: Simd, const M: usize>(
+unsafe fn add<S: Simd, B: Readable + Interleaved, const V: usize, const M: usize>(
     simd: S,
     a: [*const f32; M],
+    strip: *const B,
     step: usize,
-    b: S::Vector,
-    mut sums: [S::Vector; M],
-) -> [S::Vector; M] {
-    in_order();
-    for i in 0..M {
+    mut sums: [[S::Vector; M]; V],
+) -> [[S::Vector; M]; V] {
+    for v in 0..V {
         // SAFETY: the caller's promise.
-        let a = unsafe { simd.splat(a[i].add(step).read()) };
-        sums[i] = simd.mul_add(a, b, sums[i]);
+        let values = unsafe { B::vector(simd, strip.add(step * STRIP), 0, v * S::LANES) };
+        in_order();
+        for i in 0..M {
+            // SAFETY: the caller's promise.
+            let a = unsafe { simd.splat(a[i].add(step).read()) };
+            sums[v][i] = simd.mul_add(a, values, sums[v][i]);
+        }
     }
     sums
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::super::super::super::dispatch::Fault;
 use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS, WORD};
-use super::super::super::super::simd::{Body, Simd};
+use super::super::super::super::simd::{Body, Isa, Simd};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
 use super::super::Rows;
@@ -34,11 +34,12 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// For so many rows, as bytes.
-    pub fn of(rows: usize) -> Precision {
-        match rows <= EXACT_ROWS {
-            true => Precision::Exact,
-            false => Precision::Mixed,
+    /// For so many rows of A, which up to `few` are multiplied without a panel.
+    pub fn of(isa: Isa, rows: usize, few: usize) -> Precision {
+        match rows {
+            rows if rows <= few && isa.pairs() => Precision::Pairs,
+            ..=EXACT_ROWS => Precision::Exact,
+            _ => Precision::Mixed,
         }
     }
 }
@@ -332,9 +333,9 @@ impl Round {
                     for (plane, to) in planes.into_iter().enumerate() {
                         let to = to.add(at).cast::<i32>();
                         for word in 0..GROUP / WORD {
-                            let first = rounded(values[word * WORD + plane], factor);
-                            let second = rounded(values[word * WORD + plane + 2], factor);
-                            to.add(word).write_unaligned(first & 0xffff | second << 16);
+                            let lower = rounded(values[word * WORD + plane], factor);
+                            let upper = rounded(values[word * WORD + plane + 2], factor);
+                            to.add(word).write_unaligned(lower & 0xffff | upper << 16);
                         }
                     }
                 } else {

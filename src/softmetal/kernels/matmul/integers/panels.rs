@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use super::super::super::super::elements::{
-    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales, for_spans,
+    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales,
 };
 use super::super::super::super::simd::{Body, CACHE_LINE, Isa, Simd, kept_a_loop, prefetch_lines};
 use super::super::super::scratch::{Exhausted, Line, Scratch};
@@ -33,6 +33,24 @@ struct Panel {
     integers: *mut i8,
     scales: *mut f32,
     minima: *mut f32,
+}
+
+impl Panel {
+    /// The vectors of integers `integer .. integer + DEPTH` of each column.
+    ///
+    /// # Safety
+    /// The panel is filled, and has them.
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, integer: usize) -> [S::Bytes; VECTORS] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = self.integers.add(integer * VECTORS * S::LANES).cast_const();
+            [
+                simd.load_bytes(from),
+                simd.load_bytes(from.add(S::LANES * DEPTH)),
+            ]
+        }
+    }
 }
 
 /// For a B of plain rows.
@@ -97,7 +115,7 @@ fn compute_filled<B: Integers>(
             panel,
             ahead: Ahead::of(product, &block, first + width, width),
         };
-        let shorts = match isa.shorts() {
+        let shorts = match isa.pairs() {
             true => const { shorts::<B>() },
             false => 1,
         };
@@ -222,9 +240,9 @@ impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
                 let rows = BlockRows::new(strip.wrapping_add(block * STRIP), column % STRIP);
                 // SAFETY: `strip` checked all of its blocks, and `compute` made room for the panel.
                 unsafe {
-                    for_spans!(B, U, {
-                        self.span::<S, U>(simd, rows, block, first);
-                    });
+                    for span in 0..B::SPANS {
+                        self.span(simd, rows, block, span, first);
+                    }
                     self.share_factors(simd, rows, block, first);
                 }
             }
@@ -238,24 +256,25 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
     /// # Safety
     /// The block is readable, and the panel has room.
     #[inline(always)]
-    unsafe fn span<S: Simd, const U: usize>(
+    unsafe fn span<S: Simd>(
         &self,
         simd: S,
         rows: BlockRows<B>,
         block: usize,
+        span: usize,
         first: usize,
     ) {
         let width = VECTORS * S::LANES;
         let panel = self.panel.integers.wrapping_add(first * DEPTH);
-        let to = |piece| panel.wrapping_add((block * B::ELEMENTS + B::start(U, piece)) * width);
+        let to = |piece| panel.wrapping_add((block * B::ELEMENTS + B::start(span, piece)) * width);
         for step in 0..kept_a_loop(B::STEPS) {
             // SAFETY: the caller's promise.
             unsafe {
-                let words = B::words(simd, rows, U, step);
+                let words = B::words(simd, rows, span, step);
                 let at = step * width * DEPTH;
-                simd.store_bytes(B::piece::<S, U, 0>(simd, words), to(0).add(at));
-                if B::PIECES > 1 {
-                    simd.store_bytes(B::piece::<S, U, 1>(simd, words), to(1).add(at));
+                for piece in 0..B::PIECES {
+                    let integers = B::integers_of(simd, words, span, piece);
+                    simd.store_bytes(integers, to(piece).add(at));
                 }
             }
         }
@@ -281,10 +300,10 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
             let scale = rows.scale(simd);
             for share in 0..shares {
                 let at = (block * shares + share) * width + first;
-                let scale = simd.mul(scale, B::scale(simd, factors, share));
+                let scale = simd.mul(scale, B::scale(simd, &factors, share));
                 simd.store(scale, self.panel.scales.add(at));
                 if B::HAS_MINIMUM {
-                    let minimum = simd.mul(rows.minimum(simd), B::minimum(simd, factors, share));
+                    let minimum = simd.mul(rows.minimum(simd), B::minimum(simd, &factors, share));
                     simd.store(minimum, self.panel.minima.add(at));
                 }
             }
@@ -401,7 +420,7 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         // Not compiled for the others.
-        let is_used = match S::SHORTS {
+        let is_used = match S::PAIRS {
             true => K::SHORTS > 1 || K::SIGNED,
             false => K::SHORTS == 1,
         };
@@ -416,8 +435,8 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
             // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums of floats wait
             // in memory. With sums of 16 bits a byte of A is the other one's turn after it, and only sums of less than a share's products need as
             // many of 32 bits beside them.
-            let alone = S::SHORTS && (K::SHORTS == 1 || K::SHORTS == K::SHARE / DEPTH);
-            let step = match S::LANES == 16 || alone {
+            let one_sum = S::PAIRS && (K::SHORTS == 1 || K::SHORTS == K::SHARE / DEPTH);
+            let step = match S::LANES == 16 || one_sum {
                 true => TILE_ROWS,
                 false => 2,
             };
@@ -491,7 +510,7 @@ impl Multiply<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             for share in group * per_group..(group + 1) * per_group {
-                let products = match S::SHORTS {
+                let products = match S::PAIRS {
                     true => self.sums_of_shorts::<S, K, M, DOUBLE>(simd, a, share),
                     false => self.sums_of_bytes::<S, K, M, DOUBLE>(simd, a, share),
                 };
@@ -548,18 +567,13 @@ impl Multiply<'_> {
         a: &[Row; M],
         share: usize,
     ) -> Ints<S, M> {
-        let width = VECTORS * S::LANES;
         // SAFETY: the caller's promise.
         unsafe {
             let mut products = Self::starts::<S, K, M>(simd, a, share);
             let mut upper = [[simd.splat_int(0); VECTORS]; M];
             for step in 0..kept_a_loop(K::SHARE / DEPTH) {
                 let at = share * K::SHARE + step * DEPTH;
-                let from = self.panel.integers.add(at * width).cast_const();
-                let b = [
-                    simd.load_bytes(from),
-                    simd.load_bytes(from.add(S::LANES * DEPTH)),
-                ];
+                let b = self.panel.step(simd, at);
                 for i in 0..M {
                     let [high, low] = a[i].planes;
                     let high = simd.splat_bytes(high.add(at));
@@ -630,19 +644,13 @@ impl Multiply<'_> {
         share: usize,
         mut sums: Ints<S, M>,
     ) -> Ints<S, M> {
-        let width = VECTORS * S::LANES;
-        let start = share * K::SHARE;
         // SAFETY: the caller's promise.
         unsafe {
             for first in (0..K::SHARE / DEPTH).step_by(const { turns::<K>() }) {
                 let mut shorts = [[simd.splat_short(0); VECTORS]; M];
                 for step in 0..kept_a_loop(const { turns::<K>() }) {
-                    let at = start + (first + step) * DEPTH;
-                    let from = self.panel.integers.add(at * width).cast_const();
-                    let b = [
-                        simd.load_bytes(from),
-                        simd.load_bytes(from.add(S::LANES * DEPTH)),
-                    ];
+                    let at = share * K::SHARE + (first + step) * DEPTH;
+                    let b = self.panel.step(simd, at);
                     for i in 0..M {
                         let a = simd.splat_bytes(a[i].planes[plane].add(at));
                         for v in 0..VECTORS {

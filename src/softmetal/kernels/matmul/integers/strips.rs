@@ -4,21 +4,21 @@
 //! the scales of a strip apart from its integers, with neighbouring strips in turns, or with words of a block out of their order, a core of
 //! Zen 4 read half as much in a second. Two strips far from each other, a word of each in turns, are two such streams, of which more is on its
 //! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
-//! 3 % (one thread; nothing beyond the noise for Q4_K_M).
+//! 3 % (one thread). On Zen 5, products of Q4_0, Q4_K, Q6_K and Q8_0 with one row took 16 to 24 % less time than with one strip at a time, and
+//! with four 6 to 27 % more than with two.
 //!
 //! Of half as wide vectors, one row's sums of two strips fit the registers as well where products are pairs ([`Simd::PAIRS`]), all vectors in
-//! turns. On Zen 3 (one thread, in turns in one process) a token of Q4_K_M, Q4_0 and Q8_0 was computed 14, 24 and 23 % slower with one strip at a
-//! time, the first two 22 and 27 % with two strips and one half after the other, and all 31 to 48 % with prefetch instructions.
+//! turns, if a span has no more than two pieces. On Zen 3 (one thread, in turns in one process) a token of Q4_K_M, Q4_0 and Q8_0 was computed 14,
+//! 24 and 23 % slower with one strip at a time, the first two 22 and 27 % with two strips and one half after the other, and all 31 to 48 % with
+//! prefetch instructions. Q6_K has four pieces, and is better off with one half after the other (5 to 17 %, on Zen 5).
 //!
-//! Intel's processors do better with prefetch instructions ([`Simd::AHEAD`]): then words may be out of their order, too.
+//! Intel's processors do better with prefetch instructions ([`Simd::AHEAD`]).
 
-use std::hint::black_box;
 use std::mem::MaybeUninit;
 
-use super::super::super::super::elements::{
-    BlockRows, GROUP, InterleavedIntegers, STRIP, WORD, for_spans,
-};
+use super::super::super::super::elements::{BlockRows, GROUP, InterleavedIntegers, STRIP, WORD};
 use super::super::super::super::simd::{Body, CACHE_LINE, Simd, in_order, kept_a_loop};
+use super::super::strips::Turns;
 use super::super::{Block, Product};
 use super::Products;
 use super::activations::{Activations, Row};
@@ -43,13 +43,13 @@ impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::LANES == STRIP && (B::IN_ORDER || S::AHEAD > 0) => {
-                self.multiply::<S, 1, 2, 2>(simd)
-            }
+            1 if S::LANES == STRIP => self.multiply::<S, 1, 2, 2>(simd),
+            1 if S::PAIRS && B::PIECES == 4 => self.multiply::<S, 1, 2, 2>(simd),
             1 if S::PAIRS => self.multiply::<S, 1, 2, 4>(simd),
             1 => self.multiply::<S, 1, 1, 1>(simd),
-            2 if S::PAIRS => self.multiply::<S, 2, 1, 2>(simd),
+            2 if S::PAIRS && B::PIECES < 4 => self.multiply::<S, 2, 1, 2>(simd),
             2 => self.multiply::<S, 2, 1, 1>(simd),
+            _ if B::PIECES == 4 => self.multiply::<S, 2, 1, 1>(simd),
             _ => self.multiply::<S, MOST, 1, 1>(simd),
         }
     }
@@ -67,95 +67,47 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
             columns,
         } = block;
         let each = R / N;
-        // A third row comes with a fourth that is the same, so that there is a loop less to compile.
-        let a: [Row; M] = std::array::from_fn(|i| a.row(batch, (rows.start + i).min(rows.end - 1)));
-        let strips = columns.len() / STRIP;
-        let turns = strips.div_ceil(N);
-        for turn in 0..turns {
-            // Where streams are not equally long, the last one ends with a strip that is done already.
-            let column = |n: usize| columns.start + (n * turns + turn).min(strips - 1) * STRIP;
+        let turns = Turns::<N>::new(columns);
+        for turn in 0..turns.count {
+            let columns = turns.columns(turn);
             let mut strips = [std::ptr::null(); N];
             for n in 0..N {
-                strips[n] = product.strip(batch, column(n));
+                strips[n] = product.strip(batch, columns[n]);
             }
-            let mut sums = [[[simd.splat(0.0); M]; R]; VECTORS];
-            let mut stages = [const { Stage::<B>::new() }; N];
-            for block in 0..product.k() / B::ELEMENTS {
-                let mut here = strips;
-                for n in 0..N {
-                    // SAFETY: `strip` checked all of its blocks.
-                    here[n] = unsafe { stages[n].put(simd, strips[n].wrapping_add(block * STRIP)) };
+            for row in rows.clone().step_by(M) {
+                // A third row comes with a fourth that is the same, so that there is a loop less to compile.
+                let mut rows_of_a = [a.row(batch, row); M];
+                for i in 1..M {
+                    rows_of_a[i] = a.row(batch, (row + i).min(rows.end - 1));
                 }
-                for v in 0..STRIP / S::LANES / each {
-                    let mut rows = [BlockRows::new(here[0], v * each * S::LANES); R];
-                    for r in 1..R {
-                        let first = (v * each + r % each) * S::LANES;
-                        rows[r] = BlockRows::new(here[r / each], first);
-                    }
-                    // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
-                    sums[v] = unsafe { add_block::<S, B, M, R>(simd, a, rows, block, sums[v]) };
-                }
-            }
-            for n in 0..N {
-                for i in 0..M.min(rows.len()) {
-                    let column = column(n);
-                    let c = product.output.c_at(batch, rows.start + i, column, STRIP);
-                    for v in 0..STRIP / S::LANES {
-                        let sum = sums[v / each][n * each + v % each][i];
-                        // SAFETY: `c_at` checked a strip's columns.
-                        unsafe { simd.store(sum, c.add(v * S::LANES)) };
-                    }
-                    if product.output.bias.is_some() {
-                        for j in 0..STRIP {
-                            // SAFETY: as above.
-                            unsafe { *c.add(j) += product.output.bias_at(column + j) };
+                let mut sums = [[[simd.splat(0.0); M]; R]; VECTORS];
+                for block in 0..product.k() / B::ELEMENTS {
+                    let here = |n: usize| strips[n].wrapping_add(block * STRIP);
+                    for v in 0..STRIP / S::LANES / each {
+                        let mut rows = [BlockRows::new(here(0), v * each * S::LANES); R];
+                        for r in 1..R {
+                            let first = (v * each + r % each) * S::LANES;
+                            rows[r] = BlockRows::new(here(r / each), first);
                         }
+                        // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
+                        sums[v] = unsafe {
+                            add_block::<S, B, M, R>(simd, rows_of_a, rows, block, sums[v])
+                        };
+                    }
+                }
+                for n in 0..N {
+                    for i in 0..M.min(rows.end - row) {
+                        let mut values = [0f32; STRIP];
+                        for v in 0..STRIP / S::LANES {
+                            let sum = sums[v / each][n * each + v % each][i];
+                            // SAFETY: the vectors are as long as the values.
+                            unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
+                        }
+                        product.store_strip(batch, row + i, columns[n], values);
                     }
                 }
             }
         }
-    }
-}
-
-/// Where long blocks are put before they are used: their words are not used in their order, and the processor prefetches for what is read in
-/// order.
-#[repr(align(64))]
-struct Stage<B>([MaybeUninit<B>; STRIP]);
-
-impl<B: InterleavedIntegers> Stage<B> {
-    /// Blocks whose words are used in their order are read where they are, and those that are brought near in theirs.
-    const fn is_used<S: Simd>() -> bool {
-        !B::IN_ORDER && S::AHEAD == 0
-    }
-
-    const fn new() -> Stage<B> {
-        Stage([const { MaybeUninit::uninit() }; STRIP])
-    }
-
-    /// The same 16 blocks, maybe at another place.
-    ///
-    /// # Safety
-    /// They are readable.
-    #[inline(always)]
-    unsafe fn put<S: Simd>(&mut self, simd: S, blocks: *const B) -> *const B {
-        if !Self::is_used::<S>() {
-            return blocks;
-        }
-        let vector = size_of::<S::Bytes>();
-        let bytes = size_of::<[B; STRIP]>();
-        let (from, to): (*const i8, *mut i8) = (blocks.cast(), self.0.as_mut_ptr().cast());
-        // SAFETY: the caller's promise; the last vector ends where the blocks do, and they are longer than one.
-        unsafe {
-            let put = |at: usize| simd.store_bytes(simd.load_bytes(from.add(at)), to.add(at));
-            for at in 0..bytes / vector {
-                put(at * vector);
-            }
-            if !bytes.is_multiple_of(vector) {
-                put(bytes - vector);
-            }
-        }
-        // The compiler would see through a short copy and read the words out of order again.
-        black_box(self.0.as_ptr()).cast()
     }
 }
 
@@ -171,52 +123,92 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
     block: usize,
     mut sums: [[S::Vector; M]; N],
 ) -> [[S::Vector; M]; N] {
+    let shares = const { B::ELEMENTS / B::SHARE };
+    const { assert!(B::ELEMENTS / B::SHARE <= SHARES) }
     // SAFETY: the caller's promise.
     unsafe {
-        let mut parts = [[Parts {
-            products: simd.splat(0.0),
-            minima: simd.splat(0.0),
-        }; M]; N];
         if S::AHEAD > 0 {
             // The others with the words.
-            let lines = size_of::<[B; STRIP]>().div_ceil(CACHE_LINE);
-            for line in B::SPANS * B::STEPS..lines {
+            for line in B::SPANS * B::STEPS * lines_of_step::<B>()..lines_of::<B>() {
                 for n in 0..N {
                     rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
                 }
             }
         }
-        let mut factors = [B::factors(simd, rows[0]); N];
-        for n in 1..N {
-            factors[n] = B::factors(simd, rows[n]);
+        let mut totals = [const { MaybeUninit::uninit() }; SHARES];
+        for span in 0..kept_a_loop(B::SPANS) {
+            match B::PIECES {
+                1 => add_span::<S, B, M, N, 1>(simd, a, rows, block, span, &mut totals),
+                2 if shares == 1 => {
+                    add_span::<S, B, M, N, 1>(simd, a, rows, block, span, &mut totals);
+                }
+                2 => add_span::<S, B, M, N, 2>(simd, a, rows, block, span, &mut totals),
+                _ => add_span::<S, B, M, N, 4>(simd, a, rows, block, span, &mut totals),
+            }
         }
-        for_spans!(B, U, {
-            parts = add_span::<S, B, M, N, U>(simd, a, rows, factors, block, parts);
-        });
-        for n in 0..N {
-            let scale = rows[n].scale(simd);
-            for i in 0..M {
-                sums[n][i] = simd.mul_add(parts[n][i].products, scale, sums[n][i]);
+        let mut products = totals[0].assume_init_read();
+        if shares > 1 {
+            let mut factors = [B::factors(simd, rows[0]); N];
+            for n in 1..N {
+                factors[n] = B::factors(simd, rows[n]);
+            }
+            products = [[simd.splat(0.0); M]; N];
+            let mut minima = products;
+            for share in 0..shares {
+                let totals = totals[share].assume_init_ref();
+                for n in 0..N {
+                    let factor = B::scale(simd, &factors[n], share);
+                    for i in 0..M {
+                        products[n][i] = simd.mul_add(totals[n][i], factor, products[n][i]);
+                    }
+                    if B::HAS_MINIMUM {
+                        let minimum = B::minimum(simd, &factors[n], share);
+                        for i in 0..M {
+                            let weight =
+                                simd.splat(a[i].weights.add(block * shares + share).read());
+                            minima[n][i] = simd.mul_add(minimum, weight, minima[n][i]);
+                        }
+                    }
+                }
             }
             if B::HAS_MINIMUM {
-                let minimum = simd.mul(rows[n].minimum(simd), simd.splat(-1.0));
-                for i in 0..M {
-                    sums[n][i] = simd.mul_add(parts[n][i].minima, minimum, sums[n][i]);
+                for n in 0..N {
+                    let minimum = simd.mul(rows[n].minimum(simd), simd.splat(-1.0));
+                    for i in 0..M {
+                        sums[n][i] = simd.mul_add(minima[n][i], minimum, sums[n][i]);
+                    }
                 }
             }
         }
-        sums
+        for n in 0..N {
+            let scale = rows[n].scale(simd);
+            for i in 0..M {
+                sums[n][i] = simd.mul_add(products[n][i], scale, sums[n][i]);
+            }
+        }
     }
+    sums
 }
 
-/// What is summed up of a block, to be multiplied with its scale and its minimum.
-#[derive(Clone, Copy)]
-struct Parts<S: Simd> {
-    products: S::Vector,
-    minima: S::Vector,
+/// Sums of products of a share of `N` strips and `M` rows of A, times the scale of A.
+type Total<S, const M: usize, const N: usize> = MaybeUninit<[[<S as Simd>::Vector; M]; N]>;
+
+/// The most shares of a block.
+const SHARES: usize = 16;
+
+/// Cache lines of 16 blocks.
+const fn lines_of<B>() -> usize {
+    size_of::<[B; STRIP]>().div_ceil(CACHE_LINE)
 }
 
-/// Adds the products of span `U` of block `block`.
+/// Those that are brought near in each step.
+const fn lines_of_step<B: InterleavedIntegers>() -> usize {
+    lines_of::<B>() / (B::SPANS * B::STEPS)
+}
+
+/// Writes the totals of a span's shares, `P` of them, each of as many of its pieces.
+///
+/// They wait until the block's words have been read, because its factors lie between them and after them.
 ///
 /// # Safety
 /// As for [`add_block`].
@@ -226,82 +218,65 @@ unsafe fn add_span<
     B: InterleavedIntegers,
     const M: usize,
     const N: usize,
-    const U: usize,
+    const P: usize,
 >(
     simd: S,
     a: [Row; M],
     rows: [BlockRows<B>; N],
-    factors: [B::Factors<S>; N],
     block: usize,
-    mut parts: [[Parts<S>; M]; N],
-) -> [[Parts<S>; M]; N] {
-    // Pieces have shares of their own, each one or more; but those of Q4_0 are halves of one.
-    let sums = const { B::ELEMENTS / B::SPANS / B::SHARE }.min(B::PIECES);
-    let steps = B::STEPS.min(B::SHARE / WORD);
-    for first in (0..B::STEPS).step_by(steps) {
-        let mut products = [[[Products::new(simd, 0); M]; N]; 2];
-        let at = |piece| block * B::ELEMENTS + B::start(U, piece) + first * WORD;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if !B::HAS_MINIMUM && B::zero::<S>() != 0 {
-                for sum in 0..sums {
-                    for i in 0..M {
-                        let start = a[i].starts.add(at(sum) / B::SHARE).read();
-                        for n in 0..N {
-                            products[sum][n][i] = Products::new(simd, start);
-                        }
-                    }
-                }
-            }
-            for step in 0..kept_a_loop(steps) {
-                if S::AHEAD > 0 {
+    span: usize,
+    totals: &mut [Total<S, M, N>; SHARES],
+) {
+    let mut products = [[[Products::new(simd, 0); M]; N]; P];
+    let in_block = |share: usize| B::start(span, share) / B::SHARE;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !B::HAS_MINIMUM && B::zero::<S>() != 0 {
+            for share in 0..P {
+                for i in 0..M {
+                    let at = block * (B::ELEMENTS / B::SHARE) + in_block(share);
+                    let start = a[i].starts.add(at).read();
                     for n in 0..N {
-                        rows[n].bring_near(S::AHEAD + (U * B::STEPS + first + step) * CACHE_LINE);
-                    }
-                }
-                let mut words = [B::words(simd, rows[0], U, first + step); N];
-                for n in 1..N {
-                    words[n] = B::words(simd, rows[n], U, first + step);
-                }
-                if !Stage::<B>::is_used::<S>() {
-                    in_order();
-                }
-                let with = at(0) + step * WORD;
-                for n in 0..N {
-                    let b = B::piece::<S, U, 0>(simd, words[n]);
-                    products[0][n] = add_piece::<S, B, M>(simd, a, with, b, products[0][n]);
-                }
-                if B::PIECES > 1 {
-                    let (with, sum) = (at(1) + step * WORD, sums - 1);
-                    for n in 0..N {
-                        let b = B::piece::<S, U, 1>(simd, words[n]);
-                        products[sum][n] = add_piece::<S, B, M>(simd, a, with, b, products[sum][n]);
-                    }
-                }
-            }
-            for sum in 0..sums {
-                let (share, group) = (at(sum) / B::SHARE, at(sum) / GROUP);
-                let in_block = share - block * (B::ELEMENTS / B::SHARE);
-                for n in 0..N {
-                    for i in 0..M {
-                        let scale = simd.splat(a[i].scales.add(group).read());
-                        let factor = match B::ELEMENTS > B::SHARE {
-                            true => simd.mul(B::scale(simd, factors[n], in_block), scale),
-                            false => scale,
-                        };
-                        let total = products[sum][n][i].total(simd);
-                        parts[n][i].products = simd.mul_add(total, factor, parts[n][i].products);
-                        if B::HAS_MINIMUM {
-                            let minimum = B::minimum(simd, factors[n], in_block);
-                            let weight = simd.splat(a[i].weights.add(share).read());
-                            parts[n][i].minima = simd.mul_add(minimum, weight, parts[n][i].minima);
-                        }
+                        products[share][n][i] = Products::new(simd, start);
                     }
                 }
             }
         }
+        for step in 0..kept_a_loop(B::STEPS) {
+            if S::AHEAD > 0 {
+                let line = (span * B::STEPS + step) * lines_of_step::<B>();
+                for line in line..line + lines_of_step::<B>() {
+                    for n in 0..N {
+                        rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
+                    }
+                }
+            }
+            let mut words = [B::words(simd, rows[0], span, step); N];
+            for n in 1..N {
+                words[n] = B::words(simd, rows[n], span, step);
+            }
+            in_order();
+            for piece in 0..B::PIECES {
+                let at = block * B::ELEMENTS + B::start(span, piece) + step * WORD;
+                for n in 0..N {
+                    let b = B::integers_of(simd, words[n], span, piece);
+                    let sums = &mut products[piece % P][n];
+                    *sums = add_piece::<S, B, M>(simd, a, at, b, *sums);
+                }
+            }
+        }
+        for share in 0..P {
+            let group = (block * B::ELEMENTS + B::start(span, share)) / GROUP;
+            let mut sums = [[simd.splat(0.0); M]; N];
+            for i in 0..M {
+                let scale = simd.splat(a[i].scales.add(group).read());
+                for n in 0..N {
+                    sums[n][i] = simd.mul(products[share][n][i].total(simd), scale);
+                }
+            }
+            totals[in_block(share)].write(sums);
+        }
     }
-    parts
 }
 
 /// Adds the products of a word of B's rows and integers `at ..` of A's.
