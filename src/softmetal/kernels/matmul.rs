@@ -1,9 +1,10 @@
 //! `matmul_<B>_<T>`.
 //!
 //! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed and a few rows of A, an element of
-//! C is the dot product of two contiguous rows ([`rows`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand is put, a
+//! C is the dot product of two contiguous rows ([`rows`], [`dot_tiles`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand is put, a
 //! panel at a time, into an order in which it can be streamed, so that a vector is a part of a row ([`panels`]) or a column ([`turned`]) of C.
 
+mod dot_tiles;
 mod integers;
 mod panels;
 mod rows;
@@ -37,6 +38,19 @@ pub fn matmul<B: Readable, T: Writable>(
 ) -> Result<(), Fault> {
     with_product::<B, T>(dispatch, |product, separable| {
         let args = &product.output.args;
+        let mut packed = Vec::new();
+        if args.transpose_b != 0
+            && args.m >= MANY_ROWS
+            && dot_tiles::suits(machine.isa, args)
+            && let Some(b) = product.b.as_f32()
+        {
+            let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+            let output = product.output;
+            let product = &Product { a, b, output };
+            return product.try_for_blocks(machine, separable, dot_tiles::COLUMNS, |block| {
+                dot_tiles::compute(machine.isa, product, block)
+            });
+        }
         if args.transpose_b != 0 && args.m >= MANY_ROWS {
             let a = &turned::Turned::new(machine, product)?;
             return product.try_for_blocks(machine, separable, turned::COLUMNS, |block| {
@@ -44,7 +58,6 @@ pub fn matmul<B: Readable, T: Writable>(
             });
         }
         let (b, output) = (product.b, product.output);
-        let mut packed = Vec::new();
         if args.transpose_b == 0 && args.transpose_a == 0 {
             let a = Lines::of(args, product.a);
             return multiply_as_is(machine, &Product { a, b, output }, separable);

@@ -513,6 +513,33 @@ fn layouts_batches_and_bias() {
     }
 }
 
+/// As many rows as a vector has lanes, and fewer: in each number of tiles, for sums that are kept for several pieces and groups of columns.
+#[test]
+fn rows_of_a_vector_in_pieces_and_groups() {
+    for (m, n, k) in [
+        (7, 70, 1030),
+        (9, 129, 2080),
+        (11, 3, 1024),
+        (15, 66, 2100),
+        (16, 64, 1),
+    ] {
+        for has_bias in [false, true] {
+            let case = Case {
+                m,
+                n,
+                k,
+                batch: 2,
+                has_bias,
+                transpose_b: true,
+                transpose_a: has_bias,
+                gap: 3,
+                ..PLAIN
+            };
+            check::<f32, f32>("matmul_f32_f32", case);
+        }
+    }
+}
+
 #[test]
 fn sizes_beyond_one_block() {
     // More rows than a block, more columns than a row of panels, deeper than a panel, more than one thread's share.
