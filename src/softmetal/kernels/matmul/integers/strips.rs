@@ -123,13 +123,15 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
     block: usize,
     mut sums: [[S::Vector; M]; N],
 ) -> [[S::Vector; M]; N] {
-    let shares = const { B::ELEMENTS / B::SHARE };
-    const { assert!(B::ELEMENTS / B::SHARE <= SHARES) }
-    // SAFETY: the caller's promise.
+    let shares = const {
+        assert!(B::ELEMENTS / B::SHARE <= SHARES);
+        B::ELEMENTS / B::SHARE
+    };
+    // SAFETY: the caller's promise; all spans together write the totals of all shares.
     unsafe {
         if S::AHEAD > 0 {
             // The others with the words.
-            for line in B::SPANS * B::STEPS * lines_of_step::<B>()..lines_of::<B>() {
+            for line in const { B::SPANS * B::STEPS * lines_of_step::<B>()..lines_of::<B>() } {
                 for n in 0..N {
                     rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
                 }
@@ -244,8 +246,9 @@ unsafe fn add_span<
         }
         for step in 0..kept_a_loop(B::STEPS) {
             if S::AHEAD > 0 {
-                let line = (span * B::STEPS + step) * lines_of_step::<B>();
-                for line in line..line + lines_of_step::<B>() {
+                let lines = const { lines_of_step::<B>() };
+                let first = (span * B::STEPS + step) * lines;
+                for line in first..first + lines {
                     for n in 0..N {
                         rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
                     }
