@@ -1,8 +1,9 @@
 //! `matmul_<B>_<T>`.
 //!
 //! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed and a few rows of A, an element of
-//! C is the dot product of two contiguous rows ([`rows`], [`dot_tiles`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand is put, a
-//! panel at a time, into an order in which it can be streamed, so that a vector is a part of a row ([`panels`]) or a column ([`turned`]) of C.
+//! C is the dot product of two contiguous rows ([`rows`], [`dot_tiles`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand
+//! is put, a panel at a time, into an order in which it can be streamed, so that a vector is a part of a row ([`panels`]) or a column
+//! ([`turned`]) of C.
 
 mod dot_tiles;
 mod integers;
@@ -39,19 +40,17 @@ pub fn matmul<B: Readable, T: Writable>(
     with_product::<B, T>(dispatch, |product, separable| {
         let args = &product.output.args;
         let mut packed = Vec::new();
-        if args.transpose_b != 0
-            && args.m >= MANY_ROWS
-            && dot_tiles::suits(machine.isa, args)
-            && let Some(b) = product.b.as_f32()
-        {
-            let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
-            let output = product.output;
-            let product = &Product { a, b, output };
-            return product.try_for_blocks(machine, separable, dot_tiles::COLUMNS, |block| {
-                dot_tiles::compute(machine.isa, product, block)
-            });
-        }
         if args.transpose_b != 0 && args.m >= MANY_ROWS {
+            if dot_tiles::suits(machine.isa, args)
+                && let Some(b) = product.b.as_f32()
+            {
+                let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+                let output = product.output;
+                let product = &Product { a, b, output };
+                return product.try_for_blocks(machine, separable, dot_tiles::COLUMNS, |block| {
+                    dot_tiles::compute(machine.isa, product, block)
+                });
+            }
             let a = &turned::Turned::new(machine, product)?;
             return product.try_for_blocks(machine, separable, turned::COLUMNS, |block| {
                 turned::compute(machine.isa, product, a, block)

@@ -10,7 +10,9 @@
 //! Of half as wide vectors, one row's sums of two strips fit the registers as well where products are pairs ([`Simd::PAIRS`]), all vectors in
 //! turns, if a span has no more than two pieces. On Zen 3 (one thread, in turns in one process) a token of Q4_K_M, Q4_0 and Q8_0 was computed 14,
 //! 24 and 23 % slower with one strip at a time, the first two 22 and 27 % with two strips and one half after the other, and all 31 to 48 % with
-//! prefetch instructions. Q6_K has four pieces, and is better off with one half after the other (5 to 17 %, on Zen 5).
+//! prefetch instructions. Q6_K has four pieces, and its sums fit with one half after the other only. So its products with one row take 15 to
+//! 20 % more time than with two pieces at a time and blocks copied to the stack (with these instructions on Zen 5, one thread), while those of
+//! Q4_K take half the time.
 //!
 //! Intel's processors do better with prefetch instructions ([`Simd::AHEAD`]).
 
@@ -27,6 +29,8 @@ use super::activations::{Activations, Row};
 pub const MOST: usize = 4;
 /// The most vectors that the rows of a strip fill.
 const VECTORS: usize = 4;
+/// The most shares of a block.
+const SHARES: usize = 16;
 
 pub struct Compute<'a, B> {
     pub product: &'a Product<'a, B, f32>,
@@ -43,8 +47,9 @@ impl<B: InterleavedIntegers> Body for Compute<'_, B> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::LANES == STRIP => self.multiply::<S, 1, 2, 2>(simd),
-            1 if S::PAIRS && B::PIECES == 4 => self.multiply::<S, 1, 2, 2>(simd),
+            1 if S::LANES == STRIP || S::PAIRS && B::PIECES == 4 => {
+                self.multiply::<S, 1, 2, 2>(simd)
+            }
             1 if S::PAIRS => self.multiply::<S, 1, 2, 4>(simd),
             1 => self.multiply::<S, 1, 1, 1>(simd),
             2 if S::PAIRS && B::PIECES < 4 => self.multiply::<S, 2, 1, 2>(simd),
@@ -139,11 +144,8 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
         }
         let mut totals = [const { MaybeUninit::uninit() }; SHARES];
         for span in 0..kept_a_loop(B::SPANS) {
-            match B::PIECES {
+            match shares / B::SPANS {
                 1 => add_span::<S, B, M, N, 1>(simd, a, rows, block, span, &mut totals),
-                2 if shares == 1 => {
-                    add_span::<S, B, M, N, 1>(simd, a, rows, block, span, &mut totals);
-                }
                 2 => add_span::<S, B, M, N, 2>(simd, a, rows, block, span, &mut totals),
                 _ => add_span::<S, B, M, N, 4>(simd, a, rows, block, span, &mut totals),
             }
@@ -194,9 +196,6 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
 
 /// Sums of products of a share of `N` strips and `M` rows of A, times the scale of A.
 type Total<S, const M: usize, const N: usize> = MaybeUninit<[[<S as Simd>::Vector; M]; N]>;
-
-/// The most shares of a block.
-const SHARES: usize = 16;
 
 /// Cache lines of 16 blocks.
 const fn lines_of<B>() -> usize {
