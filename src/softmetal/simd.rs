@@ -9,12 +9,20 @@ mod portable;
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "x86_64")]
+pub use amx::{Amx, Configured, DEPTH, TILE, Tile};
 use portable::Portable;
 pub use portable::widen_f16;
+
+/// AVX-512 as Intel's newer processors have it.
+#[cfg(target_arch = "x86_64")]
+pub type Avx512VbmiAhead = x86_64::Avx512<true, true>;
 
 /// One instruction set.
 pub trait Simd: Copy + Send + Sync {
@@ -241,7 +249,10 @@ pub enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx512Vbmi(x86_64::Avx512<true, false>),
     #[cfg(target_arch = "x86_64")]
-    Avx512VbmiAhead(x86_64::Avx512<true, true>),
+    Avx512VbmiAhead(Avx512VbmiAhead),
+    /// The same for all but the products of many rows.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Amx(Amx),
     #[cfg(target_arch = "aarch64")]
     Neon(aarch64::Neon<false>),
     #[cfg(target_arch = "aarch64")]
@@ -264,6 +275,7 @@ impl Isa {
                 true => available.extend(alike.into_iter().flatten()),
                 false => available.extend(alike.into_iter().rev().flatten()),
             }
+            available.extend(Amx::new().map(Isa::Avx512Amx));
         }
         #[cfg(target_arch = "aarch64")]
         {
@@ -282,9 +294,19 @@ impl Isa {
     pub fn half(self) -> Option<Isa> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) | Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) => {
-                x86_64::Avx2::new().map(Isa::Avx2)
-            }
+            Isa::Avx512(_)
+            | Isa::Avx512Vbmi(_)
+            | Isa::Avx512VbmiAhead(_)
+            | Isa::Avx512Amx(_) => x86_64::Avx2::new().map(Isa::Avx2),
+            _ => None,
+        }
+    }
+
+    /// Its instructions for tiles of bf16.
+    #[cfg(target_arch = "x86_64")]
+    pub fn amx(self) -> Option<Amx> {
+        match self {
+            Isa::Avx512Amx(amx) => Some(amx),
             _ => None,
         }
     }
@@ -299,6 +321,8 @@ impl Isa {
             Isa::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) => "AVX-512 with VBMI and GFNI",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Amx(_) => "AVX-512 and AMX",
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(_) => "NEON",
             #[cfg(target_arch = "aarch64")]
@@ -359,6 +383,8 @@ impl Isa {
             Isa::Avx512Vbmi(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512VbmiAhead(simd) => simd.run(body),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Amx(amx) => amx.vectors().run(body),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(simd) => body.run(simd),
             #[cfg(target_arch = "aarch64")]
@@ -579,7 +605,10 @@ mod tests {
         let intel = processors.contains("GenuineIntel");
         assert_eq!(x86_64::is_intel(), intel);
         let vbmi = processors.contains(" avx512vbmi ") && processors.contains(" gfni ");
+        let amx = processors.contains(" amx_tile ") && processors.contains(" amx_bf16 ");
         match Isa::best() {
+            Isa::Avx512Amx(_) => assert!(vbmi && intel && amx),
+            // Not every system lets tiles be used.
             Isa::Avx512VbmiAhead(_) => assert!(vbmi && intel),
             Isa::Avx512Vbmi(_) => assert!(vbmi && !intel),
             _ => assert!(!vbmi),

@@ -5,6 +5,8 @@
 //! is put, a panel at a time, into an order in which it can be streamed, so that a vector is a part of a row ([`panels`]) or a column
 //! ([`turned`]) of C.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod dot_tiles;
 mod integers;
 mod panels;
@@ -26,7 +28,15 @@ use super::super::elements::{
 use super::super::simd::{Body, Simd};
 use super::scratch::Exhausted;
 use super::{ALONE, Machine};
+#[cfg(target_arch = "x86_64")]
+use amx::Weights;
 use panels::{Lines, Order};
+
+/// What strips are multiplied in other ways for on some processors: on those of this kind in none.
+#[cfg(not(target_arch = "x86_64"))]
+trait Weights {}
+#[cfg(not(target_arch = "x86_64"))]
+impl<B> Weights for B {}
 
 /// Rows of C that share one reading of B.
 const ROWS: usize = 256;
@@ -90,7 +100,7 @@ fn multiply_as_is<A: Readable, B: Readable, T: Writable>(
 }
 
 /// The same for a B whose rows lie in strips.
-pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
+pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
@@ -98,6 +108,14 @@ pub fn matmul_interleaved<B: Readable + Interleaved, T: Writable>(
         let (args, b, output) = (&product.output.args, product.b, product.output);
         let mut packed = Vec::new();
         let m = args.m as usize;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = machine.isa.amx()
+            && m >= amx::LEAST_ROWS
+        {
+            let product = &product.with_rows(dispatch, machine, &mut packed)?;
+            let (a, b, output) = (&product.a, product.b, product.output);
+            return amx::multiply(amx, machine, &Product { a, b, output }, separable);
+        }
         let tiled = m <= tiled_strips::most(machine.isa);
         if m <= strips::MOST || tiled {
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
@@ -163,7 +181,7 @@ fn multiply_as_integers<B: Integers, T: Writable>(
 }
 
 /// The same for a B whose rows lie in strips.
-pub fn matmul_interleaved_integers<B: InterleavedIntegers, T: Writable>(
+pub fn matmul_interleaved_integers<B: InterleavedIntegers + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {

@@ -21,7 +21,9 @@ use super::super::super::elements::{Integers, InterleavedIntegers, STRIP};
 use super::super::super::simd::Isa;
 use super::super::super::simd::Simd;
 use super::super::Machine;
-use super::Product;
+use super::{Product, Weights};
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use activations::{Activations, Precision};
 
 /// Up to this many rows of A are multiplied with B as it lies in memory, more with panels of it.
@@ -36,7 +38,7 @@ pub fn multiply<B: Integers>(
     let precision = Precision::of(machine.isa, m, FEW_ROWS);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) = machine.isa
+    if let Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512Amx(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
     {
         return multiply(machine, product, a, separable);
@@ -53,12 +55,18 @@ pub fn multiply<B: Integers>(
 }
 
 /// The same for a B of strips.
-pub fn multiply_interleaved<B: InterleavedIntegers>(
+pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
     machine: &Machine,
     product: &Product<B, f32>,
     separable: bool,
 ) -> Result<(), Fault> {
     let m = product.output.args.m as usize;
+    #[cfg(target_arch = "x86_64")]
+    if let Some(amx) = machine.isa.amx()
+        && m >= amx::LEAST_ROWS
+    {
+        return amx::multiply(amx, machine, product, separable);
+    }
     let precision = Precision::of(machine.isa, m, strips::MOST);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     if m <= strips::MOST {

@@ -1,0 +1,164 @@
+//! Strips and many rows of A on processors with AMX: products of tiles of bf16, which make 16 times as many multiply-adds in a cycle as vectors of f32
+//! and four times as many as vectors of bytes.
+//!
+//! An operand is a sum of as many bf16 as its type's precision takes ([`Weights`]). Block-quantised weights and what is multiplied with them are one
+//! each: rounded to 8 bits of mantissa, they are closer to what they were than activations rounded to the 8-bit integers that are the other way. (Sums
+//! of integers would have to be scaled every 32 steps. The tiles of one had to be written to memory, read again and scaled with vectors, which took
+//! three times as long as the product itself.)
+//!
+//! A piece of two strips is unpacked to where the first cache keeps it, and multiplied with all rows. The tiles of C wait in the second cache.
+
+mod activations;
+mod weights;
+
+use std::cell::Cell;
+
+use super::super::super::dispatch::Fault;
+use super::super::super::elements::{STRIP, Writable};
+use super::super::super::simd::{Amx, Configured, DEPTH, TILE, Tile};
+use super::super::Machine;
+use super::super::scratch::{Exhausted, Line, Scratch};
+use super::{Block, Product};
+use activations::Activations;
+pub use weights::Weights;
+use weights::{Panel, WIDTH};
+
+/// With fewer rows of A vectors are as fast, and keep more of their bits.
+pub const LEAST_ROWS: usize = 9;
+/// Columns of a unit of work.
+pub const COLUMNS: usize = WIDTH * STRIP;
+/// Steps for which both strips stay in the first-level cache.
+const PIECE: usize = 256;
+/// Columns for which a piece of A stays in the second-level cache, where that is worth jumping from strip to strip.
+const GROUP: usize = 256;
+/// Rows for which it is not: A stays there as a whole.
+const FEW_ROWS: usize = 2 * TILE;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+pub fn multiply<B: Weights, T: Writable>(
+    amx: Amx,
+    machine: &Machine,
+    product: &Product<B, T>,
+    separable: bool,
+) -> Result<(), Fault> {
+    let a = &Activations::new(machine, product.a, product.k(), B::FACTORS)?;
+    product.try_for_blocks(machine, separable, COLUMNS, |block| {
+        compute(amx, product, a, block)
+    })
+}
+
+fn compute<B: Weights, T: Writable>(
+    amx: Amx,
+    product: &Product<B, T>,
+    a: &Activations,
+    block: Block,
+) -> Result<(), Exhausted> {
+    let (k, rows) = (product.k(), block.rows.len());
+    let row_tiles = rows.div_ceil(TILE);
+    let group = match rows {
+        ..=FEW_ROWS => COLUMNS,
+        _ => GROUP,
+    };
+    let panel_tiles = B::PARTS * WIDTH * (PIECE / DEPTH);
+    let sums_tiles = row_tiles * (group / STRIP);
+    let tile = size_of::<Tile>();
+    let scratch = Scratch::take(&KEPT, (panel_tiles + sums_tiles) * tile)?;
+    let work = Work {
+        product,
+        a,
+        block: &block,
+        row_tiles,
+        tiles: amx.configured(),
+        panel: Panel::new(scratch.at(0, panel_tiles), PIECE / DEPTH),
+        sums: scratch.at(panel_tiles * tile, sums_tiles),
+    };
+    let simd = amx.vectors();
+    for first in block.columns.clone().step_by(group) {
+        let end = block.columns.end.min(first + group);
+        let used = row_tiles * (end - first).div_ceil(COLUMNS) * WIDTH;
+        // SAFETY: there is room for a group.
+        unsafe { work.sums.write_bytes(0, used) };
+        for start in (0..k).step_by(PIECE) {
+            for (pair, column) in (first..end).step_by(COLUMNS).enumerate() {
+                for (strip, column) in (column..end.min(column + COLUMNS))
+                    .step_by(STRIP)
+                    .enumerate()
+                {
+                    let steps = start..k.min(start + PIECE);
+                    let from = product.strip(block.batch, column);
+                    // SAFETY: `strip` checked all steps of the strip; the panel has room for a piece.
+                    unsafe { B::fill(simd, from, steps, strip, work.panel) };
+                }
+                // SAFETY: the panel is filled.
+                unsafe { work.add(start, pair) };
+            }
+        }
+        for (pair, column) in (first..end).step_by(COLUMNS).enumerate() {
+            work.store(pair, column, end);
+        }
+    }
+    Ok(())
+}
+
+struct Work<'a, B, T> {
+    product: &'a Product<'a, B, T>,
+    a: &'a Activations,
+    block: &'a Block,
+    row_tiles: usize,
+    tiles: Configured,
+    panel: Panel,
+    /// Of [pair of strips][row][strip].
+    sums: *mut Tile,
+}
+
+impl<B: Weights, T: Writable> Work<'_, B, T> {
+    fn sums(&self, pair: usize, row_tile: usize) -> *mut Tile {
+        self.sums
+            .wrapping_add((pair * self.row_tiles + row_tile) * WIDTH)
+    }
+
+    /// Adds the products of the panel, whose first step is `start`, to the sums of a pair of strips.
+    ///
+    /// # Safety
+    /// The panel is filled.
+    unsafe fn add(&self, start: usize, pair: usize) {
+        let (batch, rows) = (self.block.batch, self.block.rows.start);
+        let steps = (self.product.k() - start).min(PIECE).div_ceil(DEPTH);
+        for tile in (0..self.row_tiles).step_by(2) {
+            let c = self.sums(pair, tile);
+            for &(factor, part) in B::PRODUCTS {
+                let a = |tile| {
+                    let row = rows + tile * TILE;
+                    self.a.tiles(factor, batch, row, start, steps)
+                };
+                let b = self.panel.part(part);
+                // SAFETY: `tiles` checked A's; the panel has as many; there are sums for all rows.
+                unsafe {
+                    match tile + 1 < self.row_tiles {
+                        true => self.tiles.add_rows([a(tile), a(tile + 1)], b, steps, c),
+                        false => self.tiles.add_row(a(tile), b, steps, c),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the columns of a pair of strips, of which the second may be past `end`.
+    fn store(&self, pair: usize, column: usize, end: usize) {
+        let Work { product, block, .. } = self;
+        for (strip, column) in (column..end.min(column + COLUMNS))
+            .step_by(STRIP)
+            .enumerate()
+        {
+            for (i, row) in block.rows.clone().enumerate() {
+                let sums = self.sums(pair, i / TILE).wrapping_add(strip);
+                // SAFETY: there are sums for all rows, as many in a tile's row as columns in a strip.
+                let values = unsafe { sums.cast::<[f32; STRIP]>().add(i % TILE).read() };
+                product.store_strip(block.batch, row, column, values);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A as tiles of bf16, one or more for each of its values.
+
+use std::cell::Cell;
+
+use super::super::super::super::dispatch::Fault;
+use super::super::super::super::simd::{Body, DEPTH, Simd, TILE, Tile};
+use super::super::super::Machine;
+use super::super::super::scratch::{Line, Scratch};
+use super::super::Rows;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// Of [factor][batch][row of tiles][step]. Rows and steps that there are not are zeros.
+pub struct Activations {
+    scratch: Scratch,
+    /// Rows of tiles of all matrices.
+    row_tiles: usize,
+    /// Rows of tiles from one matrix to the next; 0 when all share one.
+    batch_tiles: usize,
+    /// Tiles in a row of them.
+    steps: usize,
+}
+
+impl Activations {
+    /// With as many factors of bf16 as a value is the sum of, rounded.
+    pub fn new(
+        machine: &Machine,
+        a: &Rows,
+        k: usize,
+        factors: usize,
+    ) -> Result<Activations, Fault> {
+        let (in_batch, steps) = (a.rows.div_ceil(TILE), k.div_ceil(DEPTH));
+        let row_tiles = a.batches * in_batch;
+        let bytes = (factors * row_tiles * steps).saturating_mul(size_of::<Tile>());
+        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+            Fault::OutOfMemory(format!(
+                "no memory for {bytes} bytes of rounded activations"
+            ))
+        })?;
+        let activations = Activations {
+            scratch,
+            row_tiles,
+            batch_tiles: if a.batches > 1 { in_batch } else { 0 },
+            steps,
+        };
+        let grain = machine.grain(factors * k * TILE);
+        machine.for_ranges(row_tiles, grain, |range| {
+            for row_tile in range {
+                let (batch, first) = (row_tile / in_batch, row_tile % in_batch * TILE);
+                for i in 0..TILE {
+                    let row = (first + i < a.rows).then(|| a.row(batch, first + i, k));
+                    machine.isa.run(Split {
+                        from: row,
+                        k,
+                        to: activations.row(row_tile, i, factors),
+                    });
+                }
+            }
+        });
+        Ok(activations)
+    }
+
+    /// Row `row` of a row of tiles.
+    fn row(&self, row_tile: usize, row: usize, factors: usize) -> Row {
+        let factor = self.row_tiles * self.steps;
+        let start = row_tile * self.steps;
+        let count = (factors - 1) * factor + self.steps;
+        let tiles: *mut Tile = self.scratch.at(start * size_of::<Tile>(), count);
+        Row {
+            start: tiles.cast::<[u16; DEPTH]>().wrapping_add(row),
+            factors,
+            factor: factor * TILE,
+        }
+    }
+
+    /// `count` tiles of the rows from `row` on, a multiple of [`TILE`], and the steps from `step` on, a multiple of [`DEPTH`].
+    pub fn tiles(
+        &self,
+        factor: usize,
+        batch: usize,
+        row: usize,
+        step: usize,
+        count: usize,
+    ) -> *const Tile {
+        let row_tile = factor * self.row_tiles + batch * self.batch_tiles + row / TILE;
+        let start = row_tile * self.steps + step / DEPTH;
+        self.scratch.at(start * size_of::<Tile>(), count)
+    }
+}
+
+/// Where a row's values come to lie: as many in a tile as it has steps.
+struct Row {
+    start: *mut [u16; DEPTH],
+    factors: usize,
+    /// Rows of tiles from one factor to the next.
+    factor: usize,
+}
+
+/// Writes a row's factors; zeros where there is no row.
+struct Split {
+    from: Option<*const f32>,
+    k: usize,
+    to: Row,
+}
+
+impl Body for Split {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Split { from, k, to } = self;
+        for (tile, start) in (0..k).step_by(DEPTH).enumerate() {
+            let mut rest = [0f32; DEPTH];
+            if let Some(from) = from {
+                // SAFETY: a row has zeros up to a multiple of as many values.
+                rest = unsafe { from.add(start).cast::<[f32; DEPTH]>().read_unaligned() };
+            }
+            for factor in 0..to.factors {
+                let mut values = [0u16; DEPTH];
+                for i in 0..DEPTH {
+                    let rounded = rounded(rest[i]);
+                    values[i] = (rounded.to_bits() >> 16) as u16;
+                    rest[i] = remainder(rest[i], rounded);
+                }
+                // SAFETY: `Activations::row` checked the tiles of all factors.
+                unsafe { to.start.add(factor * to.factor + tile * TILE).write(values) };
+            }
+        }
+    }
+}
+
+/// Rounds to bf16, ties to even.
+#[inline(always)]
+pub fn rounded(value: f32) -> f32 {
+    let bits = value.to_bits();
+    let up = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    // A NaN's bits might become those of a number.
+    let up = if value.is_nan() { bits | 1 << 22 } else { up };
+    f32::from_bits(up & 0xffff_0000)
+}
+
+/// What is left of a value: nothing of one that is not finite.
+#[inline(always)]
+fn remainder(value: f32, rounded: f32) -> f32 {
+    let rest = value - rounded;
+    if rest.is_finite() { rest } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+
+    #[test]
+    fn factors_add_up_to_the_value() {
+        for value in [1.0, -0.1, 3.141_592_7, 1e-30, 65504.0, 0.0, 1.000_03] {
+            let first = rounded(value);
+            assert_eq!(first, bf16::from_f32(value).to_f32());
+            let rest = remainder(value, first);
+            let error = rest - rounded(rest);
+            assert!(error.abs() <= value.abs() * 2f32.powi(-17), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_so() {
+        for value in [f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(rounded(value), value);
+            assert_eq!(remainder(value, value), 0.0);
+        }
+        for nan in [f32::NAN, f32::from_bits(0x7fff_ffff), f32::from_bits(0xffff_ffff)] {
+            assert!(rounded(nan).is_nan());
+            assert_eq!(remainder(nan, nan), 0.0);
+        }
+    }
+}
