@@ -16,7 +16,7 @@ mod x86_64;
 use half::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
-pub use amx::{Amx, Configured, DEPTH, TILE, Tile};
+pub use amx::{Amx, Configured, DEPTH, NEAR, TILE, Tile};
 use portable::Portable;
 pub use portable::widen_f16;
 
@@ -176,6 +176,18 @@ pub fn prefetch<T>(from: *const T) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = from;
+}
+
+/// The same, but no nearer than the second-level cache.
+#[inline(always)]
+pub fn prefetch_second<T>(from: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for `prefetch`.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch(from);
 }
 
 /// Bytes of a cache line.

@@ -14,6 +14,8 @@ use super::Avx512VbmiAhead;
 pub const TILE: usize = 16;
 /// Values of bf16 in a row of a tile: the steps of a product of two.
 pub const DEPTH: usize = 32;
+/// Bytes that come near in a step of a product.
+pub const NEAR: usize = 128;
 /// Bytes of a row.
 const ROW: usize = 64;
 
@@ -100,11 +102,19 @@ pub struct Configured(PhantomData<*const ()>);
 
 impl Configured {
     /// Adds to two tiles of C the products of the tiles at `a` and of those at `b`, `steps` of them one after the other: of `b` two in each step.
+    /// Meanwhile [`NEAR`] bytes in each step come near of what either `near` points to, which need not be readable.
     ///
     /// # Safety
     /// So many tiles are readable, at least one, and the two of C are writable.
     #[inline]
-    pub unsafe fn add_row(&self, a: *const Tile, b: *const Tile, steps: usize, c: *mut Tile) {
+    pub unsafe fn add_row(
+        &self,
+        a: *const Tile,
+        b: *const Tile,
+        steps: usize,
+        c: *mut Tile,
+        near: [*const u8; 2],
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             asm!(
@@ -114,10 +124,16 @@ impl Configured {
                 "tileloadd tmm4, [{a} + {row}]",
                 "tileloadd tmm6, [{b} + {row}]",
                 "tileloadd tmm7, [{b} + {row} + 1024]",
+                "prefetcht1 [{near}]",
+                "prefetcht1 [{near} + 64]",
                 "tdpbf16ps tmm0, tmm4, tmm6",
+                "prefetcht1 [{other}]",
+                "prefetcht1 [{other} + 64]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
                 "add {a}, 1024",
                 "add {b}, 2048",
+                "add {near}, 128",
+                "add {other}, 128",
                 "dec {steps}",
                 "jnz 2b",
                 "tilestored [{c} + {row}], tmm0",
@@ -126,6 +142,8 @@ impl Configured {
                 b = inout(reg) b => _,
                 steps = inout(reg) steps => _,
                 c = in(reg) c,
+                near = inout(reg) near[0] => _,
+                other = inout(reg) near[1] => _,
                 row = in(reg) ROW,
                 out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),
@@ -144,6 +162,7 @@ impl Configured {
         b: *const Tile,
         steps: usize,
         c: *mut Tile,
+        near: [*const u8; 2],
     ) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -157,13 +176,19 @@ impl Configured {
                 "tileloadd tmm6, [{b} + {row}]",
                 "tileloadd tmm7, [{b} + {row} + 1024]",
                 "tileloadd tmm5, [{next} + {row}]",
+                "prefetcht1 [{near}]",
+                "prefetcht1 [{near} + 64]",
                 "tdpbf16ps tmm0, tmm4, tmm6",
+                "prefetcht1 [{other}]",
+                "prefetcht1 [{other} + 64]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
                 "tdpbf16ps tmm2, tmm5, tmm6",
                 "tdpbf16ps tmm3, tmm5, tmm7",
                 "add {a}, 1024",
                 "add {next}, 1024",
                 "add {b}, 2048",
+                "add {near}, 128",
+                "add {other}, 128",
                 "dec {steps}",
                 "jnz 2b",
                 "tilestored [{c} + {row}], tmm0",
@@ -175,6 +200,8 @@ impl Configured {
                 b = inout(reg) b => _,
                 steps = inout(reg) steps => _,
                 c = in(reg) c,
+                near = inout(reg) near[0] => _,
+                other = inout(reg) near[1] => _,
                 row = in(reg) ROW,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -235,8 +262,8 @@ mod tests {
         // SAFETY: there are as many as said.
         unsafe {
             let b = columns.as_ptr().cast();
-            tiles.add_rows(rows.each_ref().map(|row| row.as_ptr()), b, STEPS, c.as_mut_ptr());
-            tiles.add_row(rows[0].as_ptr(), b, STEPS, first.as_mut_ptr());
+            tiles.add_rows(rows.each_ref().map(|row| row.as_ptr()), b, STEPS, c.as_mut_ptr(), [std::ptr::null(); 2]);
+            tiles.add_row(rows[0].as_ptr(), b, STEPS, first.as_mut_ptr(), [std::ptr::null(); 2]);
         }
         drop(tiles);
         assert!((0..2).all(|i| first[i].0 == c[i].0));

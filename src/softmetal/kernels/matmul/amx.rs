@@ -15,13 +15,14 @@ use std::cell::Cell;
 
 use super::super::super::dispatch::Fault;
 use super::super::super::elements::{STRIP, Writable};
-use super::super::super::simd::{Amx, Configured, DEPTH, TILE, Tile};
+use super::super::super::simd::{Amx, Configured, DEPTH, NEAR, TILE, Tile};
 use super::super::Machine;
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::{Block, Product};
+const DIST: usize = 2048;
 use activations::Activations;
 pub use weights::Weights;
-use weights::{Panel, WIDTH};
+use weights::{Near, Panel, WIDTH};
 
 /// With fewer rows of A vectors are as fast, and keep more of their bits.
 pub const LEAST_ROWS: usize = 9;
@@ -32,7 +33,7 @@ const PIECE: usize = 256;
 /// Columns for which a piece of A stays in the second-level cache, where that is worth jumping from strip to strip.
 const GROUP: usize = 256;
 /// Rows for which it is not: A stays there as a whole.
-const FEW_ROWS: usize = 2 * TILE;
+const FEW_ROWS: usize = 0;
 
 thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -76,24 +77,38 @@ fn compute<B: Weights, T: Writable>(
         sums: scratch.at(panel_tiles * tile, sums_tiles),
     };
     let simd = amx.vectors();
+    // Of the piece that is unpacked next of a strip, a part comes near while tiles are multiplied.
+    let chunk = PIECE / B::ELEMENTS * STRIP * size_of::<B>();
+    let meanwhile = chunk.min(row_tiles.div_ceil(2) * (PIECE / DEPTH) * NEAR);
     for first in block.columns.clone().step_by(group) {
         let end = block.columns.end.min(first + group);
         let used = row_tiles * (end - first).div_ceil(COLUMNS) * WIDTH;
         // SAFETY: there is room for a group.
         unsafe { work.sums.write_bytes(0, used) };
         for start in (0..k).step_by(PIECE) {
+            let steps = start..k.min(start + PIECE);
             for (pair, column) in (first..end).step_by(COLUMNS).enumerate() {
-                for (strip, column) in (column..end.min(column + COLUMNS))
-                    .step_by(STRIP)
-                    .enumerate()
-                {
-                    let steps = start..k.min(start + PIECE);
-                    let from = product.strip(block.batch, column);
+                // What is unpacked next.
+                let (next, step) = match column + COLUMNS < end {
+                    true => (column + COLUMNS, start),
+                    false if steps.end < k => (first, steps.end),
+                    false => (end, 0),
+                };
+                let near = [0, STRIP].map(|strip| {
+                    let near = product.near(block.batch, next + strip, step * STRIP);
+                    near.cast::<u8>()
+                });
+                for strip in 0..(end - column).min(COLUMNS) / STRIP {
+                    let from = product.strip(block.batch, column + strip * STRIP);
+                    let near = Near {
+                        from: near[strip].wrapping_add(meanwhile),
+                        bytes: chunk - meanwhile,
+                    };
                     // SAFETY: `strip` checked all steps of the strip; the panel has room for a piece.
-                    unsafe { B::fill(simd, from, steps, strip, work.panel) };
+                    unsafe { B::fill(simd, from, steps.clone(), strip, work.panel, near) };
                 }
                 // SAFETY: the panel is filled.
-                unsafe { work.add(start, pair) };
+                unsafe { work.add(start, pair, near) };
             }
         }
         for (pair, column) in (first..end).step_by(COLUMNS).enumerate() {
@@ -120,15 +135,16 @@ impl<B: Weights, T: Writable> Work<'_, B, T> {
             .wrapping_add((pair * self.row_tiles + row_tile) * WIDTH)
     }
 
-    /// Adds the products of the panel, whose first step is `start`, to the sums of a pair of strips.
+    /// Adds the products of the panel, whose first step is `start`, to the sums of a pair of strips. Meanwhile memory comes near.
     ///
     /// # Safety
     /// The panel is filled.
-    unsafe fn add(&self, start: usize, pair: usize) {
+    unsafe fn add(&self, start: usize, pair: usize, near: [*const u8; 2]) {
         let (batch, rows) = (self.block.batch, self.block.rows.start);
         let steps = (self.product.k() - start).min(PIECE).div_ceil(DEPTH);
         for tile in (0..self.row_tiles).step_by(2) {
             let c = self.sums(pair, tile);
+            let near = near.map(|near| near.wrapping_add(tile / 2 * steps * NEAR));
             for &(factor, part) in B::PRODUCTS {
                 let a = |tile| {
                     let row = rows + tile * TILE;
@@ -138,8 +154,11 @@ impl<B: Weights, T: Writable> Work<'_, B, T> {
                 // SAFETY: `tiles` checked A's; the panel has as many; there are sums for all rows.
                 unsafe {
                     match tile + 1 < self.row_tiles {
-                        true => self.tiles.add_rows([a(tile), a(tile + 1)], b, steps, c),
-                        false => self.tiles.add_row(a(tile), b, steps, c),
+                        true => {
+                            let a = [a(tile), a(tile + 1)];
+                            self.tiles.add_rows(a, b, steps, c, near);
+                        }
+                        false => self.tiles.add_row(a(tile), b, steps, c, near),
                     }
                 }
             }

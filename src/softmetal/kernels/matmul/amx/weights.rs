@@ -6,6 +6,7 @@
 )]
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use half::{bf16, f16};
@@ -15,7 +16,7 @@ use super::super::super::super::elements::{
     InterleavedIntegers, Readable, STRIP, WORD,
 };
 use super::super::super::super::simd::{
-    Avx512VbmiAhead, CACHE_LINE, DEPTH, Simd, Tile, kept_a_loop, prefetch_lines,
+    Avx512VbmiAhead, CACHE_LINE, DEPTH, Tile, kept_a_loop, prefetch_second,
 };
 
 /// Strips that are multiplied together.
@@ -42,7 +43,27 @@ pub trait Weights: Interleaved {
         steps: Range<usize>,
         column: usize,
         panel: Panel,
+        near: Near,
     );
+}
+
+/// Memory that comes near while a strip is unpacked. It need not be readable.
+#[derive(Clone, Copy)]
+pub struct Near {
+    pub from: *const u8,
+    pub bytes: usize,
+}
+
+impl Near {
+    /// Brings the share of one of some turns.
+    #[inline(always)]
+    fn bring(self, turn: usize, turns: usize) {
+        let each = self.bytes / turns;
+        let from = self.from.wrapping_add(turn * each);
+        for line in (0..each).step_by(CACHE_LINE) {
+            prefetch_second(from.wrapping_add(line));
+        }
+    }
 }
 
 /// Room for tiles of [part][step][strip].
@@ -59,20 +80,20 @@ impl Panel {
     }
 
     #[inline(always)]
+    pub fn from_step(self, step: usize) -> Panel {
+        Panel { tiles: self.tiles.wrapping_add(step / DEPTH * WIDTH), ..self }
+    }
+
+    #[inline(always)]
     pub fn part(self, part: usize) -> *mut Tile {
         self.tiles.wrapping_add(part * self.steps * WIDTH)
     }
 
-    /// Writes what a part of the weights of steps `step` and `step + 1` is: an even number.
-    ///
-    /// # Safety
-    /// There is room for them, and the processor has AVX-512.
+    /// The place of a part of the weights of steps `step` and `step + 1`, an even number. Those of the same tile's next steps follow it.
     #[inline(always)]
-    unsafe fn store(self, part: usize, step: usize, column: usize, pairs: __m512i) {
+    fn row(self, part: usize, step: usize, column: usize) -> *mut __m512i {
         let tile = self.part(part).wrapping_add(step / DEPTH * WIDTH + column);
-        let row = tile.cast::<__m512i>().wrapping_add(step % DEPTH / 2);
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_store_si512(row, pairs) };
+        tile.cast::<__m512i>().wrapping_add(step % DEPTH / 2)
     }
 }
 
@@ -162,14 +183,10 @@ struct Factors {
 unsafe fn factors<B: InterleavedIntegers>(
     simd: Avx512VbmiAhead,
     rows: BlockRows<B>,
-) -> [Factors; SHARES] {
+) -> [MaybeUninit<Factors>; SHARES] {
     // SAFETY: the caller's promise.
     unsafe {
-        let none = Factors {
-            scale: _mm512_setzero_ps(),
-            offset: _mm512_setzero_ps(),
-        };
-        let mut of_shares = [none; SHARES];
+        let mut of_shares = [MaybeUninit::uninit(); SHARES];
         let factors = B::factors(simd, rows);
         let scale = finite_or_nan(rows.scale(simd));
         let minimum = match B::HAS_MINIMUM {
@@ -186,7 +203,7 @@ unsafe fn factors<B: InterleavedIntegers>(
                 offset = _mm512_fnmadd_ps(minimum, of_share, offset);
             }
             let scale = _mm512_mul_ps(scale, _mm512_set1_ps(256.0));
-            of_shares[share] = Factors { scale, offset };
+            of_shares[share].write(Factors { scale, offset });
         }
         of_shares
     }
@@ -203,35 +220,37 @@ unsafe fn fill_integers<B: InterleavedIntegers>(
     steps: Range<usize>,
     column: usize,
     panel: Panel,
+    near: Near,
 ) {
+    let (turns, blocks) = (B::SPANS * B::STEPS, steps.len() / B::ELEMENTS);
     for first in steps.clone().step_by(B::ELEMENTS) {
-        let blocks = strip.wrapping_add(first / B::ELEMENTS * STRIP);
-        let rows = BlockRows::new(blocks, 0);
-        let near = blocks.wrapping_byte_add(Avx512VbmiAhead::AHEAD);
-        let bytes = STRIP * size_of::<B>();
-        let turns = B::SPANS * B::STEPS;
-        // SAFETY: the caller's promise.
+        let rows = BlockRows::new(strip.wrapping_add(first / B::ELEMENTS * STRIP), 0);
+        // SAFETY: the caller's promise; all shares have factors.
         unsafe {
             let factors = factors(simd, rows);
             for span in 0..B::SPANS {
                 for step in 0..kept_a_loop(B::STEPS) {
-                    let turn = span * B::STEPS + step;
-                    let lines = bytes.div_ceil(turns).next_multiple_of(CACHE_LINE);
-                    prefetch_lines(near.wrapping_byte_add(turn * bytes / turns), lines);
+                    let turn = (first - steps.start) / B::ELEMENTS * turns;
+                    near.bring(turn + span * B::STEPS + step, turns * blocks);
                     let words = B::words(simd, rows, span, step);
                     for piece in 0..B::PIECES {
+                        let start = B::start(span, piece);
                         let integers = B::integers_of(simd, words, span, piece);
-                        let at = B::start(span, piece) + step * WORD;
-                        let factors = factors[at / B::SHARE];
+                        let share = match B::ELEMENTS / B::SPANS / B::PIECES > B::SHARE {
+                            true => (start + step * WORD) / B::SHARE,
+                            false => start / B::SHARE,
+                        };
+                        let factors = factors[share].assume_init();
                         let mut weights = [_mm512_setzero_ps(); WORD];
                         for byte in 0..WORD {
                             let fractions = fractions(integers, byte);
                             weights[byte] =
                                 _mm512_fmadd_ps(fractions, factors.scale, factors.offset);
                         }
-                        let at = first - steps.start + at;
-                        panel.store(0, at, column, pairs(weights[0], weights[1]));
-                        panel.store(0, at + 2, column, pairs(weights[2], weights[3]));
+                        let to = panel.row(0, first - steps.start + start, column);
+                        let to = to.wrapping_add(step * WORD / 2);
+                        _mm512_store_si512(to, pairs(weights[0], weights[1]));
+                        _mm512_store_si512(to.add(1), pairs(weights[2], weights[3]));
                     }
                 }
             }
@@ -250,6 +269,7 @@ unsafe fn fill_numbers<B: Readable + Weights>(
     steps: Range<usize>,
     column: usize,
     panel: Panel,
+    near: Near,
 ) {
     let padded = steps.len().next_multiple_of(DEPTH);
     for at in (0..padded).step_by(2) {
@@ -262,8 +282,7 @@ unsafe fn fill_numbers<B: Readable + Weights>(
                     rest[i] = B::vector(simd, strip.add(step * STRIP), 0, 0);
                 }
             }
-            let near = strip.wrapping_add((steps.start + at) * STRIP);
-            prefetch_lines(near.wrapping_byte_add(Avx512VbmiAhead::AHEAD), CACHE_LINE);
+            near.bring(at / 2, padded / 2);
             for part in 0..B::PARTS {
                 let mut first = rest;
                 if part + 1 < B::PARTS {
@@ -272,7 +291,7 @@ unsafe fn fill_numbers<B: Readable + Weights>(
                     }
                 }
                 let [first, second] = first.map(|a| _mm512_castps_si512(a));
-                panel.store(part, at, column, upper_halves(first, second));
+                _mm512_store_si512(panel.row(part, at, column), upper_halves(first, second));
             }
         }
     }
@@ -308,9 +327,10 @@ macro_rules! weights {
                 steps: Range<usize>,
                 column: usize,
                 panel: Panel,
+                near: Near,
             ) {
                 // SAFETY: the caller's promise; `simd` is the proof for the instructions.
-                unsafe { $fill(simd, strip, steps, column, panel) };
+                unsafe { $fill(simd, strip, steps, column, panel, near) };
             }
         })*)*
     };
