@@ -306,10 +306,9 @@ impl Isa {
     pub fn half(self) -> Option<Isa> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_)
-            | Isa::Avx512Vbmi(_)
-            | Isa::Avx512VbmiAhead(_)
-            | Isa::Avx512Amx(_) => x86_64::Avx2::new().map(Isa::Avx2),
+            Isa::Avx512(_) | Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512Amx(_) => {
+                x86_64::Avx2::new().map(Isa::Avx2)
+            }
             _ => None,
         }
     }

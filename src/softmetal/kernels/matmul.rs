@@ -110,7 +110,7 @@ pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
         let m = args.m as usize;
         #[cfg(target_arch = "x86_64")]
         if let Some(amx) = machine.isa.amx()
-            && m >= amx::LEAST_ROWS
+            && m >= amx::LEAST_ROWS_OF_NUMBERS
         {
             let product = &product.with_rows(dispatch, machine, &mut packed)?;
             let (a, b, output) = (&product.a, product.b, product.output);

@@ -248,9 +248,8 @@ mod tests {
         };
         let a = |row: usize, step: usize| number(row * 64 + step);
         let b = |step: usize, column: usize| number(step * 37 + column);
-        let rows = [0, 1].map(|row| {
-            [0, 1].map(|part| tile(&|i, x| a(row * TILE + i, part * DEPTH + x)))
-        });
+        let rows =
+            [0, 1].map(|row| [0, 1].map(|part| tile(&|i, x| a(row * TILE + i, part * DEPTH + x))));
         let columns = [0, 1].map(|part| {
             [0, 1].map(|column| {
                 tile(&|pair, i| b(part * DEPTH + 2 * pair + i % 2, column * TILE + i / 2))
@@ -262,8 +261,20 @@ mod tests {
         // SAFETY: there are as many as said.
         unsafe {
             let b = columns.as_ptr().cast();
-            tiles.add_rows(rows.each_ref().map(|row| row.as_ptr()), b, STEPS, c.as_mut_ptr(), [std::ptr::null(); 2]);
-            tiles.add_row(rows[0].as_ptr(), b, STEPS, first.as_mut_ptr(), [std::ptr::null(); 2]);
+            tiles.add_rows(
+                rows.each_ref().map(|row| row.as_ptr()),
+                b,
+                STEPS,
+                c.as_mut_ptr(),
+                [std::ptr::null(); 2],
+            );
+            tiles.add_row(
+                rows[0].as_ptr(),
+                b,
+                STEPS,
+                first.as_mut_ptr(),
+                [std::ptr::null(); 2],
+            );
         }
         drop(tiles);
         assert!((0..2).all(|i| first[i].0 == c[i].0));

@@ -19,21 +19,20 @@ use super::super::super::simd::{Amx, Configured, DEPTH, NEAR, TILE, Tile};
 use super::super::Machine;
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::{Block, Product};
-const DIST: usize = 2048;
 use activations::Activations;
 pub use weights::Weights;
 use weights::{Near, Panel, WIDTH};
 
-/// With fewer rows of A vectors are as fast, and keep more of their bits.
+/// Rows of A from which on this is the way: what block-quantised weights are multiplied with keeps 15 bits up to then.
 pub const LEAST_ROWS: usize = 9;
+/// The same for strips of numbers, of which vectors multiply a tile's rows with less work than it takes to split them.
+pub const LEAST_ROWS_OF_NUMBERS: usize = TILE + 1;
 /// Columns of a unit of work.
 pub const COLUMNS: usize = WIDTH * STRIP;
 /// Steps for which both strips stay in the first-level cache.
 const PIECE: usize = 256;
-/// Columns for which a piece of A stays in the second-level cache, where that is worth jumping from strip to strip.
+/// Columns whose pieces come one after the other: so long a piece of A stays in the second-level cache, or of few rows in the first.
 const GROUP: usize = 256;
-/// Rows for which it is not: A stays there as a whole.
-const FEW_ROWS: usize = 0;
 
 thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -59,12 +58,8 @@ fn compute<B: Weights, T: Writable>(
 ) -> Result<(), Exhausted> {
     let (k, rows) = (product.k(), block.rows.len());
     let row_tiles = rows.div_ceil(TILE);
-    let group = match rows {
-        ..=FEW_ROWS => COLUMNS,
-        _ => GROUP,
-    };
     let panel_tiles = B::PARTS * WIDTH * (PIECE / DEPTH);
-    let sums_tiles = row_tiles * (group / STRIP);
+    let sums_tiles = row_tiles * (GROUP / STRIP);
     let tile = size_of::<Tile>();
     let scratch = Scratch::take(&KEPT, (panel_tiles + sums_tiles) * tile)?;
     let work = Work {
@@ -79,9 +74,10 @@ fn compute<B: Weights, T: Writable>(
     let simd = amx.vectors();
     // Of the piece that is unpacked next of a strip, a part comes near while tiles are multiplied.
     let chunk = PIECE / B::ELEMENTS * STRIP * size_of::<B>();
-    let meanwhile = chunk.min(row_tiles.div_ceil(2) * (PIECE / DEPTH) * NEAR);
-    for first in block.columns.clone().step_by(group) {
-        let end = block.columns.end.min(first + group);
+    let calls = row_tiles.div_ceil(2) * B::PRODUCTS.len();
+    let meanwhile = chunk.min(calls * (PIECE / DEPTH) * NEAR);
+    for first in block.columns.clone().step_by(GROUP) {
+        let end = block.columns.end.min(first + GROUP);
         let used = row_tiles * (end - first).div_ceil(COLUMNS) * WIDTH;
         // SAFETY: there is room for a group.
         unsafe { work.sums.write_bytes(0, used) };
@@ -139,12 +135,11 @@ impl<B: Weights, T: Writable> Work<'_, B, T> {
     ///
     /// # Safety
     /// The panel is filled.
-    unsafe fn add(&self, start: usize, pair: usize, near: [*const u8; 2]) {
+    unsafe fn add(&self, start: usize, pair: usize, mut near: [*const u8; 2]) {
         let (batch, rows) = (self.block.batch, self.block.rows.start);
         let steps = (self.product.k() - start).min(PIECE).div_ceil(DEPTH);
         for tile in (0..self.row_tiles).step_by(2) {
             let c = self.sums(pair, tile);
-            let near = near.map(|near| near.wrapping_add(tile / 2 * steps * NEAR));
             for &(factor, part) in B::PRODUCTS {
                 let a = |tile| {
                     let row = rows + tile * TILE;
@@ -161,6 +156,7 @@ impl<B: Weights, T: Writable> Work<'_, B, T> {
                         false => self.tiles.add_row(a(tile), b, steps, c, near),
                     }
                 }
+                near = near.map(|near| near.wrapping_add(steps * NEAR));
             }
         }
     }

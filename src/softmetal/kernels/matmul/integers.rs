@@ -21,9 +21,9 @@ use super::super::super::elements::{Integers, InterleavedIntegers, STRIP};
 use super::super::super::simd::Isa;
 use super::super::super::simd::Simd;
 use super::super::Machine;
-use super::{Product, Weights};
 #[cfg(target_arch = "x86_64")]
 use super::amx;
+use super::{Product, Weights};
 use activations::{Activations, Precision};
 
 /// Up to this many rows of A are multiplied with B as it lies in memory, more with panels of it.

@@ -161,7 +161,10 @@ mod tests {
             assert_eq!(first, bf16::from_f32(value).to_f32());
             let rest = remainder(value, first);
             let error = rest - rounded(rest);
-            assert!(error.abs() <= value.abs() * 2f32.powi(-17), "{value}: {error}");
+            assert!(
+                error.abs() <= value.abs() * 2f32.powi(-17),
+                "{value}: {error}"
+            );
         }
     }
 
@@ -171,7 +174,11 @@ mod tests {
             assert_eq!(rounded(value), value);
             assert_eq!(remainder(value, value), 0.0);
         }
-        for nan in [f32::NAN, f32::from_bits(0x7fff_ffff), f32::from_bits(0xffff_ffff)] {
+        for nan in [
+            f32::NAN,
+            f32::from_bits(0x7fff_ffff),
+            f32::from_bits(0xffff_ffff),
+        ] {
             assert!(rounded(nan).is_nan());
             assert_eq!(remainder(nan, nan), 0.0);
         }

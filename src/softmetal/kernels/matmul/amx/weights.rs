@@ -80,11 +80,6 @@ impl Panel {
     }
 
     #[inline(always)]
-    pub fn from_step(self, step: usize) -> Panel {
-        Panel { tiles: self.tiles.wrapping_add(step / DEPTH * WIDTH), ..self }
-    }
-
-    #[inline(always)]
     pub fn part(self, part: usize) -> *mut Tile {
         self.tiles.wrapping_add(part * self.steps * WIDTH)
     }
