@@ -32,9 +32,9 @@ use super::{ALONE, Machine};
 use amx::Weights;
 use panels::{Lines, Order};
 
-/// What strips are multiplied in other ways for on some processors: on those of this kind in none.
+/// What processors with AMX can multiply in tiles: there are none of this kind.
 #[cfg(not(target_arch = "x86_64"))]
-trait Weights {}
+pub trait Weights {}
 #[cfg(not(target_arch = "x86_64"))]
 impl<B> Weights for B {}
 

@@ -233,6 +233,7 @@ mod tests {
     /// Two steps of two rows and two columns of tiles, with small integers, so that there is no rounding.
     #[test]
     fn products_of_tiles_are_those_of_matrices() {
+        // As with every instruction set: what this processor has.
         let Some(amx) = Amx::new() else {
             return;
         };

@@ -252,6 +252,73 @@ fn strips_of_every_shape_on_every_instruction_set() {
             }
         }
     }
+    // More columns than are computed together, of more rows than fill tiles.
+    let wide = Case {
+        m: 17,
+        n: 560,
+        k: 288,
+        ..PLAIN
+    };
+    check_interleaved(wide, On::Native);
+}
+
+/// The columns of weights that are no numbers are none, and no others.
+#[test]
+fn strips_that_are_no_numbers() {
+    const INFINITY: u16 = 0x7c00;
+    const NANS: [u16; 3] = [0x7e00, 0x7fff, 0xffff];
+    for m in [1, 5, 9, 20] {
+        for bits in NANS.into_iter().chain([INFINITY]) {
+            let bad = f16::from_bits(bits);
+            check_no_numbers::<f16>("matmul_interleaved_f16_f32", m, |number| *number = bad);
+            check_no_numbers::<BlockQ8_0>("matmul_interleaved_q8_0_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ4_0>("matmul_interleaved_q4_0_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ4K>("matmul_interleaved_q4_k_f32", m, |it| {
+                it.minimum = bad;
+                it.scale = bad;
+            });
+            check_no_numbers::<BlockQ6K>("matmul_interleaved_q6_k_f32", m, |it| it.scale = bad);
+        }
+    }
+}
+
+fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut B)) {
+    const ROWS: [usize; 2] = [3, 20];
+    let (n, k) = (2 * STRIP, 512);
+    let mut numbers = Numbers::new(m as u64);
+    let a: Vec<f32> = numbers.vec(m * k);
+    let mut b: Vec<B> = numbers.vec(n * k);
+    for row in ROWS {
+        spoil(&mut b[row * k / B::ELEMENTS + 1]);
+    }
+    let b = in_strips(name, &b, k);
+    let args = matmul_args {
+        b_row_stride: k as u64,
+        transpose_b: 1,
+        ..args(m as u32, n as u32, k as u32)
+    };
+    let run = |executor: Executor| {
+        let mut c = vec![0f32; m * n];
+        let (mut a, mut b) = (a.clone(), b.clone());
+        let call = Call::new(name)
+            .bind(MATMUL_A, &mut a)
+            .bind(MATMUL_B, &mut b)
+            .bind(MATMUL_C, &mut c)
+            .covering([n, m, 1])
+            .arguments(MATMUL_ARGS, &args);
+        call.run_on(executor).expect("valid");
+        c
+    };
+    On::Native.each(run, |c| {
+        for (i, value) in c.iter().enumerate() {
+            let expected = !ROWS.contains(&(i % n));
+            assert_eq!(
+                value.is_finite(),
+                expected,
+                "{name} {m} rows: {i} is {value}"
+            );
+        }
+    });
 }
 
 #[test]

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn factors_add_up_to_the_value() {
-        for value in [1.0, -0.1, 3.141_592_7, 1e-30, 65504.0, 0.0, 1.000_03] {
+        for value in [1.0, -0.1, 2.718_31, 1e-30, 65504.0, 0.0, 1.000_03] {
             let first = rounded(value);
             assert_eq!(first, bf16::from_f32(value).to_f32());
             let rest = remainder(value, first);
