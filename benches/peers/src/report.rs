@@ -53,7 +53,7 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
          file, in turns. The models have TinyLlama's shape (1.1 thousand million weights) and random weights. Medians of tokens per second,\n\
          ranges and numbers of turns in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode\n\
          of the bytes of weights that it can read from memory in large pages, in turns with the engines, for prefill of the multiply-adds it\n\
-         can do, on bytes (VNNI, or AVX2 without) or, for F16, on f32.\n\n",
+         can do with vectors, on bytes (VNNI, or AVX2 without) or, for F16, on f32: with AMX more can be done.\n\n",
     );
     writeln!(text, "{}\n", machine(effort, took))?;
     for file_type in TYPES {
@@ -112,6 +112,7 @@ fn machine(effort: &str, took: Duration) -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("unknown processor", |(_, name)| name);
+    let amx = if cpu.contains(" amx_tile ") { " with AMX" } else { "" };
     let load = read("/proc/loadavg");
     let load = load.split(' ').take(3).collect::<Vec<_>>().join(" ");
     let date = process::Command::new("date")
@@ -119,7 +120,7 @@ fn machine(effort: &str, took: Duration) -> String {
         .output();
     let date = date.map(|date| String::from_utf8_lossy(&date.stdout).trim().to_owned());
     format!(
-        "{} · {model}, {} processors · {effort} run of {} s · load average at its end {load} (two threads of its own make 1 to 2)",
+        "{} · {model}{amx}, {} processors · {effort} run of {} s · load average at its end {load} (two threads of its own make 1 to 2)",
         date.unwrap_or_default(),
         std::thread::available_parallelism().map_or(0, |count| count.get()),
         took.as_secs(),

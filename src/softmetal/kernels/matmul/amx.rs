@@ -44,7 +44,7 @@ pub fn multiply<B: Weights, T: Writable>(
     product: &Product<B, T>,
     separable: bool,
 ) -> Result<(), Fault> {
-    let a = &Activations::new(machine, product.a, product.k(), B::FACTORS)?;
+    let a = &Activations::new(machine, product.a, product.k(), B::A_PARTS)?;
     product.try_for_blocks(machine, separable, COLUMNS, |block| {
         compute(amx, product, a, block)
     })
@@ -140,12 +140,12 @@ impl<B: Weights, T: Writable> Work<'_, B, T> {
         let steps = (self.product.k() - start).min(PIECE).div_ceil(DEPTH);
         for tile in (0..self.row_tiles).step_by(2) {
             let c = self.sums(pair, tile);
-            for &(factor, part) in B::PRODUCTS {
+            for &(a_part, b_part) in B::PRODUCTS {
                 let a = |tile| {
                     let row = rows + tile * TILE;
-                    self.a.tiles(factor, batch, row, start, steps)
+                    self.a.tiles(a_part, batch, row, start, steps)
                 };
-                let b = self.panel.part(part);
+                let b = self.panel.part(b_part);
                 // SAFETY: `tiles` checked A's; the panel has as many; there are sums for all rows.
                 unsafe {
                     match tile + 1 < self.row_tiles {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use super::super::super::super::dispatch::Fault;
+use super::super::super::super::elements::GROUP;
 use super::super::super::super::simd::{Body, DEPTH, Simd, TILE, Tile};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
@@ -12,7 +13,7 @@ thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Of [factor][batch][row of tiles][step]. Rows and steps that there are not are zeros.
+/// Of [part][batch][row of tiles][step]. Rows and steps that there are not are zeros.
 pub struct Activations {
     scratch: Scratch,
     /// Rows of tiles of all matrices.
@@ -24,16 +25,16 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// With as many factors of bf16 as a value is the sum of, rounded.
+    /// With as many parts of bf16 as a value is the sum of, rounded.
     pub fn new(
         machine: &Machine,
         a: &Rows,
         k: usize,
-        factors: usize,
+        parts: usize,
     ) -> Result<Activations, Fault> {
         let (in_batch, steps) = (a.rows.div_ceil(TILE), k.div_ceil(DEPTH));
-        let row_tiles = a.batches * in_batch;
-        let bytes = (factors * row_tiles * steps).saturating_mul(size_of::<Tile>());
+        let row_tiles = a.batches.saturating_mul(in_batch);
+        let bytes = row_tiles.saturating_mul(parts * steps * size_of::<Tile>());
         let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
             Fault::OutOfMemory(format!(
                 "no memory for {bytes} bytes of rounded activations"
@@ -45,7 +46,7 @@ impl Activations {
             batch_tiles: if a.batches > 1 { in_batch } else { 0 },
             steps,
         };
-        let grain = machine.grain(factors * k * TILE);
+        let grain = machine.grain(parts * k * TILE);
         machine.for_ranges(row_tiles, grain, |range| {
             for row_tile in range {
                 let (batch, first) = (row_tile / in_batch, row_tile % in_batch * TILE);
@@ -54,7 +55,7 @@ impl Activations {
                     machine.isa.run(Split {
                         from: row,
                         k,
-                        to: activations.row(row_tile, i, factors),
+                        to: activations.row(row_tile, i, parts),
                     });
                 }
             }
@@ -63,28 +64,28 @@ impl Activations {
     }
 
     /// Row `row` of a row of tiles.
-    fn row(&self, row_tile: usize, row: usize, factors: usize) -> Row {
-        let factor = self.row_tiles * self.steps;
+    fn row(&self, row_tile: usize, row: usize, parts: usize) -> Row {
+        let part = self.row_tiles * self.steps;
         let start = row_tile * self.steps;
-        let count = (factors - 1) * factor + self.steps;
+        let count = (parts - 1) * part + self.steps;
         let tiles: *mut Tile = self.scratch.at(start * size_of::<Tile>(), count);
         Row {
             start: tiles.cast::<[u16; DEPTH]>().wrapping_add(row),
-            factors,
-            factor: factor * TILE,
+            parts,
+            part: part * TILE,
         }
     }
 
     /// `count` tiles of the rows from `row` on, a multiple of [`TILE`], and the steps from `step` on, a multiple of [`DEPTH`].
     pub fn tiles(
         &self,
-        factor: usize,
+        part: usize,
         batch: usize,
         row: usize,
         step: usize,
         count: usize,
     ) -> *const Tile {
-        let row_tile = factor * self.row_tiles + batch * self.batch_tiles + row / TILE;
+        let row_tile = part * self.row_tiles + batch * self.batch_tiles + row / TILE;
         let start = row_tile * self.steps + step / DEPTH;
         self.scratch.at(start * size_of::<Tile>(), count)
     }
@@ -93,12 +94,12 @@ impl Activations {
 /// Where a row's values come to lie: as many in a tile as it has steps.
 struct Row {
     start: *mut [u16; DEPTH],
-    factors: usize,
-    /// Rows of tiles from one factor to the next.
-    factor: usize,
+    parts: usize,
+    /// Rows of tiles from one part to the next.
+    part: usize,
 }
 
-/// Writes a row's factors; zeros where there is no row.
+/// Writes a row's parts; zeros where there is no row.
 struct Split {
     from: Option<*const f32>,
     k: usize,
@@ -110,6 +111,8 @@ impl Body for Split {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
+        // What `Rows::row` is filled up to.
+        const { assert!(DEPTH == GROUP) };
         let Split { from, k, to } = self;
         for (tile, start) in (0..k).step_by(DEPTH).enumerate() {
             let mut rest = [0f32; DEPTH];
@@ -117,15 +120,15 @@ impl Body for Split {
                 // SAFETY: a row has zeros up to a multiple of as many values.
                 rest = unsafe { from.add(start).cast::<[f32; DEPTH]>().read_unaligned() };
             }
-            for factor in 0..to.factors {
+            for part in 0..to.parts {
                 let mut values = [0u16; DEPTH];
                 for i in 0..DEPTH {
                     let rounded = rounded(rest[i]);
                     values[i] = (rounded.to_bits() >> 16) as u16;
                     rest[i] = remainder(rest[i], rounded);
                 }
-                // SAFETY: `Activations::row` checked the tiles of all factors.
-                unsafe { to.start.add(factor * to.factor + tile * TILE).write(values) };
+                // SAFETY: `Activations::row` checked the tiles of all parts.
+                unsafe { to.start.add(part * to.part + tile * TILE).write(values) };
             }
         }
     }
@@ -155,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_add_up_to_the_value() {
+    fn parts_add_up_to_the_value() {
         for value in [1.0, -0.1, 2.718_31, 1e-30, 65504.0, 0.0, 1.000_03] {
             let first = rounded(value);
             assert_eq!(first, bf16::from_f32(value).to_f32());

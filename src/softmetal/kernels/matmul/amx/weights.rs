@@ -29,8 +29,8 @@ pub trait Weights: Interleaved {
     /// As many as a weight is the sum of.
     const PARTS: usize;
     /// As many as a value of A is the sum of.
-    const FACTORS: usize;
-    /// Which factors of A are multiplied with which parts: those whose products are not below the last bits of others.
+    const A_PARTS: usize;
+    /// Which parts of A are multiplied with which of the weights: those whose products are not below the last bits of others.
     const PRODUCTS: &'static [(usize, usize)];
 
     /// Unpacks some steps of a strip to `panel`, as its strip number `column`.
@@ -310,10 +310,10 @@ unsafe fn split(a: __m512) -> (__m512, __m512) {
 }
 
 macro_rules! weights {
-    ($($fill:ident($parts:literal parts, $factors:literal factors, $products:expr): $($block:ty)*;)*) => {
+    ($($fill:ident($parts:literal parts, $a_parts:literal a_parts, $products:expr): $($block:ty)*;)*) => {
         $($(impl Weights for $block {
             const PARTS: usize = $parts;
-            const FACTORS: usize = $factors;
+            const A_PARTS: usize = $a_parts;
             const PRODUCTS: &'static [(usize, usize)] = &$products;
 
             unsafe fn fill(
@@ -332,7 +332,7 @@ macro_rules! weights {
 }
 
 weights! {
-    fill_integers(1 parts, 1 factors, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4K BlockQ5K BlockQ6K;
-    fill_numbers(2 parts, 3 factors, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]): f16;
-    fill_numbers(1 parts, 3 factors, [(0, 0), (1, 0), (2, 0)]): bf16;
+    fill_integers(1 parts, 1 a_parts, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4K BlockQ5K BlockQ6K;
+    fill_numbers(2 parts, 3 a_parts, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]): f16;
+    fill_numbers(1 parts, 3 a_parts, [(0, 0), (1, 0), (2, 0)]): bf16;
 }
