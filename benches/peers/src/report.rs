@@ -112,7 +112,11 @@ fn machine(effort: &str, took: Duration) -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("unknown processor", |(_, name)| name);
-    let amx = if cpu.contains(" amx_tile ") { " with AMX" } else { "" };
+    let amx = if cpu.contains(" amx_tile ") {
+        " with AMX"
+    } else {
+        ""
+    };
     let load = read("/proc/loadavg");
     let load = load.split(' ').take(3).collect::<Vec<_>>().join(" ");
     let date = process::Command::new("date")

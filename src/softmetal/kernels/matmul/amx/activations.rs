@@ -26,12 +26,7 @@ pub struct Activations {
 
 impl Activations {
     /// With as many parts of bf16 as a value is the sum of, rounded.
-    pub fn new(
-        machine: &Machine,
-        a: &Rows,
-        k: usize,
-        parts: usize,
-    ) -> Result<Activations, Fault> {
+    pub fn new(machine: &Machine, a: &Rows, k: usize, parts: usize) -> Result<Activations, Fault> {
         let (in_batch, steps) = (a.rows.div_ceil(TILE), k.div_ceil(DEPTH));
         let row_tiles = a.batches.saturating_mul(in_batch);
         let bytes = row_tiles.saturating_mul(parts * steps * size_of::<Tile>());
