@@ -179,15 +179,13 @@ pub fn prefetch<T>(from: *const T) {
 }
 
 /// The same, but no nearer than the second-level cache.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn prefetch_second<T>(from: *const T) {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: as for `prefetch`.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    prefetch(from);
 }
 
 /// Bytes of a cache line.
