@@ -10,7 +10,7 @@ mod interleaved;
 
 pub use blocks::*;
 pub use integers::{Integers, SCALED_GROUPS, Scales};
-pub use interleaved::{BlockRows, Interleaved, InterleavedIntegers, STRIP, WORD};
+pub use interleaved::{BlockRows, Interleaved, InterleavedIntegers, SHARES, STRIP, WORD};
 
 /// A value as it lies in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {

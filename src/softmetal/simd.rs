@@ -18,6 +18,8 @@ use half::{bf16, f16};
 #[cfg(target_arch = "x86_64")]
 pub use amx::{Amx, Configured, DEPTH, NEAR, TILE, Tile};
 use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub use portable::narrow_bf16;
 pub use portable::widen_f16;
 
 /// AVX-512 as Intel's newer processors have it.

@@ -16,6 +16,9 @@ pub const STRIP: usize = INTERLEAVE_ROWS as usize;
 /// Bytes of a word, and the integers that it holds in part or as a whole.
 pub const WORD: usize = 4;
 
+/// The most shares of a block.
+pub const SHARES: usize = 16;
+
 /// Types that can be interleaved. A number is a block of its own.
 pub trait Interleaved: Stored {
     /// Halves before the words of a block, and after them.

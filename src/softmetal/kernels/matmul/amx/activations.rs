@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 
+use half::bf16;
+
 use super::super::super::super::dispatch::Fault;
 use super::super::super::super::elements::GROUP;
-use super::super::super::super::simd::{Body, DEPTH, Simd, TILE, Tile};
+use super::super::super::super::simd::{Body, DEPTH, Simd, TILE, Tile, narrow_bf16};
 use super::super::super::Machine;
 use super::super::super::scratch::{Line, Scratch};
 use super::super::Rows;
@@ -118,8 +120,8 @@ impl Body for Split {
             for part in 0..to.parts {
                 let mut values = [0u16; DEPTH];
                 for i in 0..DEPTH {
-                    let rounded = rounded(rest[i]);
-                    values[i] = (rounded.to_bits() >> 16) as u16;
+                    let rounded = narrow_bf16(rest[i]);
+                    values[i] = rounded.to_bits();
                     rest[i] = remainder(rest[i], rounded);
                 }
                 // SAFETY: `Activations::row` checked the tiles of all parts.
@@ -129,36 +131,24 @@ impl Body for Split {
     }
 }
 
-/// Rounds to bf16, ties to even.
-#[inline(always)]
-pub fn rounded(value: f32) -> f32 {
-    let bits = value.to_bits();
-    let up = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-    // A NaN's bits might become those of a number.
-    let up = if value.is_nan() { bits | 1 << 22 } else { up };
-    f32::from_bits(up & 0xffff_0000)
-}
-
 /// What is left of a value: nothing of one that is not finite.
 #[inline(always)]
-fn remainder(value: f32, rounded: f32) -> f32 {
-    let rest = value - rounded;
+fn remainder(value: f32, rounded: bf16) -> f32 {
+    let rest = value - f32::from_bits(u32::from(rounded.to_bits()) << 16);
     if rest.is_finite() { rest } else { 0.0 }
 }
 
 #[cfg(test)]
 mod tests {
-    use half::bf16;
-
     use super::*;
 
     #[test]
     fn parts_add_up_to_the_value() {
         for value in [1.0, -0.1, 2.718_31, 1e-30, 65504.0, 0.0, 1.000_03] {
-            let first = rounded(value);
-            assert_eq!(first, bf16::from_f32(value).to_f32());
+            let first = narrow_bf16(value);
+            assert_eq!(first, bf16::from_f32(value));
             let rest = remainder(value, first);
-            let error = rest - rounded(rest);
+            let error = rest - narrow_bf16(rest).to_f32();
             assert!(
                 error.abs() <= value.abs() * 2f32.powi(-17),
                 "{value}: {error}"
@@ -169,16 +159,16 @@ mod tests {
     #[test]
     fn what_is_not_finite_stays_so() {
         for value in [f32::INFINITY, f32::NEG_INFINITY] {
-            assert_eq!(rounded(value), value);
-            assert_eq!(remainder(value, value), 0.0);
+            assert_eq!(narrow_bf16(value).to_f32(), value);
+            assert_eq!(remainder(value, narrow_bf16(value)), 0.0);
         }
         for nan in [
             f32::NAN,
             f32::from_bits(0x7fff_ffff),
             f32::from_bits(0xffff_ffff),
         ] {
-            assert!(rounded(nan).is_nan());
-            assert_eq!(remainder(nan, nan), 0.0);
+            assert!(narrow_bf16(nan).is_nan());
+            assert_eq!(remainder(nan, narrow_bf16(nan)), 0.0);
         }
     }
 }

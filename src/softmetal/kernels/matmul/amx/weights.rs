@@ -13,7 +13,7 @@ use half::{bf16, f16};
 
 use super::super::super::super::elements::{
     BlockQ4_0, BlockQ4K, BlockQ5K, BlockQ6K, BlockQ8_0, BlockRows, Interleaved,
-    InterleavedIntegers, Readable, STRIP, WORD,
+    InterleavedIntegers, Readable, SHARES, STRIP, WORD,
 };
 use super::super::super::super::simd::{
     Avx512VbmiAhead, CACHE_LINE, DEPTH, Tile, kept_a_loop, prefetch_second,
@@ -21,8 +21,6 @@ use super::super::super::super::simd::{
 
 /// Strips that are multiplied together.
 pub const WIDTH: usize = 2;
-/// The most shares of a block.
-const SHARES: usize = 16;
 
 /// Weights as sums of bf16.
 pub trait Weights: Interleaved {
@@ -231,11 +229,7 @@ unsafe fn fill_integers<B: InterleavedIntegers>(
                     for piece in 0..B::PIECES {
                         let start = B::start(span, piece);
                         let integers = B::integers_of(simd, words, span, piece);
-                        let share = match B::ELEMENTS / B::SPANS / B::PIECES > B::SHARE {
-                            true => (start + step * WORD) / B::SHARE,
-                            false => start / B::SHARE,
-                        };
-                        let factors = factors[share].assume_init();
+                        let factors = factors[start / B::SHARE].assume_init();
                         let mut weights = [_mm512_setzero_ps(); WORD];
                         for byte in 0..WORD {
                             let fractions = fractions(integers, byte);

@@ -18,7 +18,9 @@
 
 use std::mem::MaybeUninit;
 
-use super::super::super::super::elements::{BlockRows, GROUP, InterleavedIntegers, STRIP, WORD};
+use super::super::super::super::elements::{
+    BlockRows, GROUP, InterleavedIntegers, SHARES, STRIP, WORD,
+};
 use super::super::super::super::simd::{Body, CACHE_LINE, Simd, in_order, kept_a_loop};
 use super::super::strips::Turns;
 use super::super::{Block, Product};
@@ -29,8 +31,6 @@ use super::activations::{Activations, Row};
 pub const MOST: usize = 4;
 /// The most vectors that the rows of a strip fill.
 const VECTORS: usize = 4;
-/// The most shares of a block.
-const SHARES: usize = 16;
 
 pub struct Compute<'a, B> {
     pub product: &'a Product<'a, B, f32>,
