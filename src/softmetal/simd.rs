@@ -43,6 +43,16 @@ pub trait Simd: Copy + Send + Sync {
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// The sum of all lanes.
     fn sum(self, a: Self::Vector) -> f32;
+    /// The same of four vectors.
+    #[inline(always)]
+    fn sum_each(self, a: [Self::Vector; 4]) -> [f32; 4] {
+        [
+            self.sum(a[0]),
+            self.sum(a[1]),
+            self.sum(a[2]),
+            self.sum(a[3]),
+        ]
+    }
 
     /// # Safety
     /// `from` is readable for `LANES` values.
@@ -447,6 +457,8 @@ mod tests {
                 a[i] * b[i] + 1.0
             });
             assert_eq!(simd.sum(va), a[..lanes].iter().sum::<f32>());
+            let four = [va, vb, simd.splat(2.0), simd.add(va, va)];
+            assert_eq!(simd.sum_each(four), four.map(|vector| simd.sum(vector)));
         }
     }
 

@@ -405,6 +405,23 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
+    fn sum_each(self, a: [__m512; 4]) -> [f32; 4] {
+        proven! {
+            // Neighbouring lanes are of the first and the second vector, or of the third and the fourth, and then of all four.
+            let first = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
+            let second = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
+            let (first, second) = (_mm512_castps_pd(first), _mm512_castps_pd(second));
+            let low = _mm512_castpd_ps(_mm512_unpacklo_pd(first, second));
+            let all = _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(first, second)));
+            let eight = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let mut sums = [0.0; 4];
+            _mm_storeu_ps(sums.as_mut_ptr(), four);
+            sums
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {
         proven!(_mm512_loadu_ps(from))
     }

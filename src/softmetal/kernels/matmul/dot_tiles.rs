@@ -1,7 +1,8 @@
-//! B of f32, transposed, and some rows of A: tiles of dot products, of operands that lie as they are read.
+//! B of f32, transposed, and some rows of A: tiles of dot products.
 //!
 //! With so few rows that they fill but one vector, an outer product ([`turned`](super::turned)) reads nine times for eight multiply-adds; here it
-//! is nine for twenty, and A need not be turned.
+//! is nine for twenty. All rows are multiplied with the part of B at hand, which the first-level cache holds together with their own part, while
+//! the next part of B comes near: so B is read once, and at an even rate.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,7 +14,7 @@ use std::ops::Range;
 
 use super::super::super::bindings::args::matmul_args;
 use super::super::super::elements::Writable;
-use super::super::super::simd::{Body, Isa, Simd};
+use super::super::super::simd::{Body, Isa, Simd, prefetch};
 use super::super::scratch::{Exhausted, Line, Scratch};
 use super::{Block, Product};
 
@@ -21,14 +22,19 @@ use super::{Block, Product};
 pub const COLUMNS: usize = 4;
 /// Rows of a tile: 20 sums, a step's vectors of all rows and of a column fill 26 of 32 registers.
 const ROWS: usize = 5;
-/// Columns whose sums are kept while all steps pass. Their part of B stays in the second-level cache for all rows.
+/// Rows of A: with fewer than three a tile would wait for its sums.
+const LEAST: usize = 3;
+const MOST: usize = LANES;
+/// The most tiles that the rows make.
+const TILES: usize = MOST.div_ceil(ROWS);
+/// Tiles of columns whose sums are kept while all steps pass, in the second-level cache. They share a piece of A.
 const GROUP: usize = 64;
-/// Steps for which a tile's rows stay in the first-level cache.
-const PIECE: usize = 1024;
-/// Bytes of B that caches hold.
-const CACHED: usize = 4 << 20;
-/// Rows of A that are few for an outer product.
-const FEW: usize = 10;
+/// The most steps for which all rows of A, four columns of B and the next four stay in the first-level cache.
+const PIECE: usize = 384;
+/// Bytes of B that a third-level cache holds. It brings the next tile's columns near in the time that one tile takes, memory in that of
+/// [`FARTHEST`] tiles.
+const CACHED: usize = 8 << 20;
+const FARTHEST: usize = 2;
 /// The most lanes of a vector.
 const LANES: usize = 16;
 
@@ -36,15 +42,10 @@ thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Whether this is the way. B is read once for each tile's rows, the first time from memory, which prefetch instructions made no faster. So of a
-/// B that the caches do not hold only few rows are faster than with an outer product. On Zen 5, in turns in one process, 15 rows by 2,048 x 256
-/// took 14 to 16 % less time on one thread and 9 to 32 % on two; by 2,048 x 2,048, 8 rows took 18 to 38 % less, 12 rows between a third more and a
-/// fifth less, 15 rows 6 to 30 % more on one thread. On Intel's Cascade Lake a loop like this one was no faster.
+/// Whether this is the way. On Intel's Cascade Lake an earlier loop like this one was no faster than an outer product.
 pub fn suits(isa: Isa, args: &matmul_args) -> bool {
-    let m = args.m as usize;
-    let b = (args.n as usize).saturating_mul(args.k as usize * size_of::<f32>());
     let wide = isa.lanes() == LANES && isa.registers() == 32 && isa.ahead() == 0;
-    wide && m <= LANES && (m <= FEW || b <= CACHED)
+    wide && (LEAST..=MOST).contains(&(args.m as usize))
 }
 
 /// For products that this [`suits`].
@@ -53,21 +54,66 @@ pub fn compute<T: Writable>(
     product: &Product<f32, T>,
     block: Block,
 ) -> Result<(), Exhausted> {
-    let floats = block.rows.len() * GROUP * LANES;
-    let scratch = Scratch::take(&KEPT, floats * size_of::<f32>())?;
+    let (rows, columns) = (block.rows.len(), product.output.args.n as usize);
+    let (a, sums) = (rows * PIECE, rows * GROUP * COLUMNS * LANES);
+    let scratch = Scratch::take(&KEPT, (a + sums) * size_of::<f32>())?;
     isa.run(Compute {
         product,
+        tiles: Tile::all(rows),
+        ahead: match columns.saturating_mul(product.k() * size_of::<f32>()) {
+            ..=CACHED => 1,
+            _ => FARTHEST,
+        },
         block,
-        sums: scratch.at(0, floats),
+        a: scratch.at(0, a),
+        sums: scratch.at(a * size_of::<f32>(), sums),
     });
     Ok(())
+}
+
+/// Rows of a block that are multiplied together.
+struct Tile {
+    first: usize,
+    /// None are left of the last tiles.
+    count: usize,
+    /// Which of the next columns come near meanwhile.
+    ahead: Range<usize>,
+}
+
+impl Tile {
+    /// All about equally high.
+    fn all(rows: usize) -> [Tile; TILES] {
+        let tiles = rows.div_ceil(ROWS).max(1);
+        let height = rows.div_ceil(tiles);
+        std::array::from_fn(|tile| {
+            let first = rows.min(tile * height);
+            Tile {
+                first,
+                count: height.min(rows - first),
+                ahead: tile * COLUMNS / tiles..(tile + 1) * COLUMNS / tiles,
+            }
+        })
+    }
 }
 
 struct Compute<'a, T> {
     product: &'a Product<'a, f32, T>,
     block: Block,
-    /// For all rows, GROUP vectors each.
+    tiles: [Tile; TILES],
+    /// How many tiles of columns later the one is that comes near.
+    ahead: usize,
+    /// All rows' values of a piece's steps: [tile][vector of steps][row of the tile].
+    a: *mut f32,
+    /// [tile of columns][row][column], a vector each.
     sums: *mut f32,
+}
+
+/// Columns whose sums are kept.
+struct Group {
+    columns: Range<usize>,
+    /// Where B's rows start: for each tile, and for those after the last, which need not be there.
+    tiles: [[*const f32; COLUMNS]; GROUP + FARTHEST],
+    count: usize,
 }
 
 impl<T: Writable> Body for Compute<'_, T> {
@@ -79,121 +125,215 @@ impl<T: Writable> Body for Compute<'_, T> {
         if S::LANES != LANES || S::REGISTERS < 32 {
             unreachable!("`suits` says for which instruction sets this is");
         }
-        let (k, rows) = (self.product.k(), self.block.rows.len());
-        // Tiles are about equally high.
-        let height = rows.div_ceil(rows.div_ceil(ROWS).max(1));
-        for first in self.block.columns.clone().step_by(GROUP) {
-            let columns = first..self.block.columns.end.min(first + GROUP);
-            for start in (0..k.max(1)).step_by(PIECE) {
-                let steps = start..k.min(start + PIECE);
-                let mut row = 0;
-                while row < rows {
-                    let count = height.min(rows - row);
-                    // SAFETY: there are so many rows, and `compute` made room for their sums.
-                    unsafe {
-                        match count {
-                            1 => self.add_rows::<S, 1>(simd, row, &columns, &steps),
-                            2 => self.add_rows::<S, 2>(simd, row, &columns, &steps),
-                            3 => self.add_rows::<S, 3>(simd, row, &columns, &steps),
-                            4 => self.add_rows::<S, 4>(simd, row, &columns, &steps),
-                            _ => self.add_rows::<S, ROWS>(simd, row, &columns, &steps),
-                        }
-                    }
-                    row += count;
+        let k = self.product.k();
+        // Pieces are about equally long.
+        let pieces = k.div_ceil(PIECE).max(1);
+        let piece = k.div_ceil(pieces).next_multiple_of(LANES).max(LANES);
+        for first in self.block.columns.clone().step_by(GROUP * COLUMNS) {
+            let group = self.group(first);
+            for start in (0..k.max(1)).step_by(piece) {
+                let steps = start..k.min(start + piece);
+                self.gather(simd, &steps);
+                for tile in 0..group.count {
+                    self.multiply(simd, &group, tile, &steps);
                 }
             }
-            self.store(simd, columns);
         }
     }
 }
 
 impl<T: Writable> Compute<'_, T> {
-    /// The sums of a row of the block, from a column of the group on.
-    #[inline(always)]
-    fn sums(&self, row: usize, column: usize) -> *mut f32 {
-        self.sums.wrapping_add((row * GROUP + column) * LANES)
-    }
-
-    /// Adds up products of `M` rows, from `row` of the block on, and some columns over some steps.
-    ///
-    /// # Safety
-    /// There are so many rows, no more columns than a group has, and there is room for their sums.
-    #[inline(always)]
-    unsafe fn add_rows<S: Simd, const M: usize>(
-        &self,
-        simd: S,
-        row: usize,
-        columns: &Range<usize>,
-        steps: &Range<usize>,
-    ) {
+    fn group(&self, first: usize) -> Group {
         let Compute { product, block, .. } = self;
-        let (k, batch) = (product.k(), block.batch);
-        let mut a = [std::ptr::null(); M];
-        for i in 0..M {
-            a[i] = product.a.row(batch, block.rows.start + row + i, k);
-        }
-        for column in (0..columns.len()).step_by(COLUMNS) {
-            let mut b = [std::ptr::null(); COLUMNS];
+        let columns = first..block.columns.end.min(first + GROUP * COLUMNS);
+        let count = columns.len().div_ceil(COLUMNS);
+        let mut tiles = [[std::ptr::null(); COLUMNS]; GROUP + FARTHEST];
+        for tile in 0..count {
             for j in 0..COLUMNS {
                 // Past the last column that one stands in; its sums are not used.
-                let column = (columns.start + column + j).min(columns.end - 1);
-                b[j] = product.b.at(product.b_row(batch, column), k).cast_const();
+                let column = (first + tile * COLUMNS + j).min(columns.end - 1);
+                let row = product.b_row(block.batch, column);
+                tiles[tile][j] = product.b.at(row, product.k()).cast_const();
             }
-            let mut sums = [[simd.splat(0.0); COLUMNS]; M];
-            // SAFETY: `at` and `row` checked the rows, the caller's promise is for the sums. A's rows have zeros up to a whole last vector.
-            unsafe {
-                if steps.start > 0 {
-                    for i in 0..M {
-                        for j in 0..COLUMNS {
-                            sums[i][j] = simd.load(self.sums(row + i, column + j));
-                        }
-                    }
-                }
-                let whole = steps.len() - steps.len() % LANES;
-                for step in (steps.start..steps.start + whole).step_by(LANES) {
-                    sums = add_step(simd, a, b, step, sums);
-                }
-                if whole < steps.len() {
-                    let mut rest = [[0f32; LANES]; COLUMNS];
-                    for j in 0..COLUMNS {
-                        for step in whole..steps.len() {
-                            rest[j][step - whole] = b[j].add(steps.start + step).read();
-                        }
-                        b[j] = rest[j].as_ptr();
-                    }
-                    let mut last = a;
-                    for i in 0..M {
-                        last[i] = a[i].add(steps.start + whole);
-                    }
-                    sums = add_step(simd, last, b, 0, sums);
-                }
-                for i in 0..M {
-                    for j in 0..COLUMNS {
-                        simd.store(sums[i][j], self.sums(row + i, column + j));
+        }
+        for tile in count..count + FARTHEST {
+            for j in 0..COLUMNS {
+                tiles[tile][j] = product.near(block.batch, first + tile * COLUMNS + j, 0);
+            }
+        }
+        Group {
+            columns,
+            tiles,
+            count,
+        }
+    }
+
+    /// Copies A's values of some steps to where they are read from one end to the other. Rows of a power of two of bytes would lie in the same
+    /// few sets and banks of the first-level cache.
+    #[inline(always)]
+    fn gather<S: Simd>(&self, simd: S, steps: &Range<usize>) {
+        let (batch, k) = (self.block.batch, self.product.k());
+        let width = steps.len().next_multiple_of(LANES);
+        for tile in &self.tiles {
+            let to = self.a.wrapping_add(tile.first * width);
+            for i in 0..tile.count {
+                let row = self.block.rows.start + tile.first + i;
+                let from = self.product.a.row(batch, row, k);
+                // SAFETY: `row` checked the row, which has zeros up to a whole last vector. `compute` made room for a piece of each row.
+                unsafe {
+                    for (vector, step) in steps.clone().step_by(LANES).enumerate() {
+                        let to = to.add((vector * tile.count + i) * LANES);
+                        simd.store(simd.load(from.add(step)), to);
                     }
                 }
             }
         }
     }
 
+    /// Adds up products of all rows and a tile's columns over some steps. What comes after that part of B is brought near.
     #[inline(always)]
-    fn store<S: Simd>(&self, simd: S, columns: Range<usize>) {
-        let Compute { product, block, .. } = self;
-        for row in 0..block.rows.len() {
-            let at = block.rows.start + row;
-            let c = product
-                .output
-                .c_at(block.batch, at, columns.start, columns.len());
-            for column in 0..columns.len() {
-                // SAFETY: all sums are written, and `c_at` checked the columns.
-                unsafe {
-                    let sum = simd.sum(simd.load(self.sums(row, column)));
-                    let bias = product.output.bias_at(columns.start + column);
-                    c.add(column).write(T::from_f32(sum + bias));
+    fn multiply<S: Simd>(&self, simd: S, group: &Group, index: usize, steps: &Range<usize>) {
+        let next = index + self.ahead;
+        let (next, step) = if next < group.count {
+            (next, steps.start)
+        } else if steps.end < self.product.k() {
+            ((next - group.count).min(group.count - 1), steps.end)
+        } else {
+            (next, 0)
+        };
+        let (mut b, mut ahead) = (group.tiles[index], group.tiles[next]);
+        for j in 0..COLUMNS {
+            b[j] = b[j].wrapping_add(steps.start);
+            ahead[j] = ahead[j].wrapping_add(step);
+        }
+        let rows = self.block.rows.len();
+        let width = steps.len().next_multiple_of(LANES);
+        let first = group.columns.start + index * COLUMNS;
+        for tile in &self.tiles {
+            if tile.count == 0 {
+                break;
+            }
+            let sums = (index * rows + tile.first) * COLUMNS * LANES;
+            let part = Part {
+                row: self.block.rows.start + tile.first,
+                columns: first..group.columns.end.min(first + COLUMNS),
+                steps,
+                a: self.a.wrapping_add(tile.first * width).cast_const(),
+                b,
+                sums: self.sums.wrapping_add(sums),
+            };
+            let ahead = &ahead[tile.ahead.clone()];
+            // SAFETY: `at` checked the columns, `gather` wrote the rows, and `compute` made room for the sums.
+            unsafe {
+                match tile.count {
+                    3 => self.multiply_rows::<S, 3>(simd, &part, ahead),
+                    4 => self.multiply_rows::<S, 4>(simd, &part, ahead),
+                    _ => self.multiply_rows::<S, ROWS>(simd, &part, ahead),
                 }
             }
         }
     }
+
+    /// # Safety
+    /// As for [`multiply_tile`](Compute::multiply_tile).
+    #[inline(always)]
+    unsafe fn multiply_rows<S: Simd, const M: usize>(
+        &self,
+        simd: S,
+        part: &Part,
+        ahead: &[*const f32],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match *ahead {
+                [first] => self.multiply_tile::<S, M, 1>(simd, part, [first]),
+                [first, second, ..] => self.multiply_tile::<S, M, 2>(simd, part, [first, second]),
+                [] => {}
+            }
+        }
+    }
+
+    /// Adds up one tile's products, or stores them where these are the last ones.
+    ///
+    /// # Safety
+    /// The part's values of `M` rows and of all columns are readable for its steps, those of the rows up to a whole last vector, and its sums are
+    /// readable and writable.
+    #[inline(always)]
+    unsafe fn multiply_tile<S: Simd, const M: usize, const AHEAD: usize>(
+        &self,
+        simd: S,
+        part: &Part,
+        ahead: [*const f32; AHEAD],
+    ) {
+        let mut sums = [[simd.splat(0.0); COLUMNS]; M];
+        let (mut a, mut b, count) = (part.a, part.b, part.steps.len());
+        let whole = count - count % LANES;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for step in (0..whole).step_by(LANES) {
+                add_step(simd, a, b, step, &mut sums);
+                for j in 0..AHEAD {
+                    prefetch(ahead[j].wrapping_add(step));
+                }
+                a = a.add(M * LANES);
+            }
+            if whole < count {
+                let mut rest = [[0f32; LANES]; COLUMNS];
+                for j in 0..COLUMNS {
+                    for step in whole..count {
+                        rest[j][step - whole] = b[j].add(step).read();
+                    }
+                    b[j] = rest[j].as_ptr();
+                }
+                add_step(simd, a, b, 0, &mut sums);
+            }
+            // To start from these, instead of adding them, made every tile wait for them.
+            let before = part.steps.start > 0;
+            for i in 0..M {
+                for j in 0..COLUMNS {
+                    let at = part.sums.add((i * COLUMNS + j) * LANES);
+                    let sum = match before {
+                        true => simd.add(sums[i][j], simd.load(at)),
+                        false => sums[i][j],
+                    };
+                    simd.store(sum, at);
+                }
+            }
+            if part.steps.end == self.product.k() {
+                for i in 0..M {
+                    let mut row = [simd.splat(0.0); COLUMNS];
+                    for j in 0..COLUMNS {
+                        row[j] = simd.load(part.sums.add((i * COLUMNS + j) * LANES));
+                    }
+                    self.store(part.row + i, &part.columns, simd.sum_each(row));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn store(&self, row: usize, columns: &Range<usize>, sums: [f32; COLUMNS]) {
+        let Compute { product, block, .. } = self;
+        let count = columns.len();
+        let c = (product.output).c_at(block.batch, row, columns.start, count);
+        for column in 0..count {
+            let bias = product.output.bias_at(columns.start + column);
+            // SAFETY: `c_at` checked the columns.
+            unsafe { c.add(column).write(T::from_f32(sums[column] + bias)) };
+        }
+    }
+}
+
+/// What one tile multiplies.
+struct Part<'a> {
+    /// The first one.
+    row: usize,
+    columns: Range<usize>,
+    steps: &'a Range<usize>,
+    a: *const f32,
+    b: [*const f32; COLUMNS],
+    /// [row][column], a vector each.
+    sums: *mut f32,
 }
 
 /// Adds the products of each row's vector and each column's.
@@ -203,16 +343,16 @@ impl<T: Writable> Compute<'_, T> {
 #[inline(always)]
 unsafe fn add_step<S: Simd, const M: usize>(
     simd: S,
-    a: [*const f32; M],
+    a: *const f32,
     b: [*const f32; COLUMNS],
     step: usize,
-    mut sums: [[S::Vector; COLUMNS]; M],
-) -> [[S::Vector; COLUMNS]; M] {
+    sums: &mut [[S::Vector; COLUMNS]; M],
+) {
     // SAFETY: the caller's promise.
     unsafe {
         let mut rows = [simd.splat(0.0); M];
         for i in 0..M {
-            rows[i] = simd.load(a[i].add(step));
+            rows[i] = simd.load(a.add(i * LANES));
         }
         for j in 0..COLUMNS {
             let column = simd.load(b[j].add(step));
@@ -221,5 +361,4 @@ unsafe fn add_step<S: Simd, const M: usize>(
             }
         }
     }
-    sums
 }

@@ -632,6 +632,10 @@ fn rows_of_a_vector_in_pieces_and_groups() {
         (11, 3, 1024),
         (15, 66, 2100),
         (16, 64, 1),
+        (13, 261, 400),
+        (14, 520, 385),
+        // More than a cache holds.
+        (8, 2605, 820),
     ] {
         for has_bias in [false, true] {
             let case = Case {
