@@ -169,7 +169,10 @@ fn pinned_threads_are_where_they_should_be() {
         }
         assert_eq!(helpers(), places);
     };
-    expect(&[&any, &any]);
+    // One for each processor, until somebody wants something else.
+    let own: Vec<&[u32]> = any[1..].iter().map(std::slice::from_ref).collect();
+    expect(&own);
+    expect(&vec![any.as_slice(); any.len()]);
 
     device.pin_compute_threads(&[first, last]).expect("ours");
     expect(&[&[last], &[first], &[last]]);
@@ -191,6 +194,7 @@ fn pinned_threads_are_where_they_should_be() {
 
     device.pin_compute_threads(&[]).expect("any");
     expect(&[&any, &any]);
+    expect(&vec![any.as_slice(); any.len() - 1]);
     device.set_compute_threads(before).expect("as it was");
 }
 

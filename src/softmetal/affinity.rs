@@ -2,7 +2,7 @@
 
 use std::thread::JoinHandle;
 
-/// The processors that compute threads are pinned to: `all`, or a list of numbers and ranges such as `0,2-3`.
+/// The processors that compute threads are pinned to: `all`, a list of numbers and ranges such as `0,2-3`, or `any` for none.
 pub const PIN_VARIABLE: &str = "IRONBRIDGE_PIN";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +21,17 @@ impl PinError {
     }
 }
 
-/// What the environment asks for; nothing when it does not ask.
-pub fn configured() -> Result<Vec<usize>, String> {
-    match std::env::var_os(PIN_VARIABLE) {
-        None => Ok(Vec::new()),
-        Some(text) if text == "all" => Ok(allowed().map_err(PinError::text)?.to_vec()),
-        Some(text) => parse(&text.to_string_lossy()),
-    }
+/// What the environment asks for, if it does.
+pub fn configured() -> Result<Option<Vec<usize>>, String> {
+    let Some(text) = std::env::var_os(PIN_VARIABLE) else {
+        return Ok(None);
+    };
+    let places = match &*text.to_string_lossy() {
+        "any" => Vec::new(),
+        "all" => allowed().map_err(PinError::text)?.to_vec(),
+        text => parse(text)?,
+    };
+    Ok(Some(places))
 }
 
 fn parse(text: &str) -> Result<Vec<usize>, String> {
@@ -40,7 +44,7 @@ fn parse(text: &str) -> Result<Vec<usize>, String> {
     ranges
         .map(|ranges| ranges.into_iter().flatten().collect())
         .ok_or_else(|| {
-            format!("{PIN_VARIABLE} is {text:?}; it must be \"all\" or numbers of processors, such as 0,2-3")
+            format!("{PIN_VARIABLE} is {text:?}; it must be \"all\", \"any\" or numbers of processors, such as 0,2-3")
         })
 }
 

@@ -25,12 +25,21 @@ pub const MAX_THREADS: usize = 1024;
 
 /// How long a thread looks for work, or for the end of its job, before it sleeps: longer than it takes from one kernel to the next, shorter
 /// than anybody would notice in the processor's use.
-const SPIN: Duration = Duration::from_micros(100);
+const SPIN: Duration = Duration::from_micros(300);
 /// How long a thread that brings jobs, or waits for the end of some, looks for it while there is a processor that does not compute. A virtual
 /// processor that slept takes some 50 microseconds to wake; those who look longer than a few times that gain little.
 const PATIENCE: Duration = Duration::from_micros(500);
 /// Jobs that can have helpers at one time. Further ones are done by their callers alone.
 const SLOTS: usize = 16;
+/// No processor.
+const NOWHERE: usize = usize::MAX;
+
+thread_local! {
+    /// The placement that this thread, which brings jobs, has followed; 0 for other threads.
+    static FOLLOWED: Cell<usize> = const { Cell::new(0) };
+    /// Where it went since then, because it had work for several threads.
+    static HOME: Cell<usize> = const { Cell::new(NOWHERE) };
+}
 
 /// The number of threads that the environment asks for, else one for each processor that this process may use.
 pub fn configured_threads() -> Result<usize, String> {
@@ -54,14 +63,16 @@ pub struct ComputePool {
     crew: Mutex<Crew>,
     /// Grows with every change of the crew's places; 0 before the first. No two pools have a number in common.
     placement: AtomicUsize,
+    /// The one processor that no helper is pinned to, where helpers have the others; else [`NOWHERE`].
+    home: AtomicUsize,
 }
 
 /// Who helps, and where.
 struct Crew {
     /// Helper `i` at `i - 1`: the caller of a job is thread 0 of it.
     helpers: Vec<thread::JoinHandle<()>>,
-    /// The processors that threads are pinned to, in turn. Empty: any.
-    places: Vec<usize>,
+    /// The processors that somebody wants threads to be pinned to, in turn. Empty: any.
+    places: Option<Vec<usize>>,
     /// Those of them for the threads that bring jobs.
     callers: Vec<usize>,
 }
@@ -128,10 +139,11 @@ impl ComputePool {
             }),
             crew: Mutex::new(Crew {
                 helpers: Vec::new(),
-                places: Vec::new(),
+                places: None,
                 callers: Vec::new(),
             }),
             placement: AtomicUsize::new(0),
+            home: AtomicUsize::new(NOWHERE),
         };
         pool.set_threads(threads);
         pool
@@ -172,10 +184,8 @@ impl ComputePool {
             crew.helpers.push(helper);
         }
         self.shared.set_threads(crew.helpers.len() + 1);
-        if !crew.places.is_empty() {
-            // They were allowed before. What the system forbids since then is no reason not to compute.
-            let _ = self.place(&mut crew);
-        }
+        // Places were allowed before. What the system forbids since then is no reason not to compute.
+        let _ = self.place(&mut crew);
         crew.helpers.len() + 1
     }
 
@@ -184,50 +194,70 @@ impl ComputePool {
     pub fn pin(&self, places: &[usize]) -> Result<(), PinError> {
         affinity::check(places)?;
         let mut crew = lock(&self.crew);
-        if crew.places == places {
+        if crew.places.as_deref() == Some(places) {
             return Ok(());
         }
-        crew.places = places.to_vec();
+        crew.places = Some(places.to_vec());
         self.place(&mut crew)
     }
 
     /// Puts the calling thread, which brings jobs, where [`ComputePool::pin`] wants it. One look at a number, unless that has changed.
     pub fn place_caller(&self) {
-        thread_local! {
-            /// The placement that this thread has followed.
-            static FOLLOWED: Cell<usize> = const { Cell::new(0) };
-        }
         let number = self.placement.load(Ordering::Relaxed);
         if FOLLOWED.replace(number) != number {
+            HOME.set(NOWHERE);
             // As with new helpers.
             let _ = affinity::pin_this_thread(&lock(&self.crew).callers);
         }
     }
 
-    /// Puts the helpers where `crew` wants them, and callers when they come.
+    /// Puts a thread that brings jobs for several on the processor that no helper has, until the next placement.
+    fn come_home(&self) {
+        let home = self.home.load(Ordering::Relaxed);
+        if home != NOWHERE && FOLLOWED.get() != 0 && HOME.replace(home) != home {
+            // As with new helpers.
+            let _ = affinity::pin_this_thread(&[home]);
+        }
+    }
+
+    /// Puts the helpers where `crew` wants them, and callers when they come. If nobody wants anything, and there are as many threads as
+    /// processors, each helper gets one of its own: a thread that slept may else be woken on a processor where another one computes, though
+    /// one is idle. Threads that bring jobs, of which there may be several, stay free as long as their jobs are for one thread.
     fn place(&self, crew: &mut Crew) -> Result<(), PinError> {
         /// The number of the newest placement of any pool.
         static NEWEST: AtomicUsize = AtomicUsize::new(0);
-        let any = affinity::allowed()?;
-        let count = crew.places.len();
-        let mut callers = crew.places.clone();
+        let any = match affinity::allowed() {
+            Err(_) if crew.places.is_none() => return Ok(()),
+            any => any?,
+        };
+        let spread = crew.places.is_none() && any.len() > 1 && crew.helpers.len() + 1 == any.len();
+        let places = match &crew.places {
+            Some(places) => places.as_slice(),
+            None if spread => any,
+            None => &[],
+        };
+        let count = places.len();
+        let mut callers = places.to_vec();
         for (index, helper) in (1..).zip(&crew.helpers) {
             let place = match count {
                 0 => any,
-                _ => &crew.places[index % count..][..1],
+                _ => &places[index % count..][..1],
             };
             affinity::pin_thread(helper, place)?;
             callers.retain(|processor| !place.contains(processor));
         }
-        crew.callers = match (count, callers.is_empty()) {
-            (0, _) => any.to_vec(),
-            (_, true) => crew.places.clone(),
-            (_, false) => callers,
+        crew.callers = match spread || count == 0 {
+            true => any.to_vec(),
+            false if callers.is_empty() => places.to_vec(),
+            false => callers,
         };
+        let home = if spread { any[0] } else { NOWHERE };
+        self.home.store(home, Ordering::Relaxed);
         let number = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
         self.placement.store(number, Ordering::Relaxed);
         Ok(())
     }
+
     /// Calls `body` once with each of `0..chunks`, in no order, on several threads, and returns when all calls have. Chunks are
     /// claimed one at a time by whoever is free; as many chunks as threads gives a static partition.
     ///
@@ -243,6 +273,7 @@ impl ComputePool {
             (0..chunks).for_each(body);
             return;
         };
+        self.come_home();
         let body: &(dyn Fn(usize) + Sync) = &body;
         // SAFETY: only the lifetime changes. `Slot::job` says why nobody follows the pointer after this function has returned.
         let body: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(body) };

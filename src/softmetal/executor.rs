@@ -79,8 +79,9 @@ fn machine() -> &'static Result<Machine, String> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     MACHINE.get_or_init(|| {
         let machine = compute_pool::configured_threads().map(Machine::new)?;
-        let places = affinity::configured()?;
-        machine.pool.pin(&places).map_err(PinError::text)?;
+        if let Some(places) = affinity::configured()? {
+            machine.pool.pin(&places).map_err(PinError::text)?;
+        }
         Ok(machine)
     })
 }
