@@ -172,7 +172,8 @@ IRON_API iron_status iron_compute_threads(iron_device *device, uint32_t *threads
 IRON_API iron_status iron_compute_set_threads(iron_device *device, uint32_t threads);
 /* Pins these threads to `count` processors, in turn, those that are started later as well; IRONBRIDGE_PIN does it from the start. A thread
  * that hands work over to the others, one for each open device, computes too: it keeps to the processors that no other thread has, if
- * there are any, else to all of them. A `count` of 0 lets all run on any processor of the process again. IRON_ERROR_OUT_OF_RANGE: one of
+ * there are any, else to all of them. A `count` of 0 lets all run on any processor of the process. Until somebody pins them, they have a
+ * processor each if there are as many threads as processors, and else run on any. IRON_ERROR_OUT_OF_RANGE: one of
  * them is not the process's; IRON_ERROR_UNSUPPORTED: the system (macOS) does not let a program choose. */
 IRON_API iron_status iron_compute_pin(iron_device *device, const uint32_t *processors, size_t count);
 IRON_API iron_status iron_device_retain(iron_device *device);

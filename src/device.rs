@@ -138,9 +138,9 @@ impl Device {
         })
     }
 
-    /// Pins them to these processors, in turn, or, with none, lets them run on all of the process again (`iron_compute_pin`).
-    /// `IRONBRIDGE_PIN` does it from the start. [`Error::Unsupported`] on macOS; [`Error::InvalidArgument`] when a processor is not one of
-    /// the process's.
+    /// Pins them to these processors, in turn, or, with none, lets them run on all of the process (`iron_compute_pin`). `IRONBRIDGE_PIN`
+    /// does it from the start. Until somebody does, they have a processor each if there are as many threads as processors.
+    /// [`Error::Unsupported`] on macOS; [`Error::InvalidArgument`] when a processor is not one of the process's.
     pub fn pin_compute_threads(&self, processors: &[u32]) -> Result<()> {
         // SAFETY: the handle is live, and there are as many processors as stated.
         check("iron_compute_pin", unsafe {

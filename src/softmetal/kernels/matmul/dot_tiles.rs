@@ -81,7 +81,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// All about equally high.
+    /// All about equally high: [`LEAST`] and more rows make tiles of 3 to [`ROWS`].
     fn all(rows: usize) -> [Tile; TILES] {
         let tiles = rows.div_ceil(ROWS).max(1);
         let height = rows.div_ceil(tiles);
@@ -246,9 +246,8 @@ impl<T: Writable> Compute<'_, T> {
         // SAFETY: the caller's promise.
         unsafe {
             match *ahead {
-                [first] => self.multiply_tile::<S, M, 1>(simd, part, [first]),
                 [first, second, ..] => self.multiply_tile::<S, M, 2>(simd, part, [first, second]),
-                [] => {}
+                _ => self.multiply_tile::<S, M, 1>(simd, part, [ahead[0]]),
             }
         }
     }
@@ -326,7 +325,7 @@ impl<T: Writable> Compute<'_, T> {
 
 /// What one tile multiplies.
 struct Part<'a> {
-    /// The first one.
+    /// The first row of C.
     row: usize,
     columns: Range<usize>,
     steps: &'a Range<usize>,
