@@ -32,8 +32,19 @@ fn record(device: &Device, buffer: &Buffer<f32>, operations: u32) -> Result<Comm
     Ok(commands)
 }
 
-fn run(device: &Device, buffer: &Buffer<f32>, operations: u32) -> Result<()> {
-    record(device, buffer, operations)?.commit()?.wait()
+/// Committed and waited for in two calls, or in one.
+#[derive(Clone, Copy)]
+enum Calls {
+    Two,
+    One,
+}
+
+fn run(device: &Device, buffer: &Buffer<f32>, operations: u32, calls: Calls) -> Result<()> {
+    let commands = record(device, buffer, operations)?;
+    match calls {
+        Calls::Two => commands.commit()?.wait(),
+        Calls::One => commands.run(),
+    }
 }
 
 /// The time that recording alone takes: what is recorded runs in between.
@@ -55,9 +66,14 @@ fn operations(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dispatch");
     for operations in [1, OPERATIONS] {
         group.throughput(Throughput::Elements(operations.into()));
-        group.bench_function(format!("record_commit_wait/{operations}"), |bencher| {
-            bencher.iter(|| run(&device, &buffer, operations).expect("valid"));
-        });
+        for (name, calls) in [
+            ("record_commit_wait", Calls::Two),
+            ("record_run", Calls::One),
+        ] {
+            group.bench_function(format!("{name}/{operations}"), |bencher| {
+                bencher.iter(|| run(&device, &buffer, operations, calls).expect("valid"));
+            });
+        }
     }
     group.bench_function(format!("record/{OPERATIONS}"), |bencher| {
         bencher.iter_custom(|rounds| recording(&device, &buffer, rounds).expect("valid"));

@@ -23,7 +23,7 @@ fn record(device: &Device, buffer: &ironbridge::Buffer<f32>) -> Result<(), Error
             out,
         })?;
     }
-    commands.commit()?.wait()
+    commands.run()
 }
 
 fn trace(criterion: &mut Criterion) {

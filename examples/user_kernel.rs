@@ -59,7 +59,7 @@ fn main() -> Result<(), ironbridge::Error> {
             },
         )?;
     }
-    commands.commit()?.wait()?;
+    commands.run()?;
     println!("half of each row's sum: {:?}", sums.to_vec()?);
     Ok(())
 }

@@ -58,6 +58,18 @@ impl Commands {
         })
     }
 
+    /// [`commit`](Commands::commit) and [`wait`](Pending::wait) in one (`iron_commands_run`). On the software device this thread then works
+    /// itself where it can, as it does in `wait`, and no other thread is woken first, which takes longer than a small operation.
+    ///
+    /// # Errors
+    /// Those of `wait`.
+    pub fn run(self) -> Result<()> {
+        // SAFETY: the handle is live.
+        check("iron_commands_run", unsafe {
+            ffi::iron_commands_run(self.handle.as_ptr())
+        })
+    }
+
     /// What is recorded and submitted so far (`iron_commands_describe`).
     pub fn info(&self) -> Result<CommandsInfo> {
         CommandsInfo::of(&self.handle)

@@ -86,7 +86,7 @@ impl MatmulExecutor {
             c: product.tensor(),
             ..Default::default()
         })?;
-        commands.commit()?.wait()?;
+        commands.run()?;
         product.read_into(c)
     }
 }

@@ -21,7 +21,7 @@
 //! };
 //! // SAFETY: thread i touches x[i] and nothing else, and there are as many threads as elements.
 //! unsafe { commands.dispatch(&scale, &dispatch)? };
-//! commands.commit()?.wait()?;
+//! commands.run()?;
 //! assert_eq!(x.to_vec()?, [10.0, 20.0, 30.0]);
 //! # Ok(())
 //! # }

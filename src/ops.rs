@@ -36,7 +36,7 @@
 //!     c: y.tensor(),
 //!     ..Default::default()
 //! })?;
-//! commands.commit()?.wait()?;
+//! commands.run()?;
 //! assert_eq!(y.to_vec()?, [1.0, 2.0, 3.0]);
 //! # Ok(())
 //! # }

@@ -136,6 +136,44 @@ fn who_waits_for_long_does_not_use_a_processor() {
     assert!(used < Duration::from_millis(100), "{used:?} in 0.3 s");
 }
 
+/// A thread that waits for its commands does their work, when no processor is to spare for another one that looks for it. It runs on
+/// the processors that it had before.
+#[test]
+#[serial]
+#[cfg(target_os = "linux")]
+fn who_runs_commands_does_not_wait_for_another_thread() {
+    const ROUNDS: i64 = 1000;
+    let (device, executor) = (device(), executor());
+    let before = device.compute_threads().expect("a software device");
+    let processors = processors_of("thread-self");
+    device
+        .set_compute_threads(processors.len() as u32)
+        .expect("few");
+    multiply(&executor);
+    let start = sleeps();
+    (0..ROUNDS).for_each(|_| multiply(&executor));
+    let slept = sleeps() - start;
+    device.set_compute_threads(before).expect("as it was");
+    assert_eq!(processors_of("thread-self"), processors);
+    // Tiles belong to whoever configured them, which may be the thread's own program: there another thread is waited for.
+    let tiles = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" amx_tile"));
+    assert!(
+        slept < ROUNDS / 2 || tiles,
+        "{slept} times in {ROUNDS} multiplications"
+    );
+}
+
+/// How often the calling thread has given its processor away of its own accord.
+#[cfg(target_os = "linux")]
+fn sleeps() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the place is of the type that is written, and zeros are a value of it.
+    unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()), 0);
+        usage.assume_init().ru_nvcsw
+    }
+}
+
 /// What all threads of this process have used.
 fn processor_time() -> Duration {
     let mut time = libc::timespec {

@@ -63,9 +63,9 @@ void IronCommandsLeave(IronCommands **commands) {
   return [self prepare:uses count:count kind:IRON_ENCODER_BLIT encoder:encoder];
 }
 
-- (void)flush {
+- (void)flush:(bool)runs {
   if (!open) return;
-  [open commit];
+  [open commit:runs];
   [open release];
   open = nil;
 }
@@ -75,7 +75,7 @@ void IronCommandsLeave(IronCommands **commands) {
   IronMemoryCountOperation(&device->memory);
   open->operations += 1;
   open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
-  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush];
+  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush:false];
 }
 
 #pragma mark State
@@ -95,9 +95,12 @@ void IronCommandsLeave(IronCommands **commands) {
   IronMonitorUnlock(&device->monitor);
 }
 
-- (iron_status)wait:(uint64_t)timeout {
+/* `runs`: they were committed for this thread to run. */
+- (iron_status)wait:(uint64_t)timeout runs:(bool)runs {
   if (!atomic_load(&committed))
     return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
+  /* Work that this thread does itself could not be left at a deadline, and who looks for work on a processor to spare is faster. */
+  if (runs || (timeout == UINT64_MAX && IronMonitorPatience(&device->monitor) == 0)) IronSubmissionsRun(device, outcome);
   uint64_t deadline = IronDeadlineAfter(timeout);
   bool in_time = true;
   IronFailure failure = {.status = IRON_OK};
@@ -139,7 +142,7 @@ iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_
 iron_status iron_commands_flush(iron_commands *handle) {
   IRON_ENTRY {
     IRON_RECORD(commands, handle);
-    [commands flush];
+    [commands flush:false];
     return IRON_OK;
   } IRON_LEAVE
 }
@@ -147,9 +150,18 @@ iron_status iron_commands_flush(iron_commands *handle) {
 iron_status iron_commands_commit(iron_commands *handle) {
   IRON_ENTRY {
     IRON_RECORD(commands, handle);
-    [commands flush];
+    [commands flush:false];
     atomic_store(&commands->committed, true);
     return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_run(iron_commands *handle) {
+  IRON_ENTRY {
+    IRON_RECORD(commands, handle);
+    [commands flush:true];
+    atomic_store(&commands->committed, true);
+    return [commands wait:UINT64_MAX runs:true];
   } IRON_LEAVE
 }
 
@@ -157,7 +169,7 @@ iron_status iron_commands_wait(iron_commands *handle, uint64_t timeout) {
   IRON_ENTRY {
     IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
     if (!commands) return IRON_ERROR_INVALID_HANDLE;
-    return [commands wait:timeout];
+    return [commands wait:timeout runs:false];
   } IRON_LEAVE
 }
 

@@ -18,6 +18,8 @@ void IronMonitorInit(IronMonitor *monitor);
 void IronMonitorDestroy(IronMonitor *monitor);
 void IronMonitorLock(IronMonitor *monitor);
 void IronMonitorUnlock(IronMonitor *monitor);
+/* For how many nanoseconds a waiter would look now. */
+uint64_t IronMonitorPatience(const IronMonitor *monitor);
 /* Wakes every waiter. */
 void IronMonitorSignal(IronMonitor *monitor);
 void IronMonitorWait(IronMonitor *monitor);

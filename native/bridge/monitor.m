@@ -27,6 +27,8 @@ void IronMonitorDestroy(IronMonitor *monitor) {
 void IronMonitorLock(IronMonitor *monitor) { pthread_mutex_lock(&monitor->mutex); }
 void IronMonitorUnlock(IronMonitor *monitor) { pthread_mutex_unlock(&monitor->mutex); }
 
+uint64_t IronMonitorPatience(const IronMonitor *monitor) { return monitor->patience ? monitor->patience() : 0; }
+
 void IronMonitorSignal(IronMonitor *monitor) {
   atomic_fetch_add(&monitor->signals, 1);
   pthread_cond_broadcast(&monitor->changed);
@@ -71,7 +73,7 @@ static bool look(IronMonitor *monitor, uint64_t end) {
 }
 
 bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
-  uint64_t patience = monitor->patience ? monitor->patience() : 0;
+  uint64_t patience = IronMonitorPatience(monitor);
   uint64_t start = IronNow();
   if (patience && start < deadline && look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
     return true;

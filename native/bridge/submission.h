@@ -68,10 +68,14 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 /* Notes what an operation that is about to be encoded uses; all, or nothing when one is refused. */
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count;
 
-/* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. */
-- (void)commit;
+/* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. With `runs` the caller calls
+ * IronSubmissionsRun next. */
+- (void)commit:(bool)runs;
 
 @end
+
+/* On the software device: the calling thread, which is going to wait for the outcome, does what it can of the work. */
+void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome);
 
 /* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken before
  * its device is let go, so that the last reference to a device may be there a moment longer than its handles are. */

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #import "entry.h"
+#import "softmetal.h"
 
 /* Submissions, of every device, that were committed and that some thread has not let go of yet. */
 static atomic_int unfinished;
@@ -272,7 +273,7 @@ void IronSubmissionsSettle(uint64_t timeout) {
   while (atomic_load(&unfinished) && IronNow() < deadline) nanosleep(&pause, NULL);
 }
 
-- (void)commit {
+- (void)commit:(bool)runs {
   [self endEncoding];
   [self waitForRoom];
   pthread_mutex_lock(&device->commit_order);
@@ -285,13 +286,34 @@ void IronSubmissionsSettle(uint64_t timeout) {
     [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
       completed(submission, commands);
     }];
-    [command_buffer commit];
+    if (runs && device->kind == IRON_DEVICE_SOFTWARE)
+      SoftMetalCommitQuietly(command_buffer);
+    else
+      [command_buffer commit];
   } @catch (id raised) {
     /* It never reached the device, which will not call the handler. */
     finish(self, IronFailureMake(IRON_ERROR_INTERNAL, IronErrorDescribeException(raised)), 0);
     atomic_fetch_sub(&unfinished, 1);
   }
   pthread_mutex_unlock(&device->commit_order);
+}
+
+/* The command buffer of the outcome's newest submission in flight, +1, or nil. */
+static id<MTLCommandBuffer> newest_in_flight(IronDevice *device, IronOutcome *outcome) {
+  IronMonitorLock(&device->monitor);
+  IronSubmission *submission = device->last_in_flight;
+  while (submission && submission->outcome != outcome) submission = submission->previous;
+  id<MTLCommandBuffer> commands = submission ? [submission->command_buffer retain] : nil;
+  IronMonitorUnlock(&device->monitor);
+  return commands;
+}
+
+void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome) {
+  if (device->kind != IRON_DEVICE_SOFTWARE) return;
+  id<MTLCommandBuffer> commands = newest_in_flight(device, outcome);
+  if (!commands) return;
+  SoftMetalRun(commands);
+  [commands release];
 }
 
 @end

@@ -27,6 +27,7 @@ typedef struct soft_handlers {
   NSMutableSet *_retained;  /* the public objects of those, with retained references */
   SoftEncoder *_encoder;    /* the open one; it keeps this object, not the other way round */
   NSString *_violation;     /* why it cannot be committed */
+  BOOL _needsWorker;        /* some command runs on no thread but the device's own */
   soft_place *_place;       /* enqueued and not committed */
   uint64_t _ticket;         /* enqueued */
   NSUInteger _plannedError;
@@ -49,7 +50,11 @@ typedef struct soft_handlers {
 /* The encoder is being destroyed and was never ended. */
 - (void)encoderWasLost:(SoftEncoder *)encoder;
 
-/* Called once, by the queue's worker. */
+/* SoftMetalCommitQuietly and SoftMetalRun. */
+- (void)commitQuietly;
+- (void)runHere;
+
+/* Called once, by whoever does the worker's work. */
 - (void)run;
 @end
 

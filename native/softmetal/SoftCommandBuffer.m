@@ -194,6 +194,7 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 - (void)usePipeline:(SoftPipeline *)pipeline {
+  if (![pipeline runsOnAnyThread]) _needsWorker = YES;
   [self useReferent:[pipeline kernel] of:pipeline];
 }
 
@@ -252,16 +253,25 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 - (void)commit {
-  [self requireRecording:_cmd];
-  [self requireNoEncoder:_cmd];
-  SOFT_REQUIRE_STATE(!_violation, @"%@", _violation);
-  [self beginUseFor:_cmd];
+  [self commitQuietly:NO for:_cmd];
+}
+
+- (void)commitQuietly {
+  [self commitQuietly:YES for:@selector(commit)];
+}
+
+- (void)commitQuietly:(BOOL)quietly for:(SEL)selector {
+  [self requireRecording:selector];
+  [self requireNoEncoder:selector];
+  if (_violation) soft_inconsistent(self, selector, @"%@", _violation);
+  [self beginUseFor:selector];
   [self enqueue];
   _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer];
   atomic_store(&_status, MTLCommandBufferStatusCommitted);
   soft_place *place = _place;
   _place = NULL;
-  [[_queue worker] commit:place];
+  place->any_thread = !_needsWorker;
+  [[_queue worker] commit:place quietly:quietly];
 }
 
 /* All referents are in use after this, or none and an exception. */
@@ -297,6 +307,10 @@ SOFT_COUNTED(SoftCommandBuffer)
     return;
   }
   [[_queue worker] waitUntilFinished:_ticket];
+}
+
+- (void)runHere {
+  if (![[_queue worker] isCurrentThread]) [[_queue worker] workUntil:_ticket];
 }
 
 #pragma mark Running
@@ -356,3 +370,7 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 @end
+
+void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands) { [(SoftCommandBuffer *)commands commitQuietly]; }
+
+void SoftMetalRun(id<MTLCommandBuffer> commands) { [(SoftCommandBuffer *)commands runHere]; }

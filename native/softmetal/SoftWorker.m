@@ -3,6 +3,7 @@
 #import "SoftCommandBuffer.h"
 #import "SoftQueue.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -35,13 +36,26 @@ static void relax(void) {
   } while (now() < end);
 }
 
-/* The next command buffer's place, off the list, or NULL when the worker closes. */
+/* The next command buffer's place when nothing keeps it from running now, else NULL. Lock held. */
+- (soft_place *)next {
+  return !_running && _first && _first->committed ? _first : NULL;
+}
+
+/* Takes the first place off the list, for the calling thread to run. Lock held. */
+- (void)take {
+  _first = _first->next;
+  if (!_first) _last = NULL;
+  _running = true;
+  _runner = pthread_self();
+}
+
+/* The next command buffer's place, taken, or NULL when the worker closes. */
 - (soft_place *)nextWithPatience:(uint64_t)patience {
   uint64_t end = patience ? now() + patience : 0;
   pthread_mutex_lock(&_lock);
-  while (!_closing && !(_first && _first->committed)) {
+  while (!_closing && ![self next]) {
     if (end == 0 || now() >= end) {
-      pthread_cond_wait(&_changed, &_lock);
+      pthread_cond_wait(&_work, &_lock);
       continue;
     }
     uint64_t seen = atomic_load(&_news);
@@ -49,11 +63,8 @@ static void relax(void) {
     [self lookForNews:seen until:end];
     pthread_mutex_lock(&_lock);
   }
-  soft_place *place = _first && _first->committed ? _first : NULL;
-  if (place) {
-    _first = place->next;
-    if (!_first) _last = NULL;
-  }
+  soft_place *place = [self next];
+  if (place) [self take];
   pthread_mutex_unlock(&_lock);
   return place;
 }
@@ -61,8 +72,29 @@ static void relax(void) {
 - (void)didFinish:(uint64_t)ticket {
   pthread_mutex_lock(&_lock);
   _finished = ticket;
+  _running = false;
   pthread_cond_broadcast(&_changed);
   pthread_mutex_unlock(&_lock);
+}
+
+/* What the caller has taken. */
+- (void)run:(soft_place *)place {
+  SoftCommandBuffer *commands = place->commands;
+  uint64_t ticket = place->ticket;
+  free(place);
+  SoftQueue *queue = [[commands queue] retain];
+  @autoreleasepool {
+    [commands run];
+  }
+  @autoreleasepool {
+    [commands release];
+  }
+  /* The queue goes after the pool that its command buffer's last objects went to: when this is the last reference
+   * elsewhere, the thread that drops it waits for this one, which by then has nothing of the user's left to do. */
+  @autoreleasepool {
+    [queue release];
+  }
+  [self didFinish:ticket];
 }
 
 static void *run(void *argument) {
@@ -70,23 +102,9 @@ static void *run(void *argument) {
   soft_place *place;
   uint64_t patience = 0; /* who has just worked is likely to get more */
   while ((place = [worker nextWithPatience:patience])) {
-    SoftCommandBuffer *commands = place->commands;
-    uint64_t ticket = place->ticket;
-    free(place);
-    SoftQueue *queue = [[commands queue] retain];
-    const soft_executor *executor = [[queue softDevice] executor];
-    @autoreleasepool {
-      [commands run];
-    }
-    @autoreleasepool {
-      [commands release];
-    }
-    /* The queue goes after the pool that its command buffer's last objects went to: when this is the last reference
-     * elsewhere, the thread that drops it waits for this one, which by then has nothing of the user's left to do. */
-    @autoreleasepool {
-      [queue release];
-    }
-    [worker didFinish:ticket];
+    const soft_executor *executor = [[place->commands softDevice] executor];
+    executor->adopt_thread();
+    [worker run:place];
     patience = executor->patience();
   }
   [worker release];
@@ -97,6 +115,7 @@ static void *run(void *argument) {
   self = [super init];
   if (!self) return nil;
   pthread_mutex_init(&_lock, NULL);
+  pthread_cond_init(&_work, NULL);
   pthread_cond_init(&_changed, NULL);
   [self retain]; /* the thread's reference */
   if (pthread_create(&_thread, NULL, run, self) == 0) return self;
@@ -107,6 +126,7 @@ static void *run(void *argument) {
 
 - (void)dealloc {
   pthread_mutex_destroy(&_lock);
+  pthread_cond_destroy(&_work);
   pthread_cond_destroy(&_changed);
   [super dealloc];
 }
@@ -114,10 +134,10 @@ static void *run(void *argument) {
 - (void)close {
   pthread_mutex_lock(&_lock);
   _closing = true;
-  pthread_cond_broadcast(&_changed);
+  pthread_cond_signal(&_work);
   pthread_mutex_unlock(&_lock);
   atomic_fetch_add(&_news, 1);
-  if ([self isCurrentThread]) {
+  if (pthread_equal(_thread, pthread_self())) {
     pthread_detach(_thread);
   } else {
     pthread_join(_thread, NULL);
@@ -150,20 +170,66 @@ static void *run(void *argument) {
   }
   *link = place->next;
   if (_last == place) _last = before;
-  pthread_cond_broadcast(&_changed); /* the one behind may be committed and first now */
+  pthread_cond_signal(&_work); /* the one behind may be committed and first now */
   pthread_mutex_unlock(&_lock);
   atomic_fetch_add(&_news, 1);
   free(place);
 }
 
-- (void)commit:(soft_place *)place {
+- (void)commit:(soft_place *)place quietly:(BOOL)quietly {
   [place->commands retain];
   pthread_mutex_lock(&_lock);
   place->committed = true;
-  pthread_cond_broadcast(&_changed);
+  if (!quietly) pthread_cond_signal(&_work);
   pthread_mutex_unlock(&_lock);
   /* Not before: who looks finds the mutex free. The caller's command buffer keeps the queue, which keeps this. */
-  atomic_fetch_add(&_news, 1);
+  if (!quietly) atomic_fetch_add(&_news, 1);
+}
+
+/* Whether the calling thread has a stack of the system's with as much room left as kernels may need, and as much again: their tests pass
+ * with 256 KiB. */
+static bool has_stack(void) {
+  enum { NEEDED = 512 << 10 };
+  static _Thread_local uintptr_t low, high; /* 0: not asked */
+  if (high == 0) {
+#ifdef __APPLE__
+    high = (uintptr_t)pthread_get_stackaddr_np(pthread_self());
+    low = high - pthread_get_stacksize_np(pthread_self());
+#else
+    pthread_attr_t attributes;
+    void *lowest;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    low = (uintptr_t)lowest;
+    high = low + size;
+#endif
+  }
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  return here < high && here > low && here - low >= NEEDED;
+}
+
+/* The next place, taken, when it is not after `ticket` and the calling thread may run it; else NULL, and the worker's thread sees to what there
+ * is. */
+- (soft_place *)nextUntil:(uint64_t)ticket {
+  pthread_mutex_lock(&_lock);
+  soft_place *place = [self next];
+  bool mine = place && place->ticket <= ticket && place->any_thread && has_stack() &&
+              [[place->commands softDevice] executor]->takes_guests();
+  if (mine) [self take];
+  bool others = place && !mine;
+  if (others) pthread_cond_signal(&_work);
+  pthread_mutex_unlock(&_lock);
+  if (others) atomic_fetch_add(&_news, 1);
+  return mine ? place : NULL;
+}
+
+- (void)workUntil:(uint64_t)ticket {
+  [self retain];
+  soft_place *place;
+  while ((place = [self nextUntil:ticket])) [self run:place];
+  [self release];
 }
 
 - (void)waitUntilScheduled:(uint64_t)ticket {
@@ -173,6 +239,7 @@ static void *run(void *argument) {
 }
 
 - (void)waitUntilFinished:(uint64_t)ticket {
+  [self workUntil:ticket];
   pthread_mutex_lock(&_lock);
   while (_finished < ticket) pthread_cond_wait(&_changed, &_lock);
   pthread_mutex_unlock(&_lock);
@@ -186,7 +253,10 @@ static void *run(void *argument) {
 }
 
 - (BOOL)isCurrentThread {
-  return pthread_equal(_thread, pthread_self());
+  pthread_mutex_lock(&_lock);
+  bool current = _running && pthread_equal(_runner, pthread_self());
+  pthread_mutex_unlock(&_lock);
+  return current;
 }
 
 @end

@@ -34,6 +34,7 @@ typedef struct soft_function_info {
   uint32_t max_total_threads_per_threadgroup;
   uint32_t thread_execution_width;
   uint32_t static_threadgroup_memory; /* bytes */
+  bool any_thread; /* threads other than the device's own may execute it, while the executor takes guests */
 } soft_function_info;
 
 /* One entry of the argument table at the time of the dispatch. */
@@ -82,6 +83,11 @@ typedef struct soft_executor {
 
   /* Runs one dispatch to its end on the executor's compute threads. On anything but SOFT_OK, *error says what. */
   soft_outcome (*execute)(const soft_function *function, const soft_dispatch *dispatch, char **error);
+
+  /* Says that the calling thread is the device's own: it may be pinned. Called before `execute`, as often as one likes. */
+  void (*adopt_thread)(void);
+  /* Whether other threads, which keep their processors and go on with something else afterwards, may call `execute` now. */
+  bool (*takes_guests)(void);
 
   /* The threads that compute, the one that calls `execute` among them. They can change at any time. */
   uint32_t (*threads)(void);

@@ -29,6 +29,12 @@ id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *_Nullable configuratio
  * it is that long. Does nothing for memory of the caller's. */
 void SoftMetalPreferLargePages(id<MTLBuffer> buffer);
 
+/* For who is going to call SoftMetalRun right away: commits, and does not wake the queue's thread. */
+void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands);
+/* Runs a committed command buffer, and what comes before it in its queue, on the calling thread, unless another thread is at it or has to be. So
+ * it may return before the command buffer is complete, and then another thread completes it. Metal's handlers run on this thread, too. */
+void SoftMetalRun(id<MTLCommandBuffer> commands);
+
 /* How a change of the compute threads ended. */
 typedef NS_ENUM(NSInteger, SoftMetalChange) {
   SoftMetalChanged,

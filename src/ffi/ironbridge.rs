@@ -1773,6 +1773,7 @@ unsafe extern "C" {
     pub fn iron_commands_flush(commands: *mut iron_commands) -> iron_status;
     pub fn iron_commands_commit(commands: *mut iron_commands) -> iron_status;
     pub fn iron_commands_wait(commands: *mut iron_commands, timeout: u64) -> iron_status;
+    pub fn iron_commands_run(commands: *mut iron_commands) -> iron_status;
     pub fn iron_commands_describe(
         commands: *mut iron_commands,
         info: *mut iron_commands_info,

@@ -230,7 +230,7 @@ impl Sequences {
                 let (state, rows) = (&self.state, chunk.len());
                 self.model
                     .score(&mut commands, state, rows, outputs.len(), 0)?;
-                commands.commit()?.wait()?;
+                commands.run()?;
                 let logits = self.state.logits.map()?;
                 for (row, logits) in logits.chunks(vocabulary).take(outputs.len()).enumerate() {
                     visit(start + first + row, logits);
@@ -321,7 +321,7 @@ impl Sequences {
         let pass = Pass { rows, spans };
         self.model.forward(&mut commands, &self.state, &pass)?;
         then(&self.model, &mut commands, &mut self.state, rows)?;
-        commands.commit()?.wait()?;
+        commands.run()?;
         self.model.passed(rows);
         for chunk in chunks {
             self.sequences[chunk.sequence].tokens.extend(chunk.tokens);

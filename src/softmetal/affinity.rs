@@ -65,7 +65,7 @@ pub fn check(processors: &[usize]) -> Result<(), PinError> {
     }
 }
 
-pub use system::{allowed, pin_this_thread, pin_thread};
+pub use system::{allowed, move_this_thread, pin_this_thread, pin_thread};
 
 #[cfg(target_os = "linux")]
 mod system {
@@ -108,6 +108,28 @@ mod system {
         pin(unsafe { libc::pthread_self() }, processors)
     }
 
+    /// Moves the calling thread to a processor that it may run on, and leaves it free to be moved elsewhere again.
+    pub fn move_this_thread(processor: usize) {
+        // SAFETY: no arguments.
+        let here = unsafe { libc::sched_getcpu() };
+        if usize::try_from(here) == Ok(processor) {
+            return;
+        }
+        let mut before = MaybeUninit::<libc::cpu_set_t>::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        // SAFETY: the set has the size that is stated, and all of its bit patterns are values; the number is below `MOST`, for `allowed` gave it.
+        unsafe {
+            let thread = libc::pthread_self();
+            let got = libc::pthread_getaffinity_np(thread, size, before.as_mut_ptr()) == 0;
+            if got
+                && libc::CPU_ISSET(processor, before.assume_init_ref())
+                && pin(thread, &[processor]).is_ok()
+            {
+                libc::pthread_setaffinity_np(thread, size, before.as_ptr());
+            }
+        }
+    }
+
     /// The thread exists: it is this one or is not joined.
     fn pin(thread: libc::pthread_t, processors: &[usize]) -> Result<(), PinError> {
         // SAFETY: all bit patterns of the set are values; the numbers are below `MOST`, for `allowed` gave them.
@@ -148,6 +170,8 @@ mod system {
     pub fn pin_this_thread(_: &[usize]) -> Result<(), PinError> {
         allowed().map(|_| ())
     }
+
+    pub fn move_this_thread(_: usize) {}
 }
 
 #[cfg(test)]

@@ -35,10 +35,15 @@ const SLOTS: usize = 16;
 const NOWHERE: usize = usize::MAX;
 
 thread_local! {
-    /// The placement that this thread, which brings jobs, has followed; 0 for other threads.
-    static FOLLOWED: Cell<usize> = const { Cell::new(0) };
+    /// The placement that this thread has followed, if it is one of the device's own, which bring jobs; 0: none yet.
+    static FOLLOWED: Cell<Option<usize>> = const { Cell::new(None) };
     /// Where it went since then, because it had work for several threads.
     static HOME: Cell<usize> = const { Cell::new(NOWHERE) };
+}
+
+/// Says that the calling thread, which brings jobs, may be pinned. Others, which are the program's, are at most moved.
+pub fn adopt_this_thread() {
+    FOLLOWED.set(Some(FOLLOWED.get().unwrap_or(0)));
 }
 
 /// The number of threads that the environment asks for, else one for each processor that this process may use.
@@ -65,6 +70,8 @@ pub struct ComputePool {
     placement: AtomicUsize,
     /// The one processor that no helper is pinned to, where helpers have the others; else [`NOWHERE`].
     home: AtomicUsize,
+    /// Whether somebody has said on which processors jobs are computed.
+    pinned: AtomicBool,
 }
 
 /// Who helps, and where.
@@ -144,6 +151,7 @@ impl ComputePool {
             }),
             placement: AtomicUsize::new(0),
             home: AtomicUsize::new(NOWHERE),
+            pinned: AtomicBool::new(false),
         };
         pool.set_threads(threads);
         pool
@@ -201,22 +209,40 @@ impl ComputePool {
         self.place(&mut crew)
     }
 
-    /// Puts the calling thread, which brings jobs, where [`ComputePool::pin`] wants it. One look at a number, unless that has changed.
+    /// Whether jobs may be brought by threads that cannot be pinned: not where somebody wants jobs to be computed on certain processors.
+    pub fn takes_guests(&self) -> bool {
+        !self.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Puts the calling thread, if it is one of the device's own, where [`ComputePool::pin`] wants it. One look at a number, unless that has
+    /// changed.
     pub fn place_caller(&self) {
+        let Some(followed) = FOLLOWED.get() else {
+            return;
+        };
         let number = self.placement.load(Ordering::Relaxed);
-        if FOLLOWED.replace(number) != number {
+        if followed != number {
+            FOLLOWED.set(Some(number));
             HOME.set(NOWHERE);
             // As with new helpers.
             let _ = affinity::pin_this_thread(&lock(&self.crew).callers);
         }
     }
 
-    /// Puts a thread that brings jobs for several on the processor that no helper has, until the next placement.
+    /// Puts a thread that brings a job for several on the processor that no helper has: until the next placement, or, if it is not the device's
+    /// own, for as long as the system leaves it there.
     fn come_home(&self) {
         let home = self.home.load(Ordering::Relaxed);
-        if home != NOWHERE && FOLLOWED.get() != 0 && HOME.replace(home) != home {
-            // As with new helpers.
-            let _ = affinity::pin_this_thread(&[home]);
+        if home == NOWHERE {
+            return;
+        }
+        match FOLLOWED.get() {
+            None => affinity::move_this_thread(home),
+            Some(_) if HOME.replace(home) == home => {}
+            Some(_) => {
+                // As with new helpers.
+                let _ = affinity::pin_this_thread(&[home]);
+            }
         }
     }
 
@@ -251,6 +277,7 @@ impl ComputePool {
             false if callers.is_empty() => places.to_vec(),
             false => callers,
         };
+        self.pinned.store(!spread && count > 0, Ordering::Relaxed);
         let home = if spread { any[0] } else { NOWHERE };
         self.home.store(home, Ordering::Relaxed);
         let number = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;

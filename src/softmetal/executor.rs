@@ -100,6 +100,8 @@ extern "C" fn cpu_executor() -> *const soft_executor {
                 function_release: Some(function_release),
                 function_describe: Some(function_describe),
                 execute: Some(execute),
+                adopt_thread: Some(adopt_thread),
+                takes_guests: Some(takes_guests),
                 threads: Some(threads),
                 set_threads: Some(set_threads),
                 pin_threads: Some(pin_threads),
@@ -229,6 +231,8 @@ unsafe extern "C" fn function_describe(
         max_total_threads_per_threadgroup,
         thread_execution_width: 32,
         static_threadgroup_memory,
+        // A kernel of the caller's own needs signals, which a thread that is not ours may block.
+        any_thread: function.is_some_and(|function| matches!(function.code, Code::Native(_))),
     };
     // SAFETY: executor.h: not NULL is a place for the description.
     unsafe { info.write(description) }
@@ -276,6 +280,17 @@ unsafe extern "C" fn execute(
     // SAFETY: executor.h: `error` is NULL or a place for a pointer.
     unsafe { report(error, text) };
     outcome
+}
+
+extern "C" fn adopt_thread() {
+    compute_pool::adopt_this_thread();
+}
+
+extern "C" fn takes_guests() -> bool {
+    let machine = catch_unwind(machine)
+        .ok()
+        .and_then(|machine| machine.as_ref().ok());
+    machine.is_some_and(Machine::takes_guests)
 }
 
 extern "C" fn threads() -> u32 {

@@ -54,6 +54,12 @@ impl Machine {
         }
     }
 
+    /// Whether threads that are not the device's own may bring work. Not where that changes more of them than the rules of function calls allow
+    /// in practice: llama.cpp configures tiles once per thread.
+    pub fn takes_guests(&self) -> bool {
+        self.pool.takes_guests() && !self.isa.has_tiles()
+    }
+
     /// The grain for items of `work` multiply-adds each.
     fn grain(&self, work: usize) -> usize {
         self.share.div_ceil(work.max(1))

@@ -332,6 +332,15 @@ impl Isa {
         }
     }
 
+    /// Whether it is one with tiles.
+    pub fn has_tiles(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Amx(_) => true,
+            _ => false,
+        }
+    }
+
     /// For people.
     pub fn name(self) -> &'static str {
         match self {

@@ -181,7 +181,7 @@ impl<'a> Worker<'a> {
                     .wait()?;
             }
         }
-        commands.commit()?.wait()
+        commands.run()
     }
 }
 

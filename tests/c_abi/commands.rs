@@ -171,6 +171,18 @@ fn commands_have_an_order() {
     assert_eq!(describe(empty).state, IRON_COMMANDS_COMPLETED);
     ok(call!(iron_commands_wait(empty, 0)));
     release_commands(empty);
+
+    let at_once = begin(fixture.device);
+    ok(fill(at_once, fixture.buffer, 16, 0));
+    ok(call!(iron_commands_run(at_once)));
+    assert_eq!(describe(at_once).state, IRON_COMMANDS_COMPLETED);
+    fails(
+        call!(iron_commands_run(at_once)),
+        IRON_ERROR_STATE,
+        "commands",
+    );
+    ok(wait(at_once));
+    release_commands(at_once);
     fixture.finish();
 }
 

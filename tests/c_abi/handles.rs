@@ -103,6 +103,7 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_commands_flush, "commands", Commands: |h| (h.cast());
         iron_commands_commit, "commands", Commands: |h| (h.cast());
         iron_commands_wait, "commands", Commands: |h| (h.cast(), 0);
+        iron_commands_run, "commands", Commands: |h| (h.cast());
         iron_commands_describe, "commands", Commands: |h| (h.cast(), zeroed!(iron_commands_info));
         iron_commands_retain, "commands", Commands: |h| (h.cast());
         iron_commands_release, "commands", Commands: |h| (h.cast());

@@ -9,7 +9,7 @@
 
 static const char *const kernels[] = {"add",     "describe", "constants",  "wait",    "narrow",   "hoard",
                                       "glutton", "special",  "page_fault", "invalid", "internal", "out_of_memory",
-                                      "silent"};
+                                      "silent",  "own"};
 enum { KERNELS = sizeof kernels / sizeof *kernels, MAX_CONSTANTS = 8 };
 
 static _Atomic(int) live, executed;
@@ -98,7 +98,8 @@ static void function_release(soft_function *function) {
 }
 
 static void function_describe(const soft_function *function, soft_function_info *info) {
-  *info = (soft_function_info){.max_total_threads_per_threadgroup = 1024, .thread_execution_width = 32};
+  *info = (soft_function_info){.max_total_threads_per_threadgroup = 1024, .thread_execution_width = 32, .any_thread = true};
+  if (strcmp(function->name, "own") == 0) info->any_thread = false;
   if (strcmp(function->name, "narrow") == 0) info->max_total_threads_per_threadgroup = 64;
   if (strcmp(function->name, "hoard") == 0) info->static_threadgroup_memory = 16384;
   if (strcmp(function->name, "glutton") == 0) info->static_threadgroup_memory = 32768 + 16;
@@ -167,9 +168,22 @@ static soft_outcome add(const soft_dispatch *dispatch, char **error) {
   return SOFT_OK;
 }
 
+static _Thread_local bool adopted;
+static _Atomic(bool) guests = true;
+
+static void adopt_thread(void) { adopted = true; }
+
+static bool takes_guests(void) { return atomic_load(&guests); }
+
+void mock_take_guests(bool taken) { atomic_store(&guests, taken); }
+
 static soft_outcome execute(const soft_function *function, const soft_dispatch *dispatch, char **error) {
   const char *name = function->name;
   atomic_fetch_add(&executed, 1);
+  if (!adopted && (!atomic_load(&guests) || strcmp(name, "own") == 0)) {
+    *error = say("this thread is not the device's own");
+    return SOFT_INTERNAL;
+  }
   if (strcmp(name, "add") == 0) return add(dispatch, error);
   if (strcmp(name, "wait") == 0) pass_gate();
   if (strcmp(name, "describe") == 0) memcpy(dispatch->bindings[0].pointer, dispatch, sizeof *dispatch);
@@ -222,6 +236,8 @@ const soft_executor *softmetal_cpu_executor(void) {
       .function_release = function_release,
       .function_describe = function_describe,
       .execute = execute,
+      .adopt_thread = adopt_thread,
+      .takes_guests = takes_guests,
       .threads = threads,
       .set_threads = set_threads,
       .pin_threads = pin_threads,

@@ -16,12 +16,17 @@
  *   glutton    more of it than there is
  *   special    cannot be made without constants
  *   page_fault, invalid, internal, out_of_memory: that outcome, with a text
- *   silent     SOFT_INTERNAL without a text */
+ *   silent     SOFT_INTERNAL without a text
+ *   own        nothing, on the device's own threads only
+ *
+ * What runs on a thread where it may not fails. */
 
 void mock_gate_close(void);
 void mock_gate_open(void);
 /* Waits until `count` dispatches of "wait" have arrived since the gate was closed; false after ten seconds. */
 bool mock_gate_await(int count);
+/* Whether threads that are not the device's own may execute; at first they may. */
+void mock_take_guests(bool taken);
 /* Dispatches run so far. */
 int mock_executed(void);
 /* Libraries, functions and strings given out and not given back. */

@@ -777,6 +777,136 @@ CASE(a_handler_may_submit_more) {
   CHECK(((char *)out.contents)[0] == 9);
 }
 
+/* --------------------------------------------------------------------------------------------- who waits works -- */
+
+/* Commits it quietly, runs it here as far as that goes, waits. Whether it ran here. */
+static bool runs_here(id<MTLCommandBuffer> commands) {
+  __block pthread_t runner;
+  __block bool handled = false;
+  [commands addCompletedHandler:^(id<MTLCommandBuffer> seen) {
+    (void)seen;
+    runner = pthread_self();
+    handled = true;
+  }];
+  SoftMetalCommitQuietly(commands);
+  SoftMetalRun(commands);
+  [commands waitUntilCompleted];
+  CHECK(handled && commands.status == MTLCommandBufferStatusCompleted);
+  return pthread_equal(runner, pthread_self());
+}
+
+static bool runs_kernel_here(id<MTLCommandQueue> queue, NSString *kernel) {
+  id<MTLCommandBuffer> commands = [queue commandBuffer];
+  encode(commands, kernel, [NSArray array]);
+  return runs_here(commands);
+}
+
+static void *run_kernel(void *queue) {
+  @autoreleasepool {
+    return runs_kernel_here((id<MTLCommandQueue>)queue, @"wait") ? queue : NULL;
+  }
+}
+
+static bool runs_on_thread_with_stack(size_t bytes, id<MTLCommandQueue> queue) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  void *result = NULL;
+  pthread_attr_init(&attributes);
+  CHECK(pthread_attr_setstacksize(&attributes, bytes) == 0);
+  CHECK(pthread_create(&thread, &attributes, run_kernel, queue) == 0);
+  pthread_attr_destroy(&attributes);
+  pthread_join(thread, &result);
+  return result != NULL;
+}
+
+CASE(who_waits_runs_what_any_thread_may_run) {
+  id<MTLCommandQueue> queue = queue_of(any_device());
+  CHECK(runs_here([queue commandBuffer]));
+  CHECK(runs_kernel_here(queue, @"wait"));
+  CHECK(!runs_kernel_here(queue, @"own"));
+  mock_take_guests(false);
+  CHECK(!runs_kernel_here(queue, @"wait"));
+  mock_take_guests(true);
+  CHECK(runs_kernel_here(queue, @"wait"));
+  CHECK(runs_on_thread_with_stack(2 << 20, queue));
+  CHECK(!runs_on_thread_with_stack(256 << 10, queue));
+}
+
+CASE(who_waits_runs_what_comes_before_and_nothing_after) {
+  id<MTLCommandQueue> queue = queue_of(any_device());
+  id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer], third = [queue commandBuffer];
+  __block int order = 0;
+  [first addCompletedHandler:^(id<MTLCommandBuffer> seen) {
+    (void)seen;
+    order = order * 10 + 1;
+  }];
+  [second addCompletedHandler:^(id<MTLCommandBuffer> seen) {
+    order = order * 10 + 2;
+    SoftMetalRun(third); /* no other one runs meanwhile */
+    CHECK(third.status == MTLCommandBufferStatusCommitted && seen.status == MTLCommandBufferStatusCompleted);
+  }];
+  for (id<MTLCommandBuffer> commands in [NSArray arrayWithObjects:first, second, third, nil]) [commands enqueue];
+  SoftMetalCommitQuietly(third);
+  SoftMetalCommitQuietly(second);
+  SoftMetalRun(second); /* there is nothing to run: the first is not committed */
+  CHECK(order == 0);
+  SoftMetalCommitQuietly(first);
+  SoftMetalRun(second);
+  CHECK(order == 12 && second.status == MTLCommandBufferStatusCompleted);
+  [third waitUntilCompleted]; /* at which the worker was woken, if it did not get there before */
+}
+
+CASE(who_waits_leaves_to_the_worker_what_that_is_at) {
+  id<MTLCommandQueue> queue = queue_of(any_device());
+  id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
+  encode(first, @"wait", [NSArray array]);
+  mock_gate_close();
+  [first commit];
+  CHECK(mock_gate_await(1));
+  SoftMetalCommitQuietly(second);
+  SoftMetalRun(second);
+  CHECK(first.status == MTLCommandBufferStatusScheduled && second.status == MTLCommandBufferStatusCommitted);
+  mock_gate_open();
+  [second waitUntilCompleted];
+  CHECK(second.status == MTLCommandBufferStatusCompleted);
+}
+
+static void *run_many(void *queue) {
+  int *failed = calloc(1, sizeof *failed);
+  for (int round = 0; round < 500; round++) {
+    @autoreleasepool {
+      id<MTLCommandBuffer> commands = [(id<MTLCommandQueue>)queue commandBuffer];
+      encode(commands, round % 7 ? @"wait" : @"own", [NSArray array]);
+      if (round % 3) {
+        [commands commit];
+      } else {
+        SoftMetalCommitQuietly(commands);
+        SoftMetalRun(commands);
+      }
+      if (round % 2) [commands waitUntilCompleted];
+      else [commands waitUntilScheduled];
+      *failed += commands.error != nil;
+    }
+  }
+  return failed;
+}
+
+CASE(threads_that_wait_and_the_worker_run_each_once) {
+  enum { THREADS = 4 };
+  id<MTLCommandQueue> queue = queue_of(any_device());
+  int before = mock_executed();
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, run_many, queue);
+  for (int i = 0; i < THREADS; i++) {
+    void *failed = NULL;
+    pthread_join(threads[i], &failed);
+    CHECK(failed && *(int *)failed == 0);
+    free(failed);
+  }
+  run([queue commandBuffer]);
+  CHECK(mock_executed() == before + THREADS * 500);
+}
+
 /* ---------------------------------------------------------------------------------------------------- strictness -- */
 
 CASE(calls_at_the_wrong_time_raise) {

@@ -114,7 +114,7 @@ impl Operands {
                     transpose_b: by_outputs,
                     ..Default::default()
                 })?;
-                commands.commit()?.wait()?;
+                commands.run()?;
             }
             "gemm" => {
                 let parallelism = match self.threads {

@@ -195,7 +195,7 @@ impl Moving {
                 x: from.tensor().skip(first * width),
                 out: to.tensor_at(offset + first * row, from.dtype),
             })?;
-            commands.commit()?.wait()?;
+            commands.run()?;
             let step = waiting.step((first * row) as u64, (rows * row) as u64);
             waiting.file.forget(step);
         }

@@ -52,12 +52,13 @@ pub struct soft_function_info {
     pub max_total_threads_per_threadgroup: u32,
     pub thread_execution_width: u32,
     pub static_threadgroup_memory: u32,
+    pub any_thread: bool,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of soft_function_info",
-    ][::core::mem::size_of::<soft_function_info>() - 12usize];
+    ][::core::mem::size_of::<soft_function_info>() - 16usize];
     [
         "Alignment of soft_function_info",
     ][::core::mem::align_of::<soft_function_info>() - 4usize];
@@ -71,6 +72,9 @@ const _: () = {
     [
         "Offset of field: soft_function_info::static_threadgroup_memory",
     ][::core::mem::offset_of!(soft_function_info, static_threadgroup_memory) - 8usize];
+    [
+        "Offset of field: soft_function_info::any_thread",
+    ][::core::mem::offset_of!(soft_function_info, any_thread) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -191,6 +195,8 @@ pub struct soft_executor {
             error: *mut *mut ::core::ffi::c_char,
         ) -> soft_outcome,
     >,
+    pub adopt_thread: ::core::option::Option<unsafe extern "C" fn()>,
+    pub takes_guests: ::core::option::Option<unsafe extern "C" fn() -> bool>,
     pub threads: ::core::option::Option<unsafe extern "C" fn() -> u32>,
     pub set_threads: ::core::option::Option<
         unsafe extern "C" fn(
@@ -212,7 +218,7 @@ pub struct soft_executor {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of soft_executor"][::core::mem::size_of::<soft_executor>() - 112usize];
+    ["Size of soft_executor"][::core::mem::size_of::<soft_executor>() - 128usize];
     ["Alignment of soft_executor"][::core::mem::align_of::<soft_executor>() - 8usize];
     [
         "Offset of field: soft_executor::name",
@@ -242,20 +248,26 @@ const _: () = {
         "Offset of field: soft_executor::execute",
     ][::core::mem::offset_of!(soft_executor, execute) - 64usize];
     [
+        "Offset of field: soft_executor::adopt_thread",
+    ][::core::mem::offset_of!(soft_executor, adopt_thread) - 72usize];
+    [
+        "Offset of field: soft_executor::takes_guests",
+    ][::core::mem::offset_of!(soft_executor, takes_guests) - 80usize];
+    [
         "Offset of field: soft_executor::threads",
-    ][::core::mem::offset_of!(soft_executor, threads) - 72usize];
+    ][::core::mem::offset_of!(soft_executor, threads) - 88usize];
     [
         "Offset of field: soft_executor::set_threads",
-    ][::core::mem::offset_of!(soft_executor, set_threads) - 80usize];
+    ][::core::mem::offset_of!(soft_executor, set_threads) - 96usize];
     [
         "Offset of field: soft_executor::pin_threads",
-    ][::core::mem::offset_of!(soft_executor, pin_threads) - 88usize];
+    ][::core::mem::offset_of!(soft_executor, pin_threads) - 104usize];
     [
         "Offset of field: soft_executor::patience",
-    ][::core::mem::offset_of!(soft_executor, patience) - 96usize];
+    ][::core::mem::offset_of!(soft_executor, patience) - 112usize];
     [
         "Offset of field: soft_executor::string_release",
-    ][::core::mem::offset_of!(soft_executor, string_release) - 104usize];
+    ][::core::mem::offset_of!(soft_executor, string_release) - 120usize];
 };
 impl Default for soft_executor {
     fn default() -> Self {

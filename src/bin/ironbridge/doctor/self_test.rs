@@ -100,7 +100,7 @@ fn twice(device: &Device) -> Result<bool> {
             },
         )?;
     }
-    commands.commit()?.wait()?;
+    commands.run()?;
     let expected = numbers.iter().map(|number| 2.0 * number);
     Ok(y.to_vec()?.into_iter().eq(expected))
 }
