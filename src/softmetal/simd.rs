@@ -43,15 +43,31 @@ pub trait Simd: Copy + Send + Sync {
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// The sum of all lanes.
     fn sum(self, a: Self::Vector) -> f32;
-    /// The same of four vectors.
+    /// The sums of neighbouring lanes of four vectors: lane i has some of vector i % 4.
     #[inline(always)]
-    fn sum_each(self, a: [Self::Vector; 4]) -> [f32; 4] {
-        [
-            self.sum(a[0]),
-            self.sum(a[1]),
-            self.sum(a[2]),
-            self.sum(a[3]),
-        ]
+    fn fold_each(self, a: [Self::Vector; 4]) -> Self::Vector {
+        let (mut lanes, mut folded) = ([[0.0; 16]; 4], [0.0; 16]);
+        for (vector, lanes) in a.into_iter().zip(&mut lanes) {
+            // SAFETY: no vector has more lanes.
+            unsafe { self.store(vector, lanes.as_mut_ptr()) };
+        }
+        for lane in 0..Self::LANES {
+            folded[lane] = lanes[lane % 4][lane / 4 * 4..][..4].iter().sum();
+        }
+        // SAFETY: as above.
+        unsafe { self.load(folded.as_ptr()) }
+    }
+
+    /// The sums of all lanes of four vectors that [`fold_each`](Simd::fold_each) has put together.
+    #[inline(always)]
+    fn sum_folded(self, a: Self::Vector) -> [f32; 4] {
+        let (mut lanes, mut sums) = ([0.0; 16], [0.0; 4]);
+        // SAFETY: no vector has more lanes.
+        unsafe { self.store(a, lanes.as_mut_ptr()) };
+        for lane in 0..Self::LANES {
+            sums[lane % 4] += lanes[lane];
+        }
+        sums
     }
 
     /// # Safety
@@ -467,7 +483,8 @@ mod tests {
             });
             assert_eq!(simd.sum(va), a[..lanes].iter().sum::<f32>());
             let four = [va, vb, simd.splat(2.0), simd.add(va, va)];
-            assert_eq!(simd.sum_each(four), four.map(|vector| simd.sum(vector)));
+            let folded = simd.sum_folded(simd.fold_each(four));
+            assert_eq!(folded, four.map(|vector| simd.sum(vector)));
         }
     }
 

@@ -405,14 +405,20 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
-    fn sum_each(self, a: [__m512; 4]) -> [f32; 4] {
+    fn fold_each(self, a: [__m512; 4]) -> __m512 {
         proven! {
             // Neighbouring lanes are of the first and the second vector, or of the third and the fourth, and then of all four.
             let first = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
             let second = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
             let (first, second) = (_mm512_castps_pd(first), _mm512_castps_pd(second));
             let low = _mm512_castpd_ps(_mm512_unpacklo_pd(first, second));
-            let all = _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(first, second)));
+            _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(first, second)))
+        }
+    }
+
+    #[inline(always)]
+    fn sum_folded(self, all: __m512) -> [f32; 4] {
+        proven! {
             let eight = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
             let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
             let mut sums = [0.0; 4];

@@ -29,8 +29,8 @@ const MOST: usize = LANES;
 const TILES: usize = MOST.div_ceil(ROWS);
 /// Tiles of columns whose sums are kept while all steps pass, in the second-level cache. They share a piece of A.
 const GROUP: usize = 64;
-/// The most steps for which all rows of A, four columns of B and the next four stay in the first-level cache.
-const PIECE: usize = 384;
+/// The most steps for which all rows of A, four columns of B and the next four stay in the first-level cache, also one of 32 KiB.
+const PIECE: usize = 256;
 /// Bytes of B that a third-level cache holds. It brings the next tile's columns near in the time that one tile takes, memory in that of
 /// [`FARTHEST`] tiles.
 const CACHED: usize = 8 << 20;
@@ -55,7 +55,7 @@ pub fn compute<T: Writable>(
     block: Block,
 ) -> Result<(), Exhausted> {
     let (rows, columns) = (block.rows.len(), product.output.args.n as usize);
-    let (a, sums) = (rows * PIECE, rows * GROUP * COLUMNS * LANES);
+    let (a, sums) = (rows * PIECE, rows * GROUP * LANES);
     let scratch = Scratch::take(&KEPT, (a + sums) * size_of::<f32>())?;
     isa.run(Compute {
         product,
@@ -104,7 +104,7 @@ struct Compute<'a, T> {
     ahead: usize,
     /// All rows' values of a piece's steps: [tile][vector of steps][row of the tile].
     a: *mut f32,
-    /// [tile of columns][row][column], a vector each.
+    /// [tile of columns][row], a vector each, folded: whole vectors of all columns would keep the second-level cache busy.
     sums: *mut f32,
 }
 
@@ -213,7 +213,7 @@ impl<T: Writable> Compute<'_, T> {
             if tile.count == 0 {
                 break;
             }
-            let sums = (index * rows + tile.first) * COLUMNS * LANES;
+            let sums = (index * rows + tile.first) * LANES;
             let part = Part {
                 row: self.block.rows.start + tile.first,
                 columns: first..group.columns.end.min(first + COLUMNS),
@@ -286,25 +286,21 @@ impl<T: Writable> Compute<'_, T> {
                 }
                 add_step(simd, a, b, 0, &mut sums);
             }
-            // To start from these, instead of adding them, made every tile wait for them.
             let before = part.steps.start > 0;
             for i in 0..M {
-                for j in 0..COLUMNS {
-                    let at = part.sums.add((i * COLUMNS + j) * LANES);
-                    let sum = match before {
-                        true => simd.add(sums[i][j], simd.load(at)),
-                        false => sums[i][j],
-                    };
-                    simd.store(sum, at);
-                }
+                let at = part.sums.add(i * LANES);
+                let folded = simd.fold_each(sums[i]);
+                let sum = match before {
+                    true => simd.add(folded, simd.load(at)),
+                    false => folded,
+                };
+                simd.store(sum, at);
             }
+            // In a loop of its own: with it the one above is not unrolled, and the sums leave their registers.
             if part.steps.end == self.product.k() {
                 for i in 0..M {
-                    let mut row = [simd.splat(0.0); COLUMNS];
-                    for j in 0..COLUMNS {
-                        row[j] = simd.load(part.sums.add((i * COLUMNS + j) * LANES));
-                    }
-                    self.store(part.row + i, &part.columns, simd.sum_each(row));
+                    let sum = simd.load(part.sums.add(i * LANES));
+                    self.store(part.row + i, &part.columns, simd.sum_folded(sum));
                 }
             }
         }
@@ -331,7 +327,7 @@ struct Part<'a> {
     steps: &'a Range<usize>,
     a: *const f32,
     b: [*const f32; COLUMNS],
-    /// [row][column], a vector each.
+    /// [row], a vector each.
     sums: *mut f32,
 }
 
