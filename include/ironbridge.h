@@ -287,7 +287,7 @@ IRON_API iron_status iron_commands_commit(iron_commands *commands);
  * first time and IRON_OK after that (iron_commands_describe still says FAILED). */
 IRON_API iron_status iron_commands_wait(iron_commands *commands, uint64_t timeout);
 /* iron_commands_commit and iron_commands_wait for ever, in one. On the software device the calling thread then works itself where it can, as it
- * does while it waits for ever, and no other thread is woken first, which takes longer than a small operation. */
+ * does while it waits for ever or for a buffer, and no other thread is woken first, which takes longer than a small operation. */
 IRON_API iron_status iron_commands_run(iron_commands *commands);
 IRON_API iron_status iron_commands_describe(iron_commands *commands, iron_commands_info *info);
 IRON_API iron_status iron_commands_retain(iron_commands *commands);

@@ -24,6 +24,8 @@ typedef struct IronHazard {
   iron_status poison;        /* the failure of the submission that should have written the buffer; IRON_OK: none */
 } IronHazard;
 
+/* Whether a map would wait for what is in flight. */
+bool IronHazardWaits(const IronHazard *hazard, iron_access access);
 /* Waits for what is in flight and then maps the buffer, or refuses. */
 iron_status IronHazardMap(IronHazard *hazard, IronMonitor *monitor, iron_access access);
 void IronHazardUnmap(IronHazard *hazard, iron_access access);

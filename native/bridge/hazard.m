@@ -6,6 +6,10 @@ static bool conflicts(IronUsers users, iron_access access) {
   return users.writers || ((access & IRON_ACCESS_WRITE) && users.readers);
 }
 
+bool IronHazardWaits(const IronHazard *hazard, iron_access access) {
+  return !conflicts(hazard->recorded, access) && !conflicts(hazard->mapped, access) && conflicts(hazard->in_flight, access);
+}
+
 iron_status IronHazardMap(IronHazard *hazard, IronMonitor *monitor, iron_access access) {
   for (;;) {
     if (conflicts(hazard->recorded, access))

@@ -5,6 +5,7 @@
 #import "entry.h"
 #import "handle.h"
 #import "structs.h"
+#import "submission.h"
 #import "transfer.h"
 
 iron_status IronBufferCopyOut(IronBuffer *buffer, uint64_t offset, void *bytes, uint64_t length) {
@@ -22,9 +23,17 @@ iron_status IronBufferCopyIn(IronBuffer *buffer, uint64_t offset, const void *by
 static iron_status begin_access(IronBuffer *buffer, iron_access access) {
   if ((access & IRON_ACCESS_WRITE) && buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "buffer: it was made read_only");
-  IronMonitorLock(&buffer->device->monitor);
+  IronMonitor *monitor = &buffer->device->monitor;
+  IronMonitorLock(monitor);
   iron_status status = IronDeviceCheckOpen(buffer->device, "buffer");
-  if (status == IRON_OK) status = IronHazardMap(&buffer->hazard, &buffer->device->monitor, access);
+  /* As whoever waits for commands. */
+  if (status == IRON_OK && IronHazardWaits(&buffer->hazard, access) && IronMonitorPatience(monitor) == 0) {
+    IronMonitorUnlock(monitor);
+    IronSubmissionsRunFor(buffer, access);
+    IronMonitorLock(monitor);
+    status = IronDeviceCheckOpen(buffer->device, "buffer");
+  }
+  if (status == IRON_OK) status = IronHazardMap(&buffer->hazard, monitor, access);
   IronMonitorUnlock(&buffer->device->monitor);
   return status;
 }

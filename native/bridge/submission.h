@@ -74,8 +74,10 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 
 @end
 
-/* On the software device: the calling thread, which is going to wait for the outcome, does what it can of the work. */
+/* On the software device: the calling thread, which is going to wait for the outcome of committed commands, or until none in flight stands
+ * against an access to a buffer, does what it can of the work. */
 void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome);
+void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access);
 
 /* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken before
  * its device is let go, so that the last reference to a device may be there a moment longer than its handles are. */

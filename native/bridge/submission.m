@@ -298,22 +298,41 @@ void IronSubmissionsSettle(uint64_t timeout) {
   pthread_mutex_unlock(&device->commit_order);
 }
 
-/* The command buffer of the outcome's newest submission in flight, +1, or nil. */
-static id<MTLCommandBuffer> newest_in_flight(IronDevice *device, IronOutcome *outcome) {
-  IronMonitorLock(&device->monitor);
-  IronSubmission *submission = device->last_in_flight;
-  while (submission && submission->outcome != outcome) submission = submission->previous;
+/* Runs what there is up to that submission, if it is one. Enters with the monitor held and leaves it. */
+static void run_until(IronSubmission *submission, IronDevice *device) {
   id<MTLCommandBuffer> commands = submission ? [submission->command_buffer retain] : nil;
   IronMonitorUnlock(&device->monitor);
-  return commands;
+  if (commands) SoftMetalRun(commands);
+  [commands release];
 }
 
 void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome) {
   if (device->kind != IRON_DEVICE_SOFTWARE) return;
-  id<MTLCommandBuffer> commands = newest_in_flight(device, outcome);
-  if (!commands) return;
-  SoftMetalRun(commands);
-  [commands release];
+  IronMonitorLock(&device->monitor);
+  IronSubmission *submission = device->last_in_flight;
+  while (submission && submission->outcome != outcome) submission = submission->previous;
+  run_until(submission, device);
+}
+
+static bool stands_against(const IronSubmission *submission, iron_access access, const IronBuffer *buffer) {
+  if (submission->retired) return false;
+  for (size_t index = 0; index < submission->touch_count; index++) {
+    const IronTouch *touch = &submission->touches[index];
+    if (touch->buffer == buffer) return touch->writes || (access & IRON_ACCESS_WRITE);
+  }
+  return false;
+}
+
+void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access) {
+  IronDevice *device = buffer->device;
+  if (device->kind != IRON_DEVICE_SOFTWARE) return;
+  /* Not between a submission's joining those in flight and its commit. */
+  pthread_mutex_lock(&device->commit_order);
+  IronMonitorLock(&device->monitor);
+  IronSubmission *submission = device->last_in_flight;
+  while (submission && !stands_against(submission, access, buffer)) submission = submission->previous;
+  pthread_mutex_unlock(&device->commit_order);
+  run_until(submission, device);
 }
 
 @end
