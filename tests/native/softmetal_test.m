@@ -661,22 +661,21 @@ CASE(a_failed_command_buffer_calls_its_handlers) {
   CHECK(code == MTLCommandBufferErrorTimeout);
 }
 
+/* Puts a digit behind the others when the command buffer ends. */
+static void note_end(id<MTLCommandBuffer> commands, int *order, int digit) {
+  [commands addCompletedHandler:^(id<MTLCommandBuffer> seen) {
+    (void)seen;
+    *order = *order * 10 + digit;
+  }];
+}
+
 CASE(command_buffers_run_in_the_order_of_enqueue) {
   id<MTLCommandQueue> queue = queue_of(any_device());
   id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer], third = [queue commandBuffer];
-  __block int order = 0;
-  [first addCompletedHandler:^(id<MTLCommandBuffer> seen) {
-    (void)seen;
-    order = order * 10 + 1;
-  }];
-  [second addCompletedHandler:^(id<MTLCommandBuffer> seen) {
-    (void)seen;
-    order = order * 10 + 2;
-  }];
-  [third addCompletedHandler:^(id<MTLCommandBuffer> seen) {
-    (void)seen;
-    order = order * 10 + 3;
-  }];
+  int order = 0;
+  note_end(first, &order, 1);
+  note_end(second, &order, 2);
+  note_end(third, &order, 3);
   [first enqueue];
   [second enqueue];
   [third commit];
@@ -835,13 +834,10 @@ CASE(who_waits_runs_what_any_thread_may_run) {
 CASE(who_waits_runs_what_comes_before_and_nothing_after) {
   id<MTLCommandQueue> queue = queue_of(any_device());
   id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer], third = [queue commandBuffer];
-  __block int order = 0;
-  [first addCompletedHandler:^(id<MTLCommandBuffer> seen) {
-    (void)seen;
-    order = order * 10 + 1;
-  }];
+  int order = 0;
+  note_end(first, &order, 1);
+  note_end(second, &order, 2);
   [second addCompletedHandler:^(id<MTLCommandBuffer> seen) {
-    order = order * 10 + 2;
     SoftMetalRun(third); /* no other one runs meanwhile */
     CHECK(third.status == MTLCommandBufferStatusCommitted && seen.status == MTLCommandBufferStatusCompleted);
   }];
