@@ -63,9 +63,9 @@ void IronCommandsLeave(IronCommands **commands) {
   return [self prepare:uses count:count kind:IRON_ENCODER_BLIT encoder:encoder];
 }
 
-- (void)flush:(bool)runs {
+- (void)flush:(IronRunner)runner {
   if (!open) return;
-  [open commit:runs];
+  [open commit:runner];
   [open release];
   open = nil;
 }
@@ -75,7 +75,8 @@ void IronCommandsLeave(IronCommands **commands) {
   IronMemoryCountOperation(&device->memory);
   open->operations += 1;
   open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
-  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes) [self flush:false];
+  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes)
+    [self flush:IRON_RUNNER_DEVICE];
 }
 
 #pragma mark State
@@ -95,12 +96,12 @@ void IronCommandsLeave(IronCommands **commands) {
   IronMonitorUnlock(&device->monitor);
 }
 
-/* `runs`: they were committed for this thread to run. */
-- (iron_status)wait:(uint64_t)timeout runs:(bool)runs {
+/* `runner`: for whom they were committed. */
+- (iron_status)wait:(uint64_t)timeout runner:(IronRunner)runner {
   if (!atomic_load(&committed))
     return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
-  /* Work that this thread does itself could not be left at a deadline, and who looks for work on a processor to spare is faster. */
-  if (runs || (timeout == UINT64_MAX && IronMonitorPatience(&device->monitor) == 0)) IronSubmissionsRun(device, outcome);
+  /* Work that this thread does itself could not be left at a deadline. */
+  if (timeout == UINT64_MAX) IronSubmissionsRun(device, outcome, runner);
   uint64_t deadline = IronDeadlineAfter(timeout);
   bool in_time = true;
   IronFailure failure = {.status = IRON_OK};
@@ -142,7 +143,7 @@ iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_
 iron_status iron_commands_flush(iron_commands *handle) {
   IRON_ENTRY {
     IRON_RECORD(commands, handle);
-    [commands flush:false];
+    [commands flush:IRON_RUNNER_DEVICE];
     return IRON_OK;
   } IRON_LEAVE
 }
@@ -150,7 +151,7 @@ iron_status iron_commands_flush(iron_commands *handle) {
 iron_status iron_commands_commit(iron_commands *handle) {
   IRON_ENTRY {
     IRON_RECORD(commands, handle);
-    [commands flush:false];
+    [commands flush:IRON_RUNNER_DEVICE];
     atomic_store(&commands->committed, true);
     return IRON_OK;
   } IRON_LEAVE
@@ -159,9 +160,9 @@ iron_status iron_commands_commit(iron_commands *handle) {
 iron_status iron_commands_run(iron_commands *handle) {
   IRON_ENTRY {
     IRON_RECORD(commands, handle);
-    [commands flush:true];
+    [commands flush:IRON_RUNNER_CALLER];
     atomic_store(&commands->committed, true);
-    return [commands wait:UINT64_MAX runs:true];
+    return [commands wait:UINT64_MAX runner:IRON_RUNNER_CALLER];
   } IRON_LEAVE
 }
 
@@ -169,7 +170,7 @@ iron_status iron_commands_wait(iron_commands *handle, uint64_t timeout) {
   IRON_ENTRY {
     IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
     if (!commands) return IRON_ERROR_INVALID_HANDLE;
-    return [commands wait:timeout runs:false];
+    return [commands wait:timeout runner:IRON_RUNNER_DEVICE];
   } IRON_LEAVE
 }
 

@@ -23,18 +23,12 @@ iron_status IronBufferCopyIn(IronBuffer *buffer, uint64_t offset, const void *by
 static iron_status begin_access(IronBuffer *buffer, iron_access access) {
   if ((access & IRON_ACCESS_WRITE) && buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "buffer: it was made read_only");
+  IronSubmissionsRunFor(buffer, access);
   IronMonitor *monitor = &buffer->device->monitor;
   IronMonitorLock(monitor);
   iron_status status = IronDeviceCheckOpen(buffer->device, "buffer");
-  /* As whoever waits for commands. */
-  if (status == IRON_OK && IronHazardWaits(&buffer->hazard, access) && IronMonitorPatience(monitor) == 0) {
-    IronMonitorUnlock(monitor);
-    IronSubmissionsRunFor(buffer, access);
-    IronMonitorLock(monitor);
-    status = IronDeviceCheckOpen(buffer->device, "buffer");
-  }
   if (status == IRON_OK) status = IronHazardMap(&buffer->hazard, monitor, access);
-  IronMonitorUnlock(&buffer->device->monitor);
+  IronMonitorUnlock(monitor);
   return status;
 }
 

@@ -30,6 +30,12 @@ typedef struct IronTouch {
   bool inherits; /* reads what was there before this submission */
 } IronTouch;
 
+/* Who begins the work of what is committed, on the software device; a GPU always does its own. */
+typedef enum IronRunner {
+  IRON_RUNNER_DEVICE, /* the device, at once; who waits may take over what it has not begun */
+  IRON_RUNNER_CALLER  /* the thread that commits, which calls IronSubmissionsRun next; the device's sleeps on */
+} IronRunner;
+
 typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON_ENCODER_BLIT } IronEncoderKind;
 
 @interface IronSubmission : IronObject {
@@ -68,15 +74,15 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 /* Notes what an operation that is about to be encoded uses; all, or nothing when one is refused. */
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count;
 
-/* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. With `runs` the caller calls
- * IronSubmissionsRun next. */
-- (void)commit:(bool)runs;
+/* Submits it, waiting first while too many are in flight. It cannot fail: what goes wrong shows in the outcome. */
+- (void)commit:(IronRunner)runner;
 
 @end
 
-/* On the software device: the calling thread, which is going to wait for the outcome of committed commands, or until none in flight stands
- * against an access to a buffer, does what it can of the work. */
-void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome);
+/* The calling thread is going to wait, without a deadline: for the outcome of commands that were committed for `runner`, or
+ * until none in flight stands against an access to a buffer. It does what it can of that work when that is the faster way;
+ * work of a GPU it leaves alone. */
+void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome, IronRunner runner);
 void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access);
 
 /* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken before

@@ -273,7 +273,7 @@ void IronSubmissionsSettle(uint64_t timeout) {
   while (atomic_load(&unfinished) && IronNow() < deadline) nanosleep(&pause, NULL);
 }
 
-- (void)commit:(bool)runs {
+- (void)commit:(IronRunner)runner {
   [self endEncoding];
   [self waitForRoom];
   pthread_mutex_lock(&device->commit_order);
@@ -286,7 +286,7 @@ void IronSubmissionsSettle(uint64_t timeout) {
     [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
       completed(submission, commands);
     }];
-    if (runs && device->kind == IRON_DEVICE_SOFTWARE)
+    if (runner == IRON_RUNNER_CALLER && device->kind == IRON_DEVICE_SOFTWARE)
       SoftMetalCommitQuietly(command_buffer);
     else
       [command_buffer commit];
@@ -298,6 +298,13 @@ void IronSubmissionsSettle(uint64_t timeout) {
   pthread_mutex_unlock(&device->commit_order);
 }
 
+/* Whether a thread that waits does the work that it waits for. While a processor is to spare the device's thread looks for
+ * work on it (it has patience), and is faster than who waits. */
+static bool waiter_works(const IronDevice *device, IronRunner runner) {
+  if (device->kind != IRON_DEVICE_SOFTWARE) return false;
+  return runner == IRON_RUNNER_CALLER || IronMonitorPatience(&device->monitor) == 0;
+}
+
 /* Runs what there is up to that submission, if it is one. Enters with the monitor held and leaves it. */
 static void run_until(IronSubmission *submission, IronDevice *device) {
   id<MTLCommandBuffer> commands = submission ? [submission->command_buffer retain] : nil;
@@ -306,8 +313,8 @@ static void run_until(IronSubmission *submission, IronDevice *device) {
   [commands release];
 }
 
-void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome) {
-  if (device->kind != IRON_DEVICE_SOFTWARE) return;
+void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome, IronRunner runner) {
+  if (!waiter_works(device, runner)) return;
   IronMonitorLock(&device->monitor);
   IronSubmission *submission = device->last_in_flight;
   while (submission && submission->outcome != outcome) submission = submission->previous;
@@ -325,7 +332,11 @@ static bool stands_against(const IronSubmission *submission, iron_access access,
 
 void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access) {
   IronDevice *device = buffer->device;
-  if (device->kind != IRON_DEVICE_SOFTWARE) return;
+  if (!waiter_works(device, IRON_RUNNER_DEVICE)) return;
+  IronMonitorLock(&device->monitor);
+  bool waits = IronHazardWaits(&buffer->hazard, access);
+  IronMonitorUnlock(&device->monitor);
+  if (!waits) return;
   /* Not between a submission's joining those in flight and its commit. */
   pthread_mutex_lock(&device->commit_order);
   IronMonitorLock(&device->monitor);

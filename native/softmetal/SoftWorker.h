@@ -1,5 +1,6 @@
-/* Runs a queue's command buffers, one after another in the order in which they were enqueued: a thread of its own does, and while that has not
- * begun, a thread that waits for one of them. To wake a thread takes longer than many a command buffer.
+/* Runs a queue's command buffers, one after another in the order in which they were enqueued: a thread of its own does,
+ * and while that has not begun, a thread that waits for one of them. To wake a thread takes longer than many a command
+ * buffer.
  *
  * The thread keeps the worker alive and nothing else, so a queue can be given up at any time and on any thread. A
  * committed command buffer is kept by its worker and keeps its queue; the last one to go therefore takes the queue
@@ -46,7 +47,8 @@ typedef struct soft_place {
 - (soft_place *)enqueue:(SoftCommandBuffer *)commands;
 /* Gives up a place that was never committed. */
 - (void)leave:(soft_place *)place;
-/* The place belongs to the worker from here on. Quietly: the thread sleeps on, as the caller is about to call `workUntil`. */
+/* The place belongs to the worker from here on. Quietly: the thread sleeps on, as the caller is about to call
+ * `workUntil`. */
 - (void)commit:(soft_place *)place quietly:(BOOL)quietly;
 /* Runs what is next, up to that one, on the calling thread, until another thread is at work or has to be. */
 - (void)workUntil:(uint64_t)ticket;

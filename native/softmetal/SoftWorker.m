@@ -2,6 +2,7 @@
 
 #import "SoftCommandBuffer.h"
 #import "SoftQueue.h"
+#include "SoftStack.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,6 +35,10 @@ static void relax(void) {
       relax();
     }
   } while (now() < end);
+}
+
+static const soft_executor *executor_of(const soft_place *place) {
+  return [[place->commands softDevice] executor];
 }
 
 /* The next command buffer's place when nothing keeps it from running now, else NULL. Lock held. */
@@ -102,7 +107,7 @@ static void *run(void *argument) {
   soft_place *place;
   uint64_t patience = 0; /* who has just worked is likely to get more */
   while ((place = [worker nextWithPatience:patience])) {
-    const soft_executor *executor = [[place->commands softDevice] executor];
+    const soft_executor *executor = executor_of(place);
     executor->adopt_thread();
     [worker run:place];
     patience = executor->patience();
@@ -186,37 +191,13 @@ static void *run(void *argument) {
   if (!quietly) atomic_fetch_add(&_news, 1);
 }
 
-/* Whether the calling thread has a stack of the system's with as much room left as kernels may need, and as much again: their tests pass
- * with 256 KiB. */
-static bool has_stack(void) {
-  enum { NEEDED = 512 << 10 };
-  static _Thread_local uintptr_t low, high; /* 0: not asked */
-  if (high == 0) {
-#ifdef __APPLE__
-    high = (uintptr_t)pthread_get_stackaddr_np(pthread_self());
-    low = high - pthread_get_stacksize_np(pthread_self());
-#else
-    pthread_attr_t attributes;
-    void *lowest;
-    size_t size;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
-    pthread_attr_getstack(&attributes, &lowest, &size);
-    pthread_attr_destroy(&attributes);
-    low = (uintptr_t)lowest;
-    high = low + size;
-#endif
-  }
-  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-  return here < high && here > low && here - low >= NEEDED;
-}
-
-/* The next place, taken, when it is not after `ticket` and the calling thread may run it; else NULL, and the worker's thread sees to what there
- * is. */
+/* The next place, taken, when it is not after `ticket` and the calling thread may run it; else NULL, and the worker's
+ * thread sees to what there is. */
 - (soft_place *)nextUntil:(uint64_t)ticket {
   pthread_mutex_lock(&_lock);
   soft_place *place = [self next];
-  bool mine = place && place->ticket <= ticket && place->any_thread && has_stack() &&
-              [[place->commands softDevice] executor]->takes_guests();
+  bool mine = place && place->ticket <= ticket && place->any_thread && soft_stack_has_room() &&
+              executor_of(place)->takes_guests();
   if (mine) [self take];
   bool others = place && !mine;
   if (others) pthread_cond_signal(&_work);

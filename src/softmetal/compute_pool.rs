@@ -78,7 +78,7 @@ pub struct ComputePool {
 struct Crew {
     /// Helper `i` at `i - 1`: the caller of a job is thread 0 of it.
     helpers: Vec<thread::JoinHandle<()>>,
-    /// The processors that somebody wants threads to be pinned to, in turn. Empty: any.
+    /// The processors that somebody wants threads to be pinned to, in turn. Empty: any. `None`: nobody wants anything.
     places: Option<Vec<usize>>,
     /// Those of them for the threads that bring jobs.
     callers: Vec<usize>,

@@ -86,6 +86,13 @@ fn machine() -> &'static Result<Machine, String> {
     })
 }
 
+/// The machine, for who has no place for what is wrong with it.
+fn working_machine() -> Option<&'static Machine> {
+    catch_unwind(machine)
+        .ok()
+        .and_then(|machine| machine.as_ref().ok())
+}
+
 extern "C" fn cpu_executor() -> *const soft_executor {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = catch_unwind(|| {
@@ -287,17 +294,11 @@ extern "C" fn adopt_thread() {
 }
 
 extern "C" fn takes_guests() -> bool {
-    let machine = catch_unwind(machine)
-        .ok()
-        .and_then(|machine| machine.as_ref().ok());
-    machine.is_some_and(Machine::takes_guests)
+    working_machine().is_some_and(Machine::takes_guests)
 }
 
 extern "C" fn threads() -> u32 {
-    let machine = catch_unwind(machine)
-        .ok()
-        .and_then(|machine| machine.as_ref().ok());
-    machine.map_or(1, |machine| machine.pool.threads() as u32)
+    working_machine().map_or(1, |machine| machine.pool.threads() as u32)
 }
 
 unsafe extern "C" fn set_threads(threads: u32, error: *mut *mut c_char) -> soft_outcome {
@@ -340,10 +341,7 @@ unsafe extern "C" fn pin_threads(
 }
 
 extern "C" fn patience() -> u64 {
-    let machine = catch_unwind(machine)
-        .ok()
-        .and_then(|machine| machine.as_ref().ok());
-    machine.map_or(0, |machine| machine.pool.patience().as_nanos() as u64)
+    working_machine().map_or(0, |machine| machine.pool.patience().as_nanos() as u64)
 }
 
 /// The outcome of a change of the machine.
