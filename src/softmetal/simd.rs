@@ -21,6 +21,8 @@ use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use portable::narrow_bf16;
 pub use portable::widen_f16;
+#[cfg(target_arch = "x86_64")]
+use x86_64::ReadsAhead;
 
 /// AVX-512 as Intel's newer processors have it.
 #[cfg(target_arch = "x86_64")]
@@ -288,6 +290,9 @@ pub enum Isa {
     Avx512Vbmi(x86_64::Avx512<true, false>),
     #[cfg(target_arch = "x86_64")]
     Avx512VbmiAhead(Avx512VbmiAhead),
+    /// As `Avx512Vbmi`, but the one before is what strips are read with ([`Isa::for_strips`]).
+    #[cfg(target_arch = "x86_64")]
+    Avx512VbmiStripsAhead(x86_64::Avx512<true, false>),
     /// The same for all but the products of many rows.
     #[cfg(target_arch = "x86_64")]
     Avx512Amx(Amx),
@@ -305,14 +310,17 @@ impl Isa {
         {
             available.extend(x86_64::Avx2::new().map(Isa::Avx2));
             available.extend(x86_64::Avx512::new().map(Isa::Avx512));
-            let alike = [
+            let mut alike = [
                 x86_64::Avx512::new().map(Isa::Avx512Vbmi),
                 x86_64::Avx512::new().map(Isa::Avx512VbmiAhead),
+                x86_64::Avx512::new().map(Isa::Avx512VbmiStripsAhead),
             ];
-            match x86_64::is_intel() {
-                true => available.extend(alike.into_iter().flatten()),
-                false => available.extend(alike.into_iter().rev().flatten()),
-            }
+            alike.rotate_left(match x86_64::reads_ahead() {
+                ReadsAhead::Nothing => 1,
+                ReadsAhead::Everything => 2,
+                ReadsAhead::Strips => 0,
+            });
+            available.extend(alike.into_iter().flatten());
             available.extend(Amx::new().map(Isa::Avx512Amx));
         }
         #[cfg(target_arch = "aarch64")]
@@ -332,10 +340,21 @@ impl Isa {
     pub fn half(self) -> Option<Isa> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_) | Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512Amx(_) => {
-                x86_64::Avx2::new().map(Isa::Avx2)
-            }
+            Isa::Avx512(_)
+            | Isa::Avx512Vbmi(_)
+            | Isa::Avx512VbmiAhead(_)
+            | Isa::Avx512VbmiStripsAhead(_)
+            | Isa::Avx512Amx(_) => x86_64::Avx2::new().map(Isa::Avx2),
             _ => None,
+        }
+    }
+
+    /// The one for strips that few rows are multiplied with, which come from memory once, from one end to the other.
+    pub fn for_strips(self) -> Isa {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512VbmiStripsAhead(simd) => Isa::Avx512VbmiAhead(simd.ahead()),
+            isa => isa,
         }
     }
 
@@ -366,7 +385,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) => "AVX-512 with VBMI and GFNI",
+            Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512VbmiStripsAhead(_) => {
+                "AVX-512 with VBMI and GFNI"
+            }
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Amx(_) => "AVX-512 and AMX",
             #[cfg(target_arch = "aarch64")]
@@ -426,7 +447,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(simd) => simd.run(body),
+            Isa::Avx512Vbmi(simd) | Isa::Avx512VbmiStripsAhead(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512VbmiAhead(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
@@ -649,17 +670,23 @@ mod tests {
 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     #[test]
-    fn memory_is_brought_near_on_intels_processors() {
+    fn memory_is_brought_near_where_processors_do_not_see_to_it() {
         let processors = std::fs::read_to_string("/proc/cpuinfo").expect("Linux has it");
         let intel = processors.contains("GenuineIntel");
-        assert_eq!(x86_64::is_intel(), intel);
+        let family = processors.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == "cpu family").then(|| value.trim().parse::<u32>())
+        });
+        let family = family.expect("a family").expect("a number");
+        let zen_5 = processors.contains("AuthenticAMD") && family >= 26;
         let vbmi = processors.contains(" avx512vbmi ") && processors.contains(" gfni ");
         let amx = processors.contains(" amx_tile ") && processors.contains(" amx_bf16 ");
         match Isa::best() {
             Isa::Avx512Amx(_) => assert!(vbmi && intel && amx),
             // Not every system lets tiles be used.
             Isa::Avx512VbmiAhead(_) => assert!(vbmi && intel),
-            Isa::Avx512Vbmi(_) => assert!(vbmi && !intel),
+            Isa::Avx512VbmiStripsAhead(_) => assert!(vbmi && zen_5),
+            Isa::Avx512Vbmi(_) => assert!(vbmi && !intel && !zen_5),
             _ => assert!(!vbmi),
         }
     }

@@ -116,17 +116,18 @@ pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
             let (a, b, output) = (&product.a, product.b, product.output);
             return amx::multiply(amx, machine, &Product { a, b, output }, separable);
         }
-        let tiled = m <= tiled_strips::most(machine.isa);
+        let isa = machine.isa.for_strips();
+        let tiled = m <= tiled_strips::most(isa);
         if m <= strips::MOST || tiled {
             let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
             let product = &Product { a, b, output };
             if m <= strips::MOST {
                 product.for_blocks(machine, separable, STRIP, |block| {
-                    machine.isa.run(strips::Compute { product, block });
+                    isa.run(strips::Compute { product, block });
                 });
             } else {
                 product.for_blocks(machine, separable, tiled_strips::COLUMNS, |block| {
-                    machine.isa.run(tiled_strips::Compute { product, block });
+                    isa.run(tiled_strips::Compute { product, block });
                 });
             }
             return Ok(());

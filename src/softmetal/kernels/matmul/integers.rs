@@ -38,7 +38,10 @@ pub fn multiply<B: Integers>(
     let precision = Precision::of(machine.isa, m, FEW_ROWS);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512Amx(_) = machine.isa
+    if let Isa::Avx512Vbmi(_)
+    | Isa::Avx512VbmiAhead(_)
+    | Isa::Avx512VbmiStripsAhead(_)
+    | Isa::Avx512Amx(_) = machine.isa
         && let Some(multiply) = lines::multiply::<B>(m)
     {
         return multiply(machine, product, a, separable);
@@ -70,8 +73,13 @@ pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
     let precision = Precision::of(machine.isa, m, strips::MOST);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     if m <= strips::MOST {
+        // Bytes with one row leave a processor time to read ahead by itself, where any does.
+        let isa = match B::PIECES == 1 && m == 1 {
+            true => machine.isa,
+            false => machine.isa.for_strips(),
+        };
         product.for_blocks(machine, separable, STRIP, |block| {
-            machine.isa.run(strips::Compute { product, a, block });
+            isa.run(strips::Compute { product, a, block });
         });
         return Ok(());
     }

@@ -14,7 +14,7 @@
 //! 20 % more time than with two pieces at a time and blocks copied to the stack (with these instructions on Zen 5, one thread), while those of
 //! Q4_K take half the time.
 //!
-//! Intel's processors do better with prefetch instructions ([`Simd::AHEAD`]).
+//! Intel's processors do better with prefetch instructions, and AMD's from Zen 5 on ([`Simd::AHEAD`], [`Isa::for_strips`]).
 
 use std::mem::MaybeUninit;
 
