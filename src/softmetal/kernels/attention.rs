@@ -1,20 +1,28 @@
 //! Attention: `attention_<C>`, `attention_tiled_<D>_<C>`, `attention_split_<C>` and `attention_merge`.
 
+mod keys;
+mod tile;
+
+use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
-use super::super::elements::{GROUP, Readable};
-use super::super::simd::{Body, Simd};
-use super::dot::dots;
-use super::exponential::exp;
+use super::super::elements::Readable;
+use super::scratch::{Line, Scratch};
 use super::{ALONE, Machine};
+use tile::{Memory, Tile};
 
 const MAX_HEAD_DIM: usize = 256;
 
 /// Keys are looked at in blocks of this many; between blocks the sums so far are rescaled to the new largest score. (Milakov &
 /// Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135.)
 const BLOCK: usize = 64;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
 
 /// `attention_<C>`, and `attention_tiled_256_<C>`.
 pub fn attention<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
@@ -35,28 +43,25 @@ pub fn attention_up_to<C: Readable, const D: usize>(
         && (out.shares_rows_with(&queries.q) || out.is_apart_from(&queries.q))
         && out.is_apart_from(&queries.k)
         && out.is_apart_from(&queries.v);
-    let grain = if separable {
-        machine.grain(queries.work(queries.most_keys() as usize))
-    } else {
-        ALONE
+    let head_dim = args.head_dim as usize;
+    let pieces = Pieces {
+        count: 1,
+        length: queries.most_keys() as usize,
     };
-    let heads = args.heads as usize;
-    machine.for_ranges(args.tokens as usize * heads, grain, |range| {
-        for index in range {
-            let (token, head) = (index / heads, index % heads);
-            let keys = queries.keys_of(token);
-            let sums = machine.isa.run(queries.query(token, head, keys));
+    queries.for_tiles(machine, separable, pieces, |tile, memory| {
+        for row in 0..tile.rows() {
+            let (token, head) = tile.token_and_head(row);
             let to = out.at(
                 row_of(token, args.out_token_stride, head, args.out_head_stride),
-                args.head_dim as usize,
+                head_dim,
             );
-            for (d, weighted) in sums.weighted[..args.head_dim as usize].iter().enumerate() {
+            let (found, weighted) = memory.results(row, head_dim);
+            for (d, weighted) in weighted.iter().enumerate() {
                 // SAFETY: `at` checked `head_dim` elements.
-                unsafe { to.add(d).write(weighted / sums.sum) };
+                unsafe { to.add(d).write(weighted / found.sum) };
             }
         }
-    });
-    Ok(())
+    })
 }
 
 /// `attention_split_<C>`.
@@ -76,32 +81,25 @@ pub fn attention_split<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> R
     let separable = parts.is_apart_from(&queries.q)
         && parts.is_apart_from(&queries.k)
         && parts.is_apart_from(&queries.v);
-    let head_dim = args.head_dim as usize;
-    let grain = if separable {
-        machine.grain(queries.work(length as usize))
-    } else {
-        ALONE
+    let (heads, head_dim) = (args.heads as usize, args.head_dim as usize);
+    let pieces = Pieces {
+        count: splits as usize,
+        length: length as usize,
     };
-    let (heads, splits, length) = (args.heads as usize, splits as usize, length as usize);
-    machine.for_ranges(args.tokens as usize * heads * splits, grain, |range| {
-        for row in range {
-            let (token, head, split) = (row / splits / heads, row / splits % heads, row % splits);
-            let all = queries.keys_of(token);
-            let start = all.end.min(all.start + split * length);
-            let keys = start..all.end.min(start + length);
-            let sums = machine.isa.run(queries.query(token, head, keys));
-            let to = parts.at(row * (head_dim + 2), head_dim + 2);
-            let largest = if sums.sum == 0.0 { 0.0 } else { sums.largest };
-            let values = sums.weighted[..head_dim]
-                .iter()
-                .chain([&largest, &sums.sum]);
+    queries.for_tiles(machine, separable, pieces, |tile, memory| {
+        for row in 0..tile.rows() {
+            let (token, head) = tile.token_and_head(row);
+            let part = (token * heads + head) * pieces.count + tile.piece;
+            let to = parts.at(part * (head_dim + 2), head_dim + 2);
+            let (found, weighted) = memory.results(row, head_dim);
+            let largest = if found.sum == 0.0 { 0.0 } else { found.largest };
+            let values = weighted.iter().chain([&largest, &found.sum]);
             for (index, value) in values.enumerate() {
                 // SAFETY: `at` checked `head_dim + 2` elements.
                 unsafe { to.add(index).write(*value) };
             }
         }
-    });
-    Ok(())
+    })
 }
 
 /// `attention_merge`.
@@ -187,6 +185,13 @@ fn view_of_parts<'a>(
     dispatch.view(index, "the pieces", extent)
 }
 
+/// The pieces that the keys of each query are looked at in.
+#[derive(Clone, Copy)]
+struct Pieces {
+    count: usize,
+    length: usize,
+}
+
 /// The operands of an attention, checked.
 struct Queries<'a, C> {
     args: attention_args,
@@ -255,151 +260,83 @@ impl<'a, C: Readable> Queries<'a, C> {
         }
     }
 
-    fn query(&self, token: usize, head: usize, keys: Range<usize>) -> Query<'_, 'a, C> {
-        Query {
-            queries: self,
-            token,
-            head,
-            keys,
-        }
-    }
-}
-
-/// One query head of one token, and the keys that it looks at.
-struct Query<'q, 'a, C> {
-    queries: &'q Queries<'a, C>,
-    token: usize,
-    head: usize,
-    keys: Range<usize>,
-}
-
-/// What a query has found so far: its values, weighted by exp(score - largest), and the sum of the weights; 0 when there is none.
-struct Sums {
-    largest: f32,
-    sum: f32,
-    weighted: [f32; MAX_HEAD_DIM],
-}
-
-impl<C: Readable> Body for Query<'_, '_, C> {
-    type Output = Sums;
-
+    /// A key of `head_dim` elements.
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Sums {
-        let Queries { args, q, k, v } = self.queries;
-        let head_dim = args.head_dim as usize;
-        let kv_head = self.head / (args.heads / args.kv_heads) as usize;
+    fn key(&self, position: usize, kv_head: usize) -> *const C {
+        let args = &self.args;
+        let row = row_of(position, args.k_token_stride, kv_head, args.k_head_stride);
+        self.k.at(row, args.head_dim as usize).cast_const()
+    }
 
-        let mut query = [0f32; MAX_HEAD_DIM]; // zeros past head_dim, as `dots` wants
-        let row = row_of(
-            self.token,
-            args.q_token_stride,
-            self.head,
-            args.q_head_stride,
-        );
-        let from = q.at(row, head_dim);
-        // SAFETY: `at` checked `head_dim` elements, at most MAX_HEAD_DIM.
-        unsafe { f32::widen(simd, from, query.as_mut_ptr(), head_dim) };
+    /// A value of `head_dim` elements.
+    #[inline(always)]
+    fn value(&self, position: usize, kv_head: usize) -> *const C {
+        let args = &self.args;
+        let row = row_of(position, args.v_token_stride, kv_head, args.v_head_stride);
+        self.v.at(row, args.head_dim as usize).cast_const()
+    }
 
-        let mut largest = f32::NEG_INFINITY;
-        let mut sum = 0f32;
-        let mut weighted = [0f32; MAX_HEAD_DIM];
-        for start in self.keys.clone().step_by(BLOCK) {
-            let count = BLOCK.min(self.keys.end - start);
-            let mut scores = [0f32; BLOCK];
-            for quad in (0..count).step_by(4) {
-                // Past the end the last key stands in; its score is not used.
-                let keys = std::array::from_fn(|i| {
-                    let position = start + (quad + i).min(count - 1);
-                    let row = row_of(position, args.k_token_stride, kv_head, args.k_head_stride);
-                    k.at(row, head_dim).cast_const()
-                });
-                // SAFETY: `at` checked the keys; the query is padded with zeros to a multiple of GROUP.
-                let [products] =
-                    unsafe { dots::<S, C, 1, 4>(simd, [query.as_ptr()], keys, head_dim) };
-                scores[quad..quad + 4].copy_from_slice(&products.map(|dot| dot * args.scale));
-            }
+    /// The keys of a piece that the query of a token sees.
+    fn keys_in(&self, token: usize, piece: usize, pieces: Pieces) -> Range<usize> {
+        let all = self.keys_of(token);
+        let start = all.end.min(all.start + piece * pieces.length);
+        start..all.end.min(start + pieces.length)
+    }
 
-            if scores[..count]
-                .iter()
-                .all(|score| *score == f32::NEG_INFINITY)
-            {
-                continue; // these keys have no weight, whatever the others score
-            }
-            let before = largest;
-            largest = scores[..count].iter().copied().fold(largest, f32::max);
-            let rescale = if before == largest {
-                1.0
-            } else {
-                (before - largest).exp()
+    /// Calls `store` with what each tile has found, on several threads.
+    fn for_tiles(
+        &self,
+        machine: &Machine,
+        separable: bool,
+        pieces: Pieces,
+        store: impl Fn(&Tile<C>, &Memory) + Sync,
+    ) -> Result<(), Fault> {
+        let args = &self.args;
+        let (tokens, head_dim) = (args.tokens as usize, args.head_dim as usize);
+        let group = (args.heads / args.kv_heads) as usize;
+        let heads_of_tile = group.min(tile::ROWS);
+        let tokens_of_tile = (tile::ROWS / heads_of_tile).min(tile::TOKENS);
+        let parts_of_group = group.div_ceil(heads_of_tile);
+        let parts = args.kv_heads as usize * parts_of_group;
+
+        let rows = heads_of_tile * tokens_of_tile.min(tokens);
+        let keys = pieces.length.min(self.most_keys() as usize);
+        let grain = match separable {
+            true => machine.grain(rows * self.work(keys)),
+            false => ALONE,
+        };
+        let exhausted = AtomicBool::new(false);
+        let items = tokens.div_ceil(tokens_of_tile) * parts * pieces.count;
+        machine.for_ranges(items, grain, |range| {
+            let Ok(scratch) = Scratch::take(&KEPT, Memory::bytes(rows, head_dim)) else {
+                return exhausted.store(true, Ordering::Relaxed);
             };
-            sum *= rescale;
-            for score in &mut scores {
-                *score = exp(*score - largest); // those past `count` are not used
+            let memory = Memory::new(&scratch, rows, head_dim);
+            for index in range {
+                let (block, part) = (index / pieces.count / parts, index / pieces.count % parts);
+                let (kv_head, part) = (part / parts_of_group, part % parts_of_group);
+                let token = block * tokens_of_tile;
+                let head = kv_head * group + part * heads_of_tile;
+                let tile = Tile {
+                    queries: self,
+                    tokens: token..tokens.min(token + tokens_of_tile),
+                    heads: head..((kv_head + 1) * group).min(head + heads_of_tile),
+                    kv_head,
+                    pieces,
+                    piece: index % pieces.count,
+                };
+                machine.isa.run(tile::Compute {
+                    tile: &tile,
+                    memory: &memory,
+                });
+                store(&tile, &memory);
             }
-            sum += scores[..count].iter().sum::<f32>();
-            let values: [*const C; BLOCK] = std::array::from_fn(|i| {
-                let position = start + i.min(count - 1);
-                let row = row_of(position, args.v_token_stride, kv_head, args.v_head_stride);
-                v.at(row, head_dim).cast_const()
-            });
-            // SAFETY: `at` checked `head_dim` elements of each value.
-            unsafe {
-                accumulate(
-                    simd,
-                    &mut weighted[..head_dim],
-                    rescale,
-                    &values[..count],
-                    &scores,
-                );
-            }
-        }
-        Sums {
-            largest,
-            sum,
-            weighted,
-        }
-    }
-}
-
-/// sums = sums · rescale + sum over i of weights[i] · values[i].
-///
-/// # Safety
-/// Each of `values` is readable for as many elements as `sums` has.
-#[inline(always)]
-unsafe fn accumulate<S: Simd, C: Readable>(
-    simd: S,
-    sums: &mut [f32],
-    rescale: f32,
-    values: &[*const C],
-    weights: &[f32; BLOCK],
-) {
-    let groups = sums.len() / GROUP;
-    let (whole, rest) = sums.split_at_mut(groups * GROUP);
-    for (group, sums) in whole.chunks_exact_mut(GROUP).enumerate() {
-        for offset in (0..GROUP).step_by(2 * S::LANES) {
-            // SAFETY: groups are whole, and two vectors fit a group.
-            unsafe {
-                let at = sums.as_mut_ptr().add(offset);
-                let next = at.add(S::LANES);
-                let mut first = simd.mul(simd.load(at), simd.splat(rescale));
-                let mut second = simd.mul(simd.load(next), simd.splat(rescale));
-                for (value, weight) in values.iter().zip(weights) {
-                    let weight = simd.splat(*weight);
-                    let vector = C::vector(simd, *value, group, offset);
-                    first = simd.mul_add(weight, vector, first);
-                    let vector = C::vector(simd, *value, group, offset + S::LANES);
-                    second = simd.mul_add(weight, vector, second);
-                }
-                simd.store(first, at);
-                simd.store(second, next);
-            }
-        }
-    }
-    for (index, sum) in rest.iter_mut().enumerate() {
-        *sum *= rescale;
-        for (value, weight) in values.iter().zip(weights) {
-            // SAFETY: the caller's promise.
-            *sum += weight * unsafe { C::element(*value, groups * GROUP + index) };
+        });
+        match exhausted.into_inner() {
+            true => Err(Fault::OutOfMemory(String::from(
+                "no memory for a tile of an attention",
+            ))),
+            false => Ok(()),
         }
     }
 }
@@ -653,6 +590,66 @@ pub mod tests {
                     window,
                     ..PLAIN
                 });
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_of_tokens_and_heads() {
+        for (tokens, group) in [(70, 1), (17, 2), (25, 3), (35, 8), (3, 65)] {
+            for (first_position, window) in [(0, 0), (100, 0), (3, 30), (100, 70), (100, 17)] {
+                let case = Case {
+                    tokens,
+                    group,
+                    first_position,
+                    window,
+                    head_dim: 36,
+                    ..PLAIN
+                };
+                check_all_types(Kernels::Plain, case, On::Native);
+                check::<f16>(Kernels::Pieces(48), case, On::Native);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_a_query_does_not_see_do_not_matter() {
+        const TOKENS: usize = 40;
+        const HEADS: usize = 4;
+        let args = attention_args {
+            q_token_stride: HEADS as u64,
+            q_head_stride: 1,
+            k_token_stride: 1,
+            v_token_stride: 1,
+            out_token_stride: HEADS as u64,
+            out_head_stride: 1,
+            tokens: TOKENS as u32,
+            heads: HEADS as u32,
+            kv_heads: 1,
+            head_dim: 1,
+            scale: 1.0,
+            ..Default::default()
+        };
+        // In the middle of a tile, and at its last token.
+        for special in [17, 31, TOKENS - 1] {
+            for machine in machines() {
+                let (mut q, mut k) = ([1.0; TOKENS * HEADS], [1.0; TOKENS]);
+                let (mut v, mut out) = ([2.0; TOKENS], [f32::POISON; TOKENS * HEADS]);
+                k[special] = f32::NAN;
+                v[special] = f32::INFINITY;
+                let call = Call::new("attention_f32").bind(ATTENTION_Q, &mut q);
+                let call = call.bind(ATTENTION_K, &mut k).bind(ATTENTION_V, &mut v);
+                let call = call.bind(ATTENTION_OUT, &mut out);
+                let call = call.covering([HEADS, TOKENS, 1]);
+                call.arguments(ATTENTION_ARGS, &args)
+                    .run(machine)
+                    .expect("good arguments");
+                for (index, out) in out.iter().enumerate() {
+                    match index / HEADS < special {
+                        true => assert_eq!(*out, 2.0, "{index}"),
+                        false => assert!(out.is_nan(), "{index}"),
+                    }
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ mod rows;
 mod strips;
 mod sweeps;
 mod tiled_strips;
-mod tiles;
+pub mod tiles;
 mod turned;
 
 use std::ops::Range;
