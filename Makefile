@@ -48,7 +48,7 @@ soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays
 	  $(SOAK) '$(SOAK_PEER)'; fi
 	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak $(if $(PEER),'$(SOAK_PEER)')
 
-bench: setup ## criterion's benchmarks of kernels, dispatch, pool, tokenizers, loading and the trace
+bench: setup ## criterion's benchmarks of kernels, attention, dispatch, pool, tokenizers, loading and the trace
 	cargo bench
 
 test-bench: setup ## each of them once: that they run

@@ -315,6 +315,7 @@ impl Isa {
                 x86_64::Avx512::new().map(Isa::Avx512VbmiAhead),
                 x86_64::Avx512::new().map(Isa::Avx512VbmiStripsAhead),
             ];
+            // The one for this processor comes last.
             alike.rotate_left(match x86_64::reads_ahead() {
                 ReadsAhead::Nothing => 1,
                 ReadsAhead::Everything => 2,

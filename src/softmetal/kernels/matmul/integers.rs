@@ -73,7 +73,7 @@ pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
     let precision = Precision::of(machine.isa, m, strips::MOST);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     if m <= strips::MOST {
-        // Bytes with one row leave a processor time to read ahead by itself, where any does.
+        // With one row of bytes there is so little to compute that Zen 5 keeps up by itself: 43 GB/s, and 40 with prefetch instructions.
         let isa = match B::PIECES == 1 && m == 1 {
             true => machine.isa,
             false => machine.isa.for_strips(),
