@@ -5,12 +5,11 @@ mod tile;
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
 use super::super::elements::Readable;
-use super::scratch::{Line, Scratch};
+use super::scratch::{Line, Scratch, Shortage};
 use super::{ALONE, Machine};
 use tile::{Memory, Tile};
 
@@ -305,11 +304,12 @@ impl<'a, C: Readable> Queries<'a, C> {
             true => machine.grain(rows * self.work(keys)),
             false => ALONE,
         };
-        let exhausted = AtomicBool::new(false);
+        let shortage = Shortage::default();
         let items = tokens.div_ceil(tokens_of_tile) * parts * pieces.count;
         machine.for_ranges(items, grain, |range| {
-            let Ok(scratch) = Scratch::take(&KEPT, Memory::bytes(rows, head_dim)) else {
-                return exhausted.store(true, Ordering::Relaxed);
+            let scratch = match Scratch::take(&KEPT, Memory::bytes(rows, head_dim)) {
+                Ok(scratch) => scratch,
+                Err(exhausted) => return shortage.note(Err(exhausted)),
             };
             let memory = Memory::new(&scratch, rows, head_dim);
             for index in range {
@@ -332,12 +332,7 @@ impl<'a, C: Readable> Queries<'a, C> {
                 store(&tile, &memory);
             }
         });
-        match exhausted.into_inner() {
-            true => Err(Fault::OutOfMemory(String::from(
-                "no memory for a tile of an attention",
-            ))),
-            false => Ok(()),
-        }
+        shortage.into_result("a tile of an attention")
     }
 }
 

@@ -18,7 +18,6 @@ pub mod tiles;
 mod turned;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::bindings::args::*;
 use super::super::dispatch::{Dispatch, Extent, Fault, View};
@@ -26,7 +25,7 @@ use super::super::elements::{
     GROUP, Integers, Interleaved, InterleavedIntegers, Readable, STRIP, Stored, Writable,
 };
 use super::super::simd::{Body, Simd};
-use super::scratch::Exhausted;
+use super::scratch::{Exhausted, Shortage};
 use super::{ALONE, Machine};
 #[cfg(target_arch = "x86_64")]
 use amx::Weights;
@@ -439,18 +438,11 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
         unit: usize,
         compute: impl Fn(Block) -> Result<(), Exhausted> + Sync,
     ) -> Result<(), Fault> {
-        let exhausted = AtomicBool::new(false);
+        let shortage = Shortage::default();
         self.for_blocks(machine, separable, unit, |block| {
-            if compute(block).is_err() {
-                exhausted.store(true, Ordering::Relaxed);
-            }
+            shortage.note(compute(block));
         });
-        match exhausted.into_inner() {
-            true => Err(Fault::OutOfMemory(String::from(
-                "no memory for a panel of a product",
-            ))),
-            false => Ok(()),
-        }
+        shortage.into_result("a panel of a product")
     }
 }
 

@@ -1,7 +1,10 @@
 //! Memory of the calling thread, kept for its next use: a steady state allocates nothing and meets no fresh page.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::LocalKey;
+
+use super::super::dispatch::Fault;
 
 /// As much as a cache holds together and the widest vector loads.
 const LINE: usize = 64;
@@ -18,6 +21,26 @@ pub type Keep = LocalKey<Cell<Vec<Line>>>;
 /// There is no memory.
 #[derive(Debug)]
 pub struct Exhausted;
+
+/// Whether there was no memory for some part of a kernel's work, on whichever thread.
+#[derive(Default)]
+pub struct Shortage(AtomicBool);
+
+impl Shortage {
+    pub fn note(&self, part: Result<(), Exhausted>) {
+        if part.is_err() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The result of all parts, each of which needed memory for `purpose`.
+    pub fn into_result(self, purpose: &str) -> Result<(), Fault> {
+        match self.0.into_inner() {
+            true => Err(Fault::OutOfMemory(format!("no memory for {purpose}"))),
+            false => Ok(()),
+        }
+    }
+}
 
 pub struct Scratch {
     keep: &'static Keep,
