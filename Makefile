@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint check-msl check-apple bindings doc package fuzz
+.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint ab check-msl check-apple bindings doc package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -57,6 +57,10 @@ test-bench: setup ## each of them once: that they run
 bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul, context or charts for a part, FEATURES=onednn
 	@scripts/setup.sh peers
 	cd benches/peers && cargo run --release $(if $(FEATURES),--features $(FEATURES)) -- $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+ab: setup ## times the revision OLD= against the working tree, alternating: medians, ranges, exit status 1 if slower; ONLY=, RUNS=, THREADS=
+	@[ -n '$(OLD)' ] || { echo 'make ab OLD=<revision> [ONLY=text] [RUNS=7] [THREADS=1,2]' >&2; exit 2; }
+	@scripts/ab.py '$(OLD)' $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS)) $(if $(THREADS),--threads $(THREADS))
 
 lint: setup ## formatting, clippy, native warnings, documentation and stale lock files, all as errors
 	cargo fmt --check
