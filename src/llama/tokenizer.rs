@@ -25,7 +25,7 @@ use super::gguf::Metadata;
 pub use decoder::Decoder;
 pub(super) use decoder::DecoderState;
 use pairs::Pairs;
-use pre_tokenizer::PreTokenizer;
+pub(super) use pre_tokenizer::PreTokenizer;
 use space_prefix::SpacePrefix;
 use vocabulary::Vocabulary;
 pub use vocabulary::{TokenKind, TokenizerError};
@@ -39,9 +39,6 @@ pub struct Tokenizer {
     vocabulary: Vocabulary,
     algorithm: Algorithm,
     space_prefix: SpacePrefix,
-    /// Whether a text is brought into Unicode's normalisation form C first: Qwen's `tokenizer.json` asks for it, and
-    /// llama.cpp leaves it out.
-    composes: bool,
     bos: Option<u32>,
     eos: Option<u32>,
     /// Every token that ends a text or a turn.
@@ -59,11 +56,9 @@ enum Algorithm {
     /// The bytes of each word merge by a list of pairs.
     Bytes {
         pairs: Pairs,
-        pre_tokenizer: PreTokenizer,
-        /// Whether a word that is a token is not split any further, whatever its merges.
-        whole_words: bool,
-        /// The token of each byte.
-        letters: Box<[u32; 256]>,
+        pre_tokenizer: &'static PreTokenizer,
+        /// The token of each byte, where it has one. A byte without one is left out, as `tokenizers` and llama.cpp do.
+        letters: Box<[Option<u32>; 256]>,
     },
 }
 
@@ -96,7 +91,6 @@ impl Tokenizer {
             vocabulary,
             algorithm,
             space_prefix,
-            composes: false,
             bos: None,
             eos: None,
             prefix: Vec::new(),
@@ -127,7 +121,7 @@ impl Tokenizer {
             }
         }
         let add_bos = match &tokenizer.algorithm {
-            Algorithm::Bytes { pre_tokenizer, .. } => *pre_tokenizer == PreTokenizer::Llama3,
+            Algorithm::Bytes { pre_tokenizer, .. } => pre_tokenizer.adds_bos(),
             _ => true,
         };
         let flag = |key: &str| metadata.get::<bool>(&format!("tokenizer.ggml.{key}"));
@@ -175,13 +169,9 @@ impl Tokenizer {
         let algorithm = Algorithm::Bytes {
             pairs,
             pre_tokenizer,
-            // llama.cpp's reading of Llama 3's `ignore_merges`.
-            whole_words: pre_tokenizer == PreTokenizer::Llama3,
-            letters: letters(&vocabulary)?,
+            letters: letters(&vocabulary),
         };
-        let mut tokenizer = Tokenizer::new(vocabulary, algorithm, SpacePrefix::Nowhere);
-        tokenizer.composes = name == "qwen2";
-        Ok(tokenizer)
+        Ok(Tokenizer::new(vocabulary, algorithm, SpacePrefix::Nowhere))
     }
 
     fn set_bos(&mut self, token: Option<u32>) -> Result<(), TokenizerError> {
@@ -290,10 +280,6 @@ impl Tokenizer {
         if text.is_empty() {
             return;
         }
-        let text = match self.composes {
-            true => Cow::Owned(text.nfc().collect()),
-            false => Cow::Borrowed(text),
-        };
         match &self.algorithm {
             Algorithm::Scores => {
                 let escaped = text.replace(' ', SPACE);
@@ -303,17 +289,21 @@ impl Tokenizer {
             Algorithm::Bytes {
                 pairs,
                 pre_tokenizer,
-                whole_words,
                 letters,
             } => {
+                let text = match pre_tokenizer.composes() {
+                    true => Cow::Owned(text.nfc().collect()),
+                    false => Cow::Borrowed(text),
+                };
                 for word in pre_tokenizer.split(&text) {
                     let whole = self.vocabulary.text(word.as_bytes());
-                    match whole.filter(|_| *whole_words) {
+                    match whole.filter(|_| pre_tokenizer.keeps_whole_words()) {
                         Some(token) => tokens.push(token),
                         None => {
                             let bytes = word.bytes();
-                            let symbols: Vec<u32> =
-                                bytes.map(|byte| letters[usize::from(byte)]).collect();
+                            let symbols: Vec<u32> = bytes
+                                .filter_map(|byte| letters[usize::from(byte)])
+                                .collect();
                             pairs.merge(&symbols, tokens);
                         }
                     }
@@ -355,14 +345,13 @@ fn read_pairs(merges: &[Box<[u8]>], vocabulary: &Vocabulary) -> Result<Pairs, To
     Ok(pairs)
 }
 
-/// The token of each byte.
-fn letters(vocabulary: &Vocabulary) -> Result<Box<[u32; 256]>, TokenizerError> {
-    let mut tokens = Box::new([0; 256]);
+/// The token of each byte, where it has one.
+fn letters(vocabulary: &Vocabulary) -> Box<[Option<u32>; 256]> {
+    let mut tokens = Box::new([None; 256]);
     for (byte, token) in (0..=u8::MAX).zip(tokens.iter_mut()) {
-        let found = vocabulary.text(&[byte]);
-        *token = found.ok_or(TokenizerError::MissingByte(byte))?;
+        *token = vocabulary.text(&[byte]);
     }
-    Ok(tokens)
+    tokens
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::json::{Object, at, read, read_bytes};
 use super::sentencepiece::SentencePieceModel;
 use crate::llama::LlamaError;
 use crate::llama::gguf::{Metadata, Value};
+use crate::llama::tokenizer::PreTokenizer;
 
 /// The most bytes in a file of these.
 const LIMIT: u64 = 1 << 26;
@@ -402,13 +403,10 @@ impl TokenizerJson {
     /// GGUF's name for how text is normalised and split before pairs are merged.
     fn pre_tokenizer(&self) -> Result<&'static str, HuggingFaceError> {
         let steps = parts(&self.pre_tokenizer, "pretokenizers");
-        let patterns: Vec<&Json> = steps
-            .iter()
-            .filter(|part| part["type"] != "ByteLevel")
-            .map(|part| &part["pattern"]["Regex"])
-            .collect();
-        let byte_level = steps.iter().find(|part| part["type"] == "ByteLevel");
-        let splits = byte_level.is_some_and(|part| part["use_regex"] != false);
+        let mut patterns = Vec::new();
+        for step in steps {
+            patterns.extend(published_pattern(step)?);
+        }
         let normalizers: Vec<&Json> = parts(&self.normalizer, "normalizers")
             .iter()
             .map(|part| &part["type"])
@@ -419,21 +417,33 @@ impl TokenizerJson {
             [kind] if kind == "NFC" => true,
             _ => return Err(another("normalizer", "only NFC is known")),
         };
-        match (&patterns[..], composes) {
-            ([pattern], false) if *pattern == LLAMA_3 => Ok("llama-bpe"),
-            ([pattern], true) if *pattern == QWEN_2 => Ok("qwen2"),
-            ([pattern], false) if *pattern == QWEN_2 => Ok("deepseek-r1-qwen"),
-            ([], false) if splits => Ok("gpt-2"),
-            _ => {
-                let reason = "only those of Llama 3, Qwen 2 and GPT-2 are known";
-                Err(another("pre_tokenizer", reason))
-            }
-        }
+        let known = PreTokenizer::from_published_patterns(&patterns, composes);
+        known.map(PreTokenizer::name).ok_or_else(|| {
+            let value = patterns.join("; ");
+            let reason = "it splits text by patterns of no family that is known";
+            unsupported("pre_tokenizer", &value, reason)
+        })
     }
 }
 
-const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern that a step of the pre-tokenizer splits by, if it splits.
+fn published_pattern(step: &Json) -> Result<Option<String>, HuggingFaceError> {
+    const GPT_2: &str =
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+    let kind = step["type"].as_str().unwrap_or("none");
+    let isolates = || step["behavior"] == "Isolated" && step["invert"] != true;
+    // The package's own files write "Removed" and "invert" for the same: the matches are the words.
+    let removes = || step["behavior"] == "Removed" && step["invert"] == true;
+    match (kind, step["pattern"]["Regex"].as_str()) {
+        ("ByteLevel", _) => Ok((step["use_regex"] != false).then(|| GPT_2.to_owned())),
+        ("Digits", _) if step["individual_digits"] == true => Ok(Some(r"\p{N}".to_owned())),
+        ("Split", Some(pattern)) if isolates() || removes() => Ok(Some(pattern.to_owned())),
+        _ => {
+            let reason = "only splits by a pattern, single digits and ByteLevel are known";
+            Err(unsupported("pre_tokenizer", kind, reason))
+        }
+    }
+}
 
 /// The steps of a part of the file: itself, or those of a sequence.
 fn parts<'a>(part: &'a Json, list: &str) -> &'a [Json] {
@@ -442,9 +452,13 @@ fn parts<'a>(part: &'a Json, list: &str) -> &'a [Json] {
 }
 
 fn another(key: &str, reason: &'static str) -> HuggingFaceError {
+    unsupported(key, "another one", reason)
+}
+
+fn unsupported(key: &str, value: &str, reason: &'static str) -> HuggingFaceError {
     HuggingFaceError::Unsupported {
         key: key.to_owned(),
-        value: "another one".to_owned(),
+        value: value.chars().take(200).collect(),
         reason,
     }
 }

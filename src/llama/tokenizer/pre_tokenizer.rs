@@ -3,71 +3,115 @@
 //! The patterns are the published ones, but for `\s+(?!\S)`, "white space but for the last if a word follows", which the
 //! `regex` crate cannot say: it is `\s+` here, and [`Pattern::split`] gives the last character back.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use regex::Regex;
 
-/// How to cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PreTokenizer {
-    /// Radford et al. 2019: contractions, then letters, numbers or others after at most one space.
-    Gpt2,
-    /// Llama 3: numbers in groups of three, newlines stay with punctuation.
-    Llama3,
-    /// Qwen 2 and 3: as Llama 3, with every digit for itself.
-    Qwen2,
-    /// What llama.cpp does for files that do not say.
-    Default,
-}
+mod table;
 
 /// `\s+(?!\S)|\s+`.
 const SPACES: &str = r"\s+";
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+";
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+";
+
+/// How to cut: a row of [`table::TABLE`].
+#[derive(Debug)]
+pub(in crate::llama) struct PreTokenizer {
+    /// GGUF's names for it.
+    names: &'static [&'static str],
+    /// Each cuts what the one before it left.
+    patterns: &'static [&'static str],
+    whole_words: bool,
+    adds_bos: bool,
+    composes: bool,
+    compiled: OnceLock<Box<[Pattern]>>,
+}
 
 impl PreTokenizer {
+    const fn new(
+        names: &'static [&'static str],
+        patterns: &'static [&'static str],
+    ) -> PreTokenizer {
+        PreTokenizer {
+            names,
+            patterns,
+            whole_words: false,
+            adds_bos: false,
+            composes: false,
+            compiled: OnceLock::new(),
+        }
+    }
+
+    const fn keeping_whole_words(mut self) -> PreTokenizer {
+        self.whole_words = true;
+        self
+    }
+
+    const fn beginning_with_bos(mut self) -> PreTokenizer {
+        self.adds_bos = true;
+        self
+    }
+
+    const fn composing(mut self) -> PreTokenizer {
+        self.composes = true;
+        self
+    }
+
     /// The pre-tokenizer that GGUF's `tokenizer.ggml.pre` names.
-    pub fn from_gguf_name(name: &str) -> Option<PreTokenizer> {
-        Some(match name {
-            "llama-bpe" | "llama3" | "llama-v3" => PreTokenizer::Llama3,
-            "gpt-2" | "gpt2" => PreTokenizer::Gpt2,
-            "qwen2" | "deepseek-r1-qwen" => PreTokenizer::Qwen2,
-            "default" => PreTokenizer::Default,
-            _ => return None,
-        })
+    pub fn from_gguf_name(name: &str) -> Option<&'static PreTokenizer> {
+        table::TABLE.iter().find(|row| row.names.contains(&name))
+    }
+
+    /// The one with these published patterns, and with or without normalization form C.
+    pub fn from_published_patterns(
+        patterns: &[String],
+        composes: bool,
+    ) -> Option<&'static PreTokenizer> {
+        let written = patterns.iter().map(|pattern| {
+            let pattern = pattern.replace(r"\s+(?!\S)|\s+", SPACES);
+            pattern.replace(r"\s+(?!\S)", SPACES)
+        });
+        let written: Vec<String> = written.collect();
+        let same = |row: &&PreTokenizer| row.patterns == written && row.composes == composes;
+        table::TABLE.iter().find(same)
+    }
+
+    /// Every name that GGUF has for one.
+    pub fn all_names() -> impl Iterator<Item = &'static str> {
+        table::TABLE.iter().flat_map(|row| row.names).copied()
+    }
+
+    /// The first of GGUF's names for it.
+    pub fn name(&self) -> &'static str {
+        self.names[0]
+    }
+
+    /// Whether a word that is a token is not split any further, whatever its merges: `ignore_merges`.
+    pub fn keeps_whole_words(&self) -> bool {
+        self.whole_words
+    }
+
+    /// Whether a text begins with the token for it where the file does not say.
+    pub fn adds_bos(&self) -> bool {
+        self.adds_bos
+    }
+
+    /// Whether a text is brought into Unicode's normalization form C first: Qwen's `tokenizer.json` asks for it, and
+    /// llama.cpp leaves it out.
+    pub fn composes(&self) -> bool {
+        self.composes
     }
 
     /// The words of a text, in their order: all of it.
-    pub fn split(self, text: &str) -> Vec<&str> {
-        self.patterns().iter().fold(vec![text], |parts, pattern| {
+    pub fn split<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        let compile = || self.patterns.iter().copied().map(Pattern::new).collect();
+        let patterns = self.compiled.get_or_init(compile);
+        patterns.iter().fold(vec![text], |parts, pattern| {
             let parts = parts.into_iter();
             parts.flat_map(|part| pattern.split(part)).collect()
         })
     }
-
-    /// Each cuts what the one before it left.
-    fn patterns(self) -> &'static [Pattern] {
-        static GPT2_ONLY: LazyLock<[Pattern; 1]> = LazyLock::new(|| [Pattern::new(GPT2)]);
-        static LLAMA3_ONLY: LazyLock<[Pattern; 1]> = LazyLock::new(|| [Pattern::new(LLAMA3)]);
-        static QWEN2_ONLY: LazyLock<[Pattern; 1]> = LazyLock::new(|| [Pattern::new(QWEN2)]);
-        static DEFAULT: LazyLock<[Pattern; 4]> = LazyLock::new(|| {
-            [
-                Pattern::new(r"[\p{P}\$\+<=>\^~\|]+"),
-                Pattern::new(GPT2),
-                Pattern::new(r"\p{N}+"),
-                Pattern::new(r"[0-9][0-9][0-9]"),
-            ]
-        });
-        match self {
-            PreTokenizer::Gpt2 => &*GPT2_ONLY,
-            PreTokenizer::Llama3 => &*LLAMA3_ONLY,
-            PreTokenizer::Qwen2 => &*QWEN2_ONLY,
-            PreTokenizer::Default => &*DEFAULT,
-        }
-    }
 }
 
+#[derive(Debug)]
 struct Pattern {
     regex: Regex,
     /// Whether its last alternative is [`SPACES`].
@@ -77,7 +121,8 @@ struct Pattern {
 impl Pattern {
     fn new(pattern: &str) -> Pattern {
         Pattern {
-            regex: Regex::new(pattern).expect("the patterns are constants of this file"),
+            regex: Regex::new(pattern)
+                .expect("the patterns of the table compile: a test splits with each"),
             ends_in_spaces: pattern.ends_with(&format!("|{SPACES}")),
         }
     }
@@ -127,11 +172,71 @@ mod tests {
 
     use super::*;
 
+    fn split<'a>(name: &str, text: &'a str) -> Vec<&'a str> {
+        PreTokenizer::from_gguf_name(name).unwrap().split(text)
+    }
+
+    /// `scripts/pre_tokenizer_fixtures.py` made the cases with the published patterns, lookahead and all.
+    #[test]
+    fn words_are_those_of_the_tokenizers_package() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/data/pre_tokenizers.json"
+        );
+        let fixtures: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let texts = fixtures["texts"].as_array().unwrap();
+        let mut wrong = Vec::new();
+        for (name, lists) in fixtures["words"].as_object().unwrap() {
+            for (text, expected) in texts.iter().zip(lists.as_array().unwrap()) {
+                let text = text.as_str().unwrap();
+                let words = split(name, text);
+                let lengths: Vec<usize> = words.iter().map(|word| word.chars().count()).collect();
+                if serde_json::json!(lengths) != *expected {
+                    wrong.push(format!(
+                        "{name}, {text:?}: {words:?} and not lengths {expected}"
+                    ));
+                }
+            }
+        }
+        assert!(
+            wrong.is_empty(),
+            "{} wrong:\n{}",
+            wrong.len(),
+            wrong.join("\n")
+        );
+    }
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut names: Vec<&str> = PreTokenizer::all_names().collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn smollm_cuts_off_each_digit() {
+        assert_eq!(
+            split("smollm", "in 1234 days"),
+            ["in", " ", "1", "2", "3", "4", " days"]
+        );
+    }
+
+    #[test]
+    fn tekken_cuts_at_changes_of_case() {
+        assert_eq!(
+            split("tekken", "helloWorld HTTPServer 12/\n"),
+            ["hello", "World", " HTTPServer", " ", "1", "2", "/\n"]
+        );
+    }
+
     #[test]
     fn words_are_those_of_the_published_patterns() {
         let text = "Hello  world's\n\n  1234 don'T \u{65e5}\u{672c}!?\n x   ";
         assert_eq!(
-            PreTokenizer::Gpt2.split(text),
+            split("gpt-2", text),
             [
                 "Hello",
                 " ",
@@ -150,7 +255,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            PreTokenizer::Llama3.split(text),
+            split("llama-bpe", text),
             [
                 "Hello",
                 " ",
@@ -170,11 +275,11 @@ mod tests {
             ]
         );
         assert_eq!(
-            PreTokenizer::Qwen2.split("a 12\t\tb"),
+            split("qwen2", "a 12\t\tb"),
             ["a", " ", "1", "2", "\t", "\tb"]
         );
         assert_eq!(
-            PreTokenizer::Default.split("x=12345 <a>"),
+            split("default", "x=12345 <a>"),
             ["x", "=", "123", "45", " ", "<", "a", ">"]
         );
     }
@@ -182,13 +287,8 @@ mod tests {
     proptest! {
         #[test]
         fn words_are_all_of_the_text(text in "[a '\n\r\t1s\u{e9}\u{65e5}!\u{a0}]{0,40}") {
-            for kind in [
-                PreTokenizer::Gpt2,
-                PreTokenizer::Llama3,
-                PreTokenizer::Qwen2,
-                PreTokenizer::Default,
-            ] {
-                let parts = kind.split(&text);
+            for row in &table::TABLE {
+                let parts = row.split(&text);
                 prop_assert!(parts.iter().all(|part| !part.is_empty()));
                 prop_assert_eq!(parts.concat(), text.clone());
             }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::PreTokenizer;
+
 /// What a token is for. The numbers are the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenKind {
@@ -42,14 +44,11 @@ pub enum TokenizerError {
         "the model file's tokenizer is of the kind {0:?}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported"
     )]
     Model(String),
-    #[error(
-        "the model file's pre-tokenizer is {0:?}; \"llama-bpe\", \"gpt-2\", \"qwen2\" and \"default\" are supported"
-    )]
+    #[error("the model file's pre-tokenizer is {0:?}, which is none of the {count} that are known: {names}",
+        count = PreTokenizer::all_names().count(), names = PreTokenizer::all_names().collect::<Vec<_>>().join(", "))]
     PreTokenizer(String),
     #[error("merge {0} is no pair of two tokens that make a third")]
     Merge(usize),
-    #[error("the vocabulary has no token for the byte {0:#04x}")]
-    MissingByte(u8),
     #[error(
         "the vocabulary has {tokens} tokens, {scores} scores and {kinds} types; there must be as many of each, and some"
     )]
