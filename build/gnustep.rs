@@ -96,8 +96,12 @@ impl GnuStep {
         let searched_anyway: Vec<PathBuf> =
             SEARCHED_ANYWAY.map(|folder| system.path(folder)).into();
         let mut includes = vec![include.clone()];
-        includes.extend(flags.includes);
-        includes.dedup();
+        includes.extend(
+            flags
+                .includes
+                .into_iter()
+                .filter(|folder| *folder != include),
+        );
         includes.retain(|folder| folder.is_dir() && !searched_anyway.contains(folder));
         let mut libraries = flags.libraries;
         libraries.retain(|folder| folder.join("libgnustep-base.so").exists());
