@@ -82,8 +82,8 @@ impl Clang {
             tried = "\n  no clang and no clang-N is on the path".into();
         }
         Err(format!(
-            "no clang here compiles Objective-C with blocks. Tried:{tried}\n{packages}\n`make setup` installs what is needed; \
-             CLANG=/path/to/clang picks a compiler."
+            "no clang here compiles Objective-C with blocks. Tried:{tried}\n{packages}\n`make setup` installs what is \
+             needed; CLANG=/path/to/clang picks a compiler."
         ))
     }
 
@@ -195,7 +195,8 @@ fn libraries(target: &str) -> &'static [&'static str] {
 const MAC_FLAGS: [&str; 3] = ["-fno-objc-arc", "-fblocks", "-mmacosx-version-min=13.0"];
 const MAC_PACKAGES: &str = "The command line tools have one: xcode-select --install";
 
-/// A compiler that `CLANG` names is the only one: nobody wants another in silence. `CC` is often GCC, so it is only the first to try.
+/// A compiler that `CLANG` names is the only one: nobody wants another in silence. `CC` is often GCC, so it is only the
+/// first to try.
 fn candidates() -> Result<Vec<PathBuf>, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = env::split_paths(&path).collect();

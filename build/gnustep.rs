@@ -1,7 +1,8 @@
 //! Where GNUstep's Foundation and GCC's Objective-C runtime lie.
 //!
-//! `gnustep-config` is believed first, then pkg-config, then the folders that distributions use. The first that leads to the header
-//! wins. Nothing here runs a program or reads the environment: [`System`] carries the answers, and tests make them up.
+//! `gnustep-config` is believed first, then pkg-config, then the folders that distributions use. The first that leads
+//! to the header wins. Nothing here runs a program or reads the environment: [`System`] carries the answers, and tests
+//! make them up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -313,9 +314,9 @@ fn with_foundation(folders: &[PathBuf]) -> Option<PathBuf> {
 /// libobjc2 lays classes out in another way, and GCC's runtime cannot load them beside its own.
 fn other_runtime(sign: &str) -> String {
     format!(
-        "this GNUstep is built for libobjc2 ({sign}), and ironbridge's Objective-C is compiled for GCC's runtime: classes of the one \
-         cannot be loaded by the other. It needs a GNUstep that is built with gcc-objc, as Debian, Ubuntu and Fedora ship it, and GCC's \
-         libobjc."
+        "this GNUstep is built for libobjc2 ({sign}), and ironbridge's Objective-C is compiled for GCC's runtime: \
+         classes of the one cannot be loaded by the other. It needs a GNUstep that is built with gcc-objc, as Debian, \
+         Ubuntu and Fedora ship it, and GCC's libobjc."
     )
 }
 

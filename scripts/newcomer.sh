@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# What a newcomer meets: a bare Debian, made for the purpose, in which the README's two commands run as they stand there.
+# What a newcomer meets: the README's two commands, as they stand there, in a bare Debian that is made for the purpose.
 #
-#   scripts/newcomer.sh SUITE [demo|test|both]     bookworm or trixie, or another suite of Debian; both without a second word
+#   scripts/newcomer.sh SUITE... [demo|test|both]    bookworm, trixie, another suite of Debian, or several
 #
-# The system has what `debootstrap --variant=minbase` installs, and make, git and Rust. It lies in a temporary folder (below TMPDIR),
-# which is unmounted and removed whatever happens. The commit that is checked out is cloned into it, without what is not committed.
+# The system has what `debootstrap --variant=minbase` installs, and make, git and Rust. It lies in a temporary folder
+# (below TMPDIR), which is unmounted and removed whatever happens. The commit that is checked out is cloned into it,
+# without what is not committed.
 #
-# Rust is this machine's own, mounted read-only, and so are its downloaded crates and its settings for registries: Debian's Rust is too
-# old, and what rustup would download differs in nothing. The same holds for the settings of apt. A network that only this machine's
-# settings reach is then reached from the new system too.
+# Rust is this machine's own, mounted read-only, and its downloaded crates are copied: Debian's Rust is too old, and
+# rustup's servers cannot be reached from every machine. The settings of cargo, of apt and of the network are copied,
+# too, so that the new system reaches what this machine reaches.
 #
-# Needs root, for chroot and mount; what is mounted is seen by this script alone (unshare). Exits with 69 (sysexits.h's EX_UNAVAILABLE) where the packages cannot be had, otherwise with the
-# status of the first command that fails.
+# Needs root, for chroot and mount; what is mounted is seen by this script alone (unshare). Exits with 69 (sysexits.h's
+# EX_UNAVAILABLE) where the packages cannot be had, otherwise with the status of the last command that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,20 +35,26 @@ unavailable() {
 # The folder is emptied only when nothing of this machine is mounted in it any more.
 clean_up() {
   local process mounted
-  trap '' INT TERM HUP
   [ -n "$WORK" ] || return 0
   for process in /proc/[0-9]*; do
     if [ "$(readlink "$process/root")" = "$SYSTEM" ]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
   done
   # Those that are inside others first.
   awk -v root="$SYSTEM/" 'index($2, root) == 1 {print $2}' /proc/self/mounts | sort -r | while read -r mounted; do
-    umount "$mounted" || umount --lazy "$mounted"
+    umount "$mounted" || umount --lazy "$mounted" || true
   done
   if grep -qF " $SYSTEM/" /proc/self/mounts; then
     say "something is still mounted in $WORK, so it is left there" >&2
   else
     rm -rf "$WORK"
   fi
+  WORK=
+}
+
+end() {
+  trap '' INT TERM HUP
+  clean_up
+  [ ${#REPORT[@]} = 0 ] || printf 'newcomer: %s\n' "${REPORT[@]}"
 }
 
 # Runs a command so that a signal ends this script at once, and not when the command is done.
@@ -104,7 +111,7 @@ make_system() {
   mount -t sysfs -o ro sysfs "$SYSTEM/sys"
   make_devices
 
-  # How this machine reaches the network. Keys of its own are not for the new system's apt, so no list of sources is copied.
+  # How this machine reaches the network.
   cp -L /etc/resolv.conf "$SYSTEM/etc/resolv.conf"
   for file in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
     if grep -qsiE '^[^/#]*acquire' "$file"; then cp "$file" "$SYSTEM/etc/apt/apt.conf.d/"; fi
@@ -123,7 +130,7 @@ make_rust() {
   # What the crates of the lock file need beyond those here is fetched now, with everything that the machine has for it.
   cargo fetch --quiet --locked || unavailable 'cargo cannot fetch the crates'
   sysroot=$(rustc --print sysroot)
-  [ "$sysroot" != /usr ] || fail "this machine's Rust is its distribution's, which needs the distribution's libraries: use rustup's"
+  [ "$sysroot" != /usr ] || fail "this machine's Rust needs its distribution's libraries; rustup's does not"
   mount_as_is "$sysroot" /usr/local/rust
   [ -x "$SYSTEM/usr/local/rust/bin/cargo" ] || fail "this machine's Rust has no cargo beside rustc"
   mkdir -p "$SYSTEM/root/.cargo/registry"
@@ -144,50 +151,64 @@ inside() {
   for name in $(compgen -e | grep -E '^CARGO_(REGISTR|SOURCE|HTTP|NET)' || true); do
     settings+=("$name=${!name}")
   done
-  promptly env -i HOME=/root USER=root TERM=dumb PATH=/usr/local/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    "${settings[@]}" chroot "$SYSTEM" /bin/sh -ec "$1"
+  settings+=(HOME=/root USER=root TERM=dumb PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+  promptly env -i "${settings[@]}" chroot "$SYSTEM" /bin/sh -ec "$1"
 }
 
 # The lines of the README's first block of commands, without their comments.
+# shellcheck disable=SC2016  # the backquotes are Markdown's
 commands() { sed -n '/^```sh$/,/^```$/{/^```$/q;/^```/d;s/ *#.*//;p}' README.md; }
 
 run_commands() {
-  local suite=$1 wanted=$2 command start status
+  local suite=$1 wanted=$2 command start seconds status result
   while read -r command; do
     [ "$wanted" = both ] || [ "$command" = "make $wanted" ] || continue
     say "$suite: $command"
     start=$SECONDS status=0
     inside "cd /root/ironbridge && $command" || status=$?
-    REPORT+=("$(printf '%-9s %-10s %s in %d min %02d s' "$suite" "$command" \
-      "$([ "$status" = 0 ] && echo passed || echo "FAILED with $status")" $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)))")
+    seconds=$((SECONDS - start)) result=passed
+    [ "$status" = 0 ] || result="FAILED with $status"
+    result+=" in $((seconds / 60)) min $((seconds % 60)) s"
+    REPORT+=("$(printf '%-9s %-10s %s' "$suite" "$command" "$result")")
     [ "$status" = 0 ] || { STATUS=$status && break; }
   done < <(commands)
   [ ${#REPORT[@]} -gt 0 ] || fail "the README's first block has no command 'make $wanted'"
 }
 
+# newcomer SUITE WANTED: from nothing to nothing.
+newcomer() {
+  local suite=$1 start=$SECONDS
+  make_system "$suite"
+  make_rust
+  git clone --quiet "file://$REPOSITORY" "$SYSTEM/root/ironbridge"
+  git -C "$SYSTEM/root/ironbridge" checkout --quiet --detach "$(git rev-parse HEAD)"
+  say "$suite is ready after $((SECONDS - start)) s: commit $(git rev-parse --short HEAD)"
+  run_commands "$suite" "$2"
+  clean_up
+}
+
 main() {
-  local suite=${1:-} wanted=${2:-both} start=$SECONDS
-  case $suite:$wanted in
-    :* | -*) fail 'which suite? scripts/newcomer.sh bookworm|trixie [demo|test|both]' ;;
-    *:demo | *:test | *:both) ;;
-    *) fail "$wanted is not demo, test or both" ;;
-  esac
+  local wanted=both suites=() argument suite
+  for argument; do
+    case $argument in
+      demo | test | both) wanted=$argument ;;
+      -* | '') fail 'which suites? scripts/newcomer.sh bookworm|trixie... [demo|test|both]' ;;
+      *) suites+=("$argument") ;;
+    esac
+  done
+  [ ${#suites[@]} -gt 0 ] || fail 'which suites? scripts/newcomer.sh bookworm|trixie... [demo|test|both]'
   [ "$(uname -s)" = Linux ] || fail 'a new system can be made on Linux only'
   [ "$(id -u)" = 0 ] || fail "not root; as root, run: $0 $*"
   command -v cargo >/dev/null || fail 'Rust is not here: https://rustup.rs'
   [ -n "${NEWCOMER_UNSHARED:-}" ] || NEWCOMER_UNSHARED=1 exec unshare --mount -- "$REPOSITORY/scripts/newcomer.sh" "$@"
-  trap clean_up EXIT
+  trap end EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   make_debootstrap
-  make_system "$suite"
-  make_rust
-  git clone --quiet --no-hardlinks "file://$REPOSITORY" "$SYSTEM/root/ironbridge"
-  git -C "$SYSTEM/root/ironbridge" checkout --quiet --detach "$(git rev-parse HEAD)"
-  say "$suite is ready after $((SECONDS - start)) s: commit $(git rev-parse --short HEAD)"
-  run_commands "$suite" "$wanted"
-  printf 'newcomer: %s\n' "${REPORT[@]}"
-  return "$STATUS"
+  for suite in "${suites[@]}"; do
+    newcomer "$suite" "$wanted"
+  done
+  exit "$STATUS"
 }
 
 main "$@"

@@ -1,4 +1,5 @@
-//! The build script's search for GNUstep and GCC's Objective-C runtime, over trees of empty files and the tools' own answers.
+//! The build script's search for GNUstep and GCC's Objective-C runtime, over trees of empty files and the tools' own
+//! answers.
 
 #[path = "../build/gnustep.rs"]
 mod gnustep;
@@ -10,27 +11,34 @@ use gnustep::{Flags, GnuStep, Runtime, System, multiarch};
 use tempfile::TempDir;
 
 /// `gnustep-config --objc-flags` and `--base-libs` on Debian 12.
-const DEBIAN_12: &str = "-MMD -MP -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 -DGNUSTEP_BASE_LIBRARY=1 -fno-strict-aliasing \
-    -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS -pthread -fPIC -Wall -DGSWARN -DGSDIAGNOSE -Wno-import -g -O2 \
-    -fconstant-string-class=NSConstantString -I. -I/root/GNUstep/Library/Headers -I/usr/local/include/GNUstep \
-    -I/usr/include/GNUstep\n-shared-libgcc -pthread -fexceptions -rdynamic -L/root/GNUstep/Library/Libraries -L/usr/local/lib \
-    -L/usr/lib -lgnustep-base -lobjc -lm\n";
+const DEBIAN_12: &str = "\
+    -MMD -MP -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 -DGNUSTEP_BASE_LIBRARY=1 \
+    -fno-strict-aliasing -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS -pthread -fPIC -Wall \
+    -DGSWARN -DGSDIAGNOSE -Wno-import -g -O2 -fconstant-string-class=NSConstantString -I. \
+    -I/root/GNUstep/Library/Headers -I/usr/local/include/GNUstep -I/usr/include/GNUstep\n-shared-libgcc \
+    -pthread -fexceptions -rdynamic -L/root/GNUstep/Library/Libraries -L/usr/local/lib -L/usr/lib \
+    -lgnustep-base -lobjc -lm\n";
 
 /// The same on Debian 13.
-const DEBIAN_13: &str = "-MMD -MP -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 -DGNUSTEP_BASE_LIBRARY=1 -fno-strict-aliasing \
-    -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS -pthread -fPIC -Wall -DGSWARN -DGSDIAGNOSE -Wno-import -g -O2 \
-    -fconstant-string-class=NSConstantString -I. -I/root/GNUstep/Library/Headers -I/usr/local/include/GNUstep \
-    -I/usr/include/x86_64-linux-gnu/GNUstep -I/usr/include\n-shared-libgcc -pthread -fexceptions -rdynamic \
-    -L/root/GNUstep/Library/Libraries -L/usr/local/lib -L/usr/lib/x86_64-linux-gnu -L/usr/lib -lgnustep-base -lobjc -lm\n";
+const DEBIAN_13: &str = "\
+    -MMD -MP -DGNUSTEP -DGNUSTEP_BASE_LIBRARY=1 -DGNU_RUNTIME=1 -DGNUSTEP_BASE_LIBRARY=1 \
+    -fno-strict-aliasing -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS -pthread -fPIC -Wall \
+    -DGSWARN -DGSDIAGNOSE -Wno-import -g -O2 -fconstant-string-class=NSConstantString -I. \
+    -I/root/GNUstep/Library/Headers -I/usr/local/include/GNUstep -I/usr/include/x86_64-linux-gnu/GNUstep \
+    -I/usr/include\n-shared-libgcc -pthread -fexceptions -rdynamic -L/root/GNUstep/Library/Libraries \
+    -L/usr/local/lib -L/usr/lib/x86_64-linux-gnu -L/usr/lib -lgnustep-base -lobjc -lm\n";
 
 /// In the manner of Fedora, which puts Foundation into /usr/include and libraries into /usr/lib64.
-const FEDORA: &str = "-MMD -MP -DGNUSTEP -DGNU_RUNTIME=1 -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS -pthread -fPIC \
-    -specs=/usr/lib/rpm/redhat/redhat-hardened-cc1 -I. -I/usr/local/include -I/usr/include \
-    -isystem /usr/lib/gcc/x86_64-redhat-linux/15/include\n-L/usr/local/lib64 -L /usr/lib64 -lgnustep-base -lobjc -lm\n";
+const FEDORA: &str = "\
+    -MMD -MP -DGNUSTEP -DGNU_RUNTIME=1 -fexceptions -fobjc-exceptions -D_NATIVE_OBJC_EXCEPTIONS -pthread \
+    -fPIC -specs=/usr/lib/rpm/redhat/redhat-hardened-cc1 -I. -I/usr/local/include -I/usr/include \
+    -isystem /usr/lib/gcc/x86_64-redhat-linux/15/include\n-L/usr/local/lib64 -L /usr/lib64 \
+    -lgnustep-base -lobjc -lm\n";
 
 /// A GNUstep that was built for libobjc2.
-const LIBOBJC2: &str = "-MMD -MP -DGNUSTEP -DGNUSTEP_RUNTIME=1 -D_NONFRAGILE_ABI=1 -fexceptions -fobjc-runtime=gnustep-2.2 -fblocks \
-    -I/usr/local/include/GNUstep\n-L/usr/local/lib -lgnustep-base -lobjc -lm\n";
+const LIBOBJC2: &str = "\
+    -MMD -MP -DGNUSTEP -DGNUSTEP_RUNTIME=1 -D_NONFRAGILE_ABI=1 -fexceptions -fobjc-runtime=gnustep-2.2 \
+    -fblocks -I/usr/local/include/GNUstep\n-L/usr/local/lib -lgnustep-base -lobjc -lm\n";
 
 const GSCONFIG: &str =
     "/* */\n#define GNUSTEP_BASE_MAJOR_VERSION 1\n#define GNUSTEP_BASE_VERSION            1.31.1\n";
