@@ -17,6 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly REPOSITORY=$PWD MIRROR=${MIRROR:-http://deb.debian.org/debian}
+MOUNTS=
 WORK=
 SYSTEM=
 REPORT=()
@@ -32,12 +33,25 @@ unavailable() {
   exit 69
 }
 
-# The folder is emptied only when nothing of this machine is mounted in it any more.
-clean_up() {
-  local process mounted
-  [ -n "$WORK" ] || return 0
+# Ends what still runs of what this script started, which is all that sees its mounts. Fails when there was something.
+end_processes() {
+  local process found=0
   for process in /proc/[0-9]*; do
-    if [ "$(readlink "$process/root")" = "$SYSTEM" ]; then kill -KILL "${process#/proc/}" 2>/dev/null || true; fi
+    if [ "${process#/proc/}" != $$ ] && [ "$(readlink "$process/ns/mnt")" = "$MOUNTS" ]; then
+      found=1
+      kill -KILL "${process#/proc/}" 2>/dev/null || true
+    fi
+  done
+  return "$found"
+}
+
+# The folder is emptied only when nothing runs there, and nothing of this machine is mounted in it, any more.
+clean_up() {
+  local mounted
+  [ -n "$WORK" ] || return 0
+  for _ in $(seq 50); do
+    if end_processes; then break; fi
+    sleep 0.1
   done
   # Those that are inside others first.
   awk -v root="$SYSTEM/" 'index($2, root) == 1 {print $2}' /proc/self/mounts | sort -r | while read -r mounted; do
@@ -201,6 +215,7 @@ main() {
   [ "$(id -u)" = 0 ] || fail "not root; as root, run: $0 $*"
   command -v cargo >/dev/null || fail 'Rust is not here: https://rustup.rs'
   [ -n "${NEWCOMER_UNSHARED:-}" ] || NEWCOMER_UNSHARED=1 exec unshare --mount -- "$REPOSITORY/scripts/newcomer.sh" "$@"
+  MOUNTS=$(readlink /proc/self/ns/mnt)
   trap end EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
