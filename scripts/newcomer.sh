@@ -134,7 +134,8 @@ make_system() {
     install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$SYSTEM/etc/ssl/certs/ca-certificates.crt"
   fi
   printf 'deb %s %s main\n' "$MIRROR" "$suite" >"$SYSTEM/etc/apt/sources.list"
-  inside 'apt-get update -qq && apt-get install -y -qq --no-install-recommends make git' >/dev/null ||
+  inside 'export DEBIAN_FRONTEND=noninteractive; apt-get update -qq
+    apt-get install -y -qq --no-install-recommends make git' >/dev/null ||
     unavailable "apt cannot fetch make and git for $suite"
 }
 
