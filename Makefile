@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint ab check-msl check-apple bindings doc package fuzz
+.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint ab check-msl check-apple bindings doc package fuzz newcomer
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -85,6 +85,9 @@ doc: setup ## the documentation, in target/doc
 
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
 	@scripts/package-check.sh $(FEATURES)
+
+newcomer: ## the README's two commands in a bare Debian 12 and a bare Debian 13, made for it; as root; half an hour
+	@scripts/newcomer.sh bookworm trixie
 
 fuzz: setup ## fuzzes the readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
 	@for target in gguf model safetensors tokenizer_json tokenizer_model; do \

@@ -10,6 +10,8 @@ mod bindings;
 mod clang;
 #[path = "build/exports.rs"]
 mod exports;
+#[path = "build/gnustep.rs"]
+mod gnustep;
 #[path = "build/kernels.rs"]
 mod kernels;
 
@@ -78,6 +80,7 @@ fn build(out: &Path) -> Result<(), String> {
         .map_err(|error| format!("{error}\ncompiler: {}", clang.path().display()))?;
     clang.link(&target);
     clang.describe_for_tests(&target);
+    clang.describe_for_doctor();
     exports::only_the_c_abi(out, &target);
     Ok(())
 }

@@ -3,9 +3,12 @@
 //! For another Linux than the one that builds, `IRONBRIDGE_SYSROOT` names the folder with that system's headers and libraries.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::gnustep::{GnuStep, Runtime, System};
 
 /// What every native file needs. A file that uses it and compiles is the proof that a compiler can do the job.
 const PROBE: &str = r#"
@@ -21,35 +24,49 @@ const SYSROOT_VARIABLE: &str = "IRONBRIDGE_SYSROOT";
 
 pub struct Clang {
     path: PathBuf,
+    /// The first line of `clang --version`.
+    version: String,
     flags: Vec<String>,
+    /// Absent on a Mac, where Foundation and the runtime are the system's.
+    gnustep: Option<(GnuStep, Runtime)>,
 }
 
 impl Clang {
-    /// The clang named by `CLANG` or `CC`, else the newest one on the path, that compiles [`PROBE`].
+    /// The clang named by `CLANG`, else by `CC`, else the newest one on the path, that compiles [`PROBE`].
     pub fn find(out: &Path, target: &str) -> Result<Clang, String> {
         for variable in ["CLANG", "CC", SYSROOT_VARIABLE] {
             println!("cargo:rerun-if-env-changed={variable}");
         }
-        let flags = match target {
-            "linux" => gnustep_flags(out)?,
-            _ => vec![
-                "-fno-objc-arc".into(),
-                "-fblocks".into(),
-                "-mmacosx-version-min=13.0".into(),
-            ],
+        let mut packages = MAC_PACKAGES.to_owned();
+        let (gnustep, flags) = match target {
+            "linux" => {
+                let system = system();
+                let gnustep = (GnuStep::find(&system)?, Runtime::find(&system)?);
+                packages = system.packages();
+                let flags = gnustep_flags(out, &gnustep.0, &gnustep.1)?;
+                (Some(gnustep), flags)
+            }
+            _ => (None, MAC_FLAGS.map(String::from).to_vec()),
         };
         let probe = out.join("probe.m");
         fs::write(&probe, PROBE).map_err(|error| format!("{}: {error}", probe.display()))?;
 
         let mut tried = String::new();
-        for path in candidates() {
+        for path in candidates()? {
             let result = Command::new(&path)
                 .args(&flags)
                 .args(["-fsyntax-only", "-Werror=implicit-function-declaration"])
                 .arg(&probe)
                 .output();
             match result {
-                Ok(output) if output.status.success() => return Ok(Clang { path, flags }),
+                Ok(output) if output.status.success() => {
+                    return Ok(Clang {
+                        version: first_line(&path, "--version").unwrap_or_default(),
+                        path,
+                        flags,
+                        gnustep,
+                    });
+                }
                 Ok(output) => {
                     let text = String::from_utf8_lossy(&output.stderr);
                     let first = text
@@ -58,17 +75,15 @@ impl Clang {
                         .unwrap_or("failed");
                     tried += &format!("\n  {}: {first}", path.display());
                 }
-                Err(_) => continue, // not installed
+                Err(error) => tried += &format!("\n  {}: {error}", path.display()),
             }
         }
+        if tried.is_empty() {
+            tried = "\n  no clang and no clang-N is on the path".into();
+        }
         Err(format!(
-            "no clang here compiles Objective-C with blocks.{}\n{}",
-            if tried.is_empty() {
-                String::new()
-            } else {
-                format!(" Tried:{tried}")
-            },
-            INSTALL
+            "no clang here compiles Objective-C with blocks. Tried:{tried}\n{packages}\n`make setup` installs what is \
+             needed; CLANG=/path/to/clang picks a compiler."
         ))
     }
 
@@ -101,7 +116,10 @@ impl Clang {
                 Some((_, name)) => format!("-l{name}"),
                 None => format!("-l{library}"),
             })
-            .chain(libobjc_folder(target).map(|folder| format!("-L{}", folder.display())))
+            .chain(
+                self.library_folders()
+                    .map(|folder| format!("-L{}", folder.display())),
+            )
             .collect();
         let separator = "\u{1f}";
         println!("cargo:rustc-env=IRONBRIDGE_CLANG={}", self.path.display());
@@ -118,9 +136,38 @@ impl Clang {
         for library in libraries(target) {
             println!("cargo:rustc-link-lib={library}");
         }
-        if let Some(folder) = libobjc_folder(target) {
+        for folder in self.library_folders() {
             println!("cargo:rustc-link-search=native={}", folder.display());
         }
+    }
+
+    /// Lets `ironbridge doctor` say what the program was built with.
+    pub fn describe_for_doctor(&self) {
+        let say =
+            |name: &str, value: &str| println!("cargo:rustc-env=IRONBRIDGE_BUILT_{name}={value}");
+        say("BY", &self.path.display().to_string());
+        say("BY_VERSION", &self.version);
+        if let Some((gnustep, runtime)) = &self.gnustep {
+            say("WITH_GNUSTEP", &gnustep.include.display().to_string());
+            say("WITH_GNUSTEP_VERSION", &gnustep.version);
+            say("WITH_GNUSTEP_FOUND_BY", gnustep.found_by);
+            say("WITH_LIBOBJC", &runtime.library.display().to_string());
+            say("WITH_LIBOBJC_VERSION", &runtime.version);
+            // Of a newer release, they lie elsewhere.
+            for header in [
+                gnustep.include.join("Foundation/Foundation.h"),
+                runtime.headers.join("objc.h"),
+            ] {
+                println!("cargo:rerun-if-changed={}", header.display());
+            }
+        }
+    }
+
+    /// Where the linker would not look by itself.
+    fn library_folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.gnustep
+            .iter()
+            .flat_map(|(gnustep, runtime)| gnustep.libraries.iter().chain([&runtime.library]))
     }
 }
 
@@ -145,53 +192,111 @@ fn libraries(target: &str) -> &'static [&'static str] {
     }
 }
 
-/// On Linux libobjc belongs to GCC and lies in its folder, which only GCC itself searches.
-fn libobjc_folder(target: &str) -> Option<PathBuf> {
-    gcc_folders()
-        .into_iter()
-        .find(|folder| target == "linux" && folder.join("libobjc.so").exists())
-}
+const MAC_FLAGS: [&str; 3] = ["-fno-objc-arc", "-fblocks", "-mmacosx-version-min=13.0"];
+const MAC_PACKAGES: &str = "The command line tools have one: xcode-select --install";
 
-const INSTALL: &str = "Install what is missing:
-  Debian, Ubuntu  apt install clang-19 libclang-19-dev libgnustep-base-dev libobjc-12-dev libblocksruntime-dev
-  macOS           xcode-select --install
-  elsewhere       clang, GNUstep base, GCC's libobjc and the blocks runtime, with their headers
-or run `make setup`. CLANG=/path/to/clang picks a compiler.";
-
-fn candidates() -> Vec<PathBuf> {
-    let named = ["CLANG", "CC"]
-        .into_iter()
-        .filter_map(env::var_os)
-        .map(PathBuf::from);
+/// A compiler that `CLANG` names is the only one: nobody wants another in silence. `CC` is often GCC, so it is only the
+/// first to try.
+fn candidates() -> Result<Vec<PathBuf>, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let find = |name: &Path| match name.components().count() {
+        1 => folders
+            .iter()
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file()),
+        _ => name.is_file().then(|| name.to_owned()),
+    };
+    let named = |variable| env::var_os(variable).filter(|value: &OsString| !value.is_empty());
+    if let Some(clang) = named("CLANG").map(PathBuf::from) {
+        return match find(&clang) {
+            Some(found) => Ok(vec![found]),
+            None => Err(format!(
+                "CLANG={}: there is no such program",
+                clang.display()
+            )),
+        };
+    }
     let versioned = (11..40)
         .rev()
         .map(|version| PathBuf::from(format!("clang-{version}")));
-    named
+    Ok(named("CC")
+        .map(PathBuf::from)
+        .into_iter()
         .chain(versioned)
         .chain([PathBuf::from("clang")])
-        .collect()
+        .filter_map(|name| find(&name))
+        .collect())
+}
+
+/// The system to build for, with what its tools answer.
+fn system() -> System {
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    let host = env::var("HOST").expect("cargo sets HOST");
+    // The tools speak of the system that they run on.
+    let native = sysroot().is_none() && target == host;
+    let ask = |tool: &str, arguments: &[&str]| match native {
+        true => answer(Command::new(tool).args(arguments)),
+        false => {
+            Err("not asked, for it speaks of this system and not of the one to build for".into())
+        }
+    };
+    let multiarch = ["gcc", "cc"]
+        .into_iter()
+        .find_map(|compiler| ask(compiler, &["-print-multiarch"]).ok())
+        .map(|triplet| triplet.trim().to_owned())
+        .filter(|triplet| !triplet.is_empty());
+    let compile = ask("gnustep-config", &["--objc-flags"]);
+    let link = ask("gnustep-config", &["--base-libs"]);
+    System {
+        root: sysroot().unwrap_or_else(|| "/".into()),
+        multiarch,
+        gnustep_config: compile.map(|flags| flags + &link.unwrap_or_default()),
+        pkg_config: ask("pkg-config", &["--cflags", "--libs", "gnustep-base"]),
+        installed: (ask("dpkg-query", &["--version"]).is_ok()).then_some(installed),
+        target,
+    }
+}
+
+/// What a program prints, or why it prints nothing.
+fn answer(command: &mut Command) -> Result<String, String> {
+    // pkg-config leaves out the folders that compilers search anyway, unless it is told not to.
+    command
+        .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
+        .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            Err(text.lines().next().unwrap_or("it failed").to_owned())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err("not installed".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn first_line(program: &Path, argument: &str) -> Option<String> {
+    let text = answer(Command::new(program).arg(argument)).ok()?;
+    text.lines().next().map(String::from)
+}
+
+/// The version of an installed Debian package.
+fn installed(package: &str) -> Option<String> {
+    let format = "-f=${db:Status-Status} ${Version}";
+    let text = answer(Command::new("dpkg-query").args(["-W", format, package])).ok()?;
+    text.strip_prefix("installed ").map(String::from)
 }
 
 /// GNUstep's Foundation on GCC's runtime. GCC's own include folder would shadow clang's `<stdatomic.h>`, so only its
 /// `objc` folder is put on the path, with the one header that clang's blocks need beside it.
-fn gnustep_flags(out: &Path) -> Result<Vec<String>, String> {
-    let objc = gcc_folders()
-        .into_iter()
-        .map(|folder| folder.join("include/objc"))
-        .find(|folder| folder.join("objc.h").exists())
-        .ok_or_else(|| {
-            format!("GCC's Objective-C headers (objc/objc.h) are missing.\n{INSTALL}")
-        })?;
-    let foundation = ["/usr/local/include/GNUstep", "/usr/include/GNUstep"]
-        .into_iter()
-        .map(in_sysroot)
-        .find(|folder| folder.join("Foundation/Foundation.h").exists())
-        .ok_or_else(|| format!("GNUstep's Foundation headers are missing.\n{INSTALL}"))?;
-
+fn gnustep_flags(out: &Path, gnustep: &GnuStep, runtime: &Runtime) -> Result<Vec<String>, String> {
+    let objc = &runtime.headers;
     let include = out.join("objc-include");
     let copy = || -> std::io::Result<()> {
         fs::create_dir_all(include.join("objc"))?;
-        for entry in fs::read_dir(&objc)? {
+        for entry in fs::read_dir(objc)? {
             let entry = entry?;
             fs::copy(entry.path(), include.join("objc").join(entry.file_name()))?;
         }
@@ -220,7 +325,9 @@ fn gnustep_flags(out: &Path) -> Result<Vec<String>, String> {
     .map(String::from)
     .to_vec();
     flags.push(format!("-isystem{}", include.display()));
-    flags.push(format!("-isystem{}", foundation.display()));
+    for folder in &gnustep.includes {
+        flags.push(format!("-isystem{}", folder.display()));
+    }
     if let Some(sysroot) = sysroot() {
         let target = env::var("TARGET").expect("cargo sets TARGET");
         flags.push(format!("--target={target}"));
@@ -232,36 +339,4 @@ fn gnustep_flags(out: &Path) -> Result<Vec<String>, String> {
 /// The root of the system to build for, when it is not this one.
 pub fn sysroot() -> Option<PathBuf> {
     env::var_os(SYSROOT_VARIABLE).map(PathBuf::from)
-}
-
-/// Where the absolute `path` of the system to build for lies.
-fn in_sysroot(path: &str) -> PathBuf {
-    match sysroot() {
-        Some(sysroot) => sysroot.join(path.trim_start_matches('/')),
-        None => PathBuf::from(path),
-    }
-}
-
-/// GCC's folders, newest version first.
-fn gcc_folders() -> Vec<PathBuf> {
-    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(in_sysroot("/usr/lib/gcc"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|triple| fs::read_dir(triple.path()).ok())
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let major = entry
-                .file_name()
-                .to_str()?
-                .split('.')
-                .next()?
-                .parse()
-                .ok()?;
-            Some((major, entry.path()))
-        })
-        .collect();
-    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
-    found.into_iter().map(|(_, path)| path).collect()
 }

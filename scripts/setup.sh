@@ -111,8 +111,9 @@ setup_mac() {
 list_what_to_install() {
   say "this system has no apt. The build needs, with their headers:"
   say "  clang $OLDEST_CLANG or newer and libclang (tested with $TESTED_CLANG), its sanitizer runtime for the tests"
-  say "  GNUstep base, GCC's Objective-C runtime (libobjc), the blocks runtime (libBlocksRuntime)"
+  say "  GNUstep base, GCC's Objective-C runtime (libobjc, not libobjc2), the blocks runtime (libBlocksRuntime)"
   say "  gcc, g++, make and python3"
+  say "README.md has the names of Fedora's and Arch's packages, under 'Systems'."
   say "The build itself names what it does not find."
 }
 
@@ -128,19 +129,20 @@ check_cargo() {
   local least have
   least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
   command -v cargo >/dev/null ||
-    fail "cargo is missing. Rust $least or newer is at https://rustup.rs; then open a new shell, or: . ~/.cargo/env"
+    fail "there is no Rust here; $least or newer is needed: curl -sSf https://sh.rustup.rs | sh, then . ~/.cargo/env"
   have=$(cargo --version | cut -d' ' -f2)
   [ "$(printf '%s\n' "$least" "$have" | sort -t. -k1,1n -k2,2n | head -n 1)" = "$least" ] ||
     fail "cargo $have is too old: Rust $least or newer is needed. 'rustup update stable' gets it."
 }
 
 main() {
+  # First: whoever must fetch Rust should not wait for other packages to hear it.
+  check_cargo
   case $(uname -s) in
     Darwin) setup_mac ;;
     Linux) if command -v apt-get >/dev/null; then setup_apt "${1:-}"; else list_what_to_install; fi ;;
     *) fail "$(uname -s) is not supported: ironbridge runs on Linux and on macOS 13 or later" ;;
   esac
-  check_cargo
 }
 
 main "$@"

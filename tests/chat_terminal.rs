@@ -46,7 +46,12 @@ impl Terminal {
                 &raw mut size,
             )
         };
-        assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(
+            opened,
+            0,
+            "no pseudo-terminal can be opened ({}); this test needs devpts on /dev/pts",
+            std::io::Error::last_os_error()
+        );
         // SAFETY: openpty gave both descriptors to this function alone.
         let (keyboard, inside) =
             unsafe { (OwnedFd::from_raw_fd(keyboard), OwnedFd::from_raw_fd(inside)) };

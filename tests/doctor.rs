@@ -24,6 +24,7 @@ fn a_healthy_machine_is_told_so() {
         "processor ",
         "memory ",
         "runtime ",
+        "built by ",
         "compiler ",
         "buffers up to",
         "values compared",
@@ -47,7 +48,38 @@ fn json_has_the_same() {
     );
     assert!(report["test"]["values"].as_u64() > Some(1000));
     assert_eq!(report["test"]["kernel_from_source"], true);
+    assert!(report["built_with"]["compiler"]["version"].is_string());
     assert_eq!(report["problems"], Value::Array(vec![]));
+}
+
+/// The folders are this system's, and have what they are named for.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_build_found_is_where_it_says() {
+    let output = doctor(&["--seconds", "0", "--json"], &[]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let built_with = &report["built_with"];
+    let file = |value: &Value, name: &str| {
+        std::path::Path::new(value.as_str().expect("a folder")).join(name)
+    };
+    let compiler = file(&built_with["compiler"]["path"], "");
+    let foundation = file(&built_with["gnustep"]["include"], "Foundation/Foundation.h");
+    let libobjc = file(&built_with["libobjc"]["folder"], "libobjc.so");
+    for path in [compiler, foundation, libobjc] {
+        assert!(path.exists(), "{} in {built_with:#}", path.display());
+    }
+    for part in ["gnustep", "libobjc"] {
+        let version = built_with[part]["version"].as_str().expect("a version");
+        assert!(
+            version.starts_with(|first: char| first.is_ascii_digit()),
+            "{version}"
+        );
+    }
+    let text = doctor(&["--seconds", "0"], &[]);
+    let text = String::from_utf8_lossy(&text.stdout);
+    for part in ["GNUstep ", "found by", "libobjc "] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `ironbridge doctor`
 
+mod built_with;
 mod machine;
 mod self_test;
 
@@ -14,6 +15,7 @@ use ironbridge::{Device, DeviceInfo};
 use serde_json::{Value, json};
 
 use crate::terminal::bytes;
+use built_with::BuiltWith;
 use machine::Machine;
 use self_test::SelfTest;
 
@@ -32,6 +34,7 @@ pub struct DoctorArguments {
 
 struct Report {
     machine: Machine,
+    built_with: BuiltWith,
     devices: Vec<DeviceInfo>,
     software: SoftwareDevice,
     processes: Vec<Process>,
@@ -43,6 +46,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Box<dyn Error>> {
     let stale_files_removed = remove_stale()?;
     let mut report = Report {
         machine: Machine::look()?,
+        built_with: BuiltWith::read(),
         devices: Device::list()?,
         software: SoftwareDevice::find(),
         processes: processes()?,
@@ -107,6 +111,7 @@ impl Report {
             available_bytes.map_or_else(String::new, |free| format!(", {} available", bytes(free)));
         println!("memory      {}{available}", bytes(*memory_bytes));
         println!("runtime     {}", self.machine.runtime);
+        self.built_with.print();
         for device in &self.devices {
             println!(
                 "device {}    {}: buffers up to {}, working set {}, {} threads and {} in a threadgroup",
@@ -193,6 +198,7 @@ impl Report {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "machine": self.machine.json(),
+            "built_with": self.built_with.json(),
             "devices": devices.collect::<Vec<_>>(),
             "software": {
                 "threads": self.software.threads.as_ref().ok(),
