@@ -1,7 +1,8 @@
 /* What this process publishes for monitors: the writing side of include/ironbridge_monitor.h.
  *
- * One mapping for the process, made with its first device. Where there is none (opted out, no safe folder, no free slot) a
- * device writes to a slot of its own that nobody sees, so that nothing else has to ask. */
+ * One record for the process, made with its first device (published_record.h). Where there is none (opted out, no
+ * safe folder, no free slot, no room) a device writes to a slot of its own that nobody sees, so that nothing else has
+ * to ask. */
 #ifndef IRON_BRIDGE_PUBLICATION_H
 #define IRON_BRIDGE_PUBLICATION_H
 
@@ -10,7 +11,7 @@
 #include "ironbridge_monitor.h"
 
 typedef struct IronPublication {
-  iron_published_device *slot; /* in the process's mapping, or `unseen` */
+  iron_published_device *slot; /* in the process's record, or `unseen` */
   iron_published_device unseen;
 } IronPublication;
 
@@ -33,6 +34,5 @@ uint64_t IronPublicationWrite(IronPublication *publication, const IronPublishedF
 /* From any thread. */
 void IronPublicationCountOperation(IronPublication *publication);
 void IronPublicationSetBaseline(IronPublication *publication, uint64_t bytes);
-uint64_t IronPublicationBaseline(const IronPublication *publication);
 
 #endif

@@ -16,6 +16,18 @@ pub const TESTS: &[(&str, fn())] = &[
         "a_killed_process_is_known_as_gone",
         a_killed_process_is_known_as_gone,
     ),
+    (
+        "so_does_one_without_memfd_create",
+        so_does_one_without_memfd_create,
+    ),
+    (
+        "a_file_that_may_not_be_is_not_published",
+        a_file_that_may_not_be_is_not_published,
+    ),
+    (
+        "whoever_truncates_it_does_no_harm",
+        whoever_truncates_it_does_no_harm,
+    ),
     ("only_the_user_can_read_it", only_the_user_can_read_it),
     (
         "a_folder_that_others_can_write_is_not_used",
@@ -66,9 +78,23 @@ fn read(folder: &Path) -> (iron_published_process, Vec<iron_published_device>) {
 }
 
 fn a_process_publishes_what_it_holds() {
+    publishes_what_it_holds("holder", cfg!(target_os = "linux"));
+}
+
+fn so_does_one_without_memfd_create() {
+    publishes_what_it_holds("without_memfd", false);
+}
+
+/// `sealed`: in memory that a link leads to, and not in a plain file.
+fn publishes_what_it_holds(part: &str, sealed: bool) {
     let folder = private_folder();
     let path = folder.path().to_str().unwrap();
-    let mut holder = Player::start("holder", &[("IRONBRIDGE_PUBLISH", path)]);
+    let mut holder = Player::start(part, &[("IRONBRIDGE_PUBLISH", path)]);
+    let file = &files(folder.path())[0];
+    assert_eq!(
+        std::fs::symlink_metadata(file).unwrap().is_symlink(),
+        sealed
+    );
     let (process, devices) = read(folder.path());
     assert_eq!(process.pid, u64::from(holder.child.id()));
     assert_eq!(process.start_time, start_time(holder.child.id()).unwrap());
@@ -98,6 +124,38 @@ fn a_process_publishes_what_it_holds() {
         Vec::<PathBuf>::new(),
         "it goes with its process"
     );
+}
+
+fn a_file_that_may_not_be_is_not_published() {
+    let folder = private_folder();
+    let path = folder.path().to_str().unwrap();
+    let mut holder = Player::start("limited", &[("IRONBRIDGE_PUBLISH", path)]);
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    holder.step();
+    holder.step();
+    holder.end();
+}
+
+/// While the process changes its figures all the time.
+fn whoever_truncates_it_does_no_harm() {
+    for part in ["allocating", "allocating_without_memfd"] {
+        let folder = private_folder();
+        let path = folder.path().to_str().unwrap();
+        let mut allocating = Player::start(part, &[("IRONBRIDGE_PUBLISH", path)]);
+        let [file] = files(folder.path()).try_into().expect("one file");
+        let sealed = std::fs::symlink_metadata(&file).unwrap().is_symlink();
+        assert_eq!(sealed, cfg!(target_os = "linux") && part == "allocating");
+        for _ in 0..50 {
+            let opened = std::fs::OpenOptions::new().write(true).open(&file);
+            let cut = opened.unwrap().set_len(0);
+            assert_eq!(cut.is_err(), sealed, "{cut:?}");
+            allocating.step();
+            if sealed {
+                assert!(read(folder.path()).1[0].allocations > 0);
+            }
+        }
+        allocating.end();
+    }
 }
 
 fn a_killed_process_is_known_as_gone() {
