@@ -107,7 +107,7 @@ iron_status iron_memory_describe(iron_device *handle, iron_memory_info *info) {
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     iron_memory_info full;
     IronMemoryDescribe(device, &full);
-    IronStructWrite(info, &full);
+    IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE
 }
@@ -180,7 +180,7 @@ iron_status iron_memory_configuration(iron_device *handle, iron_memory_settings 
                                        .cache_buffers = device->pool.max_buffers,
                                        .policy = device->pool.policy};
     IronMonitorUnlock(&device->monitor);
-    IronStructWrite(settings, &full);
+    IRON_WRITE_STRUCT(settings, full);
     return IRON_OK;
   } IRON_LEAVE
 }
