@@ -49,7 +49,8 @@
  * software devices share IRONBRIDGE_THREADS - 1 compute threads (1: none), which are pinned as iron_compute_pin says,
  * in the beginning as IRONBRIDGE_PIN says (any: to no processor). While such a device computes on the caller's thread
  * in iron_commands_run or an endless wait, that thread may be moved among processors; its affinity is what it was
- * before when the call returns. One thread exists while the pool has idle memory (pool_idle_time UINT64_MAX: none),
+ * before when the call returns. One thread exists while the pool has idle memory (pool_idle_time UINT64_MAX: none)
+ * or figures wait to be written to a plain published file,
  * and one watches kernels from source, once there was one (IRONBRIDGE_SOFT_TIMEOUT=0: none).
  *
  * Published files. The first device makes one small record for monitors: ironbridge_monitor.h has where and how.

@@ -7,6 +7,11 @@
 #import "entry.h"
 #import "structs.h"
 
+/* What a reader has asked for. */
+static void answer(IronMemory *memory, uint64_t requests) {
+  if (requests & IRON_PUBLISHED_RESET_PEAK) memory->peak = memory->active;
+}
+
 static void publish(IronMemory *memory) {
   const IronPublishedFigures figures = {.memory_limit = memory->limit,
                                         .active_bytes = memory->active.bytes,
@@ -18,9 +23,10 @@ static void publish(IronMemory *memory) {
                                         .releases = memory->releases,
                                         .pool_hits = memory->counters.hits,
                                         .pool_misses = memory->counters.misses};
-  uint64_t requests = IronPublicationWrite(&memory->publication, &figures);
-  if (requests & IRON_PUBLISHED_RESET_PEAK) memory->peak = memory->active;
+  answer(memory, IronPublicationWrite(&memory->publication, &figures));
 }
+
+void IronMemoryCatchUp(IronMemory *memory) { answer(memory, IronPublicationCatchUp(&memory->publication)); }
 
 /* Categories that buffers in use are counted under. */
 static bool is_of_buffers(iron_category category) { return category < IRON_CATEGORY_POOL; }

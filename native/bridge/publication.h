@@ -6,6 +6,7 @@
 #ifndef IRON_BRIDGE_PUBLICATION_H
 #define IRON_BRIDGE_PUBLICATION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "ironbridge_monitor.h"
@@ -13,6 +14,7 @@
 typedef struct IronPublication {
   iron_published_device *slot; /* in the process's record, or `unseen` */
   iron_published_device unseen;
+  _Atomic(bool) late; /* changes wait for the reaper to write them to a plain file */
 } IronPublication;
 
 /* The figures of a slot that belong together. */
@@ -31,6 +33,8 @@ void IronPublicationClose(IronPublication *publication);
 
 /* One writer at a time: the device's monitor is held. Returns the IRON_PUBLISHED_ requests of a reader, once. */
 uint64_t IronPublicationWrite(IronPublication *publication, const IronPublishedFigures *figures);
+/* The same for what waits to be written to a plain file. */
+uint64_t IronPublicationCatchUp(IronPublication *publication);
 /* From any thread. */
 void IronPublicationCountOperation(IronPublication *publication);
 void IronPublicationSetBaseline(IronPublication *publication, uint64_t bytes);

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "environment.h"
+#include "monitor.h"
 #include "published_record.h"
+#include "reaper.h"
 #include "text.h"
 
 typedef struct File {
@@ -132,16 +134,26 @@ void IronPublicationClose(IronPublication *publication) {
 #pragma mark Figures
 
 /* The same steps as in memory, and then what readers have written meanwhile. */
-static void write_figures(iron_published_device *slot, uint64_t sequence) {
+static void write_figures(iron_published_device *slot) {
   if (!IronPublishedRecordNeedsWrites(&record, slot)) return;
   const size_t figures = offsetof(iron_published_device, kind), end = offsetof(iron_published_device, baseline_bytes);
-  const uint64_t odd = sequence - 1;
-  STORE(slot->sequence, odd);
+  const uint64_t sequence = LOAD(slot->sequence);
+  STORE(slot->sequence, sequence + 1);
   IronPublishedRecordWrite(&record, &slot->sequence, sizeof slot->sequence);
   IronPublishedRecordWrite(&record, (const char *)slot + figures, end - figures);
-  STORE(slot->sequence, sequence);
+  STORE(slot->sequence, sequence + 2);
   IronPublishedRecordWrite(&record, &slot->sequence, sizeof slot->sequence);
   IronPublishedRecordRead(&record, (char *)slot + end, sizeof *slot - end);
+}
+
+/* Writes are system calls, and figures change with every buffer: those of some time are written together. False when nobody will. */
+static bool leave_to_reaper(IronPublication *publication) {
+  const uint64_t delay = UINT64_C(10000000); /* ns: no person sees it */
+  if (atomic_load_explicit(&publication->late, memory_order_relaxed)) return true;
+  if (publication->slot == &publication->unseen || atomic_exchange(&publication->late, true)) return true;
+  if (IronReaperExpect(IronNow() + delay)) return true;
+  atomic_store(&publication->late, false);
+  return false;
 }
 
 static uint64_t take_requests(iron_published_device *slot) {
@@ -167,15 +179,19 @@ uint64_t IronPublicationWrite(IronPublication *publication, const IronPublishedF
   STORE(slot->pool_hits, figures->pool_hits);
   STORE(slot->pool_misses, figures->pool_misses);
   __atomic_store_n(&slot->sequence, sequence + 2, __ATOMIC_RELEASE);
-  if (record.plain) write_figures(slot, sequence + 2);
+  if (record.plain && !leave_to_reaper(publication)) write_figures(slot);
   return take_requests(slot);
 }
 
+uint64_t IronPublicationCatchUp(IronPublication *publication) {
+  if (!atomic_exchange(&publication->late, false)) return 0;
+  write_figures(publication->slot);
+  return take_requests(publication->slot);
+}
+
 void IronPublicationCountOperation(IronPublication *publication) {
-  iron_published_device *slot = publication->slot;
-  uint64_t operations = __atomic_add_fetch(&slot->operations, 1, __ATOMIC_RELAXED);
-  enum { PASSED_ON = 64 }; /* a rate needs no more; allocations pass it on as well */
-  if (record.plain && operations % PASSED_ON == 0) pass_on(&slot->operations, sizeof slot->operations);
+  __atomic_fetch_add(&publication->slot->operations, 1, __ATOMIC_RELAXED);
+  if (record.plain) leave_to_reaper(publication);
 }
 
 void IronPublicationSetBaseline(IronPublication *publication, uint64_t bytes) {

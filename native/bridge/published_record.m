@@ -204,6 +204,7 @@ void IronPublishedRecordForget(IronPublishedRecord *record) {
   if (is_open(record)) close(record->descriptor);
   record->memory = NULL;
   record->descriptor = -1;
+  record->plain = false;
 }
 
 #pragma mark Plain files
