@@ -20,8 +20,41 @@
  * write counts as a map while it copies: a host access or a recording that conflicts with an open map is refused with
  * IRON_ERROR_MAPPED, so nobody meets a half-done change. Only iron_buffer_contents hands out a pointer without such protection.
  *
- * Options and descriptions start with `size`: set it to sizeof the struct. Fields that a caller's older struct lacks take
- * their defaults, and zero is the default of every field, so `{.size = sizeof(iron_matmul)}` is a valid start.
+ * Options and descriptions start with `size`: set it to sizeof the struct. Fields that a caller's older struct lacks
+ * take their defaults, and zero is the default of every field, so `{.size = sizeof(iron_matmul)}` is a valid start. A
+ * newer struct is accepted while all that this library does not know of it is zero, so zero a struct that is to be
+ * filled, too. A size that ends inside a field is IRON_ERROR_INVALID_ARGUMENT, and so is one of more than 4096.
+ *
+ * fork. In a child, only devices that were opened in the child can be used. Devices that the child has inherited have
+ * no threads there: a call that would wait for an inherited device's work is an error. At its exit no leaks are
+ * reported if its parent had a device, and a pthread_atfork handler takes the parent's published figures out of it. A
+ * child that calls exec needs no care: every descriptor of the library is close-on-exec.
+ *
+ * exit. The first device registers atexit handlers: one waits up to a second for work in flight and reports leaks to
+ * iron_leak_hook or stderr, one takes away the published file. _exit, a signal or abort skip them, and need none of
+ * them; a file that stays is known as stale. IRONBRIDGE_PUBLISH=0 publishes nothing; a hook that does nothing makes
+ * leaks silent.
+ *
+ * dlclose. Give every handle back first. The library then stays mapped until the process ends, with its idle threads
+ * and its published file, because neither its Objective-C classes nor running threads can be unloaded. A later dlopen
+ * finds it as it was.
+ *
+ * Signals. The library installs no handler before a kernel from Metal source first runs on the software device. It
+ * then handles SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG, on a stack of its own, and hands whatever is not a
+ * kernel's on to the handler that was there before; install yours earlier, or hand on what you do not know.
+ * IRONBRIDGE_SOFT_TIMEOUT=0 ends the use of SIGURG. Nothing else raises a signal. Published figures cannot raise
+ * SIGBUS, whatever becomes of their file.
+ *
+ * Threads of the library's own. A device has one thread that submits its work, where it is a software device. All
+ * software devices share IRONBRIDGE_THREADS - 1 compute threads (1: none), which are pinned as iron_compute_pin says,
+ * in the beginning as IRONBRIDGE_PIN says (any: to no processor). While such a device computes on the caller's thread
+ * in iron_commands_run or an endless wait, that thread may be moved among processors; its affinity is what it was
+ * before when the call returns. One thread exists while the pool has idle memory (pool_idle_time UINT64_MAX: none)
+ * or figures wait to be written to a plain published file,
+ * and one watches kernels from source, once there was one (IRONBRIDGE_SOFT_TIMEOUT=0: none).
+ *
+ * Published files. The first device makes one small record for monitors: ironbridge_monitor.h has where and how.
+ * IRONBRIDGE_PUBLISH=0 makes none.
  *
  * Units: lengths and offsets in bytes, strides in elements, times in nanoseconds.
  *

@@ -1,11 +1,18 @@
-/* What a process that uses ironbridge tells about its memory: the layout of one small file that it maps and others may read.
+/* What a process that uses ironbridge tells about its memory: the layout of one small record that others may read as
+ * a file.
  *
  * Where. The first device that a process opens makes the file PID-START in a folder of the user's own (mode 0700, owner checked; a
  * folder that fails the check is not used, and nothing is published):
  *   $IRONBRIDGE_PUBLISH        when it is set to an absolute path; "0" publishes nothing at all
  *   $XDG_RUNTIME_DIR/ironbridge   when XDG_RUNTIME_DIR is set and that folder can be made
  *   /tmp/ironbridge-UID
- * PID is the process, START its start_time below, both in decimal. The file has mode 0600 and goes when the process exits.
+ * PID is the process, START its start_time below, both in decimal. The path goes when the process exits.
+ *
+ * What is there. On Linux a link, /proc/PID/fd/N, to a memfd with the name ironbridge-PID-START that is sealed
+ * against shrinking; elsewhere, and where memfd_create fails or the process is not dumpable, a plain file of mode
+ * 0600 that the process writes to. Open the path and read; do not map a plain file, which anybody of the user may
+ * truncate. Neither a full disk nor a truncated record has any effect on the process but that its figures are
+ * missing. A program that closes descriptors that it did not open ends its publication.
  *
  * Who is alive. A process that was killed leaves its file. It is gone when no process PID exists or when that one's start time is
  * not START: compare with field 22 of /proc/PID/stat on Linux, with p_starttime of sysctl KERN_PROC_PID in microseconds on a Mac.

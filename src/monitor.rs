@@ -43,6 +43,22 @@ pub struct Process {
     pub unpublished_devices: u32,
 }
 
+impl Process {
+    /// In buffers of all its devices that are in use. Figures are what the process says: the sum stops at [`u64::MAX`].
+    pub fn active_bytes(&self) -> u64 {
+        self.sum(|device| device.active_bytes)
+    }
+
+    /// Idle in the pools of all its devices, likewise.
+    pub fn cached_bytes(&self) -> u64 {
+        self.sum(|device| device.cached_bytes)
+    }
+
+    fn sum(&self, of: impl Fn(&PublishedDevice) -> u64) -> u64 {
+        self.devices.iter().map(of).fold(0, u64::saturating_add)
+    }
+}
+
 /// A device that some process has open. Memory in bytes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -113,17 +129,55 @@ impl PublishedDevice {
     }
 }
 
-/// The live processes of this user, the newest last.
+/// What has the name of a process's figures and cannot be read as such.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Skipped {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+/// The processes of this user, and what was skipped to find them.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Survey {
+    /// The live processes, the newest last.
+    pub processes: Vec<Process>,
+    /// One entry that cannot be read does not hide the others.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The live processes of this user, the newest last, without those whose figures cannot be read.
 ///
 /// # Errors
 /// [`Error::System`] when a folder of publications is there and cannot be read.
 pub fn processes() -> Result<Vec<Process>> {
-    let mut processes = Vec::new();
-    for publication in folder::publications()? {
-        processes.extend(file::read(&publication)?);
+    survey().map(|survey| survey.processes)
+}
+
+/// The live processes of this user, and whose figures cannot be read.
+///
+/// # Errors
+/// [`Error::System`] when a folder of publications is there and cannot be read.
+pub fn survey() -> Result<Survey> {
+    let mut survey = Survey::default();
+    for publication in folder::publications(&mut survey.skipped)? {
+        match file::read(&publication) {
+            Ok(process) => survey.processes.extend(process),
+            // It may have ended between two looks.
+            Err(_) if !publication.is_alive() => {}
+            Err(error) => survey.skipped.push(Skipped {
+                path: publication.path,
+                reason: error.to_string(),
+            }),
+        }
     }
-    processes.sort_by_key(|process| (process.published_at, process.pid));
-    Ok(processes)
+    survey
+        .processes
+        .sort_by_key(|process| (process.published_at, process.pid));
+    Ok(survey)
 }
 
 /// Removes what processes left behind that were killed, and returns how many did.
@@ -132,11 +186,8 @@ pub fn processes() -> Result<Vec<Process>> {
 /// [`Error::System`] when a folder of publications is there and cannot be read, or changed.
 pub fn remove_stale() -> Result<usize> {
     let mut removed = 0;
-    for publication in folder::publications()? {
-        if !publication.is_alive() {
-            folder::remove(&publication)?;
-            removed += 1;
-        }
+    for publication in folder::publications(&mut Vec::new())? {
+        removed += usize::from(folder::remove_if_stale(&publication)?);
     }
     Ok(removed)
 }

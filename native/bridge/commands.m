@@ -181,7 +181,7 @@ iron_status iron_commands_describe(iron_commands *handle, iron_commands_info *in
     if (!commands) return IRON_ERROR_INVALID_HANDLE;
     iron_commands_info full;
     [commands describe:&full];
-    IronStructWrite(info, &full);
+    IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE
 }

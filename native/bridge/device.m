@@ -129,7 +129,7 @@ iron_status iron_device_describe(iron_device *handle, iron_device_info *info) {
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     iron_device_info full;
     IronDeviceDescribe(&full, device->metal, device->kind, device->index);
-    IronStructWrite(info, &full);
+    IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE
 }

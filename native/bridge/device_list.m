@@ -2,6 +2,7 @@
 #import "device.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,11 +57,12 @@ static Choice default_metal(void) {
   return choice;
 }
 
-static iron_status choose_index(Choice *choice, uint32_t index, iron_status missing) {
+/* `given`: the index as the caller wrote it. */
+static iron_status choose_index(Choice *choice, uint32_t index, const char *given, iron_status missing) {
   NSArray *devices = metal_devices();
   if (index == [devices count]) return choose_software(choice, NULL);
   if (index > [devices count])
-    return IronErrorReport(missing, "there is no device %u, the last one is %u", index, (uint32_t)[devices count]);
+    return IronErrorReport(missing, "there is no device %s, the last one is %u", given, (uint32_t)[devices count]);
   *choice = (Choice){.metal = [devices objectAtIndex:index], .kind = IRON_DEVICE_METAL, .index = index};
   return IRON_OK;
 }
@@ -89,7 +91,7 @@ static iron_status choose(Choice *choice, const char *selector) {
   }
   if (strcmp(selector, "cpu") == 0) return choose_software(choice, NULL);
   if (strncmp(selector, "cpu:", 4) == 0) return choose_software(choice, selector + 4);
-  if (parse_index(selector, &index)) return choose_index(choice, index, IRON_ERROR_NO_DEVICE);
+  if (parse_index(selector, &index)) return choose_index(choice, index, selector, IRON_ERROR_NO_DEVICE);
   return IronErrorReport(
       IRON_ERROR_NO_DEVICE,
       "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
@@ -108,10 +110,12 @@ iron_status iron_device_describe_index(uint32_t index, iron_device_info *info) {
   IRON_ENTRY {
     IRON_CLEAR_STRUCT(info, "info");
     Choice choice;
-    IRON_TRY(choose_index(&choice, index, IRON_ERROR_OUT_OF_RANGE));
+    char given[16];
+    snprintf(given, sizeof given, "%u", index);
+    IRON_TRY(choose_index(&choice, index, given, IRON_ERROR_OUT_OF_RANGE));
     iron_device_info full;
     IronDeviceDescribe(&full, choice.metal, choice.kind, choice.index);
-    IronStructWrite(info, &full);
+    IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE
 }

@@ -72,7 +72,7 @@ iron_status iron_diagnose(iron_diagnostics *diagnostics) {
                              .autoreleased_without_pool = IronAutoreleasedWithoutPool()};
     for (const live_objects_class *counted = live_objects_next(NULL); counted; counted = live_objects_next(counted))
       full.live_objects += live_objects_count(counted);
-    IronStructWrite(diagnostics, &full);
+    IRON_WRITE_STRUCT(diagnostics, full);
     return IRON_OK;
   } IRON_LEAVE
 }

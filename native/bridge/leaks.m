@@ -13,6 +13,7 @@
 #import "registry.h"
 #import "structs.h"
 #import "submission.h"
+#import "text.h"
 
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
 static iron_leak_callback leak_hook; /* NULL: to stderr */
@@ -53,11 +54,15 @@ static const char *category_name(iron_category category) {
   return category < IRON_CATEGORY_COUNT ? names[category] : "unknown";
 }
 
+/* One line. */
 static void print_allocation(FILE *out, const iron_allocation *allocation) {
-  fprintf(out, "  %10s  %-11s \"%s\"", amount_of(allocation->bytes).text, category_name(allocation->category),
-          allocation->label);
-  if (allocation->file)
-    fprintf(out, " made at %.*s:%u", (int)allocation->file_length, allocation->file, allocation->line);
+  char text[1024];
+  IronTextEscape(text, sizeof text, allocation->label, strlen(allocation->label));
+  fprintf(out, "  %10s  %-11s \"%s\"", amount_of(allocation->bytes).text, category_name(allocation->category), text);
+  if (allocation->file) {
+    IronTextEscape(text, sizeof text, allocation->file, allocation->file_length);
+    fprintf(out, " made at %s:%u", text, allocation->line);
+  }
   fprintf(out, ", %.1f s ago, held by %" PRIu64 " handle reference%s%s%s\n", (double)allocation->age * 1e-9,
           allocation->references, allocation->references == 1 ? "" : "s",
           allocation->in_use ? ", in use by commands or a map" : "",
@@ -237,7 +242,7 @@ iron_status iron_device_close(iron_device *handle, uint64_t timeout, iron_leaks 
       return IronErrorReport(IRON_ERROR_INVALID_HANDLE, "device: another thread has just closed it");
     iron_leaks full = {.size = sizeof full};
     IronLeaksAtClose(device, &full);
-    if (leaks) IronStructWrite(leaks, &full);
+    if (leaks) IRON_WRITE_STRUCT(leaks, full);
     return IRON_OK;
   } IRON_LEAVE
 }

@@ -43,7 +43,9 @@ void IronMemoryRemove(IronMemory *memory, iron_category category, uint64_t bytes
 
 /* The buffers' bytes that the limit is about: those in use and being allocated, wrapped ones apart. */
 uint64_t IronMemoryLimited(const IronMemory *memory);
-
+/* Publishes what waits for the reaper. */
+void IronMemoryCatchUp(IronMemory *memory);
+/* From any thread, without the monitor. */
 void IronMemoryCountOperation(IronMemory *memory);
 
 /* These take the monitor. */

@@ -7,6 +7,11 @@
 #import "entry.h"
 #import "structs.h"
 
+/* What a reader has asked for. */
+static void answer(IronMemory *memory, uint64_t requests) {
+  if (requests & IRON_PUBLISHED_RESET_PEAK) memory->peak = memory->active;
+}
+
 static void publish(IronMemory *memory) {
   const IronPublishedFigures figures = {.memory_limit = memory->limit,
                                         .active_bytes = memory->active.bytes,
@@ -18,9 +23,10 @@ static void publish(IronMemory *memory) {
                                         .releases = memory->releases,
                                         .pool_hits = memory->counters.hits,
                                         .pool_misses = memory->counters.misses};
-  uint64_t requests = IronPublicationWrite(&memory->publication, &figures);
-  if (requests & IRON_PUBLISHED_RESET_PEAK) memory->peak = memory->active;
+  answer(memory, IronPublicationWrite(&memory->publication, &figures));
 }
+
+void IronMemoryCatchUp(IronMemory *memory) { answer(memory, IronPublicationCatchUp(&memory->publication)); }
 
 /* Categories that buffers in use are counted under. */
 static bool is_of_buffers(iron_category category) { return category < IRON_CATEGORY_POOL; }
@@ -107,7 +113,7 @@ iron_status iron_memory_describe(iron_device *handle, iron_memory_info *info) {
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     iron_memory_info full;
     IronMemoryDescribe(device, &full);
-    IronStructWrite(info, &full);
+    IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE
 }
@@ -180,7 +186,7 @@ iron_status iron_memory_configuration(iron_device *handle, iron_memory_settings 
                                        .cache_buffers = device->pool.max_buffers,
                                        .policy = device->pool.policy};
     IronMonitorUnlock(&device->monitor);
-    IronStructWrite(settings, &full);
+    IRON_WRITE_STRUCT(settings, full);
     return IRON_OK;
   } IRON_LEAVE
 }

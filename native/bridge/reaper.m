@@ -19,6 +19,7 @@ static void reap(IronDevice *device, void *context) {
   IronMonitorLock(&device->monitor);
   IronIdleBuffer *expired = IronPoolTakeExpired(&device->pool, &device->memory, IronNow());
   uint64_t expiry = IronPoolNextExpiry(&device->pool);
+  IronMemoryCatchUp(&device->memory);
   IronMonitorUnlock(&device->monitor);
   IronPoolDiscard(expired, device->metal, "expire");
   if (expiry < *soonest) *soonest = expiry;
@@ -60,8 +61,8 @@ static bool start(void) {
   return started;
 }
 
-void IronReaperExpect(uint64_t expiry) {
-  if (expiry >= atomic_load_explicit(&next, memory_order_relaxed)) return;
+bool IronReaperExpect(uint64_t expiry) {
+  if (expiry >= atomic_load_explicit(&next, memory_order_relaxed)) return true;
   pthread_once(&once, init_monitor);
   IronMonitorLock(&monitor);
   if (expiry < atomic_load(&next)) {
@@ -72,5 +73,7 @@ void IronReaperExpect(uint64_t expiry) {
       running = start(); /* without a thread the next return to the pool sees to it */
     if (!running) atomic_store(&next, UINT64_MAX);
   }
+  bool expected = running;
   IronMonitorUnlock(&monitor);
+  return expected;
 }

@@ -35,7 +35,7 @@ iron_status iron_memory_reclaim(iron_device *handle, iron_reclaim what, uint64_t
     if (what == IRON_RECLAIM_CLEANUP) IronMemoryReset(device, IRON_RESET_PEAK | IRON_RESET_COUNTERS);
     full.device_after = [device->metal currentAllocatedSize];
     full.freed_bytes = full.device_before > full.device_after ? full.device_before - full.device_after : 0;
-    if (reclaimed) IronStructWrite(reclaimed, &full);
+    if (reclaimed) IRON_WRITE_STRUCT(reclaimed, full);
     if (in_time) return IRON_OK;
     return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
   } IRON_LEAVE

@@ -12,4 +12,8 @@ iron_status IronTextRead(NSString **text, const char *bytes, const char *argumen
 /* Copies NUL-terminated UTF-8 into `capacity` > 0 bytes, cut between two characters when it does not fit. */
 void IronTextCopy(char *into, size_t capacity, const char *bytes);
 
+/* The same for a line of a report: control characters of its `length` bytes are escaped as in C, so that the line
+   stays one. */
+void IronTextEscape(char *into, size_t capacity, const char *bytes, size_t length);
+
 #endif

@@ -15,6 +15,7 @@
 #import "entry.h"
 #import "environment.h"
 #import "handle.h"
+#import "text.h"
 
 _Atomic(int) IronTraceListeners;
 
@@ -118,15 +119,15 @@ static iron_trace_event event_of(IronDevice *device, IronLocation location, cons
 #pragma mark Events
 
 static void write_line(int file, const iron_trace_event *event) {
-  char line[768];
+  char line[768], place[256];
+  IronTextEscape(place, sizeof place, event->file ? event->file : "-", event->file ? event->file_length : 1);
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   int length = snprintf(
       line, sizeof line,
-      "%lld.%06ld %.*s:%u %s %s rss=%" PRIu64 " device=%" PRIu64 " active=%" PRIu64 " pool=%" PRIu64 " pool_buffers=%" PRIu64
+      "%lld.%06ld %s:%u %s %s rss=%" PRIu64 " device=%" PRIu64 " active=%" PRIu64 " pool=%" PRIu64 " pool_buffers=%" PRIu64
       " handles=%" PRId64 " command_buffers=%" PRIu64 " autoreleased=%" PRId64 " unpooled=%" PRId64 "\n",
-      (long long)now.tv_sec, now.tv_nsec / 1000, event->file ? (int)event->file_length : 1,
-      event->file ? event->file : "-", event->line, event->operation, *event->shape ? event->shape : "-",
+      (long long)now.tv_sec, now.tv_nsec / 1000, place, event->line, event->operation, *event->shape ? event->shape : "-",
       event->resident_bytes, event->device_bytes, event->active_bytes, event->pool_bytes, event->pool_buffers,
       event->live_handles, event->command_buffers, event->autoreleased, event->autoreleased_without_pool);
   if (length >= (int)sizeof line) {

@@ -143,7 +143,7 @@ iron_status iron_kernel_describe(iron_kernel *handle, iron_kernel_info *info) {
         .simd_width = (uint32_t)[kernel->state threadExecutionWidth],
         .static_threadgroup_memory = (uint32_t)[kernel->state staticThreadgroupMemoryLength],
     };
-    IronStructWrite(info, &full);
+    IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE
 }

@@ -15,6 +15,7 @@ mod super_blocks;
 use std::path::Path;
 
 use super::LlamaError;
+use super::cancel::CancelToken;
 use super::gguf::{GgufWriter, Metadata, MetadataError, NewTensor, TensorType};
 use super::model_file::ModelFile;
 use super::weights::LoadProgress;
@@ -50,6 +51,7 @@ pub struct Quantizer {
     overrides: Vec<(String, TensorType)>,
     threads: usize,
     overwrite: bool,
+    cancel: CancelToken,
 }
 
 /// What [`Quantizer::write`] has done.
@@ -83,6 +85,7 @@ impl Quantizer {
             overrides: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             overwrite: false,
+            cancel: CancelToken::new(),
         })
     }
 
@@ -114,14 +117,22 @@ impl Quantizer {
         Quantizer { overwrite, ..self }
     }
 
+    /// Whoever cancels this token stops [`write`](Quantizer::write) within 4 Mi numbers for each thread, and nothing
+    /// is left of the file.
+    #[must_use]
+    pub fn cancel(self, cancel: CancelToken) -> Quantizer {
+        Quantizer { cancel, ..self }
+    }
+
     /// Writes the model to `path` and reports how many of its tensors' bytes are done. The file appears there when it
-    /// is complete, not before; it may even replace the one that is read.
+    /// is complete, not before; it may even replace the one that is read. Until then it is beside it, under a hidden
+    /// name, locked: what a process that was killed has left there is removed by the next call for the same file.
     ///
     /// # Errors
     ///
-    /// [`LlamaError::Quantize`] when a tensor is quantised already or holds what is no number or too large for the type,
-    /// when a file is in the way or cannot be written; [`LlamaError::UnexpectedTensor`] for a tensor of a folder that
-    /// GGUF has no name for.
+    /// [`LlamaError::Quantize`] when a tensor is quantised already or holds what is no number or too large for the
+    /// type, when a file is in the way or cannot be written, or the token was cancelled;
+    /// [`LlamaError::UnexpectedTensor`] for a tensor of a folder that GGUF has no name for.
     pub fn write(
         &self,
         model: &ModelFile,
@@ -147,6 +158,9 @@ impl Quantizer {
             let rows = rows::Rows::new(model, source, target.tensor_type)?;
             let step = (STEP / rows.columns()).max(1) * self.threads;
             for first in (0..rows.count()).step_by(step) {
+                if self.cancel.is_cancelled() {
+                    return Err(QuantizeError::Cancelled(path.to_owned()).into());
+                }
                 let count = step.min(rows.count() - first);
                 let bytes = rows.encode(first, count, self.threads)?;
                 writer.write(&bytes).map_err(cannot_write)?;

@@ -367,7 +367,7 @@ impl<'a> Weights<'a> {
                 Ok(weight)
             }
             _ => {
-                let buffer = self.copy(tensor, self.file.bytes(tensor))?;
+                let buffer = self.copy(tensor, self.file.bytes(tensor), true)?;
                 Ok(Weight::new(Arc::new(buffer), 0, dtype))
             }
         }
@@ -382,15 +382,20 @@ impl<'a> Weights<'a> {
         let (numbers, _) = self.file.bytes(tensor).as_chunks();
         let numbers = numbers.iter().map(|number| from(*number).into());
         let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
-        let buffer = Arc::new(self.copy(tensor, &bytes)?);
+        let buffer = Arc::new(self.copy(tensor, &bytes, false)?);
         Ok(Weight::new(buffer, 0, Dtype::F32))
     }
 
-    fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8]) -> Result<Buffer<u8>> {
+    /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a while.
+    fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8], of_file: bool) -> Result<Buffer<u8>> {
         let options = self.device.buffer_options().label(tensor.name());
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;
         for (index, step) in bytes.chunks(STEP).enumerate() {
             buffer.write_at(index * STEP, step)?;
+            if let (true, Place::File(file, range)) = (of_file, &tensor.place) {
+                let start = range.start + (index * STEP) as u64;
+                self.file.files()[*file].forget(start..start + step.len() as u64);
+            }
             if let Source::Copied = self.source {
                 self.progress.add(step.len());
             }

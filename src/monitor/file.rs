@@ -1,6 +1,8 @@
 //! One process's file: `include/ironbridge_monitor.h`.
 //!
-//! It is read and written, not mapped: a file that gets shorter would end a reader that has it mapped.
+//! It is read and written, not mapped: a file that gets shorter would end a reader that has it mapped. On Linux it is
+//! a link to a memfd of the process, and nothing else that a link leads to is opened: a descriptor's number may have
+//! become another file's.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,18 +23,11 @@ const ATTEMPTS: usize = 100;
 const LONGEST: usize = 1 << 20;
 
 /// The process of a file; `None` when it is gone or its file is not (yet) one that can be understood.
-pub fn read(publication: &Publication) -> Result<Option<Process>> {
+pub fn read(publication: &Publication) -> io::Result<Option<Process>> {
     if !publication.is_alive() {
         return Ok(None);
     }
-    match open(&publication.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None), // just ended
-        result => {
-            let file = checked("opening", &publication.path, result)?;
-            let process = process(&file, publication);
-            checked("reading", &publication.path, process)
-        }
-    }
+    process(&open(&publication.path)?, publication)
 }
 
 pub fn write_baseline(place: &Place, bytes: u64) -> Result<()> {
@@ -53,11 +48,42 @@ fn write(place: &Place, offset: u64, value: u64) -> Result<()> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    if std::fs::symlink_metadata(path)?.is_symlink() {
+        return open_memory(path);
+    }
     OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)
+}
+
+/// Opens the memory that a link PID-START leads to.
+#[cfg(target_os = "linux")]
+fn open_memory(link: &Path) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
+
+    let refused = |reason: &str| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    let name = link.file_name().and_then(|name| name.to_str());
+    let (pid, start) = name
+        .and_then(|name| name.split_once('-'))
+        .unwrap_or_default();
+    if !std::fs::read_link(link)?.starts_with(format!("/proc/{pid}/fd")) {
+        return refused("it is a link, and not to a descriptor of its process");
+    }
+    // Held, not opened (O_PATH): it stays what it is between the look at it and the opening, and nothing notices
+    // before.
+    let held = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(link)?;
+    let own = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let expected = format!("/memfd:ironbridge-{pid}-{start} (deleted)");
+    if std::fs::read_link(&own)? != Path::new(&expected) {
+        return refused("its process has closed it");
+    }
+    OpenOptions::new().read(true).write(true).open(own)
 }
 
 /// Fields by their place in a struct of the header.

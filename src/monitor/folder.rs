@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{checked, system};
+use super::system::Life;
+use super::{Skipped, checked, system};
 use crate::error::Result;
 
 /// A process's file, by its name `PID-START`.
@@ -29,29 +30,52 @@ impl Publication {
 
     /// Whether its process still runs. Numbers of processes are used again, start times are not.
     pub fn is_alive(&self) -> bool {
-        system::start_time(self.pid) == Some(self.start_time)
+        system::life(self.pid) == Life::Since(self.start_time)
+    }
+
+    /// Whether its process has certainly ended. That it cannot be looked at does not mean so.
+    fn is_stale(&self) -> bool {
+        match system::life(self.pid) {
+            Life::Since(start) => start != self.start_time,
+            Life::Gone => true,
+            Life::Unknown => false,
+        }
     }
 }
 
-/// Every file in the folders that processes of this environment publish in, those of dead ones too.
-pub fn publications() -> Result<Vec<Publication>> {
+/// Every file in the folders that processes of this environment publish in, those of dead ones too. What has the name
+/// of one and is none is added to `skipped`.
+pub fn publications(skipped: &mut Vec<Skipped>) -> Result<Vec<Publication>> {
     let mut found = Vec::new();
     for folder in folders() {
         if !is_own(&folder)? {
             continue;
         }
         for entry in checked("reading", &folder, fs::read_dir(&folder))? {
-            let path = checked("reading", &folder, entry)?.path();
-            found.extend(Publication::of(path));
+            let entry = checked("reading", &folder, entry)?;
+            let Some(publication) = Publication::of(entry.path()) else {
+                continue;
+            };
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => skipped.push(Skipped {
+                    path: publication.path,
+                    reason: "it is a directory".into(),
+                }),
+                _ => found.push(publication),
+            }
         }
     }
     Ok(found)
 }
 
-pub fn remove(publication: &Publication) -> Result<()> {
+/// Removes what a process left that has ended; false when it has not.
+pub fn remove_if_stale(publication: &Publication) -> Result<bool> {
+    if !publication.is_stale() {
+        return Ok(false);
+    }
     match fs::remove_file(&publication.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // somebody else was faster
-        result => checked("removing", &publication.path, result),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true), // somebody else was faster
+        result => checked("removing", &publication.path, result).map(|()| true),
     }
 }
 
@@ -97,13 +121,17 @@ mod tests {
     #[test]
     fn a_process_that_was_another_is_dead() {
         let pid = u64::from(std::process::id());
-        let start_time = system::start_time(pid).expect("this process runs");
+        let Life::Since(start_time) = system::life(pid) else {
+            panic!("this process runs");
+        };
         let publication = |start_time| Publication {
             path: PathBuf::new(),
             pid,
             start_time,
         };
         assert!(publication(start_time).is_alive());
+        assert!(!publication(start_time).is_stale());
         assert!(!publication(start_time + 1).is_alive());
+        assert!(publication(start_time + 1).is_stale());
     }
 }

@@ -6,17 +6,40 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// When a process started, in the system's own unit; `None` when there is none of that number.
+/// What there is of a process number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// A process that started then, in the system's own unit.
+    Since(u64),
+    /// None, or one that has ended and whose parent has not looked yet.
+    Gone,
+    /// The system does not tell.
+    Unknown,
+}
+
 #[cfg(not(target_vendor = "apple"))]
-pub fn start_time(pid: u64) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // proc(5): field 22, counted behind the name in parentheses (field 2), which may hold anything.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    // One that has ended and whose parent has not looked yet is not alive.
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
+pub fn life(pid: u64) -> Life {
+    use std::io::ErrorKind::NotFound;
+
+    let has_proc = || std::path::Path::new("/proc/self/stat").exists();
+    match std::fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => life_in(&stat).unwrap_or(Life::Unknown),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Life::Gone,
+        Err(error) if error.kind() == NotFound && has_proc() => Life::Gone,
+        Err(_) => Life::Unknown,
     }
-    fields.nth(18)?.parse().ok()
+}
+
+/// proc(5): fields 3 and 22, counted behind the name in parentheses (field 2), which may be any bytes.
+#[cfg(not(target_vendor = "apple"))]
+fn life_in(stat: &[u8]) -> Option<Life> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return Some(Life::Gone);
+    }
+    fields.nth(18)?.parse().ok().map(Life::Since)
 }
 
 /// Resident memory of a process, bytes.
@@ -28,10 +51,15 @@ pub fn resident_bytes(pid: u64) -> Option<u64> {
 }
 
 #[cfg(target_vendor = "apple")]
-pub fn start_time(pid: u64) -> Option<u64> {
-    let info: libc::proc_bsdinfo = process_info(pid, libc::PROC_PIDTBSDINFO)?;
-    (info.pbi_status != libc::SZOMB)
-        .then(|| info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec)
+pub fn life(pid: u64) -> Life {
+    let Some(info) = process_info::<libc::proc_bsdinfo>(pid, libc::PROC_PIDTBSDINFO) else {
+        let refused = std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+        return if refused { Life::Unknown } else { Life::Gone };
+    };
+    match info.pbi_status {
+        libc::SZOMB => Life::Gone,
+        _ => Life::Since(info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec),
+    }
 }
 
 #[cfg(target_vendor = "apple")]
@@ -59,9 +87,9 @@ mod tests {
     #[test]
     fn this_process_has_a_start_and_memory() {
         let pid = u64::from(std::process::id());
-        assert!(start_time(pid).is_some());
+        assert!(matches!(life(pid), Life::Since(start) if start > 0));
         assert!(resident_bytes(pid).is_some_and(|bytes| bytes > 1 << 16));
-        assert_eq!(start_time(u64::MAX), None);
+        assert_eq!(life(u64::MAX), Life::Gone);
     }
 
     #[test]
@@ -71,9 +99,22 @@ mod tests {
             .expect("there is a true");
         let pid = u64::from(child.id());
         // Nobody has waited for it, so that its number is still taken.
-        while start_time(pid).is_some() {
+        while life(pid) != Life::Gone {
             std::thread::yield_now();
         }
         child.wait().expect("a child");
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    #[test]
+    fn a_name_may_be_any_bytes() {
+        let rest = b" S 1 2 2 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
+        for name in [&b"a) b (c"[..], b"ib\xff\xfe", b")"] {
+            let stat = [b"7 (", name, b")", rest].concat();
+            assert_eq!(life_in(&stat), Some(Life::Since(4711)), "{name:?}");
+        }
+        assert_eq!(life_in(b"7 (cut) S 1 2"), None);
+        assert_eq!(life_in(b""), None);
+        assert_eq!(life_in(b"7 (dead) Z 1 2"), Some(Life::Gone));
     }
 }

@@ -181,6 +181,35 @@ fn pointers_that_are_null() {
     fixture.finish();
 }
 
+/// As if from a newer header.
+#[repr(C)]
+struct Longer<T> {
+    known: T,
+    more: [u64; 2],
+}
+
+/// The fields of a struct of more than one byte, but for its size, with their offsets: as bindgen found them in the header.
+fn long_fields(of: &str) -> Vec<(String, usize)> {
+    let bindings = include_str!("../../src/ffi/ironbridge.rs");
+    let (_, text) = bindings
+        .split_once(&format!("pub struct {of} {{"))
+        .expect("a struct of the header");
+    let (declared, text) = text.split_once("\n}").expect("an end");
+    let is_long = |name: &str| !declared.contains(&format!("pub {name}: bool,"));
+    let fields: Vec<_> = text
+        .split(&format!("offset_of!({of}, "))
+        .skip(1)
+        .map(|rest| {
+            let (name, rest) = rest.split_once(") - ").expect("an offset");
+            let (offset, _) = rest.split_once("usize").expect("an offset");
+            (name.to_owned(), offset.parse().expect("a number"))
+        })
+        .filter(|(name, offset)| *offset > 0 && is_long(name))
+        .collect();
+    assert!(!fields.is_empty(), "{of}");
+    fields
+}
+
 #[test]
 #[serial]
 fn structs_say_their_size() {
@@ -190,21 +219,45 @@ fn structs_say_their_size() {
     } = fixture;
     macro_rules! sizes {
         ($type:ident, $argument:literal, |$value:ident| $call:expr) => {
-            for size in [
-                0,
-                size_of::<usize>() - 1,
-                size_of::<$type>() + 1,
-                usize::MAX,
+            for (size, more) in [
+                (0, 0),
+                (size_of::<usize>() - 1, 0),
+                (size_of::<$type>() + 1, 0x0101),
+                (size_of::<$type>() + 16, 1 << 63),
+                (4097, 0),
+                (usize::MAX, 0),
             ] {
-                let mut given = $type {
-                    size,
-                    ..Default::default()
+                let mut given = Longer {
+                    known: $type {
+                        size,
+                        ..Default::default()
+                    },
+                    more: [0, more],
                 };
-                let $value = &mut given;
+                if size == size_of::<$type>() + 1 {
+                    given.more[0] = more;
+                }
+                let $value = &raw mut given.known;
                 fails(
                     $call,
                     IRON_ERROR_INVALID_ARGUMENT,
                     concat!($argument, ": its size is "),
+                );
+            }
+            // A size that ends inside a field: what is there of a pointer is none.
+            for (name, offset) in long_fields(stringify!($type)) {
+                let mut given = $type {
+                    size: offset + 1,
+                    ..Default::default()
+                };
+                let $value = &raw mut given;
+                fails(
+                    $call,
+                    IRON_ERROR_INVALID_ARGUMENT,
+                    &format!(
+                        "ends inside the field {name} of {}; the nearest sizes that do not are {offset} and",
+                        stringify!($type)
+                    ),
                 );
             }
         };
@@ -338,6 +391,44 @@ fn a_shorter_struct_takes_the_defaults() {
         memory(fixture.device).categories[IRON_CATEGORY_WEIGHTS as usize].bytes,
         64
     );
+    release_buffer(weights);
+    fixture.finish();
+}
+
+/// A caller that was built against a newer header, and uses nothing of it.
+#[test]
+#[serial]
+fn a_longer_struct_is_taken_while_the_rest_is_zero() {
+    let fixture = Fixture::new();
+    let mut info = Longer {
+        known: iron_memory_info {
+            size: size_of::<Longer<iron_memory_info>>(),
+            ..Default::default()
+        },
+        more: [0; 2],
+    };
+    ok(call!(iron_memory_describe(
+        fixture.device,
+        &raw mut info.known
+    )));
+    assert_eq!(info.known.active_bytes, BUFFER_BYTES);
+    assert_eq!(info.more, [0; 2]);
+
+    let options = Longer {
+        known: iron_buffer_options {
+            size: size_of::<Longer<iron_buffer_options>>(),
+            category: IRON_CATEGORY_WEIGHTS,
+            ..Default::default()
+        },
+        more: [0; 2],
+    };
+    let mut weights = null_mut();
+    ok(call!(iron_buffer_create(
+        fixture.device,
+        64,
+        &raw const options.known,
+        &mut weights
+    )));
     release_buffer(weights);
     fixture.finish();
 }
@@ -649,6 +740,9 @@ fn devices_that_are_none() {
         let opened = call!(iron_device_open(selector.as_ptr(), null(), &mut device));
         assert_eq!(name(opened), name(status), "{selector:?}: {}", last_error());
         assert!(device.is_null());
+        let given = selector.to_str().expect("ASCII").trim_start_matches("cpu:");
+        let named = given.split('=').next().unwrap_or_default();
+        assert!(last_error().contains(named), "{named}: {}", last_error());
     }
     let mut info = iron_device_info {
         size: size_of::<iron_device_info>(),

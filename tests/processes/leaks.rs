@@ -11,6 +11,10 @@ pub const TESTS: &[(&str, fn())] = &[
     ),
     ("a_leak_in_c_is_named_at_exit", a_leak_in_c_is_named_at_exit),
     (
+        "a_label_does_not_break_a_line",
+        a_label_does_not_break_a_line,
+    ),
+    (
         "nothing_is_said_when_nothing_leaks",
         nothing_is_said_when_nothing_leaks,
     ),
@@ -100,6 +104,21 @@ int main(void) {
             "4.0 MiB freed",
         ],
     );
+}
+
+fn a_label_does_not_break_a_line() {
+    let variables = [("IRONBRIDGE_DEBUG_MEMORY", "1")];
+    for variables in [&[][..], &variables[..]] {
+        let text = says("strange", variables);
+        assert_contains(&text, &[r#""two\nlines\x1b[2J\u009b\x7fä""#]);
+        let of_the_label = text.lines().filter(|line| line.contains("lines"));
+        assert_eq!(text.matches("two").count(), of_the_label.count(), "{text}");
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'));
+        assert!(
+            text.lines().all(|line| !line.starts_with("lines")),
+            "{text}"
+        );
+    }
 }
 
 fn nothing_is_said_when_nothing_leaks() {

@@ -16,6 +16,17 @@ pub fn play(part: &str) {
         "tidy" => tidy(),
         "model" => model(),
         "cache" => cache(),
+        "limited" => limited(),
+        "allocating" => allocating(),
+        "without_memfd" => {
+            refuse_memfd();
+            holder();
+        }
+        "allocating_without_memfd" => {
+            refuse_memfd();
+            allocating();
+        }
+        "strange" => strange(),
         _ => panic!("there is no part {part:?}"),
     }
 }
@@ -54,6 +65,85 @@ fn holder() {
             while next_step() {}
         }
     }
+}
+
+/// Holds memory where no file may be longer than a byte: whoever makes one that is, is ended by a signal.
+fn limited() {
+    let limit = libc::rlimit {
+        rlim_cur: 1,
+        rlim_max: 1,
+    };
+    // SAFETY: `limit` is one.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    holder();
+}
+
+/// Takes and gives back memory without a pause between the first step and the last.
+fn allocating() {
+    let device = Device::open("cpu").unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let options = device.buffer_options().pooled();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(options.create::<u8>(4096).unwrap());
+            }
+        });
+        while next_step() {}
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// As in a sandbox that knows nothing of memfd_create.
+#[cfg(target_os = "linux")]
+fn refuse_memfd() {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut filter = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0), // the call's number
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_memfd_create as u32,
+        ),
+        statement(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: both take numbers and a program that is there during the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
+    }
+}
+
+/// There is none, and files are plain anyway.
+#[cfg(not(target_os = "linux"))]
+fn refuse_memfd() {}
+
+/// Forgets a buffer whose label would be two lines and steer a terminal.
+fn strange() {
+    let device = Device::open("cpu").unwrap();
+    let options = device.buffer_options();
+    let strange = options.label("two\nlines\u{1b}[2J\u{9b}\u{7f}ä");
+    forget(strange.create::<u8>(2 * MIB).unwrap());
 }
 
 /// Forgets two buffers, and keeps 1 MiB idle that is no leak.

@@ -16,6 +16,18 @@ pub const TESTS: &[(&str, fn())] = &[
         "a_killed_process_is_known_as_gone",
         a_killed_process_is_known_as_gone,
     ),
+    (
+        "so_does_one_without_memfd_create",
+        so_does_one_without_memfd_create,
+    ),
+    (
+        "a_file_that_may_not_be_is_not_published",
+        a_file_that_may_not_be_is_not_published,
+    ),
+    (
+        "whoever_truncates_it_does_no_harm",
+        whoever_truncates_it_does_no_harm,
+    ),
     ("only_the_user_can_read_it", only_the_user_can_read_it),
     (
         "a_folder_that_others_can_write_is_not_used",
@@ -66,30 +78,50 @@ fn read(folder: &Path) -> (iron_published_process, Vec<iron_published_device>) {
 }
 
 fn a_process_publishes_what_it_holds() {
+    publishes_what_it_holds("holder", cfg!(target_os = "linux"));
+}
+
+fn so_does_one_without_memfd_create() {
+    publishes_what_it_holds("without_memfd", false);
+}
+
+/// `sealed`: in memory that a link leads to, and not in a plain file.
+fn publishes_what_it_holds(part: &str, sealed: bool) {
     let folder = private_folder();
     let path = folder.path().to_str().unwrap();
-    let mut holder = Player::start("holder", &[("IRONBRIDGE_PUBLISH", path)]);
-    let (process, devices) = read(folder.path());
+    let mut holder = Player::start(part, &[("IRONBRIDGE_PUBLISH", path)]);
+    let file = &files(folder.path())[0];
+    assert_eq!(
+        std::fs::symlink_metadata(file).unwrap().is_symlink(),
+        sealed
+    );
+    // A plain file is written a little later.
+    let read_when = |active: (u64, u64), operations: u64| {
+        let start = std::time::Instant::now();
+        loop {
+            let (process, devices) = read(folder.path());
+            let [device] = devices.try_into().expect("one device");
+            let found = (device.active_bytes, device.active_buffers);
+            if (found, device.operations) == (active, operations) {
+                return (process, device);
+            }
+            assert!(!sealed, "{device:?}");
+            assert!(start.elapsed().as_secs() < 20, "{device:?}");
+            std::thread::yield_now();
+        }
+    };
+    let (process, device) = read_when((8 * MIB, 1), 0);
     assert_eq!(process.pid, u64::from(holder.child.id()));
     assert_eq!(process.start_time, start_time(holder.child.id()).unwrap());
-    let [device] = devices.try_into().expect("one device");
-    assert_eq!((device.active_bytes, device.active_buffers), (8 * MIB, 1));
-    assert_eq!((device.cached_bytes, device.operations), (0, 0));
+    assert_eq!(device.cached_bytes, 0);
 
     holder.step();
-    let (_, devices) = read(folder.path());
-    assert_eq!(
-        (devices[0].active_bytes, devices[0].active_buffers),
-        (11 * MIB, 2)
-    );
+    read_when((11 * MIB, 2), 0);
     holder.step();
-    let device = read(folder.path()).1[0];
-    assert_eq!(
-        (device.active_bytes, device.peak_bytes),
-        (8 * MIB, 11 * MIB)
-    );
+    let (_, device) = read_when((8 * MIB, 1), 2);
+    assert_eq!(device.peak_bytes, 11 * MIB);
     assert_eq!((device.cached_bytes, device.cached_buffers), (3 * MIB, 1));
-    assert_eq!((device.operations, device.sequence % 2), (2, 0));
+    assert_eq!(device.sequence % 2, 0);
     assert_eq!((device.allocations, device.releases), (2, 1));
     assert_eq!((device.pool_hits, device.pool_misses), (0, 1));
     holder.end();
@@ -98,6 +130,38 @@ fn a_process_publishes_what_it_holds() {
         Vec::<PathBuf>::new(),
         "it goes with its process"
     );
+}
+
+fn a_file_that_may_not_be_is_not_published() {
+    let folder = private_folder();
+    let path = folder.path().to_str().unwrap();
+    let mut holder = Player::start("limited", &[("IRONBRIDGE_PUBLISH", path)]);
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    holder.step();
+    holder.step();
+    holder.end();
+}
+
+/// While the process changes its figures all the time.
+fn whoever_truncates_it_does_no_harm() {
+    for part in ["allocating", "allocating_without_memfd"] {
+        let folder = private_folder();
+        let path = folder.path().to_str().unwrap();
+        let mut allocating = Player::start(part, &[("IRONBRIDGE_PUBLISH", path)]);
+        let [file] = files(folder.path()).try_into().expect("one file");
+        let sealed = std::fs::symlink_metadata(&file).unwrap().is_symlink();
+        assert_eq!(sealed, cfg!(target_os = "linux") && part == "allocating");
+        for _ in 0..50 {
+            let opened = std::fs::OpenOptions::new().write(true).open(&file);
+            let cut = opened.unwrap().set_len(0);
+            assert_eq!(cut.is_err(), sealed, "{cut:?}");
+            allocating.step();
+            if sealed {
+                assert!(read(folder.path()).1[0].allocations > 0);
+            }
+        }
+        allocating.end();
+    }
 }
 
 fn a_killed_process_is_known_as_gone() {

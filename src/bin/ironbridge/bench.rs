@@ -3,8 +3,8 @@
 mod bandwidth;
 
 use std::error::Error;
-use std::io::{Write, stdout};
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::process::Command;
 use std::time::Instant;
 
 use clap::Args;
@@ -12,6 +12,8 @@ use ironbridge::llama::{LlamaError, Model, ModelFile, Session};
 use serde_json::{Value, json};
 
 use crate::model_options::ModelOptions;
+use crate::output;
+use crate::terminal::say;
 
 /// Tokens that are in the text before single ones are measured.
 const BEFORE: usize = 15;
@@ -48,7 +50,7 @@ fn positive(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(arguments: &BenchArguments) -> Result<(), Box<dyn Error>> {
-    let mut out = stdout().lock();
+    let mut out = output::stdout();
     if arguments.here {
         writeln!(out, "{}", measure(arguments)?)?;
         return Ok(());
@@ -84,14 +86,23 @@ fn measure_with(threads: usize) -> Result<Value, Box<dyn Error>> {
         .args(std::env::args_os().skip(1))
         .arg("--here")
         .env("IRONBRIDGE_THREADS", threads.to_string())
-        .stderr(Stdio::inherit())
         .output()?;
+    let remarks = String::from_utf8_lossy(&output.stderr);
+    let remarks = remarks.trim_end();
     if !output.status.success() {
-        return Err(format!(
-            "the measurement with {threads} threads ended with {}",
-            output.status
-        )
+        // It has said in one line what is wrong, unless it had no time to.
+        let reason = remarks.strip_prefix("ironbridge: ");
+        return Err(match reason {
+            Some(reason) => format!("with {threads} threads: {reason}"),
+            None => format!(
+                "the measurement with {threads} threads ended with {}",
+                output.status
+            ),
+        }
         .into());
+    }
+    if !remarks.is_empty() {
+        say(format_args!("{remarks}"));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -5,7 +5,7 @@ mod interrupt;
 mod prompt;
 
 use std::error::Error;
-use std::io::{self, IsTerminal, Write, stdin, stdout};
+use std::io::{self, IsTerminal, Write, stdin};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,8 +15,9 @@ use serde_json::json;
 use crate::generate::stop_name;
 use crate::input::read_text;
 use crate::model_options::ModelOptions;
+use crate::output;
 use crate::sampling_options::SamplingOptions;
-use crate::terminal::{FAINT, STRONG, printable, report};
+use crate::terminal::{FAINT, STRONG, printable, report, say};
 use conversation::{Answer, Conversation, ConversationOptions};
 use interrupt::Interrupt;
 use prompt::{Line, Prompt};
@@ -85,21 +86,24 @@ pub fn run(arguments: &ChatArguments) -> Result<(), Box<dyn Error>> {
     let mut conversation = Conversation::new(&model, encoder, options)?;
     conversation.begin(arguments.system.clone());
 
-    let at_terminal = stdin().is_terminal() && stdout().is_terminal() && !arguments.json;
+    let at_terminal = stdin().is_terminal() && output::is_terminal() && !arguments.json;
     let prompt = match at_terminal {
         true => Prompt::editor(!arguments.no_history)?,
         false => Prompt::lines(),
     };
     if at_terminal && !quiet {
-        anstream::println!(
+        let mut out = output::styled();
+        writeln!(
+            out,
             "{STRONG}{}{STRONG:#} {FAINT}on {}, room for {} tokens{FAINT:#}",
             printable(&arguments.model.name()),
             model.device().info()?.name,
             conversation.context()
-        );
-        anstream::println!(
+        )?;
+        writeln!(
+            out,
             "{FAINT}/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves{FAINT:#}"
-        );
+        )?;
     }
     let chat = Chat {
         conversation,
@@ -125,7 +129,7 @@ impl Chat {
             let line = match prompt.read()? {
                 Line::Text(line) => line,
                 Line::Interrupted => {
-                    anstream::eprintln!("{FAINT}Ctrl-D or /exit leaves{FAINT:#}");
+                    say(format_args!("{FAINT}Ctrl-D or /exit leaves{FAINT:#}"));
                     continue;
                 }
                 Line::End => return Ok(()),
@@ -169,13 +173,13 @@ impl Chat {
     /// A remark of the program's own. Scripts get it on standard error, so that standard output has answers only.
     fn say(&self, text: &str) -> io::Result<()> {
         match self.at_terminal {
-            true => writeln!(anstream::stdout(), "{FAINT}{text}{FAINT:#}"),
+            true => writeln!(output::styled(), "{FAINT}{text}{FAINT:#}"),
             false => writeln!(io::stderr(), "{text}"),
         }
     }
 
     fn answer(&mut self, message: &str) -> Result<(), Box<dyn Error>> {
-        let mut out = anstream::stdout().lock();
+        let mut out = output::styled();
         let streams = !self.json;
         let guard = self.interrupt.catch();
         let answered = self

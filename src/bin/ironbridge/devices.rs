@@ -7,6 +7,7 @@ use clap::Args;
 use ironbridge::{Device, DeviceInfo, DeviceKind};
 use serde_json::{Value as Json, json};
 
+use crate::output;
 use crate::terminal::{STRONG, bytes};
 
 #[derive(Args)]
@@ -18,7 +19,7 @@ pub struct DevicesArguments {
 
 pub fn run(arguments: &DevicesArguments) -> Result<(), Box<dyn Error>> {
     let devices = Device::list()?;
-    let mut out = anstream::stdout().lock();
+    let mut out = output::styled();
     match arguments.json {
         true => writeln!(out, "{}", devices.iter().map(describe).collect::<Json>())?,
         false => devices.iter().try_for_each(|info| print(&mut out, info))?,

@@ -5,16 +5,18 @@ mod machine;
 mod self_test;
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use ironbridge::diagnostics::SoftwareDevice;
-use ironbridge::monitor::{Process, processes, remove_stale};
+use ironbridge::monitor::{Survey, remove_stale, survey};
 use ironbridge::{Device, DeviceInfo};
 use serde_json::{Value, json};
 
-use crate::terminal::bytes;
+use crate::output;
+use crate::terminal::{bytes, printable};
 use built_with::BuiltWith;
 use machine::Machine;
 use self_test::SelfTest;
@@ -37,7 +39,7 @@ struct Report {
     built_with: BuiltWith,
     devices: Vec<DeviceInfo>,
     software: SoftwareDevice,
-    processes: Vec<Process>,
+    survey: Survey,
     stale_files_removed: usize,
     test: Option<SelfTest>,
 }
@@ -49,30 +51,31 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Box<dyn Error>> {
         built_with: BuiltWith::read(),
         devices: Device::list()?,
         software: SoftwareDevice::find(),
-        processes: processes()?,
+        survey: survey()?,
         stale_files_removed,
         test: None,
     };
+    let mut out = output::stdout();
     if !arguments.json {
-        report.print();
+        report.print(&mut out)?;
     }
     if arguments.seconds > 0 {
         let limit = Duration::from_secs(arguments.seconds.into());
         let test = self_test::run(&arguments.device, limit, report.software.compiler.is_ok())?;
         if !arguments.json {
-            test.print();
+            test.print(&mut out)?;
         }
         report.test = Some(test);
     }
     let problems = report.problems();
     if arguments.json {
-        println!("{:#}", report.json(&problems));
+        writeln!(out, "{:#}", report.json(&problems))?;
     } else if problems.is_empty() {
-        println!("\nverdict     all is well");
+        writeln!(out, "\nverdict     all is well")?;
     } else {
-        println!();
+        writeln!(out)?;
         for problem in &problems {
-            println!("PROBLEM     {problem}");
+            writeln!(out, "PROBLEM     {problem}")?;
         }
     }
     Ok(match problems.is_empty() {
@@ -95,7 +98,7 @@ impl Report {
         problems
     }
 
-    fn print(&self) {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let Machine {
             system,
             processor,
@@ -104,16 +107,20 @@ impl Report {
             available_bytes,
             ..
         } = &self.machine;
-        println!("ironbridge  {}", env!("CARGO_PKG_VERSION"));
-        println!("system      {system}");
-        println!("processor   {processor}, {processors} for this process");
+        writeln!(out, "ironbridge  {}", env!("CARGO_PKG_VERSION"))?;
+        writeln!(out, "system      {system}")?;
+        writeln!(
+            out,
+            "processor   {processor}, {processors} for this process"
+        )?;
         let available =
             available_bytes.map_or_else(String::new, |free| format!(", {} available", bytes(free)));
-        println!("memory      {}{available}", bytes(*memory_bytes));
-        println!("runtime     {}", self.machine.runtime);
-        self.built_with.print();
+        writeln!(out, "memory      {}{available}", bytes(*memory_bytes))?;
+        writeln!(out, "runtime     {}", self.machine.runtime)?;
+        self.built_with.write(out)?;
         for device in &self.devices {
-            println!(
+            writeln!(
+                out,
                 "device {}    {}: buffers up to {}, working set {}, {} threads and {} in a threadgroup",
                 device.index,
                 device.name,
@@ -121,57 +128,56 @@ impl Report {
                 bytes(device.recommended_working_set),
                 device.max_threads_per_threadgroup,
                 bytes(device.max_threadgroup_memory.into()),
-            );
+            )?;
         }
         match &self.software.threads {
-            Ok(threads) => println!(
+            Ok(threads) => writeln!(
+                out,
                 "software    {threads} threads, {} kernels",
                 self.software.instruction_set
-            ),
-            Err(error) => println!("software    {error}"),
+            )?,
+            Err(error) => writeln!(out, "software    {error}")?,
         }
         match &self.software.compiler {
-            Ok(compiler) => println!(
+            Ok(compiler) => writeln!(
+                out,
                 "compiler    {} ({}), {} of compiled kernels in {}",
                 compiler.path.display(),
                 compiler.version,
                 bytes(compiler.cache_bytes),
                 compiler.cache.display()
-            ),
+            )?,
             // Only kernels of the user's own need it.
-            Err(error) => println!(
+            Err(error) => writeln!(
+                out,
                 "compiler    none: {}",
                 error.replace('\n', "\n            ")
-            ),
+            )?,
         }
         match self.stale_files_removed {
-            0 => println!("cleaned     nothing was left by dead processes"),
-            1 => println!("cleaned     what 1 dead process left"),
-            more => println!("cleaned     what {more} dead processes left"),
+            0 => writeln!(out, "cleaned     nothing was left by dead processes")?,
+            1 => writeln!(out, "cleaned     what 1 dead process left")?,
+            more => writeln!(out, "cleaned     what {more} dead processes left")?,
         }
-        if self.processes.is_empty() {
-            println!("processes   none of yours has a device open");
+        for skipped in &self.survey.skipped {
+            let path = skipped.path.to_string_lossy();
+            writeln!(out, "skipped     {}: {}", printable(&path), skipped.reason)?;
         }
-        for process in &self.processes {
-            let active = process
-                .devices
-                .iter()
-                .map(|device| device.active_bytes)
-                .sum();
-            let cached = process
-                .devices
-                .iter()
-                .map(|device| device.cached_bytes)
-                .sum();
-            println!(
+        if self.survey.processes.is_empty() {
+            writeln!(out, "processes   none of yours has a device open")?;
+        }
+        for process in &self.survey.processes {
+            writeln!(
+                out,
                 "process     {} {}: {} active, {} cached, {} resident",
                 process.pid,
                 process.program,
-                bytes(active),
-                bytes(cached),
+                bytes(process.active_bytes()),
+                bytes(process.cached_bytes()),
                 process.resident_bytes.map_or_else(|| "?".into(), bytes)
-            );
+            )?;
         }
+        Ok(())
     }
 
     fn json(&self, problems: &[String]) -> Value {
@@ -186,12 +192,12 @@ impl Report {
                 "unified_memory": device.unified_memory,
             })
         });
-        let processes = self.processes.iter().map(|process| {
+        let processes = self.survey.processes.iter().map(|process| {
             json!({
                 "pid": process.pid,
                 "program": process.program,
-                "active_bytes": process.devices.iter().map(|device| device.active_bytes).sum::<u64>(),
-                "cached_bytes": process.devices.iter().map(|device| device.cached_bytes).sum::<u64>(),
+                "active_bytes": process.active_bytes(),
+                "cached_bytes": process.cached_bytes(),
                 "resident_bytes": process.resident_bytes,
             })
         });

@@ -1,7 +1,7 @@
 //! `ironbridge embed`
 
 use std::error::Error;
-use std::io::{BufWriter, Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::input::read_text;
 use crate::model_options::ModelOptions;
+use crate::output;
 
 #[derive(Args)]
 pub struct EmbedArguments {
@@ -95,7 +96,7 @@ fn write(arguments: &EmbedArguments, embeddings: &[Embedding]) -> Result<(), Box
         .iter()
         .map(|one| embeddings.iter().map(|other| cosine(one, other)).collect())
         .collect();
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = output::buffered();
     if arguments.json {
         let described: Vec<_> = embeddings
             .iter()

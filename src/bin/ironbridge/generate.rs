@@ -1,7 +1,7 @@
 //! `ironbridge generate`
 
 use std::error::Error;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -14,8 +14,9 @@ use serde_json::{Value as Json, json};
 
 use crate::input::read_text;
 use crate::model_options::ModelOptions;
+use crate::output;
 use crate::sampling_options::SamplingOptions;
-use crate::terminal::{FAINT, STRONG, bytes, printable};
+use crate::terminal::{FAINT, STRONG, bytes, printable, say};
 
 #[derive(Args)]
 pub struct GenerateArguments {
@@ -84,11 +85,11 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
         let mut json = describe(&model, &text, &pieces, stop, &stats);
         // What has changed there since the baseline is what the session took.
         json["memory"] = serde_json::from_str(&model.device().memory()?.to_json())?;
-        writeln!(stdout(), "{json}")?;
+        writeln!(output::stdout(), "{json}")?;
         return Ok(());
     }
 
-    let mut out = anstream::stdout().lock();
+    let mut out = output::styled();
     write!(out, "{STRONG}{}{STRONG:#}", printable(&text))?;
     out.flush()?;
     for piece in generation.by_ref() {
@@ -100,10 +101,10 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     let (stats, stop) = (generation.stats(), generation.stop());
     if !arguments.quiet {
         if stop == Some(Stop::Limit) && limit < arguments.tokens {
-            eprintln!(
+            say(format_args!(
                 "\nstopped: the context of {} positions is full",
                 session.context()
-            );
+            ));
         }
         summarise(model.device(), &stats)?;
     }
@@ -157,7 +158,7 @@ pub fn stop_name(stop: Stop) -> &'static str {
 
 fn summarise(device: &Device, stats: &GenerationStats) -> Result<(), Box<dyn Error>> {
     let memory = device.memory()?;
-    anstream::eprintln!(
+    say(format_args!(
         "{FAINT}\nprompt     {} tokens, {:.1} tokens/s\ngenerated  {} tokens, {:.1} tokens/s\nmemory     {} peak device memory, {} resident\ndevice     {}{FAINT:#}",
         stats.prompt_tokens,
         stats.prompt_rate(),
@@ -166,6 +167,6 @@ fn summarise(device: &Device, stats: &GenerationStats) -> Result<(), Box<dyn Err
         bytes(memory.peak_bytes),
         bytes(process_memory()?.resident_bytes),
         device.info()?.name,
-    );
+    ));
     Ok(())
 }

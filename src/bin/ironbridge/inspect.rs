@@ -1,7 +1,7 @@
 //! `ironbridge inspect`
 
 use std::error::Error;
-use std::io::{BufWriter, Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +9,7 @@ use ironbridge::llama::gguf::{Array, Value};
 use ironbridge::llama::{ModelFile, ModelFormat, ModelTensor};
 use serde_json::{Map, Value as Json, json};
 
+use crate::output;
 use crate::terminal::bytes;
 
 #[derive(Args)]
@@ -26,7 +27,7 @@ const SHOWN: usize = 5;
 
 pub fn run(arguments: &InspectArguments) -> Result<(), Box<dyn Error>> {
     let model = ModelFile::open(&arguments.model)?;
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = output::buffered();
     match arguments.json {
         true => writeln!(out, "{}", describe(&model))?,
         false => print(&model, &mut out)?,

@@ -1,4 +1,11 @@
 //! The `ironbridge` command line, built on the crate's public API.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "output.rs has standard output, terminal.rs standard error"
+)]
 
 mod bench;
 mod chat;
@@ -12,6 +19,7 @@ mod inspect;
 mod manual;
 mod model_options;
 mod monitor;
+mod output;
 mod perplexity;
 mod quantize;
 mod sampling_options;
@@ -21,7 +29,6 @@ mod tokenize;
 mod usage;
 
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -72,14 +79,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments.command,
         Err(error) => return usage::answer(&error, &Arguments::command()),
     };
-    run(command).unwrap_or_else(|error| match error.downcast_ref::<io::Error>() {
-        // Whoever read our output has seen enough.
-        Some(closed) if closed.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        _ => {
-            terminal::report(error.as_ref());
-            ExitCode::FAILURE
-        }
-    })
+    output::end(run(command))
 }
 
 fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {

@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+
+use crate::output;
 
 #[derive(Args)]
 pub struct CompletionsArguments {
@@ -28,7 +30,7 @@ pub fn completions(
 ) -> Result<(), Box<dyn Error>> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "ironbridge", &mut script);
-    stdout().write_all(&script)?;
+    output::stdout().write_all(&script)?;
     Ok(())
 }
 
@@ -44,7 +46,7 @@ pub fn man(arguments: &ManArguments, command: Command) -> Result<(), Box<dyn Err
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(command).render(&mut page)?;
-            stdout().write_all(&page)?;
+            output::stdout().write_all(&page)?;
         }
     }
     Ok(())

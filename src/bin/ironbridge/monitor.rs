@@ -4,12 +4,14 @@ mod reading;
 mod screen;
 
 use std::error::Error;
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{IsTerminal, Write, stdin};
 use std::thread::sleep;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::output;
+use crate::terminal::refuse;
 use reading::Reading;
 
 /// Between the two readings of `--once`, whose difference is the rate.
@@ -57,13 +59,17 @@ pub fn run(arguments: &MonitorArguments) -> Result<(), Box<dyn Error>> {
         sleep(SAMPLE);
         let mut reading = Reading::take(Some(&first))?;
         reading.sort(arguments.sort);
+        for skipped in reading.skipped() {
+            refuse(&skipped);
+        }
+        let mut out = output::stdout();
         match arguments.json {
-            true => println!("{:#}", reading.json()),
-            false => print!("{}", reading.text()),
+            true => writeln!(out, "{:#}", reading.json())?,
+            false => write!(out, "{}", reading.text())?,
         }
         return Ok(());
     }
-    if !stdin().is_terminal() || !stdout().is_terminal() {
+    if !stdin().is_terminal() || !output::is_terminal() {
         return Err(
             "monitor needs a terminal; --once prints the figures, --json for scripts".into(),
         );

@@ -1,7 +1,7 @@
 //! `ironbridge perplexity`
 
 use std::error::Error;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::input::read_text;
 use crate::model_options::ModelOptions;
+use crate::output;
 use crate::terminal::progress;
 
 /// Tokens whose logits are computed together: 32 MiB for a vocabulary of 128 Ki.
@@ -63,7 +64,7 @@ pub fn run(arguments: &PerplexityArguments) -> Result<(), Box<dyn Error>> {
     bar.finish_and_clear();
     let found = found?;
     let rate = found.tokens() as f64 / start.elapsed().as_secs_f64().max(1e-9);
-    let mut out = stdout().lock();
+    let mut out = output::stdout();
     match arguments.json {
         true => writeln!(
             out,

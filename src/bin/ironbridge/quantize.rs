@@ -1,15 +1,22 @@
 //! `ironbridge quantize`
 
 use std::error::Error;
-use std::io::{Write, stdout};
+use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Args;
 use ironbridge::llama::gguf::TensorType;
-use ironbridge::llama::{ModelFile, QuantizeReport, Quantizer};
+use ironbridge::llama::{
+    CancelToken, LlamaError, ModelFile, QuantizeError, QuantizeReport, Quantizer,
+};
 use serde_json::{Value as Json, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 
-use crate::terminal::{bytes, progress};
+use crate::output;
+use crate::terminal::{bytes, progress, say};
 
 #[derive(Args)]
 pub struct QuantizeArguments {
@@ -62,6 +69,8 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
         quantizer = quantizer.tensor(name, *kind)?;
     }
     let model = ModelFile::open(&arguments.model)?;
+    let interrupted = catch_signals()?;
+    quantizer = quantizer.cancel(CancelToken::from(interrupted.flag.clone()));
     let bar = match arguments.quiet || arguments.json {
         true => indicatif::ProgressBar::hidden(),
         false => progress(0, "{bar:40} {bytes}/{total_bytes}, {eta} left"),
@@ -71,19 +80,43 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
         bar.set_position(done.done);
     });
     bar.finish_and_clear();
+    if let Err(LlamaError::Quantize(QuantizeError::Cancelled(_))) = report {
+        // As the shell expects of a program that a signal has ended; it returns only if the signal has no such default.
+        low_level::emulate_default_handler(interrupted.signal.load(Ordering::SeqCst) as i32)?;
+    }
     let report = report?;
     if arguments.json {
-        writeln!(stdout(), "{}", describe(&report))?;
+        writeln!(output::stdout(), "{}", describe(&report))?;
     } else if !arguments.quiet {
-        eprintln!(
+        say(format_args!(
             "{}: {} tensors, {} became {}",
             arguments.out.display(),
             report.tensors.len(),
             bytes(report.bytes_before),
             bytes(report.bytes_after)
-        );
+        ));
     }
     Ok(())
+}
+
+/// Which signal came.
+struct Interrupted {
+    flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+/// The first signal ends the writing, which takes its partial file away; a second one ends the process at once.
+fn catch_signals() -> io::Result<Interrupted> {
+    let interrupted = Interrupted {
+        flag: Arc::default(),
+        signal: Arc::default(),
+    };
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register_conditional_default(signal, interrupted.flag.clone())?;
+        flag::register_usize(signal, interrupted.signal.clone(), signal as usize)?;
+        flag::register(signal, interrupted.flag.clone())?;
+    }
+    Ok(interrupted)
 }
 
 fn describe(report: &QuantizeReport) -> Json {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::io::{Write, stdout};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use ironbridge::stress::{Figures, QkvReport, QkvStress};
 use serde_json::{Value as Json, json};
 
+use crate::output;
 use crate::terminal::{bytes, progress};
 
 #[derive(Subcommand)]
@@ -80,22 +81,22 @@ pub fn run(arguments: &QkvArguments) -> Result<ExitCode, Box<dyn Error>> {
     bar.finish_and_clear();
     let report = report?;
     let problems = report.problems();
+    let mut out = output::stdout();
     if arguments.json {
-        writeln!(stdout(), "{}", describe(&report, &problems))?;
-        return Ok(match problems.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        });
+        writeln!(out, "{}", describe(&report, &problems))?;
+    } else {
+        print(&mut out, &stress, &report)?;
+        for problem in &problems {
+            writeln!(out, "FAILED: {problem}")?;
+        }
+        if problems.is_empty() {
+            writeln!(out, "passed: nothing grew and every value is right")?;
+        }
     }
-    print(&stress, &report);
-    for problem in &problems {
-        println!("FAILED: {problem}");
-    }
-    if problems.is_empty() {
-        println!("passed: nothing grew and every value is right");
-        return Ok(ExitCode::SUCCESS);
-    }
-    Ok(ExitCode::FAILURE)
+    Ok(match problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 fn describe(report: &QkvReport, problems: &[String]) -> Json {
@@ -127,9 +128,10 @@ fn describe(report: &QkvReport, problems: &[String]) -> Json {
     })
 }
 
-fn print(stress: &QkvStress, report: &QkvReport) {
-    println!("device       {}", report.device);
-    println!(
+fn print(out: &mut impl Write, stress: &QkvStress, report: &QkvReport) -> io::Result<()> {
+    writeln!(out, "device       {}", report.device)?;
+    writeln!(
+        out,
         "load         {} thread{} on {} device{}, {} layers, Q {seq}×{d}·{d}×{d}, K and V {seq}×{d}·{d}×{kv}",
         stress.threads,
         plural(stress.threads),
@@ -139,42 +141,45 @@ fn print(stress: &QkvStress, report: &QkvReport) {
         seq = stress.seq,
         d = stress.d_model,
         kv = stress.kv_dim,
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "matmuls      {} in {:.1} s, {:.1} GFLOP/s",
         report.matmuls,
         report.elapsed.as_secs_f64(),
         report.gflops
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "values       {} compared, {} wrong, worst error {:.1e} of the root mean square",
         report.values, report.wrong, report.worst_error
-    );
-    println!();
+    )?;
+    writeln!(out)?;
     let columns = [&report.start, &report.warm, &report.end, &report.closed];
-    let row = |name: &str, cell: &dyn Fn(&Figures) -> String| {
-        print!("{name:<28}");
-        for figures in columns {
-            print!("{:>14}", cell(figures));
-        }
-        println!();
-    };
-    println!(
+    writeln!(
+        out,
         "{:<28}{:>14}{:>14}{:>14}{:>14}",
         "", "start", "warm", "end", "closed"
-    );
-    row("resident memory", &|figures| bytes(figures.resident_bytes));
-    row("device bytes", &|figures| bytes(figures.device_bytes));
-    row("pool bytes", &|figures| bytes(figures.pool_bytes));
-    row("buffers", &|figures| figures.buffers.to_string());
-    row("live handles", &|figures| figures.live_handles.to_string());
+    )?;
+    let mut row = |name: &str, cell: &dyn Fn(&Figures) -> String| {
+        write!(out, "{name:<28}")?;
+        for figures in columns {
+            write!(out, "{:>14}", cell(figures))?;
+        }
+        writeln!(out)
+    };
+    row("resident memory", &|figures| bytes(figures.resident_bytes))?;
+    row("device bytes", &|figures| bytes(figures.device_bytes))?;
+    row("pool bytes", &|figures| bytes(figures.pool_bytes))?;
+    row("buffers", &|figures| figures.buffers.to_string())?;
+    row("live handles", &|figures| figures.live_handles.to_string())?;
     row(
         "autoreleased without a pool",
         &|figures| match figures.autoreleased_without_pool {
             Some(count) => count.to_string(),
             None => "not known".into(),
         },
-    );
+    )?;
     let classes: BTreeSet<&String> = columns
         .iter()
         .flat_map(|figures| &figures.live_objects)
@@ -189,12 +194,13 @@ fn print(stress: &QkvStress, report: &QkvReport) {
                 .copied()
                 .unwrap_or(0)
                 .to_string()
-        });
+        })?;
     }
-    println!(
+    writeln!(
+        out,
         "\nresident growth after the warm-up: {} bytes",
         report.resident_growth()
-    );
+    )
 }
 
 fn plural(count: usize) -> &'static str {

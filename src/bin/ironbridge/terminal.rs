@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt::Write;
-use std::io::{IsTerminal, stderr};
+use std::fmt::{self, Write};
+use std::io::{IsTerminal, Write as _, stderr};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,7 +40,12 @@ pub fn report(error: &(dyn Error + 'static)) {
 pub fn refuse(message: &str) {
     let message = message.replace('\n', " ");
     let message = printable(&message);
-    anstream::eprintln!("{WRONG}ironbridge:{WRONG:#} {message}");
+    say(format_args!("{WRONG}ironbridge:{WRONG:#} {message}"));
+}
+
+/// Prints a remark on standard error. Where that is full or closed, nobody is there to be told.
+pub fn say(remark: fmt::Arguments) {
+    let _ = writeln!(anstream::stderr(), "{remark}");
 }
 
 /// Text from strangers, files and models, without what would steer a terminal.

@@ -1,7 +1,7 @@
 //! `ironbridge tokenize`
 
 use std::error::Error;
-use std::io::{BufWriter, Write, stdout};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,6 +10,7 @@ use ironbridge::llama::{ModelFile, Tokenizer};
 use serde_json::{Value as Json, json};
 
 use crate::input::read_text;
+use crate::output;
 
 #[derive(Args)]
 pub struct TokenizeArguments {
@@ -46,7 +47,7 @@ pub fn run(arguments: &TokenizeArguments) -> Result<(), Box<dyn Error>> {
         Some(text) => text.clone(),
         None => read_text(arguments.file.as_deref())?,
     };
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = output::buffered();
     if arguments.decode {
         let tokens = numbers(&text)?;
         let decoded = tokenizer.decode(&tokens)?;

@@ -1,23 +1,23 @@
 //! Mistakes in the arguments, on one line like every other error.
 
 use std::env;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Command;
 use clap::error::ErrorKind;
 
-use crate::terminal;
+use crate::{output, terminal};
 
 /// Prints help or the version to standard output, anything else as one line to standard error.
 pub fn answer(error: &clap::Error, program: &Command) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody may be reading.
-            let _ = error.print();
-            ExitCode::SUCCESS
+            let written = write!(output::styled(), "{}", error.render().ansi());
+            output::end(written.map(|()| ExitCode::SUCCESS).map_err(Into::into))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
+            terminal::say(format_args!("{}", error.render().ansi()));
             ExitCode::from(2)
         }
         _ => {

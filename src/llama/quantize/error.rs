@@ -29,6 +29,8 @@ pub enum QuantizeError {
         value: f32,
         tensor_type: TensorType,
     },
+    #[error("writing {} was cancelled, and nothing is left of it", .0.display())]
+    Cancelled(PathBuf),
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
     #[error("cannot write {}: {source}", path.display())]

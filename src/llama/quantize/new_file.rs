@@ -1,12 +1,15 @@
 //! A file that is there as a whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::QuantizeError;
 
-/// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves nothing.
+/// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves
+/// nothing. It is locked meanwhile: a file of such a name that nobody has locked was left by a process that was
+/// killed.
 pub(super) struct NewFile {
     path: PathBuf,
     partial: PathBuf,
@@ -31,15 +34,13 @@ impl NewFile {
             return Err(cannot_write(kind.into()));
         };
         let name = name.to_string_lossy();
+        sweep(path, &name);
         let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&partial);
+        let file = create_locked(&partial).map_err(cannot_write)?;
         Ok(NewFile {
             path: path.to_owned(),
             partial,
-            file: BufWriter::new(file.map_err(cannot_write)?),
+            file: BufWriter::new(file),
             overwrite,
         })
     }
@@ -70,6 +71,44 @@ impl NewFile {
             Err(_) if self.path.exists() => Err(io::ErrorKind::AlreadyExists.into()),
             Err(_) => fs::rename(&self.partial, &self.path),
             Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Removes what killed processes have left of earlier tries. What cannot be looked at or removed stays.
+fn sweep(path: &Path, name: &str) {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let is_partial = |file: &str| {
+        let rest = file.strip_prefix('.')?.strip_prefix(name)?;
+        let pid = rest.strip_prefix('.')?.strip_suffix(".partial")?;
+        pid.parse::<u32>().ok()
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || is_partial(&entry.file_name().to_string_lossy()).is_none() {
+            continue;
+        }
+        // The lock ends with its process, in whichever machine or namespace that was.
+        if let Ok(file) = File::open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn create_locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        match file.try_lock() {
+            // One that sweeps may have found it before it was locked.
+            Err(TryLockError::WouldBlock) => continue,
+            Ok(()) if file.metadata()?.nlink() == 0 => continue,
+            // Not every file system has locks; there nothing is swept.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(file),
         }
     }
 }

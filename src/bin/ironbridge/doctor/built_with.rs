@@ -1,5 +1,7 @@
 //! What the build script found and used, as it said when this program was built.
 
+use std::io::{self, Write};
+
 use serde_json::{Value, json};
 
 pub struct BuiltWith {
@@ -54,23 +56,25 @@ impl BuiltWith {
         }
     }
 
-    pub fn print(&self) {
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         if let Some(Compiler { path, version }) = &self.compiler {
-            println!("built by    {path} ({version})");
+            writeln!(out, "built by    {path} ({version})")?;
         }
         if let Some(gnustep) = &self.gnustep {
             let found_by = match gnustep.found_by {
                 "search" => "a search of the usual folders",
                 tool => tool,
             };
-            println!(
+            writeln!(
+                out,
                 "GNUstep     {}, headers in {}, found by {found_by}",
                 gnustep.version, gnustep.include
-            );
+            )?;
         }
         if let Some(Runtime { version, folder }) = &self.libobjc {
-            println!("libobjc     GCC {version}'s, in {folder}");
+            writeln!(out, "libobjc     GCC {version}'s, in {folder}")?;
         }
+        Ok(())
     }
 
     pub fn json(&self) -> Value {

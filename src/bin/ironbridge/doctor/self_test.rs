@@ -1,5 +1,6 @@
 //! A short load of the bridge, with a verdict: right values, nothing left, and a kernel from source where that is possible.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use ironbridge::kernel::{Argument, Dispatch, Grid, Library};
@@ -106,23 +107,25 @@ fn twice(device: &Device) -> Result<bool> {
 }
 
 impl SelfTest {
-    pub fn print(&self) {
-        println!(
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
             "tested      {}: {} matmuls in {:.1} s, {:.1} GFLOP/s, {} values compared with float64",
             self.device,
             self.matmuls,
             self.elapsed.as_secs_f64(),
             self.gflops,
             self.values
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "            a kernel from source: {}",
             match self.compiled {
                 Some(true) => "compiled, right",
                 Some(false) => "FAILED",
                 None => "not tried, there is no compiler",
             }
-        );
+        )
     }
 
     pub fn json(&self) -> Value {

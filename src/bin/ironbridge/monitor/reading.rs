@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant, SystemTime};
 
 use ironbridge::DeviceKind;
-use ironbridge::monitor::{Process, PublishedDevice, processes};
+use ironbridge::monitor::{PublishedDevice, Skipped, Survey, survey};
 use serde_json::{Value, json};
 
 use super::Column;
@@ -14,7 +14,7 @@ pub struct Reading {
     taken: Instant,
     pub rows: Vec<Row>,
     /// Processes without an open device have no row.
-    processes: Vec<Process>,
+    survey: Survey,
 }
 
 /// A device of a process.
@@ -36,9 +36,9 @@ impl Reading {
     /// Reads every process. Rates are counted from `before`.
     pub fn take(before: Option<&Reading>) -> ironbridge::Result<Reading> {
         let (taken, now) = (Instant::now(), SystemTime::now());
-        let processes = processes()?;
+        let survey = survey()?;
         let mut rows = Vec::new();
-        for process in &processes {
+        for process in &survey.processes {
             for device in &process.devices {
                 let earlier = before.and_then(|before| {
                     let row = before.find((process.pid, device.opened_at))?;
@@ -60,7 +60,7 @@ impl Reading {
         Ok(Reading {
             taken,
             rows,
-            processes,
+            survey,
         })
     }
 
@@ -87,15 +87,27 @@ impl Reading {
     }
 
     pub fn process_count(&self) -> usize {
-        self.processes.len()
+        self.survey.processes.len()
     }
 
     pub fn active_bytes(&self) -> u64 {
-        self.rows.iter().map(|row| row.device.active_bytes).sum()
+        self.sum(|row| row.device.active_bytes)
     }
 
     pub fn cached_bytes(&self) -> u64 {
-        self.rows.iter().map(|row| row.device.cached_bytes).sum()
+        self.sum(|row| row.device.cached_bytes)
+    }
+
+    /// Figures are what processes say, and may be any.
+    fn sum(&self, of: impl Fn(&Row) -> u64) -> u64 {
+        self.rows.iter().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// What could not be read, a sentence each.
+    pub fn skipped(&self) -> Vec<String> {
+        let skipped = self.survey.skipped.iter();
+        let sentence = |it: &Skipped| format!("skipped {}: {}", it.path.display(), it.reason);
+        skipped.map(sentence).collect()
     }
 
     /// A table for people, in lines.
@@ -111,7 +123,7 @@ impl Reading {
     }
 
     pub fn json(&self) -> Value {
-        let processes = self.processes.iter().map(|process| {
+        let processes = self.survey.processes.iter().map(|process| {
             let of_process = |row: &&Row| row.pid == process.pid;
             json!({
                 "pid": process.pid,
@@ -121,8 +133,11 @@ impl Reading {
                 "devices": self.rows.iter().filter(of_process).map(Row::json).collect::<Vec<_>>(),
             })
         });
+        let skipped =
+            |it: &Skipped| json!({ "path": it.path.to_string_lossy(), "reason": it.reason });
         json!({
             "processes": processes.collect::<Vec<_>>(),
+            "skipped": self.survey.skipped.iter().map(skipped).collect::<Vec<_>>(),
             "active_bytes": self.active_bytes(),
             "cached_bytes": self.cached_bytes(),
         })

@@ -12,7 +12,7 @@ use ratatui::{Frame, text::Text};
 
 use super::Column;
 use super::reading::{HEADERS, Reading, Row, RowKey, WIDTHS, columns};
-use crate::terminal::bytes;
+use crate::terminal::{bytes, printable};
 
 /// Which column of the table is sorted by.
 const SORTS: [(Column, usize); 8] = [
@@ -86,7 +86,12 @@ impl Screen {
 
     fn refresh(&mut self) {
         match Reading::take(Some(&self.reading)) {
-            Ok(reading) => self.reading = reading,
+            Ok(reading) => {
+                if let Some(skipped) = reading.skipped().first() {
+                    self.message = printable(skipped).into_owned();
+                }
+                self.reading = reading;
+            }
             Err(error) => self.message = error.to_string(),
         }
         self.sort(self.sort);

@@ -1,0 +1,57 @@
+/* Where the fields of the header's structs lie that start with their size: a size that ends inside one is no older
+ * header's. */
+#ifndef IRON_BRIDGE_LAYOUT_H
+#define IRON_BRIDGE_LAYOUT_H
+
+#include "ironbridge.h"
+
+typedef struct IronField {
+  const char *name;
+  size_t start, end;
+} IronField;
+
+typedef struct IronLayout {
+  const char *name;
+  size_t length; /* of the whole struct */
+  const IronField *fields; /* in order */
+  size_t count;
+} IronLayout;
+
+/* Those that callers hand in. */
+#define IRON_LAYOUTS(DO)    \
+  DO(iron_device_info)      \
+  DO(iron_device_options)   \
+  DO(iron_buffer_options)   \
+  DO(iron_commands_info)    \
+  DO(iron_commands_options) \
+  DO(iron_matmul)           \
+  DO(iron_interleave)       \
+  DO(iron_embedding)        \
+  DO(iron_rms_norm)         \
+  DO(iron_rope)             \
+  DO(iron_attention)        \
+  DO(iron_elementwise)      \
+  DO(iron_activation)       \
+  DO(iron_add_bias)         \
+  DO(iron_transpose)        \
+  DO(iron_softmax)          \
+  DO(iron_argmax)           \
+  DO(iron_copy)             \
+  DO(iron_dispatch)         \
+  DO(iron_kernel_info)      \
+  DO(iron_memory_info)      \
+  DO(iron_memory_settings)  \
+  DO(iron_reclaimed)        \
+  DO(iron_leaks)            \
+  DO(iron_diagnostics)
+
+#define IRON_DECLARE_LAYOUT(type) extern const IronLayout IronLayout_##type;
+IRON_LAYOUTS(IRON_DECLARE_LAYOUT)
+#undef IRON_DECLARE_LAYOUT
+
+struct IronNoLayout; /* never made: the list needs a last one without a comma */
+#define IRON_LAYOUT_CASE(type) type : &IronLayout_##type,
+/* The layout of a value's type; other types do not compile. */
+#define IRON_LAYOUT_OF(value) _Generic((value), IRON_LAYOUTS(IRON_LAYOUT_CASE) struct IronNoLayout * : NULL)
+
+#endif

@@ -1,0 +1,60 @@
+#include "layout.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
+
+/* FIELDS_n(type, a, b, …): an IronField for each of n names. */
+#define FIELD(type, field) {#field, offsetof(type, field), offsetof(type, field) + sizeof(((type *)0)->field)},
+#define FIELDS_1(type, field) FIELD(type, field)
+#define FIELDS_2(type, field, ...) FIELD(type, field) FIELDS_1(type, __VA_ARGS__)
+#define FIELDS_3(type, field, ...) FIELD(type, field) FIELDS_2(type, __VA_ARGS__)
+#define FIELDS_4(type, field, ...) FIELD(type, field) FIELDS_3(type, __VA_ARGS__)
+#define FIELDS_5(type, field, ...) FIELD(type, field) FIELDS_4(type, __VA_ARGS__)
+#define FIELDS_6(type, field, ...) FIELD(type, field) FIELDS_5(type, __VA_ARGS__)
+
+/* A struct's fields, in lines of up to six. What is forgotten here, tests/c_abi finds. */
+#define LAYOUT(type, ...)                                   \
+  static const IronField fields_of_##type[] = {__VA_ARGS__}; \
+  const IronLayout IronLayout_##type = {#type, sizeof(type), fields_of_##type, COUNT_OF(fields_of_##type)};
+
+LAYOUT(iron_device_info, FIELDS_5(iron_device_info, size, kind, index, name, unified_memory)
+  FIELDS_2(iron_device_info, max_threads_per_threadgroup, max_threadgroup_memory)
+  FIELDS_3(iron_device_info, max_buffer_length, recommended_working_set, allocated))
+LAYOUT(iron_device_options, FIELDS_4(iron_device_options, size, max_operations, max_in_flight, max_flush_bytes)
+  FIELDS_3(iron_device_options, pool_max_bytes, pool_max_buffers, pool_policy)
+  FIELDS_3(iron_device_options, pool_max_buffer_bytes, pool_idle_time, memory_limit))
+LAYOUT(iron_buffer_options, FIELDS_6(iron_buffer_options, size, storage, category, label, pooled, read_only))
+LAYOUT(iron_commands_info, FIELDS_5(iron_commands_info, size, state, operations, command_buffers, device_time))
+LAYOUT(iron_commands_options, FIELDS_3(iron_commands_options, size, label, max_operations))
+LAYOUT(iron_matmul, FIELDS_6(iron_matmul, size, m, n, k, a, b)
+  FIELDS_6(iron_matmul, bias, c, batch, transpose_a, transpose_b, interleaved_b))
+LAYOUT(iron_interleave, FIELDS_5(iron_interleave, size, rows, width, x, out))
+LAYOUT(iron_embedding, FIELDS_4(iron_embedding, size, rows, width, vocab) FIELDS_3(iron_embedding, table, ids, out))
+LAYOUT(iron_rms_norm, FIELDS_3(iron_rms_norm, size, rows, width) FIELDS_4(iron_rms_norm, x, weight, out, eps))
+LAYOUT(iron_rope, FIELDS_5(iron_rope, size, tokens, heads, head_dim, rotary_dim)
+  FIELDS_3(iron_rope, x, positions, factors)
+  FIELDS_3(iron_rope, pairing, frequency_base, frequency_scale))
+LAYOUT(iron_attention, FIELDS_5(iron_attention, size, tokens, heads, kv_heads, head_dim)
+  FIELDS_6(iron_attention, first_position, window, q, k, v, out)
+  FIELDS_3(iron_attention, k_head_stride, v_head_stride, scale))
+LAYOUT(iron_elementwise, FIELDS_5(iron_elementwise, size, count, a, b, out))
+LAYOUT(iron_activation, FIELDS_4(iron_activation, size, count, x, out))
+LAYOUT(iron_add_bias, FIELDS_6(iron_add_bias, size, rows, width, x, bias, out))
+LAYOUT(iron_transpose, FIELDS_5(iron_transpose, size, rows, width, x, out))
+LAYOUT(iron_softmax, FIELDS_6(iron_softmax, size, rows, width, x, out, scale))
+LAYOUT(iron_argmax, FIELDS_5(iron_argmax, size, rows, width, x, out))
+LAYOUT(iron_copy, FIELDS_5(iron_copy, size, rows, width, src, dst))
+LAYOUT(iron_dispatch, FIELDS_6(iron_dispatch, size, arguments, argument_count, grid, threadgroup, threads))
+LAYOUT(iron_kernel_info, FIELDS_2(iron_kernel_info, size, max_threads_per_threadgroup)
+  FIELDS_2(iron_kernel_info, simd_width, static_threadgroup_memory))
+LAYOUT(iron_memory_info, FIELDS_4(iron_memory_info, size, device_bytes, active_bytes, peak_bytes)
+  FIELDS_2(iron_memory_info, pool_bytes, pool_buffers)
+  FIELDS_6(iron_memory_info, pool_hits, pool_misses, in_flight, categories, active_buffers, peak_buffers)
+  FIELDS_6(iron_memory_info, pool_bypasses, pool_evictions, pool_expired, pool_purged, allocations, releases)
+  FIELDS_6(iron_memory_info, operations, command_buffers, rounding_bytes, empty_bytes, unaccounted_bytes, baseline))
+LAYOUT(iron_memory_settings, FIELDS_4(iron_memory_settings, size, cache_limit, memory_limit, idle_time)
+  FIELDS_3(iron_memory_settings, max_buffer_bytes, cache_buffers, policy))
+LAYOUT(iron_reclaimed, FIELDS_3(iron_reclaimed, size, device_before, device_after)
+  FIELDS_3(iron_reclaimed, freed_bytes, buffers, command_buffers))
+LAYOUT(iron_leaks, FIELDS_5(iron_leaks, size, device, at_exit, device_before, device_after)
+  FIELDS_4(iron_leaks, freed_bytes, leaked_bytes, leaked_count, allocations))
+LAYOUT(iron_diagnostics, FIELDS_4(iron_diagnostics, size, live_handles, live_objects, autoreleased_without_pool))
