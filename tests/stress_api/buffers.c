@@ -11,7 +11,7 @@ static void *buffer_of(Call *call) { return handles_any(call, BUFFER); }
 
 /* Most are large enough for a small operation. */
 static uint64_t length_for(Call *call) {
-  static const uint64_t usual[] = {64, 1024, 4096, 16384, 65536};
+  static const uint64_t usual[] = {256, 16384, 65536, 65536, 65536};
   Random *random = &call->random;
   return random_chance(random, 85) ? usual[random_below(random, sizeof usual / sizeof *usual)] : random_bytes(random, 8192);
 }
@@ -19,8 +19,8 @@ static uint64_t length_for(Call *call) {
 static iron_buffer_options options_for(Call *call) {
   Random *random = &call->random;
   return (iron_buffer_options){.storage = (iron_storage)(random_chance(random, 70) ? 0 : random_constant(random, 0, 1)),
-                               .category = (iron_category)random_constant(random, 0, IRON_CATEGORY_COUNT - 1),
-                               .label = given_text(call),
+                               .category = (iron_category)random_constant(random, 0, random_chance(random, 90) ? IRON_CATEGORY_SCRATCH : IRON_CATEGORY_COUNT),
+                               .label = random_chance(random, 80) ? "a buffer" : given_text(call),
                                .pooled = random_chance(random, 50)};
 }
 
@@ -89,6 +89,7 @@ static void buffer_wrap(Call *call) {
   Random *random = &call->random;
   GIVEN(iron_buffer_options) options = {.value = options_for(call)};
   options.value.read_only = random_chance(random, 30);
+  if (random_chance(random, 90)) options.value.pooled = false, options.value.storage = IRON_STORAGE_SHARED;
   bool read_only = options.value.read_only, released = random_chance(random, 80);
   given_input(call, &options, sizeof options.value);
   /* The library sees only as much as `size` says: pages that it may take for writable are. */

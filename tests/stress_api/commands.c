@@ -5,7 +5,8 @@ static void *commands_of(Call *call) { return handles_any(call, COMMANDS); }
 
 static void commands_begin(Call *call) {
   Random *random = &call->random;
-  GIVEN(iron_commands_options) options = {.value = {.label = given_text(call), .max_operations = (uint32_t)random_count(random, 8)}};
+  GIVEN(iron_commands_options) options = {.value = {
+      .label = random_chance(random, 80) ? NULL : given_text(call), .max_operations = (uint32_t)random_count(random, 8)}};
   given_input(call, &options, sizeof options.value);
   void *result = given_result(), *place = given_or_null(call, &result);
   const void *with = random_chance(random, 40) ? NULL : &options;
@@ -27,7 +28,7 @@ static void commands_retain(Call *call) {
 static void commands_release(Call *call) { handles_release(COMMANDS, handles_take(call, COMMANDS)); }
 
 static const Entry entries[] = {
-    {commands_begin, 120}, {commands_flush, 15},    {commands_commit, 15}, {commands_wait, 30},
-    {commands_run, 15},   {commands_describe, 10}, {commands_retain, 10}, {commands_release, 20},
+    {commands_begin, 120}, {commands_flush, 15},    {commands_commit, 8}, {commands_wait, 15},
+    {commands_run, 8},   {commands_describe, 10}, {commands_retain, 10}, {commands_release, 20},
 };
 const Entries commands_calls = {entries, sizeof entries / sizeof *entries};

@@ -12,7 +12,7 @@ static void device_describe_index(Call *call) {
 }
 
 static const char *selector(Call *call) {
-  static const char *const usual[] = {"cpu", "cpu:memory_limit=1M", "cpu:max_buffer_length=16K", "cpu:delay_us=300"};
+  static const char *const usual[] = {"cpu", "cpu:memory_limit=1M", "cpu:max_buffer_length=100K", "cpu:delay_us=300"};
   static const char *const faulty[] = {"cpu:fail_allocation=3,fail_allocation=9", "cpu:fail_command_buffer=2:timeout",
                                        "cpu:fail_command_buffer=1:out_of_memory,fail_command_buffer=4:page_fault",
                                        "cpu:fail_command_buffer=3:5", "cpu:fail_command_buffer=2:device_removed"};
@@ -85,7 +85,7 @@ static void compute_pin(Call *call) {
 }
 
 static const Entry entries[] = {
-    {device_count, 5},   {device_describe_index, 5}, {device_open, 15},     {device_describe, 10},    {device_sync, 10}, {device_close, 1},
-    {device_retain, 20}, {device_release, 20},       {compute_threads, 10}, {compute_set_threads, 1}, {compute_pin, 1},
+    {device_count, 5},   {device_describe_index, 5}, {device_open, 4},     {device_describe, 10},    {device_sync, 10}, {device_close, 1},
+    {device_retain, 4}, {device_release, 4},       {compute_threads, 10}, {compute_set_threads, 1}, {compute_pin, 1},
 };
 const Entries device_calls = {entries, sizeof entries / sizeof *entries};

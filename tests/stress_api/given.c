@@ -8,7 +8,7 @@ void *given_or_null(Call *call, void *pointer) { return random_chance(&call->ran
 
 static uint64_t size_for(Call *call, size_t known) {
   Random *random = &call->random;
-  if (random_chance(random, 93)) return known;
+  if (random_chance(random, 96)) return known;
   return random_chance(random, 80) ? random_below(random, known + BEYOND) : random_count(random, known);
 }
 

@@ -9,7 +9,7 @@ enum { PLACES = 24, RELEASED = 32, MAPS = 16, OWNED = 4 };
 
 typedef _Atomic(void *) Place;
 
-static const unsigned places_of[KINDS] = {[DEVICE] = 2, [BUFFER] = PLACES, [COMMANDS] = 6, [LIBRARY] = 3, [KERNEL] = 6};
+static const unsigned places_of[KINDS] = {[DEVICE] = 1, [BUFFER] = PLACES, [COMMANDS] = 6, [LIBRARY] = 3, [KERNEL] = 6};
 static Place live[KINDS][GROUPS][PLACES];
 static Place released[KINDS][RELEASED];
 static _Atomic(unsigned) released_count;
@@ -56,12 +56,14 @@ static Place *occupied(Call *call, Kind kind, unsigned group) {
 }
 
 static unsigned group_for(Call *call) {
-  return random_chance(&call->random, 95) ? call->group : (unsigned)random_below(&call->random, GROUPS);
+  return random_chance(&call->random, 98) ? call->group : (unsigned)random_below(&call->random, GROUPS);
 }
 
 static void *live_one(Call *call, Kind kind) {
-  Place *place = occupied(call, kind, group_for(call));
-  return place ? load(place) : NULL;
+  unsigned group = group_for(call);
+  Place *place = occupied(call, kind, group);
+  if (place) return load(place);
+  return kind == DEVICE && group == 0 ? handles_witness() : NULL;
 }
 
 static bool is_owned(const void *handle) {
@@ -87,7 +89,7 @@ static void *wrong_one(Call *call, Kind kind) {
 }
 
 void *handles_any(Call *call, Kind kind) {
-  return random_chance(&call->random, 97) ? live_one(call, kind) : wrong_one(call, kind);
+  return random_chance(&call->random, 98) ? live_one(call, kind) : wrong_one(call, kind);
 }
 
 void *handles_take(Call *call, Kind kind) {

@@ -22,7 +22,7 @@ typedef struct Thread {
   _Atomic(uint32_t) function, last; /* NOTHING: none */
   _Atomic(uint64_t) began;          /* nanoseconds */
   _Atomic(uint64_t) phase, step;
-  _Atomic(uint64_t) calls[FUNCTION_COUNT];
+  _Atomic(uint64_t) calls[FUNCTION_COUNT], successes[FUNCTION_COUNT];
   _Atomic(uint64_t) answers[STATUSES];
   _Atomic(uint64_t) callbacks;
 } Thread;
@@ -70,6 +70,7 @@ iron_status record_end(Function function, iron_status status) {
   Thread *thread = &threads[own];
   atomic_store_explicit(&thread->last, function, memory_order_relaxed);
   atomic_store_explicit(&thread->function, NOTHING, memory_order_relaxed);
+  if (status == IRON_OK) count(&thread->successes[function]);
   if ((unsigned)status < STATUSES) count(&thread->answers[status]);
   if (!is_known(status))
     failure("%s answered %d, %s: %s", names[function], (int)status, iron_status_name(status), iron_last_error());
@@ -156,6 +157,12 @@ static uint64_t calls_of(int function) {
   return sum;
 }
 
+static uint64_t successes_of(int function) {
+  uint64_t sum = 0;
+  for (unsigned index = 0; index < MAX_THREADS + 2; index++) sum += get(&threads[index].successes[function]);
+  return sum;
+}
+
 uint64_t record_calls(void) {
   uint64_t sum = 0;
   for (int function = 0; function < FUNCTION_COUNT; function++) sum += calls_of(function);
@@ -163,15 +170,17 @@ uint64_t record_calls(void) {
 }
 
 void record_print(void) {
+  printf("%12s %12s\n", "calls", "succeeded");
   for (int function = 0; function < FUNCTION_COUNT; function++) {
-    uint64_t calls = calls_of(function);
-    printf("%12" PRIu64 "  %s\n", calls, names[function]);
-    if (calls == 0) failure("%s was never called", names[function]);
+    uint64_t calls = calls_of(function), successes = successes_of(function);
+    printf("%12" PRIu64 " %12" PRIu64 "  %s\n", calls, successes, names[function]);
+    if (successes == 0) failure("%s was never called with success", names[function]);
   }
+  printf("%12s\n", "answers");
   for (int status = 0; status < STATUSES; status++) {
     uint64_t sum = 0;
     for (unsigned index = 0; index < MAX_THREADS + 2; index++) sum += get(&threads[index].answers[status]);
-    if (sum) printf("%12" PRIu64 "  answers %s\n", sum, iron_status_name((iron_status)status));
+    if (sum) printf("%12" PRIu64 "  %s\n", sum, iron_status_name((iron_status)status));
   }
   uint64_t callbacks = 0;
   for (unsigned index = 0; index < MAX_THREADS + 2; index++) callbacks += get(&threads[index].callbacks);
