@@ -55,6 +55,7 @@ static void device_close(Call *call) {
   uint64_t timeout = random_timeout(&call->random);
   iron_status status = CALL(iron_device_close, handles_is_witness(device) ? NULL : device, timeout, place);
   if (place) given_output_check("iron_device_close", status, &leaks, sizeof leaks.value);
+  if (status == IRON_OK && random_chance(&call->random, 90)) device_open(call);
 }
 
 static void device_retain(Call *call) {
@@ -62,7 +63,10 @@ static void device_retain(Call *call) {
   if (CALL(iron_device_retain, device) == IRON_OK) handles_put(call, DEVICE, device);
 }
 
-static void device_release(Call *call) { handles_release(DEVICE, handles_take(call, DEVICE)); }
+/* The others need a device to go on with, now as after a close. */
+static void device_release(Call *call) {
+  if (handles_release(DEVICE, handles_take(call, DEVICE)) == IRON_OK && random_chance(&call->random, 90)) device_open(call);
+}
 
 static void compute_threads(Call *call) {
   uint32_t threads;

@@ -3,10 +3,12 @@
  *
  *   stress-api [SECONDS [THREADS [SEED]]]
  *   stress-api --functions              lists the functions that it calls
+ *   stress-api --keep-a-buffer          fails, as it must: one buffer is not given back
  *
  * The time is divided among 1, 2, 4 … THREADS threads. After each part everything is given back, and the library must have nothing left.
  * With the same SEED each thread makes the same calls with the same arguments; what the others do meanwhile is up to the system. A call
- * that takes longer than HANG seconds (the environment's, 60) is a failure. */
+ * that takes longer than HANG seconds (the environment's, 60) is a failure. With IRONBRIDGE_PUBLISH the folder's file of this process is
+ * read and written as a monitor may do it. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,10 +25,11 @@
 typedef struct Settings {
   double seconds;
   unsigned threads, hang;
+  unsigned patience; /* milliseconds: see books.h */
   uint64_t seed;
 } Settings;
 
-static Settings settings = {.seconds = 10, .threads = 8, .hang = 60};
+static Settings settings = {.seconds = 10, .threads = 8, .hang = 60, .patience = 10000};
 static atomic_bool stop;
 static uint64_t phase;
 
@@ -101,7 +104,7 @@ static void run_phase(unsigned threads, double seconds, iron_device *witness) {
   process_calls_end();
   handles_release_all();
   /* The witness was lent to all as references of their own. */
-  books_check_device(witness);
+  books_check_device(witness, settings.patience);
   buffer_calls_end();
   alarm(0);
   calls = record_calls() - calls;
@@ -121,8 +124,10 @@ static iron_device *open_witness(void) {
   return device;
 }
 
-static void run(void) {
+static void run(bool keep) {
   iron_device *witness = open_witness();
+  iron_buffer *kept = NULL;
+  if (keep) CALL(iron_buffer_create, witness, 1, NULL, &kept);
   unsigned phases = 1;
   for (unsigned threads = 1; threads < settings.threads; threads *= 2) phases += 1;
   for (unsigned threads = 1; threads < settings.threads; threads *= 2) run_phase(threads, settings.seconds / phases, witness);
@@ -130,7 +135,7 @@ static void run(void) {
   alarm(2 * settings.hang);
   handles_set_witness(NULL);
   CALL(iron_device_release, witness);
-  books_check_process();
+  books_check_process(settings.patience);
   alarm(0);
 }
 
@@ -159,16 +164,17 @@ int main(int count, char **arguments) {
     list_functions();
     return 0;
   }
-  read_settings(count, arguments);
+  bool keep = count > 1 && strcmp(arguments[1], "--keep-a-buffer") == 0;
+  if (keep)
+    settings = (Settings){.seconds = 0.1, .threads = 1, .hang = settings.hang, .patience = 200};
+  else
+    read_settings(count, arguments);
   printf("seed %" PRIu64 "\n", settings.seed);
   fflush(stdout);
   watch_for_crashes();
   record_thread(0);
-  char folder[] = "/tmp/stress-api-XXXXXX";
-  if (!mkdtemp(folder)) abort();
-  setenv("IRONBRIDGE_PUBLISH", folder, 1);
 
-  run();
+  run(keep);
   record_print();
   printf("%" PRIu64 " calls, %" PRIu64 " failures, seed %" PRIu64 "\n", record_calls(), failures(), settings.seed);
   return failures() ? 1 : 0;

@@ -12,7 +12,7 @@
 
 #include "calls.h"
 
-/* This process's file; -1 when there is none. */
+/* This process's file; -1 when there is none, as where IRONBRIDGE_PUBLISH does not say where to look. */
 static int open_own_file(void) {
   const char *folder = getenv("IRONBRIDGE_PUBLISH");
   DIR *list = folder ? opendir(folder) : NULL;

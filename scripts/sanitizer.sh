@@ -1,0 +1,15 @@
+# Sourced: what a build under a sanitizer needs. $1: address or thread. Sets `host`, for cargo's --target: with it, cargo leaves build
+# scripts and procedural macros alone, and both sanitizers use the same compiled dependencies.
+
+# The runtime of the clang that build.rs picks must be the one that is linked.
+for version in $(seq 39 -1 11) ''; do
+  clang=clang${version:+-$version}
+  ! command -v "$clang" >/dev/null || break
+done
+export CLANG=${CLANG:-$clang}
+host=$(rustc -vV | sed -n 's/^host: //p')
+export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_LINKER=$CLANG"
+export "IRONBRIDGE_TEST_$(tr 'a-z' 'A-Z' <<<"$1")_SANITIZER=1"
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/native/tsan.supp}
