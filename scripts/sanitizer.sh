@@ -10,6 +10,9 @@ export CLANG=${CLANG:-$clang}
 host=$(rustc -vV | sed -n 's/^host: //p')
 export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_LINKER=$CLANG"
 export "IRONBRIDGE_TEST_$(tr 'a-z' 'A-Z' <<<"$1")_SANITIZER=1"
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0}
+# Reports and suppressions name functions and files. The runtime does not find every symbolizer by itself.
+symbolizer=$(command -v "${clang/clang/llvm-symbolizer}" || command -v llvm-symbolizer || command -v addr2line)
+symbolizer=external_symbolizer_path=$(readlink -f "$symbolizer")
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0:$symbolizer}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/native/tsan.supp}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/native/tsan.supp:$symbolizer}

@@ -30,7 +30,7 @@ typedef struct Settings {
 } Settings;
 
 static Settings settings = {.seconds = 10, .threads = 8, .hang = 60, .patience = 10000};
-static atomic_bool stop;
+static atomic_bool stop, finished;
 static uint64_t phase;
 
 static double now(void) {
@@ -64,7 +64,9 @@ static void hung(int signal) {
 }
 
 /* A crash says what each thread was doing. Sanitizers have signal handlers of their own, which must stay, and call this. */
-static void died(void) { record_report("the process dies"); }
+static void died(void) {
+  if (!atomic_load(&finished)) record_report("the process dies");
+}
 
 void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
@@ -175,6 +177,7 @@ int main(int count, char **arguments) {
   record_thread(0);
 
   run(keep);
+  atomic_store(&finished, true);
   record_print();
   printf("%" PRIu64 " calls, %" PRIu64 " failures, seed %" PRIu64 "\n", record_calls(), failures(), settings.seed);
   return failures() ? 1 : 0;
