@@ -15,4 +15,5 @@ symbolizer=$(command -v "${clang/clang/llvm-symbolizer}" || command -v llvm-symb
 symbolizer=external_symbolizer_path=$(readlink -f "$symbolizer")
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0:$symbolizer}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/native/tsan.supp:$symbolizer}
+# Crashes are the program's to report: ThreadSanitizer's own handler crashes in turn.
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/native/tsan.supp:handle_segv=0:handle_sigbus=0:$symbolizer}

@@ -63,12 +63,12 @@ static void hung(int signal) {
   abort();
 }
 
-/* A crash says what each thread was doing. Sanitizers have signal handlers of their own, which must stay, and call this. */
+/* A crash says what each thread was doing. AddressSanitizer has signal handlers of its own, which must stay, and calls this. */
 static void died(void) {
   if (!atomic_load(&finished)) record_report("the process dies");
 }
 
-void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
+void __asan_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void crashed(int signal_number) {
   died();
@@ -78,8 +78,8 @@ static void crashed(int signal_number) {
 
 static void watch_for_crashes(void) {
   signal(SIGALRM, hung);
-  if (__sanitizer_set_death_callback) {
-    __sanitizer_set_death_callback(died);
+  if (__asan_set_death_callback) {
+    __asan_set_death_callback(died);
     return;
   }
   signal(SIGSEGV, crashed);
