@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint ab check-msl check-apple bindings doc package fuzz newcomer
+.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint ab check-msl check-apple bindings doc package fuzz newcomer stress-api
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -12,6 +12,10 @@ ROUNDS  ?= 1000
 SOAK    ?= 1000000
 # Seconds that each kind of file is fuzzed for.
 TIME    ?= 600
+# Of random calls, from up to so many threads, under address, thread or both; SEED= repeats the calls that a run printed its seed of.
+SECONDS   ?= 60
+THREADS   ?= 8
+SANITIZER ?= both
 # Of the crate, the same everywhere: another set is another build.
 FEATURES = cli,tracing
 # The name is the peer's row in the table.
@@ -41,6 +45,9 @@ stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then f
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
+
+stress-api: setup ## random calls of every function of the headers under SANITIZER= (address, thread or both), for SECONDS, from up to THREADS
+	@scripts/stress-api.sh '$(SANITIZER)' '$(SECONDS)' '$(THREADS)' '$(SEED)'
 
 soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays; table and plot in target/soak, with PEER=1 beside candle's
 	mkdir -p target/soak

@@ -63,14 +63,18 @@ fn build(out: &Path) -> Result<(), String> {
         // Apple's headers are the system's; here <Metal/Metal.h> is ours.
         native.include("native/softmetal/headers");
     }
+    // The leak detector's own test: a bridge whose pools are compiled out must fail it.
+    if is_asked_for("IRONBRIDGE_TEST_WITHOUT_POOLS") {
+        native.flag("-DIRON_TEST_WITHOUT_POOLS");
+    }
     for (variable, flag) in [
-        // The leak detector's own test: a bridge whose pools are compiled out must fail it.
-        ("IRONBRIDGE_TEST_WITHOUT_POOLS", "-DIRON_TEST_WITHOUT_POOLS"),
         ("IRONBRIDGE_TEST_ADDRESS_SANITIZER", "-fsanitize=address"),
+        ("IRONBRIDGE_TEST_THREAD_SANITIZER", "-fsanitize=thread"),
     ] {
-        println!("cargo:rerun-if-env-changed={variable}");
-        if env::var_os(variable).is_some_and(|value| value == "1") {
+        if is_asked_for(variable) {
             native.flag(flag);
+            // The runtime, for executables. RUSTFLAGS would do it too, and compile every dependency anew.
+            println!("cargo:rustc-link-arg={flag}");
         }
     }
     // Objective-C classes are found by name at run time, so the linker sees no reference to them and would drop them.
@@ -83,6 +87,12 @@ fn build(out: &Path) -> Result<(), String> {
     clang.describe_for_doctor();
     exports::only_the_c_abi(out, &target);
     Ok(())
+}
+
+/// Whether the environment's variable is 1, which is watched.
+fn is_asked_for(variable: &str) -> bool {
+    println!("cargo:rerun-if-env-changed={variable}");
+    env::var_os(variable).is_some_and(|value| value == "1")
 }
 
 /// Every `.c` and `.m` below `native/`, in a stable order. Each one, and each header and kernel, is watched.

@@ -1,0 +1,19 @@
+# Sourced: what a build under a sanitizer needs. $1: address or thread. Sets `host`, for cargo's --target: with it, cargo leaves build
+# scripts and procedural macros alone, and both sanitizers use the same compiled dependencies.
+
+# The runtime of the clang that build.rs picks must be the one that is linked.
+for version in $(seq 39 -1 11) ''; do
+  clang=clang${version:+-$version}
+  ! command -v "$clang" >/dev/null || break
+done
+export CLANG=${CLANG:-$clang}
+host=$(rustc -vV | sed -n 's/^host: //p')
+export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_LINKER=$CLANG"
+export "IRONBRIDGE_TEST_$(tr 'a-z' 'A-Z' <<<"$1")_SANITIZER=1"
+# Reports and suppressions name functions and files. The runtime does not find every symbolizer by itself.
+symbolizer=$(command -v "${clang/clang/llvm-symbolizer}" || command -v llvm-symbolizer || command -v addr2line)
+symbolizer=external_symbolizer_path=$(readlink -f "$symbolizer")
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0:$symbolizer}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
+# Crashes are the program's to report: ThreadSanitizer's own handler crashes in turn.
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/native/tsan.supp:handle_segv=0:handle_sigbus=0:$symbolizer}

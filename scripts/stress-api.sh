@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Random calls of every function of the headers (tests/stress_api), with the native code under a sanitizer: see `make stress-api`.
+#
+#   scripts/stress-api.sh address|thread|both [SECONDS [THREADS [SEED]]]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case ${1:-} in
+  address | thread) sanitizer=$1 ;;
+  both)
+    shift
+    for sanitizer in address thread; do "$0" "$sanitizer" "$@"; done
+    exit
+    ;;
+  *) echo "usage: $0 address|thread|both [SECONDS [THREADS [SEED]]]" >&2 && exit 2 ;;
+esac
+shift
+. scripts/sanitizer.sh "$sanitizer"
+
+cargo build --lib --target "$host"
+library=$PWD/target/$host/debug
+program=$library/stress-api-$sanitizer
+"$CLANG" -std=c11 -D_DEFAULT_SOURCE -O1 -g -fno-omit-frame-pointer -Wall -Wextra -Werror -pedantic "-fsanitize=$sanitizer" -Iinclude \
+  tests/stress_api/*.c "$library/libironbridge.so" "-Wl,-rpath,$library" -lpthread -o "$program"
+# The Rust code is not compiled for ThreadSanitizer, which would not see how Rust's threads wait for each other: there is one.
+[ "$sanitizer" != thread ] || export IRONBRIDGE_THREADS=${IRONBRIDGE_THREADS:-1}
+IRONBRIDGE_PUBLISH=$(mktemp -d)
+export IRONBRIDGE_PUBLISH
+trap 'rm -rf "$IRONBRIDGE_PUBLISH"' EXIT
+echo "stress-api under ${sanitizer^}Sanitizer"
+"$program" "$@"
