@@ -54,7 +54,7 @@ bench: setup ## criterion's benchmarks of kernels, attention, dispatch, pool, to
 test-bench: setup ## each of them once: that they run
 	cargo test --features $(FEATURES) --benches
 
-bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul, context or charts for a part, FEATURES=onednn
+bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/perf/MACHINE/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul, context or charts for a part, FEATURES=onednn
 	@scripts/setup.sh peers
 	cd benches/peers && cargo run --release $(if $(FEATURES),--features $(FEATURES)) -- $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
