@@ -127,7 +127,8 @@ fn machine(effort: &str, took: Duration) -> String {
         .output();
     let date = date.map(|date| String::from_utf8_lossy(&date.stdout).trim().to_owned());
     format!(
-        "{} · {model}{amx}, {} processors · {effort} run of {} s · load average at its end {load} (its own two threads make 1 to 2 of it)",
+        "{} · {model}{amx}, {} processors · {effort} run of {} s\n\
+         · load average at its end {load} (its own two threads make 1 to 2 of it)",
         date.unwrap_or_default(),
         std::thread::available_parallelism().map_or(0, |count| count.get()),
         took.as_secs(),
