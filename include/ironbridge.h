@@ -461,7 +461,7 @@ typedef struct iron_argmax {
 IRON_API iron_status iron_encode_argmax(iron_commands *commands, const iron_argmax *argmax);
 
 /* dst = src, rows × width: among F32, F16 and BF16 (to nearest even), from these to Q8_0, from Q8_0 to F32, or U32 to U32.
- * Q8_0 as GGML quantises: each 32 elements have the scale max |x| / 127, rounded to F16, and the elements that many times it,
+ * Q8_0 as GGML quantizes: each 32 elements have the scale max |x| / 127, rounded to F16, and the elements that many times it,
  * rounded to nearest. A NaN or infinity among them makes all 32 NaN. */
 typedef struct iron_copy {
   size_t size;
@@ -502,7 +502,7 @@ typedef struct iron_constant {
   } value;
 } iron_constant;
 
-/* The kernel `name` of a library, specialised with `constants` (may be NULL when there are none). */
+/* The kernel `name` of a library, specialized with `constants` (may be NULL when there are none). */
 IRON_API iron_status iron_kernel_create(iron_library *library, const char *name, const iron_constant *constants, size_t constant_count,
                                         iron_kernel **kernel);
 typedef struct iron_kernel_info {
