@@ -53,7 +53,10 @@ macro_rules! arguments {
         $(unsafe impl Arguments for args::$name {})*
     };
 }
-arguments!(matmul_args interleave_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args add_bias_args transpose_args softmax_args copy_args argmax_args);
+arguments! {
+    matmul_args interleave_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args
+    add_bias_args transpose_args softmax_args copy_args argmax_args
+}
 
 /// The elements of a strided block: `count` steps of a stride each, twice nested, of `width` contiguous elements.
 #[derive(Clone, Copy, Debug)]

@@ -116,7 +116,8 @@ macro_rules! scales_of_halves {
 
 /// [`Integers`] of a type whose blocks are a group.
 macro_rules! one_group {
-    ($block:ty, { $($constant:ident: $type:ty = $value:expr;)* }, $halves:tt $(and $minimum:tt)?, |$simd:ident, $from:ident| $integers:expr) => {
+    ($block:ty, { $($constant:ident: $type:ty = $value:expr;)* }, $halves:tt $(and $minimum:tt)?,
+        |$simd:ident, $from:ident| $integers:expr) => {
         impl Integers for $block {
             $(const $constant: $type = $value;)*
 

@@ -749,7 +749,8 @@ pub mod tests {
         #[test]
         fn any_shape(
             tokens in 1usize..8, kv_heads in 1usize..4, group in 1usize..5, head_dim in 1usize..140,
-            first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool, length in 1usize..70,
+            first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool,
+            length in 1usize..70,
         ) {
             let case = Case {
                 tokens, kv_heads, group, head_dim, first_position, window, gap, head_major,

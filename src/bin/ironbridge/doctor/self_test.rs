@@ -11,7 +11,8 @@ use crate::terminal::progress;
 
 const SOURCE: &str = "#include <metal_stdlib>
 using namespace metal;
-kernel void twice(device const float *x [[buffer(0)]], device float *y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+kernel void twice(device const float *x [[buffer(0)]], device float *y [[buffer(1)]],
+                  uint i [[thread_position_in_grid]]) {
   y[i] = 2 * x[i];
 }
 ";
