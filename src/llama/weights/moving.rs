@@ -2,7 +2,7 @@
 //!
 //! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own, and processors prefetch
 //! no further than to the end of one; a long buffer of the software device has pages of 2 MiB. And there the rows of a matrix come to lie
-//! interleaved where their type allows it, which is the order in which its kernels compute (`docs/DESIGN.md`, "Where weights lie").
+//! interleaved where their type allows it, which is the order in which its kernels compute (`docs/DESIGN.md`, "Memory").
 //!
 //! The matrices of a layer, or of some, share a buffer, their shelf: the longer it is, the less of it lies behind its last large page. What
 //! is multiplied with the same vector lies side by side there and can be one matrix.
