@@ -152,10 +152,10 @@ typedef struct iron_device_options {
  * Each open has its own queue, pool and figures. `options` may be NULL. */
 IRON_API iron_status iron_device_open(const char *selector, const iron_device_options *options, iron_device **device);
 IRON_API iron_status iron_device_describe(iron_device *device, iron_device_info *info);
-/* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits for ever.
+/* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits without a timeout.
  * Reports the oldest failure whose commands were released without a wait, once; else IRON_OK or IRON_ERROR_TIMEOUT. */
 IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
-/* Ends the use of a device for everybody who has it: waits for what is in flight, gives idle memory back, and takes what is still
+/* Ends the use of a device for all its users: waits for what is in flight, gives idle memory back, and takes what is still
  * allocated for leaked: beyond IRON_LEAK_THRESHOLD it is reported (see iron_leak_hook), and the memory of every buffer that no
  * command and no map uses goes back to the system. All handles of the device and its buffers are invalid from then on, except that
  * maps can and must still be ended and handles given back. `leaks` may be NULL; its `allocations` is NULL. IRON_ERROR_TIMEOUT, and
@@ -283,11 +283,12 @@ IRON_API iron_status iron_commands_begin(iron_device *device, const iron_command
 IRON_API iron_status iron_commands_flush(iron_commands *commands);
 /* Submits the rest and ends the recording. Empty commands are complete at once. */
 IRON_API iron_status iron_commands_commit(iron_commands *commands);
-/* Waits until all of it is complete. `timeout`: 0 polls, UINT64_MAX waits for ever. Returns the first failure of these commands the
+/* Waits until all of it is complete. `timeout`: 0 polls, UINT64_MAX waits without a timeout. Returns the first failure of these commands the
  * first time and IRON_OK after that (iron_commands_describe still says FAILED). */
 IRON_API iron_status iron_commands_wait(iron_commands *commands, uint64_t timeout);
-/* iron_commands_commit and iron_commands_wait for ever, in one. On the software device the calling thread then works itself where it can, as it
- * does while it waits for ever or for a buffer, and no other thread is woken first, which takes longer than a small operation. */
+/* iron_commands_commit and an untimed iron_commands_wait, in one. On the software device the calling thread then executes
+ * the work itself where it can, as it does in an untimed wait and in a wait for a buffer. No other thread is woken first,
+ * which takes longer than a small operation. */
 IRON_API iron_status iron_commands_run(iron_commands *commands);
 IRON_API iron_status iron_commands_describe(iron_commands *commands, iron_commands_info *info);
 IRON_API iron_status iron_commands_retain(iron_commands *commands);
@@ -333,7 +334,7 @@ typedef struct iron_tensor {
  *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or a block type (transposed only, k whole blocks).
  *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
  *   batch: 0 means 1. With batch > 1, c needs a batch_stride.
- *   interleaved_b: b's rows lie as iron_encode_interleave puts them: transposed, packed, n and batch_stride whole strips of 16. */
+ *   interleaved_b: b's rows lie as iron_encode_interleave puts them: transposed, packed, n and batch_stride whole panels of 16 rows. */
 typedef struct iron_matmul {
   size_t size;
   uint64_t m, n, k;
@@ -343,8 +344,8 @@ typedef struct iron_matmul {
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
 
-/* out: the weights of x in strips of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On the software
- * device products read them faster; what a strip is, `interleave_<B>` in native/kernels/args.h says.
+/* out: the weights of x in panels of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On the software
+ * device products read them faster; what a panel is, `interleave_<B>` in native/kernels/args.h says.
  *   x, out: rows × width, one type of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; rows: a multiple of 16. */
 typedef struct iron_interleave {
   size_t size;

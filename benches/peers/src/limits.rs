@@ -34,7 +34,7 @@ impl Reader {
         Reader((0..threads).map(|_| in_large_pages(READ / 8)).collect())
     }
 
-    /// Thousand million bytes a second, now; where the processor has AVX-512 or AVX2.
+    /// GB/s, now; where the processor has AVX-512 or AVX2.
     pub fn rate(&self) -> Option<f64> {
         let read: unsafe fn(&[u64]) -> i64 = if is_x86_feature_detected!("avx512f") {
             avx512::read
