@@ -1,8 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint words check-msl check-apple \
-  bindings doc book package fuzz
+.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint words check-msl \
+  check-apple bindings doc book package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -43,7 +43,7 @@ stress: setup ## 22 layers x ROUNDS of Q/K/V projections: one thread, four on on
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
 
-soak: setup ## SOAK small matmuls from one thread and from eight: memory stays; a plot in target/soak; PEER=1: candle too
+soak: setup ## SOAK small matmuls on one thread and on eight: memory stays; a plot in target/soak; PEER=1 adds candle
 	mkdir -p target/soak
 	if [ -n '$(PEER)' ]; then cargo run --release --manifest-path benches/soak-candle/Cargo.toml \
 	  --target-dir target/soak-candle -- $(SOAK) '$(SOAK_PEER)'; fi

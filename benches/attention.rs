@@ -1,5 +1,5 @@
-//! How fast attention over a cache is on the software device, through the whole bridge: a prompt and single tokens after many, with keys that
-//! eight, four and one of the heads share.
+//! How fast attention over a cache is on the software device, through the whole bridge: a prompt and single tokens
+//! after many, with keys that eight, four and one of the heads share.
 //!
 //! `cargo bench --bench attention`; `-- f16` for the ones whose name has it. `IRONBRIDGE_DEVICE` picks another device.
 

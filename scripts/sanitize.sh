@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs tests with the bridge and the software device under AddressSanitizer and LeakSanitizer. Arguments go to `cargo test`; without
-# any, the tests that go through the bridge run.
+# Runs tests with the bridge and the software device under AddressSanitizer and LeakSanitizer. Arguments go to `cargo
+# test`; without any, the tests that go through the bridge run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 /* What this process publishes for monitors: the writing side of include/ironbridge_monitor.h.
  *
- * One mapping for the process, made with its first device. Where there is none (opted out, no safe folder, no free slot) a
- * device writes to a slot of its own that nobody sees, so that nothing else has to ask. */
+ * One mapping for the process, made with its first device. Where there is none (opted out, no safe folder, no free
+ * slot) a device writes to a slot of its own that nobody sees, so that nothing else has to ask. */
 #ifndef IRON_BRIDGE_PUBLICATION_H
 #define IRON_BRIDGE_PUBLICATION_H
 

@@ -1,4 +1,5 @@
-/* Gives memory that was idle for too long back to the system although nobody calls: a thread that exists while there is some. */
+/* Gives memory that was idle for too long back to the system although nobody calls: a thread that exists while there is
+ * some. */
 #ifndef IRON_BRIDGE_REAPER_H
 #define IRON_BRIDGE_REAPER_H
 

@@ -1,9 +1,10 @@
-//! ironbridge beside llama.cpp and candle: the same file, the same tokens and one process, in which the engines take turns.
+//! ironbridge beside llama.cpp and candle: the same file, the same tokens and one process, in which the engines take
+//! turns.
 //!
-//! `make bench-peers` at the root of the repository runs it and writes docs/perf/MACHINE/BENCHMARKS.md. Each type and number
-//! of threads has a process of its own, because two of the engines fix their number of threads per process. The process
-//! compares what the engines compute, measures the machine's limits, and then lets the engines take turns. A process that
-//! fails or hangs costs only its own lines of the table.
+//! `make bench-peers` at the root of the repository runs it and writes docs/perf/MACHINE/BENCHMARKS.md. Each type and
+//! number of threads has a process of its own, because two of the engines fix their number of threads per process. The
+//! process compares what the engines compute, measures the machine's limits, and then lets the engines take turns. A
+//! process that fails or hangs costs only its own lines of the table.
 
 mod engines;
 mod limits;

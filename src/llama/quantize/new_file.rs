@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::QuantizeError;
 
-/// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves nothing.
+/// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves
+/// nothing.
 pub(super) struct NewFile {
     path: PathBuf,
     partial: PathBuf,

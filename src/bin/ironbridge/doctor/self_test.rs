@@ -1,4 +1,5 @@
-//! A short load of the bridge, with a verdict: right values, nothing left, and a kernel from source where that is possible.
+//! A short load of the bridge, with a verdict: right values, nothing left, and a kernel from source where that is
+//! possible.
 
 use std::time::{Duration, Instant};
 
