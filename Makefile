@@ -1,7 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint ab check-msl check-apple bindings doc package fuzz newcomer stress-api
+.PHONY: help setup demo test test-msl test-neon stress stress-api soak bench test-bench bench-peers ab lint words \
+  check-msl check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -38,22 +39,23 @@ test: setup ## every test: library, command line, integration, C and Python prog
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi --test llama_golden
 
-test-neon: ## the kernels and the bridge on emulated 64-bit ARM processors, with dot products and without; FILTER= picks unit tests
+test-neon: ## kernels and bridge on emulated 64-bit ARM, with dot products and without; FILTER= picks unit tests
 	@scripts/test-neon.sh $(FILTER)
 
-stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then from four on one device and on four devices
+stress: setup ## 22 layers x ROUNDS of Q/K/V projections: one thread, four on one device, four on four devices
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
 
-stress-api: setup ## random calls of every function of the headers under SANITIZER= (address, thread or both), for SECONDS, from up to THREADS
+stress-api: setup ## random calls of every C function for SECONDS, up to THREADS; SANITIZER=address, thread or both
 	@scripts/stress-api.sh '$(SANITIZER)' '$(SECONDS)' '$(THREADS)' '$(SEED)'
 
-soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays; table and plot in target/soak, with PEER=1 beside candle's
+soak: setup ## SOAK small matmuls on one thread and on eight: memory stays; a plot in target/soak; PEER=1 adds candle
 	mkdir -p target/soak
-	if [ -n '$(PEER)' ]; then cargo run --release --manifest-path benches/soak-candle/Cargo.toml --target-dir target/soak-candle -- \
-	  $(SOAK) '$(SOAK_PEER)'; fi
-	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak $(if $(PEER),'$(SOAK_PEER)')
+	if [ -n '$(PEER)' ]; then cargo run --release --manifest-path benches/soak-candle/Cargo.toml \
+	  --target-dir target/soak-candle -- $(SOAK) '$(SOAK_PEER)'; fi
+	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak \
+	  $(if $(PEER),'$(SOAK_PEER)')
 
 bench: setup ## criterion's benchmarks of kernels, attention, dispatch, pool, tokenizers, loading and the trace
 	cargo bench
@@ -61,15 +63,16 @@ bench: setup ## criterion's benchmarks of kernels, attention, dispatch, pool, to
 test-bench: setup ## each of them once: that they run
 	cargo test --features $(FEATURES) --benches
 
-bench-peers: ## ironbridge beside its peers on the same models and matrices: writes docs/BENCHMARKS.md; QUICK=1 for a short run, ONLY=matmul, context or charts for a part, FEATURES=onednn
+bench-peers: ## beside llama.cpp, candle and GEMM crates, into docs/perf/; QUICK=1, ONLY=matmul, FEATURES=onednn
 	@scripts/setup.sh peers
-	cd benches/peers && cargo run --release $(if $(FEATURES),--features $(FEATURES)) -- $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+	cd benches/peers && cargo run --release $(if $(FEATURES),--features $(FEATURES)) -- \
+	  $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
-ab: setup ## times the revision OLD= against the working tree, alternating: medians, ranges, exit status 1 if slower; ONLY=, RUNS=, THREADS=
+ab: setup ## times the revision OLD= against the working tree, alternating; ONLY=, RUNS=, THREADS=
 	@[ -n '$(OLD)' ] || { echo 'make ab OLD=<revision> [ONLY=text] [RUNS=7] [THREADS=1,2]' >&2; exit 2; }
 	@scripts/ab.py '$(OLD)' $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS)) $(if $(THREADS),--threads $(THREADS))
 
-lint: setup ## formatting, clippy, native warnings, documentation and stale lock files, all as errors
+lint: setup words ## formatting, clippy, native warnings, documentation, words and stale lock files, all as errors
 	cargo fmt --check
 	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features $(FEATURES) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features $(FEATURES)
@@ -77,6 +80,9 @@ lint: setup ## formatting, clippy, native warnings, documentation and stale lock
 	@for crate in fuzz benches/peers benches/soak-candle; do \
 	  cargo update --quiet --workspace --locked --manifest-path $$crate/Cargo.toml || exit; \
 	done
+
+words: ## the words of scripts/words.txt, lines over 120 columns, sentences over 40 words, spelling (typos)
+	@scripts/check-words.sh
 
 check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
 	cargo test --lib -- softmetal::msl::check softmetal::library::tests::our_sources
@@ -89,6 +95,9 @@ bindings: setup ## makes the checked-in Rust declarations of the C headers anew
 
 doc: setup ## the documentation, in target/doc
 	cargo doc --no-deps --features $(FEATURES)
+
+book: ## the guides as a book, in target/book
+	@scripts/book.sh
 
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
 	@scripts/package-check.sh $(FEATURES)

@@ -1,8 +1,9 @@
-//! Builds the native side: `native/**/*.{c,m}` with clang, the Metal sources embedded as text, and the Rust declarations of the
-//! C headers with bindgen.
+//! Builds the native side: `native/**/*.{c,m}` with clang, the Metal sources embedded as text, and the Rust
+//! declarations of the C headers with bindgen.
 //!
-//! Nothing native is built and the checked-in declarations are used where only types matter: on docs.rs, which has no GNUstep, and
-//! under `IRONBRIDGE_CHECK_ONLY=1`, which type-checks for a Mac from a host without Apple's SDK (`make check-apple`).
+//! Nothing native is built and the checked-in declarations are used where only types matter: on docs.rs, which has no
+//! GNUstep, and under `IRONBRIDGE_CHECK_ONLY=1`, which type-checks for a Mac from a host without Apple's SDK (`make
+//! check-apple`).
 
 #[path = "build/bindings.rs"]
 mod bindings;

@@ -1,5 +1,5 @@
-//! How fast attention over a cache is on the software device, through the whole bridge: a prompt and single tokens after many, with keys that
-//! eight, four and one of the heads share.
+//! How fast attention over a cache is on the software device, through the whole bridge: a prompt and single tokens
+//! after many, with keys that eight, four and one of the heads share.
 //!
 //! `cargo bench --bench attention`; `-- f16` for the ones whose name has it. `IRONBRIDGE_DEVICE` picks another device.
 
@@ -69,7 +69,10 @@ fn attention(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(300));
+    config = Criterion::default()
+        .sample_size(20)
+        .measurement_time(Duration::from_secs(1))
+        .warm_up_time(Duration::from_millis(300));
     targets = attention
 }
 criterion_main!(benches);

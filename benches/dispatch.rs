@@ -1,5 +1,6 @@
-//! What an operation costs besides its computation: a few numbers are added, so that next to nothing else is measured. Beside it
-//! the two things that it is made of: an Objective-C message that does nothing, and work handed to another thread.
+//! What an operation costs besides its computation: a few numbers are added, so that next to nothing else is measured.
+//! Beside it the two things that it is made of: an Objective-C message that does nothing, and work handed to another
+//! thread.
 //!
 //! `cargo bench --bench dispatch`. The time per operation is the inverse of what is given in elements.
 
@@ -87,7 +88,8 @@ mod message {
 
     type Method = unsafe extern "C" fn(*mut c_void, *const c_void) -> *mut c_void;
 
-    // The runtime that the bridge runs on is linked already. GNUstep's finds a method and leaves the call to the caller.
+    // The runtime that the bridge runs on is linked already. GNUstep's finds a method and leaves the call to the
+    // caller.
     unsafe extern "C" {
         fn objc_getClass(name: *const c_char) -> *mut c_void;
         fn sel_registerName(name: *const c_char) -> *const c_void;

@@ -1,5 +1,6 @@
-//! How fast the projections of a LLaMA layer are on the software device, through the whole bridge: TinyLlama's shapes, a prompt of 15 tokens, a
-//! few and a single one, for each type and layout of weights. All but the output's weights fit a cache.
+//! How fast the projections of a LLaMA layer are on the software device, through the whole bridge: TinyLlama's shapes,
+//! a prompt of 15 tokens, a few and a single one, for each type and layout of weights. All but the output's weights fit
+//! a cache.
 //!
 //! `cargo bench --bench kernels`; `-- q8_0` for the ones whose name has it. `IRONBRIDGE_DEVICE` picks another device.
 

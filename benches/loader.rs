@@ -1,5 +1,5 @@
-//! From a file to a model: the header alone, a model whose weights are used where they are mapped, and its first scores. The file
-//! is in the page cache, as it is when a program starts again.
+//! From a file to a model: the header alone, a model whose weights are used where they are mapped, and its first
+//! scores. The file is in the page cache, as it is when a program starts again.
 //!
 //! `cargo bench --bench loader`; `IRONBRIDGE_DEVICE` picks another device.
 

@@ -1,5 +1,5 @@
-//! Text to tokens and back: SentencePiece's, of the model in `assets/`, and a byte-level one with Llama 3's pre-tokenizer, of the
-//! tests, whose vocabulary is small: more pairs are merged for each word than in published ones.
+//! Text to tokens and back: SentencePiece's, of the model in `assets/`, and a byte-level one with Llama 3's
+//! pre-tokenizer, of the tests, whose vocabulary is small: more pairs are merged for each word than in published ones.
 //!
 //! `cargo bench --bench tokenizer`
 

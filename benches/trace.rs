@@ -1,5 +1,5 @@
-//! What the trace costs: 100 operations that do next to nothing, recorded, committed and waited for, while nobody listens and while a hook
-//! does. With IRONBRIDGE_MEM_TRACE=/a/file both write lines as well.
+//! What the trace costs: 100 operations that do next to nothing, recorded, committed and waited for, while nobody
+//! listens and while a hook does. With IRONBRIDGE_MEM_TRACE=/a/file both write lines as well.
 //!
 //! `cargo bench --bench trace`
 

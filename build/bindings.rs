@@ -36,7 +36,8 @@ const HEADERS: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-/// Puts declarations of every header into OUT_DIR and says in `cfg(ironbridge_bindings)` that they were made from the headers.
+/// Puts declarations of every header into OUT_DIR and says in `cfg(ironbridge_bindings)` that they were made from the
+/// headers.
 pub fn generate(out: &Path) {
     println!("cargo:rustc-check-cfg=cfg(ironbridge_bindings)");
     println!("cargo:rerun-if-env-changed=LIBCLANG_PATH");

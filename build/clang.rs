@@ -1,6 +1,7 @@
 //! Finds a clang that compiles our Objective-C, and knows its flags.
 //!
-//! For another Linux than the one that builds, `IRONBRIDGE_SYSROOT` names the folder with that system's headers and libraries.
+//! For another Linux than the one that builds, `IRONBRIDGE_SYSROOT` names the folder with that system's headers and
+//! libraries.
 
 use std::env;
 use std::ffi::OsString;
@@ -181,7 +182,8 @@ fn libraries(target: &str) -> &'static [&'static str] {
             "framework=CoreGraphics",
             "dylib=objc",
         ],
-        // GNUstep exports a `_Block_copy` that copies nothing, for those without a blocks runtime: the real one must be found first.
+        // GNUstep exports a `_Block_copy` that copies nothing, for those without a blocks runtime: the real one must be
+        // found first.
         _ => &[
             "dylib=BlocksRuntime",
             "dylib=gnustep-base",

@@ -1,8 +1,8 @@
 //! What the shared library exports: the header's functions and nothing else.
 //!
-//! rustc writes a version script that exports Rust's own `#[no_mangle]` items and hides everything else, native code included. A
-//! second script adds ours. GNU ld refuses two scripts, LLVM's linker merges them: it is picked for this one link. It comes with
-//! every rustup toolchain (and is x86-64 Linux's default since Rust 1.90).
+//! rustc writes a version script that exports Rust's own `#[no_mangle]` items and hides everything else, native code
+//! included. A second script adds ours. GNU ld refuses two scripts, LLVM's linker merges them: it is picked for this
+//! one link. It comes with every rustup toolchain (and is x86-64 Linux's default since Rust 1.90).
 
 use std::env;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Embeds the Metal sources as C strings. Metal compiles them from text at run time, where there is no include path, so each header of
-//! the folder is pasted in place of its `#include`.
+//! Embeds the Metal sources as C strings. Metal compiles them from text at run time, where there is no include path, so
+//! each header of the folder is pasted in place of its `#include`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The figures of `docs/METAL.md`: how long Metal source takes to compile on the software device, and how fast kernels run there, from
-//! source and native.
+//! The figures of docs/perf: how long Metal source takes to compile on the software device, and how fast kernels run
+//! there, from source and native.
 //!
 //! `cargo run --release --example metal_figures`. Takes about a minute; says at the end how busy the machine was.
 

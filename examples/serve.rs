@@ -1,7 +1,7 @@
 //! A server: requests come at any time, are computed together, stream their text, and end when their client hangs up.
 //!
-//! `cargo run --example serve -- 127.0.0.1:8080`, then `curl -N -d 'Ownership is' 127.0.0.1:8080`. Without an address it has
-//! three clients of its own, one of which hangs up, and ends.
+//! `cargo run --example serve -- 127.0.0.1:8080`, then `curl -N -d 'Ownership is' 127.0.0.1:8080`. Without an address
+//! it has three clients of its own, one of which hangs up, and ends.
 
 use std::collections::VecDeque;
 use std::env::args;

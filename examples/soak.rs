@@ -1,11 +1,11 @@
-//! Small matmuls for a long time, 784 × 100 times 100 × 10 (candle issue 2271), from one thread and then from eight, and what the
-//! process's memory does meanwhile. `make soak` runs it.
+//! Small matmuls for a long time, 784 × 100 times 100 × 10 (candle issue 2271), from one thread and then from eight,
+//! and what the process's memory does meanwhile. `make soak` runs it.
 //!
 //!     soak COUNT FOLDER [PEER.csv…]
 //!
-//! COUNT multiplications for each number of threads, 0: only the peers' files; FOLDER gets `soak.csv`, `soak.md` and `soak.svg`. A
-//! peer's file has lines of `share done,resident bytes` (see benches/soak-candle), its name is the file's. Fails when memory grew by
-//! 1 MiB after the first tenth.
+//! COUNT multiplications for each number of threads, 0: only the peers' files; FOLDER gets `soak.csv`, `soak.md` and
+//! `soak.svg`. A peer's file has lines of `share done,resident bytes` (see benches/soak-candle), its name is the
+//! file's. Fails when memory grew by 1 MiB after the first tenth.
 
 use std::error::Error;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! A kernel of your own, from Metal source: the sum of each row of a matrix, with a function constant and threadgroup memory.
+//! A kernel of your own, from Metal source: the sum of each row of a matrix, with a function constant and threadgroup
+//! memory.
 //!
 //! `cargo run --example user_kernel`. Where there is no Metal this needs clang at run time, as the build does.
 
@@ -48,7 +49,8 @@ fn main() -> Result<(), ironbridge::Error> {
         Argument::threadgroup(0, THREADS * size_of::<f32>()),
     ];
     let mut commands = device.commands()?;
-    // SAFETY: the kernel reads `ROWS * COLUMNS` elements of `matrix` and writes `ROWS` of `sums`, which is what they have.
+    // SAFETY: the kernel reads `ROWS * COLUMNS` elements of `matrix` and writes `ROWS` of `sums`, which is what they
+    // have.
     unsafe {
         commands.dispatch(
             &kernel,

@@ -2,23 +2,26 @@
  *
  * Everything that talks to a Metal device, Apple's or ironbridge's software one, goes through these functions.
  *
- * Handles. Every handle is opaque and checked: its value is a ticket and not an address, so a NULL, released or foreign handle
- * is answered with IRON_ERROR_INVALID_HANDLE and never with a crash. A function that hands out a handle hands out one
- * reference (+1); `*_retain` adds one, `*_release` gives one back. Order does not matter: whatever still needs an object
- * keeps it alive, so every handle may be released right after a commit.
+ * Handles. Every handle is opaque and checked: its value is a ticket and not an address, so a NULL, released or foreign
+ * handle is answered with IRON_ERROR_INVALID_HANDLE and never with a crash. A function that hands out a handle hands
+ * out one reference (+1); `*_retain` adds one, `*_release` gives one back. Order does not matter: whatever still needs
+ * an object keeps it alive, so every handle may be released right after a commit.
  *
- * Threads. Every function may be called from any thread at any time, on any handle, with one exception: an iron_commands is
- * recorded by one thread at a time (two that record at once get IRON_ERROR_BUSY). No thread needs an autorelease pool.
+ * Threads. Every function may be called from any thread at any time, on any handle, with one exception: an
+ * iron_commands is recorded by one thread at a time (two that record at once get IRON_ERROR_BUSY). No thread needs an
+ * autorelease pool.
  *
- * Errors. Every function that can fail returns an iron_status and gives its results through out-parameters, which are set
- * to NULL or zero on failure. iron_last_error() has the sentence that goes with it and names the argument. Nothing prints,
- * exits, throws or aborts. Work that fails on the device after the commit is reported by iron_commands_wait, once; the
- * buffers that it would have written then refuse to be read (IRON_ERROR_POISONED) until they are wholly rewritten.
+ * Errors. Every function that can fail returns an iron_status and gives its results through out-parameters, which are
+ * set to NULL or zero on failure. iron_last_error() has the sentence that goes with it and names the argument. Nothing
+ * prints, exits, throws or aborts. Work that fails on the device after the commit is reported by iron_commands_wait,
+ * once; the buffers that it would have written then refuse to be read (IRON_ERROR_POISONED) until they are wholly
+ * rewritten.
  *
- * Host access waits. iron_buffer_read, iron_buffer_write and iron_buffer_map wait for the commands in flight that touch the
- * buffer, and refuse with IRON_ERROR_NOT_COMMITTED while commands that are still being recorded touch it in conflict. A read or a
- * write counts as a map while it copies: a host access or a recording that conflicts with an open map is refused with
- * IRON_ERROR_MAPPED, so nobody meets a half-done change. Only iron_buffer_contents hands out a pointer without such protection.
+ * Host access waits. iron_buffer_read, iron_buffer_write and iron_buffer_map wait for the commands in flight that touch
+ * the buffer, and refuse with IRON_ERROR_NOT_COMMITTED while commands that are still being recorded touch it in
+ * conflict. A read or a write counts as a map while it copies: a host access or a recording that conflicts with an open
+ * map is refused with IRON_ERROR_MAPPED, so nobody meets a half-done change. Only iron_buffer_contents hands out a
+ * pointer without such protection.
  *
  * Options and descriptions start with `size`: set it to sizeof the struct. Fields that a caller's older struct lacks
  * take their defaults, and zero is the default of every field, so `{.size = sizeof(iron_matmul)}` is a valid start. A
@@ -76,7 +79,7 @@
 extern "C" {
 #endif
 
-/* ------------------------------------------------------------------------------------------------ version and errors -- */
+/* -------------------------------------------------------------------------------------------- version and errors -- */
 
 /* Grows with every change that an older caller could notice. */
 #define IRON_ABI_VERSION 1u
@@ -91,7 +94,8 @@ IRON_API const char *iron_version(void);
 typedef enum iron_status {
   IRON_OK = 0,
   /* The call itself. */
-  IRON_ERROR_INVALID_ARGUMENT = 1,  /* a NULL pointer, a zero or overflowing size, an unknown constant, a struct too short */
+  /* a NULL pointer, a zero or overflowing size, an unknown constant, a struct too short */
+  IRON_ERROR_INVALID_ARGUMENT = 1,
   IRON_ERROR_INVALID_HANDLE = 2,    /* NULL, already released, or a handle of another kind */
   IRON_ERROR_OUT_OF_RANGE = 3,      /* a range that leaves its buffer, an index past the end */
   IRON_ERROR_SHAPE = 4,             /* operands whose shapes, strides or types do not fit each other */
@@ -120,11 +124,11 @@ typedef enum iron_status {
 
 /* "IRON_ERROR_SHAPE" and so on; "IRON_ERROR_UNKNOWN" for a number that is none. Static, never NULL. */
 IRON_API const char *iron_status_name(iron_status status);
-/* What the calling thread's most recent failing call had to say. Never NULL, "" before the first failure. Valid until the
- * thread's next failing call. */
+/* What the calling thread's most recent failing call had to say. Never NULL, "" before the first failure. Valid until
+ * the thread's next failing call. */
 IRON_API const char *iron_last_error(void);
 
-/* ------------------------------------------------------------------------------------------------------------ handles -- */
+/* ------------------------------------------------------------------------------------------------------- handles -- */
 
 typedef struct iron_device iron_device;
 typedef struct iron_buffer iron_buffer;
@@ -132,7 +136,7 @@ typedef struct iron_commands iron_commands;
 typedef struct iron_library iron_library;
 typedef struct iron_kernel iron_kernel;
 
-/* ------------------------------------------------------------------------------------------------------------ devices -- */
+/* ------------------------------------------------------------------------------------------------------- devices -- */
 
 typedef enum iron_device_kind {
   IRON_DEVICE_METAL = 1,   /* Apple's Metal */
@@ -167,53 +171,58 @@ typedef enum iron_idle_policy {
 typedef struct iron_device_options {
   size_t size;
   uint32_t max_operations;         /* operations recorded before the commands flush by themselves; 0: 100 */
-  uint32_t max_in_flight;          /* command buffers submitted and not complete, beyond which a flush waits; 0: 8; at most 64 */
+  /* command buffers submitted and not complete, beyond which a flush waits; 0: 8; at most 64 */
+  uint32_t max_in_flight;
   uint64_t max_flush_bytes;        /* bytes touched by the recorded operations before they flush; 0: 1 GiB */
   uint64_t pool_max_bytes;         /* idle memory kept for reuse; 0: 256 MiB; UINT64_MAX: none is kept */
   uint32_t pool_max_buffers;       /* idle buffers kept; 0: 64 */
   iron_idle_policy pool_policy;
   uint64_t pool_max_buffer_bytes;  /* larger buffers bypass the pool, as weights do; 0: pool_max_bytes */
-  uint64_t pool_idle_time;         /* nanoseconds after which idle memory goes back to the system; 0: 30 s; UINT64_MAX: never */
-  uint64_t memory_limit;           /* bytes in buffers, wrapped ones apart, beyond which none is made; 0 or UINT64_MAX: no limit */
+  /* nanoseconds after which idle memory goes back to the system; 0: 30 s; UINT64_MAX: never */
+  uint64_t pool_idle_time;
+  /* bytes in buffers, wrapped ones apart, beyond which none is made; 0 or UINT64_MAX: no limit */
+  uint64_t memory_limit;
 } iron_device_options;
 
 /* Opens a device. `selector`:
  *   NULL, "" or "default"  the environment's IRONBRIDGE_DEVICE, else Metal where there is one, else the software device
  *   "metal"                Apple's default Metal device
- *   "cpu"                  the software device; "cpu:KEY=VALUE,…" makes it strict, small or faulty (see docs of softmetal.h)
+ *   "cpu"                  the software device; "cpu:KEY=VALUE,…" makes it strict, small or faulty (see docs of
+ *                          softmetal.h)
  *   "0", "1", …            by index
  * Each open has its own queue, pool and figures. `options` may be NULL. */
 IRON_API iron_status iron_device_open(const char *selector, const iron_device_options *options, iron_device **device);
 IRON_API iron_status iron_device_describe(iron_device *device, iron_device_info *info);
-/* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits for ever.
+/* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits without a timeout.
  * Reports the oldest failure whose commands were released without a wait, once; else IRON_OK or IRON_ERROR_TIMEOUT. */
 IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
-/* Ends the use of a device for everybody who has it: waits for what is in flight, gives idle memory back, and takes what is still
- * allocated for leaked: beyond IRON_LEAK_THRESHOLD it is reported (see iron_leak_hook), and the memory of every buffer that no
- * command and no map uses goes back to the system. All handles of the device and its buffers are invalid from then on, except that
- * maps can and must still be ended and handles given back. `leaks` may be NULL; its `allocations` is NULL. IRON_ERROR_TIMEOUT, and
- * nothing has changed, when work is still in flight after `timeout`. */
+/* Ends the use of a device for all its users: waits for what is in flight, gives idle memory back, and takes what is
+ * still allocated for leaked: beyond IRON_LEAK_THRESHOLD it is reported (see iron_leak_hook), and the memory of every
+ * buffer that no command and no map uses goes back to the system. All handles of the device and its buffers are invalid
+ * from then on, except that maps can and must still be ended and handles given back. `leaks` may be NULL; its
+ * `allocations` is NULL. IRON_ERROR_TIMEOUT, and nothing has changed, when work is still in flight after `timeout`. */
 typedef struct iron_leaks iron_leaks;
 IRON_API iron_status iron_device_close(iron_device *device, uint64_t timeout, iron_leaks *leaks);
-/* The threads that the software device computes on: those of IRONBRIDGE_THREADS, else one for each processor, until somebody sets their
- * number. All software devices of the process share them; they may be changed at any time, also while commands run. On a Metal device
- * these functions fail with IRON_ERROR_UNSUPPORTED.
+/* The threads that the software device computes on: those of IRONBRIDGE_THREADS, else one for each processor, until
+ * somebody sets their number. All software devices of the process share them; they may be changed at any time, also
+ * while commands run. On a Metal device these functions fail with IRON_ERROR_UNSUPPORTED.
  *
- * iron_compute_set_threads takes 1 to 1024 (else IRON_ERROR_OUT_OF_RANGE) and waits for what threads that end are at. When the system
- * refuses a thread, there are fewer, and it fails with IRON_ERROR_OUT_OF_MEMORY. */
+ * iron_compute_set_threads takes 1 to 1024 (else IRON_ERROR_OUT_OF_RANGE) and waits for what threads that end are at.
+ * When the system refuses a thread, there are fewer, and it fails with IRON_ERROR_OUT_OF_MEMORY. */
 IRON_API iron_status iron_compute_threads(iron_device *device, uint32_t *threads);
 IRON_API iron_status iron_compute_set_threads(iron_device *device, uint32_t threads);
-/* Pins these threads to `count` processors, in turn, those that are started later as well; IRONBRIDGE_PIN does it from the start. A thread
- * that hands work over to the others, one for each open device, computes too: it keeps to the processors that no other thread has, if
- * there are any, else to all of them. A `count` of 0 lets all run on any processor of the process. Until somebody pins them, they have a
- * processor each if there are as many threads as processors, and else run on any. IRON_ERROR_OUT_OF_RANGE: one of
- * them is not the process's; IRON_ERROR_UNSUPPORTED: the system (macOS) does not let a program choose. */
+/* Pins these threads to `count` processors, in turn, those that are started later as well; IRONBRIDGE_PIN does it from
+ * the start. A thread that hands work over to the others, one for each open device, computes too: it keeps to the
+ * processors that no other thread has, if there are any, else to all of them. A `count` of 0 lets all run on any
+ * processor of the process. Until somebody pins them, they have a processor each if there are as many threads as
+ * processors, and else run on any. IRON_ERROR_OUT_OF_RANGE: one of them is not the process's; IRON_ERROR_UNSUPPORTED:
+ * the system (macOS) does not let a program choose. */
 IRON_API iron_status iron_compute_pin(iron_device *device, const uint32_t *processors, size_t count);
 IRON_API iron_status iron_device_retain(iron_device *device);
 /* Gives the handle back. The device closes when its last handle, buffer and submission are gone. */
 IRON_API iron_status iron_device_release(iron_device *device);
 
-/* ------------------------------------------------------------------------------------------------------------ buffers -- */
+/* ------------------------------------------------------------------------------------------------------- buffers -- */
 
 typedef enum iron_storage {
   IRON_STORAGE_SHARED = 0, /* host and device see the same memory */
@@ -239,30 +248,35 @@ typedef struct iron_buffer_options {
   iron_storage storage;
   iron_category category;
   const char *label; /* UTF-8, copied; NULL: none */
-  bool pooled;       /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed.
-                      * Weights, interleaved or not, and what is larger than pool_max_buffer_bytes bypass the pool. */
-  bool read_only; /* only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
+  /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed. Weights,
+   * interleaved or not, and what is larger than pool_max_buffer_bytes bypass the pool. */
+  bool pooled;
+  /* only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
+  bool read_only;
 } iron_buffer_options;
 
-/* Names the place in the caller's source where this thread makes its next call: what that call allocates or records is reported
- * with it. `file` is not copied and must stay valid (`__FILE__` does); `length` 0: it ends with a NUL. NULL: no place. */
+/* Names the place in the caller's source where this thread makes its next call: what that call allocates or records is
+ * reported with it. `file` is not copied and must stay valid (`__FILE__` does); `length` 0: it ends with a NUL. NULL:
+ * no place. */
 IRON_API iron_status iron_source(const char *file, size_t length, uint32_t line);
 #define IRON_HERE(call) (iron_source(__FILE__, 0, __LINE__), (call))
 
 /* A buffer of `length` bytes (> 0), zeroed unless pooled. `options` may be NULL: shared, other, no label. */
-IRON_API iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options, iron_buffer **buffer);
+IRON_API iron_status iron_buffer_create(iron_device *device, uint64_t length, const iron_buffer_options *options,
+                                        iron_buffer **buffer);
 /* The same, filled from `bytes`. */
-IRON_API iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length, const iron_buffer_options *options,
-                                                   iron_buffer **buffer);
-/* Called once when the device no longer needs wrapped memory, on a thread of the device or on the one that let go last. It must not
- * call ironbridge. */
+IRON_API iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length,
+                                                   const iron_buffer_options *options, iron_buffer **buffer);
+/* Called once when the device no longer needs wrapped memory, on a thread of the device or on the one that let go last.
+ * It must not call ironbridge. */
 typedef void (*iron_release_callback)(void *pointer, uint64_t length, void *context);
 /* Wraps memory of the caller's without a copy. `pointer` and `length` must be multiples of the page size
- * (IRON_ERROR_INVALID_ARGUMENT otherwise); the memory must stay valid until `release` is called, which happens exactly once if
- * and only if this returns IRON_OK. `release` may be NULL. Pages may be shared, mapped from a file or read-only: say `read_only` then,
- * or the first write to them ends the process. */
-IRON_API iron_status iron_buffer_wrap(iron_device *device, void *pointer, uint64_t length, iron_release_callback release, void *context,
-                                      const iron_buffer_options *options, iron_buffer **buffer);
+ * (IRON_ERROR_INVALID_ARGUMENT otherwise); the memory must stay valid until `release` is called, which happens exactly
+ * once if and only if this returns IRON_OK. `release` may be NULL. Pages may be shared, mapped from a file or
+ * read-only: say `read_only` then, or the first write to them ends the process. */
+IRON_API iron_status iron_buffer_wrap(iron_device *device, void *pointer, uint64_t length,
+                                      iron_release_callback release, void *context, const iron_buffer_options *options,
+                                      iron_buffer **buffer);
 IRON_API iron_status iron_buffer_retain(iron_buffer *buffer);
 IRON_API iron_status iron_buffer_release(iron_buffer *buffer);
 IRON_API iron_status iron_buffer_length(iron_buffer *buffer, uint64_t *length);
@@ -271,22 +285,22 @@ IRON_API iron_status iron_buffer_label(iron_buffer *buffer, char *text, size_t c
 IRON_API iron_status iron_buffer_set_label(iron_buffer *buffer, const char *label);
 /* Copies `length` bytes from `offset` out of the buffer, after waiting for the commands in flight that write it. */
 IRON_API iron_status iron_buffer_read(iron_buffer *buffer, uint64_t offset, void *bytes, uint64_t length);
-/* Copies `length` bytes into the buffer, after waiting for the commands in flight that read or write it. Writing the whole buffer
- * clears a poisoning. */
+/* Copies `length` bytes into the buffer, after waiting for the commands in flight that read or write it. Writing the
+ * whole buffer clears a poisoning. */
 IRON_API iron_status iron_buffer_write(iron_buffer *buffer, uint64_t offset, const void *bytes, uint64_t length);
 
 typedef enum iron_access { IRON_ACCESS_READ = 1, IRON_ACCESS_WRITE = 2, IRON_ACCESS_READ_WRITE = 3 } iron_access;
-/* Waits as iron_buffer_read or iron_buffer_write does, then lends the memory of a shared buffer until iron_buffer_unmap. While it is
- * mapped, recording a command that conflicts fails with IRON_ERROR_MAPPED. Several read maps may be open at once; a write map is
- * alone. */
+/* Waits as iron_buffer_read or iron_buffer_write does, then lends the memory of a shared buffer until
+ * iron_buffer_unmap. While it is mapped, recording a command that conflicts fails with IRON_ERROR_MAPPED. Several read
+ * maps may be open at once; a write map is alone. */
 IRON_API iron_status iron_buffer_map(iron_buffer *buffer, iron_access access, void **pointer);
 /* Ends one map made with the same `access`. */
 IRON_API iron_status iron_buffer_unmap(iron_buffer *buffer, iron_access access);
-/* The address of a shared buffer's memory, valid as long as the buffer, with no waiting and no protection: the caller sees to it
- * that no command in flight conflicts. */
+/* The address of a shared buffer's memory, valid as long as the buffer, with no waiting and no protection: the caller
+ * sees to it that no command in flight conflicts. */
 IRON_API iron_status iron_buffer_contents(iron_buffer *buffer, void **pointer);
 
-/* ----------------------------------------------------------------------------------------------------------- commands -- */
+/* ------------------------------------------------------------------------------------------------------ commands -- */
 
 typedef enum iron_commands_state {
   IRON_COMMANDS_RECORDING = 0,
@@ -309,36 +323,38 @@ typedef struct iron_commands_options {
   uint32_t max_operations; /* 0: the device's; 1: every operation in a command buffer of its own */
 } iron_commands_options;
 
-/* Starts recording. Operations take effect in the order they are recorded, and commands in the order they are committed.
- * `options` may be NULL. */
-IRON_API iron_status iron_commands_begin(iron_device *device, const iron_commands_options *options, iron_commands **commands);
+/* Starts recording. Operations take effect in the order they are recorded, and commands in the order they are
+ * committed. `options` may be NULL. */
+IRON_API iron_status iron_commands_begin(iron_device *device, const iron_commands_options *options,
+                                         iron_commands **commands);
 /* Submits what is recorded so far and goes on recording. Happens by itself at max_operations and max_flush_bytes. */
 IRON_API iron_status iron_commands_flush(iron_commands *commands);
 /* Submits the rest and ends the recording. Empty commands are complete at once. */
 IRON_API iron_status iron_commands_commit(iron_commands *commands);
-/* Waits until all of it is complete. `timeout`: 0 polls, UINT64_MAX waits for ever. Returns the first failure of these commands the
- * first time and IRON_OK after that (iron_commands_describe still says FAILED). */
+/* Waits until all of it is complete. `timeout`: 0 polls, UINT64_MAX waits without a timeout. Returns the first failure
+ * of these commands the first time and IRON_OK after that (iron_commands_describe still says FAILED). */
 IRON_API iron_status iron_commands_wait(iron_commands *commands, uint64_t timeout);
-/* iron_commands_commit and iron_commands_wait for ever, in one. On the software device the calling thread then works itself where it can, as it
- * does while it waits for ever or for a buffer, and no other thread is woken first, which takes longer than a small operation. */
+/* iron_commands_commit and an untimed iron_commands_wait, in one. On the software device the calling thread then
+ * executes the work itself where it can, as it does in an untimed wait and in a wait for a buffer. No other thread is
+ * woken first, which takes longer than a small operation. */
 IRON_API iron_status iron_commands_run(iron_commands *commands);
 IRON_API iron_status iron_commands_describe(iron_commands *commands, iron_commands_info *info);
 IRON_API iron_status iron_commands_retain(iron_commands *commands);
 /* Gives the handle back. What was not committed or flushed is dropped; what was runs on. */
 IRON_API iron_status iron_commands_release(iron_commands *commands);
 
-/* --------------------------------------------------------------------------------------------------------- operations --
- * Each records one operation. All operands are checked before anything is recorded, so a failed call leaves the commands as they
- * were. Unless a comment says otherwise the output may not overlap an input. No operand is empty: a dimension or a length of 0 is
- * an IRON_ERROR_INVALID_ARGUMENT, but where a comment gives 0 a meaning. */
+/* ------------------------------------------------------------------------------------------------------- operations --
+ * Each records one operation. All operands are checked before anything is recorded, so a failed call leaves the
+ * commands as they were. Unless a comment says otherwise the output may not overlap an input. No operand is empty: a
+ * dimension or a length of 0 is an IRON_ERROR_INVALID_ARGUMENT, but where a comment gives 0 a meaning. */
 
 typedef enum iron_dtype {
   IRON_F32 = 1,
   IRON_F16 = 2,
   IRON_BF16 = 3,
   IRON_U32 = 4,
-  /* GGML's block types: (weights, bytes) of a block; rows are whole blocks. Only weights have them: matmul's b, transposed, and
-   * embedding's table. Layouts: ggml-common.h of llama.cpp. */
+  /* GGML's block types: (weights, bytes) of a block; rows are whole blocks. Only weights have them: matmul's b,
+   * transposed, and embedding's table. Layouts: ggml-common.h of llama.cpp. */
   IRON_Q8_0 = 16,  /* 32, 34: one f16 scale and 32 int8 */
   IRON_Q4_0 = 17,  /* 32, 18 */
   IRON_Q4_1 = 18,  /* 32, 20 */
@@ -366,7 +382,8 @@ typedef struct iron_tensor {
  *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or a block type (transposed only, k whole blocks).
  *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
  *   batch: 0 means 1. With batch > 1, c needs a batch_stride.
- *   interleaved_b: b's rows lie as iron_encode_interleave puts them: transposed, packed, n and batch_stride whole strips of 16. */
+ *   interleaved_b: b's rows lie as iron_encode_interleave puts them: transposed, packed, n and batch_stride whole
+ *     panels of 16 rows. */
 typedef struct iron_matmul {
   size_t size;
   uint64_t m, n, k;
@@ -376,8 +393,8 @@ typedef struct iron_matmul {
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
 
-/* out: the weights of x in strips of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On the software
- * device products read them faster; what a strip is, `interleave_<B>` in native/kernels/args.h says.
+/* out: the weights of x in panels of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On
+ * the software device products read them faster; what a panel is, `interleave_<B>` in native/kernels/args.h says.
  *   x, out: rows × width, one type of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; rows: a multiple of 16. */
 typedef struct iron_interleave {
   size_t size;
@@ -386,8 +403,8 @@ typedef struct iron_interleave {
 } iron_interleave;
 IRON_API iron_status iron_encode_interleave(iron_commands *commands, const iron_interleave *interleave);
 
-/* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows × width. An id >= vocab
- * gives a row of NaN. */
+/* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows ×
+ * width. An id >= vocab gives a row of NaN. */
 typedef struct iron_embedding {
   size_t size;
   uint64_t rows, width, vocab;
@@ -395,7 +412,8 @@ typedef struct iron_embedding {
 } iron_embedding;
 IRON_API iron_status iron_encode_embedding(iron_commands *commands, const iron_embedding *embedding);
 
-/* out[i] = x[i] / sqrt(mean(x[i]²) + eps) · weight. x, out: rows × width; weight: width; all F32. out may be x. eps >= 0. */
+/* out[i] = x[i] / sqrt(mean(x[i]²) + eps) · weight. x, out: rows × width; weight: width; all F32. out may be x. eps >=
+ * 0. */
 typedef struct iron_rms_norm {
   size_t size;
   uint64_t rows, width;
@@ -422,10 +440,11 @@ IRON_API iron_status iron_encode_rope(iron_commands *commands, const iron_rope *
 
 /* Causal grouped-query attention over a cache.
  *   q, out: tokens × heads × head_dim, F32; row_stride is from token to token.
- *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32, F16, BF16 or Q8_0 (head_dim and strides multiples of
- *     32), one type; row_stride from position to position.
+ *   k, v: the caches, (first_position + tokens) × kv_heads × head_dim, F32, F16, BF16 or Q8_0 (head_dim and strides
+ *     multiples of 32), one type; row_stride from position to position.
  *   k_head_stride, v_head_stride: elements from head to head; 0: head_dim (position-major cache).
- *   Query t stands at position first_position + t and sees every key up to its own position, of those the last `window` (0: all).
+ *   Query t stands at position first_position + t and sees every key up to its own position, of those the last `window`
+ *   (0: all).
  *   scale: 0 means 1/sqrt(head_dim). head_dim <= 256. */
 typedef struct iron_attention {
   size_t size;
@@ -485,7 +504,8 @@ typedef struct iron_softmax {
 } iron_softmax;
 IRON_API iron_status iron_encode_softmax(iron_commands *commands, const iron_softmax *softmax);
 
-/* out[i] = the lowest index of the largest value of x[i], U32; NaN is less than everything. x: rows × width, F32; out: rows. */
+/* out[i] = the lowest index of the largest value of x[i], U32; NaN is less than everything. x: rows × width, F32; out:
+ * rows. */
 typedef struct iron_argmax {
   size_t size;
   uint64_t rows, width;
@@ -493,9 +513,9 @@ typedef struct iron_argmax {
 } iron_argmax;
 IRON_API iron_status iron_encode_argmax(iron_commands *commands, const iron_argmax *argmax);
 
-/* dst = src, rows × width: among F32, F16 and BF16 (to nearest even), from these to Q8_0, from Q8_0 to F32, or U32 to U32.
- * Q8_0 as GGML quantises: each 32 elements have the scale max |x| / 127, rounded to F16, and the elements that many times it,
- * rounded to nearest. A NaN or infinity among them makes all 32 NaN. */
+/* dst = src, rows × width: among F32, F16 and BF16 (to nearest even), from these to Q8_0, from Q8_0 to F32, or U32 to
+ * U32. Q8_0 as GGML quantizes: each 32 elements have the scale max |x| / 127, rounded to F16, and the elements that
+ * many times it, rounded to nearest. A NaN or infinity among them makes all 32 NaN. */
 typedef struct iron_copy {
   size_t size;
   uint64_t rows, width;
@@ -504,15 +524,16 @@ typedef struct iron_copy {
 IRON_API iron_status iron_encode_copy(iron_commands *commands, const iron_copy *copy);
 
 /* Copies `length` bytes. Within one buffer the ranges must not overlap. Offsets and length: multiples of 4. */
-IRON_API iron_status iron_encode_copy_bytes(iron_commands *commands, iron_buffer *source, uint64_t source_offset, iron_buffer *destination,
-                                            uint64_t destination_offset, uint64_t length);
+IRON_API iron_status iron_encode_copy_bytes(iron_commands *commands, iron_buffer *source, uint64_t source_offset,
+                                            iron_buffer *destination, uint64_t destination_offset, uint64_t length);
 /* Sets `length` bytes to `value`. Offset and length: multiples of 4. Filling the whole buffer clears a poisoning. */
-IRON_API iron_status iron_encode_fill(iron_commands *commands, iron_buffer *buffer, uint64_t offset, uint64_t length, uint8_t value);
+IRON_API iron_status iron_encode_fill(iron_commands *commands, iron_buffer *buffer, uint64_t offset, uint64_t length,
+                                      uint8_t value);
 
-/* ------------------------------------------------------------------------------------------------------- user kernels -- */
+/* -------------------------------------------------------------------------------------------------- user kernels -- */
 
-/* Compiles Metal Shading Language. IRON_ERROR_COMPILE: iron_last_error() has the compiler's messages. IRON_ERROR_UNSUPPORTED: this
- * device cannot compile source; the message says what it would need. */
+/* Compiles Metal Shading Language. IRON_ERROR_COMPILE: iron_last_error() has the compiler's messages.
+ * IRON_ERROR_UNSUPPORTED: this device cannot compile source; the message says what it would need. */
 IRON_API iron_status iron_library_create(iron_device *device, const char *source, iron_library **library);
 IRON_API iron_status iron_library_retain(iron_library *library);
 IRON_API iron_status iron_library_release(iron_library *library);
@@ -535,9 +556,9 @@ typedef struct iron_constant {
   } value;
 } iron_constant;
 
-/* The kernel `name` of a library, specialised with `constants` (may be NULL when there are none). */
-IRON_API iron_status iron_kernel_create(iron_library *library, const char *name, const iron_constant *constants, size_t constant_count,
-                                        iron_kernel **kernel);
+/* The kernel `name` of a library, specialized with `constants` (may be NULL when there are none). */
+IRON_API iron_status iron_kernel_create(iron_library *library, const char *name, const iron_constant *constants,
+                                        size_t constant_count, iron_kernel **kernel);
 typedef struct iron_kernel_info {
   size_t size;
   uint32_t max_threads_per_threadgroup;
@@ -574,7 +595,7 @@ typedef struct iron_dispatch {
 /* Records a dispatch of a kernel of the same device. */
 IRON_API iron_status iron_encode_kernel(iron_commands *commands, iron_kernel *kernel, const iron_dispatch *dispatch);
 
-/* ------------------------------------------------------------------------------------------------------------- memory -- */
+/* -------------------------------------------------------------------------------------------------------- memory -- */
 
 typedef struct iron_memory_usage {
   uint64_t bytes;
@@ -590,7 +611,8 @@ typedef struct iron_memory_info {
   uint64_t pool_buffers;
   uint64_t pool_hits, pool_misses;
   uint64_t in_flight;    /* command buffers submitted and not complete */
-  iron_memory_usage categories[IRON_CATEGORY_COUNT]; /* by iron_category; wrapped memory counts where its owner put it */
+  /* by iron_category; wrapped memory counts where its owner put it */
+  iron_memory_usage categories[IRON_CATEGORY_COUNT];
   uint64_t active_buffers, peak_buffers;
   uint64_t pool_bypasses;  /* pooled requests that were too large, or weights: neither hits nor misses */
   uint64_t pool_evictions; /* idle buffers given back because there were too many or too much of them */
@@ -602,7 +624,8 @@ typedef struct iron_memory_info {
   /* The sum of `categories` + rounding_bytes - empty_bytes + unaccounted_bytes is device_bytes. */
   uint64_t rounding_bytes;  /* what the device adds to buffers, to make whole pages of them */
   uint64_t empty_bytes;     /* idle under IRON_IDLE_EMPTY: the device does not count them */
-  int64_t unaccounted_bytes;/* what others have on the device: 0 for the software device when nothing is being made or released */
+  /* what others have on the device: 0 for the software device when nothing is being made or released */
+  int64_t unaccounted_bytes;
   iron_memory_usage baseline[IRON_CATEGORY_COUNT]; /* `categories` when the baseline was set; 0 at first */
 } iron_memory_info;
 IRON_API iron_status iron_memory_describe(iron_device *device, iron_memory_info *info);
@@ -610,7 +633,8 @@ IRON_API iron_status iron_memory_describe(iron_device *device, iron_memory_info 
 enum {
   IRON_RESET_PEAK = 1,     /* the peaks are what is active now */
   IRON_RESET_BASELINE = 2, /* the baseline is what is allocated now */
-  IRON_RESET_COUNTERS = 4  /* hits, misses, bypasses, evictions, expired, purged, operations and command buffers start at 0 */
+  /* hits, misses, bypasses, evictions, expired, purged, operations and command buffers start at 0 */
+  IRON_RESET_COUNTERS = 4
 };
 /* `what`: any of the above, added. */
 IRON_API iron_status iron_memory_reset(iron_device *device, uint32_t what);
@@ -642,9 +666,10 @@ typedef struct iron_reclaimed {
   uint64_t buffers;                     /* idle ones given back */
   uint64_t command_buffers;             /* waited for */
 } iron_reclaimed;
-/* `timeout` is the wait's, in nanoseconds; when it passes first the rest is done and IRON_ERROR_TIMEOUT returned. Failures of
- * the work waited for are left to iron_commands_wait and iron_device_sync. `reclaimed` may be NULL. */
-IRON_API iron_status iron_memory_reclaim(iron_device *device, iron_reclaim what, uint64_t timeout, iron_reclaimed *reclaimed);
+/* `timeout` is the wait's, in nanoseconds; when it passes first the rest is done and IRON_ERROR_TIMEOUT returned.
+ * Failures of the work waited for are left to iron_commands_wait and iron_device_sync. `reclaimed` may be NULL. */
+IRON_API iron_status iron_memory_reclaim(iron_device *device, iron_reclaim what, uint64_t timeout,
+                                         iron_reclaimed *reclaimed);
 
 /* One live buffer, idle ones of the pool apart. */
 typedef struct iron_allocation {
@@ -679,9 +704,9 @@ struct iron_leaks {
   const iron_allocation *allocations;   /* leaked_count of them, the largest first */
 };
 typedef void (*iron_leak_callback)(const iron_leaks *leaks, void *context);
-/* Leaks beyond the threshold are told to `hook`, once for each device, instead of stderr. NULL: to stderr again. It is called by
- * iron_device_close and, for devices that are open then, when the process exits. A device that closes because nobody has any of it
- * any more has leaked nothing. */
+/* Leaks beyond the threshold are told to `hook`, once for each device, instead of stderr. NULL: to stderr again. It is
+ * called by iron_device_close and, for devices that are open then, when the process exits. A device that closes because
+ * nobody has any of it any more has leaked nothing. */
 IRON_API iron_status iron_leak_hook(iron_leak_callback hook, void *context);
 
 /* One recorded operation, and the memory after it. */
@@ -696,14 +721,15 @@ typedef struct iron_trace_event {
   uint64_t device_bytes, active_bytes, pool_bytes, pool_buffers;
   uint64_t command_buffers; /* recorded or in flight */
   int64_t live_handles;
-  int64_t autoreleased;    /* objects that wait in the pools of this thread; -1 where the runtime cannot tell (Apple's) */
+  /* objects that wait in the pools of this thread; -1 where the runtime cannot tell (Apple's) */
+  int64_t autoreleased;
   int64_t autoreleased_without_pool;
 } iron_trace_event;
 typedef void (*iron_trace_callback)(const iron_trace_event *event, void *context);
 /* Tells `hook` of every operation, on the thread that recorded it; NULL ends that. It must not call ironbridge. */
 IRON_API iron_status iron_trace_hook(iron_trace_callback hook, void *context);
-/* Gives all idle memory back to the system (purgeable state Empty, then release). `freed` (bytes) may be NULL. Memory that commands
- * use is not touched. */
+/* Gives all idle memory back to the system (purgeable state Empty, then release). `freed` (bytes) may be NULL. Memory
+ * that commands use is not touched. */
 IRON_API iron_status iron_memory_purge(iron_device *device, uint64_t *freed);
 
 /* Process-wide figures about the bridge itself. */

@@ -1,8 +1,8 @@
 /* What a process that uses ironbridge tells about its memory: the layout of one small record that others may read as
  * a file.
  *
- * Where. The first device that a process opens makes the file PID-START in a folder of the user's own (mode 0700, owner checked; a
- * folder that fails the check is not used, and nothing is published):
+ * Where. The first device that a process opens makes the file PID-START in a folder of the user's own (mode 0700, owner
+ * checked; a folder that fails the check is not used, and nothing is published):
  *   $IRONBRIDGE_PUBLISH        when it is set to an absolute path; "0" publishes nothing at all
  *   $XDG_RUNTIME_DIR/ironbridge   when XDG_RUNTIME_DIR is set and that folder can be made
  *   /tmp/ironbridge-UID
@@ -14,17 +14,17 @@
  * truncate. Neither a full disk nor a truncated record has any effect on the process but that its figures are
  * missing. A program that closes descriptors that it did not open ends its publication.
  *
- * Who is alive. A process that was killed leaves its file. It is gone when no process PID exists or when that one's start time is
- * not START: compare with field 22 of /proc/PID/stat on Linux, with p_starttime of sysctl KERN_PROC_PID in microseconds on a Mac.
- * Whoever finds such a file may unlink it.
+ * Who is alive. A process that was killed leaves its file. It is gone when no process PID exists or when that one's
+ * start time is not START: compare with field 22 of /proc/PID/stat on Linux, with p_starttime of sysctl KERN_PROC_PID
+ * in microseconds on a Mac. Whoever finds such a file may unlink it.
  *
- * How to read. All fields are in the machine's byte order. Check `magic`, `version` and the sizes; strides come from the file and not
- * from this header. A device's slot is in use while its `opened_at` is not 0. Its figures are written by the bridge between two
- * steps of `sequence`: read it, and when it is even read the figures and then it again; they belong together when it is the same.
- * `operations` and `baseline_bytes` stand outside that and are read by themselves.
+ * How to read. All fields are in the machine's byte order. Check `magic`, `version` and the sizes; strides come from
+ * the file and not from this header. A device's slot is in use while its `opened_at` is not 0. Its figures are written
+ * by the bridge between two steps of `sequence`: read it, and when it is even read the figures and then it again; they
+ * belong together when it is the same. `operations` and `baseline_bytes` stand outside that and are read by themselves.
  *
- * What a reader may write: `baseline_bytes` (what "delta" is counted from) and, with an atomic OR, IRON_PUBLISHED_RESET_PEAK to
- * `requests`, which the bridge takes up with the device's next allocation or release.
+ * What a reader may write: `baseline_bytes` (what "delta" is counted from) and, with an atomic OR,
+ * IRON_PUBLISHED_RESET_PEAK to `requests`, which the bridge takes up with the device's next allocation or release.
  *
  * Units: bytes, nanoseconds. C11 or C++17. */
 #ifndef IRONBRIDGE_MONITOR_H

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What can be known about the Mac without one: the crate's Rust type-checks for Apple silicon, and the Objective-C compiles
-# without a warning against Apple's own headers.
+# What can be known about the Mac without one: the crate's Rust type-checks for Apple silicon, and the Objective-C
+# compiles without a warning against Apple's own headers.
 #
 #   scripts/check-apple.sh [rust|objc]     one half only; both without an argument
 #
-# APPLE_SDK names a folder that holds Apple's headers as `Frameworks/` (Foundation, Metal and what they include) and `include/`.
+# APPLE_SDK names a folder that holds Apple's headers as `Frameworks/` (Foundation, Metal and what they include) and
+# `include/`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,7 +40,8 @@ check_rust() {
   else
     # Debian's rustc-web comes with the standard library's source, which cargo then builds for the target.
     echo "check-apple: Rust, with Debian's rustc-web and its standard library built for $TARGET"
-    # Nothing of the ordinary build can be shared with another compiler, and what runs here runs once: do not optimise it.
+    # Nothing of the ordinary build can be shared with another compiler, and what runs here runs once: do not optimize
+    # it.
     export CARGO_PROFILE_DEV_BUILD_OVERRIDE_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=false
     RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/rustc-web" \
       /usr/bin/cargo "${check[@]}" -Zbuild-std

@@ -107,8 +107,8 @@ def every_value(writer):
 
 def every_type(writer):
     """A row of every type of tensor, of any bits."""
-    for kind in [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q2_K, Kind.Q3_K,
-                 Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL]:
+    for kind in [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q2_K,
+                 Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL]:
         length, size = gguf.GGML_QUANT_SIZES[kind]
         writer.add_tensor(kind.name, np.zeros((1, size), np.uint8), raw_dtype=kind)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-# What ggml-quants.c uses of the rest. None of it runs here, but for the size of rows, which goes into results alone that
-# nobody reads.
+# What ggml-quants.c uses of the rest. None of it runs here, but for the size of rows, which goes into results alone
+# that nobody reads.
 REST = """
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Packs the crate as crates.io would get it, unpacks it outside the repository, builds it there and runs its tests, but for two kinds, whose
-# outcome the package cannot change: the kernels' own, which read no file that the build does not, and the detector, which builds the crate again.
+# Packs the crate as crates.io would get it, unpacks it outside the repository, builds it there and runs its tests, but
+# for two kinds, whose outcome the package cannot change: the kernels' own, which read no file that the build does not,
+# and the detector, which builds the crate again.
 #
 #   scripts/package-check.sh [FEATURES]
 set -euo pipefail
@@ -16,7 +17,8 @@ outside=$(mktemp -d)
 trap 'rm -rf "$outside"' EXIT
 tar -xzf "$crate" -C "$outside"
 
-# The dependencies are those of the repository's own build, so their compiled form is shared; the crate itself is built anew.
+# The dependencies are those of the repository's own build, so their compiled form is shared; the crate itself is built
+# anew.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 cd "$outside/ironbridge-$version"
 chosen=(--locked --features "${1:-cli}")

@@ -56,7 +56,8 @@ gcc_version() {
   fi
 }
 
-# rustc links with GCC, which searches the folder of its own version, so that version's runtime fits best; any other serves.
+# rustc links with GCC, which searches the folder of its own version, so that version's runtime fits best; any other
+# serves.
 objc_runtime() {
   local version gcc
   gcc=$(gcc_version)
@@ -79,7 +80,8 @@ as_root() {
 }
 
 setup_apt() {
-  local wanted=(gcc g++ libc6-dev binutils make python3 libgnustep-base-dev libblocksruntime-dev) missing=() package clang objc
+  local wanted=(gcc g++ libc6-dev binutils make python3 libgnustep-base-dev libblocksruntime-dev)
+  local missing=() package clang objc
   [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
   [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
   [ "$1" != neon ] || wanted+=(qemu-user)

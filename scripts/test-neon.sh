@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The library's tests on an emulated 64-bit ARM processor, one with dot products of bytes and one without: the kernels in every
-# instruction set that it has, the switch between stacks, Metal sources, and a generation through the whole bridge.
+# The library's tests on an emulated 64-bit ARM processor, one with dot products of bytes and one without: the kernels
+# in every instruction set that it has, the switch between stacks, Metal sources, and a generation through the whole
+# bridge.
 #
 #   scripts/test-neon.sh            all that can be run there
 #   scripts/test-neon.sh quick      what CI runs: one test or two of each family, no Metal sources
 #   scripts/test-neon.sh FILTER...  the unit tests whose names contain one of these, on both processors
 #
-# Debian's packages for arm64 are unpacked into target/neon, beside the system and not into it: GNUstep cannot be installed for two
-# architectures at a time.
+# Debian's packages for arm64 are unpacked into target/neon, beside the system and not into it: GNUstep cannot be
+# installed for two architectures at a time.
 #
 # Exits with 69 (sysexits.h's EX_UNAVAILABLE) where Rust's library or Debian's packages for arm64 cannot be had.
 set -euo pipefail

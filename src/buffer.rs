@@ -18,8 +18,8 @@ use crate::memory::{Category, page_size};
 /// `len` elements of device memory (`iron_buffer`).
 ///
 /// The host reads and writes it through the methods here, each of which first waits for the commands in flight that
-/// conflict. Commands read and write it through [`Tensor`](crate::Tensor)s, and keep it alive for as long as they need it:
-/// dropping a buffer right after a commit is fine.
+/// conflict. Commands read and write it through [`Tensor`](crate::Tensor)s, and keep it alive for as long as they need
+/// it: dropping a buffer right after a commit is fine.
 ///
 /// Host against host is settled by the borrow checker, since what changes the elements takes `&mut self`:
 ///
@@ -58,8 +58,9 @@ use crate::memory::{Category, page_size};
 /// # }
 /// ```
 ///
-/// Host against device is settled by the bridge: commands still being recorded that touch the buffer in conflict make host access
-/// fail with [`Error::InUse`], and an open [`map`](Buffer::map) makes the recording of such commands fail with it.
+/// Host against device is settled by the bridge: commands still being recorded that touch the buffer in conflict make
+/// host access fail with [`Error::InUse`], and an open [`map`](Buffer::map) makes the recording of such commands fail
+/// with it.
 pub struct Buffer<T: Element> {
     pub(crate) handle: Handle<ffi::iron_buffer>,
     len: usize,
@@ -96,15 +97,16 @@ impl<T: Element> Buffer<T> {
     /// All elements, after waiting for the commands in flight that write them (`iron_buffer_read`).
     ///
     /// # Errors
-    /// [`Error::InUse`] while commands that are still being recorded write the buffer, [`Error::Poisoned`] when the ones that
-    /// should have written it failed.
+    /// [`Error::InUse`] while commands that are still being recorded write the buffer, [`Error::Poisoned`] when the
+    /// ones that should have written it failed.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut elements = vec![T::default(); self.len];
         self.read_into(&mut elements)?;
         Ok(elements)
     }
 
-    /// Copies all elements into `elements`, which must be as long as the buffer. Errors as for [`to_vec`](Buffer::to_vec).
+    /// Copies all elements into `elements`, which must be as long as the buffer. Errors as for
+    /// [`to_vec`](Buffer::to_vec).
     pub fn read_into(&self, elements: &mut [T]) -> Result<()> {
         self.check_len("Buffer::read_into", elements.len())?;
         self.read_at(0, elements)
@@ -114,7 +116,8 @@ impl<T: Element> Buffer<T> {
     /// [`Error::InvalidArgument`] when the range leaves the buffer or is empty.
     pub fn read_at(&self, start: usize, elements: &mut [T]) -> Result<()> {
         let offset = self.byte_offset("Buffer::read_at", start, elements.len())?;
-        // SAFETY: the handle is live, and `elements` may be written for its size with any bytes, as T is plain old data.
+        // SAFETY: the handle is live, and `elements` may be written for its size with any bytes, as T is plain old
+        // data.
         check("iron_buffer_read", unsafe {
             ffi::iron_buffer_read(
                 self.handle.as_ptr(),
@@ -125,8 +128,8 @@ impl<T: Element> Buffer<T> {
         })
     }
 
-    /// Overwrites all elements with `elements`, which must be as many, after waiting for the commands in flight that read or
-    /// write them (`iron_buffer_write`). Clears a poisoning.
+    /// Overwrites all elements with `elements`, which must be as many, after waiting for the commands in flight that
+    /// read or write them (`iron_buffer_write`). Clears a poisoning.
     ///
     /// # Errors
     /// [`Error::InUse`] while commands that are still being recorded touch the buffer, [`Error::ReadOnly`].
@@ -135,12 +138,12 @@ impl<T: Element> Buffer<T> {
         self.write_at(0, elements)
     }
 
-    /// Overwrites the elements from index `start` on. Errors as for [`write`](Buffer::write), and [`Error::InvalidArgument`] when
-    /// the range leaves the buffer or is empty.
+    /// Overwrites the elements from index `start` on. Errors as for [`write`](Buffer::write), and
+    /// [`Error::InvalidArgument`] when the range leaves the buffer or is empty.
     pub fn write_at(&mut self, start: usize, elements: &[T]) -> Result<()> {
         let offset = self.byte_offset("Buffer::write_at", start, elements.len())?;
-        // SAFETY: the handle is live, and `elements` may be read for its size: T has no padding. `&mut self` keeps every other
-        // host access away, the bridge keeps the device's.
+        // SAFETY: the handle is live, and `elements` may be read for its size: T has no padding. `&mut self` keeps
+        // every other host access away, the bridge keeps the device's.
         check("iron_buffer_write", unsafe {
             ffi::iron_buffer_write(
                 self.handle.as_ptr(),
@@ -152,7 +155,8 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Lends the elements for reading, without a copy, after waiting for the commands in flight that write them
-    /// (`iron_buffer_map`). While the guard lives, recording an operation that writes the buffer fails with [`Error::InUse`].
+    /// (`iron_buffer_map`). While the guard lives, recording an operation that writes the buffer fails with
+    /// [`Error::InUse`].
     ///
     /// # Errors
     /// As for [`to_vec`](Buffer::to_vec), and [`Error::Unsupported`] in private storage.
@@ -162,12 +166,12 @@ impl<T: Element> Buffer<T> {
         })
     }
 
-    /// Lends the elements for reading and writing, without a copy, after waiting for the commands in flight that read or write
-    /// them (`iron_buffer_map`).
+    /// Lends the elements for reading and writing, without a copy, after waiting for the commands in flight that read
+    /// or write them (`iron_buffer_map`).
     ///
     /// # Errors
-    /// As for [`write`](Buffer::write), [`Error::Unsupported`] in private storage, and [`Error::Poisoned`], since the elements can be
-    /// read as well.
+    /// As for [`write`](Buffer::write), [`Error::Unsupported`] in private storage, and [`Error::Poisoned`], since the
+    /// elements can be read as well.
     pub fn map_mut(&mut self) -> Result<WriteGuard<'_, T>> {
         Ok(WriteGuard {
             map: Map::open(&self.handle, self.len, ffi::IRON_ACCESS_READ_WRITE)?,
@@ -183,8 +187,8 @@ impl<T: Element> Buffer<T> {
         Err(Error::new(call, Status::Shape, message))
     }
 
-    /// The byte offset of `start`, if `len` elements from there on are inside the buffer. The bridge alone would not do: it
-    /// counts wrapped memory in whole pages.
+    /// The byte offset of `start`, if `len` elements from there on are inside the buffer. The bridge alone would not
+    /// do: it counts wrapped memory in whole pages.
     fn byte_offset(&self, call: &'static str, start: usize, len: usize) -> Result<u64> {
         match start.checked_add(len) {
             Some(end) if end <= self.len => Ok((start * size_of::<T>()) as u64),
@@ -251,14 +255,15 @@ impl<'a, T: Element> Map<'a, T> {
 
 impl<T: Element> Drop for Map<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the handle is live because it is borrowed, and `self` stands for one map that was opened with this access.
+        // SAFETY: the handle is live because it is borrowed, and `self` stands for one map that was opened with this
+        // access.
         let status = unsafe { ffi::iron_buffer_unmap(self.handle.as_ptr(), self.access) };
         debug_assert_eq!(status, ffi::IRON_OK, "an open map was not open");
     }
 }
 
-// SAFETY: the handle may be used from any thread, a map may be ended on any thread, and the elements are lent to whoever holds
-// the guard, which is safe to share and send for plain old data.
+// SAFETY: the handle may be used from any thread, a map may be ended on any thread, and the elements are lent to
+// whoever holds the guard, which is safe to share and send for plain old data.
 unsafe impl<T: Element> Send for Map<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for Map<'_, T> {}
@@ -272,9 +277,10 @@ impl<T: Element> Deref for ReadGuard<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `Map::open` checked the address; the bridge lends the whole buffer, at least `len` elements, until the map
-        // ends, which the borrow of `self` prevents. Every bit pattern is a T. No host write: it needs `&mut` of the
-        // buffer that the guard borrows. No device write: none is in flight, and the bridge refuses to record one.
+        // SAFETY: `Map::open` checked the address; the bridge lends the whole buffer, at least `len` elements, until
+        // the map ends, which the borrow of `self` prevents. Every bit pattern is a T. No host write: it needs `&mut`
+        // of the buffer that the guard borrows. No device write: none is in flight, and the bridge refuses to record
+        // one.
         unsafe { self.map.elements.as_ref() }
     }
 }
@@ -296,9 +302,9 @@ impl<T: Element> Deref for WriteGuard<'_, T> {
 
 impl<T: Element> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `ReadGuard`; and no host or device read either, because the guard borrows the buffer mutably, a map for
-        // writing waits for the commands that read it, and the bridge refuses to record one. Buffers do not overlap:
-        // each has memory of its own, and wrapped memory that others can see is never lent for writing.
+        // SAFETY: as for `ReadGuard`; and no host or device read either, because the guard borrows the buffer mutably,
+        // a map for writing waits for the commands that read it, and the bridge refuses to record one. Buffers do not
+        // overlap: each has memory of its own, and wrapped memory that others can see is never lent for writing.
         unsafe { self.map.elements.as_mut() }
     }
 }
@@ -380,8 +386,8 @@ impl<'a> BufferOptions<'a> {
         self
     }
 
-    /// Takes the memory from the device's pool and gives it back there: cheap to make again and again. Its contents start as
-    /// whatever they were.
+    /// Takes the memory from the device's pool and gives it back there: cheap to make again and again. Its contents
+    /// start as whatever they were.
     pub fn pooled(mut self) -> Self {
         self.pooled = true;
         self
@@ -390,7 +396,8 @@ impl<'a> BufferOptions<'a> {
     /// A buffer of `len` elements, zeroed unless pooled (`iron_buffer_create`).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer, [`Error::OutOfMemory`].
+    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer,
+    /// [`Error::OutOfMemory`].
     #[track_caller]
     pub fn create<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| {
@@ -400,8 +407,8 @@ impl<'a> BufferOptions<'a> {
         let (options, _label) = self.native()?;
         note_caller();
         let handle = Handle::create("iron_buffer_create", |buffer| {
-            // SAFETY: the device is live, the options start with their size and their label outlives the call, `buffer` may
-            // be written.
+            // SAFETY: the device is live, the options start with their size and their label outlives the call, `buffer`
+            // may be written.
             unsafe {
                 ffi::iron_buffer_create(self.device.handle.as_ptr(), bytes as u64, &options, buffer)
             }
@@ -413,7 +420,8 @@ impl<'a> BufferOptions<'a> {
         })
     }
 
-    /// A buffer filled from `elements` (`iron_buffer_create_with_bytes`). Errors as for [`create`](BufferOptions::create).
+    /// A buffer filled from `elements` (`iron_buffer_create_with_bytes`). Errors as for
+    /// [`create`](BufferOptions::create).
     #[track_caller]
     pub fn create_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
         let (options, _label) = self.native()?;
@@ -437,8 +445,8 @@ impl<'a> BufferOptions<'a> {
         })
     }
 
-    /// Makes `memory` itself a read-only buffer of bytes, without a copy (`iron_buffer_wrap`). The device drops the owner when
-    /// the buffer and all commands that use it are gone; on failure it is dropped at once.
+    /// Makes `memory` itself a read-only buffer of bytes, without a copy (`iron_buffer_wrap`). The device drops the
+    /// owner when the buffer and all commands that use it are gone; on failure it is dropped at once.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -469,8 +477,8 @@ impl<'a> BufferOptions<'a> {
         let whole_pages = len.checked_next_multiple_of(page_size()).unwrap_or(len);
         note_caller();
         let made = Handle::create("iron_buffer_wrap", |buffer| {
-            // SAFETY: `HostMemory` promises memory that is readable to the end of its last page and stays as long as its
-            // owner, which only the callback drops; the bridge calls that once, and only if the wrapping succeeds.
+            // SAFETY: `HostMemory` promises memory that is readable to the end of its last page and stays as long as
+            // its owner, which only the callback drops; the bridge calls that once, and only if the wrapping succeeds.
             // `read_only` makes sure that nothing writes through the pointer. The rest as in `create`.
             unsafe {
                 ffi::iron_buffer_wrap(
@@ -540,8 +548,8 @@ pub unsafe trait HostMemory: Send + Sync + 'static {
     fn bytes(&self) -> &[u8];
 }
 
-// SAFETY: a mapping has a fixed address and whole pages, is read-only, and whoever made it promised (`Mmap::map` is unsafe for
-// this reason) that the file does not change. Dropping it unmaps, nothing more.
+// SAFETY: a mapping has a fixed address and whole pages, is read-only, and whoever made it promised (`Mmap::map` is
+// unsafe for this reason) that the file does not change. Dropping it unmaps, nothing more.
 unsafe impl HostMemory for memmap2::Mmap {
     fn bytes(&self) -> &[u8] {
         self

@@ -8,11 +8,12 @@ use crate::ffi;
 use crate::handle::Handle;
 use crate::location::note_caller;
 
-/// Operations being recorded (`iron_commands`). From [`Device::commands`]; what can be recorded is in [`ops`](crate::ops).
+/// Operations being recorded (`iron_commands`). From [`Device::commands`]; what can be recorded is in
+/// [`ops`](crate::ops).
 ///
-/// Operations take effect in the order in which they are recorded, commands in the order in which they are committed. They
-/// submit what they have by themselves every so often (see [`DeviceOptions`](crate::DeviceOptions)). Dropped without a commit, they
-/// run nothing further.
+/// Operations take effect in the order in which they are recorded, commands in the order in which they are committed.
+/// They submit what they have by themselves every so often (see [`DeviceOptions`](crate::DeviceOptions)). Dropped
+/// without a commit, they run nothing further.
 ///
 /// One thread records at a time, though it need not be the same one throughout: commands can be sent, not shared.
 ///
@@ -58,8 +59,9 @@ impl Commands {
         })
     }
 
-    /// [`commit`](Commands::commit) and [`wait`](Pending::wait) in one (`iron_commands_run`). On the software device this thread then works
-    /// itself where it can, as it does in `wait`, and no other thread is woken first, which takes longer than a small operation.
+    /// [`commit`](Commands::commit) and [`wait`](Pending::wait) in one (`iron_commands_run`). On the software device
+    /// this thread then works itself where it can, as it does in `wait`, and no other thread is woken first, which
+    /// takes longer than a small operation.
     ///
     /// # Errors
     /// Those of `wait`.
@@ -85,15 +87,16 @@ impl Commands {
 
 /// Committed commands.
 ///
-/// Dropping it does not block: the work runs on, keeps what it needs alive, and a failure is reported by [`Device::sync`].
+/// Dropping it does not block: the work runs on, keeps what it needs alive, and a failure is reported by
+/// [`Device::sync`].
 #[derive(Debug)]
 #[must_use = "failures of the device are reported by the wait; without one, by Device::sync"]
 pub struct Pending {
     handle: Handle<ffi::iron_commands>,
 }
 
-// SAFETY: with a shared reference only iron_commands_wait and iron_commands_describe can be called, and the header allows both from
-// any thread at any time; what it limits to one thread, the recording, ended with the commit.
+// SAFETY: with a shared reference only iron_commands_wait and iron_commands_describe can be called, and the header
+// allows both from any thread at any time; what it limits to one thread, the recording, ended with the commit.
 unsafe impl Sync for Pending {}
 
 impl Pending {
@@ -109,7 +112,8 @@ impl Pending {
     /// [`wait`](Pending::wait) with a limit; zero polls.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) when the limit passes first; the work goes on and can be waited for again.
+    /// [`Error::Timeout`](crate::Error::Timeout) when the limit passes first; the work goes on and can be waited for
+    /// again.
     pub fn wait_timeout(&self, limit: Duration) -> Result<()> {
         self.wait_native(nanoseconds(limit))
     }
@@ -214,8 +218,8 @@ impl<'a> CommandsOptions<'a> {
         self
     }
 
-    /// Operations recorded before the commands flush by themselves. Default (or 0): the device's limit. 1 gives every operation a
-    /// command buffer of its own.
+    /// Operations recorded before the commands flush by themselves. Default (or 0): the device's limit. 1 gives every
+    /// operation a command buffer of its own.
     pub fn max_operations(mut self, operations: u32) -> Self {
         self.max_operations = operations;
         self
@@ -233,8 +237,8 @@ impl<'a> CommandsOptions<'a> {
             max_operations: self.max_operations,
         };
         let handle = Handle::create("iron_commands_begin", |commands| {
-            // SAFETY: the device is live, the options start with their size and their label outlives the call, `commands` may be
-            // written.
+            // SAFETY: the device is live, the options start with their size and their label outlives the call,
+            // `commands` may be written.
             unsafe { ffi::iron_commands_begin(self.device.handle.as_ptr(), &options, commands) }
         })?;
         Ok(Commands { handle })

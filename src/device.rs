@@ -42,8 +42,8 @@ impl Device {
         DeviceOptions::default()
     }
 
-    /// Every device of this machine, Apple's first, the software device last (`iron_device_count`, `iron_device_describe_index`).
-    /// Opens none.
+    /// Every device of this machine, Apple's first, the software device last (`iron_device_count`,
+    /// `iron_device_describe_index`). Opens none.
     pub fn list() -> Result<Vec<DeviceInfo>> {
         let mut count = 0;
         // SAFETY: `count` may be written.
@@ -98,7 +98,8 @@ impl Device {
     /// A zeroed buffer of `len` elements (`iron_buffer_create`).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer, [`Error::OutOfMemory`].
+    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer,
+    /// [`Error::OutOfMemory`].
     #[track_caller]
     pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         self.buffer_options().create(len)
@@ -118,8 +119,8 @@ impl Device {
         BufferOptions::new(self)
     }
 
-    /// How many threads the software device computes on (`iron_compute_threads`). On a Metal device this and what changes it are
-    /// [`Error::Unsupported`].
+    /// How many threads the software device computes on (`iron_compute_threads`). On a Metal device this and what
+    /// changes it are [`Error::Unsupported`].
     pub fn compute_threads(&self) -> Result<u32> {
         let mut threads = 0;
         // SAFETY: the handle is live and `threads` may be written.
@@ -129,8 +130,8 @@ impl Device {
         Ok(threads)
     }
 
-    /// Changes their number, from 1 to 1024, at any time and for all software devices of the process (`iron_compute_set_threads`).
-    /// `IRONBRIDGE_THREADS` sets it from the start.
+    /// Changes their number, from 1 to 1024, at any time and for all software devices of the process
+    /// (`iron_compute_set_threads`). `IRONBRIDGE_THREADS` sets it from the start.
     pub fn set_compute_threads(&self, threads: u32) -> Result<()> {
         // SAFETY: the handle is live.
         check("iron_compute_set_threads", unsafe {
@@ -138,9 +139,10 @@ impl Device {
         })
     }
 
-    /// Pins them to these processors, in turn, or, with none, lets them run on all of the process (`iron_compute_pin`). `IRONBRIDGE_PIN`
-    /// does it from the start. Until somebody does, they have a processor each if there are as many threads as processors.
-    /// [`Error::Unsupported`] on macOS; [`Error::InvalidArgument`] when a processor is not one of the process's.
+    /// Pins them to these processors, in turn, or, with none, lets them run on all of the process (`iron_compute_pin`).
+    /// `IRONBRIDGE_PIN` does it from the start. Until somebody does, they have a processor each if there are as many
+    /// threads as processors. [`Error::Unsupported`] on macOS; [`Error::InvalidArgument`] when a processor is not one
+    /// of the process's.
     pub fn pin_compute_threads(&self, processors: &[u32]) -> Result<()> {
         // SAFETY: the handle is live, and there are as many processors as stated.
         check("iron_compute_pin", unsafe {
@@ -163,8 +165,8 @@ impl Device {
         MemoryReport::of(self)
     }
 
-    /// Gives all idle memory of the pool back to the system and returns its bytes (`iron_memory_purge`). Memory that commands
-    /// use is not touched.
+    /// Gives all idle memory of the pool back to the system and returns its bytes (`iron_memory_purge`). Memory that
+    /// commands use is not touched.
     pub fn purge(&self) -> Result<u64> {
         let mut freed = 0;
         // SAFETY: the handle is live and `freed` may be written.
@@ -174,8 +176,9 @@ impl Device {
         Ok(freed)
     }
 
-    /// Gives memory back as `what` says, waiting for as long as it takes, and tells what that brought (`iron_memory_reclaim`).
-    /// Failures of work that this waits for are left to [`Pending::wait`](crate::Pending::wait) and [`sync`](Device::sync).
+    /// Gives memory back as `what` says, waiting for as long as it takes, and tells what that brought
+    /// (`iron_memory_reclaim`). Failures of work that this waits for are left to
+    /// [`Pending::wait`](crate::Pending::wait) and [`sync`](Device::sync).
     pub fn reclaim(&self, what: Reclaim) -> Result<Reclaimed> {
         Reclaimed::by(self, what, u64::MAX)
     }
@@ -224,10 +227,10 @@ impl Device {
 
     /// Ends the use of the device for everybody who has it, and finds what is still allocated (`iron_device_close`).
     ///
-    /// Waits for the work in flight. Every buffer that is still held then is taken for leaked: its memory goes back to the
-    /// system unless a map or commands use it, and beyond [`LEAK_THRESHOLD`](crate::memory::LEAK_THRESHOLD) bytes the leaks are
-    /// reported on stderr or to the [hook](crate::memory::set_leak_hook). Clones of the device, its buffers and commands
-    /// answer with [`Error::InvalidArgument`] from then on; dropping them is fine.
+    /// Waits for the work in flight. Every buffer that is still held then is taken for leaked: its memory goes back to
+    /// the system unless a map or commands use it, and beyond [`LEAK_THRESHOLD`](crate::memory::LEAK_THRESHOLD) bytes
+    /// the leaks are reported on stderr or to the [hook](crate::memory::set_leak_hook). Clones of the device, its
+    /// buffers and commands answer with [`Error::InvalidArgument`] from then on; dropping them is fine.
     ///
     /// A device that is dropped without this closes when nobody has any of it any more; if that is never, the leaks are
     /// reported when the process exits.
@@ -250,7 +253,8 @@ impl DeviceOptions {
         self
     }
 
-    /// Command buffers that may be submitted and not complete; beyond that a flush waits. Default (or 0): 8; at most 64.
+    /// Command buffers that may be submitted and not complete; beyond that a flush waits. Default (or 0): 8; at most
+    /// 64.
     #[must_use]
     pub fn max_in_flight(mut self, command_buffers: u32) -> Self {
         self.native.max_in_flight = command_buffers;
@@ -286,7 +290,8 @@ impl DeviceOptions {
         self
     }
 
-    /// How long a buffer stays idle in the pool before its memory goes back to the system. Default (or zero): 30 seconds.
+    /// How long a buffer stays idle in the pool before its memory goes back to the system. Default (or zero): 30
+    /// seconds.
     #[must_use]
     pub fn pool_idle_time(mut self, time: Duration) -> Self {
         self.native.pool_idle_time = nanoseconds(time);

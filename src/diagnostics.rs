@@ -16,7 +16,8 @@ pub struct Diagnostics {
     pub live_handles: i64,
     /// Objective-C objects of ironbridge's own classes.
     pub live_objects: i64,
-    /// Objects autoreleased where no pool would ever release them, since the start. `None` where the runtime cannot tell (Apple's).
+    /// Objects autoreleased where no pool would ever release them, since the start. `None` where the runtime cannot
+    /// tell (Apple's).
     pub autoreleased_without_pool: Option<i64>,
 }
 

@@ -12,8 +12,8 @@ mod sealed {
 
 /// The type of a buffer's elements: `f32`, [`half::f16`], [`half::bf16`], `u32`, `u8` or `i8`.
 ///
-/// Sealed, because the facade reads device memory as a slice of it: each implementor is plain old data without padding, for
-/// which every bit pattern is a value, so that fresh, pooled or foreign memory can be read without a check.
+/// Sealed, because the facade reads device memory as a slice of it: each implementor is plain old data without padding,
+/// for which every bit pattern is a value, so that fresh, pooled or foreign memory can be read without a check.
 ///
 /// ```compile_fail,E0277
 /// let device = ironbridge::Device::open("cpu").unwrap();
@@ -53,8 +53,8 @@ pub enum Dtype {
     Bf16,
     /// Unsigned 32-bit integers: token ids, positions.
     U32,
-    /// GGML's block type: 32 weights as one [`F16`](Dtype::F16) scale and 32 signed bytes, 34 bytes together. Block types are for weights
-    /// only, and a row is a whole number of blocks. Layouts: `ggml-common.h` of llama.cpp.
+    /// GGML's block type: 32 weights as one [`F16`](Dtype::F16) scale and 32 signed bytes, 34 bytes together. Block
+    /// types are for weights only, and a row is a whole number of blocks. Layouts: `ggml-common.h` of llama.cpp.
     Q8_0,
     /// 32 weights in 18 bytes.
     Q4_0,

@@ -12,8 +12,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call or a submission failed.
 ///
-/// A variant is a group of causes that a program reacts to alike; [`Error::status`] tells the members of a group apart, and
-/// [`Failure::message`] is the bridge's sentence, which names the argument.
+/// A variant is a group of causes that a program reacts to alike; [`Error::status`] tells the members of a group apart,
+/// and [`Failure::message`] is the bridge's sentence, which names the argument.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

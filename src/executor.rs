@@ -10,8 +10,8 @@ use crate::ops::Matmul;
 
 /// Multiplies matrices that are ordinary slices, on a device.
 ///
-/// Each call is one submission over three buffers from the device's pool, waited for; sizes travel with the command and not in
-/// buffers. It may be called from any number of threads at once, and leaves nothing behind.
+/// Each call is one submission over three buffers from the device's pool, waited for; sizes travel with the command and
+/// not in buffers. It may be called from any number of threads at once, and leaves nothing behind.
 ///
 /// ```
 /// use ironbridge::{Device, MatmulExecutor};
@@ -32,8 +32,8 @@ pub struct MatmulExecutor {
 }
 
 impl MatmulExecutor {
-    /// An executor on the default device, which is opened by the first call that needs it, so that this can initialise a
-    /// `static`. A device that cannot be opened fails that call and is tried again by the next one.
+    /// An executor on the default device, which is opened by the first call that needs it, so that this can initialise
+    /// a `static`. A device that cannot be opened fails that call and is tried again by the next one.
     pub const fn new() -> MatmulExecutor {
         MatmulExecutor {
             device: OnceCell::new(),
@@ -55,8 +55,8 @@ impl MatmulExecutor {
     /// `c = a b`, all row-major: `a` is `m × k`, `b` is `k × n`, `c` is `m × n`. Returns when `c` is filled.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when a size is zero or a slice is not as long as its shape says, [`Error::OutOfMemory`],
-    /// [`Error::Device`]. `c` is then as it was.
+    /// [`Error::InvalidArgument`] when a size is zero or a slice is not as long as its shape says,
+    /// [`Error::OutOfMemory`], [`Error::Device`]. `c` is then as it was.
     #[track_caller]
     pub fn matmul_f32(
         &self,

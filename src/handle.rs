@@ -82,9 +82,9 @@ impl<H: Object> fmt::Debug for Handle<H> {
     }
 }
 
-// SAFETY: the header says under "Threads" that every function may be called from any thread at any time on any handle, so a
-// reference may be used and given back on another thread than the one that made it. Only the recording of an iron_commands
-// is limited, to one thread at a time: its handle is Send and not Sync.
+// SAFETY: the header says under "Threads" that every function may be called from any thread at any time on any handle,
+// so a reference may be used and given back on another thread than the one that made it. Only the recording of an
+// iron_commands is limited, to one thread at a time: its handle is Send and not Sync.
 unsafe impl Send for Handle<ffi::iron_device> {}
 // SAFETY: see above.
 unsafe impl Sync for Handle<ffi::iron_device> {}

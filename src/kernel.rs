@@ -47,8 +47,8 @@ impl Library {
     /// Compiles Metal Shading Language (`iron_library_create`).
     ///
     /// # Errors
-    /// [`Error::Compile`](crate::Error::Compile) with the compiler's messages, [`Error::Unsupported`](crate::Error::Unsupported) where
-    /// the device cannot compile source.
+    /// [`Error::Compile`](crate::Error::Compile) with the compiler's messages,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where the device cannot compile source.
     pub fn from_source(device: &Device, source: &str) -> Result<Library> {
         let source = text("source", source)?;
         let handle = Handle::create("iron_library_create", |library| {
@@ -66,7 +66,8 @@ impl Library {
         self.kernel_with(name, &[])
     }
 
-    /// The kernel `name`, specialised: each pair is an index and the value of `constant T x [[function_constant(index)]]`.
+    /// The kernel `name`, specialised: each pair is an index and the value of `constant T x
+    /// [[function_constant(index)]]`.
     pub fn kernel_with(&self, name: &str, constants: &[(u32, Constant)]) -> Result<Kernel> {
         let name: CString = text("name", name)?;
         let constants: Vec<_> = constants
@@ -74,7 +75,8 @@ impl Library {
             .map(|(index, value)| value.native(*index))
             .collect();
         let handle = Handle::create("iron_kernel_create", |kernel| {
-            // SAFETY: the library is live, the text NUL-terminated, the array as long as stated, and `kernel` may be written.
+            // SAFETY: the library is live, the text NUL-terminated, the array as long as stated, and `kernel` may be
+            // written.
             unsafe {
                 ffi::iron_kernel_create(
                     self.handle.as_ptr(),
@@ -219,8 +221,8 @@ impl<'a> Argument<'a> {
         self
     }
 
-    /// `[[buffer(index)]]` with a copy of `elements`, at most 4096 bytes: `constant T&` for one, `constant T*` for more. A struct
-    /// goes as its bytes.
+    /// `[[buffer(index)]]` with a copy of `elements`, at most 4096 bytes: `constant T&` for one, `constant T*` for
+    /// more. A struct goes as its bytes.
     pub fn values<T: Element>(index: u32, elements: &'a [T]) -> Self {
         Argument {
             index,
@@ -300,11 +302,12 @@ impl Commands {
     /// Records a run of a kernel of the same device (`iron_encode_kernel`).
     ///
     /// # Safety
-    /// Nothing here can see what the kernel does, and a GPU does not stop it: with a wild index it can change other buffers of this
-    /// process, the ones that safe code has mapped among them. So the caller vouches that, with these arguments, every
-    /// thread of the kernel
+    /// Nothing here can see what the kernel does, and a GPU does not stop it: with a wild index it can change other
+    /// buffers of this process, the ones that safe code has mapped among them. So the caller vouches that, with these
+    /// arguments, every thread of the kernel
     /// - reads and writes inside the buffers, bytes and threadgroup memory that it is given, and nowhere else;
-    /// - writes only to buffers passed as [`Argument::write`] or [`Argument::read_write`], and reads only from the others and the latter.
+    /// - writes only to buffers passed as [`Argument::write`] or [`Argument::read_write`], and reads only from the
+    ///   others and the latter.
     ///
     /// Races between threads are no breach: they give unspecified elements, and every bit pattern is one.
     ///
@@ -325,8 +328,8 @@ impl Commands {
             threadgroup: dispatch.threadgroup,
             threads,
         };
-        // SAFETY: the handles are live; the struct starts with its size, its array is as long as stated, and the bytes that
-        // the array points to are borrowed for as long as it; the caller vouches for the kernel.
+        // SAFETY: the handles are live; the struct starts with its size, its array is as long as stated, and the bytes
+        // that the array points to are borrowed for as long as it; the caller vouches for the kernel.
         check("iron_encode_kernel", unsafe {
             ffi::iron_encode_kernel(self.recorder(), kernel.handle.as_ptr(), &native)
         })

@@ -1,5 +1,5 @@
-//! One Objective-C bridge to Metal, a safe facade over it and a LLaMA runtime; on hosts without Metal, the same bridge over a
-//! software Metal device.
+//! One Objective-C bridge to Metal, a safe facade over it and a LLaMA runtime; on hosts without Metal, the same bridge
+//! over a software Metal device.
 //!
 //! A [`Device`] makes [`Buffer`]s and [`Commands`]. Operations are recorded over [`Tensor`]s, which are views of
 //! buffers, and committed; the [`Pending`] work can be waited for.
@@ -37,13 +37,15 @@
 //! # What safe means here
 //!
 //! 1. Host access waits for the device, and the device never sees memory that the host has mapped for writing. The
-//!    borrow checker settles host against host, the bridge host against device, and the latter answers with [`Error::InUse`].
+//!    borrow checker settles host against host, the bridge host against device, and the latter answers with
+//!    [`Error::InUse`].
 //! 2. Handles may be dropped at any time, in any order, on any thread. Work in flight keeps what it needs.
 //! 3. Objects of different devices do not mix: [`Error::WrongDevice`].
-//! 4. A failure of the device is reported by [`Pending::wait`] or [`Device::sync`], and what it should have written cannot
-//!    be read ([`Error::Poisoned`]): there are errors, never wrong numbers.
-//! 5. The only unsafe functions here are [`Commands::dispatch`](Commands#method.dispatch), which runs a kernel of the caller's that nobody else
-//!    can judge, the trait [`HostMemory`], whose implementors vouch for foreign memory, and the C functions in [`ffi`].
+//! 4. A failure of the device is reported by [`Pending::wait`] or [`Device::sync`], and what it should have written
+//!    cannot be read ([`Error::Poisoned`]): there are errors, never wrong numbers.
+//! 5. The only unsafe functions here are [`Commands::dispatch`](Commands#method.dispatch), which runs a kernel of the
+//!    caller's that nobody else can judge, the trait [`HostMemory`], whose implementors vouch for foreign memory, and
+//!    the C functions in [`ffi`].
 //!
 //! No thread needs an autorelease pool: every entry of the bridge drains its own.
 

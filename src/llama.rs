@@ -1,8 +1,8 @@
 //! LLaMA: reading a model's file, and writing text with it.
 //!
 //! A [`Model`] is a file's weights on a [`Device`](crate::Device), a [`Session`] is one text in the making, and a
-//! [`Generation`] writes it token by token. [`Sequences`] are many texts that are computed together. What the families of
-//! models differ in is told by [`Architecture`].
+//! [`Generation`] writes it token by token. [`Sequences`] are many texts that are computed together. What the families
+//! of models differ in is told by [`Architecture`].
 //!
 //! ```
 //! use ironbridge::Device;

@@ -1,4 +1,5 @@
-//! The memory of every process of this user that uses ironbridge, as each of them publishes it (`include/ironbridge_monitor.h`).
+//! The memory of every process of this user that uses ironbridge, as each of them publishes it
+//! (`include/ironbridge_monitor.h`).
 //!
 //! ```
 //! let device = ironbridge::Device::open("cpu")?;
@@ -12,7 +13,8 @@
 //! # Ok::<(), ironbridge::Error>(())
 //! ```
 //!
-//! There is no server. A process that was killed is no longer listed, whatever it left behind, and other users cannot read any of it.
+//! There is no server. A process that was killed is no longer listed, whatever it left behind, and other users cannot
+//! read any of it.
 
 mod file;
 mod folder;

@@ -1,21 +1,22 @@
 //! The operations that [`Commands`](crate::Commands) record, one file each.
 //!
-//! An operation takes a struct with named fields; those that are left to `..Default::default()` take the defaults that their
-//! documentation states. All operands are checked before anything is recorded, so that a failed call leaves the commands as
-//! they were. Unless its documentation says otherwise, an operation's output may not overlap an input.
+//! An operation takes a struct with named fields; those that are left to `..Default::default()` take the defaults that
+//! their documentation states. All operands are checked before anything is recorded, so that a failed call leaves the
+//! commands as they were. Unless its documentation says otherwise, an operation's output may not overlap an input.
 //!
 //! Sizes and strides are in elements, matrices are row-major. In formulas `A[i]` is row `i`.
 //!
 //! # Errors
 //! Of every operation, unless its documentation adds to them:
-//! - [`Error::InvalidArgument`](crate::Error::InvalidArgument) when a size is zero or overflows, an operand is missing, leaves its
-//!   buffer, has another type than the operation takes, or does not fit the others. The message names the operand.
+//! - [`Error::InvalidArgument`](crate::Error::InvalidArgument) when a size is zero or overflows, an operand is missing,
+//!   leaves its buffer, has another type than the operation takes, or does not fit the others. The message names the
+//!   operand.
 //! - [`Error::WrongDevice`](crate::Error::WrongDevice) when an operand belongs to another device than the commands.
 //! - [`Error::InUse`](crate::Error::InUse) when the host has mapped an operand in conflict.
 //! - [`Error::ReadOnly`](crate::Error::ReadOnly) when the output is wrapped memory.
 //!
-//! What goes wrong on the device is reported by the wait. An input that a failed submission should have written is such a case:
-//! the commands that read it fail as well, with [`Error::Poisoned`](crate::Error::Poisoned).
+//! What goes wrong on the device is reported by the wait. An input that a failed submission should have written is such
+//! a case: the commands that read it fail as well, with [`Error::Poisoned`](crate::Error::Poisoned).
 //!
 //! ```
 //! use ironbridge::{Device, ops::Matmul};

@@ -1,8 +1,9 @@
-//! The load that broke other bridges, as a library: sequential Q, K and V matmuls for as long as you like, with every value checked
-//! and everything counted before and after.
+//! The load that broke other bridges, as a library: sequential Q, K and V matmuls for as long as you like, with every
+//! value checked and everything counted before and after.
 //!
-//! The shapes are TinyLlama-1.1B's attention projections over a prompt of 15 tokens: per layer one `15 × 2048 · 2048 × 2048` and two
-//! `15 × 2048 · 2048 × 256`, each committed and waited for by itself. `ironbridge stress qkv` is this with a report on the terminal.
+//! The shapes are TinyLlama-1.1B's attention projections over a prompt of 15 tokens: per layer one `15 × 2048 · 2048 ×
+//! 2048` and two `15 × 2048 · 2048 × 256`, each committed and waited for by itself. `ironbridge stress qkv` is this
+//! with a report on the terminal.
 
 mod projections;
 
@@ -119,8 +120,8 @@ pub struct QkvReport {
 }
 
 impl QkvReport {
-    /// The largest error that counts as right, as a fraction of the root mean square of the reference matrix. The rounding errors of an
-    /// f32 sum of 2048 products stay an order of magnitude below.
+    /// The largest error that counts as right, as a fraction of the root mean square of the reference matrix. The
+    /// rounding errors of an f32 sum of 2048 products stay an order of magnitude below.
     pub const TOLERANCE: f64 = 1e-4;
 
     /// Resident memory gained since the warm-up, bytes.
@@ -201,8 +202,8 @@ impl QkvStress {
     /// Runs it. `progress` is called with the rounds done so far by all threads, warm-up included, from any of them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when a size is zero, and whatever opening, allocating and running return. What grew or was wrong
-    /// is not an error but in [`QkvReport::problems`].
+    /// [`Error::InvalidArgument`] when a size is zero, and whatever opening, allocating and running return. What grew
+    /// or was wrong is not an error but in [`QkvReport::problems`].
     pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<QkvReport> {
         self.check()?;
         let start = figures(&[])?;
@@ -331,8 +332,8 @@ fn invalid(message: String) -> Error {
     Error::new("QkvStress::run", Status::InvalidArgument, message)
 }
 
-/// The figures once nothing runs any more: a device lets go of a command buffer a moment after its completion was reported, so this
-/// waits, a second at most, until the number of live objects stands still.
+/// The figures once nothing runs any more: a device lets go of a command buffer a moment after its completion was
+/// reported, so this waits, a second at most, until the number of live objects stands still.
 fn figures(devices: &[Device]) -> Result<Figures> {
     for device in devices {
         device.sync()?;

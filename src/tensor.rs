@@ -7,10 +7,12 @@ use crate::handle::Handle;
 
 /// A row-major matrix (or several, for batches) in a [`Buffer`]: the operand of the operations in [`ops`](crate::ops).
 ///
-/// A view borrows its buffer, so that it cannot outlive it; recording an operation keeps the buffer's memory alive beyond that.
-/// Nothing is checked here: each operation checks its operands' ranges, strides and types when it is recorded.
+/// A view borrows its buffer, so that it cannot outlive it; recording an operation keeps the buffer's memory alive
+/// beyond that. Nothing is checked here: each operation checks its operands' ranges, strides and types when it is
+/// recorded.
 ///
-/// The default is no tensor at all, which operations refuse by name unless they document that the operand may be absent.
+/// The default is no tensor at all, which operations refuse by name unless they document that the operand may be
+/// absent.
 ///
 /// ```compile_fail,E0505
 /// # fn main() -> Result<(), ironbridge::Error> {
@@ -50,7 +52,8 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// The view that starts `elements` further on. Where they are not whole blocks, operations refuse the result as out of range.
+    /// The view that starts `elements` further on. Where they are not whole blocks, operations refuse the result as out
+    /// of range.
     #[must_use]
     pub fn skip(self, elements: usize) -> Self {
         match self.dtype.and_then(|dtype| dtype.bytes(elements)) {

@@ -1,5 +1,5 @@
-//! The C ABI as its users meet it: the header under strict compilers, the libraries' exported names, and the C and Python
-//! programs of `examples/` against the libraries that cargo just built.
+//! The C ABI as its users meet it: the header under strict compilers, the libraries' exported names, and the C and
+//! Python programs of `examples/` against the libraries that cargo just built.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

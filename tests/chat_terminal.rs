@@ -36,7 +36,8 @@ impl Terminal {
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        // SAFETY: the descriptors and the size are places to write to and to read from; no name and no settings are given.
+        // SAFETY: the descriptors and the size are places to write to and to read from; no name and no settings are
+        // given.
         let opened = unsafe {
             libc::openpty(
                 &mut keyboard,
@@ -66,8 +67,8 @@ impl Terminal {
         command
             .env_remove("NO_COLOR")
             .env_remove("IRONBRIDGE_DEVICE");
-        // SAFETY: both calls may be made between fork and exec. The terminal becomes the child's own, so that Ctrl-C is a
-        // signal to it.
+        // SAFETY: both calls may be made between fork and exec. The terminal becomes the child's own, so that Ctrl-C is
+        // a signal to it.
         unsafe {
             command.pre_exec(|| {
                 match libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY as _, 0) < 0 {

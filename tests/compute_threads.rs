@@ -1,5 +1,5 @@
-//! The threads that the software device computes on: their number and their processors, changed while it works. They are the
-//! process's, so one test runs at a time.
+//! The threads that the software device computes on: their number and their processors, changed while it works. They
+//! are the process's, so one test runs at a time.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,8 +136,8 @@ fn who_waits_for_long_does_not_use_a_processor() {
     assert!(used < Duration::from_millis(100), "{used:?} in 0.3 s");
 }
 
-/// A thread that waits for its commands does their work, when no processor is to spare for another one that looks for it. It runs on
-/// the processors that it had before.
+/// A thread that waits for its commands does their work, when no processor is to spare for another one that looks for
+/// it. It runs on the processors that it had before.
 #[test]
 #[serial]
 #[cfg(target_os = "linux")]
@@ -155,7 +155,8 @@ fn who_runs_commands_does_not_wait_for_another_thread() {
     let slept = sleeps() - start;
     device.set_compute_threads(before).expect("as it was");
     assert_eq!(processors_of("thread-self"), processors);
-    // Tiles belong to whoever configured them, which may be the thread's own program: there another thread is waited for.
+    // Tiles belong to whoever configured them, which may be the thread's own program: there another thread is waited
+    // for.
     let tiles = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" amx_tile"));
     assert!(
         slept < ROUNDS / 2 || tiles,

@@ -1,5 +1,5 @@
-//! The detector detects: the same stress that passes with the bridge as it ships fails when the bridge's autorelease pools are compiled
-//! out.
+//! The detector detects: the same stress that passes with the bridge as it ships fails when the bridge's autorelease
+//! pools are compiled out.
 
 use std::path::Path;
 use std::process::{Command, Output};

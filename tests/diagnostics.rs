@@ -7,7 +7,8 @@ use ironbridge::diagnostics::{Diagnostics, diagnose, live_objects};
 use ironbridge::{Device, MatmulExecutor};
 use serial_test::serial;
 
-/// Does `work` twice, to let caches fill, and then again until it changes nothing: no more handles and objects than before may be left.
+/// Does `work` twice, to let caches fill, and then again until it changes nothing: no more handles and objects than
+/// before may be left.
 fn leaves_nothing(work: impl Fn()) {
     work();
     work();
@@ -15,7 +16,8 @@ fn leaves_nothing(work: impl Fn()) {
     loop {
         work();
         let after = settled(&before);
-        // Fewer are what an earlier test released: its device's threads were ending still, and hid as much of what `work` leaves.
+        // Fewer are what an earlier test released: its device's threads were ending still, and hid as much of what
+        // `work` leaves.
         if after.1 == before.1 {
             break;
         }
@@ -25,7 +27,8 @@ fn leaves_nothing(work: impl Fn()) {
 
 type Figures = (Diagnostics, BTreeMap<String, i64>);
 
-/// The figures once none is above `before`: the software device's thread holds a command buffer for a moment after it is complete.
+/// The figures once none is above `before`: the software device's thread holds a command buffer for a moment after it
+/// is complete.
 fn settled(before: &Figures) -> Figures {
     let start = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Kernels that go wrong on the software device: each ends with an error of its kind, and the device goes on. In a process of its
-//! own, whose limit of time is short.
+//! Kernels that go wrong on the software device: each ends with an error of its kind, and the device goes on. In a
+//! process of its own, whose limit of time is short.
 
 use std::sync::Once;
 

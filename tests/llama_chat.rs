@@ -1,5 +1,5 @@
-//! Chat templates against transformers' `apply_chat_template`, and conversations as tokens. `scripts/chat_fixtures.py` makes
-//! the fixtures.
+//! Chat templates against transformers' `apply_chat_template`, and conversations as tokens. `scripts/chat_fixtures.py`
+//! makes the fixtures.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What a program that writes text can ask for: several texts at once, stop strings, log-probabilities, masks, cancellation,
-//! forgetting, and the same text whatever computes it.
+//! What a program that writes text can ask for: several texts at once, stop strings, log-probabilities, masks,
+//! cancellation, forgetting, and the same text whatever computes it.
 
 mod exact;
 

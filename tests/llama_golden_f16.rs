@@ -1,5 +1,5 @@
-//! The same model in F16, and in every other type, for which it is made here from that file. The file is too large for the
-//! crate's package, so that these tests are in the repository alone.
+//! The same model in F16, and in every other type, for which it is made here from that file. The file is too large for
+//! the crate's package, so that these tests are in the repository alone.
 
 mod golden;
 

@@ -1,4 +1,5 @@
-//! Kernels from Metal source in whole processes: text from a model with `IRONBRIDGE_SOFT_KERNELS=msl`, and a cache that processes share.
+//! Kernels from Metal source in whole processes: text from a model with `IRONBRIDGE_SOFT_KERNELS=msl`, and a cache that
+//! processes share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

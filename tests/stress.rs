@@ -3,7 +3,8 @@
 use ironbridge::stress::{QkvReport, QkvStress};
 use serial_test::serial;
 
-/// Small matrices, so that a thousand rounds of 22 layers take seconds: what could leak is counted per call and not per byte.
+/// Small matrices, so that a thousand rounds of 22 layers take seconds: what could leak is counted per call and not per
+/// byte.
 fn small(threads: usize, devices: usize, together: bool) -> QkvReport {
     let mut stress = QkvStress::default();
     stress.device = "cpu".into();

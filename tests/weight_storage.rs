@@ -61,8 +61,9 @@ fn expected() -> Vec<Vec<f32>> {
     logits(&Copy::new().load(&Device::open("cpu").unwrap(), WeightStorage::Copied))
 }
 
-/// Fails unless these are the expected logits but for the order in which sums are rounded: what moved lies interleaved. That decides at some
-/// places to which of two 15-bit integers an activation is rounded, so the bound is twice the one that `tests/llama_golden.rs` has for rounding.
+/// Fails unless these are the expected logits but for the order in which sums are rounded: what moved lies interleaved.
+/// That decides at some places to which of two 15-bit integers an activation is rounded, so the bound is twice the one
+/// that `tests/llama_golden.rs` has for rounding.
 #[track_caller]
 fn assert_same(logits: &[Vec<f32>], expected: &[Vec<f32>]) {
     for (logits, expected) in logits.iter().zip(expected) {

@@ -1,7 +1,8 @@
-/* The Q, K and V projections of one LLaMA attention layer: three matrix products on the device, one commit, every handle
- * released while the device still works, and each result checked against double arithmetic.
+/* The Q, K and V projections of one LLaMA attention layer: three matrix products on the device, one commit, every
+ * handle released while the device still works, and each result checked against double arithmetic.
  *
- *   qkv [SEQ D_MODEL KV_DIM]      15 256 32 without arguments; TinyLlama-1.1B has 15 2048 256 for a prompt of 15 tokens
+ *   qkv [SEQ D_MODEL KV_DIM]      15 256 32 without arguments; TinyLlama-1.1B has 15 2048 256 for a prompt of 15
+ *   tokens
  */
 #include <float.h>
 #include <math.h>
@@ -51,7 +52,8 @@ typedef struct projection {
   iron_buffer *out;
 } projection;
 
-static void encode(iron_device *device, iron_commands *commands, iron_tensor x, size_t seq, size_t d_model, projection *p) {
+static void encode(iron_device *device, iron_commands *commands, iron_tensor x, size_t seq, size_t d_model,
+                   projection *p) {
   iron_tensor weights = upload(device, p->weights, d_model, p->width, p->name);
   iron_buffer_options options = {.size = sizeof options, .category = IRON_CATEGORY_ACTIVATIONS, .label = p->name};
   CHECK(iron_buffer_create(device, seq * p->width * sizeof(float), &options, &p->out));
@@ -125,7 +127,8 @@ int main(int count, char **arguments) {
 
   float *x = random_matrix(seq, d_model, 1);
   iron_tensor x_on_device = upload(device, x, seq, d_model, "x");
-  projection projections[] = {{.name = "Q", .width = d_model}, {.name = "K", .width = kv_dim}, {.name = "V", .width = kv_dim}};
+  projection projections[] = {
+      {.name = "Q", .width = d_model}, {.name = "K", .width = kv_dim}, {.name = "V", .width = kv_dim}};
   const size_t projection_count = sizeof projections / sizeof *projections;
 
   iron_commands *commands;

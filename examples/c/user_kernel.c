@@ -1,5 +1,5 @@
-/* A kernel of your own, from Metal source: histograms of bytes, one for each threadgroup, with function constants for what is known when
- * the kernel is made and threadgroup memory for counters that many threads add to.
+/* A kernel of your own, from Metal source: histograms of bytes, one for each threadgroup, with function constants for
+ * what is known when the kernel is made and threadgroup memory for counters that many threads add to.
  *
  *   user_kernel
  *
@@ -43,7 +43,8 @@ static void check(iron_status status, const char *call) {
 #define CHECK(call) check((call), #call)
 
 /* Runs the kernel over `bytes` and adds up the threadgroups' histograms. */
-static void histogram(iron_device *device, iron_library *library, iron_buffer *bytes, bool weighted, uint32_t totals[BINS]) {
+static void histogram(iron_device *device, iron_library *library, iron_buffer *bytes, bool weighted,
+                      uint32_t totals[BINS]) {
   const iron_constant constants[] = {
       {.index = 0, .type = IRON_CONSTANT_U32, .value.u32 = BINS},
       {.index = 1, .type = IRON_CONSTANT_BOOL, .value.boolean = weighted},

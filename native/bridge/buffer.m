@@ -96,8 +96,8 @@ iron_status IronBufferCheckRange(IronBuffer *buffer, uint64_t offset, uint64_t l
 
 #pragma mark Allocation
 
-/* Sets `bytes` aside, and gives back as much idle memory as the limit and the working set have no room for; false when they would
- * not fit beside what is in use. */
+/* Sets `bytes` aside, and gives back as much idle memory as the limit and the working set have no room for; false when
+ * they would not fit beside what is in use. */
 static bool reserve(IronDevice *device, uint64_t bytes) {
   IronMemory *memory = &device->memory;
   IronIdleBuffer *idle = NULL;
@@ -137,7 +137,8 @@ static id<MTLBuffer> try_to_allocate(IronDevice *device, uint64_t bytes, iron_st
   return metal;
 }
 
-/* Gives idle memory back and waits for work in flight, which may be all that keeps buffers; false when there was neither. */
+/* Gives idle memory back and waits for work in flight, which may be all that keeps buffers; false when there was
+ * neither. */
 static bool make_room(IronDevice *device) {
   const uint64_t patience = UINT64_C(5000000000);
   IronMonitorLock(&device->monitor);

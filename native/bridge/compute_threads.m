@@ -7,7 +7,8 @@ static IronDevice *software(iron_device *handle, iron_status *status) {
   IronDevice *device = IronDeviceAcquire(handle);
   *status = device ? IRON_OK : IRON_ERROR_INVALID_HANDLE;
   if (device && device->kind != IRON_DEVICE_SOFTWARE)
-    *status = IronErrorReport(IRON_ERROR_UNSUPPORTED, "device: a GPU's threads are its own; only the software device's can be set");
+    *status = IronErrorReport(IRON_ERROR_UNSUPPORTED,
+                              "device: a GPU's threads are its own; only the software device's can be set");
   return device;
 }
 

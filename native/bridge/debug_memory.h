@@ -13,7 +13,8 @@ typedef struct IronMemoryChange {
 } IronMemoryChange;
 
 IronMemoryChange IronDebugMemoryBefore(id<MTLDevice> metal);
-/* `size_class`: the bytes that were allocated for a request of `bytes`. `references`: how many still hold the Metal buffer. */
+/* `size_class`: the bytes that were allocated for a request of `bytes`. `references`: how many still hold the Metal
+ * buffer. */
 void IronDebugMemoryAfter(const IronMemoryChange *change, const char *event, uint64_t bytes, uint64_t size_class,
                           const char *label, uint64_t references);
 

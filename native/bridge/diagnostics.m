@@ -54,7 +54,8 @@ int64_t IronAutoreleasedWithoutPool(void) { return atomic_load(&without_pool); }
 
 int64_t IronAutoreleased(void) {
   int64_t count = 0;
-  for (NSAutoreleasePool *pool = [NSAutoreleasePool currentPool]; pool; pool = [pool ironParent]) count += [pool ironCount];
+  for (NSAutoreleasePool *pool = [NSAutoreleasePool currentPool]; pool; pool = [pool ironParent])
+    count += [pool ironCount];
   return count;
 }
 

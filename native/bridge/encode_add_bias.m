@@ -12,7 +12,8 @@ iron_status iron_encode_add_bias(iron_commands *handle, const iron_add_bias *giv
     IRON_TRY(IronDimensionCheck("width", add_bias.width));
 
     IronOperand x, bias, out;
-    IronShape shape = {.rows = add_bias.rows, .width = add_bias.width}, bias_shape = {.rows = 1, .width = add_bias.width};
+    IronShape shape = {.rows = add_bias.rows, .width = add_bias.width},
+              bias_shape = {.rows = 1, .width = add_bias.width};
     IronDevice *device = commands->device;
     IRON_TRY(IronOperandResolve(&x, "x", &add_bias.x, shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
     IRON_TRY(IronOperandResolve(&bias, "bias", &add_bias.bias, bias_shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));

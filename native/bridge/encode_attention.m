@@ -41,7 +41,8 @@ static IronShape cache_shape(const iron_attention *attention, const iron_tensor 
   return shape;
 }
 
-/* Keys are shared out among threadgroups for queries that are too few to keep a GPU busy, when each piece still is worth one. */
+/* Keys are shared out among threadgroups for queries that are too few to keep a GPU busy, when each piece still is
+ * worth one. */
 enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
 
 static void share_out_keys(attention_args *arguments, uint64_t positions) {

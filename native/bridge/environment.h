@@ -1,5 +1,5 @@
-/* The environment variables of the bridge, read once, when they are first asked for. IRONBRIDGE_DEVICE is not among them: it
- * is read by each open (see device_list.m). */
+/* The environment variables of the bridge, read once, when they are first asked for. IRONBRIDGE_DEVICE is not among
+ * them: it is read by each open (see device_list.m). */
 #ifndef IRON_BRIDGE_ENVIRONMENT_H
 #define IRON_BRIDGE_ENVIRONMENT_H
 

@@ -7,7 +7,8 @@ static bool conflicts(IronUsers users, iron_access access) {
 }
 
 bool IronHazardWaits(const IronHazard *hazard, iron_access access) {
-  return !conflicts(hazard->recorded, access) && !conflicts(hazard->mapped, access) && conflicts(hazard->in_flight, access);
+  return !conflicts(hazard->recorded, access) && !conflicts(hazard->mapped, access) &&
+         conflicts(hazard->in_flight, access);
 }
 
 iron_status IronHazardMap(IronHazard *hazard, IronMonitor *monitor, iron_access access) {

@@ -1,5 +1,5 @@
-/* Which Metal kernel computes which operation on which types and shapes, and how it is dispatched. The kernels themselves are in
- * native/kernels/. */
+/* Which Metal kernel computes which operation on which types and shapes, and how it is dispatched. The kernels
+ * themselves are in native/kernels/. */
 #ifndef IRON_BRIDGE_KERNEL_TABLE_H
 #define IRON_BRIDGE_KERNEL_TABLE_H
 
@@ -29,8 +29,8 @@ typedef enum IronOperation {
   IRON_OPERATIONS /* how many there are */
 } IronOperation;
 
-/* Whether a kernel is meant for an operation with that argument struct (of args.h) and those operands, in the order of their
- * bindings. */
+/* Whether a kernel is meant for an operation with that argument struct (of args.h) and those operands, in the order of
+ * their bindings. */
 typedef bool (*IronCondition)(const void *arguments, const struct IronOperand *operands);
 
 /* What the threads of a kernel share out among them. */

@@ -4,8 +4,8 @@
 
 #include "args.h"
 
-/* Of several kernels for the same types the first one whose condition holds is taken, so each list ends with one that takes every
- * shape. */
+/* Of several kernels for the same types the first one whose condition holds is taken, so each list ends with one that
+ * takes every shape. */
 #define ALWAYS NULL
 #define THREAD_PER_POINT {{0}, 0}
 #define SIMDGROUP_PER_POINT {{1, 1, 1}, 32}
@@ -74,17 +74,22 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   {IRON_OPERATION_MATMUL, {B, T}, ALWAYS, "matmul_blocks", "matmul_tiled_" NAMES, TILES},
 
 /* What puts weights of type B into strips, and the products of strips. */
-#define INTERLEAVED(B, NAME)                                                                                                   \
-  {IRON_OPERATION_INTERLEAVE, {B}, ALWAYS, "interleave", "interleave_" NAME, THREAD_PER_POINT},                                \
-  {IRON_OPERATION_MATMUL_INTERLEAVED, {B, IRON_F32}, ALWAYS, "matmul_interleaved", "matmul_interleaved_" NAME "_f32", TILES}, \
-  {IRON_OPERATION_MATMUL_INTERLEAVED, {B, IRON_F16}, ALWAYS, "matmul_interleaved", "matmul_interleaved_" NAME "_f16", TILES},
+#define INTERLEAVED(B, NAME)                                                                       \
+  {IRON_OPERATION_INTERLEAVE, {B}, ALWAYS, "interleave", "interleave_" NAME, THREAD_PER_POINT},    \
+  {IRON_OPERATION_MATMUL_INTERLEAVED, {B, IRON_F32}, ALWAYS, "matmul_interleaved",                 \
+   "matmul_interleaved_" NAME "_f32", TILES},                                                      \
+  {IRON_OPERATION_MATMUL_INTERLEAVED, {B, IRON_F16}, ALWAYS, "matmul_interleaved",                 \
+   "matmul_interleaved_" NAME "_f16", TILES},
 
 /* The kernels of an attention over caches of type C. */
-#define ATTENTIONS(C, NAME)                                                                                              \
-  {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},               \
-  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_64, "attention_tiled", "attention_tiled_64_" NAME, QUERIES_OF_32}, \
-  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_128, "attention_tiled", "attention_tiled_128_" NAME, QUERIES_OF_32}, \
-  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_256, "attention_tiled", "attention_tiled_256_" NAME, QUERIES_OF_32}, \
+#define ATTENTIONS(C, NAME)                                                                                \
+  {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},  \
+  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_64, "attention_tiled",                               \
+   "attention_tiled_64_" NAME, QUERIES_OF_32},                                                             \
+  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_128, "attention_tiled",                              \
+   "attention_tiled_128_" NAME, QUERIES_OF_32},                                                            \
+  {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_256, "attention_tiled",                              \
+   "attention_tiled_256_" NAME, QUERIES_OF_32},                                                            \
   {IRON_OPERATION_ATTENTION, {C}, ALWAYS, "attention", "attention_" NAME, SIMDGROUP_PER_POINT},
 
 const IronKernelEntry IronKernelTable[] = {
@@ -183,8 +188,8 @@ const IronKernelEntry IronKernelTable[] = {
 enum { KERNELS = sizeof IronKernelTable / sizeof *IronKernelTable };
 _Static_assert((int)KERNELS <= (int)IRON_KERNELS_AT_MOST, "pipelines.h has room for every kernel");
 
-/* The entries of each operation in their order, so that a search does not see the others': the first one's index plus one, and
- * that of the one after each. 0 ends a list. */
+/* The entries of each operation in their order, so that a search does not see the others': the first one's index plus
+ * one, and that of the one after each. 0 ends a list. */
 static int first_of[IRON_OPERATIONS], next_of[KERNELS];
 
 static void make_lists(void) {

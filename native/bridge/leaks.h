@@ -4,8 +4,8 @@
 
 #import "device.h"
 
-/* Looks at a device that is closed, purges what is left, and reports it when it is beyond the threshold. `leaks` may be NULL; its
- * list is not handed out. */
+/* Looks at a device that is closed, purges what is left, and reports it when it is beyond the threshold. `leaks` may be
+ * NULL; its list is not handed out. */
 void IronLeaksAtClose(IronDevice *device, iron_leaks *leaks);
 /* The same for all open devices, which this closes. */
 void IronLeaksAtExit(void);

@@ -19,8 +19,8 @@ typedef struct IronListing {
 bool IronLedgerList(IronDevice *device, IronListing *listing);
 void IronListingFree(IronListing *listing);
 
-/* Gives the memory of every buffer that nothing uses back to the system, its contents are gone. The device is closed, so that
- * nobody will look for them. */
+/* Gives the memory of every buffer that nothing uses back to the system, its contents are gone. The device is closed,
+ * so that nobody will look for them. */
 void IronLedgerPurge(IronDevice *device);
 
 #endif

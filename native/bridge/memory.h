@@ -1,5 +1,5 @@
-/* A device's memory figures: every allocation is added once and removed once. Guarded by the device's monitor, so that the figures
- * agree with each other whenever they are read, and published with every change. */
+/* A device's memory figures: every allocation is added once and removed once. Guarded by the device's monitor, so that
+ * the figures agree with each other whenever they are read, and published with every change. */
 #ifndef IRON_BRIDGE_MEMORY_H
 #define IRON_BRIDGE_MEMORY_H
 

@@ -55,8 +55,8 @@ static void relax(void) {
 #endif
 }
 
-/* Waits without sleeping, until `end` at most; whether there was a signal. Its sender holds the mutex a little longer, and to lock it
- * meanwhile would be to sleep. */
+/* Waits without sleeping, until `end` at most; whether there was a signal. Its sender holds the mutex a little longer,
+ * and to lock it meanwhile would be to sleep. */
 static bool look(IronMonitor *monitor, uint64_t end) {
   enum { LOOKS = 64 }; /* between two at the clock */
   uint64_t seen = atomic_load(&monitor->signals);
@@ -75,7 +75,8 @@ static bool look(IronMonitor *monitor, uint64_t end) {
 bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
   uint64_t patience = IronMonitorPatience(monitor);
   uint64_t start = IronNow();
-  if (patience && start < deadline && look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
+  if (patience && start < deadline &&
+      look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
     return true;
   if (deadline == UINT64_MAX) {
     pthread_cond_wait(&monitor->changed, &monitor->mutex);

@@ -12,8 +12,8 @@ typedef struct IronGrid {
   uint64_t width, height, depth;
 } IronGrid;
 
-/* One dispatch of kernel `kernel` of the table. Operand i is bound to buffer i, the argument struct comes after the last one,
- * as native/kernels/args.h has it for every family. */
+/* One dispatch of kernel `kernel` of the table. Operand i is bound to buffer i, the argument struct comes after the
+ * last one, as native/kernels/args.h has it for every family. */
 typedef struct IronPass {
   int kernel;
   const IronOperand *operands;

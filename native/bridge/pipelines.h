@@ -29,8 +29,8 @@
 id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options,
                                   iron_status *status);
 
-/* Makes a function of a library, with function constants unless `values` is nil. Autoreleased; nil, with the error reported in
- * *status. */
+/* Makes a function of a library, with function constants unless `values` is nil. Autoreleased; nil, with the error
+ * reported in *status. */
 id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
                                  iron_status *status);
 

@@ -1,9 +1,10 @@
 /* Idle Metal buffers kept for reuse.
  *
  * Requests are rounded up to size classes four to the power of two, so a reused buffer is at most 25 % larger than what
- * was asked for. The pool is bounded by bytes, by count and by idle time, least recently used out first. A buffer comes here when
- * its last handle and the last submission that used it are gone, so no command in flight can touch it. While idle it is
- * Volatile or, by the policy, Empty; before it is released it is made Empty, so that its pages go back to the system at once.
+ * was asked for. The pool is bounded by bytes, by count and by idle time, least recently used out first. A buffer comes
+ * here when its last handle and the last submission that used it are gone, so no command in flight can touch it. While
+ * idle it is Volatile or, by the policy, Empty; before it is released it is made Empty, so that its pages go back to
+ * the system at once.
  *
  * The lists are guarded by the device's monitor; IronPoolDiscard is called without it. */
 #ifndef IRON_BRIDGE_POOL_H
@@ -42,8 +43,8 @@ bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category categor
 
 /* An idle buffer of exactly `bytes`, taken out of the pool; NULL when there is none. */
 IronIdleBuffer *IronPoolTake(IronPool *pool, IronMemory *memory, uint64_t bytes, iron_storage storage);
-/* Puts a buffer in, which nobody uses any more, and takes out what is then too much or too old, as a list by `older` for
- * IronPoolDiscard. */
+/* Puts a buffer in, which nobody uses any more, and takes out what is then too much or too old, as a list by `older`
+ * for IronPoolDiscard. */
 IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle, uint64_t now);
 /* Takes out what is beyond the bounds. */
 IronIdleBuffer *IronPoolTakeExcess(IronPool *pool, IronMemory *memory);

@@ -13,7 +13,8 @@ uint64_t IronPoolSizeClass(uint64_t length) {
 
 bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category category) {
   uint64_t bytes = IronPoolSizeClass(length);
-  return !IronIsWeights(category) && bytes <= pool->max_bytes && bytes <= pool->max_buffer_bytes && pool->max_buffers > 0;
+  return !IronIsWeights(category) && bytes <= pool->max_bytes && bytes <= pool->max_buffer_bytes &&
+         pool->max_buffers > 0;
 }
 
 /* Takes a buffer out of the list, but leaves it in the figures about its memory. */

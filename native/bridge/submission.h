@@ -79,14 +79,16 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 
 @end
 
-/* The calling thread is going to wait, without a deadline: for the outcome of commands that were committed for `runner`, or
- * until none in flight stands against an access to a buffer. It does what it can of that work when that is the faster way;
+/* The calling thread is going to wait, without a deadline: for the outcome of commands that were committed for
+ * `runner`, or until none in flight stands against an access to a buffer. It does what it can of that work when that is
+ * the faster way;
  * work of a GPU it leaves alone. */
 void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome, IronRunner runner);
 void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access);
 
-/* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken before
- * its device is let go, so that the last reference to a device may be there a moment longer than its handles are. */
+/* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken
+ * before its device is let go, so that the last reference to a device may be there a moment longer than its handles
+ * are. */
 void IronSubmissionsSettle(uint64_t timeout);
 
 #endif

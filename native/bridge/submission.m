@@ -298,8 +298,8 @@ void IronSubmissionsSettle(uint64_t timeout) {
   pthread_mutex_unlock(&device->commit_order);
 }
 
-/* Whether a thread that waits does the work that it waits for. While a processor is to spare the device's thread looks for
- * work on it (it has patience), and is faster than who waits. */
+/* Whether a thread that waits does the work that it waits for. While a processor is to spare the device's thread looks
+ * for work on it (it has patience), and is faster than who waits. */
 static bool waiter_works(const IronDevice *device, IronRunner runner) {
   if (device->kind != IRON_DEVICE_SOFTWARE) return false;
   return runner == IRON_RUNNER_CALLER || IronMonitorPatience(&device->monitor) == 0;

@@ -1,4 +1,5 @@
-/* The trace: one event for each recorded operation, with the figures of memory after it, for IRONBRIDGE_MEM_TRACE and for hooks. */
+/* The trace: one event for each recorded operation, with the figures of memory after it, for IRONBRIDGE_MEM_TRACE and
+ * for hooks. */
 #ifndef IRON_BRIDGE_TRACE_H
 #define IRON_BRIDGE_TRACE_H
 

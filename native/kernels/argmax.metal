@@ -2,14 +2,14 @@
  *
  * Geometry: one SIMD-group for each row: dispatchThreadgroups (rows, 1, 1) of (32, 1, 1) threads.
  *
- * A lane takes every 32nd element, so that a SIMD-group reads consecutive memory; simd_max and simd_min (Metal Shading Language
- * Specification, section 6.9.2) put the lanes' parts together without threadgroup memory or a barrier. */
+ * A lane takes every 32nd element, so that a SIMD-group reads consecutive memory; simd_max and simd_min (Metal Shading
+ * Language Specification, section 6.9.2) put the lanes' parts together without threadgroup memory or a barrier. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
 
-/* An integer that orders floats: NaN is 0, below minus infinity, and both zeros are equal. Fast math may assume away NaN in
- * comparisons of floats, but not here. */
+/* An integer that orders floats: NaN is 0, below minus infinity, and both zeros are equal. Fast math may assume away
+ * NaN in comparisons of floats, but not here. */
 static uint order(uint bits) {
   uint magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return 0;

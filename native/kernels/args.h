@@ -1,11 +1,11 @@
 /* The argument structs and buffer indices of every kernel: the one contract that the bridge (which fills them), the
- * Metal Shading Language kernels (which define what they mean) and the software device's native kernels (which must agree)
- * share.
+ * Metal Shading Language kernels (which define what they mean) and the software device's native kernels (which must
+ * agree) share.
  *
  * Rules:
  *   - only 32-bit and 64-bit scalars, the 64-bit ones first, so that every compiler lays a struct out alike;
- *   - strides are in elements, not bytes; for block-quantised weights an element is one weight, so a row stride is a multiple
- *     of the block length;
+ *   - strides are in elements, not bytes; for block-quantised weights an element is one weight, so a row stride is a
+ *     multiple of the block length;
  *   - the struct is the last binding of its kernel, passed by setBytes (at most 4 KiB).
  *
  * A kernel's name is its family and its types: `matmul_q8_0_f32` multiplies f32 activations with Q8_0 weights.
@@ -25,7 +25,8 @@ typedef uint64_t iron_u64;
 #endif
 
 /* matmul_<B>_<T>: c[z][i][j] = sum over x of A(i, x) * B(x, j) (+ bias[j])
- *   T: element type of a, bias and c: f32, f16. B: element type of b: f32, f16, bf16, or one of blocks.h. Accumulation in f32.
+ *   T: element type of a, bias and c: f32, f16. B: element type of b: f32, f16, bf16, or one of blocks.h. Accumulation
+ *     in f32.
  *   A(i, x) = a[z * a_batch_stride + (transpose_a ? x * a_row_stride + i : i * a_row_stride + x)]
  *   B(x, j) = b[z * b_batch_stride + (transpose_b ? j * b_row_stride + x : x * b_row_stride + j)]
  *   A block type needs transpose_b = 1 and k whole blocks (weights are stored [n][k], as in LLaMA).
@@ -41,22 +42,22 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
-/* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: f16, bf16, q8_0, q4_0, q4_k, q5_k,
- * q6_k. n is whole strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */
+/* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: f16, bf16, q8_0, q4_0,
+ * q4_k, q5_k, q6_k. n is whole strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */
 
-/* interleave_<B>: out is x in strips of 16 rows: rows * width weights, packed, in as many bytes. B: f16, bf16, q8_0, q4_0, q4_k,
- * q5_k, q6_k.
- *   A strip has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words of 4 bytes, the
- *   first of each row, the second of each row, and so on; then their halves likewise: the f16 scale (and, after it, the minimum)
- *   of a block. The words are what remains of a block without its halves, in its order, or in one in which they are read steadily, S being
- *   its words of scales, H those of upper bits and N those of nibbles:
+/* interleave_<B>: out is x in strips of 16 rows: rows * width weights, packed, in as many bytes. B: f16, bf16, q8_0,
+ * q4_0, q4_k, q5_k, q6_k.
+ *   A strip has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words
+ *   of 4 bytes, the first of each row, the second of each row, and so on; then their halves likewise: the f16 scale
+ *   (and, after it, the minimum) of a block. The words are what remains of a block without its halves, in its order, or
+ *   in one in which they are read steadily, S being its words of scales, H those of upper bits and N those of nibbles:
  *     q4_k: N0 .. N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
  *     q5_k: H0 N0 H1 N1 .. H7 N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
- *     q6_k: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2, and from
- *           H12 N20 N28 on with S3.
+ *     q6_k: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2,
+ *           and from H12 N20 N28 on with S3.
  *   A number is a block that has nothing but a half.
- * So a vector of 16 words has four weights of each of 16 rows, which integer dot products take together, and memory is read from one end
- * to the other. */
+ * So a vector of 16 words has four weights of each of 16 rows, which integer dot products take together, and memory is
+ * read from one end to the other. */
 enum { INTERLEAVE_X = 0, INTERLEAVE_OUT = 1, INTERLEAVE_ARGS = 2 };
 enum { INTERLEAVE_ROWS = 16 };
 typedef struct interleave_args {
@@ -101,12 +102,16 @@ typedef struct rope_args {
  *   out[t][h] = softmax over j of (q[t][h] . k[j][h / (heads / kv_heads)] * scale) applied to v[j][...]
  *   Query t stands at absolute position first_position + t and sees keys j <= its position and, when window > 0,
  *   j > position - window. Keys 0 .. first_position + tokens - 1 must be in the cache.
- *   heads is a multiple of kv_heads; head_dim <= 256. A key whose score is -infinity has no weight; without any weight out is NaN.
- * attention_tiled_<D>_<C>: the same for head_dim <= D. A value that is not finite may reach queries before its position as well.
- * attention_split_<C>: the same up to the division, for pieces of the keys. Of the keys that query t sees, piece s is the
- *   split_length from the (s split_length)-th on; `splits` pieces must cover them. ATTENTION_OUT is packed rows of head_dim + 2 f32,
- *   [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) - largest); this is 0 without weights.
- * attention_merge: puts these rows together: out[t][h]. Of the arguments it reads the layout of out, tokens, heads, head_dim, splits. */
+ *   heads is a multiple of kv_heads; head_dim <= 256. A key whose score is -infinity has no weight; without any weight
+ *   out is NaN.
+ * attention_tiled_<D>_<C>: the same for head_dim <= D. A value that is not finite may reach queries before its position
+ * as well.
+ * attention_split_<C>: the same up to the division, for pieces of the keys. Of the keys that query t sees, piece s is
+ *   the split_length from the (s split_length)-th on; `splits` pieces must cover them. ATTENTION_OUT is packed rows of
+ *   head_dim + 2 f32, [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) -
+ *   largest); this is 0 without weights.
+ * attention_merge: puts these rows together: out[t][h]. Of the arguments it reads the layout of out, tokens, heads,
+ * head_dim, splits. */
 enum { ATTENTION_Q = 0, ATTENTION_K = 1, ATTENTION_V = 2, ATTENTION_OUT = 3, ATTENTION_ARGS = 4 };
 enum { ATTENTION_MERGE_PARTS = 0, ATTENTION_MERGE_OUT = 1, ATTENTION_MERGE_ARGS = 2 };
 typedef struct attention_args {
@@ -128,7 +133,8 @@ typedef struct elementwise_args {
   iron_u64 count;
 } elementwise_args;
 
-/* relu: out[i] = x[i] < 0 ? 0 : x[i].   sigmoid: out[i] = 1 / (1 + exp(-x[i])).   tanh: out[i] = tanh(x[i]).   f32; out may be x. */
+/* relu: out[i] = x[i] < 0 ? 0 : x[i].   sigmoid: out[i] = 1 / (1 + exp(-x[i])).   tanh: out[i] = tanh(x[i]).   f32; out
+ * may be x. */
 enum { ACTIVATION_X = 0, ACTIVATION_OUT = 1, ACTIVATION_ARGS = 2 };
 typedef struct activation_args {
   iron_u64 count;
@@ -148,8 +154,8 @@ typedef struct transpose_args {
   iron_u32 rows, width;
 } transpose_args;
 
-/* softmax: out[i][j] = exp(scale * x[i][j] - max) / sum over j, per row, f32; out may be x. A row of nothing but -infinity
- * gives NaN, as the formula does. */
+/* softmax: out[i][j] = exp(scale * x[i][j] - max) / sum over j, per row, f32; out may be x. A row of nothing but
+ * -infinity gives NaN, as the formula does. */
 enum { SOFTMAX_X = 0, SOFTMAX_OUT = 1, SOFTMAX_ARGS = 2 };
 typedef struct softmax_args {
   iron_u64 x_row_stride, out_row_stride;
@@ -158,10 +164,10 @@ typedef struct softmax_args {
   iron_u32 reserved;
 } softmax_args;
 
-/* copy_<S>_<D>: dst[i][j] = (D) src[i][j]. S, D: f32, f16, bf16 (round to nearest even); these to q8_0; q8_0 to f32; u32 to u32.
- * To q8_0, as quantize_row_q8_0_ref of ggml-quants.c: for each 32 elements the scale d = max |x| / 127, stored as f16, and
- * round(x * (1 / d)), halves away from zero, where 1 / d is 0 for a d that is subnormal or 0. When one of the 32 is not finite,
- * the scale is NaN and the rest 0. */
+/* copy_<S>_<D>: dst[i][j] = (D) src[i][j]. S, D: f32, f16, bf16 (round to nearest even); these to q8_0; q8_0 to f32;
+ * u32 to u32. To q8_0, as quantize_row_q8_0_ref of ggml-quants.c: for each 32 elements the scale d = max |x| / 127,
+ * stored as f16, and round(x * (1 / d)), halves away from zero, where 1 / d is 0 for a d that is subnormal or 0. When
+ * one of the 32 is not finite, the scale is NaN and the rest 0. */
 enum { COPY_SRC = 0, COPY_DST = 1, COPY_ARGS = 2 };
 typedef struct copy_args {
   iron_u64 src_row_stride, dst_row_stride;

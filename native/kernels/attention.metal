@@ -2,8 +2,8 @@
  *
  * Geometry: one SIMD-group for each head of each token: dispatchThreadgroups (heads, tokens, 1) of (32, 1, 1) threads.
  *
- * The lanes share out a head's dimensions. Keys are visited one after the other; whenever a larger score turns up, the sums so far
- * are rescaled to it (Milakov & Gimelshein 2018, arXiv:1805.02867). */
+ * The lanes share out a head's dimensions. Keys are visited one after the other; whenever a larger score turns up, the
+ * sums so far are rescaled to it (Milakov & Gimelshein 2018, arXiv:1805.02867). */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

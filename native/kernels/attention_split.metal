@@ -1,13 +1,16 @@
-/* attention_split_<C> and attention_merge: attention of few queries to many keys, in pieces, which are then put together. Contracts in args.h.
+/* attention_split_<C> and attention_merge: attention of few queries to many keys, in pieces, which are then put
+ * together. Contracts in args.h.
  *
- * Geometry: split: a threadgroup of 128 threads for each piece: (splits, heads, tokens). Merge: one SIMD-group for each head of each
+ * Geometry: split: a threadgroup of 128 threads for each piece: (splits, heads, tokens). Merge: one SIMD-group for each
+ * head of each
  * token: (heads, tokens, 1) of 32 threads.
  *
  * One query leaves a GPU idle unless the keys are shared out as well: Flash-Decoding (Dao, Haziza, Massa & Sizov 2023,
- * pytorch.org/blog/flash-decoding), on Apple's GPUs MLX's sdpa_vector_2pass (mlx/backend/metal/kernels/sdpa_vector.h). Within a
- * piece eight lanes make a team, which takes one key at a time, each lane 4 of every 32 neighbouring elements, as in llama.cpp's
- * kernel_flash_attn_ext_vec: a score costs three shuffles and not five, and a SIMD-group has four keys in flight. Each of the 16
- * teams keeps its own largest score and sums; they are put together once, at the end. */
+ * pytorch.org/blog/flash-decoding), on Apple's GPUs MLX's sdpa_vector_2pass (mlx/backend/metal/kernels/sdpa_vector.h).
+ * Within a piece eight lanes make a team, which takes one key at a time, each lane 4 of every 32 neighbouring elements,
+ * as in llama.cpp's
+ * kernel_flash_attn_ext_vec: a score costs three shuffles and not five, and a SIMD-group has four keys in flight. Each
+ * of the 16 teams keeps its own largest score and sums; they are put together once, at the end. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -33,13 +36,12 @@ static inline float common_largest(float largest, float sum, float other, float 
 }
 
 template <typename Cache, typename Stored>
-[[kernel]] void attention_split(device const float *q [[buffer(ATTENTION_Q)]], device const Stored *k [[buffer(ATTENTION_K)]],
-                                device const Stored *v [[buffer(ATTENTION_V)]], device float *out [[buffer(ATTENTION_OUT)]],
-                                constant attention_args &args [[buffer(ATTENTION_ARGS)]],
-                                uint3 group [[threadgroup_position_in_grid]],
-                                uint thread_index [[thread_index_in_threadgroup]],
-                                uint simdgroup [[simdgroup_index_in_threadgroup]],
-                                uint lane [[thread_index_in_simdgroup]]) {
+[[kernel]] void attention_split(
+    device const float *q [[buffer(ATTENTION_Q)]], device const Stored *k [[buffer(ATTENTION_K)]],
+    device const Stored *v [[buffer(ATTENTION_V)]], device float *out [[buffer(ATTENTION_OUT)]],
+    constant attention_args &args [[buffer(ATTENTION_ARGS)]], uint3 group [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]]) {
   threadgroup float parts[SIMDGROUPS][HEAD_DIM];
   threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
 
@@ -67,7 +69,8 @@ template <typename Cache, typename Stored>
       for (uint i = 0; i < FOURS; ++i) {
         uint d = element + 4 * TEAM * i;
         if (d >= args.head_dim) break;
-        score += dot(query[i], Cache::four(k, kv_head * args.k_head_stride + key * args.k_token_stride + d, args.head_dim - d));
+        score += dot(query[i],
+                     Cache::four(k, kv_head * args.k_head_stride + key * args.k_token_stride + d, args.head_dim - d));
       }
 #pragma unroll
     for (uint other = 1; other < TEAM; other *= 2) score += simd_shuffle_xor(score, ushort(other));

@@ -1,13 +1,15 @@
-/* attention_tiled_<D>_<C>: causal grouped-query attention of many queries, for heads of at most D elements. Contract in args.h.
+/* attention_tiled_<D>_<C>: causal grouped-query attention of many queries, for heads of at most D elements. Contract in
+ * args.h.
  *
  * Geometry: threadgroups of 128 threads, each for one head of 32 queries: (heads, tokens / 32, 1), rounded up.
  *
- * FlashAttention-2: scores never reach device memory; a tile of keys at a time, the sums so far are rescaled whenever a larger score
- * turns up, and the division comes last (Dao 2023, arXiv:2307.08691, algorithm 1; Dao et al. 2022, arXiv:2205.14135). On Apple's GPUs as
- * in MLX, mlx/backend/metal/kernels/steel/attn: each of four SIMD-groups has eight queries in registers, as 8x8 matrices, so that
- * a row of scores belongs to four lanes of one SIMD-group and its softmax needs two shuffles and no memory. Keys, then values, go
- * through one tile of 16 KiB in threadgroup memory, which all four SIMD-groups read: 64, 32 or 16 keys for D = 64, 128, 256, that is 64
- * matrix products a SIMD-group for each. Unlike MLX's, tiles and products are float: args.h promises float results. */
+ * FlashAttention-2: scores never reach device memory; a tile of keys at a time, the sums so far are rescaled whenever a
+ * larger score turns up, and the division comes last (Dao 2023, arXiv:2307.08691, algorithm 1; Dao et al. 2022,
+ * arXiv:2205.14135). On Apple's GPUs as in MLX, mlx/backend/metal/kernels/steel/attn: each of four SIMD-groups has
+ * eight queries in registers, as 8x8 matrices, so that a row of scores belongs to four lanes of one SIMD-group and its
+ * softmax needs two shuffles and no memory. Keys, then values, go through one tile of 16 KiB in threadgroup memory,
+ * which all four SIMD-groups read: 64, 32 or 16 keys for D = 64, 128, 256, that is 64 matrix products a SIMD-group for
+ * each. Unlike MLX's, tiles and products are float: args.h promises float results. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -20,11 +22,11 @@ constant constexpr uint QUERIES = 32;
 /* Columns of the queries that are read at a time. */
 constant constexpr uint QUERY_COLUMNS = 64;
 
-/* `rows` rows of `columns` elements into a tile whose rows are `stride` apart. Past `height` rows and `width` columns there are
- * zeros. */
+/* `rows` rows of `columns` elements into a tile whose rows are `stride` apart. Past `height` rows and `width` columns
+ * there are zeros. */
 template <typename Cache, uint rows, uint columns, uint stride>
-static inline void fill(threadgroup float *tile, device const typename Cache::stored *from, ulong start, ulong row_stride,
-                        uint height, uint width, uint thread_index) {
+static inline void fill(threadgroup float *tile, device const typename Cache::stored *from, ulong start,
+                        ulong row_stride, uint height, uint width, uint thread_index) {
 #pragma unroll
   for (uint first = 0; first < rows * columns; first += 4 * THREADS) {
     uint place = first + 4 * thread_index, row = place / columns, column = place % columns;
@@ -46,13 +48,12 @@ static inline float sum_of_row(float value) {
 }
 
 template <typename Cache, typename Stored, uint D>
-[[kernel]] void attention_tiled(device const float *q [[buffer(ATTENTION_Q)]], device const Stored *k [[buffer(ATTENTION_K)]],
-                                device const Stored *v [[buffer(ATTENTION_V)]], device float *out [[buffer(ATTENTION_OUT)]],
-                                constant attention_args &args [[buffer(ATTENTION_ARGS)]],
-                                uint2 group [[threadgroup_position_in_grid]],
-                                uint thread_index [[thread_index_in_threadgroup]],
-                                uint simdgroup [[simdgroup_index_in_threadgroup]],
-                                uint lane [[thread_index_in_simdgroup]]) {
+[[kernel]] void attention_tiled(
+    device const float *q [[buffer(ATTENTION_Q)]], device const Stored *k [[buffer(ATTENTION_K)]],
+    device const Stored *v [[buffer(ATTENTION_V)]], device float *out [[buffer(ATTENTION_OUT)]],
+    constant attention_args &args [[buffer(ATTENTION_ARGS)]], uint2 group [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_index_in_threadgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]]) {
   constexpr uint KEYS = 4096 / D, STRIDE = D + 4, QUERY_STRIDE = QUERY_COLUMNS + 4;
   threadgroup float tile[KEYS * STRIDE];
 
@@ -66,16 +67,19 @@ template <typename Cache, typename Stored, uint D>
     uint width = args.head_dim > first ? args.head_dim - first : 0;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     fill<numbers<f32>, QUERIES, QUERY_COLUMNS, QUERY_STRIDE>(
-        tile, q, token * args.q_token_stride + head * args.q_head_stride + first, args.q_token_stride, count, width, thread_index);
+        tile, q, token * args.q_token_stride + head * args.q_head_stride + first, args.q_token_stride, count, width,
+        thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
     for (uint i = 0; i < QUERY_COLUMNS; i += 8) {
-      simdgroup_load(queries[(first + i) / 8], tile + simdgroup * 8 * QUERY_STRIDE + i, QUERY_STRIDE, ulong2(0, 0), false);
+      simdgroup_load(queries[(first + i) / 8], tile + simdgroup * 8 * QUERY_STRIDE + i, QUERY_STRIDE, ulong2(0, 0),
+                     false);
       sums[(first + i) / 8] = make_filled_simdgroup_matrix<float, 8>(0.0f);
     }
   }
 
-  /* Where this lane's two elements of every 8x8 matrix stand, in `row` at `column` and the next (as MLX has it, steel/attn/mma.h). */
+  /* Where this lane's two elements of every 8x8 matrix stand, in `row` at `column` and the next (as MLX has it,
+   * steel/attn/mma.h). */
   uint quad = lane / 4, row = (quad & 4) + lane / 2 % 4, column = (quad & 2) * 2 + lane % 2 * 2;
   uint query = token + simdgroup * 8 + row, position = args.first_position + query;
   float largest = as_type<float>(0xff800000u), sum = 0; /* of this row; the sum of this lane's columns */
@@ -85,8 +89,8 @@ template <typename Cache, typename Stored, uint D>
   for (uint key = start; key <= last; key += KEYS) {
     uint keys = last - key + 1;
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    fill<Cache, KEYS, D, STRIDE>(tile, k, kv_head * args.k_head_stride + key * args.k_token_stride, args.k_token_stride, keys,
-                                 args.head_dim, thread_index);
+    fill<Cache, KEYS, D, STRIDE>(tile, k, kv_head * args.k_head_stride + key * args.k_token_stride, args.k_token_stride,
+                                 keys, args.head_dim, thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     simdgroup_float8x8 scores[KEYS / 8], factor;
 #pragma unroll
@@ -129,8 +133,8 @@ template <typename Cache, typename Stored, uint D>
     }
 
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    fill<Cache, KEYS, D, STRIDE>(tile, v, kv_head * args.v_head_stride + key * args.v_token_stride, args.v_token_stride, keys,
-                                 args.head_dim, thread_index);
+    fill<Cache, KEYS, D, STRIDE>(tile, v, kv_head * args.v_head_stride + key * args.v_token_stride, args.v_token_stride,
+                                 keys, args.head_dim, thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
     for (uint j = 0; j < KEYS / 8; ++j)

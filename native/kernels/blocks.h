@@ -1,16 +1,16 @@
-/* How block-quantised weights lie in memory, and sixteen of them at a time. A row is read in words of 16 bits, to which blocks are
- * aligned.
+/* How block-quantised weights lie in memory, and sixteen of them at a time. A row is read in words of 16 bits, to which
+ * blocks are aligned.
  *
  * A type's `read` gives weights 16 group .. 16 group + 15 of a block as scale q[i] + offset, and its constants say
  *   WEIGHTS, WORDS   of a block;
  *   OFFSET           whether any offset is not 0;
- *   HALVES, LEADING  of its words those that are not pairs, and how many of these it begins with; the others end it. Only types that can be
- *                    interleaved say it;
- *   RUNS, STEP       groups g, g + STEP .. g + (RUNS - 1) STEP share the words of their low bits: who reads them all reads these
- *                    words once.
+ *   HALVES, LEADING  of its words those that are not pairs, and how many of these it begins with; the others end it.
+ *                    Only types that can be interleaved say it;
+ *   RUNS, STEP       groups g, g + STEP .. g + (RUNS - 1) STEP share the words of their low bits: who reads them all
+ *                    reads these words once.
  *
- * Layouts and formulas: ggml-common.h and dequantize_row_* of ggml-quants.c in llama.cpp. A product scale q is exact in float but
- * q6_k's, and there is at most one sum, so that no order of evaluation gives another weight. */
+ * Layouts and formulas: ggml-common.h and dequantize_row_* of ggml-quants.c in llama.cpp. A product scale q is exact in
+ * float but q6_k's, and there is at most one sum, so that no order of evaluation gives another weight. */
 #ifndef IRON_KERNELS_BLOCKS_H
 #define IRON_KERNELS_BLOCKS_H
 
@@ -32,8 +32,8 @@ template <typename Words> static inline void bits_of(Words words, uint shift, ui
 
 /* The same, and above them bits of `high_mask` of other 16 bytes. */
 template <typename Words>
-static inline void bits_of(Words words, uint shift, uint mask, Words high, uint high_shift, uint high_mask, uint place, float origin,
-                           thread float *q) {
+static inline void bits_of(Words words, uint shift, uint mask, Words high, uint high_shift, uint high_mask, uint place,
+                           float origin, thread float *q) {
 #pragma unroll
   for (uint i = 0; i < 8; ++i) {
     uint word = words[i] >> shift, upper = high[i] >> high_shift;
@@ -43,7 +43,8 @@ static inline void bits_of(Words words, uint shift, uint mask, Words high, uint 
 }
 
 /* The nibbles of 16 bytes, with a fifth bit from `fifth`, bit i for weight i. */
-template <typename Words> static inline void five_bits_of(Words words, uint shift, uint fifth, float origin, thread float *q) {
+template <typename Words> static inline void five_bits_of(Words words, uint shift, uint fifth, float origin,
+                                                          thread float *q) {
 #pragma unroll
   for (uint i = 0; i < 8; ++i) {
     uint word = words[i] >> shift;
@@ -137,7 +138,8 @@ struct iq4_nl {
   }
 };
 
-/* 256 weights: 16 bytes with a scale and a minimum of 4 bits for 16 weights, 64 bytes of 2-bit numbers, half scale, half minimum. */
+/* 256 weights: 16 bytes with a scale and a minimum of 4 bits for 16 weights, 64 bytes of 2-bit numbers, half scale,
+ * half minimum. */
 struct q2_k {
   enum { WEIGHTS = 256, WORDS = 42, OFFSET = 1, RUNS = 4, STEP = 2 };
   template <typename Words>
@@ -149,7 +151,8 @@ struct q2_k {
   }
 };
 
-/* 256 weights: 32 bytes of third bits, 64 bytes of 2-bit numbers, 12 bytes of 6-bit scales for 16 weights, half scale. */
+/* 256 weights: 32 bytes of third bits, 64 bytes of 2-bit numbers, 12 bytes of 6-bit scales for 16 weights, half
+ * scale. */
 struct q3_k {
   enum { WEIGHTS = 256, WORDS = 55, OFFSET = 0, RUNS = 4, STEP = 2 };
   template <typename Words>
@@ -158,7 +161,8 @@ struct q3_k {
     uint high = byte_at(block + 52, group % 4) >> (group / 4 * 2) & 3;
     scale = half_of(block[54]) * (float(low | high << 4) - 32);
     offset = 0;
-    bits_of(block + 16 + group / 8 * 16 + group % 2 * 8, group / 2 % 4 * 2, 3, block + group % 2 * 8, group / 2, 1, 2, 4, q);
+    bits_of(block + 16 + group / 8 * 16 + group % 2 * 8, group / 2 % 4 * 2, 3, block + group % 2 * 8, group / 2, 1, 2,
+            4, q);
   }
 };
 
@@ -189,7 +193,8 @@ struct q5_k {
     uint2 pair = six_bits_at(block + 2, group / 2);
     scale = half_of(block[0]) * float(pair.x);
     offset = -(half_of(block[1]) * float(pair.y));
-    bits_of(block + 24 + group / 4 * 16 + group % 2 * 8, group / 2 % 2 * 4, 15, block + 8 + group % 2 * 8, group / 2, 1, 4, 0, q);
+    bits_of(block + 24 + group / 4 * 16 + group % 2 * 8, group / 2 % 2 * 4, 15, block + 8 + group % 2 * 8, group / 2, 1,
+            4, 0, q);
   }
 };
 

@@ -6,7 +6,9 @@
 template <typename Reader> struct numbers {
   typedef typename Reader::stored stored;
   /* Elements index .. index + 3, of which `count` exist; zeros in place of the others. */
-  static float4 four(device const stored *cache, ulong index, uint count) { return four_of<Reader>(cache + index, count); }
+  static float4 four(device const stored *cache, ulong index, uint count) {
+    return four_of<Reader>(cache + index, count);
+  }
 };
 
 /* A cache of Q8_0. Heads are whole blocks, so four neighbours from a multiple of four on always exist. */

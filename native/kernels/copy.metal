@@ -1,7 +1,7 @@
 /* copy_<S>_<D>: a matrix from one type to another. Contract in args.h.
  *
- * Geometry: one thread for each element: dispatchThreads (width, rows, 1). To q8_0 one SIMD-group for each block, whose lanes have
- * an element each: dispatchThreadgroups (width / 32, rows, 1) of (32, 1, 1) threads. */
+ * Geometry: one thread for each element: dispatchThreads (width, rows, 1). To q8_0 one SIMD-group for each block, whose
+ * lanes have an element each: dispatchThreadgroups (width / 32, rows, 1) of (32, 1, 1) threads. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

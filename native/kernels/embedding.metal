@@ -1,7 +1,7 @@
 /* embedding_<B>: rows of a table, as float. Contract in args.h.
  *
- * Geometry: for numbers one thread for each element of out: dispatchThreads (width, rows, 1); for blocks threadgroups of 32 threads, each
- * for 512 elements of a row, 16 a thread: (width / 512, rows, 1), rounded up. */
+ * Geometry: for numbers one thread for each element of out: dispatchThreads (width, rows, 1); for blocks threadgroups
+ * of 32 threads, each for 512 elements of a row, 16 a thread: (width / 512, rows, 1), rounded up. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

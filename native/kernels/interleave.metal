@@ -1,6 +1,7 @@
 /* interleave_<B>. Contract in args.h.
  *
- * Geometry: one thread for each block: dispatchThreads (width / weights of a block, rows, 1), threadgroups of (32, 8, 1). */
+ * Geometry: one thread for each block: dispatchThreads (width / weights of a block, rows, 1), threadgroups of (32, 8,
+ * 1). */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -8,7 +9,8 @@ using namespace metal;
 #include "strips.h"
 
 template <typename Block>
-[[kernel]] void interleave(device const ushort *x [[buffer(INTERLEAVE_X)]], device ushort *out [[buffer(INTERLEAVE_OUT)]],
+[[kernel]] void interleave(device const ushort *x [[buffer(INTERLEAVE_X)]],
+                           device ushort *out [[buffer(INTERLEAVE_OUT)]],
                            constant interleave_args &args [[buffer(INTERLEAVE_ARGS)]],
                            uint2 position [[thread_position_in_grid]]) {
   uint blocks = args.width / Block::WEIGHTS;

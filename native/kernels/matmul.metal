@@ -1,4 +1,5 @@
-/* matmul_<B>_<T>: c = op(a) op(b) + bias, one thread for each element of c. Contract in args.h. The kernel for what the others are not meant
+/* matmul_<B>_<T>: c = op(a) op(b) + bias, one thread for each element of c. Contract in args.h. The kernel for what the
+ * others are not meant
  * for: few rows of a by a matrix that is not transposed, where neighbouring threads read neighbouring elements of b.
  *
  * Geometry: one thread for each element of c: dispatchThreads (n, m, batch), threadgroups of (32, 8, 1). */

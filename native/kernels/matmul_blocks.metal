@@ -1,5 +1,5 @@
-/* matmul_tiled_<B>_<T>, B a type of blocks: c = op(a) op(b) + bias in tiles, of which those of b are decoded in threadgroup memory. Contract
- * in args.h, design in tiles.h.
+/* matmul_tiled_<B>_<T>, B a type of blocks: c = op(a) op(b) + bias in tiles, of which those of b are decoded in
+ * threadgroup memory. Contract in args.h, design in tiles.h.
  *
  * Geometry: threadgroups of 128 threads, each for 64 columns and 32 rows of c: (n / 64, m / 32, batch), rounded up. */
 #include <metal_stdlib>

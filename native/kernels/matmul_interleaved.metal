@@ -1,5 +1,5 @@
-/* matmul_interleaved_<B>_<T>: c = op(a) op(b) + bias in tiles, for a b in strips. Contract in args.h, design in tiles.h. A GPU gains nothing
- * from strips; the kernel is there so that they mean the same everywhere.
+/* matmul_interleaved_<B>_<T>: c = op(a) op(b) + bias in tiles, for a b in strips. Contract in args.h, design in
+ * tiles.h. A GPU gains nothing from strips; the kernel is there so that they mean the same everywhere.
  *
  * Geometry: threadgroups of 128 threads, each for 64 columns and 32 rows of c: (n / 64, m / 32, batch), rounded up. */
 #include <metal_stdlib>
@@ -19,7 +19,8 @@ template <typename A, typename B> struct strip_tiles {
                    uint thread_index) {
     a += args.transpose_a ? x * args.a_row_stride + row : row * args.a_row_stride + x;
     uint depth = args.k - x;
-    fill_tile<A, TILE_ROWS, TILE_THREADS>(left, a, args.a_row_stride, args.transpose_a != 0, args.m - row, depth, thread_index);
+    fill_tile<A, TILE_ROWS, TILE_THREADS>(left, a, args.a_row_stride, args.transpose_a != 0, args.m - row, depth,
+                                          thread_index);
     uint first = thread_index / 32 * INTERLEAVE_ROWS;
     uint height = column + first < args.n ? INTERLEAVE_ROWS : 0;
     b += (column + first) * args.b_row_stride + x * INTERLEAVE_ROWS;

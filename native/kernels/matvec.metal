@@ -1,12 +1,14 @@
-/* matvec_<B>_<T> and matvec_narrow_<B>_<T>, B a type of numbers: c = a op(b) + bias for one row of a, and for up to eight, with b transposed
- * and a not. Contract in args.h.
+/* matvec_<B>_<T> and matvec_narrow_<B>_<T>, B a type of numbers: c = a op(b) + bias for one row of a, and for up to
+ * eight, with b transposed and a not. Contract in args.h.
  *
- * Such a product is as fast as memory delivers b, so each weight is read once, for all rows of a. A SIMD-group does several rows of b at a
- * time, for which it reads a once; a thread takes four neighbouring weights, so that the 32 read consecutive memory; simd_sum adds up.
- * After kernel_mul_mv of llama.cpp (ggml/src/ggml-metal/ggml-metal.metal: several rows for each SIMD-group, float4 and half4 loads), and
- * kernel_mul_mv_ext for the narrow form. One row of a is live at a time: holding all of them costs the registers that hide latency.
+ * Such a product is as fast as memory delivers b, so each weight is read once, for all rows of a. A SIMD-group does
+ * several rows of b at a time, for which it reads a once; a thread takes four neighbouring weights, so that the 32 read
+ * consecutive memory; simd_sum adds up. After kernel_mul_mv of llama.cpp (ggml/src/ggml-metal/ggml-metal.metal: several
+ * rows for each SIMD-group, float4 and half4 loads), and kernel_mul_mv_ext for the narrow form. One row of a is live at
+ * a time: holding all of them costs the registers that hide latency.
  *
- * Geometry: threadgroups of 64 threads (narrow: 128), each for 8 columns and all rows of c: (n / 8, 1, batch), rounded up. */
+ * Geometry: threadgroups of 64 threads (narrow: 128), each for 8 columns and all rows of c: (n / 8, 1, batch), rounded
+ * up. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -37,7 +39,8 @@ template <typename T, typename Stored, typename A, typename B, uint M, uint ROWS
     float4 weights[ROWS];
     /* Past the last column stands the last one again; its sums are not written. */
 #pragma unroll
-    for (uint j = 0; j < ROWS; ++j) weights[j] = four_of<B>(b + min(first + j, args.n - 1) * args.b_row_stride + x, count);
+    for (uint j = 0; j < ROWS; ++j)
+      weights[j] = four_of<B>(b + min(first + j, args.n - 1) * args.b_row_stride + x, count);
 #pragma unroll
     for (uint i = 0; i < M; ++i) {
       if (i >= m) break;

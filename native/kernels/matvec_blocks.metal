@@ -1,11 +1,14 @@
-/* matvec_<B>_<T> and matvec_narrow_<B>_<T>, B a type of blocks: c = a op(b) + bias for one row of a, and for up to eight. Contract in args.h.
+/* matvec_<B>_<T> and matvec_narrow_<B>_<T>, B a type of blocks: c = a op(b) + bias for one row of a, and for up to
+ * eight. Contract in args.h.
  *
- * As in matvec.metal, but for what a thread takes: the groups of sixteen weights that share their words, so that each word of b is read by
- * one thread, once. Integers are multiplied with activations as they are; their scale comes after the sum of sixteen, and where weights
- * have an offset it multiplies the sum of the activations. After kernel_mul_mv_q*_f32_impl of llama.cpp
- * (ggml/src/ggml-metal/ggml-metal.metal) and, for the narrow form, kernel_mul_mv_ext_q4x4_f32_impl.
+ * As in matvec.metal, but for what a thread takes: the groups of sixteen weights that share their words, so that each
+ * word of b is read by one thread, once. Integers are multiplied with activations as they are; their scale comes after
+ * the sum of sixteen, and where weights have an offset it multiplies the sum of the activations. After
+ * kernel_mul_mv_q*_f32_impl of llama.cpp (ggml/src/ggml-metal/ggml-metal.metal) and, for the narrow form,
+ * kernel_mul_mv_ext_q4x4_f32_impl.
  *
- * Geometry: threadgroups of 64 threads (narrow: 128), each for 8 columns and all rows of c: (n / 8, 1, batch), rounded up. */
+ * Geometry: threadgroups of 64 threads (narrow: 128), each for 8 columns and all rows of c: (n / 8, 1, batch), rounded
+ * up. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

@@ -2,7 +2,8 @@
 #ifndef IRON_KERNELS_PLAIN_H
 #define IRON_KERNELS_PLAIN_H
 
-/* Four neighbours are read as one packed vector, which is aligned like its elements, so that rows may start anywhere. */
+/* Four neighbours are read as one packed vector, which is aligned like its elements, so that rows may start
+ * anywhere. */
 struct f32 {
   typedef float stored;
   static float at(device const float *values, ulong index) { return values[index]; }

@@ -2,8 +2,8 @@
  *
  * Geometry: one SIMD-group for each row: dispatchThreadgroups (rows, 1, 1) of (32, 1, 1) threads.
  *
- * A lane takes every 32nd element, so that a SIMD-group reads consecutive memory; simd_sum (Metal Shading Language Specification,
- * section 6.9.2) puts the lanes' parts together without threadgroup memory or a barrier. */
+ * A lane takes every 32nd element, so that a SIMD-group reads consecutive memory; simd_sum (Metal Shading Language
+ * Specification, section 6.9.2) puts the lanes' parts together without threadgroup memory or a barrier. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

@@ -14,8 +14,8 @@ using namespace metal;
   uint pairs = args.rotary_dim / 2;
   if (i >= pairs || head >= args.heads || token >= args.tokens) return;
 
-  /* Far from the start the angle has many turns, and fast sine, cosine and power lose them. A float's angle itself is off by
-   * up to about position * 2^-22. */
+  /* Far from the start the angle has many turns, and fast sine, cosine and power lose them. A float's angle itself is
+   * off by up to about position * 2^-22. */
   float exponent = -2.0f * float(i) / float(args.rotary_dim);
   float theta = float(positions[token]) * args.frequency_scale * precise::pow(args.frequency_base, exponent);
   if (args.has_factors) theta /= factors[i];

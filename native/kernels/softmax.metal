@@ -2,9 +2,10 @@
  *
  * Geometry: one SIMD-group for each row: dispatchThreadgroups (rows, 1, 1) of (32, 1, 1) threads.
  *
- * The largest score, the sum, the division: three passes, so that no exponential overflows (Milakov & Gimelshein 2018, arXiv:1805.02867,
- * algorithm 2). A lane takes every 32nd element, so that a SIMD-group reads consecutive memory; simd_max and simd_sum (Metal Shading
- * Language Specification, section 6.9.2) put the lanes' parts together without threadgroup memory or a barrier. */
+ * The largest score, the sum, the division: three passes, so that no exponential overflows (Milakov & Gimelshein 2018,
+ * arXiv:1805.02867, algorithm 2). A lane takes every 32nd element, so that a SIMD-group reads consecutive memory;
+ * simd_max and simd_sum (Metal Shading Language Specification, section 6.9.2) put the lanes' parts together without
+ * threadgroup memory or a barrier. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

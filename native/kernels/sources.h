@@ -1,4 +1,5 @@
-/* The kernels' Metal sources, embedded by build.rs with their headers inlined: one entry per native/kernels/NAME.metal. */
+/* The kernels' Metal sources, embedded by build.rs with their headers inlined: one entry per
+ * native/kernels/NAME.metal. */
 #ifndef IRON_KERNELS_SOURCES_H
 #define IRON_KERNELS_SOURCES_H
 

@@ -39,8 +39,8 @@ template <typename Block> static inline uint place_in_strip(uint i, uint row) {
 
 /* A matrix of strips, for block_tiles. A block is put together before it is read: a GPU is not what strips are for. */
 template <typename Block> struct strip_rows {
-  static void read(device const ushort *b, uint row, ulong row_stride, uint group, thread float &scale, thread float &offset,
-                   thread float *q) {
+  static void read(device const ushort *b, uint row, ulong row_stride, uint group, thread float &scale,
+                   thread float &offset, thread float *q) {
     uint groups = Block::WEIGHTS / 16;
     ulong first = row / INTERLEAVE_ROWS * (row_stride / Block::WEIGHTS) + group / groups;
     b += first * INTERLEAVE_ROWS * Block::WORDS;

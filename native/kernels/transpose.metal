@@ -1,11 +1,11 @@
 /* transpose_<N>. Contract in args.h.
  *
- * Geometry: a threadgroup for each tile of 32 x 32 elements: dispatchThreadgroups (ceil(width / 32), ceil(rows / 32), 1) of
- * (256, 1, 1) threads.
+ * Geometry: a threadgroup for each tile of 32 x 32 elements: dispatchThreadgroups (ceil(width / 32), ceil(rows / 32),
+ * 1) of (256, 1, 1) threads.
  *
- * A tile goes through threadgroup memory, so that device memory is read and written row by row. A row of the tile has one element
- * more, which moves the elements of a column to different banks (Ruetsch & Micikevicius 2009, "Optimizing Matrix Transpose in
- * CUDA"). */
+ * A tile goes through threadgroup memory, so that device memory is read and written row by row. A row of the tile has
+ * one element more, which moves the elements of a column to different banks (Ruetsch & Micikevicius 2009, "Optimizing
+ * Matrix Transpose in CUDA"). */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"

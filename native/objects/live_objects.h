@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* One per class, in static storage: `static live_objects_class counted = {"IronBuffer"};`. It links itself in on the first
- * live_objects_add. */
+/* One per class, in static storage: `static live_objects_class counted = {"IronBuffer"};`. It links itself in on the
+ * first live_objects_add. */
 typedef struct live_objects_class {
   const char *name;
   _Atomic(int64_t) live;

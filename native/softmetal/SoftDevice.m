@@ -194,8 +194,9 @@ SOFT_COUNTED(SoftDevice)
 @end
 
 #ifdef GNUSTEP
-/* GNUstep exports a _Block_copy that copies nothing, for those without a blocks runtime, and of two shared libraries a process
- * takes the one that its program named first. Handlers that stayed on a stack would be called when it is gone. */
+/* GNUstep exports a _Block_copy that copies nothing, for those without a blocks runtime, and of two shared libraries a
+ * process takes the one that its program named first. Handlers that stayed on a stack would be called when it is
+ * gone. */
 static BOOL blocks_are_copied(void) {
   int captured = 0;
   int (^on_stack)(void) = ^{
@@ -212,8 +213,9 @@ id<MTLDevice> SoftMetalCreateDevice(const char *text, NSError **error) {
 #ifdef GNUSTEP
   if (!blocks_are_copied()) {
     if (error) {
-      *error = soft_command_buffer_error(MTLCommandBufferErrorInternal, @"this program uses GNUstep's stand-in for _Block_copy: "
-                                                                        @"link it with -lBlocksRuntime before -lgnustep-base");
+      *error = soft_command_buffer_error(MTLCommandBufferErrorInternal,
+                                         @"this program uses GNUstep's stand-in for _Block_copy: "
+                                         @"link it with -lBlocksRuntime before -lgnustep-base");
     }
     return nil;
   }

@@ -28,8 +28,10 @@ static void *map(size_t length) {
 
 void *soft_pages_map(size_t length) {
   size_t rounded = soft_pages_rounded(length);
-  if (rounded < large_page || rounded > SIZE_MAX - large_page) return map(rounded); /* 0, what is too long, is refused */
-  /* Large pages are where their size divides the address. What lies around these addresses goes back; it was never touched. */
+  /* 0, what is too long, is refused */
+  if (rounded < large_page || rounded > SIZE_MAX - large_page) return map(rounded);
+  /* Large pages are where their size divides the address. What lies around these addresses goes back; it was never
+   * touched. */
   char *around = map(rounded + large_page);
   if (!around) return NULL;
   size_t before = (large_page - (uintptr_t)around % large_page) % large_page;

@@ -19,8 +19,8 @@
   NSString *_name;
   _Atomic(uint64_t) _lastNamedBy;
 }
-/* The number of the command buffer that last put this among what it uses: a short way to know that it is there already. 0: none.
- * Several may record at once; then the number is another's and the set is asked. */
+/* The number of the command buffer that last put this among what it uses: a short way to know that it is there already.
+ * 0: none. Several may record at once; then the number is another's and the set is asked. */
 - (uint64_t)lastNamedBy;
 - (void)setLastNamedBy:(uint64_t)commandBuffer;
 /* From commit to completion of a command buffer. `beginUse` returns why the object cannot be used now, or nil. */

@@ -36,7 +36,8 @@ static id require_object(id receiver, SEL selector, NSString *argument, id objec
   return object;
 }
 
-/* For every argument of every operation. GCC's runtime looks a class up by its name wherever it is named, so it is kept here. */
+/* For every argument of every operation. GCC's runtime looks a class up by its name wherever it is named, so it is kept
+ * here. */
 SoftBuffer *soft_require_buffer(id receiver, SEL selector, NSString *argument, id buffer, SoftDevice *device) {
   static _Atomic(Class) known;
   if (!known) known = [SoftBuffer class];

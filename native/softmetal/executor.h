@@ -1,11 +1,11 @@
 /* What runs a kernel: the narrow interface below the software Metal device.
  *
- * The device (native/softmetal/ *.m) keeps Metal's objects, order and rules; an executor compiles libraries and runs one
- * dispatch after another. The CPU executor lives in src/softmetal/ (Rust) and is reached through this table of C functions
- * and nothing else, so that another one (an NVIDIA GPU) can stand in its place.
+ * The device (native/softmetal/ *.m) keeps Metal's objects, order and rules; an executor compiles libraries and runs
+ * one dispatch after another. The CPU executor lives in src/softmetal/ (Rust) and is reached through this table of C
+ * functions and nothing else, so that another one (an NVIDIA GPU) can stand in its place.
  *
- * Every function may be called from any thread. None throws or unwinds. Strings returned through `error` are released with
- * `string_release`. */
+ * Every function may be called from any thread. None throws or unwinds. Strings returned through `error` are released
+ * with `string_release`. */
 #ifndef SOFTMETAL_EXECUTOR_H
 #define SOFTMETAL_EXECUTOR_H
 
@@ -65,8 +65,8 @@ typedef enum soft_outcome {
 
 typedef struct soft_executor {
   const char *name; /* "AMD EPYC …": becomes part of the device's name */
-  /* Whether library_create takes any source. When not, what it refuses is MTLLibraryErrorUnsupported: the executor and not the
-   * source is at fault. */
+  /* Whether library_create takes any source. When not, what it refuses is MTLLibraryErrorUnsupported: the executor and
+   * not the source is at fault. */
   bool compiles_source;
 
   /* Compiles `source` (UTF-8, not terminated). NULL and *error on failure. */
@@ -84,20 +84,23 @@ typedef struct soft_executor {
   /* Runs one dispatch to its end on the executor's compute threads. On anything but SOFT_OK, *error says what. */
   soft_outcome (*execute)(const soft_function *function, const soft_dispatch *dispatch, char **error);
 
-  /* Says that the calling thread is the device's own: it may be pinned. Called before `execute`, as often as one likes. */
+  /* Says that the calling thread is the device's own: it may be pinned. Called before `execute`, as often as one
+   * likes. */
   void (*adopt_thread)(void);
-  /* Whether other threads, which keep their processors and go on with something else afterwards, may call `execute` now. */
+  /* Whether other threads, which keep their processors and go on with something else afterwards, may call `execute`
+   * now. */
   bool (*takes_guests)(void);
 
   /* The threads that compute, the one that calls `execute` among them. They can change at any time. */
   uint32_t (*threads)(void);
-  /* SOFT_INVALID: not from 1 to the most that there may be; SOFT_OUT_OF_MEMORY: the system gave fewer, which are used. */
+  /* SOFT_INVALID: not from 1 to the most that there may be; SOFT_OUT_OF_MEMORY: the system gave fewer, which are
+   * used. */
   soft_outcome (*set_threads)(uint32_t threads, char **error);
-  /* Pins the compute threads to these processors, in turn; none: they may run on any again. SOFT_INVALID: not a processor of this
-   * process. */
+  /* Pins the compute threads to these processors, in turn; none: they may run on any again. SOFT_INVALID: not a
+   * processor of this process. */
   soft_outcome (*pin_threads)(const uint32_t *processors, size_t count, char **error);
-  /* Nanoseconds for which a thread that brings work or waits for its end may look for it before it sleeps, as waking one takes longer than
-   * many a kernel. 0 while the compute threads need all processors. */
+  /* Nanoseconds for which a thread that brings work or waits for its end may look for it before it sleeps, as waking
+   * one takes longer than many a kernel. 0 while the compute threads need all processors. */
   uint64_t (*patience)(void);
 
   void (*string_release)(char *string);

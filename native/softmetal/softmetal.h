@@ -1,4 +1,5 @@
-/* The factory of the software Metal device and the settings of its threads: the only names of this folder that the bridge may use. */
+/* The factory of the software Metal device and the settings of its threads: the only names of this folder that the
+ * bridge may use. */
 #ifndef SOFTMETAL_H
 #define SOFTMETAL_H
 
@@ -25,14 +26,15 @@ NS_ASSUME_NONNULL_BEGIN
 id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *_Nullable configuration, NSError *_Nullable *_Nullable error)
     NS_RETURNS_RETAINED;
 
-/* For a buffer that is about to be written as a whole and will be read often: its memory comes in large pages, where the system has such and
- * it is that long. Does nothing for memory of the caller's. */
+/* For a buffer that is about to be written as a whole and will be read often: its memory comes in large pages, where
+ * the system has such and it is that long. Does nothing for memory of the caller's. */
 void SoftMetalPreferLargePages(id<MTLBuffer> buffer);
 
 /* For who is going to call SoftMetalRun right away: commits, and does not wake the queue's thread. */
 void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands);
-/* Runs a committed command buffer, and what comes before it in its queue, on the calling thread, unless another thread is at it or has to be. So
- * it may return before the command buffer is complete, and then another thread completes it. Metal's handlers run on this thread, too. */
+/* Runs a committed command buffer, and what comes before it in its queue, on the calling thread, unless another thread
+ * is at it or has to be. So it may return before the command buffer is complete, and then another thread completes it.
+ * Metal's handlers run on this thread, too. */
 void SoftMetalRun(id<MTLCommandBuffer> commands);
 
 /* How a change of the compute threads ended. */
@@ -43,14 +45,15 @@ typedef NS_ENUM(NSInteger, SoftMetalChange) {
   SoftMetalChangeFailed,      /* the system gave fewer threads, or it is a bug of ours */
 };
 
-/* The threads that compute. All software devices of the process share them, and they can be changed while commands run. On anything
- * but SoftMetalChanged, *reason (autoreleased) says why. */
+/* The threads that compute. All software devices of the process share them, and they can be changed while commands run.
+ * On anything but SoftMetalChanged, *reason (autoreleased) says why. */
 uint32_t SoftMetalThreads(void);
 SoftMetalChange SoftMetalSetThreads(uint32_t threads, NSString *_Nullable *_Nonnull reason);
 /* No processors: the threads may run on all again. */
 SoftMetalChange SoftMetalPinThreads(const uint32_t *_Nullable processors, NSUInteger count,
                                     NSString *_Nullable *_Nonnull reason);
-/* Nanoseconds for which whoever waits for a software device may look for the end before it sleeps; 0 while all processors compute. */
+/* Nanoseconds for which whoever waits for a software device may look for the end before it sleeps; 0 while all
+ * processors compute. */
 uint64_t SoftMetalPatience(void);
 
 NS_ASSUME_NONNULL_END

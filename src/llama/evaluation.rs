@@ -35,9 +35,9 @@ impl Session {
         Ok(found)
     }
 
-    /// Computes the next tokens of the text and pools what the model makes of them, after its last norm, into one vector
-    /// of `width` numbers and of length 1: near vectors are texts with near meanings, as far as the model was trained to
-    /// that.
+    /// Computes the next tokens of the text and pools what the model makes of them, after its last norm, into one
+    /// vector of `width` numbers and of length 1: near vectors are texts with near meanings, as far as the model was
+    /// trained to that.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Folders as Hugging Face's `transformers` writes them: `config.json`, `.safetensors` files, perhaps with an index, and
-//! `tokenizer.model` or `tokenizer.json`.
+//! Folders as Hugging Face's `transformers` writes them: `config.json`, `.safetensors` files, perhaps with an index,
+//! and `tokenizer.model` or `tokenizer.json`.
 //!
 //! A folder becomes what llama.cpp's converter would make of it: metadata under GGUF's keys and tensors under GGUF's
 //! names, so that everything after this reads one format. Only the weights stay as they are, in their files.

@@ -13,8 +13,8 @@ pub enum CacheType {
     F32,
     /// Rounded, in half the memory.
     F16,
-    /// In blocks of 32 with one scale each, in little more than a quarter of the memory: 34 bytes for 32 elements. Heads
-    /// must be whole blocks.
+    /// In blocks of 32 with one scale each, in little more than a quarter of the memory: 34 bytes for 32 elements.
+    /// Heads must be whole blocks.
     Q8_0,
 }
 

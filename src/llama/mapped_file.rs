@@ -49,8 +49,8 @@ impl MappedFile {
     /// Gives the pages of these bytes back to the system, which reads them again should anybody look.
     pub fn forget(&self, range: Range<u64>) {
         let (start, length) = (range.start as usize, range.end - range.start);
-        // SAFETY: The mapping is of a file and read-only, so that what comes back is what was there. Not to give memory back is no
-        // error.
+        // SAFETY: The mapping is of a file and read-only, so that what comes back is what was there. Not to give memory
+        // back is no error.
         let _ = unsafe {
             self.0
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, start, length as usize)

@@ -21,8 +21,8 @@ use block::Block;
 use linear::Linear;
 use norm::Norm;
 
-/// A model whose weights are on a device. It is never changed: any number of sessions can use it, on any threads. A clone
-/// is the same model.
+/// A model whose weights are on a device. It is never changed: any number of sessions can use it, on any threads. A
+/// clone is the same model.
 ///
 /// ```no_run
 /// use ironbridge::Device;
@@ -180,8 +180,8 @@ impl Model {
         Session::new(self, SessionOptions::default())
     }
 
-    /// Moves at once all weights that [`WeightStorage::Moved`] would move by and by. For a program that has time now rather than
-    /// later, such as a server that starts. What there is no memory for stays where it is.
+    /// Moves at once all weights that [`WeightStorage::Moved`] would move by and by. For a program that has time now
+    /// rather than later, such as a server that starts. What there is no memory for stays where it is.
     pub fn settle(&self) {
         let moving = &self.0.moving;
         let mut moving = moving.lock().unwrap_or_else(PoisonError::into_inner);

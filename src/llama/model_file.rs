@@ -13,8 +13,8 @@ use super::mapped_file::MappedFile;
 /// A model's metadata and tensors, under GGUF's names whatever they are read from. Tensors stay in the files, which are
 /// mapped into memory.
 ///
-/// The files must not be changed while they are open: other bytes would give other numbers, and a shorter file would end
-/// the process with SIGBUS.
+/// The files must not be changed while they are open: other bytes would give other numbers, and a shorter file would
+/// end the process with SIGBUS.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     format: ModelFormat,

@@ -6,8 +6,8 @@ use crate::Result;
 /// How to read a text for [`Session::perplexity`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerplexityOptions {
-    /// Tokens by which the window moves on where the text is longer than the context. A token is predicted from at least
-    /// `context - 1 - stride` tokens, so small strides are exact and slow. Default, or 0: half the context.
+    /// Tokens by which the window moves on where the text is longer than the context. A token is predicted from at
+    /// least `context - 1 - stride` tokens, so small strides are exact and slow. Default, or 0: half the context.
     pub stride: usize,
 }
 
@@ -45,8 +45,8 @@ impl Perplexity {
         (-self.mean_log_probability()).exp()
     }
 
-    /// The standard error of [`value`](Perplexity::value) as if the tokens were independent: that of the mean, times the
-    /// slope of the exponential. It does not tell two models apart on one text, whose errors go together.
+    /// The standard error of [`value`](Perplexity::value) as if the tokens were independent: that of the mean, times
+    /// the slope of the exponential. It does not tell two models apart on one text, whose errors go together.
     pub fn standard_error(&self) -> f64 {
         let count = self.tokens as f64;
         if self.tokens < 2 {

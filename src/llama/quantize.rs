@@ -27,8 +27,8 @@ use new_file::NewFile;
 /// Matrices take the type that is asked for, except where it would not fit or not be sensible:
 ///
 /// - vectors (norms, biases) are F32;
-/// - the output, and the embedding of models that use it as the output, is Q6_K if that is larger, because every score of
-///   every token comes from it (Q8_0 where rows are not multiples of 256);
+/// - the output, and the embedding of models that use it as the output, is Q6_K if that is larger, because every score
+///   of every token comes from it (Q8_0 where rows are not multiples of 256);
 /// - matrices whose rows are not multiples of 256 have Q4_0 in place of Q2_K and Q3_K, Q5_0 of Q4_K, Q5_1 of Q5_K and
 ///   Q8_0 of Q6_K, and those whose rows are not multiples of 32 have F16.
 ///

@@ -13,8 +13,8 @@ pub struct SamplerOptions {
     pub top_p: f32,
     /// Of those, only the ones that are at least this times as likely as the likeliest; 0: all.
     pub min_p: f32,
-    /// Makes tokens that the text has less likely: a positive logit is divided by it, a negative one multiplied; 1: none.
-    /// Keskar et al. 2019, [arXiv:1909.05858](https://arxiv.org/abs/1909.05858), section 4.1.
+    /// Makes tokens that the text has less likely: a positive logit is divided by it, a negative one multiplied; 1:
+    /// none. Keskar et al. 2019, [arXiv:1909.05858](https://arxiv.org/abs/1909.05858), section 4.1.
     pub repetition_penalty: f32,
     /// Subtracted from a token's logit for each time that the text has it; 0: none.
     pub frequency_penalty: f32,
@@ -47,7 +47,8 @@ impl Default for SamplerOptions {
 ///
 /// Any `FnMut(&[u32], &mut [f32])` is one.
 pub trait LogitMask: Send {
-    /// Changes the logits of the token that comes after `tokens`, the whole text so far. `f32::NEG_INFINITY` bars a token.
+    /// Changes the logits of the token that comes after `tokens`, the whole text so far. `f32::NEG_INFINITY` bars a
+    /// token.
     fn apply(&mut self, tokens: &[u32], logits: &mut [f32]);
 }
 

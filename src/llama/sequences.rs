@@ -9,8 +9,8 @@ use crate::{Commands, ReadGuard, Result};
 /// Several texts in the making that are computed together: a pass reads the weights once for all of them, so that
 /// writing eight texts costs little more than writing one.
 ///
-/// Each text has a cache of its own, of `options.context` positions; all memory is made at the start. A server gives each
-/// request a sequence, feeds what is new in all of them in one [`feed`](Sequences::feed) and lets each one's
+/// Each text has a cache of its own, of `options.context` positions; all memory is made at the start. A server gives
+/// each request a sequence, feeds what is new in all of them in one [`feed`](Sequences::feed) and lets each one's
 /// [`Writer`](super::Writer) pick from its [`logits`](Sequences::logits).
 ///
 /// ```
@@ -57,9 +57,9 @@ impl Sequences {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::NoSequences`] for a count of 0, [`LlamaError::ContextTooLong`] when the model was not trained on so
-    /// many positions, [`LlamaError::CacheType`] when its heads do not fit the cache's type, and the device's errors,
-    /// above all [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`LlamaError::NoSequences`] for a count of 0, [`LlamaError::ContextTooLong`] when the model was not trained on
+    /// so many positions, [`LlamaError::CacheType`] when its heads do not fit the cache's type, and the device's
+    /// errors, above all [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(model: &Model, count: usize, options: SessionOptions) -> Result<Sequences> {
         if count == 0 {
             return Err(LlamaError::NoSequences.into());
@@ -129,8 +129,8 @@ impl Sequences {
     }
 
     /// Goes back to where text `index` and `tokens` part, at the last to before the last of `tokens`, so that there is
-    /// one to feed: returns how many tokens are kept. What two calls share, such as a system prompt or the conversation so
-    /// far, is not computed again.
+    /// one to feed: returns how many tokens are kept. What two calls share, such as a system prompt or the conversation
+    /// so far, is not computed again.
     pub fn keep_prefix(&mut self, index: usize, tokens: &[u32]) -> usize {
         let pairs = self.tokens(index).iter().zip(tokens);
         let common = pairs.take_while(|(seen, new)| seen == new).count();

@@ -82,8 +82,8 @@ impl Session {
         self.0.keep_prefix(0, tokens)
     }
 
-    /// Takes tokens out of the text: those that stood behind them are computed again at their new positions, so that the
-    /// session is what it would be had the others never been there.
+    /// Takes tokens out of the text: those that stood behind them are computed again at their new positions, so that
+    /// the session is what it would be had the others never been there.
     ///
     /// # Errors
     ///

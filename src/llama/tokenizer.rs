@@ -1,12 +1,12 @@
 //! The tokenizer that a model brings with it.
 //!
 //! There are two kinds. SentencePiece's (`merge`) merges characters, best score first, as its `bpe_model.cc` does; what
-//! the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The byte-level
-//! ones of GPT-2, Llama 3 and Qwen cut a text into words (`pre_tokenizer`) and merge bytes by a list of pairs
-//! (`pairs`).
+//! the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The
+//! byte-level ones of GPT-2, Llama 3 and Qwen cut a text into words (`pre_tokenizer`) and merge bytes by a list of
+//! pairs (`pairs`).
 //!
-//! The `tokenizers` crate is not used, though the tests hold this to what that package does: it cannot read vocabularies
-//! from GGUF, its tokens have no bytes to stream, and it brings some sixty crates.
+//! The `tokenizers` crate is not used, though the tests hold this to what that package does: it cannot read
+//! vocabularies from GGUF, its tokens have no bytes to stream, and it brings some sixty crates.
 
 mod byte_alphabet;
 mod decoder;
@@ -62,8 +62,8 @@ enum Algorithm {
     },
 }
 
-/// Names of tokens that end a text or a turn in the families of models that are supported here. Files often name one as the
-/// end while the model writes another.
+/// Names of tokens that end a text or a turn in the families of models that are supported here. Files often name one as
+/// the end while the model writes another.
 const ENDS: [&str; 6] = [
     "<|eot_id|>",
     "<|eom_id|>",
@@ -217,8 +217,8 @@ impl Tokenizer {
         self.ends.contains(&token)
     }
 
-    /// A token's piece and what kind it is; `None` outside the vocabulary. A piece of SentencePiece's is as the vocabulary
-    /// has it, one of a byte-level vocabulary is the bytes that it stands for.
+    /// A token's piece and what kind it is; `None` outside the vocabulary. A piece of SentencePiece's is as the
+    /// vocabulary has it, one of a byte-level vocabulary is the bytes that it stands for.
     pub fn piece(&self, token: u32) -> Option<(&[u8], TokenKind)> {
         self.vocabulary.piece(token)
     }

@@ -31,21 +31,23 @@ pub struct LoadProgress {
 /// Where the weights are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightStorage {
-    /// [`Moved`](WeightStorage::Moved) where that is faster and there is room: on the software device of a Linux, for 64 MiB of
-    /// weights and more, when the machine could hold twice as many in its free memory. Else [`Mapped`](WeightStorage::Mapped).
+    /// [`Moved`](WeightStorage::Moved) where that is faster and there is room: on the software device of a Linux, for
+    /// 64 MiB of weights and more, when the machine could hold twice as many in its free memory. Else
+    /// [`Mapped`](WeightStorage::Mapped).
     #[default]
     Automatic,
     /// In the pages of the file itself, which the device reads in place: no copy, and the operating system shares them
     /// between processes.
     Mapped,
-    /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions, a 64th of the weights at a
-    /// time, matrix after matrix moves into a buffer that layers share, and the file's pages of it are given back; at the end the
-    /// file is unmapped. What there is no memory for stays mapped.
+    /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions, a 64th of the
+    /// weights at a time, matrix after matrix moves into a buffer that layers share, and the file's pages of it are
+    /// given back; at the end the file is unmapped. What there is no memory for stays mapped.
     ///
-    /// On the software device matrices of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on the way
-    /// ([`Commands::interleave`](crate::Commands::interleave)): products are faster, and their sums are rounded in another
-    /// order, which changes logits by some 1e-4, as the rounding of activations does anyway. What moves when depends on the
-    /// tokens that were computed and on nothing else: the same texts, one after another, give the same results in every run.
+    /// On the software device matrices of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on
+    /// the way ([`Commands::interleave`](crate::Commands::interleave)): products are faster, and their sums are rounded
+    /// in another order, which changes logits by some 1e-4, as the rounding of activations does anyway. What moves when
+    /// depends on the tokens that were computed and on nothing else: the same texts, one after another, give the same
+    /// results in every run.
     Moved,
     /// In buffers of their own: the file may change or go afterwards.
     Copied,
@@ -54,8 +56,8 @@ pub enum WeightStorage {
 /// How many bytes are loaded between two reports of progress.
 const STEP: usize = 8 << 20;
 
-/// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with the
-/// lengths of what is done.
+/// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with
+/// the lengths of what is done.
 fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let touch_next = || {

@@ -145,7 +145,8 @@ impl Writer {
         &self.tokens
     }
 
-    /// The next token, given the model's scores. It is for the caller to feed it to the model, unless this was the last.
+    /// The next token, given the model's scores. It is for the caller to feed it to the model, unless this was the
+    /// last.
     ///
     /// # Errors
     ///

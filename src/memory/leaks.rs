@@ -179,7 +179,8 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 /// Tells `hook` of leaks beyond [`LEAK_THRESHOLD`], once for each device, instead of stderr; `None` goes back to stderr
 /// (`iron_leak_hook`).
 ///
-/// It is called by [`Device::close`] and, for devices that are open then, when the process exits. A panic in it ends there.
+/// It is called by [`Device::close`] and, for devices that are open then, when the process exits. A panic in it ends
+/// there.
 pub fn set_leak_hook(hook: Option<LeakHook>) {
     let native = hook.is_some().then_some(tell as _);
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = hook.map(Hook::from);

@@ -92,7 +92,8 @@ unsafe extern "C" fn tell(native: *const ffi::iron_trace_event, _context: *mut c
     let _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
 }
 
-/// Emits every operation as an event of the `tracing` crate, target `ironbridge::memory`, level trace; in place of any other hook.
+/// Emits every operation as an event of the `tracing` crate, target `ironbridge::memory`, level trace; in place of any
+/// other hook.
 #[cfg(feature = "tracing")]
 pub fn emit_tracing_events() {
     set_trace_hook(Some(Box::new(|event| {

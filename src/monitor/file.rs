@@ -17,7 +17,8 @@ use crate::device::DeviceKind;
 use crate::error::Result;
 use crate::ffi::monitor::*;
 
-/// How often a device is read before its figures are taken although the bridge changed them meanwhile: each is right by itself.
+/// How often a device is read before its figures are taken although the bridge changed them meanwhile: each is right by
+/// itself.
 const ATTEMPTS: usize = 100;
 /// More than any version of the bridge writes.
 const LONGEST: usize = 1 << 20;

@@ -5,14 +5,14 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// Causal grouped-query attention (`iron_attention`):
-/// `out[t][h] = sum over j of softmax over j of (q[t][h] · k[j][g] · scale) · v[j][g]` with `g = h / (heads / kv_heads)`.
+/// Causal grouped-query attention (`iron_attention`): `out[t][h] = sum over j of softmax over j of (q[t][h] · k[j][g] ·
+/// scale) · v[j][g]` with `g = h / (heads / kv_heads)`.
 ///
-/// Query `t` stands at position `first_position + t` and sees the keys up to its own position. The keys and values of all those
-/// positions must be in the cache when it runs.
+/// Query `t` stands at position `first_position + t` and sees the keys up to its own position. The keys and values of
+/// all those positions must be in the cache when it runs.
 ///
-/// Vaswani et al. 2017, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762), equation 1; grouped queries: Ainslie et al. 2023,
-/// [arXiv:2305.13245](https://arxiv.org/abs/2305.13245).
+/// Vaswani et al. 2017, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762), equation 1; grouped queries: Ainslie et
+/// al. 2023, [arXiv:2305.13245](https://arxiv.org/abs/2305.13245).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attention<'a> {
     /// Queries.
@@ -29,8 +29,8 @@ pub struct Attention<'a> {
     pub window: usize,
     /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
     pub q: Tensor<'a>,
-    /// The cache of keys, `(first_position + tokens) × kv_heads × head_dim`; F32, F16, BF16 or Q8_0 (`head_dim` and strides multiples of
-    /// 32). Its row stride is from position to position.
+    /// The cache of keys, `(first_position + tokens) × kv_heads × head_dim`; F32, F16, BF16 or Q8_0 (`head_dim` and
+    /// strides multiples of 32). Its row stride is from position to position.
     pub k: Tensor<'a>,
     /// The cache of values, as `k` and of its type.
     pub v: Tensor<'a>,

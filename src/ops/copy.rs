@@ -5,11 +5,11 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// `dst[i] = src[i]`: among F32, F16 and BF16 (to nearest, ties to even), from these to Q8_0, from Q8_0 to F32, or U32 to U32
-/// (`iron_copy`).
+/// `dst[i] = src[i]`: among F32, F16 and BF16 (to nearest, ties to even), from these to Q8_0, from Q8_0 to F32, or U32
+/// to U32 (`iron_copy`).
 ///
-/// Q8_0 is quantised as GGML does: each 32 elements have the scale `max |x| / 127`, rounded to F16, and the elements that many
-/// times it, rounded to nearest. A NaN or infinity among them makes all 32 NaN.
+/// Q8_0 is quantised as GGML does: each 32 elements have the scale `max |x| / 127`, rounded to F16, and the elements
+/// that many times it, rounded to nearest. A NaN or infinity among them makes all 32 NaN.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopyRows<'a> {
     /// Rows.

@@ -41,8 +41,8 @@ impl Commands {
         })
     }
 
-    /// Records `out = a / (1 + exp(-a)) · b`: SwiGLU, with `a` the gate and `b` the up projection (`iron_encode_silu_mul`).
-    /// Shazeer 2020, [arXiv:2002.05202](https://arxiv.org/abs/2002.05202).
+    /// Records `out = a / (1 + exp(-a)) · b`: SwiGLU, with `a` the gate and `b` the up projection
+    /// (`iron_encode_silu_mul`). Shazeer 2020, [arXiv:2002.05202](https://arxiv.org/abs/2002.05202).
     #[track_caller]
     pub fn silu_mul(&mut self, operands: &Elementwise<'_>) -> Result<()> {
         let native = operands.native();

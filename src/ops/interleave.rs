@@ -5,8 +5,8 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// Puts rows of weights into strips of 16 interleaved rows, for [`Matmul::interleaved_b`](crate::ops::Matmul::interleaved_b)
-/// (`iron_interleave`).
+/// Puts rows of weights into strips of 16 interleaved rows, for
+/// [`Matmul::interleaved_b`](crate::ops::Matmul::interleaved_b) (`iron_interleave`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Interleave<'a> {
     /// Rows of `x`, a multiple of [`STRIP`](Interleave::STRIP).
@@ -29,7 +29,8 @@ impl Commands {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a type that cannot be interleaved and for rows that are not whole strips.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a type that cannot be interleaved and for rows
+    /// that are not whole strips.
     #[track_caller]
     pub fn interleave(&mut self, interleave: &Interleave<'_>) -> Result<()> {
         let native = ffi::iron_interleave {

@@ -24,8 +24,8 @@ pub struct Matmul<'a> {
     pub bias: Option<Tensor<'a>>,
     /// `m × n`, of the type of `a`.
     pub c: Tensor<'a>,
-    /// How many products are made, one matrix further on each time (see [`Tensor::batch_stride`], which `c` then needs). Default, or
-    /// 0: one.
+    /// How many products are made, one matrix further on each time (see [`Tensor::batch_stride`], which `c` then
+    /// needs). Default, or 0: one.
     pub batch: u32,
     /// `a` is stored `k × m`.
     pub transpose_a: bool,

@@ -17,11 +17,11 @@ pub enum WeightLayout {
 
 /// The Q, K, V and O projections of a grouped-query attention layer, whose weights lie in device buffers.
 ///
-/// With `d = d_model`, `q = heads · head_dim` and `kv = kv_heads · head_dim`, the weights take `d` inputs to `q`, `kv` and `kv`
-/// outputs, and `q` inputs back to `d`.
+/// With `d = d_model`, `q = heads · head_dim` and `kv = kv_heads · head_dim`, the weights take `d` inputs to `q`, `kv`
+/// and `kv` outputs, and `q` inputs back to `d`.
 ///
-/// [`qkv`](Self::qkv) and [`project`](Self::project) make submissions of their own; [`record_qkv`](Self::record_qkv) and
-/// [`record`](Self::record) add to commands of the caller's.
+/// [`qkv`](Self::qkv) and [`project`](Self::project) make submissions of their own; [`record_qkv`](Self::record_qkv)
+/// and [`record`](Self::record) add to commands of the caller's.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionProjections<'a> {
     /// Elements of a token.

@@ -5,7 +5,8 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// `out[i][j] = exp(scale · x[i][j]) / sum over j of exp(scale · x[i][j])`, row by row and without overflow (`iron_softmax`).
+/// `out[i][j] = exp(scale · x[i][j]) / sum over j of exp(scale · x[i][j])`, row by row and without overflow
+/// (`iron_softmax`).
 ///
 /// A row of nothing but negative infinity gives NaN, as the formula does.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,7 +2,8 @@
 
 use std::thread::JoinHandle;
 
-/// The processors that compute threads are pinned to: `all`, a list of numbers and ranges such as `0,2-3`, or `any` for none.
+/// The processors that compute threads are pinned to: `all`, a list of numbers and ranges such as `0,2-3`, or `any` for
+/// none.
 pub const PIN_VARIABLE: &str = "IRONBRIDGE_PIN";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,8 @@ mod system {
         }
         let mut before = MaybeUninit::<libc::cpu_set_t>::zeroed();
         let size = size_of::<libc::cpu_set_t>();
-        // SAFETY: the set has the size that is stated, and all of its bit patterns are values; the number is below `MOST`, for `allowed` gave it.
+        // SAFETY: the set has the size that is stated, and all of its bit patterns are values; the number is below
+        // `MOST`, for `allowed` gave it.
         unsafe {
             let thread = libc::pthread_self();
             let got = libc::pthread_getaffinity_np(thread, size, before.as_mut_ptr()) == 0;

@@ -1,10 +1,11 @@
 //! The threads that compute, shared by every queue of the process.
 //!
-//! A call of [`ComputePool::parallel_for`] is a job of numbered chunks. The calling thread works on its own job, and idle threads of the
-//! pool help; so a job never waits for a free thread, whoever calls: several queues at once, or a chunk of another job.
+//! A call of [`ComputePool::parallel_for`] is a job of numbered chunks. The calling thread works on its own job, and
+//! idle threads of the pool help; so a job never waits for a free thread, whoever calls: several queues at once, or a
+//! chunk of another job.
 //!
-//! Kernels follow one another within microseconds, and waking a thread takes as long as many of them. So a thread without work looks for
-//! some for a while ([`SPIN`]) before it sleeps. While threads are awake, a job takes no lock and allocates nothing.
+//! Kernels follow one another within microseconds, and waking a thread takes as long as many of them. So a thread
+//! without work spins ([`SPIN`]) before it sleeps. While threads are awake, a job takes no lock and allocates nothing.
 //!
 //! How many threads there are and on which processors they run can change at any time.
 
@@ -23,11 +24,11 @@ use super::affinity::{self, PinError};
 pub const THREADS_VARIABLE: &str = "IRONBRIDGE_THREADS";
 pub const MAX_THREADS: usize = 1024;
 
-/// How long a thread looks for work, or for the end of its job, before it sleeps: longer than it takes from one kernel to the next, shorter
-/// than anybody would notice in the processor's use.
+/// The spin budget of a thread without work, or at the end of its job: longer than from one kernel to the next, and too
+/// short to show in the processor's use.
 const SPIN: Duration = Duration::from_micros(300);
-/// How long a thread that brings jobs, or waits for the end of some, looks for it while there is a processor that does not compute. A virtual
-/// processor that slept takes some 50 microseconds to wake; those who look longer than a few times that gain little.
+/// The spin budget of a thread that brings jobs or waits for their ends, while a processor is spare: a few times what
+/// it takes to wake a virtual processor.
 const PATIENCE: Duration = Duration::from_micros(500);
 /// Jobs that can have helpers at one time. Further ones are done by their callers alone.
 const SLOTS: usize = 16;
@@ -35,13 +36,15 @@ const SLOTS: usize = 16;
 const NOWHERE: usize = usize::MAX;
 
 thread_local! {
-    /// The placement that this thread has followed, if it is one of the device's own, which bring jobs; 0: none yet.
+    /// The placement epoch that this thread has applied, if it is one of the device's own, which bring jobs; 0: none
+    /// yet.
     static FOLLOWED: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Where it went since then, because it had work for several threads.
+    /// The reserved core that it was pinned to since then, because it had work for several threads.
     static HOME: Cell<usize> = const { Cell::new(NOWHERE) };
 }
 
-/// Says that the calling thread, which brings jobs, may be pinned. Others, which are the program's, are at most moved.
+/// Marks the calling thread, which brings jobs, as the device's own: it may be pinned. The program's threads are at
+/// most moved.
 pub fn adopt_this_thread() {
     FOLLOWED.set(Some(FOLLOWED.get().unwrap_or(0)));
 }
@@ -66,19 +69,19 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 pub struct ComputePool {
     shared: Arc<Shared>,
     crew: Mutex<Crew>,
-    /// Grows with every change of the crew's places; 0 before the first. No two pools have a number in common.
+    /// The placement epoch: grows with every change of affinity; 0 before the first. No two pools share a number.
     placement: AtomicUsize,
-    /// The one processor that no helper is pinned to, where helpers have the others; else [`NOWHERE`].
+    /// The reserved core, which no helper is pinned to, where helpers have the others; else [`NOWHERE`].
     home: AtomicUsize,
-    /// Whether somebody has said on which processors jobs are computed.
+    /// Whether the compute threads were pinned by a call or the environment.
     pinned: AtomicBool,
 }
 
-/// Who helps, and where.
+/// The workers and their affinity.
 struct Crew {
     /// Helper `i` at `i - 1`: the caller of a job is thread 0 of it.
     helpers: Vec<thread::JoinHandle<()>>,
-    /// The processors that somebody wants threads to be pinned to, in turn. Empty: any. `None`: nobody wants anything.
+    /// The processors that threads were asked to be pinned to, round-robin. Empty: any. `None`: nothing was asked.
     places: Option<Vec<usize>>,
     /// Those of them for the threads that bring jobs.
     callers: Vec<usize>,
@@ -93,7 +96,7 @@ struct Shared {
     work: Condvar,
     /// How many threads work on one job. A helper of that index or above it ends.
     threads: AtomicUsize,
-    /// Not when there are more threads than processors: who spins then keeps others from working.
+    /// Not when there are more threads than processors: a spinning thread then keeps others from working.
     spins: AtomicBool,
     /// Whether there are fewer threads than processors.
     spare: AtomicBool,
@@ -103,7 +106,8 @@ struct Shared {
 struct Slot {
     taken: AtomicBool,
     open: AtomicBool,
-    /// Helpers inside. A helper enters by counting itself and then seeing the slot open; the caller closes it, and then waits for zero.
+    /// Helpers inside. A helper enters by counting itself and then seeing the slot open; the caller closes it, and then
+    /// waits for zero.
     helpers: AtomicUsize,
     /// The next chunk to claim; at or above `chunks` when none is left.
     next: AtomicUsize,
@@ -124,15 +128,15 @@ struct Job {
     chunks: usize,
 }
 
-// SAFETY: `job` is written by the slot's taker while it is closed, and read by helpers that saw it open, which the taker outwaits; its `body`
-// points to a `Sync` closure. Everything else in a slot is Send and Sync.
+// SAFETY: `job` is written by the slot's taker while it is closed, and read by helpers that saw it open, which the
+// taker outwaits; its `body` points to a `Sync` closure. Everything else in a slot is Send and Sync.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
 impl ComputePool {
-    /// A pool in which `threads` threads compute: the caller of `parallel_for` and `threads - 1` helpers. When the system refuses a
-    /// thread, the pool has fewer.
+    /// A pool in which `threads` threads compute: the caller of `parallel_for` and `threads - 1` helpers. When the
+    /// system refuses a thread, the pool has fewer.
     pub fn new(threads: usize) -> ComputePool {
         let pool = ComputePool {
             shared: Arc::new(Shared {
@@ -162,7 +166,7 @@ impl ComputePool {
         self.shared.threads.load(Ordering::Relaxed)
     }
 
-    /// How long those who bring jobs or wait for their ends should look before they sleep.
+    /// The spin budget of threads that bring jobs or wait for their ends.
     pub fn patience(&self) -> Duration {
         match self.shared.spare.load(Ordering::Relaxed) {
             true => PATIENCE,
@@ -170,8 +174,9 @@ impl ComputePool {
         }
     }
 
-    /// Changes the number of threads, of jobs that have not begun, and returns what it is then: less when the system refuses a
-    /// thread. Waits for helpers that are too many, until the ends of the jobs that they are at; so no job may call this.
+    /// Changes the number of threads, of jobs that have not begun, and returns what it is then: less when the system
+    /// refuses a thread. Waits for helpers that are too many, until the ends of the jobs that they are at; so no job
+    /// may call this.
     pub fn set_threads(&self, threads: usize) -> usize {
         let mut crew = lock(&self.crew);
         let wanted = threads.clamp(1, MAX_THREADS) - 1;
@@ -197,8 +202,8 @@ impl ComputePool {
         crew.helpers.len() + 1
     }
 
-    /// Pins each helper to one of `places`, in turn, and the threads that bring jobs to those that no helper has, if any. No places:
-    /// every thread may run on every processor of the process again.
+    /// Pins each helper to one of `places`, round-robin, and the threads that bring jobs to those that no helper has,
+    /// if any. No places: every thread may run on every processor of the process again.
     pub fn pin(&self, places: &[usize]) -> Result<(), PinError> {
         affinity::check(places)?;
         let mut crew = lock(&self.crew);
@@ -209,13 +214,14 @@ impl ComputePool {
         self.place(&mut crew)
     }
 
-    /// Whether jobs may be brought by threads that cannot be pinned: not where somebody wants jobs to be computed on certain processors.
+    /// Whether foreign threads, which cannot be pinned, may bring jobs: not where the compute threads were pinned on
+    /// request.
     pub fn takes_guests(&self) -> bool {
         !self.pinned.load(Ordering::Relaxed)
     }
 
-    /// Puts the calling thread, if it is one of the device's own, where [`ComputePool::pin`] wants it. One look at a number, unless that has
-    /// changed.
+    /// Applies [`ComputePool::pin`] to the calling thread, if it is one of the device's own. It reads one number,
+    /// unless that has changed.
     pub fn place_caller(&self) {
         let Some(followed) = FOLLOWED.get() else {
             return;
@@ -229,8 +235,8 @@ impl ComputePool {
         }
     }
 
-    /// Puts a thread that brings a job for several on the processor that no helper has: until the next placement, or, if it is not the device's
-    /// own, for as long as the system leaves it there.
+    /// Moves a thread that brings a job for several threads to the reserved core: until the next placement, or, if it
+    /// is not the device's own, for as long as the system leaves it there.
     fn come_home(&self) {
         let home = self.home.load(Ordering::Relaxed);
         if home == NOWHERE {
@@ -246,9 +252,10 @@ impl ComputePool {
         }
     }
 
-    /// Puts the helpers where `crew` wants them, and callers when they come. If nobody wants anything, and there are as many threads as
-    /// processors, each helper gets one of its own: a thread that slept may else be woken on a processor where another one computes, though
-    /// one is idle. Threads that bring jobs, of which there may be several, stay free as long as their jobs are for one thread.
+    /// Pins the helpers as `crew` says, and callers when they come. If nothing was asked, and there are as many threads
+    /// as processors, each helper gets one of its own: a thread that slept may else be woken on a busy processor,
+    /// though one is idle. Threads that bring jobs, of which there may be several, stay free as long as their jobs are
+    /// for one thread.
     fn place(&self, crew: &mut Crew) -> Result<(), PinError> {
         /// The number of the newest placement of any pool.
         static NEWEST: AtomicUsize = AtomicUsize::new(0);
@@ -285,8 +292,8 @@ impl ComputePool {
         Ok(())
     }
 
-    /// Calls `body` once with each of `0..chunks`, in no order, on several threads, and returns when all calls have. Chunks are
-    /// claimed one at a time by whoever is free; as many chunks as threads gives a static partition.
+    /// Calls `body` once with each of `0..chunks`, in no order, on several threads, and returns when all calls have.
+    /// Chunks are claimed one at a time by whoever is free; as many chunks as threads gives a static partition.
     ///
     /// # Panics
     /// When `body` panicked, with the payload of the first panic, after the other chunks have ended.
@@ -302,7 +309,8 @@ impl ComputePool {
         };
         self.come_home();
         let body: &(dyn Fn(usize) + Sync) = &body;
-        // SAFETY: only the lifetime changes. `Slot::job` says why nobody follows the pointer after this function has returned.
+        // SAFETY: only the lifetime changes. `Slot::job` says why nobody follows the pointer after this function has
+        // returned.
         let body: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(body) };
         // SAFETY: the slot is ours and closed.
         unsafe { slot.job.get().write(Job { body, chunks }) };
@@ -397,8 +405,8 @@ impl Shared {
         helped
     }
 
-    /// Wakes helpers that sleep, at most `count`. One that is about to sleep either sees the open slot or is seen here: both sides write
-    /// first and look then.
+    /// Wakes helpers that sleep, at most `count`. One that is about to sleep either sees the open slot or is seen here:
+    /// both sides write first and look then.
     fn wake(&self, count: usize) {
         let sleepers = self.sleepers.load(Ordering::SeqCst);
         if sleepers > 0 {
@@ -441,7 +449,8 @@ impl Slot {
             if chunk >= job.chunks {
                 return;
             }
-            // SAFETY: the caller's closure is there until every helper inside has left, and the caller is in `parallel_for`.
+            // SAFETY: the caller's closure is there until every helper inside has left, and the caller is in
+            // `parallel_for`.
             let body = unsafe { &*job.body };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(chunk))) {
                 lock(&self.panic).get_or_insert(payload);

@@ -1,10 +1,11 @@
 //! One dispatch's bindings, typed and checked against the memory that is bound.
 //!
-//! The memory belongs to Metal buffers: other kernels, the host and, where a contract allows it, an input and the output of one kernel share
-//! it. So no reference into it is ever made; kernels read and write through [`View`]s, which are checked pointers. Two things make
-//! that sound. Between dispatches it is Metal's own rule, kept by the device and the bridge: while a dispatch runs, nobody else
-//! writes what it touches or reads what it writes. Within one, kernels share their work between threads only when no thread writes
-//! what another touches ([`View::writes_once`], [`View::is_apart_from`], [`View::shares_rows_with`]); else one thread does it all.
+//! The memory belongs to Metal buffers: other kernels, the host and, where a contract allows it, an input and the
+//! output of one kernel share it. So no reference into it is ever made; kernels read and write through [`View`]s, which
+//! are checked pointers. Two things make that sound. Between dispatches it is Metal's own rule, kept by the device and
+//! the bridge: while a dispatch runs, nobody else writes what it touches or reads what it writes. Within one, kernels
+//! share their work between threads only when no thread writes what another touches ([`View::writes_once`],
+//! [`View::is_apart_from`], [`View::shares_rows_with`]); else one thread does it all.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -53,7 +54,10 @@ macro_rules! arguments {
         $(unsafe impl Arguments for args::$name {})*
     };
 }
-arguments!(matmul_args interleave_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args add_bias_args transpose_args softmax_args copy_args argmax_args);
+arguments! {
+    matmul_args interleave_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args
+    add_bias_args transpose_args softmax_args copy_args argmax_args
+}
 
 /// The elements of a strided block: `count` steps of a stride each, twice nested, of `width` contiguous elements.
 #[derive(Clone, Copy, Debug)]
@@ -125,8 +129,9 @@ pub struct Dispatch<'a> {
 
 impl<'a> Dispatch<'a> {
     /// # Safety
-    /// Each binding of `raw` that is not NULL must point to `length` bytes that stay valid for reads while the `Dispatch` and the views made
-    /// from it live, and for writes where `kernel` writes; nobody else may write them meanwhile, nor read what the kernel writes.
+    /// Each binding of `raw` that is not NULL must point to `length` bytes that stay valid for reads while the
+    /// `Dispatch` and the views made from it live, and for writes where `kernel` writes; nobody else may write them
+    /// meanwhile, nor read what the kernel writes.
     pub unsafe fn new(kernel: &'a str, geometry: Geometry, raw: &'a soft_dispatch) -> Dispatch<'a> {
         Dispatch {
             kernel,
@@ -188,8 +193,8 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// Checks that the grid, in the kernel's geometry, covers `needed` points in each dimension. A native kernel would do the whole
-    /// operation anyway; the Metal one would leave the rest undone.
+    /// Checks that the grid, in the kernel's geometry, covers `needed` points in each dimension. A native kernel would
+    /// do the whole operation anyway; the Metal one would leave the rest undone.
     pub fn expect_points(&self, needed: [u64; 3]) -> Result<(), Fault> {
         let Geometry { tile, threads } = self.geometry;
         if threads == 0 {
@@ -254,8 +259,8 @@ impl<'a> Dispatch<'a> {
     }
 }
 
-/// Values in memory that threads of a kernel share: readable, and writable where the kernel's contract says so. Positions and counts are in
-/// elements.
+/// Values in memory that threads of a kernel share: readable, and writable where the kernel's contract says so.
+/// Positions and counts are in elements.
 #[derive(Clone, Copy)]
 pub struct View<'a, T> {
     pointer: *mut T,
@@ -291,7 +296,8 @@ impl<'a, T: Stored> View<'a, T> {
         })
     }
 
-    /// A pointer to `count` elements from element `start` on, all inside the view. `start` is a multiple of the type's block.
+    /// A pointer to `count` elements from element `start` on, all inside the view. `start` is a multiple of the type's
+    /// block.
     ///
     /// # Panics
     /// When they are not: a bug of the kernel.
@@ -326,7 +332,8 @@ impl<'a, T: Stored> View<'a, T> {
             })
     }
 
-    /// Whether no byte of the one extent belongs to the other. Says `false` for some that are apart in a complicated way.
+    /// Whether no byte of the one extent belongs to the other. Says `false` for some that are apart in a complicated
+    /// way.
     pub fn is_apart_from<U: Stored>(&self, other: &View<U>) -> bool {
         let (start, end) = self.bytes();
         let (other_start, other_end) = other.bytes();
@@ -357,7 +364,8 @@ impl<'a, T: Stored> View<'a, T> {
         row == other_row && width <= shift && shift + other_width <= row
     }
 
-    /// The bytes from row to row and in a row, when there is one stride and no block that spreads over several elements.
+    /// The bytes from row to row and in a row, when there is one stride and no block that spreads over several
+    /// elements.
     fn row_bytes(&self) -> Option<(i128, i128)> {
         let size = size_of::<T>() as i128;
         let [(outer, _), (_, stride)] = self.extent.steps;

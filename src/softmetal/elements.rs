@@ -43,7 +43,8 @@ pub const GROUP: usize = 32;
 
 /// Stored elements that a kernel reads as f32. Every conversion is exact.
 pub trait Readable: Stored {
-    /// Elements `GROUP * group + offset ..` of `row`, as many as a vector has lanes. `offset` is a multiple of the lanes and below `GROUP`.
+    /// Elements `GROUP * group + offset ..` of `row`, as many as a vector has lanes. `offset` is a multiple of the
+    /// lanes and below `GROUP`.
     ///
     /// # Safety
     /// `row` is readable for these elements.

@@ -1,5 +1,5 @@
-//! The C table that the device calls, and nothing but the crossing of that border: pointers become references, panics and
-//! errors become outcomes.
+//! The C table that the device calls, and nothing but the crossing of that border: pointers become references, panics
+//! and errors become outcomes.
 
 use std::arch::global_asm;
 use std::ffi::{CStr, CString, c_char};
@@ -15,8 +15,8 @@ use super::kernels::Machine;
 use super::library::{Code, Function, KernelChoice, Library};
 use super::msl::{self, Setting};
 
-// `softmetal_cpu_executor` of executor.h. rustc exports every `#[no_mangle]` function from a cdylib, whose symbols are the C ABI and nothing
-// else, so the symbol is defined by hand, hidden.
+// `softmetal_cpu_executor` of executor.h. rustc exports every `#[no_mangle]` function from a cdylib, whose symbols are
+// the C ABI and nothing else, so the symbol is defined by hand, hidden.
 #[cfg(all(target_arch = "x86_64", not(target_vendor = "apple")))]
 global_asm!(
     ".pushsection .text.softmetal_cpu_executor,\"ax\",@progbits",
@@ -62,8 +62,8 @@ global_asm!(
     cpu_executor = sym cpu_executor,
 );
 
-/// Only the native archive refers to the symbol, and a linker that reads archives in order has passed this object by then. rustc makes
-/// every link refer to `#[used]` statics, which brings the object in.
+/// Only the native archive refers to the symbol, and a linker that reads archives in order has passed this object by
+/// then. rustc makes every link refer to `#[used]` statics, which brings the object in.
 #[used]
 static KEEP: extern "C" fn() -> *const soft_executor = cpu_executor;
 
@@ -266,7 +266,8 @@ unsafe extern "C" fn execute(
         machine.pool.place_caller();
         match &function.code {
             Code::Native(kernel) => {
-                // SAFETY: the device binds buffers that the command buffer keeps alive, and Metal's rules forbid concurrent access.
+                // SAFETY: the device binds buffers that the command buffer keeps alive, and Metal's rules forbid
+                // concurrent access.
                 let dispatch =
                     unsafe { Dispatch::new(kernel.display_name(), kernel.geometry, dispatch) };
                 (kernel.run)(&dispatch, machine)

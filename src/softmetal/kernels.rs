@@ -1,8 +1,8 @@
 //! The native kernels, by family, and the table of their names.
 //!
-//! `native/kernels/*.metal` defines what a kernel means and `args.h` how it is called; a native kernel does the whole operation that the
-//! arguments describe. Its results do not depend on the number of threads: every output element is computed by one thread, in one
-//! order.
+//! `native/kernels/*.metal` defines what a kernel means and `args.h` how it is called; a native kernel does the whole
+//! operation that the arguments describe. Its results do not depend on the number of threads: every output element is
+//! computed by one thread, in one order.
 
 mod activation;
 mod add_bias;
@@ -54,8 +54,8 @@ impl Machine {
         }
     }
 
-    /// Whether threads that are not the device's own may bring work. Not where that changes more of them than the rules of function calls allow
-    /// in practice: llama.cpp configures tiles once per thread.
+    /// Whether threads that are not the device's own may bring work. Not where that changes more of them than the rules
+    /// of function calls allow in practice: llama.cpp configures tiles once per thread.
     pub fn takes_guests(&self) -> bool {
         self.pool.takes_guests() && !self.isa.has_tiles()
     }
@@ -65,12 +65,12 @@ impl Machine {
         self.share.div_ceil(work.max(1))
     }
 
-    /// Splits `0..items` into ranges of some `grain` items or more and calls `body` with each, on several threads. A grain of [`ALONE`]
-    /// keeps everything on the calling thread.
+    /// Splits `0..items` into ranges of some `grain` items or more and calls `body` with each, on several threads. A
+    /// grain of [`ALONE`] keeps everything on the calling thread.
     ///
-    /// A range's end breaks off a stream from memory, so there are no more of them than help: one for a single thread, and for several
-    /// ranges that get smaller, so that all threads end at about the same time, also when one was held up. (Tzeng & Ni 1993, "Trapezoid
-    /// self-scheduling", IEEE TPDS 4(1).)
+    /// A range's end breaks off a stream from memory, so there are no more of them than help: one for a single thread,
+    /// and for several ranges that get smaller, so that all threads end at about the same time, also when one was held
+    /// up. (Tzeng & Ni 1993, "Trapezoid self-scheduling", IEEE TPDS 4(1).)
     pub fn for_ranges(&self, items: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
         const RANGES_PER_THREAD: usize = 6;
         let threads = self.pool.threads();
@@ -122,7 +122,8 @@ pub struct Kernel {
     pub name: &'static CStr,
     /// The stem of the `.metal` file that defines it.
     pub family: &'static str,
-    /// That of the Metal kernel, which a native one has no use for but to tell whether the caller dispatched it rightly.
+    /// That of the Metal kernel, which a native one has no use for but to tell whether the caller dispatched it
+    /// rightly.
     pub geometry: Geometry,
     pub run: Run,
 }

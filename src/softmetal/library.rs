@@ -1,7 +1,8 @@
 //! Which kernels a Metal source stands for.
 //!
-//! ironbridge's own sources (`native/kernels/*.metal`) are recognised by their text and answered with the native kernels of that family,
-//! unless `IRONBRIDGE_SOFT_KERNELS=msl` asks for what the text says. Every other source is compiled.
+//! ironbridge's own sources (`native/kernels/*.metal`) are recognised by their text and answered with the native
+//! kernels of that family, unless `IRONBRIDGE_SOFT_KERNELS=msl` asks for what the text says. Every other source is
+//! compiled.
 
 use std::ffi::{CStr, CString, c_char};
 use std::slice;

@@ -1,5 +1,5 @@
-//! Metal Shading Language on the CPU: a source becomes C++ (`rewrite`), clang makes a small library of each kernel (`compile`,
-//! `cache`), and threadgroups run it with their threads as fibers (`threadgroup`, `fiber`).
+//! Metal Shading Language on the CPU: a source becomes C++ (`rewrite`), clang makes a small library of each kernel
+//! (`compile`, `cache`), and threadgroups run it with their threads as fibers (`threadgroup`, `fiber`).
 
 mod cache;
 mod clang;

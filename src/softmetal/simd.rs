@@ -1,8 +1,9 @@
 //! Vectors of f32 and of small integers, one implementation for each instruction set.
 //!
-//! A kernel's loop is written once, as a [`Body`] generic over [`Simd`], and [`Isa::run`] compiles it for each instruction set. A value of
-//! an implementing type is the proof that the processor has the instructions, so its methods are safe where they touch no memory.
-//! Everything between `Isa::run` and the intrinsics is `#[inline(always)]`: that is how the instruction set reaches the loop.
+//! A kernel's loop is written once, as a [`Body`] generic over [`Simd`], and [`Isa::run`] compiles it for each
+//! instruction set. A value of an implementing type is the proof that the processor has the instructions, so its
+//! methods are safe where they touch no memory. Everything between `Isa::run` and the intrinsics is
+//! `#[inline(always)]`: that is how the instruction set reaches the loop.
 
 mod portable;
 
@@ -35,7 +36,7 @@ pub trait Simd: Copy + Send + Sync {
     const LANES: usize;
     /// Vectors that fit the registers.
     const REGISTERS: usize;
-    /// How far ahead of what is read from one end to the other memory is worth bringing near with [`prefetch`], in bytes; 0 for not at all.
+    /// The prefetch distance of what is read in address order, in bytes; 0: none ([`prefetch`]).
     const AHEAD: usize = 0;
 
     fn splat(self, value: f32) -> Self::Vector;
@@ -104,8 +105,8 @@ pub trait Simd: Copy + Send + Sync {
     type Bytes: Copy;
     /// 32 bytes, of which one or two make a [`Simd::Bytes`].
     type Group: Copy;
-    /// What [`signed`](Simd::signed) adds to its bytes, where the instruction set multiplies unsigned bytes with signed ones only. A sum of
-    /// products is then too large by as many times the sum of the other factors.
+    /// What [`signed`](Simd::signed) adds to its bytes, where the instruction set multiplies unsigned bytes with signed
+    /// ones only. A sum of products is then too large by as many times the sum of the other factors.
     const SIGNED_OFFSET: i32;
 
     fn splat_int(self, value: i32) -> Self::Ints;
@@ -120,7 +121,8 @@ pub trait Simd: Copy + Send + Sync {
     /// sums + two neighbouring products each, in 16 bits. `a` and `b` are as for [`dot`](Simd::dot).
     fn dot_shorts(self, sums: Self::Bytes, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// Whether [`dot`](Simd::dot) takes several instructions, so that it is quicker to add up in 16 bits what fits
-    /// ([`dot_shorts`](Simd::dot_shorts)), and not to take an integer of 15 bits for two bytes ([`dot_pairs`](Simd::dot_pairs)).
+    /// ([`dot_shorts`](Simd::dot_shorts)), and not to take an integer of 15 bits for two bytes
+    /// ([`dot_pairs`](Simd::dot_pairs)).
     const PAIRS: bool;
     /// The first and the third byte of each lane's four, and the others, as integers of 16 bits.
     fn pairs(self, signed: bool, a: Self::Bytes) -> [Self::Bytes; 2];
@@ -134,7 +136,8 @@ pub trait Simd: Copy + Send + Sync {
     fn with_bits(self, a: Self::Group, shift: u32, b: Self::Group) -> Self::Group;
     /// Signed bytes as `dot_signed` wants them.
     fn signed_bytes(self, a: Self::Bytes) -> Self::Bytes;
-    /// Each byte shifted right by `right` bits, or left where that is negative, and masked; `mask` has only bits that come from the same byte.
+    /// Each byte shifted right by `right` bits, or left where that is negative, and masked; `mask` has only bits that
+    /// come from the same byte.
     fn moved(self, a: Self::Bytes, right: i32, mask: u8) -> Self::Bytes;
     /// The bits of both.
     fn either(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
@@ -191,7 +194,7 @@ pub trait Simd: Copy + Send + Sync {
     unsafe fn interleave(self, groups: [Self::Group; 8], to: *mut i8, stride: usize);
 }
 
-/// Starts to bring the cache line of `from` near, whether it is readable or not.
+/// Prefetches the cache line of `from` into L1, whether it is readable or not.
 #[inline(always)]
 pub fn prefetch<T>(from: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -208,7 +211,7 @@ pub fn prefetch<T>(from: *const T) {
     let _ = from;
 }
 
-/// The same, but no nearer than the second-level cache.
+/// The same, into L2 only.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn prefetch_second<T>(from: *const T) {
@@ -229,16 +232,16 @@ pub fn prefetch_lines<T>(from: *const T, bytes: usize) {
     }
 }
 
-/// The compiler leaves what is read before and after in that order, in which the processor prefetches. Told to build for Zen 4, it reads words
-/// of strips several ahead of others: a third of the speed of Q8_0 was gone.
+/// A compiler fence: reads before and after it stay in this order, in which the processor prefetches. Built for one
+/// processor, the compiler would reorder them (docs/perf, Zen 4).
 #[inline(always)]
 pub fn in_order() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// The same pointer, which the compiler keeps in a register of its own instead of adding an index to another one in each instruction: Intel's
-/// processors split a multiply-add whose operand is indexed in two ("Intel 64 and IA-32 Architectures Optimization Reference Manual", on
-/// micro-fusion and unlamination).
+/// The same pointer, which the compiler keeps in a register of its own instead of adding an index to another one in
+/// each instruction: Intel's processors split a multiply-add whose operand is indexed in two ("Intel 64 and IA-32
+/// Architectures Optimization Reference Manual", on micro-fusion and unlamination).
 #[inline(always)]
 pub fn unindexed<T>(mut pointer: *const T) -> *const T {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -253,8 +256,8 @@ pub fn unindexed<T>(mut pointer: *const T) -> *const T {
     pointer
 }
 
-/// The number of turns of a loop that the compiler is to leave a loop. One that it unrolls it also rearranges: it reads what all turns need
-/// before the first, puts that on the stack for want of registers, and takes twice as long.
+/// An opaque trip count, so that the compiler does not unroll the loop. Unrolled, it would read what all iterations
+/// need before the first and spill it.
 #[inline(always)]
 pub fn kept_a_loop(turns: usize) -> usize {
     std::hint::black_box(turns)
@@ -263,7 +266,8 @@ pub fn kept_a_loop(turns: usize) -> usize {
 /// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
 pub trait Body {
     type Output;
-    /// Whether it uses [`Simd::moved`], so that it is worth a loop of its own where the processor has an instruction for that.
+    /// Whether it uses [`Simd::moved`], so that it is worth a loop of its own where the processor has an instruction
+    /// for that.
     const MOVES_BITS: bool = false;
     /// Whether it uses [`Simd::AHEAD`], so that it is worth one of its own for processors of either kind.
     const READS_AHEAD: bool = false;
@@ -350,7 +354,7 @@ impl Isa {
         }
     }
 
-    /// The one for strips that few rows are multiplied with, which come from memory once, from one end to the other.
+    /// The one for x16 panels with few rows of A, which come from memory once, in address order.
     pub fn for_strips(self) -> Isa {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -87,7 +87,8 @@ fn matmuls_that_do_not_fit() {
             = (IRON_Q8_0, true, true, 16, 32, 1, 64) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
         |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, true, 32, 32, 1)
             => IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.batch, it.c.batch_stride, it.b.batch_stride)
+        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.batch, it.c.batch_stride,
+            it.b.batch_stride)
             = (IRON_Q8_0, true, true, 16, 32, 1, 2, 16, 544) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
         |it| it.c.dtype = IRON_F16 => IRON_ERROR_SHAPE, "c: is F16, a is F32";
         |it| it.bias = tensor(b, IRON_F16) => IRON_ERROR_SHAPE, "bias: is F16, a is F32";

@@ -1,5 +1,6 @@
-//! The model that comes with the crate, with its blocks multiplied out: what is computed from F32 does not depend on how
-//! many tokens are computed together, while products of blocks round the activations of many tokens more than those of few.
+//! The model that comes with the crate, with its blocks multiplied out: what is computed from F32 does not depend on
+//! how many tokens are computed together, while products of blocks round the activations of many tokens more than those
+//! of few.
 
 use std::fs::File;
 

@@ -286,7 +286,8 @@ fn threads_share_a_device_and_its_buffers() {
     device.sync().unwrap();
 }
 
-/// One thread maps and looks twice, others write the same buffer through the device: whoever comes second waits or is refused.
+/// One thread maps and looks twice, others write the same buffer through the device: whoever comes second waits or is
+/// refused.
 #[test]
 fn what_is_mapped_never_changes_while_other_threads_try() {
     const LEN: usize = 50_000;

@@ -66,7 +66,8 @@ fn a_kernel_runs_over_buffers_and_bytes() {
         grid: Grid::Threads([1000, 1, 1]),
         threadgroup: [32, 1, 1],
     };
-    // SAFETY: thread i reads a[i] and b[i] and writes element i from the offset on, all of 1000 elements inside their buffers.
+    // SAFETY: thread i reads a[i] and b[i] and writes element i from the offset on, all of 1000 elements inside their
+    // buffers.
     unsafe { commands.dispatch(&add, &dispatch) }.unwrap();
     drop(add);
     // The access that was declared counts.
@@ -108,8 +109,8 @@ fn a_kernel_takes_constants_and_threadgroup_memory() {
             grid: Grid::Threadgroups([GROUPS as u32, 1, 1]),
             threadgroup: [LANES as u32, 1, 1],
         };
-        // SAFETY: reads every STRIDE-th of GROUPS · LANES · STRIDE elements, writes one element for each group, and has one float
-        // of threadgroup memory for each lane.
+        // SAFETY: reads every STRIDE-th of GROUPS · LANES · STRIDE elements, writes one element for each group, and has
+        // one float of threadgroup memory for each lane.
         unsafe { commands.dispatch(&reduce, &dispatch) }.unwrap();
         commands.commit().unwrap().wait().unwrap();
 

@@ -1,5 +1,5 @@
-//! The safe facade through its public API, on the default device: the software one on Linux, Apple's on a Mac. Tests that plan
-//! failures open a software device wherever they run.
+//! The safe facade through its public API, on the default device: the software one on Linux, Apple's on a Mac. Tests
+//! that plan failures open a software device wherever they run.
 
 mod buffers;
 mod commands;

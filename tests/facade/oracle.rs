@@ -122,7 +122,8 @@ pub fn rope(rope: &Rope<'_>, x: &[f64], positions: &[u32], factors: Option<&[f32
     out
 }
 
-/// GGML's Q8_0: blocks of 32 weights, each one f16 scale and 32 signed bytes. Returns the bytes and the values they stand for.
+/// GGML's Q8_0: blocks of 32 weights, each one f16 scale and 32 signed bytes. Returns the bytes and the values they
+/// stand for.
 pub fn q8_0(values: &[f32]) -> (Vec<u8>, Vec<f64>) {
     let mut bytes = Vec::new();
     let mut means = Vec::new();

@@ -312,8 +312,8 @@ fn record(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever the fields say, an operation is refused with a sentence, or it runs to its end: the device, which watches its bounds,
-    /// never has to stop one.
+    /// Whatever the fields say, an operation is refused with a sentence, or it runs to its end: the device, which
+    /// watches its bounds, never has to stop one.
     #[test]
     fn no_arguments_get_past_the_checks_and_fail_on_the_device(
         operations in prop::collection::vec(

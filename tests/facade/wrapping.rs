@@ -55,8 +55,8 @@ impl Drop for Pages {
 unsafe impl Send for Pages {}
 // SAFETY: shared, it only lends for reading.
 unsafe impl Sync for Pages {}
-// SAFETY: the memory stays where it is until the drop, is never written after `new`, consists of whole pages, and the drop
-// counts and deallocates only.
+// SAFETY: the memory stays where it is until the drop, is never written after `new`, consists of whole pages, and the
+// drop counts and deallocates only.
 unsafe impl HostMemory for Pages {
     fn bytes(&self) -> &[u8] {
         // SAFETY: inside the allocation.

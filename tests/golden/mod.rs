@@ -20,9 +20,10 @@ pub struct Bounds {
     pub many_tokens: Bound,
 }
 
-/// llama.cpp's own errors on this model, those of types that were not measured as the nearest one's; but in F16 and in Q8_0
-/// for few tokens much less. llama.cpp rounds activations to 8 bits and has 7.2e-4 and 2.3e-2 in the median there; those of
-/// few tokens have 15 bits here, and beside floats they are not rounded. The fixtures are rounded to 5e-7 of their norm.
+/// llama.cpp's own errors on this model, those of types that were not measured as the nearest one's; but in F16 and in
+/// Q8_0 for few tokens much less. llama.cpp rounds activations to 8 bits and has 7.2e-4 and 2.3e-2 in the median there;
+/// those of few tokens have 15 bits here, and beside floats they are not rounded. The fixtures are rounded to 5e-7 of
+/// their norm.
 pub fn bounds(weights: &str) -> Bounds {
     let bound = |median, most| Bound { median, most };
     let llama_cpp = match weights {
@@ -121,8 +122,8 @@ fn assert_within(mut errors: Vec<f64>, bound: Bound, what: &str) {
     );
 }
 
-/// How far the logits after a text of more than eight tokens are from those of its tokens one by one, which the fixtures
-/// hold to exact ones. Of many tokens the activations may have 8 bits.
+/// How far the logits after a text of more than eight tokens are from those of its tokens one by one, which the
+/// fixtures hold to exact ones. Of many tokens the activations may have 8 bits.
 fn at_once_and_one_by_one(model: &Model, prompt: &[u32]) -> f64 {
     let mut session = model.session().unwrap();
     let greedy = Sampler::new(SamplerOptions::default()).unwrap();

@@ -1,5 +1,5 @@
-//! What must hold for any bytes in the place of a file: an error or something that is consistent and can be used, and no
-//! panic. The fuzz targets in `fuzz/` call the same functions.
+//! What must hold for any bytes in the place of a file: an error or something that is consistent and can be used, and
+//! no panic. The fuzz targets in `fuzz/` call the same functions.
 
 use std::fs::{File, remove_file};
 use std::io::Write;

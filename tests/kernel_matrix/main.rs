@@ -1,6 +1,6 @@
-//! Every operation × every type × edge sizes through the C ABI (`iron_encode_*`, below the facade's functions of those names): the kernels
-//! from their Metal source in three lane orders, and the native ones, each against float64 arithmetic. Outputs lie between
-//! guard zones and start poisoned.
+//! Every operation × every type × edge sizes through the C ABI (`iron_encode_*`, below the facade's functions of those
+//! names): the kernels from their Metal source in three lane orders, and the native ones, each against float64
+//! arithmetic. Outputs lie between guard zones and start poisoned.
 //!
 //! In a process of its own, because what chooses the kernels is the environment.
 

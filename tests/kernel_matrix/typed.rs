@@ -64,8 +64,8 @@ impl Typed {
         }
     }
 
-    /// Made up, the same for the same seed: numbers in [-1, 1), or any integers, or a row of the blocks of which another
-    /// implementation has said what they are worth (tests/data/blocks.json).
+    /// Made up, the same for the same seed: numbers in [-1, 1), or any integers, or a row of the blocks of which
+    /// another implementation has said what they are worth (tests/data/blocks.json).
     pub fn made_up(dtype: Dtype, elements: usize, seed: u64) -> Typed {
         match dtype {
             Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::Q8_0 => {

@@ -10,7 +10,8 @@ use crate::typed::{Typed, values};
 /// The largest relative error of rounding to F32.
 pub const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// What the environment says when the software device compiles and runs kernels: `IRONBRIDGE_SOFT_KERNELS`, `…_LANE_ORDER` and `…_VALIDATE`.
+/// What the environment says when the software device compiles and runs kernels: `IRONBRIDGE_SOFT_KERNELS`,
+/// `…_LANE_ORDER` and `…_VALIDATE`.
 const WAYS: [[&str; 3]; 4] = [
     ["native", "forward", "0"],
     ["msl", "forward", "0"],
@@ -20,8 +21,8 @@ const WAYS: [[&str; 3]; 4] = [
 
 /// Takes effect with the next kernel that is compiled or run.
 fn choose([kernels, order, validate]: [&str; 3]) {
-    // SAFETY: the tests of this process run one after another, and what they started is complete. The other threads, the
-    // harness's and the devices', read the environment through std only, whose lock this takes.
+    // SAFETY: the tests of this process run one after another, and what they started is complete. The other threads,
+    // the harness's and the devices', read the environment through std only, whose lock this takes.
     unsafe {
         std::env::set_var("IRONBRIDGE_SOFT_KERNELS", kernels);
         std::env::set_var("IRONBRIDGE_SOFT_LANE_ORDER", order);
@@ -99,8 +100,8 @@ impl Ways {
         Ways(WAYS.iter().map(open).collect())
     }
 
-    /// Runs what `record` records of the inputs and the output, in every way. Each element must be what is wanted, nothing outside of the
-    /// rows may be touched, and the order of the lanes may not matter to a single bit.
+    /// Runs what `record` records of the inputs and the output, in every way. Each element must be what is wanted,
+    /// nothing outside of the rows may be touched, and the order of the lanes may not matter to a single bit.
     pub fn check(
         &self,
         what: &str,

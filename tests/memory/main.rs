@@ -1,5 +1,5 @@
-//! Memory: bounded, given back, and every byte named. Each test opens devices of its own; those that need the process's one hook for leaks
-//! are serial.
+//! Memory: bounded, given back, and every byte named. Each test opens devices of its own; those that need the process's
+//! one hook for leaks are serial.
 
 mod accounts;
 mod failures;

@@ -1,4 +1,5 @@
-//! The trace. A program of its own, whose tests are serial: the hook and the number of live handles are the whole process's.
+//! The trace. A program of its own, whose tests are serial: the hook and the number of live handles are the whole
+//! process's.
 
 mod counters;
 #[cfg(feature = "tracing")]

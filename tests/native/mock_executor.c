@@ -98,7 +98,8 @@ static void function_release(soft_function *function) {
 }
 
 static void function_describe(const soft_function *function, soft_function_info *info) {
-  *info = (soft_function_info){.max_total_threads_per_threadgroup = 1024, .thread_execution_width = 32, .any_thread = true};
+  *info =
+      (soft_function_info){.max_total_threads_per_threadgroup = 1024, .thread_execution_width = 32, .any_thread = true};
   if (strcmp(function->name, "own") == 0) info->any_thread = false;
   if (strcmp(function->name, "narrow") == 0) info->max_total_threads_per_threadgroup = 64;
   if (strcmp(function->name, "hoard") == 0) info->static_threadgroup_memory = 16384;

@@ -146,7 +146,8 @@ fn the_memory_check_prints_statistics() {
     );
 }
 
-/// The thread that completes a submission lets the device go after it has woken who waits. In 1 of 30 processes the end came first.
+/// The thread that completes a submission lets the device go after it has woken who waits. In 1 of 30 processes the end
+/// came first.
 fn a_device_that_is_let_go_is_closed_however_soon_the_process_ends() {
     for _ in 0..100 {
         let text = says("tidy", &[("IRONBRIDGE_MEMORY_CHECK", "1")]);

@@ -1,4 +1,5 @@
-//! Two gigabytes of GGUF, opened, touched and closed: nothing stays, in one process or in ten. And what long buffers take of memory.
+//! Two gigabytes of GGUF, opened, touched and closed: nothing stays, in one process or in ten. And what long buffers
+//! take of memory.
 
 use crate::command;
 

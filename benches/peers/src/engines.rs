@@ -41,8 +41,8 @@ pub fn load(name: &str, file: &Path, threads: usize) -> Result<Box<dyn Engine>> 
 /// Before each turn: by then the threads of the one before, which look for more work for some milliseconds, sleep.
 pub const REST: Duration = Duration::from_millis(20);
 
-/// What tells engines whose number of threads is the process's; and for how many milliseconds LLVM's OpenMP looks for more work: by itself
-/// for 200, on the processors that the next in turn needs.
+/// What tells engines whose number of threads is the process's; and for how many milliseconds LLVM's OpenMP looks for
+/// more work: by itself for 200, on the processors that the next in turn needs.
 pub fn environment(threads: usize) -> Vec<(&'static str, String)> {
     let names = [
         "IRONBRIDGE_THREADS",

@@ -25,8 +25,8 @@ pub fn measure(threads: usize) -> Limits {
     }
 }
 
-/// Memory to be read by threads. How fast that goes changes from second to second where others use the same memory: it is measured in turns
-/// with what is compared with it.
+/// Memory to be read by threads. How fast that goes changes from second to second where others use the same memory: it
+/// is measured in turns with what is compared with it.
 pub struct Reader(Vec<Vec<u64>>);
 
 impl Reader {
@@ -34,7 +34,7 @@ impl Reader {
         Reader((0..threads).map(|_| in_large_pages(READ / 8)).collect())
     }
 
-    /// Thousand million bytes a second, now; where the processor has AVX-512 or AVX2.
+    /// GB/s, now; where the processor has AVX-512 or AVX2.
     pub fn rate(&self) -> Option<f64> {
         let read: unsafe fn(&[u64]) -> i64 = if is_x86_feature_detected!("avx512f") {
             avx512::read
@@ -51,7 +51,8 @@ impl Reader {
     }
 }
 
-/// So many ones, in pages of 2 MiB where the system has them: those are read faster, and ironbridge's weights move to such.
+/// So many ones, in pages of 2 MiB where the system has them: those are read faster, and ironbridge's weights move to
+/// such.
 fn in_large_pages(count: usize) -> Vec<u64> {
     unsafe extern "C" {
         fn madvise(start: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
@@ -135,8 +136,8 @@ mod avx512 {
 
     use super::{CHAINS, ROUNDS};
 
-    /// Four streams: one is less than a core can have under way. By hand: built for AVX-512, the same loop of u64 is compiled to a tenth of
-    /// the speed.
+    /// Four streams: one is less than a core can have under way. By hand: built for AVX-512, the same loop of u64 is
+    /// compiled to a tenth of the speed.
     ///
     /// # Safety
     /// The processor has AVX-512.

@@ -1,11 +1,14 @@
-//! ironbridge beside llama.cpp and candle: the same file, the same tokens, one process, in turns.
+//! ironbridge beside llama.cpp and candle: the same file, the same tokens and one process, in which the engines take
+//! turns.
 //!
-//! `make bench-peers` at the root of the repository. One process for each type and number of threads (for two of the three that number
-//! belongs to the process) loads the file with all three, compares what they compute, measures the machine's limits, and then lets the
-//! three take turns. A process that fails or hangs costs its own lines of the table only.
+//! `make bench-peers` at the root of the repository runs it and writes docs/perf/MACHINE/BENCHMARKS.md. Each type and
+//! number of threads has a process of its own, because two of the engines fix their number of threads per process. The
+//! process compares what the engines compute, measures the machine's limits, and then lets the engines take turns. A
+//! process that fails or hangs costs only its own lines of the table.
 
 mod engines;
 mod limits;
+mod machine;
 mod matmul;
 mod models;
 #[cfg(feature = "onednn")]
@@ -88,10 +91,11 @@ fn compare(effort: &str) -> Result<()> {
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(folder.join(LINES), text)?;
-    report::write(&root.join("docs"), &lines, effort, start.elapsed())?;
+    let report = report::write(&machine::folder()?, &lines, effort, start.elapsed())?;
     eprintln!(
-        "{} s; docs/BENCHMARKS.md is written",
-        start.elapsed().as_secs()
+        "{} s; {} is written",
+        start.elapsed().as_secs(),
+        report.display()
     );
     Ok(())
 }
@@ -105,7 +109,7 @@ fn draw_charts() -> Result<()> {
     let text = fs::read_to_string(models_folder(&root).join(LINES))?;
     let lines: std::result::Result<Vec<Value>, _> =
         text.lines().map(serde_json::from_str).collect();
-    report::write_charts(&root.join("docs"), &lines?)
+    report::write_charts(&machine::folder()?, &lines?)
 }
 
 fn models_folder(root: &Path) -> PathBuf {
@@ -125,7 +129,7 @@ fn compare_context() -> Result<()> {
     let file = models::make(&models_folder(&root), models::TYPES[1])?;
     let lines = context_lines(&file);
     lines.iter().for_each(|line| println!("{line}"));
-    report::write_context(&root.join("docs"), &lines)
+    report::write_context(&machine::folder()?, &lines)
 }
 
 fn matmul_lines(effort: &str) -> Vec<Value> {
@@ -135,7 +139,7 @@ fn matmul_lines(effort: &str) -> Vec<Value> {
 
 /// Only the products of matrices, into the report that is there.
 fn compare_matmul(effort: &str) -> Result<()> {
-    let report = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/BENCHMARKS.md");
+    let report = machine::folder()?.join(report::PAGE);
     let section = matmul::section(&matmul_lines(effort))?;
     println!("{section}");
     matmul::replace_section(&report, &section)

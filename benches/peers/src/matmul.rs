@@ -1,4 +1,4 @@
-//! f32 matrix products through ironbridge's facade beside the crates that multiply matrices, in turns, and their table.
+//! f32 matrix products through ironbridge's facade beside the crates that multiply matrices, and their table.
 
 use std::fmt::Write;
 use std::fs;
@@ -217,7 +217,7 @@ fn names() -> Vec<&'static str> {
     NAMES.into_iter().chain(onednn).collect()
 }
 
-/// Prints a line of JSON for each shape and crate, in thousand million operations per second, and one for the processor's rate.
+/// Prints a line of JSON for each shape and crate, in GFLOP/s, and one for the processor's rate.
 pub fn speed(threads: &str, effort: &str) -> Result<()> {
     let threads = threads.parse()?;
     let rounds = if effort == "quick" { 3 } else { 7 };
@@ -261,9 +261,9 @@ pub fn speed(threads: &str, effort: &str) -> Result<()> {
 pub fn section(lines: &[Value]) -> Result<String> {
     let onednn = lines.iter().any(|line| line["engine"] == ONEDNN);
     let mut text = format!(
-        "{HEADING}\nThousand million operations a second, medians with ranges, in turns in one process; ironbridge through its facade, a command\n\
-         buffer for each product. *Limit* is the share of the multiply-adds that the processor could do: the median of measurements beside each shape.\n\
-         With feature `onednn`, oneDNN's `dnnl_sgemm` has a column of its own, beside the best of the crates.\n\n\
+        "{HEADING}\nGFLOP/s: medians with ranges. The libraries take turns in one process; ironbridge runs through its facade, with one\n\
+         command buffer per product. *Limit* is the share of the processor's multiply-add rate, as the median of measurements\n\
+         beside each shape. With the feature `onednn`, oneDNN's `dnnl_sgemm` has a column beside the best of the crates.\n\n\
          | threads | m, k, n | weight | ironbridge | gemm | matrixmultiply | faer | ironbridge ÷ best peer | limit |{}\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- |{}\n",
         if onednn {
@@ -335,7 +335,8 @@ fn cell(lines: &[&Value], name: &str) -> Result<(f64, String)> {
 
 /// Writes `section` into the report in place of the one that is there, or at its end.
 pub fn replace_section(report: &Path, section: &str) -> Result<()> {
-    let text = fs::read_to_string(report)?;
+    let text = fs::read_to_string(report)
+        .map_err(|error| format!("{}: {error}; a full run writes it", report.display()))?;
     let start = text.find(HEADING).unwrap_or(text.len());
     let after = text[start..].trim_start_matches(HEADING);
     let rest = after.find("\n## ").map_or("", |end| &after[end..]);

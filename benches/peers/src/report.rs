@@ -1,7 +1,7 @@
-//! docs/BENCHMARKS.md and its charts, from the lines that the trials printed.
+//! docs/perf/MACHINE/BENCHMARKS.md and its charts, from the lines that the trials printed.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, process};
 
@@ -47,13 +47,18 @@ fn with_range(values: &[f64], decimals: usize) -> String {
     }
 }
 
-pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Result<()> {
+/// The page of a machine, in its folder.
+pub const PAGE: &str = "BENCHMARKS.md";
+
+/// Writes the page and its charts, and returns the page's path.
+pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Result<PathBuf> {
     let mut text = String::from(
-        "# Benchmarks\n\nWritten by `make bench-peers`: ironbridge on its software device, llama.cpp (`llama-cpp-2`) and candle, one process, the same GGUF\n\
-         file, in turns. The models have TinyLlama's shape (1.1 thousand million weights) and random weights. Medians of tokens per second,\n\
-         ranges and numbers of turns in brackets. *Limit* is the share of what the machine could do, measured in the same process: for decode\n\
-         of the bytes of weights that it can read from memory in large pages, in turns with the engines, for prefill of the multiply-adds it\n\
-         can do with vectors, on bytes (VNNI, or AVX2 without) or, for F16, on f32: with AMX more can be done.\n\n",
+        "# Benchmarks\n\nWritten by `make bench-peers`. ironbridge on its software device, llama.cpp (`llama-cpp-2`) and candle take turns in one\n\
+         process, on the same GGUF file. The models have TinyLlama's shape (1.1 B parameters) and random weights. A cell is the\n\
+         median of tokens/s, with the range and the number of runs in parentheses. *Limit* is the share of what the machine can\n\
+         do, measured in the same process. For decode that is the read bandwidth of memory in 2 MiB pages, measured between\n\
+         the engines' runs. For prefill it is the rate of vector multiply-adds, of bytes (VNNI, or AVX2 without it), or of f32\n\
+         for F16; AMX can exceed it.\n\n",
     );
     writeln!(text, "{}\n", machine(effort, took))?;
     for file_type in TYPES {
@@ -70,22 +75,20 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
         }
         text.push('\n');
     }
-    text.push_str("Ratios to the better peer, as a chart: ![ratios](peers.svg)\n\nTwo threads over one, of each engine: ![scaling](scaling.svg)\n\n");
+    text.push_str("The ratio to the better peer:\n\n![Ratio to the better peer](peers.svg)\n\nThe speed of two threads over that of one, by engine:\n\n![Two threads over one](scaling.svg)\n\n");
     agreement(&mut text, all)?;
     loading(&mut text, all)?;
     if !lines(all, "context").is_empty() {
-        text.push_str("## A token after many others\n\nMilliseconds for a token by the length of the text, Q4_K_M, two threads: ![context](context.svg)\n\n");
+        text.push_str("## Decode by context length\n\nMilliseconds per token by the length of the context, Q4_K_M, two threads:\n\n![Milliseconds per token by context length](context.svg)\n\n");
     }
     write_charts(folder, all)?;
     writeln!(text, "{}", matmul::section(all)?)?;
     for failure in lines(all, "failure") {
         writeln!(text, "Failed: {}: {}\n", failure["of"], failure["error"])?;
     }
-    fs::write(
-        folder.join("BENCHMARKS.md"),
-        text.trim_end().to_owned() + "\n",
-    )?;
-    Ok(())
+    let page = folder.join(PAGE);
+    fs::write(&page, text.trim_end().to_owned() + "\n")?;
+    Ok(page)
 }
 
 /// Draws the charts of the report.
@@ -124,7 +127,8 @@ fn machine(effort: &str, took: Duration) -> String {
         .output();
     let date = date.map(|date| String::from_utf8_lossy(&date.stdout).trim().to_owned());
     format!(
-        "{} · {model}{amx}, {} processors · {effort} run of {} s · load average at its end {load} (two threads of its own make 1 to 2)",
+        "{} · {model}{amx}, {} processors · {effort} run of {} s\n\
+         · load average at its end {load} (its own two threads make 1 to 2 of it)",
         date.unwrap_or_default(),
         std::thread::available_parallelism().map_or(0, |count| count.get()),
         took.as_secs(),
@@ -202,7 +206,7 @@ fn row(
 }
 
 fn agreement(text: &mut String, all: &[Value]) -> Result<()> {
-    text.push_str("## Do they compute the same?\n\nDistance of the peers' logits from ironbridge's, ‖a − b‖ / ‖a‖, after 24 tokens and one more, and the machine's limits:\n\n");
+    text.push_str("## Agreement and limits\n\nThe relative distance of a peer's logits from ironbridge's, ‖a − b‖ / ‖a‖, after 24 tokens and one more. Beside it the\nmachine's limits, measured in the same process.\n\n");
     text.push_str("| type | threads | llama.cpp | candle | read GB/s | f32 GFLOP/s | bytes GOP/s |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     for limits in lines(all, "limits") {
         let (file_type, threads) = (&limits["type"], &limits["threads"]);
@@ -234,8 +238,8 @@ fn agreement(text: &mut String, all: &[Value]) -> Result<()> {
 fn loading(text: &mut String, all: &[Value]) -> Result<()> {
     writeln!(
         text,
-        "## Loading\n\nQ8_0 (1.1 GB, in the page cache), two threads, a process for each: seconds until the model is ready, until a first prompt of 15\n\
-         tokens is computed, and the process's peak resident memory by then and after a text of {LONG} tokens.\n\n\
+        "## Loading\n\nQ8_0 (1.1 GB, in the page cache), two threads, one process per engine. The columns are the seconds until the model is\n\
+         ready and until a prompt of 15 tokens is computed, and the peak resident memory then and after {LONG} tokens.\n\n\
          | | ready | first prompt | peak GB | with {LONG} tokens |\n| --- | --- | --- | --- | --- |"
     )?;
     for name in NAMES {
@@ -294,7 +298,7 @@ fn bar_chart(bars: &[(String, f64)]) -> String {
 
 const CONTEXT_CHART: &str = "context.svg";
 
-/// Draws the cost of a token by the length of the text anew.
+/// Draws the time per token by the length of the context.
 pub fn write_context(folder: &Path, all: &[Value]) -> Result<()> {
     let contexts = lines(all, "context");
     if contexts.is_empty() {

@@ -25,11 +25,13 @@ template <class T> MSL_INLINE T atomic_load_explicit(const volatile _atomic<T> *
   __atomic_load((T *)&object->value, &result, __ATOMIC_RELAXED);
   return result;
 }
-template <class T, class U> MSL_INLINE void atomic_store_explicit(volatile _atomic<T> *object, U desired, memory_order) {
+template <class T, class U> MSL_INLINE void atomic_store_explicit(volatile _atomic<T> *object, U desired,
+                                                                  memory_order) {
   T value = (T)desired;
   __atomic_store((T *)&object->value, &value, __ATOMIC_RELAXED);
 }
-template <class T, class U> MSL_INLINE T atomic_exchange_explicit(volatile _atomic<T> *object, U desired, memory_order) {
+template <class T, class U> MSL_INLINE T atomic_exchange_explicit(volatile _atomic<T> *object, U desired,
+                                                                  memory_order) {
   T value = (T)desired, result;
   __atomic_exchange((T *)&object->value, &value, &result, __ATOMIC_RELAXED);
   return result;

@@ -1,5 +1,5 @@
-/* From a kernel's signature to a function that runs one of its threads. The rewriter states what each parameter is bound to,
- * in its attributes' own words; the parameters' types are deduced here. */
+/* From a kernel's signature to a function that runs one of its threads. The rewriter states what each parameter is
+ * bound to, in its attributes' own words; the parameters' types are deduced here. */
 #ifndef MSL_ENTRY_H
 #define MSL_ENTRY_H
 
@@ -73,7 +73,8 @@ template <class P, class Bound> MSL_INLINE P argument(const msl_lane *lane, int 
   if constexpr (Bound::kind == buffer || Bound::kind == threadgroup) {
     static_assert(is_memory<P>, "an argument with [[buffer(n)]] or [[threadgroup(n)]] is a pointer or a reference");
     unsigned char *memory = nullptr;
-    if constexpr (Bound::given) memory = Bound::kind == buffer ? group.bindings[index].pointer : group.threadgroup[index];
+    if constexpr (Bound::given)
+      memory = Bound::kind == buffer ? group.bindings[index].pointer : group.threadgroup[index];
     if constexpr (is_reference<P>) return *(metal::remove_reference_t<P> *)memory;
     else return (P)memory;
   } else if constexpr (Bound::kind == thread_position_in_grid) {

@@ -1,6 +1,7 @@
-/* The narrow layer between the Metal standard library and what executes it: who a thread is, the barriers, the exchange of
- * values within a SIMD-group, and threadgroup memory. Everything else of this folder is plain arithmetic. This implementation
- * asks a CPU executor through runtime.h; one for a GPU would replace this header and entry.h and nothing else. */
+/* The narrow layer between the Metal standard library and what executes it: who a thread is, the barriers, the exchange
+ * of values within a SIMD-group, and threadgroup memory. Everything else of this folder is plain arithmetic. This
+ * implementation asks a CPU executor through runtime.h; one for a GPU would replace this header and entry.h and nothing
+ * else. */
 #ifndef MSL_EXECUTOR_H
 #define MSL_EXECUTOR_H
 
@@ -29,7 +30,8 @@ MSL_INLINE void simd_barrier(uint site) {
   lane->group->runtime->simd_barrier(lane, nullptr, site);
 }
 
-/* One operation of a SIMD-group: every thread writes below `area`, calls arrive, and then reads what the others wrote. */
+/* One operation of a SIMD-group: every thread writes below `area`, calls arrive, and then reads what the others
+ * wrote. */
 struct operation {
   msl_lane *lane;
   unsigned char *area;
@@ -82,8 +84,8 @@ template <class Fold, class T> MSL_INLINE T reduce(T value, uint site) {
   return exchange.take<T>(0);
 }
 
-/* Replaces each participant's value by the fold of those below it, itself included when `inclusive`; `neutral` where there
- * is none. */
+/* Replaces each participant's value by the fold of those below it, itself included when `inclusive`; `neutral` where
+ * there is none. */
 template <class T, class Fold, bool inclusive> struct scan {
   static void combine(unsigned char *area, uint lanes) {
     T sum = Fold::template neutral<T>();
@@ -130,7 +132,8 @@ struct matrix_place {
 };
 
 /* d = a b + c, this thread's two elements of each. A float product is what the hardware accumulates in. */
-MSL_INLINE void multiply_accumulate(float (&d)[2], const float (&a)[2], const float (&b)[2], const float (&c)[2], uint site) {
+MSL_INLINE void multiply_accumulate(float (&d)[2], const float (&a)[2], const float (&b)[2], const float (&c)[2],
+                                    uint site) {
   operation exchange;
   matrix_place place(exchange.index);
   float *left = (float *)exchange.area, *right = left + 64;
@@ -146,10 +149,10 @@ MSL_INLINE void multiply_accumulate(float (&d)[2], const float (&a)[2], const fl
   d[0] = sum[0], d[1] = sum[1];
 }
 
-/* Threadgroup variables. Each is laid out by the linker, in a section of its own kind, and lies at the same offset in the memory
- * of every threadgroup; what is in the section itself is never used. So a kernel has room for those variables that its code
- * refers to, however many more its source declares. `Tag` is a type of the declaration's own: each instantiation has its
- * variable. */
+/* Threadgroup variables. Each is laid out by the linker, in a section of its own kind, and lies at the same offset in
+ * the memory of every threadgroup; what is in the section itself is never used. So a kernel has room for those
+ * variables that its code refers to, however many more its source declares. `Tag` is a type of the declaration's own:
+ * each instantiation has its variable. */
 #if defined(__APPLE__)
 #define MSL_SECTION "__DATA,msl_variables"
 extern unsigned char variables_start[] __asm("section$start$__DATA$msl_variables");

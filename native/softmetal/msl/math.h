@@ -1,5 +1,5 @@
-/* <metal_math>, <metal_common>, <metal_relational>, <metal_integer> and <metal_geometric> (specification 3.1, sections 6.2 to
- * 6.9). Half and bfloat are computed in float and rounded once, which is within their stated error. */
+/* <metal_math>, <metal_common>, <metal_relational>, <metal_integer> and <metal_geometric> (specification 3.1, sections
+ * 6.2 to 6.9). Half and bfloat are computed in float and rounded once, which is within their stated error. */
 #ifndef MSL_MATH_H
 #define MSL_MATH_H
 
@@ -18,15 +18,19 @@ MSL_INLINE float fract(float x) {
 }
 MSL_INLINE float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x != x ? 0.0f : x; }
 MSL_INLINE float saturate(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
-MSL_INLINE float sinpi(float x) { return __builtin_sinf((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f); }
-MSL_INLINE float cospi(float x) { return __builtin_cosf((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f); }
+MSL_INLINE float sinpi(float x) {
+  return __builtin_sinf((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f);
+}
+MSL_INLINE float cospi(float x) {
+  return __builtin_cosf((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f);
+}
 MSL_INLINE float tanpi(float x) { return __builtin_tanf((x - __builtin_rintf(x)) * 3.14159265358979323846f); }
 MSL_INLINE float exp10(float x) { return __builtin_powf(10.0f, x); }
 }
 
 namespace metal {
 
-/* ------------------------------------------------------------------------------------------ one floating-point argument -- */
+/* ----------------------------------------------------------------------------------- one floating-point argument -- */
 
 #define MSL_MATH1(name, function)                                                                              \
   template <class T, msl::if_scalar<T> = 0> MSL_INLINE msl::real<T> name(T x) {                                \
@@ -66,7 +70,7 @@ template <class T, msl::if_scalar<T> = 0> MSL_INLINE bool isnormal(T x) {
 }
 template <class T, int N> MSL_INLINE vec<bool, N> isnormal(vec<T, N> x) { MSL_COMPONENTS(bool, N, isnormal(x[i])) }
 
-/* --------------------------------------------------------------------------------------------- two and three arguments -- */
+/* --------------------------------------------------------------------------------------- two and three arguments -- */
 
 /* `expression` is in a and b, of type T; an operand of a vector function may be a scalar. */
 #define MSL_MATH2(name, expression)                                                                            \
@@ -141,14 +145,18 @@ template <class T, int N> MSL_INLINE vec<T, N> smoothstep(vec<T, N> low, vec<T, 
 }
 
 template <class T, msl::if_scalar<T> = 0> MSL_INLINE T select(T no, T yes, bool which) { return which ? yes : no; }
-template <class T, int N> MSL_INLINE vec<T, N> select(vec<T, N> no, vec<T, N> yes, bool which) { return which ? yes : no; }
+template <class T, int N> MSL_INLINE vec<T, N> select(vec<T, N> no, vec<T, N> yes, bool which) {
+  return which ? yes : no;
+}
 template <class T, int N> MSL_INLINE vec<T, N> select(vec<T, N> no, vec<T, N> yes, vec<bool, N> which) {
   MSL_COMPONENTS(T, N, which[i] ? yes[i] : no[i])
 }
 
-/* -------------------------------------------------------------------------------------------------- with other types -- */
+/* ---------------------------------------------------------------------------------------------- with other types -- */
 
-template <class T, msl::if_real<T> = 0> MSL_INLINE T ldexp(T x, int exponent) { return (T)__builtin_ldexpf((float)x, exponent); }
+template <class T, msl::if_real<T> = 0> MSL_INLINE T ldexp(T x, int exponent) {
+  return (T)__builtin_ldexpf((float)x, exponent);
+}
 template <class T, int N> MSL_INLINE vec<T, N> ldexp(vec<T, N> x, vec<int, N> exponent) {
   MSL_COMPONENTS(T, N, ldexp(x[i], exponent[i]))
 }
@@ -169,7 +177,7 @@ template <class T, int N> MSL_INLINE vec<T, N> sincos(vec<T, N> x, vec<T, N> &co
   return sin(x);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- integers -- */
+/* ------------------------------------------------------------------------------------------------------ integers -- */
 
 #define MSL_INTEGER1(name, expression)                                                                         \
   template <class T, msl::if_integer<T> = 0> MSL_INLINE T name(T x) {                                          \
@@ -223,14 +231,16 @@ template <class T, msl::if_integer<T> = 0> MSL_INLINE T insert_bits(T base, T in
   return (T)(((U)base & ~mask) | (((U)insert << offset) & mask));
 }
 
-/* ------------------------------------------------------------------------------------------------------------- geometry -- */
+/* ------------------------------------------------------------------------------------------------------ geometry -- */
 
 template <class T, int N> MSL_INLINE T dot(vec<T, N> a, vec<T, N> b) {
   T sum = a[0] * b[0];
   _Pragma("unroll") for (int i = 1; i < N; i++) sum += a[i] * b[i];
   return sum;
 }
-template <class T, int N> MSL_INLINE T dot(packed_vec<T, N> a, packed_vec<T, N> b) { return dot(vec<T, N>(a), vec<T, N>(b)); }
+template <class T, int N> MSL_INLINE T dot(packed_vec<T, N> a, packed_vec<T, N> b) {
+  return dot(vec<T, N>(a), vec<T, N>(b));
+}
 template <class T, int N> MSL_INLINE T length_squared(vec<T, N> a) { return dot(a, a); }
 template <class T, int N> MSL_INLINE T length(vec<T, N> a) { return sqrt(dot(a, a)); }
 template <class T, int N> MSL_INLINE T distance(vec<T, N> a, vec<T, N> b) { return length(a - b); }
@@ -239,7 +249,9 @@ template <class T, int N> MSL_INLINE vec<T, N> normalize(vec<T, N> a) { return a
 template <class T> MSL_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
   return vec<T, 3>(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
 }
-template <class T, int N> MSL_INLINE vec<T, N> reflect(vec<T, N> i, vec<T, N> n) { return i - n * ((T)2.0f * dot(n, i)); }
+template <class T, int N> MSL_INLINE vec<T, N> reflect(vec<T, N> i, vec<T, N> n) {
+  return i - n * ((T)2.0f * dot(n, i));
+}
 template <class T, int N> MSL_INLINE vec<T, N> refract(vec<T, N> i, vec<T, N> n, T eta) {
   T d = dot(n, i), k = (T)1.0f - eta * eta * ((T)1.0f - d * d);
   return k < (T)0.0f ? vec<T, N>((T)0.0f) : i * eta - n * (eta * d + sqrt(k));
@@ -264,7 +276,7 @@ MSL_VARIANT(fast)
 #undef MSL_VARIANT
 #undef MSL_USING
 
-/* -------------------------------------------------------------------------------------------- <metal_pack> (section 6.10) -- */
+/* ----------------------------------------------------------------------------------- <metal_pack> (section 6.10) -- */
 
 MSL_INLINE float4 unpack_unorm4x8_to_float(uint x) {
   return float4(x & 255u, (x >> 8) & 255u, (x >> 16) & 255u, x >> 24) / 255.0f;
@@ -273,7 +285,9 @@ MSL_INLINE float4 unpack_snorm4x8_to_float(uint x) {
   return max(float4((char)x, (char)(x >> 8), (char)(x >> 16), (char)(x >> 24)) / 127.0f, -1.0f);
 }
 MSL_INLINE float2 unpack_unorm2x16_to_float(uint x) { return float2(x & 65535u, x >> 16) / 65535.0f; }
-MSL_INLINE float2 unpack_snorm2x16_to_float(uint x) { return max(float2((short)x, (short)(x >> 16)) / 32767.0f, -1.0f); }
+MSL_INLINE float2 unpack_snorm2x16_to_float(uint x) {
+  return max(float2((short)x, (short)(x >> 16)) / 32767.0f, -1.0f);
+}
 MSL_INLINE uint pack_float_to_unorm4x8(float4 v) {
   uint4 q = uint4(rint(saturate(v) * 255.0f));
   return q.x | q.y << 8 | q.z << 16 | q.w << 24;
@@ -289,11 +303,12 @@ MSL_INLINE uint pack_float_to_unorm2x16(float2 v) {
 
 }
 
-/* Every half is computed as such, so a host without half arithmetic needs clang's helpers, which its runtime library would
- * otherwise bring. They are this library's own, for there is no such library to link. */
+/* Every half is computed as such, so a host without half arithmetic needs clang's helpers, which its runtime library
+ * would otherwise bring. They are this library's own, for there is no such library to link. */
 #if !defined(__F16C__) && !defined(__aarch64__)
 extern "C" __attribute__((weak, visibility("hidden"))) float __extendhfsf2(half value) {
-  uint word = as_type<ushort>(value), sign = (word & 0x8000u) << 16, exponent = (word >> 10) & 31u, fraction = word & 1023u;
+  uint word = as_type<ushort>(value), sign = (word & 0x8000u) << 16, exponent = (word >> 10) & 31u,
+       fraction = word & 1023u;
   if (exponent == 31u) return as_type<float>(sign | 0x7f800000u | fraction << 13);
   if (exponent == 0u) {
     float tiny = (float)fraction * 0x1p-24f;

@@ -1,6 +1,6 @@
-/* The contract between a compiled library and the executor that runs its kernels on the CPU: what a thread can know about
- * itself, and the few things that it must ask for. src/softmetal/msl/runtime.rs mirrors these structs; msl_kernel carries
- * their sizes, so that a mismatch is an error at load time and not a wrong number. */
+/* The contract between a compiled library and the executor that runs its kernels on the CPU: what a thread can know
+ * about itself, and the few things that it must ask for. src/softmetal/msl/runtime.rs mirrors these structs; msl_kernel
+ * carries their sizes, so that a mismatch is an error at load time and not a wrong number. */
 #ifndef MSL_RUNTIME_H
 #define MSL_RUNTIME_H
 
@@ -13,8 +13,8 @@ enum {
 
 struct msl_lane;
 
-/* What the last thread of a SIMD-group to arrive at an operation runs for all of them. `lanes` has a bit for each thread that
- * takes part. */
+/* What the last thread of a SIMD-group to arrive at an operation runs for all of them. `lanes` has a bit for each
+ * thread that takes part. */
 typedef void (*msl_combine)(unsigned char *area, unsigned lanes);
 
 /* What a thread asks its executor for. `site` names the place in the source: line * 1024 + column. */
@@ -33,8 +33,8 @@ struct msl_binding {
   unsigned long length;
 };
 
-/* One SIMD-group. Threads write their operands to area[operations & 1] before simd_barrier and read the others' after it: a
- * thread can be one operation ahead of another, never two. */
+/* One SIMD-group. Threads write their operands to area[operations & 1] before simd_barrier and read the others' after
+ * it: a thread can be one operation ahead of another, never two. */
 struct msl_simdgroup {
   alignas(64) unsigned char area[2][MSL_SIMD_WIDTH * MSL_SLOT];
   unsigned operations; /* completed */
@@ -58,8 +58,8 @@ struct msl_group {
   unsigned dispatched_simdgroups;      /* of a whole threadgroup */
 };
 
-/* One thread. A pointer to it lies in the top word of the stack that it runs on, which is how code below a kernel finds it
- * without thread-local storage: that would limit a process to some seventy libraries. */
+/* One thread. A pointer to it lies in the top word of the stack that it runs on, which is how code below a kernel finds
+ * it without thread-local storage: that would limit a process to some seventy libraries. */
 struct msl_lane {
   const msl_group *group;
   msl_simdgroup *simdgroup;

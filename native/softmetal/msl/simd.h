@@ -105,13 +105,15 @@ MSL_SHUFFLES(quad, 4u)
 template <class T>
 MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
   uint lane = msl::lane_index(), base = lane - lane % modulo, from = lane % modulo + delta;
-  T here = msl::shuffle(value, base + from % modulo, MSL_HERE), fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
+  T here = msl::shuffle(value, base + from % modulo, MSL_HERE),
+    fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
   return from < modulo ? here : fill;
 }
 template <class T>
 MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
   uint lane = msl::lane_index(), base = lane - lane % modulo, from = lane % modulo + modulo - delta % modulo;
-  T here = msl::shuffle(value, base + from % modulo, MSL_HERE), fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
+  T here = msl::shuffle(value, base + from % modulo, MSL_HERE),
+    fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
   return from >= modulo ? here : fill;
 }
 
@@ -129,7 +131,9 @@ MSL_INLINE simd_vote simd_ballot(bool predicate, MSL_SITE) { return simd_vote(ms
 MSL_INLINE simd_vote simd_active_threads_mask(MSL_SITE) { return simd_vote(msl::ballot(true, MSL_HERE)); }
 MSL_INLINE bool simd_any(bool predicate, MSL_SITE) { return msl::ballot(predicate, MSL_HERE) != 0; }
 MSL_INLINE bool simd_all(bool predicate, MSL_SITE) { return msl::ballot(!predicate, MSL_HERE) == 0; }
-MSL_INLINE bool simd_is_first(MSL_SITE) { return (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)) == msl::lane_index(); }
+MSL_INLINE bool simd_is_first(MSL_SITE) {
+  return (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)) == msl::lane_index();
+}
 template <class T> MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
   return msl::shuffle(value, (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)), MSL_HERE);
 }

@@ -1,5 +1,6 @@
-/* <metal_simdgroup_matrix>: 8x8 matrices that the threads of a SIMD-group hold together, two elements each (specification 3.1,
- * section 6.7). Loads and stores touch a thread's own elements only; a product needs the others'. */
+/* <metal_simdgroup_matrix>: 8x8 matrices that the threads of a SIMD-group hold together, two elements each
+ * (specification 3.1, section 6.7). Loads and stores touch a thread's own elements only; a product needs the
+ * others'. */
 #ifndef MSL_SIMDGROUP_MATRIX_H
 #define MSL_SIMDGROUP_MATRIX_H
 

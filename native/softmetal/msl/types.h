@@ -1,4 +1,5 @@
-/* The scalar types of the Metal Shading Language (specification 3.1, section 2.1), with no header of the host's C library. */
+/* The scalar types of the Metal Shading Language (specification 3.1, section 2.1), with no header of the host's C
+ * library. */
 #ifndef MSL_TYPES_H
 #define MSL_TYPES_H
 
@@ -22,7 +23,8 @@ typedef unsigned long uintptr_t;
 typedef long intptr_t;
 typedef _Float16 half;
 
-/* A class and not clang's __bf16: that one has no arithmetic before clang 17, none on some hosts, and no conversion to half. */
+/* A class and not clang's __bf16: that one has no arithmetic before clang 17, none on some hosts, and no conversion to
+ * half. */
 struct bfloat {
   ushort bits;
 
@@ -38,8 +40,8 @@ struct bfloat {
   }
 };
 
-/* Arithmetic of two bfloats is a bfloat; with any other type it is a float by bfloat's conversion. Templates, because a plain
- * function would make the mixed form ambiguous. */
+/* Arithmetic of two bfloats is a bfloat; with any other type it is a float by bfloat's conversion. Templates, because a
+ * plain function would make the mixed form ambiguous. */
 namespace msl {
 template <class T> struct if_bfloat {};
 template <> struct if_bfloat<bfloat> { typedef bfloat type; };

@@ -1,6 +1,6 @@
-/* Bounds checks, in validation mode: the compiler puts a call before each access to memory (-fsanitize=kernel-address with
- * outlined checks, which needs no runtime library), and these functions decide. An access is right when it lies in one of the
- * ranges that the executor names, on the thread's own stack, or in this library (its constants). */
+/* Bounds checks, in validation mode: the compiler puts a call before each access to memory (-fsanitize=kernel-address
+ * with outlined checks, which needs no runtime library), and these functions decide. An access is right when it lies in
+ * one of the ranges that the executor names, on the thread's own stack, or in this library (its constants). */
 #ifndef MSL_VALIDATION_H
 #define MSL_VALIDATION_H
 
@@ -43,8 +43,8 @@ MSL_UNCHECKED __attribute__((noinline)) inline void check(ulong address, ulong s
 }
 
 extern "C" {
-#define MSL_CHECKS(size)                                                                                                  \
-  MSL_UNCHECKED inline __attribute__((used)) void __asan_load##size##_noabort(ulong a) { msl::check(a, size, false); }    \
+#define MSL_CHECKS(size)                                                                                               \
+  MSL_UNCHECKED inline __attribute__((used)) void __asan_load##size##_noabort(ulong a) { msl::check(a, size, false); } \
   MSL_UNCHECKED inline __attribute__((used)) void __asan_store##size##_noabort(ulong a) { msl::check(a, size, true); }
 MSL_CHECKS(1)
 MSL_CHECKS(2)
@@ -52,8 +52,12 @@ MSL_CHECKS(4)
 MSL_CHECKS(8)
 MSL_CHECKS(16)
 #undef MSL_CHECKS
-MSL_UNCHECKED inline __attribute__((used)) void __asan_loadN_noabort(ulong a, ulong size) { msl::check(a, size, false); }
-MSL_UNCHECKED inline __attribute__((used)) void __asan_storeN_noabort(ulong a, ulong size) { msl::check(a, size, true); }
+MSL_UNCHECKED inline __attribute__((used)) void __asan_loadN_noabort(ulong a, ulong size) {
+  msl::check(a, size, false);
+}
+MSL_UNCHECKED inline __attribute__((used)) void __asan_storeN_noabort(ulong a, ulong size) {
+  msl::check(a, size, true);
+}
 MSL_UNCHECKED inline __attribute__((used)) void *__asan_memcpy(void *to, const void *from, ulong size) {
   msl::check((ulong)from, size, false);
   msl::check((ulong)to, size, true);

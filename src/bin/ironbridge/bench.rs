@@ -23,7 +23,8 @@ pub struct BenchArguments {
     #[command(flatten)]
     model: ModelOptions,
     /// Lengths of prompts to measure
-    #[arg(short, long, value_delimiter = ',', default_value = "15,128,512", value_name = "N,…", value_parser = positive)]
+    #[arg(short, long, value_delimiter = ',', default_value = "15,128,512")]
+    #[arg(value_name = "N,…", value_parser = positive)]
     prompt: Vec<usize>,
     /// Tokens to compute one by one
     #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N", value_parser = positive)]
@@ -191,8 +192,8 @@ fn middle(rates: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The weights that every token is multiplied with: all matrices, but the embedding, of which a token reads a row, unless it is the output as
-/// well.
+/// The weights that every token is multiplied with: all matrices, but the embedding, of which a token reads a row,
+/// unless it is the output as well.
 fn bytes_for_a_token(file: &ModelFile) -> u64 {
     let tied = file.tensor("output.weight").is_none();
     let counts = |name: &str| tied || name != "token_embd.weight";

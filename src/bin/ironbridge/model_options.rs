@@ -24,8 +24,8 @@ pub struct ModelOptions {
     /// How keys and values are cached
     #[arg(long, value_enum, default_value_t = Cache::F32, value_name = "TYPE")]
     cache: Cache,
-    /// Where the weights are: in the mapped file, moved out of it while the model is used, copied when it is loaded, or what
-    /// suits the device and the machine's memory
+    /// Where the weights are: in the mapped file, moved out of it while the model is used, copied when it is loaded, or
+    /// what suits the device and the machine's memory
     #[arg(long, value_enum, default_value_t = Storage::Automatic, value_name = "WHERE")]
     weights: Storage,
     /// Device: default, metal, cpu, or an index of `ironbridge devices`

@@ -33,8 +33,8 @@ pub fn answer(error: &clap::Error, program: &Command) -> ExitCode {
     }
 }
 
-/// Clap's paragraphs: the error, tips, perhaps the usage, and how to get help. `command` is what help there is for without
-/// a usage.
+/// Clap's paragraphs: the error, tips, perhaps the usage, and how to get help. `command` is what help there is for
+/// without a usage.
 fn one_line(text: &str, command: &str) -> String {
     let joined = |paragraph: &str| {
         let lines = paragraph.lines().map(str::trim);

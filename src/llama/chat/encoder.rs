@@ -14,8 +14,8 @@ const BREAK: char = '\u{FDD0}';
 
 /// Turns conversations into a model's prompts.
 ///
-/// Only the template can write control tokens. A message that has the name of one, say `<|im_end|>`, has that as text: it
-/// cannot end its turn and speak for somebody else.
+/// Only the template can write control tokens. A message that has the name of one, say `<|im_end|>`, has that as text:
+/// it cannot end its turn and speak for somebody else.
 ///
 /// ```no_run
 /// use ironbridge::Device;

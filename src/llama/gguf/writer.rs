@@ -15,8 +15,8 @@ pub struct NewTensor {
     pub dimensions: Vec<u64>,
 }
 
-/// Writes a GGUF file from its start to its end: the header is made from what is known beforehand, then come the bytes of
-/// each tensor.
+/// Writes a GGUF file from its start to its end: the header is made from what is known beforehand, then come the bytes
+/// of each tensor.
 ///
 /// ```
 /// use ironbridge::llama::gguf::{GgufHeader, GgufWriter, Metadata, NewTensor, TensorType};
@@ -48,9 +48,9 @@ impl<W: Write> GgufWriter<W> {
     ///
     /// # Errors
     ///
-    /// Of the kind [`InvalidInput`](io::ErrorKind::InvalidInput), with a [`GgufError`] inside, for what this crate would
-    /// not read: names that repeat, rows that are not whole blocks, more than [`limits`](super::limits) allow. Else
-    /// those of `out`.
+    /// Of the kind [`InvalidInput`](io::ErrorKind::InvalidInput), with a [`GgufError`] inside, for what this crate
+    /// would not read: names that repeat, rows that are not whole blocks, more than [`limits`](super::limits) allow.
+    /// Else those of `out`.
     pub fn new(
         mut out: W,
         metadata: &Metadata,

@@ -54,8 +54,8 @@ pub(super) fn read_folder(
     for (key, value) in entries.map_err(|error| at(&path, error))? {
         metadata.set(format!("tokenizer.ggml.{key}"), value)?;
     }
-    // Where both files are there, `transformers` goes by this one. GGUF has a key for whether a space is put, and none for
-    // the scheme: that is a name in the part of it which is Hugging Face's.
+    // Where both files are there, `transformers` goes by this one. GGUF has a key for whether a space is put, and none
+    // for the scheme: that is a name in the part of it which is Hugging Face's.
     if let Some(metaspace) = described.as_ref().and_then(TokenizerJson::metaspace) {
         let wanted = metaspace.scheme != "never";
         metadata.set("tokenizer.ggml.add_space_prefix", wanted)?;

@@ -64,9 +64,9 @@ impl Linear {
         self.multiply(commands, &self.weight.place(), (rows, self.outputs), x, out)
     }
 
-    /// `x` to the outputs of each of `linears`, of the same inputs, one after another in `out`: rows × all of its outputs, then those of the
-    /// next. The outputs of a single row are neighbours, so that matrices that are neighbours, too, are one for it: half the operations,
-    /// and one rounding of `x` where a device rounds it.
+    /// `x` to the outputs of each of `linears`, of the same inputs, one after another in `out`: rows × all of its
+    /// outputs, then those of the next. The outputs of a single row are neighbours, so that matrices that are
+    /// neighbours, too, are one for it: half the operations, and one rounding of `x` where a device rounds it.
     pub fn forward_all(
         linears: &[&Linear],
         commands: &mut Commands,

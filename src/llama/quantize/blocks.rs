@@ -1,7 +1,7 @@
 //! Blocks of 32 numbers with one scale: Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0.
 //!
-//! The rounding is that of llama.cpp's `gguf` package (`quants.py`), to the last bit: the order of operations is part of
-//! the definition.
+//! The rounding is that of llama.cpp's `gguf` package (`quants.py`), to the last bit: the order of operations is part
+//! of the definition.
 
 use half::f16;
 

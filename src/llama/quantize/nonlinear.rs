@@ -27,8 +27,8 @@ pub(super) fn iq4_nl(numbers: &[f32; LENGTH], block: &mut [u8; 18]) {
     });
 }
 
-/// The scale with the least squared error weighted by the squares of the numbers, among those near the one that takes the
-/// number farthest from zero to the lowest level, or to its opposite.
+/// The scale with the least squared error weighted by the squares of the numbers, among those near the one that takes
+/// the number farthest from zero to the lowest level, or to its opposite.
 fn scale(numbers: &[f32; LENGTH]) -> f32 {
     let farthest = farthest_from_zero(numbers);
     if farthest.abs() < ALMOST_ZERO {

@@ -135,8 +135,8 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Where a row of GGUF's is in the file. Pair `p` of a head is its rows `2p` and `2p + 1` in GGUF, and row `p` of its
-    /// halves in Hugging Face's order.
+    /// Where a row of GGUF's is in the file. Pair `p` of a head is its rows `2p` and `2p + 1` in GGUF, and row `p` of
+    /// its halves in Hugging Face's order.
     fn stored_row(&self, row: usize) -> usize {
         match self.order {
             RowOrder::Same => row,

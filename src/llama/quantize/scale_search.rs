@@ -24,7 +24,8 @@ pub(super) fn farthest_from_zero(numbers: &[f32]) -> f32 {
 pub(super) struct AffineSearch {
     /// The largest level.
     pub levels: i32,
-    /// The first scale that is tried takes the range of a group to `levels + first` steps, each further one to 0.1 more.
+    /// The first scale that is tried takes the range of a group to `levels + first` steps, each further one to 0.1
+    /// more.
     pub first: f32,
     pub steps: i32,
     /// What a difference costs.
@@ -142,8 +143,8 @@ pub(super) fn symmetric_scale(numbers: &[f32; 16], levels: &mut [u8; 16]) -> f32
     scale
 }
 
-/// The scale of 16 numbers, number ≈ scale · (level - 4), whose levels are changed one by one as long as the squared error,
-/// weighted by the squares of the numbers, becomes less; 0 when they are all zeros.
+/// The scale of 16 numbers, number ≈ scale · (level - 4), whose levels are changed one by one as long as the squared
+/// error, weighted by the squares of the numbers, becomes less; 0 when they are all zeros.
 pub(super) fn improved_scale(numbers: &[f32; 16], levels: &mut [u8; 16]) -> f32 {
     let farthest = farthest_from_zero(numbers);
     if farthest.abs() < ALMOST_ZERO {

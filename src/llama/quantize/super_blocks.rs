@@ -47,7 +47,8 @@ fn scales_of_groups(
     scales
 }
 
-/// Levels -4 to 3, stored as 0 to 7, in sixteen groups of 16, each with a scale of 6 bits; their third bits lie together.
+/// Levels -4 to 3, stored as 0 to 7, in sixteen groups of 16, each with a scale of 6 bits; their third bits lie
+/// together.
 pub(super) fn q3_k(numbers: &[f32; LENGTH], block: &mut [u8; 110]) {
     let mut levels = [0u8; LENGTH];
     let scales = scales_of_groups(numbers, &mut levels, improved_scale);

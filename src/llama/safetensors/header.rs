@@ -143,8 +143,8 @@ fn offset_of(json: &[u8], error: &serde_json::Error) -> u64 {
     (before + error.column().saturating_sub(1)).min(json.len()) as u64
 }
 
-/// Holds the tensors against each other and against the `length` bytes of data, and moves them from the start of the data
-/// to the file's byte `start`, in the order in which they lie there.
+/// Holds the tensors against each other and against the `length` bytes of data, and moves them from the start of the
+/// data to the file's byte `start`, in the order in which they lie there.
 fn place(
     tensors: &mut [SafetensorsTensor],
     start: u64,

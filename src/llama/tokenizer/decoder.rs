@@ -119,8 +119,8 @@ impl DecoderState {
     }
 }
 
-/// Appends U+FFFD for the longest begin of a character that these bytes are: SentencePiece writes one for each byte, and
-/// byte-level tokenizers, which leave it to UTF-8 decoders, one for all.
+/// Appends U+FFFD for the longest begin of a character that these bytes are: SentencePiece writes one for each byte,
+/// and byte-level tokenizers, which leave it to UTF-8 decoders, one for all.
 fn replace(text: &mut String, tokenizer: &Tokenizer, invalid: &[u8]) {
     let count = match tokenizer.escapes_spaces() {
         true => invalid.len(),

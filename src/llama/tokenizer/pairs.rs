@@ -1,5 +1,5 @@
-//! Byte-pair encoding by a list of pairs, first pair first: `BPE::merge_word` of Hugging Face's `tokenizers`, whose order
-//! of equals is the leftmost first.
+//! Byte-pair encoding by a list of pairs, first pair first: `BPE::merge_word` of Hugging Face's `tokenizers`, whose
+//! order of equals is the leftmost first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

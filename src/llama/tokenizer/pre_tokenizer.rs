@@ -1,7 +1,7 @@
 //! Cuts a text into words, which byte-level tokenizers never merge across.
 //!
-//! The patterns are the published ones, but for `\s+(?!\S)`, "white space but for the last if a word follows", which the
-//! `regex` crate cannot say: it is `\s+` here, and [`Pattern::split`] gives the last character back.
+//! The patterns are the published ones, but for `\s+(?!\S)`, "white space but for the last if a word follows", which
+//! the `regex` crate cannot say: it is `\s+` here, and [`Pattern::split`] gives the last character back.
 
 use std::sync::OnceLock;
 
@@ -145,9 +145,9 @@ impl Pattern {
         parts
     }
 
-    /// How many bytes of a match its `\s+(?!\S)` would not have taken: the last character, when more than one white space
-    /// character matched and a word follows. Where newlines have an alternative of their own, white space up to one was
-    /// matched by that.
+    /// How many bytes of a match its `\s+(?!\S)` would not have taken: the last character, when more than one white
+    /// space character matched and a word follows. Where newlines have an alternative of their own, white space up to
+    /// one was matched by that.
     fn given_back(&self, text: &str, found: &str, end: usize) -> usize {
         let mut characters = found.chars();
         let last = match characters.next_back() {

@@ -7,8 +7,8 @@ use crate::llama::gguf::{Metadata, MetadataError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpacePrefix {
     Nowhere,
-    /// Before a text and before every part of it behind a control token: llama.cpp's way, and the `tokenizers` package's
-    /// Prepend.
+    /// Before a text and before every part of it behind a control token: llama.cpp's way, and the `tokenizers`
+    /// package's Prepend.
     EveryPart,
     /// The same, but for parts that begin with a space: the package's Metaspace with the scheme `always`.
     EveryPartWithoutOne,

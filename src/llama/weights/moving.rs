@@ -1,11 +1,12 @@
 //! Weights that begin in a mapped file and move, while the model is used, into buffers of their own.
 //!
-//! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own, and processors prefetch
-//! no further than to the end of one; a long buffer of the software device has pages of 2 MiB. And there the rows of a matrix come to lie
-//! interleaved where their type allows it, which is the order in which its kernels compute (`docs/DESIGN.md`, "Where weights lie").
+//! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own,
+//! and processors prefetch no further than to the end of one; a long buffer of the software device has pages of 2 MiB.
+//! And there the rows of a matrix come to lie interleaved where their type allows it, which is the order in which its
+//! kernels compute (`docs/DESIGN.md`, "Memory").
 //!
-//! The matrices of a layer, or of some, share a buffer, their shelf: the longer it is, the less of it lies behind its last large page. What
-//! is multiplied with the same vector lies side by side there and can be one matrix.
+//! The matrices of a layer, or of some, share a buffer, their shelf: the longer it is, the less of it lies behind its
+//! last large page. What is multiplied with the same vector lies side by side there and can be one matrix.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ const ALIGNMENT: u64 = 64;
 /// Weights shorter than this in all stay where they are unless told to move: a last-level cache may hold them.
 const WORTH_MOVING: u64 = 64 << 20;
 
-/// What has not moved yet. What moves when depends on the tokens of the passes alone: weights that moved are not rounded as others are, and
-/// the same text should not differ from one run to the next.
+/// What has not moved yet. What moves when depends on the tokens of the passes alone: weights that moved are not
+/// rounded as others are, and the same text should not differ from one run to the next.
 #[derive(Debug)]
 pub(in crate::llama) struct Moving {
     device: Device,
@@ -100,8 +101,8 @@ impl Moving {
         self.earned += parts * self.total.div_ceil(PASSES);
     }
 
-    /// Moves as many weights as were earned. False when there is nothing left to do: all have moved, or there is no memory for more, and the
-    /// others stay in their file.
+    /// Moves as many weights as were earned. False when there is nothing left to do: all have moved, or there is no
+    /// memory for more, and the others stay in their file.
     pub fn proceed(&mut self) -> bool {
         while self.spent < self.earned {
             let Some(next) = self.waiting.pop() else {
@@ -216,8 +217,8 @@ impl Waiting {
     }
 }
 
-/// Whether so many bytes of weights read faster after they have moved, and this machine has room for them: mapped pages it can take back any
-/// time, these not.
+/// Whether so many bytes of weights read faster after they have moved, and this machine has room for them: mapped pages
+/// it can take back any time, these not.
 pub(super) fn is_worthwhile(device: &Device, bytes: u64) -> Result<bool> {
     let large_pages = cfg!(target_os = "linux");
     let software = device.info()?.kind == crate::DeviceKind::Software;
@@ -229,7 +230,8 @@ pub(super) fn is_worthwhile(device: &Device, bytes: u64) -> Result<bool> {
 fn room() -> Option<u64> {
     let group = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = group_limits(&group).map(|path| std::fs::read_to_string(path).ok());
-    // What a group has cached of files counts as its use, so its use says little; half of its limit is left to the rest.
+    // What a group has cached of files counts as its use, so its use says little; half of its limit is left to the
+    // rest.
     let limit = limits
         .filter_map(|text| text?.trim().parse::<u64>().ok())
         .min();

@@ -1,7 +1,8 @@
 //! GGML's block-quantised types as they lie in memory, and the weights they stand for.
 //!
-//! Layouts and formulas: `ggml-common.h` and `dequantize_row_*` of `ggml-quants.c` in llama.cpp. In each formula every product is exact in
-//! f32 but Q6_K's, and there is at most one sum, so that all orders of evaluation give the same f32.
+//! Layouts and formulas: `ggml-common.h` and `dequantize_row_*` of `ggml-quants.c` in llama.cpp. In each formula every
+//! product is exact in f32 but Q6_K's, and there is at most one sum, so that all orders of evaluation give the same
+//! f32.
 
 use half::f16;
 
@@ -232,7 +233,8 @@ impl Block for BlockQ6K {
 mod tests {
     use super::*;
 
-    /// Blocks of random bytes and the weights that the public `gguf` package reads from them. Made by scripts/block_fixtures.py.
+    /// Blocks of random bytes and the weights that the public `gguf` package reads from them. Made by
+    /// scripts/block_fixtures.py.
     fn check<B: Block>(name: &str) {
         let fixtures: serde_json::Value =
             serde_json::from_str(include_str!("../../../tests/data/blocks.json")).expect("JSON");

@@ -45,7 +45,8 @@ pub trait Integers: Stored {
     }
 }
 
-/// The scales and minima of [`SCALED_GROUPS`] groups: one for each group, or one for each half. Zeros stand for groups that are not there.
+/// The scales and minima of [`SCALED_GROUPS`] groups: one for each group, or one for each half. Zeros stand for groups
+/// that are not there.
 #[derive(Clone, Copy)]
 pub struct Scales {
     pub scales: [f32; 2 * SCALED_GROUPS],
@@ -116,7 +117,8 @@ macro_rules! scales_of_halves {
 
 /// [`Integers`] of a type whose blocks are a group.
 macro_rules! one_group {
-    ($block:ty, { $($constant:ident: $type:ty = $value:expr;)* }, $halves:tt $(and $minimum:tt)?, |$simd:ident, $from:ident| $integers:expr) => {
+    ($block:ty, { $($constant:ident: $type:ty = $value:expr;)* }, $halves:tt $(and $minimum:tt)?,
+        |$simd:ident, $from:ident| $integers:expr) => {
         impl Integers for $block {
             $(const $constant: $type = $value;)*
 
@@ -177,7 +179,8 @@ const LEVELS: [i8; 16] = {
 fn fifth_bits(bits: [u8; 4]) -> [u8; GROUP] {
     let mut bytes = [0; GROUP];
     for i in 0..4 {
-        // A copy of the bits for each of 8 bytes, one bit of each kept, and what is not 0 carried into the byte's top bit.
+        // A copy of the bits for each of 8 bytes, one bit of each kept, and what is not 0 carried into the byte's top
+        // bit.
         let copies = (u64::from(bits[i]) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
         let low = copies & 0x7f7f_7f7f_7f7f_7f7f;
         let top = (((low + 0x7f7f_7f7f_7f7f_7f7f) | copies) >> 7) & 0x0101_0101_0101_0101;

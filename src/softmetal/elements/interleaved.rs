@@ -1,7 +1,7 @@
 //! Weights whose rows lie interleaved: `interleave_<B>` of `args.h` says how.
 //!
-//! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four integers as the integer dot
-//! products take them.
+//! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four
+//! integers as the integer dot products take them.
 
 use half::{bf16, f16};
 
@@ -42,11 +42,11 @@ impl Interleaved for bf16 {
 
 /// Those that are made of small integers. Groups and shares are counted within a block.
 ///
-/// A block's spans are computed by one loop, in whose turns each instruction reads as many bytes later: with a loop for each span, so more
-/// instructions that each leap over all of a block, and with the words of scales together, a core of Zen 5 read half as much in a second. (Two streams,
-/// reading alone: 21 GB/s, 42 with one loop and the words of scales between spans.)
+/// One loop computes a block's spans, and each of its instructions reads in address order: processors prefetch a stream
+/// only when one load instruction follows it. A loop for each span reads half as much (docs/perf, Zen 5).
 ///
-/// A step of a span has four integers of each of the span's pieces. A piece has a share of its own, but those of Q4_0 are halves of one.
+/// A step of a span has four integers of each of the span's pieces. A piece has a share of its own, but those of Q4_0
+/// are halves of one.
 pub trait InterleavedIntegers: Integers + Interleaved {
     /// Spans of a block.
     const SPANS: usize;
@@ -225,7 +225,8 @@ impl InterleavedIntegers for BlockQ4_0 {
 /// The factors of Q4_K and Q5_K: where the three words lie that have the 12 bytes of scales and minima.
 macro_rules! six_bits {
     ($scales:literal, $minima:literal, $lower:literal) => {
-        /// A byte of a word is a share's: scales 0 to 3, scales 4 to 7, minima 0 to 3, minima 4 to 7. (`get_scale_min_k4`.)
+        /// A byte of a word is a share's: scales 0 to 3, scales 4 to 7, minima 0 to 3, minima 4 to 7.
+        /// (`get_scale_min_k4`.)
         type Factors<S: Simd> = [S::Bytes; 4];
 
         #[inline(always)]
@@ -363,7 +364,8 @@ impl Interleaved for BlockQ6K {
 }
 
 impl InterleavedIntegers for BlockQ6K {
-    /// The first halves, and then the second ones, of what the four quarters of each half of the block have for a scale.
+    /// The first halves, and then the second ones, of what the four quarters of each half of the block have for a
+    /// scale.
     const SPANS: usize = 4;
     const PIECES: usize = 4;
     /// High bits, and twice nibbles.

@@ -15,8 +15,8 @@ use tile::{Memory, Tile};
 
 const MAX_HEAD_DIM: usize = 256;
 
-/// Keys are looked at in blocks of this many; between blocks the sums so far are rescaled to the new largest score. (Milakov &
-/// Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135.)
+/// Keys are looked at in blocks of this many; between blocks the sums so far are rescaled to the new largest score.
+/// (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135.)
 const BLOCK: usize = 64;
 
 thread_local! {
@@ -235,8 +235,8 @@ impl<'a, C: Readable> Queries<'a, C> {
         })
     }
 
-    /// What a query of so many keys costs, in multiply-adds of a product: those of short vectors take longer, and there are
-    /// exponentials.
+    /// What a query of so many keys costs, in multiply-adds of a product: those of short vectors take longer, and there
+    /// are exponentials.
     fn work(&self, keys: usize) -> usize {
         8 * keys * self.args.head_dim as usize
     }
@@ -660,7 +660,8 @@ pub mod tests {
         [LaneOrder::Forward, LaneOrder::Reverse, random][index % 3]
     }
 
-    /// One kernel with edges among queries, keys and elements of a head. attention_merge comes after attention_split_f32.
+    /// One kernel with edges among queries, keys and elements of a head. attention_merge comes after
+    /// attention_split_f32.
     pub fn at_edge(name: &'static str, edge: usize) {
         let name = match name {
             "attention_merge" => "attention_split_f32",
@@ -749,7 +750,8 @@ pub mod tests {
         #[test]
         fn any_shape(
             tokens in 1usize..8, kv_heads in 1usize..4, group in 1usize..5, head_dim in 1usize..140,
-            first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool, length in 1usize..70,
+            first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool,
+            length in 1usize..70,
         ) {
             let case = Case {
                 tokens, kv_heads, group, head_dim, first_position, window, gap, head_major,

@@ -3,11 +3,12 @@
 use super::super::elements::{GROUP, Readable};
 use super::super::simd::Simd;
 
-/// `[i][j]` is the dot product of the first `count` elements of `a[i]` and `b[j]`. Each sum is formed in an order of its own that depends on
-/// `count` alone.
+/// `[i][j]` is the dot product of the first `count` elements of `a[i]` and `b[j]`. Each sum is formed in an order of
+/// its own that depends on `count` alone.
 ///
 /// # Safety
-/// Each `b` is readable for `count` elements, each `a` for `count` rounded up to `GROUP`, and what `a` has there past `count` is 0.
+/// Each `b` is readable for `count` elements, each `a` for `count` rounded up to `GROUP`, and what `a` has there past
+/// `count` is 0.
 #[inline(always)]
 pub unsafe fn dots<S: Simd, B: Readable, const M: usize, const N: usize>(
     simd: S,

@@ -1,9 +1,10 @@
 //! `matmul_<B>_<T>`.
 //!
-//! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B transposed and a few rows of A, an element of
-//! C is the dot product of two contiguous rows ([`rows`], [`dot_tiles`]); with B as it is, rows of B are added up ([`sweeps`]). Else one operand
-//! is put, a panel at a time, into an order in which it can be streamed, so that a vector is a part of a row ([`panels`]) or a column
-//! ([`turned`]) of C.
+//! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B stored `[n][k]` and few
+//! rows of A, an element of C is the dot product of two contiguous rows ([`rows`], [`dot_tiles`]). With B stored
+//! `[k][n]`, rows of B are scaled and added up ([`sweeps`], the axpy form). Else one operand is packed, a panel at a
+//! time, so that a vector is a part of a row ([`panels`]) or of a column ([`turned`]) of C. `docs/DESIGN.md` has the
+//! selection as a table.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -150,7 +151,8 @@ fn multiply_strips<A: Readable, B: Readable, T: Writable>(
     })
 }
 
-/// The same for a B that is made of small integers. There is one loop for each of these types, so other outputs than f32 take a detour.
+/// The same for a B that is made of small integers. There is one loop for each of these types, so other outputs than
+/// f32 take a detour.
 pub fn matmul_integers<B: Integers, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
@@ -384,7 +386,8 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
         batch * args.b_batch_stride as usize + row * args.b_row_stride as usize
     }
 
-    /// The address of an element of a row of the stored B, of which neither need be there: for prefetching, not to be followed.
+    /// The address of an element of a row of the stored B, of which neither need be there: for prefetching, not to be
+    /// followed.
     fn near(&self, batch: usize, row: usize, element: usize) -> *const B {
         let args = &self.output.args;
         let batch = batch.wrapping_mul(args.b_batch_stride as usize);
@@ -446,7 +449,8 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
     }
 }
 
-/// A as f32 rows. Where the bound memory is not that, it is a copy whose rows end with zeros up to a multiple of `GROUP`.
+/// A as f32 rows. Where the bound memory is not that, it is a copy whose rows end with zeros up to a multiple of
+/// `GROUP`.
 struct Rows<'a> {
     memory: View<'a, f32>,
     row_stride: usize,

@@ -1,6 +1,6 @@
-//! Every kernel of the table × every edge: native on each instruction set and from its Metal source, in every lane order and with each
-//! access checked, against float64 arithmetic. Tolerances stand beside the comparisons, in the families' tests; outputs are
-//! poisoned before and looked at outside of what should be written after.
+//! Every kernel of the table × every edge: native on each instruction set and from its Metal source, in every lane
+//! order and with each access checked, against float64 arithmetic. Tolerances stand beside the comparisons, in the
+//! families' tests; outputs are poisoned before and looked at outside of what should be written after.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

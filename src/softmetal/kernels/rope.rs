@@ -179,8 +179,8 @@ pub mod tests {
                 );
             }
         };
-        // The native kernel computes angles in double precision. Metal has none: the power is off by 4 units, then come two products
-        // and a quotient.
+        // The native kernel computes angles in double precision. Metal has none: the power is off by 4 units, then come
+        // two products and a quotient.
         on_every_machine(
             |machine| run(Executor::Native(machine)),
             |out| verify(out, 0.0),

@@ -49,7 +49,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// At least `bytes` of any content, aligned to a cache line. While it lives, another taken from the same `keep` is fresh memory.
+    /// At least `bytes` of any content, aligned to a cache line. While it lives, another taken from the same `keep` is
+    /// fresh memory.
     pub fn take(keep: &'static Keep, bytes: usize) -> Result<Scratch, Exhausted> {
         let mut memory = keep.take();
         let lines = bytes.div_ceil(LINE);
@@ -86,7 +87,8 @@ impl Scratch {
     }
 }
 
-// SAFETY: `at` only computes pointers into plain memory; whoever follows them sees to it that no two threads write the same place.
+// SAFETY: `at` only computes pointers into plain memory; whoever follows them sees to it that no two threads write the
+// same place.
 unsafe impl Sync for Scratch {}
 
 impl Drop for Scratch {

@@ -35,7 +35,8 @@ pub fn softmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 /// # Safety
 /// `x` is readable and `out` writable for `width` values.
 unsafe fn softmax_row(x: *const f32, out: *mut f32, width: usize, scale: f32) {
-    // SAFETY: the caller's promise. Each x is read for the last time before the out of its index is written: they may be the same.
+    // SAFETY: the caller's promise. Each x is read for the last time before the out of its index is written: they may
+    // be the same.
     unsafe {
         let mut largest = f32::NEG_INFINITY;
         for j in 0..width {

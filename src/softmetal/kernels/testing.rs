@@ -1,4 +1,5 @@
-//! What the kernels' tests share: calls of a kernel by name on every instruction set, poisoned outputs, and float64 values of what buffers hold.
+//! What the kernels' tests share: calls of a kernel by name on every instruction set, poisoned outputs, and float64
+//! values of what buffers hold.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -286,7 +287,8 @@ impl Sample for BlockQ8_0 {
     }
 }
 
-/// Random bits with scales (and minima) that make weights of about 1; what a weight is, elements/blocks.rs holds against another implementation.
+/// Random bits with scales (and minima) that make weights of about 1; what a weight is, elements/blocks.rs holds
+/// against another implementation.
 macro_rules! sample_blocks {
     ($($block:ident { $($field:ident: $size:expr),* })*) => {$(
         impl Sample for $block {
@@ -372,7 +374,8 @@ impl Output for u32 {
     }
 }
 
-/// Calls `check` with what `run` gives on every instruction set, after making sure that three threads give the same bits as one.
+/// Calls `check` with what `run` gives on every instruction set, after making sure that three threads give the same
+/// bits as one.
 pub fn on_every_machine<T: Output>(run: impl Fn(&Machine) -> Vec<T>, mut check: impl FnMut(&[T])) {
     for pair in machines().chunks(2) {
         let [alone, shared] = [run(&pair[0]), run(&pair[1])];

@@ -1,9 +1,10 @@
 //! Compiled kernels on disk, for later processes.
 //!
-//! The folder is this user's alone: created with mode 0700, and refused when it is a link, another user's, or open to others, for
-//! what lies in it is loaded as code. An entry is written under a temporary name and renamed, so a reader finds all of it or
-//! nothing; it ends with a checksum, so that what a full disk or a crash left behind is made anew. Whoever makes an entry holds
-//! a lock on it, so that of several processes (and threads) that want the same kernel, one compiles.
+//! The folder is this user's alone: created with mode 0700, and refused when it is a link, another user's, or open to
+//! others, for what lies in it is loaded as code. An entry is written under a temporary name and renamed, so a reader
+//! finds all of it or nothing; it ends with a checksum, so that what a full disk or a crash left behind is made anew.
+//! Whoever makes an entry holds a lock on it, so that of several processes (and threads) that want the same kernel, one
+//! compiles.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -23,7 +24,8 @@ const LOCKS: u8 = 64;
 /// A temporary file this old belongs to a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// FNV-1a, 128 bits: names of entries and checksums. It guards against accidents; against other users there is the folder's mode.
+/// FNV-1a, 128 bits: names of entries and checksums. It guards against accidents; against other users there is the
+/// folder's mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash(u128);
 
@@ -59,7 +61,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `$XDG_CACHE_HOME/ironbridge/msl`, else `~/.cache/ironbridge/msl`, else a folder of this user's in the temporary one.
+    /// `$XDG_CACHE_HOME/ironbridge/msl`, else `~/.cache/ironbridge/msl`, else a folder of this user's in the temporary
+    /// one.
     pub fn open() -> Result<Cache, Error> {
         let absolute = |name| {
             std::env::var_os(name)
@@ -102,8 +105,8 @@ impl Cache {
             .sum()
     }
 
-    /// The file of entry `key`, made by `make` when there is none. The file holds what `make` returned and a trailer after it,
-    /// which readers of ELF and Mach-O ignore.
+    /// The file of entry `key`, made by `make` when there is none. The file holds what `make` returned and a trailer
+    /// after it, which readers of ELF and Mach-O ignore.
     pub fn entry(
         &self,
         key: Hash,
@@ -168,8 +171,8 @@ impl Cache {
             .open(&path)
             .map_err(failed)?;
         loop {
-            // SAFETY: `file` is open for the whole call, and flock has no other precondition. The lock ends when the file
-            // is closed, also by the death of the process.
+            // SAFETY: `file` is open for the whole call, and flock has no other precondition. The lock ends when the
+            // file is closed, also by the death of the process.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
                 return Ok(file);
             }
@@ -180,8 +183,8 @@ impl Cache {
         }
     }
 
-    /// Removes the entries that were not used for longest until the rest fits, and what dead processes left. A kernel that a
-    /// process has loaded keeps running when its file is removed.
+    /// Removes the entries that were not used for longest until the rest fits, and what dead processes left. A kernel
+    /// that a process has loaded keeps running when its file is removed.
     fn evict(&self, newest: &Path) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;

@@ -1,13 +1,13 @@
-//! The check of our own kernels, `native/kernels/*.metal`, for what the CPU forgives and a GPU's compiler does not: address spaces,
-//! and language features beyond the short list that these kernels keep to.
+//! The check of our own kernels, `native/kernels/*.metal`, for what the CPU forgives and a GPU's compiler does not:
+//! address spaces, and language features beyond the short list that these kernels keep to.
 
 use super::cache::Cache;
 use super::compile::Compiler;
 use super::error::Error;
 use super::tokens::{Kind, Tokens, tokenize};
 
-/// What the kernels of this repository may use of Metal, by name. A GPU bug hides in a feature that is rarely used; whoever adds one
-/// here has looked it up in the specification.
+/// What the kernels of this repository may use of Metal, by name. A GPU bug hides in a feature that is rarely used;
+/// whoever adds one here has looked it up in the specification.
 const FUNCTIONS: &[&str] = &[
     "as_type",
     "clamp",

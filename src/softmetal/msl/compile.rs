@@ -1,5 +1,5 @@
-//! One source, through clang: preprocessed and checked as a whole, then one small library per kernel, on demand. A whole file of
-//! kernels takes minutes to compile, one kernel a fraction of a second.
+//! One source, through clang: preprocessed and checked as a whole, then one small library per kernel, on demand. A
+//! whole file of kernels takes minutes to compile, one kernel a fraction of a second.
 
 use std::ffi::OsString;
 use std::fs;
@@ -46,8 +46,8 @@ impl Compiler {
         key.with(text.as_bytes())
     }
 
-    /// Preprocesses, rewrites and checks a source. The check instantiates every kernel, so what is wrong anywhere is found here,
-    /// as Apple's compiler does; a source that passed once is not checked again.
+    /// Preprocesses, rewrites and checks a source. The check instantiates every kernel, so what is wrong anywhere is
+    /// found here, as Apple's compiler does; a source that passed once is not checked again.
     pub fn program(&self, source: &str) -> Result<Program, Error> {
         let mut program = None;
         let key = self.key(&self.preprocessor_arguments(), source);
@@ -73,8 +73,8 @@ impl Compiler {
         }
     }
 
-    /// Compiles a preprocessed source as C++ for OpenCL with the generic address space off, which is to say: with Metal's rules about
-    /// what may point where.
+    /// Compiles a preprocessed source as C++ for OpenCL with the generic address space off, which is to say: with
+    /// Metal's rules about what may point where.
     #[cfg(test)]
     pub(super) fn check_address_spaces(
         &self,
@@ -131,8 +131,8 @@ impl Compiler {
         }
     }
 
-    /// The library of one kernel with its function constants set, from the cache or made now. With `validate`, every access to
-    /// memory is checked.
+    /// The library of one kernel with its function constants set, from the cache or made now. With `validate`, every
+    /// access to memory is checked.
     pub fn kernel(
         &self,
         program: &Program,
@@ -170,8 +170,8 @@ impl Compiler {
             .join(format!("{}-{serial}.library.part", std::process::id()))
     }
 
-    /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the kernel
-    /// uses becomes machine code.
+    /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the
+    /// kernel uses becomes machine code.
     fn translation_unit(&self, rewritten: &str, validate: bool) -> String {
         let validation = if validate {
             "#include \"validation.h\"\n"
@@ -243,7 +243,8 @@ impl Compiler {
         .map(OsString::from)
         .to_vec();
         if cfg!(target_arch = "x86_64") {
-            // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
+            // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an
+            // expression.
             arguments.push("-fexcess-precision=16".into());
         }
         if cfg!(target_arch = "aarch64") {
@@ -276,7 +277,8 @@ impl Compiler {
     }
 }
 
-/// Reads the source and makes a library that takes its C functions (mathematics, memcpy) from the process that loads it.
+/// Reads the source and makes a library that takes its C functions (mathematics, memcpy) from the process that loads
+/// it.
 fn link_arguments() -> &'static [&'static str] {
     if cfg!(target_os = "macos") {
         &[
@@ -325,8 +327,8 @@ fn describe_processor() -> String {
     lines.join("\n")
 }
 
-/// A function constant that has no value and that the kernel uses is a declaration without a definition: the linker says so, or,
-/// where a constant expression needs it, the compiler.
+/// A function constant that has no value and that the kernel uses is a declaration without a definition: the linker
+/// says so, or, where a constant expression needs it, the compiler.
 fn missing_constant(stderr: &str, constants: &[FunctionConstant]) -> Option<Error> {
     let unlinked = |line: &&str| {
         line.contains("undefined")

@@ -12,8 +12,8 @@ struct Message<'t> {
     text: &'t str,
 }
 
-/// The error that a failed run of clang on `source` amounts to. Each message is followed by the line of `source` that it is about;
-/// one that points into the standard library's headers is moved to the line that led there.
+/// The error that a failed run of clang on `source` amounts to. Each message is followed by the line of `source` that
+/// it is about; one that points into the standard library's headers is moved to the line that led there.
 pub fn error(stderr: &str, source: &str) -> Error {
     let messages: Vec<Message> = stderr.lines().filter_map(parse).collect();
     let lines: Vec<&str> = source.lines().collect();

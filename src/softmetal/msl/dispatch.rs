@@ -12,7 +12,8 @@ use super::{traps, watchdog};
 
 /// Threadgroup memory that a dispatch may use, static and dynamic together: what Apple7 and later GPUs have.
 pub const THREADGROUP_MEMORY: u32 = 32 * 1024;
-/// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a process 65,530.
+/// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a
+/// process 65,530.
 const FIBERS: usize = 16 * threadgroup::MAX_THREADS;
 
 /// What each compute thread is to do.
@@ -32,8 +33,8 @@ pub struct Dispatch<'a> {
     pub order: LaneOrder,
     /// How long a threadgroup may take; `None`: for ever.
     pub limit: Option<Duration>,
-    /// How many compute threads there are, and how to run a task on each: it calls the closure that often, in parallel, and
-    /// returns when all calls have.
+    /// How many compute threads there are, and how to run a task on each: it calls the closure that often, in parallel,
+    /// and returns when all calls have.
     pub workers: usize,
     pub parallel: &'a dyn Fn(usize, Body),
 }
@@ -55,8 +56,8 @@ impl Function {
     /// Runs the kernel over a grid, to its end.
     ///
     /// # Safety
-    /// Every binding must be memory that nothing else writes meanwhile, and, unless the function validates, the kernel must
-    /// stay within the bindings: its code is as trusted as this program's own.
+    /// Every binding must be memory that nothing else writes meanwhile, and, unless the function validates, the kernel
+    /// must stay within the bindings: its code is as trusted as this program's own.
     pub unsafe fn dispatch(&self, dispatch: &Dispatch) -> Result<(), Failure> {
         let invalid = |what: String| Failure::Invalid(format!("kernel `{}`: {what}", self.name()));
         let shape = self.shape(dispatch).map_err(invalid)?;

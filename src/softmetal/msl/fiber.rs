@@ -1,8 +1,8 @@
 //! Switching between stacks.
 //!
-//! A switch saves what the platform's C calling convention says a callee must keep, and nothing else; rounding modes and signal
-//! masks are the thread's own and stay. It ends with an indirect jump and not with a return: the processor's predictor of returns
-//! would be wrong every time, which costs more than all the rest.
+//! A switch saves what the platform's C calling convention says a callee must keep, and nothing else; rounding modes
+//! and signal masks are the thread's own and stay. It ends with an indirect jump and not with a return: the processor's
+//! predictor of returns would be wrong every time, which costs more than all the rest.
 
 use std::arch::naked_asm;
 
@@ -12,8 +12,8 @@ pub type Context = *mut u8;
 /// Suspends the running stack, leaving where to resume it in `save`, and resumes `to`.
 ///
 /// # Safety
-/// `to` must come from [`prepare`] or from a switch away from a stack that has not been resumed since, and that stack must still
-/// be mapped. Whoever resumes what is saved here must do so on the same thread.
+/// `to` must come from [`prepare`] or from a switch away from a stack that has not been resumed since, and that stack
+/// must still be mapped. Whoever resumes what is saved here must do so on the same thread.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn switch(save: *mut Context, to: Context) {
@@ -37,7 +37,8 @@ pub unsafe extern "C" fn switch(save: *mut Context, to: Context) {
     )
 }
 
-/// The second half of [`switch`]: resumes the stack whose [`Context`] is the stack pointer. For a signal handler to return to.
+/// The second half of [`switch`]: resumes the stack whose [`Context`] is the stack pointer. For a signal handler to
+/// return to.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn resume() {
@@ -86,7 +87,8 @@ pub unsafe extern "C" fn switch(save: *mut Context, to: Context) {
     )
 }
 
-/// The second half of [`switch`]: resumes the stack whose [`Context`] is the stack pointer. For a signal handler to return to.
+/// The second half of [`switch`]: resumes the stack whose [`Context`] is the stack pointer. For a signal handler to
+/// return to.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn resume() {
@@ -113,8 +115,8 @@ unsafe extern "C" fn begin() {
     naked_asm!("mov x0, x20", "mov x29, xzr", "blr x19", "brk #1")
 }
 
-/// Lays out a stack that ends at `top` such that a switch to the result calls `function(argument)` on it. The function must
-/// not return.
+/// Lays out a stack that ends at `top` such that a switch to the result calls `function(argument)` on it. The function
+/// must not return.
 ///
 /// # Safety
 /// `top` must be a multiple of 16 with at least 256 writable bytes below it that nothing else uses.
@@ -127,8 +129,8 @@ pub unsafe fn prepare(
     unsafe {
         #[cfg(target_arch = "x86_64")]
         {
-            // In the order in which `switch` pops them: r15, r14, r13, r12, rbx, rbp, the address. `begin` starts with the
-            // stack pointer at a multiple of 16, as the convention wants it before a call.
+            // In the order in which `switch` pops them: r15, r14, r13, r12, rbx, rbp, the address. `begin` starts with
+            // the stack pointer at a multiple of 16, as the convention wants it before a call.
             let words = top.cast::<usize>().sub(9);
             for word in 0..9 {
                 words.add(word).write(0);

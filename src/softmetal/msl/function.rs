@@ -32,9 +32,9 @@ impl Function {
     pub fn load(path: &Path, name: &str, validates: bool) -> Result<Function, Error> {
         let library = Handle::open(path)?;
         let entry = library.symbol(c"msl_kernel_entry")?.cast::<Entry>();
-        // SAFETY: the symbol is a msl_kernel of native/softmetal/msl/runtime.h, constant, at least as long as the three sizes
-        // that are compared first; the rest has the layout that they state. It lives as long as `library`, which the value that
-        // holds the reference owns.
+        // SAFETY: the symbol is a msl_kernel of native/softmetal/msl/runtime.h, constant, at least as long as the three
+        // sizes that are compared first; the rest has the layout that they state. It lives as long as `library`, which
+        // the value that holds the reference owns.
         let entry = unsafe { &*entry };
         let ours = [
             size_of::<Lane>(),
@@ -118,14 +118,14 @@ impl Drop for Handle {
     }
 }
 
-/// Compiled kernels take `expf` and the like from the process: a program that does not use the C library's mathematics itself
-/// may not have them loaded.
+/// Compiled kernels take `expf` and the like from the process: a program that does not use the C library's mathematics
+/// itself may not have them loaded.
 fn offer_mathematics() {
     static ONCE: Once = Once::new();
     #[cfg(target_os = "linux")]
     ONCE.call_once(|| {
-        // SAFETY: the name is a C string. The C library's mathematics have no constructors that could matter, and when they
-        // are missing the kernel that needs them says so when it is loaded.
+        // SAFETY: the name is a C string. The C library's mathematics have no constructors that could matter, and when
+        // they are missing the kernel that needs them says so when it is loaded.
         unsafe { libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     });
     #[cfg(not(target_os = "linux"))]

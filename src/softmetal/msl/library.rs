@@ -54,8 +54,8 @@ impl Library {
             .map(|kernel| kernel.name.as_str())
     }
 
-    /// The kernel `name` with its function constants set, compiled now unless it was before. With `validate`, every access to
-    /// memory is checked when it runs.
+    /// The kernel `name` with its function constants set, compiled now unless it was before. With `validate`, every
+    /// access to memory is checked when it runs.
     pub fn function(
         &self,
         name: &str,

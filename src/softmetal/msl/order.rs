@@ -1,5 +1,5 @@
-//! In which order the threads of a threadgroup take their turns. A kernel's result must not depend on it; one that forgets a
-//! barrier does, and running it in several orders shows it.
+//! In which order the threads of a threadgroup take their turns. A kernel's result must not depend on it; one that
+//! forgets a barrier does, and running it in several orders shows it.
 
 use super::runtime::SIMD_WIDTH;
 

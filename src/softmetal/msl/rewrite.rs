@@ -1,9 +1,10 @@
 //! From preprocessed Metal source to C++ that clang compiles for the CPU, token by token.
 //!
-//! What C++ can express stays as it is. Attributes are taken out and remembered, address spaces disappear (their rules are
-//! checked elsewhere, see `check`), floating-point literals become floats, kernels are listed with what each parameter is bound
-//! to, function constants wait for their values, and threadgroup variables become references into the threadgroup's memory.
-//! The line structure is kept exactly, so a compiler message on a line of the result is about that line of the source.
+//! What C++ can express stays as it is. Attributes are taken out and remembered, address spaces disappear (their rules
+//! are checked elsewhere, see `check`), floating-point literals become floats, kernels are listed with what each
+//! parameter is bound to, function constants wait for their values, and threadgroup variables become references into
+//! the threadgroup's memory. The line structure is kept exactly, so a compiler message on a line of the result is about
+//! that line of the source.
 
 mod address_spaces;
 mod attributes;
@@ -80,8 +81,8 @@ impl Program {
         })
     }
 
-    /// The C++ text with `values` for the function constants, in the order of `constants`; one without a value is declared and
-    /// not defined, so that only a kernel that uses it fails.
+    /// The C++ text with `values` for the function constants, in the order of `constants`; one without a value is
+    /// declared and not defined, so that only a kernel that uses it fails.
     pub fn text(&self, values: &[Option<Value>]) -> String {
         let mut text = String::new();
         for segment in &self.segments {

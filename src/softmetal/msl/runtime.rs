@@ -1,5 +1,5 @@
-//! The contract with compiled libraries, `native/softmetal/msl/runtime.h`, in Rust. A library states the sizes of the structs that
-//! it was compiled with, and is refused when they are not these.
+//! The contract with compiled libraries, `native/softmetal/msl/runtime.h`, in Rust. A library states the sizes of the
+//! structs that it was compiled with, and is refused when they are not these.
 
 /// Metal's buffer argument table.
 pub const BUFFERS: usize = 31;

@@ -12,7 +12,8 @@ pub struct Setting<'a> {
     pub bytes: [u8; 16],
 }
 
-/// The scalar types of function constants: MTLDataType, name in MSL, bytes. The vectors of two, three and four follow each.
+/// The scalar types of function constants: MTLDataType, name in MSL, bytes. The vectors of two, three and four follow
+/// each.
 const SCALARS: [(u32, &str, usize); 12] = [
     (3, "float", 4),
     (16, "half", 2),
@@ -28,7 +29,8 @@ const SCALARS: [(u32, &str, usize); 12] = [
     (121, "bfloat", 2),
 ];
 
-/// What the settings say about one constant. One by name is preferred to one by index; of several alike the last counts.
+/// What the settings say about one constant. One by name is preferred to one by index; of several alike the last
+/// counts.
 pub fn value(constant: &FunctionConstant, settings: &[Setting]) -> Result<Option<Value>, Error> {
     let by_name = settings
         .iter()

@@ -1,11 +1,11 @@
-//! One threadgroup on one CPU thread. Its threads run one at a time, each until it returns or waits, and are fibers only as far
-//! as they have to be: a fiber runs one thread after another, and only when one waits does the next get a fiber of its own. A
-//! kernel without barriers therefore runs as a plain loop.
+//! One threadgroup on one CPU thread. Its threads run one at a time, each until it returns or waits, and are fibers
+//! only as far as they have to be: a fiber runs one thread after another, and only when one waits does the next get a
+//! fiber of its own. A kernel without barriers therefore runs as a plain loop.
 //!
-//! Turns go SIMD-group by SIMD-group. When every thread of a SIMD-group that has not returned waits at the same operation, the
-//! operation is done and the SIMD-group takes another round; when every thread of the threadgroup waits at the same barrier, the
-//! threadgroup does. Anything else that leaves no thread to run is divergent control flow, which Metal leaves undefined and which
-//! is an error here.
+//! Turns go SIMD-group by SIMD-group. When every thread of a SIMD-group that has not returned waits at the same
+//! operation, the operation is done and the SIMD-group takes another round; when every thread of the threadgroup waits
+//! at the same barrier, the threadgroup does. Anything else that leaves no thread to run is divergent control flow,
+//! which Metal leaves undefined and which is an error here.
 
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -57,7 +57,8 @@ enum Step {
     End,
 }
 
-/// The state of a threadgroup, used for one after another. Compiled code holds pointers into it, so it stays where it is.
+/// The state of a threadgroup, used for one after another. Compiled code holds pointers into it, so it stays where it
+/// is.
 #[repr(C)]
 pub struct Threadgroup {
     /// What compiled code sees; first, so that a thread's pointer to it is a pointer to all of this.
@@ -282,8 +283,9 @@ impl Threadgroup {
             return Ok(()); // a threadgroup has at least one thread
         };
         let this = &raw mut *self;
-        // SAFETY: `this` is a live Threadgroup at a fixed address, which nothing else uses until the switch returns; the fibers
-        // it runs are on this worker's own stacks and all of them are done with, or given up, when they switch to `main`.
+        // SAFETY: `this` is a live Threadgroup at a fixed address, which nothing else uses until the switch returns;
+        // the fibers it runs are on this worker's own stacks and all of them are done with, or given up, when they
+        // switch to `main`.
         unsafe {
             let context = Threadgroup::context_of(this, first);
             if !context.is_null() {
@@ -433,9 +435,11 @@ impl Threadgroup {
         Step::End
     }
 
-    /// What to switch to for `thread` to run: its suspended fiber, or a fresh one. Null when there is no memory for that.
+    /// What to switch to for `thread` to run: its suspended fiber, or a fresh one. Null when there is no memory for
+    /// that.
     unsafe fn context_of(this: *mut Threadgroup, thread: usize) -> Context {
-        // SAFETY: `this` is the live Threadgroup that the caller runs, and the stack's top has the room that `prepare` needs.
+        // SAFETY: `this` is the live Threadgroup that the caller runs, and the stack's top has the room that `prepare`
+        // needs.
         unsafe {
             let context = (*this).contexts[thread];
             if !context.is_null() {
@@ -456,7 +460,8 @@ impl Threadgroup {
 
     /// Suspends `thread` until it may go on. Returns at once when it is the next to run.
     unsafe fn suspend(this: *mut Threadgroup, thread: usize) {
-        // SAFETY: called on `thread`'s own fiber, with `this` its Threadgroup; what is switched to is suspended or fresh.
+        // SAFETY: called on `thread`'s own fiber, with `this` its Threadgroup; what is switched to is suspended or
+        // fresh.
         unsafe {
             let context = match (*this).advance() {
                 Step::Run(next) if next == thread => return,
@@ -473,11 +478,12 @@ impl Threadgroup {
     }
 }
 
-// SAFETY: every pointer in it leads to itself, to its own mappings, or to what a dispatch lends it for the dispatch's duration;
-// one thread uses it at a time.
+// SAFETY: every pointer in it leads to itself, to its own mappings, or to what a dispatch lends it for the dispatch's
+// duration; one thread uses it at a time.
 unsafe impl Send for Threadgroup {}
 
-/// Stacks of one size and alignment would put the same frames of all fibers into the same cache sets; this spreads them.
+/// Stacks of one size and alignment would put the same frames of all fibers into the same cache sets; this spreads
+/// them.
 fn first_frame(top: *mut u8) -> *mut u8 {
     let colour = (top as usize / super::runtime::STACK) % 32;
     top.wrapping_sub(64 + colour * 5 * 64)
@@ -489,8 +495,9 @@ unsafe extern "C" fn run_threads(this: *mut u8) -> ! {
     let here = &raw const this as usize;
     let top = (here | (super::runtime::STACK - 1)) + 1;
     let running = (top - LANE_BELOW_TOP) as *mut *mut Lane;
-    // SAFETY: `this` is the Threadgroup that switched here, alive until its `main` is resumed. `running` is the top word of this
-    // stack, which no frame uses. Only one fiber of a Threadgroup runs at a time, so its fields are read and written in turn.
+    // SAFETY: `this` is the Threadgroup that switched here, alive until its `main` is resumed. `running` is the top
+    // word of this stack, which no frame uses. Only one fiber of a Threadgroup runs at a time, so its fields are read
+    // and written in turn.
     unsafe {
         loop {
             let thread = (*this).starting;
@@ -519,7 +526,8 @@ unsafe extern "C" fn run_threads(this: *mut u8) -> ! {
 }
 
 unsafe extern "C" fn threadgroup_barrier(lane: *mut Lane, site: u32) {
-    // SAFETY: compiled code passes the lane it was given, whose group is the first field of the Threadgroup that runs it.
+    // SAFETY: compiled code passes the lane it was given, whose group is the first field of the Threadgroup that runs
+    // it.
     unsafe {
         let (this, thread) = ((*lane).group as *mut Threadgroup, (*lane).index as usize);
         (*this).set_in_kernel(false);
@@ -578,7 +586,8 @@ impl Threadgroup {
     /// # Safety
     /// `this` is the Threadgroup that the interrupted thread runs.
     pub unsafe fn trap(this: *mut Threadgroup, trap: Trap, stack: usize) -> Option<Context> {
-        // SAFETY: the interrupted thread is the only one that uses `this`, and it does not go on before this has returned.
+        // SAFETY: the interrupted thread is the only one that uses `this`, and it does not go on before this has
+        // returned.
         unsafe {
             let on_fiber = (*this).stacks.has(top_of(stack) as *mut u8);
             let in_kernel = (*this).in_kernel.load(Ordering::Relaxed);
@@ -688,8 +697,8 @@ impl Threadgroup {
     fn give_up(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
         let mut never_resumed = null_mut();
-        // SAFETY: called on a fiber of this Threadgroup, whose `main` is suspended in `run_group`. The fibers own nothing but
-        // their stacks, which `run_group` reclaims.
+        // SAFETY: called on a fiber of this Threadgroup, whose `main` is suspended in `run_group`. The fibers own
+        // nothing but their stacks, which `run_group` reclaims.
         unsafe { fiber::switch(&raw mut never_resumed, self.main) };
     }
 }

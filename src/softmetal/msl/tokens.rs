@@ -1,8 +1,8 @@
 //! Preprocessed Metal source as tokens, each with what stands before it and where it came from.
 //!
-//! Nothing is lost: gaps and texts in order give the source back, which is what keeps line markers, and so the lines of error
-//! messages, right through every rewrite. Punctuation is one character per token, except `::` and `->`: the closing brackets of
-//! `A<B<C>>` are two tokens, and nothing here needs to know a shift from them.
+//! Nothing is lost: gaps and texts in order give the source back, which is what keeps line markers, and so the lines of
+//! error messages, right through every rewrite. Punctuation is one character per token, except `::` and `->`: the
+//! closing brackets of `A<B<C>>` are two tokens, and nothing here needs to know a shift from them.
 
 use super::error::Error;
 

@@ -1,10 +1,10 @@
-//! What a kernel does that only the processor notices: an access to memory that is not there, a stack that is too small, a division of
-//! integers by zero; and a kernel that does not end. All of it reaches the thread as a signal, and ends the threadgroup with an
-//! error instead of the process.
+//! What a kernel does that only the processor notices: an access to memory that is not there, a stack that is too
+//! small, a division of integers by zero; and a kernel that does not end. All of it reaches the thread as a signal, and
+//! ends the threadgroup with an error instead of the process.
 //!
-//! The handler looks whether a fiber was running a kernel's own code. If so it leaves a note in the Threadgroup, and makes the signal
-//! return to where `run_group` waits; the fibers are given up as they are, for they own nothing. Everything else is somebody else's signal
-//! and goes to the handler that was there before.
+//! The handler looks whether a fiber was running a kernel's own code. If so it leaves a note in the Threadgroup, and
+//! makes the signal return to where `run_group` waits; the fibers are given up as they are, for they own nothing.
+//! Everything else is somebody else's signal and goes to the handler that was there before.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -15,7 +15,8 @@ use std::sync::{Once, OnceLock};
 use super::fiber;
 use super::threadgroup::Threadgroup;
 
-/// What interrupts a thread whose threadgroup does not end. Ignored by default, so it does no harm to a thread that it reaches late.
+/// What interrupts a thread whose threadgroup does not end. Ignored by default, so it does no harm to a thread that it
+/// reaches late.
 pub const INTERRUPT: c_int = libc::SIGURG;
 const SIGNALS: [c_int; 5] = [
     libc::SIGSEGV,
@@ -47,7 +48,8 @@ pub fn set_running(threadgroup: *mut Threadgroup) {
     RUNNING.set(threadgroup);
 }
 
-/// Makes the calling thread ready for kernels: the handlers are there, and have a stack to run on when a fiber's is used up.
+/// Makes the calling thread ready for kernels: the handlers are there, and have a stack to run on when a fiber's is
+/// used up.
 pub fn prepare_thread() {
     static ONCE: Once = Once::new();
     ONCE.call_once(install);
@@ -82,8 +84,8 @@ type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let threadgroup = RUNNING.get();
-    // SAFETY: the system calls this with the signal's information and the interrupted thread's state. A Threadgroup that is set is
-    // alive and this thread's own. Nothing here allocates, locks or waits.
+    // SAFETY: the system calls this with the signal's information and the interrupted thread's state. A Threadgroup
+    // that is set is alive and this thread's own. Nothing here allocates, locks or waits.
     unsafe {
         let stack = registers::stack_pointer(context);
         let trap = match signal {

@@ -1,7 +1,8 @@
-//! An end for threadgroups without end. A GPU has a watchdog too, and Metal an error for it, MTLCommandBufferErrorTimeout.
+//! An end for threadgroups without end. A GPU has a watchdog too, and Metal an error for it,
+//! MTLCommandBufferErrorTimeout.
 //!
-//! The watchdog is one thread. It looks at which threadgroup each worker is at; a worker that stays at one for too long is told that it
-//! is late, and interrupted (`traps`).
+//! The watchdog is one thread. It looks at which threadgroup each worker is at; a worker that stays at one for too long
+//! is told that it is late, and interrupted (`traps`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -1,4 +1,5 @@
-//! NEON, which every aarch64 processor has, without and with the instruction for dot products of bytes, which most have.
+//! NEON, which every aarch64 processor has, without and with the instruction for dot products of bytes, which most
+//! have.
 
 use std::arch::{aarch64::*, asm, is_aarch64_feature_detected};
 
@@ -394,7 +395,8 @@ fn odd(signed: bool, a: int8x16_t) -> int8x16_t {
 /// The processor has dot products.
 #[inline(always)]
 unsafe fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-    // SAFETY: the instruction computes with these registers and does nothing else; that it exists is the caller's promise.
+    // SAFETY: the instruction computes with these registers and does nothing else; that it exists is the caller's
+    // promise.
     unsafe {
         asm!(
             ".arch_extension dotprod",

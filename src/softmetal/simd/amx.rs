@@ -1,8 +1,9 @@
-//! Intel's Advanced Matrix Extensions, of processors from Sapphire Rapids on: registers of 16 rows of 64 bytes, and an instruction that multiplies
-//! two of them as matrices of bf16 and adds up in f32.
+//! Intel's Advanced Matrix Extensions, of processors from Sapphire Rapids on: registers of 16 rows of 64 bytes, and an
+//! instruction that multiplies two of them as matrices of bf16 and adds up in f32.
 //!
-//! ("Intel 64 and IA-32 Architectures Software Developer's Manual", volume 1, on programming with AMX; `TDPBF16PS` in volume 2.) Rust has no stable
-//! intrinsics for them. A register holds values only within a block of assembly here, so that the compiler need not know of any.
+//! ("Intel 64 and IA-32 Architectures Software Developer's Manual", volume 1, on programming with AMX; `TDPBF16PS` in
+//! volume 2.) Rust has no stable intrinsics for them. A register holds values only within a block of assembly here, so
+//! that the compiler need not know of any.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -14,13 +15,13 @@ use super::Avx512VbmiAhead;
 pub const TILE: usize = 16;
 /// Values of bf16 in a row of a tile: the steps of a product of two.
 pub const DEPTH: usize = 32;
-/// Bytes that come near in a step of a product.
+/// Bytes that are prefetched in a step of a product.
 pub const NEAR: usize = 128;
 /// Bytes of a row.
 const ROW: usize = 64;
 
-/// What a register holds. A first factor has a row of C in each row; a second one two steps in each, of which every column of C has a
-/// neighbouring pair; C itself is of f32.
+/// What a register holds. A first factor has a row of C in each row; a second one two steps in each, of which every
+/// column of C has a neighbouring pair; C itself is of f32.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct Tile([u8; TILE * ROW]);
@@ -52,7 +53,8 @@ impl Amx {
         self.vectors
     }
 
-    /// Makes this thread's registers whole tiles, for as long as the result lives. What they held before is lost, as the calling convention has it.
+    /// Makes this thread's registers whole tiles, for as long as the result lives. What they held before is lost, as
+    /// the calling convention has it.
     pub fn configured(self) -> Configured {
         #[repr(C, align(64))]
         struct Configuration {
@@ -101,8 +103,9 @@ fn may_be_used() -> bool {
 pub struct Configured(PhantomData<*const ()>);
 
 impl Configured {
-    /// Adds to two tiles of C the products of the tiles at `a` and of those at `b`, `steps` of them one after the other: of `b` two in each step.
-    /// Meanwhile [`NEAR`] bytes in each step come near of what either `near` points to, which need not be readable.
+    /// Adds to two tiles of C the products of the tiles at `a` and of those at `b`, `steps` of them one after the
+    /// other: of `b` two in each step. Meanwhile [`NEAR`] bytes in each step are prefetched of what either `near`
+    /// points to, which need not be readable.
     ///
     /// # Safety
     /// So many tiles are readable, at least one, and the two of C are writable.

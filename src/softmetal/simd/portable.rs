@@ -273,7 +273,8 @@ pub unsafe fn interleave(groups: [[i8; 32]; 8], to: *mut i8, stride: usize) {
 /// The value of a half with these bits, without a branch, so that a loop of it becomes vectors.
 #[inline(always)]
 pub fn widen_f16(bits: u16) -> f32 {
-    /// What the exponent biases of the two types, 127 and 15, differ by, as a factor. It also makes subnormal halves normal.
+    /// What the exponent biases of the two types, 127 and 15, differ by, as a factor. It also makes subnormal halves
+    /// normal.
     const REBIAS: f32 = f32::from_bits((127 + 127 - 15) << 23);
     let magnitude = u32::from(bits & 0x7fff) << 13;
     let finite = (f32::from_bits(magnitude) * REBIAS).to_bits();

@@ -1,4 +1,5 @@
-//! AVX2 (with FMA and F16C), and AVX-512 with VNNI: Cascade Lake, or with VBMI and GFNI as well: Ice Lake, Zen 4 and newer.
+//! AVX2 (with FMA and F16C), and AVX-512 with VNNI: Cascade Lake, or with VBMI and GFNI as well: Ice Lake, Zen 4 and
+//! newer.
 
 #![allow(
     clippy::needless_range_loop,
@@ -12,30 +13,23 @@ use half::{bf16, f16};
 use super::portable::narrow_bf16;
 use super::{Body, Simd};
 
-/// How far ahead of what is read [`prefetch`](super::prefetch) is worth calling, in bytes, where it is.
+/// The prefetch distance where one pays, in bytes.
 ///
-/// Intel's processors prefetch by themselves within a page of 4 KiB only ("Intel 64 and IA-32 Architectures Optimization Reference Manual", on its streamer).
-/// Tokens by strips of weights with AVX-512, in turns with none in one process: +9 to +24 % on Cascade Lake, with 2 and 8 KiB about the same, and
-/// +23 to +55 % on Sapphire Rapids, with 2 KiB less, with 8 KiB about the same. AMD's Zen 4 was slower, with distances from 1 to 8 KiB, by up to
-/// 57 %.
-///
-/// On Zen 5 products of few rows with strips keep up with memory when they have nothing else to do. With integers to unpack, sums to multiply, and
-/// words that lie across two cache lines as in every second block of Q6_K, they do not. In turns with none, 2048 x 5632, gigabytes in a second of
-/// one thread with one, two and four rows: Q4_K 30, 27, 13 and ahead 31, 25, 19; Q5_K 15, 12, 9 and 27, 22, 18; Q6_K 29, 21, 14 and 36, 31, 19;
-/// Q4_0 41, 31, 17 and 41, 30, 23; Q8_0 43, 35, 20 and 40, 38, 30; F16 37, 30, 15 and 42, 36, 28. One row of Q6_K (5632 x 2048): 28 at 1 KiB, 31 at
-/// 2, 36 at 3 to 6, 34 at 8.
+/// Intel's processors prefetch by themselves only within a page of 4 KiB ("Intel 64 and IA-32 Architectures
+/// Optimization Reference Manual", on its streamer). AMD's keep up up to Zen 4; Zen 5 falls behind when it also unpacks
+/// integers. `docs/perf/` has what each gains, by distance.
 const FAR_AHEAD: usize = 4 << 10;
 
-/// What is worth reading [`FAR_AHEAD`] on a processor.
+/// What a prefetch distance of [`FAR_AHEAD`] pays for on a processor.
 pub enum ReadsAhead {
     Nothing,
-    /// Strips that few rows are multiplied with: AMD's processors from Zen 5 on.
+    /// Panels in the x16 layout with few rows of A: AMD's processors from Zen 5 on.
     Strips,
     /// Intel's.
     Everything,
 }
 
-/// What is worth it on this one.
+/// What it pays for on this one.
 pub fn reads_ahead() -> ReadsAhead {
     #[allow(
         unused_unsafe,
@@ -343,8 +337,8 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 lanes. With `VBMI`, the processor has that and GFNI; with `AHEAD`, it is worth prefetching on ([`FAR_AHEAD`]). No processor is known that has
-/// neither.
+/// 16 lanes. With `VBMI`, the processor has that and GFNI; with `AHEAD`, it is worth prefetching on ([`FAR_AHEAD`]). No
+/// processor is known that has neither.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512<const VBMI: bool, const AHEAD: bool>(());
 
@@ -438,7 +432,8 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     #[inline(always)]
     fn fold_each(self, a: [__m512; 4]) -> __m512 {
         proven! {
-            // Neighbouring lanes are of the first and the second vector, or of the third and the fourth, and then of all four.
+            // Neighbouring lanes are of the first and the second vector, or of the third and the fourth, and then of
+            // all four.
             let first = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
             let second = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
             let (first, second) = (_mm512_castps_pd(first), _mm512_castps_pd(second));
@@ -694,10 +689,10 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 }
 
-/// The matrix of bits that moves a byte's bits as [`Simd::moved`] says, for `gf2p8affineqb`: its byte 7 - i chooses bit i.
+/// The matrix of bits that moves a byte's bits as [`Simd::moved`] says, for `gf2p8affineqb`: its byte 7 - i chooses bit
+/// i.
 ///
-/// No loop, and not called: built without optimisation when linking, a loop was, with all vectors put on the stack for it, and a token of Q4_K_M took
-/// 74 % more time on Zen 5.
+/// A constant without a loop: a loop may remain in a build with optimization at link time, and spills all vectors.
 #[inline(always)]
 const fn moving(right: i32, mask: u8) -> i64 {
     const SAME: u64 = 0x0102_0408_1020_4080;

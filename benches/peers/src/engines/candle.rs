@@ -1,7 +1,7 @@
 //! candle's quantised LLaMA.
 //!
-//! It has a thread of its own: where the processor has AMX, candle configures the registers of the thread that it runs on for itself, and
-//! llama.cpp, which did so once before, would meet instructions that are no longer defined.
+//! It has a thread of its own: where the processor has AMX, candle configures the registers of the thread that it runs
+//! on for itself, and llama.cpp, which did so once before, would meet instructions that are no longer defined.
 
 use std::fs::File;
 use std::io::BufReader;

@@ -1,6 +1,6 @@
-/* The Metal standard library as C++ for OpenCL sees it: declarations only, for a pass that looks at address spaces and nothing
- * else. There device, threadgroup, constant and thread memory are types of their own, as in Metal, and with the generic address
- * space switched off a mix-up is an error, where the compiler for the CPU sees one kind of pointer.
+/* The Metal standard library as C++ for OpenCL sees it: declarations only, for a pass that looks at address spaces and
+ * nothing else. There device, threadgroup, constant and thread memory are types of their own, as in Metal, and with the
+ * generic address space switched off a mix-up is an error, where the compiler for the CPU sees one kind of pointer.
  *
  * A class value cannot cross address spaces here, so bfloat and simdgroup matrices are stood in for by vectors. */
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
@@ -23,7 +23,8 @@ typedef float packed_float4 __attribute__((ext_vector_type(4)));
   template <class... A> T##2 make_##T##2(A...); \
   template <class... A> T##3 make_##T##3(A...); \
   template <class... A> T##4 make_##T##4(A...);
-MSL_MAKE(char) MSL_MAKE(uchar) MSL_MAKE(short) MSL_MAKE(ushort) MSL_MAKE(int) MSL_MAKE(uint) MSL_MAKE(long) MSL_MAKE(ulong)
+MSL_MAKE(char) MSL_MAKE(uchar) MSL_MAKE(short) MSL_MAKE(ushort) MSL_MAKE(int) MSL_MAKE(uint)
+MSL_MAKE(long) MSL_MAKE(ulong)
 MSL_MAKE(half) MSL_MAKE(float)
 
 template <class U, class T> U as_type(T);
@@ -51,11 +52,13 @@ bool simd_all(bool);
 
 namespace precise {
 template <class T> T divide(T, T);
-using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt; using ::sin; using ::cos; using ::tanh; using ::pow;
+using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt;
+using ::sin; using ::cos; using ::tanh; using ::pow;
 }
 namespace fast {
 template <class T> T divide(T, T);
-using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt; using ::sin; using ::cos; using ::tanh; using ::pow;
+using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt;
+using ::sin; using ::cos; using ::tanh; using ::pow;
 }
 
 template <class T> struct matrix_storage;
@@ -72,6 +75,7 @@ MSL_MATRIX(simdgroup_float8x8, float, __global)
 MSL_MATRIX(simdgroup_float8x8, float, __local)
 MSL_MATRIX(simdgroup_half8x8, half, __global)
 MSL_MATRIX(simdgroup_half8x8, half, __local)
-template <class A, class B> void simdgroup_multiply_accumulate(__private simdgroup_float8x8 &, A, B, simdgroup_float8x8);
+template <class A, class B> void simdgroup_multiply_accumulate(__private simdgroup_float8x8 &, A, B,
+                                                               simdgroup_float8x8);
 
 }

@@ -106,13 +106,13 @@ impl Conversation {
         )
     }
 
-    /// The model's answer to `message`, shown piece by piece. An answer that was cut short stays in the conversation as far
-    /// as it came; a message without any answer does not.
+    /// The model's answer to `message`, shown piece by piece. An answer that was cut short stays in the conversation as
+    /// far as it came; a message without any answer does not.
     ///
     /// # Errors
     ///
-    /// [`LlamaError::Chat`] when the template refuses the conversation, [`LlamaError::ContextFull`] when the message alone
-    /// is too long, those of `show` and the device's.
+    /// [`LlamaError::Chat`] when the template refuses the conversation, [`LlamaError::ContextFull`] when the message
+    /// alone is too long, those of `show` and the device's.
     pub fn answer(
         &mut self,
         message: &str,
@@ -179,8 +179,8 @@ impl Conversation {
         })
     }
 
-    /// The prompt, after as many of the oldest messages are forgotten as it takes for an answer to have a quarter of the
-    /// context, and how many those are.
+    /// The prompt, after as many of the oldest messages are forgotten as it takes for an answer to have a quarter of
+    /// the context, and how many those are.
     fn fit(&mut self) -> Result<(Vec<u32>, usize), LlamaError> {
         let context = self.session.context();
         let room = self.options.limit.min(context / 4).max(1);

@@ -1,4 +1,5 @@
-//! A short load of the bridge, with a verdict: right values, nothing left, and a kernel from source where that is possible.
+//! A short load of the bridge, with a verdict: right values, nothing left, and a kernel from source where that is
+//! possible.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use crate::terminal::progress;
 
 const SOURCE: &str = "#include <metal_stdlib>
 using namespace metal;
-kernel void twice(device const float *x [[buffer(0)]], device float *y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+kernel void twice(device const float *x [[buffer(0)]], device float *y [[buffer(1)]],
+                  uint i [[thread_position_in_grid]]) {
   y[i] = 2 * x[i];
 }
 ";

@@ -97,7 +97,8 @@ impl Screen {
         self.sort(self.sort);
     }
 
-    /// The selection goes where its row goes. When that is gone, it stays where it is and follows the row that is there now.
+    /// The selection goes where its row goes. When that is gone, it stays where it is and follows the row that is there
+    /// now.
     fn sort(&mut self, column: Column) {
         self.sort = column;
         self.reading.sort(column);

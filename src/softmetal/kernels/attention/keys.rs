@@ -13,7 +13,8 @@ use super::super::dot::dots;
 use super::super::exponential::exp;
 use super::{BLOCK, Queries};
 
-/// What a query has found so far, beside its values weighted by exp(score - largest): the sum of the weights, 0 when there is none.
+/// What a query has found so far, beside its values weighted by exp(score - largest): the sum of the weights, 0 when
+/// there is none.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub largest: f32,
@@ -26,8 +27,9 @@ impl Found {
         sum: 0.0,
     };
 
-    /// Makes weights of the scores of `count` keys, which are still to be multiplied with `scale`. Returns what the values so far are to be
-    /// multiplied with, or `None` where none of these keys has a weight, whatever the others score.
+    /// Makes weights of the scores of `count` keys, which are still to be multiplied with `scale`. Returns what the
+    /// values so far are to be multiplied with, or `None` where none of these keys has a weight, whatever the others
+    /// score.
     #[inline(always)]
     pub fn weigh(&mut self, scores: &mut [f32; BLOCK], count: usize, scale: f32) -> Option<f32> {
         /// So many scores are computed at a time.

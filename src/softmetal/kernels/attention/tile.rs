@@ -1,7 +1,8 @@
-//! The queries of some tokens by the heads that share keys: a block of keys and its values are read once for all of them, and scores and
-//! sums of values are products of matrices.
+//! The queries of some tokens by the heads that share keys: a block of keys and its values are read once for all of
+//! them, and scores and sums of values are products of matrices.
 //!
-//! Keys that only some of the queries see, at the ends, are left to each ([`Found::look_at`]): what is in them does not reach the others.
+//! Keys that only some of the queries see, at the ends, are left to each ([`Found::look_at`]): what is in them does not
+//! reach the others.
 
 #![allow(
     clippy::needless_range_loop,

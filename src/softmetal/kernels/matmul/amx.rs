@@ -1,12 +1,11 @@
-//! Strips and many rows of A on processors with AMX: products of tiles of bf16, which make 16 times as many multiply-adds in a cycle as vectors of f32
-//! and four times as many as vectors of bytes.
+//! GEMM on the x16 layout with AMX: products of tiles of bf16, 16 times the multiply-adds per cycle of f32 vectors and
+//! four times those of byte vectors.
 //!
-//! An operand is a sum of as many bf16 as its type's precision takes ([`Weights`]). Block-quantised weights and what is multiplied with them are one
-//! each: rounded to 8 bits of mantissa, they are closer to what they were than activations rounded to the 8-bit integers that are the other way. (Sums
-//! of integers would have to be scaled every 32 steps. The tiles of one had to be written to memory, read again and scaled with vectors, which took
-//! three times as long as the product itself.)
+//! An operand is a sum of as many bf16 as its type's precision takes ([`Weights`]). Block-quantized weights and their
+//! activations are one each: rounded to 8 bits of mantissa they are closer to the original than 8-bit integers. Tiles
+//! of integers are not used, because their sums would have to be scaled every 32 steps.
 //!
-//! A piece of two strips is unpacked to where the first cache keeps it, and multiplied with all rows. The tiles of C wait in the second cache.
+//! A piece of two panels is unpacked into L1 and multiplied with all rows. The tiles of C wait in L2.
 
 mod activations;
 mod weights;
@@ -23,15 +22,15 @@ use activations::Activations;
 pub use weights::Weights;
 use weights::{Near, Panel, WIDTH};
 
-/// Rows of A from which on this is the way: what block-quantised weights are multiplied with keeps 15 bits up to then.
+/// The fewest rows of A: below, the activations of block-quantized weights keep 15 bits.
 pub const LEAST_ROWS: usize = 9;
-/// The same for strips of numbers, of which vectors multiply a tile's rows with less work than it takes to split them.
+/// The same for floats: vectors multiply a tile's rows with less work than it takes to split the weights.
 pub const LEAST_ROWS_OF_NUMBERS: usize = TILE + 1;
 /// Columns of a unit of work.
 pub const COLUMNS: usize = WIDTH * STRIP;
-/// Steps for which both strips stay in the first-level cache.
+/// Steps for which both strips stay in L1.
 const PIECE: usize = 256;
-/// Columns whose pieces come one after the other: so long a piece of A stays in the second-level cache, or of few rows in the first.
+/// Columns whose pieces come one after the other: for that long a piece of A stays in L2, or of few rows in L1.
 const GROUP: usize = 256;
 
 thread_local! {
@@ -72,7 +71,7 @@ fn compute<B: Weights, T: Writable>(
         sums: scratch.at(panel_tiles * tile, sums_tiles),
     };
     let simd = amx.vectors();
-    // Of the piece that is unpacked next of a strip, a part comes near while tiles are multiplied.
+    // Of the piece that is unpacked next of a strip, a part is prefetched while tiles are multiplied.
     let chunk = PIECE / B::ELEMENTS * STRIP * size_of::<B>();
     let calls = row_tiles.div_ceil(2) * B::PRODUCTS.len();
     let meanwhile = chunk.min(calls * (PIECE / DEPTH) * NEAR);
@@ -131,7 +130,8 @@ impl<B: Weights, T: Writable> Work<'_, B, T> {
             .wrapping_add((pair * self.row_tiles + row_tile) * WIDTH)
     }
 
-    /// Adds the products of the panel, whose first step is `start`, to the sums of a pair of strips. Meanwhile memory comes near.
+    /// Adds the products of the panel, whose first step is `start`, to the sums of a pair of strips. Meanwhile memory
+    /// is prefetched.
     ///
     /// # Safety
     /// The panel is filled.

@@ -1,8 +1,9 @@
-//! B of f32, transposed, and some rows of A: tiles of dot products.
+//! f32 GEMM with B stored `[n][k]` and 3 to 16 rows of A: a 5 × 4 dot-product micro-kernel, 9 loads per 20
+//! multiply-adds.
 //!
-//! With so few rows that they fill but one vector, an outer product ([`turned`](super::turned)) reads nine times for eight multiply-adds; here it
-//! is nine for twenty. All rows are multiplied with the part of B at hand, which the first-level cache holds together with their own part, while
-//! the next part of B comes near: so B is read once, and at an even rate.
+//! With so few rows an outer product ([`turned`](super::turned)) takes 9 loads per 8 multiply-adds. All rows are
+//! multiplied with the part of B at hand, which L1 holds with their own part, while the next part of B is prefetched.
+//! So B is read once, at an even rate.
 
 #![allow(
     clippy::needless_range_loop,
@@ -27,12 +28,12 @@ const LEAST: usize = 3;
 const MOST: usize = LANES;
 /// The most tiles that the rows make.
 const TILES: usize = MOST.div_ceil(ROWS);
-/// Tiles of columns whose sums are kept while all steps pass, in the second-level cache. They share a piece of A.
+/// Tiles of columns whose sums are kept in L2 while all steps pass. They share a piece of A.
 const GROUP: usize = 64;
-/// The most steps for which all rows of A, four columns of B and the next four stay in the first-level cache, also one of 32 KiB.
+/// The most steps for which all rows of A, four columns of B and the next four stay in L1, also one of 32 KiB.
 const PIECE: usize = 256;
-/// Bytes of B that a third-level cache holds. It brings the next tile's columns near in the time that one tile takes, memory in that of
-/// [`FARTHEST`] tiles.
+/// Bytes of B that L3 holds. From there the prefetch of one tile's columns takes as long as one tile, from memory as
+/// long as [`FARTHEST`] tiles.
 const CACHED: usize = 8 << 20;
 const FARTHEST: usize = 2;
 /// The most lanes of a vector.
@@ -42,7 +43,7 @@ thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Whether this is the way. On Intel's Cascade Lake an earlier loop like this one was no faster than an outer product.
+/// Whether this loop is the fastest. On Intel's processors an outer product is as fast.
 pub fn suits(isa: Isa, args: &matmul_args) -> bool {
     let wide = isa.lanes() == LANES && isa.registers() == 32 && isa.ahead() == 0;
     wide && (LEAST..=MOST).contains(&(args.m as usize))
@@ -76,7 +77,7 @@ struct Tile {
     first: usize,
     /// None are left of the last tiles.
     count: usize,
-    /// Which of the next columns come near meanwhile.
+    /// Which of the next columns are prefetched meanwhile.
     ahead: Range<usize>,
 }
 
@@ -100,11 +101,11 @@ struct Compute<'a, T> {
     product: &'a Product<'a, f32, T>,
     block: Block,
     tiles: [Tile; TILES],
-    /// How many tiles of columns later the one is that comes near.
+    /// The prefetch distance, in tiles of columns.
     ahead: usize,
     /// All rows' values of a piece's steps: [tile][vector of steps][row of the tile].
     a: *mut f32,
-    /// [tile of columns][row], a vector each, folded: whole vectors of all columns would keep the second-level cache busy.
+    /// [tile of columns][row], a vector each, folded: whole vectors of all columns would keep L2 busy.
     sums: *mut f32,
 }
 
@@ -168,8 +169,8 @@ impl<T: Writable> Compute<'_, T> {
         }
     }
 
-    /// Copies A's values of some steps to where they are read from one end to the other. Rows of a power of two of bytes would lie in the same
-    /// few sets and banks of the first-level cache.
+    /// Packs A's values of some steps. Rows whose distance is a power of two would compete for a few sets and banks of
+    /// L1.
     #[inline(always)]
     fn gather<S: Simd>(&self, simd: S, steps: &Range<usize>) {
         let (batch, k) = (self.block.batch, self.product.k());
@@ -179,7 +180,8 @@ impl<T: Writable> Compute<'_, T> {
             for i in 0..tile.count {
                 let row = self.block.rows.start + tile.first + i;
                 let from = self.product.a.row(batch, row, k);
-                // SAFETY: `row` checked the row, which has zeros up to a whole last vector. `compute` made room for a piece of each row.
+                // SAFETY: `row` checked the row, which has zeros up to a whole last vector. `compute` made room for a
+                // piece of each row.
                 unsafe {
                     for (vector, step) in steps.clone().step_by(LANES).enumerate() {
                         let to = to.add((vector * tile.count + i) * LANES);
@@ -190,7 +192,8 @@ impl<T: Writable> Compute<'_, T> {
         }
     }
 
-    /// Adds up products of all rows and a tile's columns over some steps. What comes after that part of B is brought near.
+    /// Adds up products of all rows and a tile's columns over some steps. What comes after that part of B is
+    /// prefetched.
     #[inline(always)]
     fn multiply<S: Simd>(&self, simd: S, group: &Group, index: usize, steps: &Range<usize>) {
         let next = index + self.ahead;
@@ -255,8 +258,8 @@ impl<T: Writable> Compute<'_, T> {
     /// Adds up one tile's products, or stores them where these are the last ones.
     ///
     /// # Safety
-    /// The part's values of `M` rows and of all columns are readable for its steps, those of the rows up to a whole last vector, and its sums are
-    /// readable and writable.
+    /// The part's values of `M` rows and of all columns are readable for its steps, those of the rows up to a whole
+    /// last vector, and its sums are readable and writable.
     #[inline(always)]
     unsafe fn multiply_tile<S: Simd, const M: usize, const AHEAD: usize>(
         &self,

@@ -1,7 +1,7 @@
-//! Block-quantised B: the integers that it is made of are multiplied as integers, with activations that are rounded to integers as well.
+//! Block-quantized B: its integers are multiplied as integers, with activations rounded to integers as well.
 //!
-//! These have 15 bits, in two bytes: twice the products of a single byte, and none of its error, which is a hundred times as large. A
-//! few rows wait for memory anyway. Of many rows the second byte is left out where it matters least ([`Precision::Mixed`]).
+//! These have 15 bits, in two bytes: twice the products of a single byte, and a hundredth of its error. A few rows wait
+//! for memory anyway. With many rows the second byte is left out where it matters least ([`Precision::Mixed`]).
 
 #![allow(
     clippy::needless_range_loop,
@@ -26,7 +26,7 @@ use super::amx;
 use super::{Product, Weights};
 use activations::{Activations, Precision};
 
-/// Up to this many rows of A are multiplied with B as it lies in memory, more with panels of it.
+/// Up to this many rows of A are multiplied with B in place, more with packed panels of it.
 const FEW_ROWS: usize = rows::MOST;
 
 pub fn multiply<B: Integers>(
@@ -73,7 +73,7 @@ pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
     let precision = Precision::of(machine.isa, m, strips::MOST);
     let a = &Activations::new::<B>(machine, product.a, product.k(), precision)?;
     if m <= strips::MOST {
-        // With one row of bytes there is so little to compute that Zen 5 keeps up by itself: 43 GB/s, and 40 with prefetch instructions.
+        // With one row of bytes there is so little to compute that Zen 5 keeps up without prefetch instructions.
         let isa = match B::PIECES == 1 && m == 1 {
             true => machine.isa,
             false => machine.isa.for_strips(),
@@ -106,7 +106,8 @@ impl<S: Simd> Products<S> {
         }
     }
 
-    /// Adds the products of four integers of B in each lane with as many of A, of both planes. `signed` is as for [`dot`].
+    /// Adds the products of four integers of B in each lane with as many of A, of both planes. `signed` is as for
+    /// [`dot`].
     #[inline(always)]
     fn add(self, simd: S, signed: bool, b: S::Bytes, a: [S::Bytes; 2]) -> Products<S> {
         if S::PAIRS {

@@ -1,4 +1,5 @@
-//! B as it is, or in strips: panels of it are copied, as f32, so that each thread reads consecutive memory; an element of C is a lane of a vector.
+//! GEMM with packed B, stored `[k][n]` or in the x16 layout: panels of it are copied as f32, so that each thread reads
+//! consecutive memory. An element of C is a lane of a vector.
 
 use std::cell::Cell;
 
@@ -14,7 +15,8 @@ use super::{Block, Narrow, Product};
 pub const COLUMNS: usize = 32;
 /// Columns of a panel.
 const WIDTH: usize = 128;
-/// Rows of B that are on their way from memory while one is copied: the pieces are too short for the processor to foresee them.
+/// Rows of B that are on their way from memory while one is copied: the pieces are too short for the processor to
+/// foresee them.
 const AHEAD: usize = 8;
 
 thread_local! {
@@ -99,12 +101,13 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 depth,
                 panel,
             });
-            // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but once.
+            // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are
+            // read but once.
             let in_place = match vectors <= tiles::most_vectors(isa.registers()) {
                 true => a.memory.as_f32(),
                 false => None,
             };
-            // Of strips, the next piece comes near meanwhile.
+            // Of strips, the next piece is prefetched meanwhile.
             let (next_first, next_x) = match x + depth < k {
                 true => (first, x + depth),
                 false => (first + WIDTH, 0),
@@ -241,7 +244,8 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
             for step in 0..self.depth {
                 for vector in 0..STRIP / S::LANES {
                     let (start, apart) = places[first + vector];
-                    // SAFETY: `strip` checked all steps of its columns; the panel has room for the vectors that they are in.
+                    // SAFETY: `strip` checked all steps of its columns; the panel has room for the vectors that they
+                    // are in.
                     unsafe {
                         let from = strip.add((self.x + step) * STRIP);
                         let values = B::vector(simd, from, 0, vector * S::LANES);

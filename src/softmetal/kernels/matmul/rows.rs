@@ -1,4 +1,5 @@
-//! B transposed and a few rows of A: every element of C is the dot product of a row of A and a row of B, which is read once, from memory.
+//! Dot-form GEMV, B stored `[n][k]` and up to 6 rows of A: every element of C is the dot product of a row of A and a
+//! row of B, which is read once, from memory.
 
 use super::super::super::elements::{Readable, Writable};
 use super::super::super::simd::{Body, Simd};
@@ -22,8 +23,8 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
     fn run<S: Simd>(self, simd: S) {
         let Compute { product, block } = self;
         let columns = block.columns.clone();
-        // As many streams as a tile has columns, each from one end of its part to the other, so that the processor prefetches the next row of
-        // each. Streams that leap over the rows of others have half the rate.
+        // As many streams as a tile has columns, each from one end of its part to the other, so that the processor
+        // prefetches the next row of each. Streams that leap over the rows of others have half the rate.
         let apart = columns.len().div_ceil(COLUMNS);
         for first in columns.start..columns.start + apart {
             let places: [usize; COLUMNS] = std::array::from_fn(|j| first + j * apart);

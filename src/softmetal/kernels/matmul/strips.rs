@@ -1,4 +1,5 @@
-//! Strips of numbers and a few rows of A: memory is read from one end to the other, and a lane of a vector is a column of C.
+//! Float GEMV on the x16 layout, up to 4 rows of A: memory is read in address order, and a lane of a vector is a column
+//! of C.
 
 #![allow(
     clippy::needless_range_loop,
@@ -48,10 +49,9 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
         }
     }
 
-    /// `STEPS` steps have sums of their own: one chain of additions takes longer than the memory. `N` strips far from each other come in turns: of
-    /// two streams more is on its way than of one. With 16 registers and two steps the sums of both fit: a token of F16 took 5 to 7 % less time on
-    /// Zen 3. Of an Intel Xeon with AMX, with memory brought near in time, one thread made 8.4 to 8.7 tokens of F16 in a second instead of 6.6 to 6.7,
-    /// with two steps instead of four 7.7 to 7.9.
+    /// `STEPS` steps have sums of their own, because one chain of additions takes longer than the memory. `N` panels
+    /// far from each other are read alternately: two streams keep more reads in flight than one (docs/perf, Zen 3 and
+    /// Xeon with AMX).
     #[inline(always)]
     fn multiply<S: Simd, const V: usize, const M: usize, const STEPS: usize, const N: usize>(
         self,
@@ -151,7 +151,8 @@ impl<const N: usize> Turns<N> {
         }
     }
 
-    /// Where the strips of a turn begin. When streams are not equally long, the last one ends with a strip that is done already.
+    /// Where the strips of a turn begin. When streams are not equally long, the last one ends with a strip that is done
+    /// already.
     #[inline(always)]
     pub fn columns(&self, turn: usize) -> [usize; N] {
         let mut columns = [0; N];

@@ -1,5 +1,5 @@
-//! B as it is and a few rows of A: some rows of B at a time, each times a value of A, are added to the rows of C. B is read once, along its
-//! rows.
+//! Axpy-form GEMV, B stored `[k][n]` and up to 6 rows of A: some rows of B at a time, each times a value of A, are
+//! added to the rows of C. B is read once, along its rows.
 
 #![allow(
     clippy::needless_range_loop,
@@ -18,7 +18,7 @@ use super::{Block, Narrow, Product};
 pub const MOST_ROWS: usize = 6;
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 64;
-/// Columns that are swept over together: the rows of B at hand and the next ones share the first-level cache.
+/// Columns of a pass: the rows of B at hand and the next ones share L1.
 const SPAN: usize = 512;
 /// Rows of B at a time.
 const STEPS: usize = 8;
@@ -94,7 +94,7 @@ impl<A: Readable, B: Readable, T: Writable> Body for Sweep<'_, A, B, T> {
 #[derive(Clone, Copy)]
 struct Lead<B, const N: usize> {
     rows: [*const B; N],
-    /// What to bring near meanwhile, for each. Need not be readable.
+    /// What to prefetch meanwhile, for each. Need not be readable.
     ahead: Option<[*const B; N]>,
 }
 

@@ -287,8 +287,8 @@ fn multiply_strips<B: Sample>(
     c
 }
 
-/// Many rows round activations, and with tiles of bf16 weights, but add up to no more than this: ‖c − exact‖ / ‖exact‖ of numbers without
-/// outliers, of which 8 bits of integers give 3.6e-3 to 4.0e-3, bf16 2.1e-3 to 2.3e-3 and f32 3e-7.
+/// Many rows round activations, and with tiles of bf16 weights, but add up to no more than this: ‖c − exact‖ / ‖exact‖
+/// of numbers without outliers, of which 8 bits of integers give 3.6e-3 to 4.0e-3, bf16 2.1e-3 to 2.3e-3 and f32 3e-7.
 #[test]
 fn many_rows_of_strips_round_little() {
     check_rounding::<BlockQ8_0>("matmul_interleaved_q8_0_f32", 4.2e-3);
@@ -623,7 +623,8 @@ fn layouts_batches_and_bias() {
     }
 }
 
-/// As many rows as a vector has lanes, and fewer: in each number of tiles, for sums that are kept for several pieces and groups of columns.
+/// As many rows as a vector has lanes, and fewer: in each number of tiles, for sums that are kept for several pieces
+/// and groups of columns.
 #[test]
 fn rows_of_a_vector_in_pieces_and_groups() {
     for (m, n, k) in [

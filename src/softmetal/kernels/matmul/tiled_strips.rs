@@ -1,5 +1,5 @@
-//! Strips of numbers and some rows of A, where memory is brought near in time ([`Simd::AHEAD`]): strips are multiplied as they lie, a tile of
-//! rows at a time. To widen their vectors for each tile anew is less than to write them to a panel and to read that.
+//! Float GEMM on the x16 layout, up to 16 rows of A, where a prefetch distance pays ([`Simd::AHEAD`]): panels are
+//! multiplied as they lie, a tile of rows at a time. Widening them for each tile anew costs less than a packed copy.
 
 #![allow(
     clippy::needless_range_loop,
@@ -20,7 +20,7 @@ const MOST: usize = 2 * ROWS;
 /// Rows of a tile for the last few.
 const FEW: usize = ROWS / 2;
 
-/// The most rows of A for which this is the way.
+/// The most rows of A for which this loop is the fastest.
 pub fn most(isa: Isa) -> usize {
     match isa.ahead() {
         0 => 0,
@@ -106,7 +106,7 @@ struct Piece<B, const V: usize> {
 }
 
 impl<B: Readable + Interleaved, const V: usize> Piece<B, V> {
-    /// Adds the products with `N` rows of A. The `FIRST` of them bring memory near.
+    /// Adds the products with `N` rows of A. The `FIRST` of them prefetch.
     ///
     /// # Safety
     /// The strips have these steps, and so have `N` rows at `a`; there are `N` sums.

@@ -1,7 +1,7 @@
-//! The innermost loop of products of many rows: sums of outer products, as many as fit the registers.
+//! The micro-kernel of products of many rows: sums of outer products, as many as fit the registers.
 //!
-//! One operand, the panel, is read a vector at a time: it is packed, so that its loads follow one another. The other one's rows are read a
-//! value at a time, each for all lanes of some vectors, and lie in memory as they do anyway.
+//! One operand, the panel, is packed and read a vector at a time. The other one's rows are read in place, a value at a
+//! time, each for all lanes of some vectors.
 
 #![allow(
     clippy::needless_range_loop,
@@ -15,8 +15,8 @@ use super::super::super::simd::{Body, CACHE_LINE, Simd, prefetch, prefetch_lines
 
 /// Rows that are read a value at a time.
 pub const ROWS: usize = 8;
-/// The same where it is the most. With 16 registers there is room for the sums of 6 rows and two vectors, and with those of 4 each addition has
-/// to wait for the one before: on Zen 3, 15 tokens of F16 were 10 % faster with two tiles of 6 rows than with two of 4, and 128 tokens 24 %.
+/// The same where it is the most. 16 registers hold the sums of 6 rows and two vectors; with those of 4 rows each
+/// addition would wait for the one before (docs/perf, Zen 3).
 pub const MOST_ROWS: usize = 12;
 
 /// Rows that are read a value at a time, with so many registers.
@@ -24,22 +24,23 @@ pub const fn rows(registers: usize) -> usize {
     if registers < 32 { MOST_ROWS } else { ROWS }
 }
 
-/// Steps that are summed in registers: a tile's rows stay in the first-level cache, and sums of sums are more exact than long ones.
+/// Steps that are summed in registers: a tile's rows stay in L1, and sums of sums are more exact than long ones.
 pub const PIECE: usize = 256;
 /// Values of f32 in a cache line.
 const LINE: usize = CACHE_LINE / size_of::<f32>();
-/// Steps of a vector each that are multiplied without a branch between them. With 8, Cascade Lake was no faster.
+/// Steps of a vector each that are multiplied without a branch between them.
 const UNROLLED: usize = 4;
 /// Vectors of a strip, at most.
 const VECTORS: usize = 3;
 
-/// Vectors of a strip, at most, with so many registers. Of 16, three vectors, a value and the sums of four rows take all, and the compiler may
-/// move them to and fro: in one of two builds F16 prompts of 128 tokens were half as fast on Zen 3, in the other, for that processor alone, as fast.
+/// Vectors of a strip, at most, with so many registers. Of 16, three vectors, a value and the sums of four rows take
+/// all, and the compiler may spill them.
 pub const fn most_vectors(registers: usize) -> usize {
     if registers < 32 { 2 } else { VECTORS }
 }
 
-/// The strips of a panel of `vectors` vectors: a strip's vectors are neighbours, and then its steps are. They are about equally wide.
+/// The strips of a panel of `vectors` vectors: a strip's vectors are neighbors, and then its steps are. They are about
+/// equally wide.
 #[inline(always)]
 pub fn strips(registers: usize, vectors: usize) -> impl Iterator<Item = Range<usize>> {
     let strips = vectors.div_ceil(most_vectors(registers));
@@ -49,7 +50,8 @@ pub fn strips(registers: usize, vectors: usize) -> impl Iterator<Item = Range<us
 /// Adds to `sums`, of [row][vector][lane], the products of `rows` and a panel over some steps.
 #[derive(Clone, Copy)]
 pub struct Accumulate {
-    /// Each from the first step on. One past an odd `count` stands for nothing and is readable all the same; the others are not used.
+    /// Each from the first step on. One past an odd `count` stands for nothing and is readable all the same; the others
+    /// are not used.
     pub rows: [*const f32; MOST_ROWS],
     pub count: usize,
     /// Of [strip][step][vector][lane].
@@ -64,10 +66,10 @@ pub struct Accumulate {
     pub sums: *mut f32,
     /// Values of `sums` from one row to the next.
     pub width: usize,
-    /// What to bring near meanwhile, for each row, and how many bytes of it in a step. Need not be readable.
+    /// What to prefetch meanwhile, for each row, and how many bytes of it in a step. Need not be readable.
     pub ahead: [*const u8; ROWS],
     pub ahead_step: usize,
-    /// Whether it is brought near all along, or with the first strip: before the first of these rows is read again.
+    /// Whether it is prefetched all along, or with the first strip: before the first of these rows is read again.
     pub ahead_all_along: bool,
 }
 
@@ -104,7 +106,7 @@ impl Body for Accumulate {
 struct Strip {
     panel: *const f32,
     sums: *mut f32,
-    /// For which of the rows memory is brought near during it.
+    /// For which of the rows memory is prefetched during it.
     leads: Range<usize>,
 }
 
@@ -132,9 +134,9 @@ impl Accumulate {
         }
     }
 
-    /// The steps of `tile` that fill whole lines, and their number. With a single vector in a step, there are about as many instructions to get
-    /// at values as to multiply them, unless it is done like this: on Cascade Lake, 15 rows took 22 to 31 % less time than with [`tile`](Self::tile).
-    /// No more than a cache line is brought near for each row in a line of steps.
+    /// The steps of `tile` that fill whole lines, and their number. With a single vector in a step, loads by value
+    /// would be as many instructions as multiply-adds; here a line is loaded at once. At most one cache line is
+    /// prefetched for each row in a line of steps.
     ///
     /// # Safety
     /// As for [`tile`](Self::tile).
@@ -149,7 +151,7 @@ impl Accumulate {
     ) -> ([[S::Vector; V]; N], usize) {
         let mut panel = strip.panel;
         let lines = self.depth / LINE;
-        // Where it pays from further away, what is as near as the next piece comes by itself: Cascade Lake took up to 9 % less time without.
+        // With a longer prefetch distance the next piece comes by itself.
         let leads = S::AHEAD == 0
             && self.ahead_step > 0
             && strip.leads.start <= row
@@ -189,7 +191,7 @@ impl Accumulate {
     /// `N` rows, from `row` on. Returns `N`.
     ///
     /// # Safety
-    /// As `strip`, and there are so many rows and sums.
+    /// As `strip`, and there are as many rows and sums.
     #[inline(always)]
     unsafe fn tile<S: Simd, const V: usize, const N: usize>(
         &self,

@@ -342,7 +342,8 @@ fn half_rounds_every_operation() {
         .groups([1, 1, 1], [1, 1, 1])
         .input(1, &[a, b])
         .run::<f16>(8);
-    // a + b = 2049.0 is halfway between 2048 and 2050, and b is above 1: it rounds up. a * b = 2050 exactly; adding b gives 2051 -> 2052.
+    // a + b = 2049.0 is halfway between 2048 and 2050, and b is above 1: it rounds up. a * b = 2050 exactly; adding b
+    // gives 2051 -> 2052.
     let expected = [
         2050.0,
         2052.0,

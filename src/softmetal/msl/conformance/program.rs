@@ -1,4 +1,5 @@
-//! A small Metal program under test: it runs in every lane order, with and without bounds checks, and must give one result.
+//! A small Metal program under test: it runs in every lane order, with and without bounds checks, and must give one
+//! result.
 
 use std::time::Duration;
 

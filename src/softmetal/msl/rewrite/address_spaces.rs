@@ -1,8 +1,9 @@
 //! Address spaces: erased, but for `constant`, which is `const`, and for variables in threadgroup memory.
 //!
-//! A `threadgroup` that declares a variable must become a reference into the memory that the threads share, and any other must
-//! not. A mistake in either direction compiles and gives wrong numbers, so every `threadgroup` is positively one of: the pointee
-//! of a pointer or reference, a member function's qualifier, or a variable. Anything else is an error.
+//! A `threadgroup` that declares a variable must become a reference into the memory that the threads share, and any
+//! other must not. A mistake in either direction compiles and gives wrong numbers, so every `threadgroup` is positively
+//! one of: the pointee of a pointer or reference, a member function's qualifier, or a variable. Anything else is an
+//! error.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Function constants: `constant T name [[function_constant(index)]];` becomes a compile-time constant of each specialisation.
+//! Function constants: `constant T name [[function_constant(index)]];` becomes a compile-time constant of each
+//! specialisation.
 
 use super::kernels::Kernels;
 use super::{Edit, Error, Rewriter};

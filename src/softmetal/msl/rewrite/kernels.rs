@@ -1,7 +1,8 @@
 //! Kernels: definitions, explicit instantiations, and what each parameter is bound to.
 //!
-//! Only names and attributes are read from a signature. The parameters' types are left to C++ (native/softmetal/msl/entry.h),
-//! which is why `template [[host_name("x")]] kernel decltype(f<int>) f<int>;` needs no treatment of its own.
+//! Only names and attributes are read from a signature. The parameters' types are left to C++
+//! (native/softmetal/msl/entry.h), which is why `template [[host_name("x")]] kernel decltype(f<int>) f<int>;` needs no
+//! treatment of its own.
 
 use std::ops::Range;
 

@@ -1,11 +1,12 @@
-//! From preprocessed Metal source to C++ for OpenCL, for the check of address spaces: there they stay, under OpenCL's names.
+//! From preprocessed Metal source to C++ for OpenCL, for the check of address spaces: there they stay, under OpenCL's
+//! names.
 
 use super::address_spaces::Meaning;
 use super::{Attributes, Edit, Error, Rewriter, Segment};
 use crate::softmetal::msl::tokens::{Kind, tokenize};
 
-/// The text to read after `native/softmetal/msl/check/opencl.h`, line for line. Kernels become functions, so that their templates
-/// are instantiated like any other.
+/// The text to read after `native/softmetal/msl/check/opencl.h`, line for line. Kernels become functions, so that their
+/// templates are instantiated like any other.
 pub fn to_opencl(preprocessed: &str) -> Result<String, Error> {
     let tokens = tokenize(preprocessed)?;
     let edits = vec![Edit::Keep; tokens.list.len()];

@@ -1,4 +1,5 @@
-//! Functions that differ only in the address spaces of their parameters are one function once these are erased: the first stays.
+//! Functions that differ only in the address spaces of their parameters are one function once these are erased: the
+//! first stays.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -73,7 +73,8 @@ impl Activations {
         }
     }
 
-    /// `count` tiles of the rows from `row` on, a multiple of [`TILE`], and the steps from `step` on, a multiple of [`DEPTH`].
+    /// `count` tiles of the rows from `row` on, a multiple of [`TILE`], and the steps from `step` on, a multiple of
+    /// [`DEPTH`].
     pub fn tiles(
         &self,
         part: usize,

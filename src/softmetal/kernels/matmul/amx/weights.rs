@@ -28,7 +28,8 @@ pub trait Weights: Interleaved {
     const PARTS: usize;
     /// As many as a value of A is the sum of.
     const A_PARTS: usize;
-    /// Which parts of A are multiplied with which of the weights: those whose products are not below the last bits of others.
+    /// Which parts of A are multiplied with which of the weights: those whose products are not below the last bits of
+    /// others.
     const PRODUCTS: &'static [(usize, usize)];
 
     /// Unpacks some steps of a strip to `panel`, as its strip number `column`.
@@ -45,7 +46,7 @@ pub trait Weights: Interleaved {
     );
 }
 
-/// Memory that comes near while a strip is unpacked. It need not be readable.
+/// Memory that is prefetched while a strip is unpacked. It need not be readable.
 #[derive(Clone, Copy)]
 pub struct Near {
     pub from: *const u8,
@@ -82,7 +83,8 @@ impl Panel {
         self.tiles.wrapping_add(part * self.steps * WIDTH)
     }
 
-    /// The place of a part of the weights of steps `step` and `step + 1`, an even number. Those of the same tile's next steps follow it.
+    /// The place of a part of the weights of steps `step` and `step + 1`, an even number. Those of the same tile's next
+    /// steps follow it.
     #[inline(always)]
     fn row(self, part: usize, step: usize, column: usize) -> *mut __m512i {
         let tile = self.part(part).wrapping_add(step / DEPTH * WIDTH + column);
@@ -92,7 +94,8 @@ impl Panel {
 
 /// Two vectors rounded to bf16, lane by lane neighbours.
 ///
-/// Halves are rounded away from zero. (`vcvtne2ps2bf16` and what would bring its halves together take half as much time again.)
+/// Halves are rounded away from zero. (`vcvtne2ps2bf16` and what would bring its halves together take half as much time
+/// again.)
 ///
 /// # Safety
 /// The processor has AVX-512, and no lane is a NaN other than the default one.
@@ -286,7 +289,8 @@ unsafe fn fill_numbers<B: Readable + Weights>(
     }
 }
 
-/// Each lane rounded to bf16, halves away from zero, with any lower bits; and what is left, which is nothing where it is not finite.
+/// Each lane rounded to bf16, halves away from zero, with any lower bits; and what is left, which is nothing where it
+/// is not finite.
 ///
 /// # Safety
 /// The processor has AVX-512.

@@ -1,6 +1,7 @@
 //! A as integers of 15 bits with a scale for each group: `scale · (128 · high + low)`, or of 8: `scale · high`.
 //!
-//! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::PAIRS`]), an integer of 15 bits is of one part.
+//! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::PAIRS`]), an integer of 15
+//! bits is of one part.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -18,7 +19,8 @@ pub const TILE_ROWS: usize = 4;
 /// Up to this many rows have all of their 15 bits.
 const EXACT_ROWS: usize = 8;
 
-/// Few groups are above it, mostly those that hold a value far from the others', and yet a good part of the error is theirs.
+/// Few groups are above it, mostly those that hold a value far from the others', and yet a good part of the error is
+/// theirs.
 const OUTLIERS: f32 = 2.0;
 
 /// What A is rounded to.
@@ -28,8 +30,8 @@ pub enum Precision {
     Exact,
     /// 15 bits, for [`Simd::dot_pairs`].
     Pairs,
-    /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average of that tile; 8 bits
-    /// in the others.
+    /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average
+    /// of that tile; 8 bits in the others.
     Mixed,
 }
 
@@ -54,12 +56,14 @@ pub struct Activations {
 /// One row.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// The upper bytes of k integers, and zeros up to a multiple of two groups, and as many lower ones, which groups of 8 bits do not have.
-    /// With [`Precision::Pairs`] the first and the third of every four integers, and the others, two bytes each.
+    /// The upper bytes of k integers, and zeros up to a multiple of two groups, and as many lower ones, which groups of
+    /// 8 bits do not have. With [`Precision::Pairs`] the first and the third of every four integers, and the others,
+    /// two bytes each.
     pub planes: [*const i8; 2],
     /// One for each group, of `128 · high + low` or of `high` alone, and zeros up to a multiple of [`SCALED_GROUPS`].
     pub scales: *const f32,
-    /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and minimum.
+    /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and
+    /// minimum.
     pub sums: *const i32,
     /// The same, times `scale`: what B's minima are multiplied with.
     pub weights: *const f32,
@@ -348,7 +352,8 @@ impl Round {
                 }
                 scales.add(group).write(scale);
                 for part in 0..per_group {
-                    // Once more: an array of them would be written and read in pieces that the processor has to wait for.
+                    // Once more: an array of them would be written and read in pieces that the processor has to wait
+                    // for.
                     let mut sum = 0;
                     for i in 0..SHARE {
                         sum += rounded(values[part * SHARE + i], factor);
@@ -363,13 +368,13 @@ impl Round {
 /// The largest integer: 127 · 128.
 const LARGEST: f32 = 127.0 * 128.0;
 
-/// What the values of a group are multiplied with to be rounded to integers, and what these integers are multiplied with to be the values
-/// again. A group with an infinity or a NaN has NaN for a scale, one without any normal number 0.
+/// What the values of a group are multiplied with to be rounded to integers, and what these integers are multiplied
+/// with to be the values again. A group with an infinity or a NaN has NaN for a scale, one without any normal number 0.
 #[inline(always)]
 fn rounding(values: &[f32; GROUP]) -> (f32, f32) {
     const INFINITY: u32 = f32::INFINITY.to_bits();
-    // Magnitudes are in the order of their bits, NaN last. (Loops, because closures of `map` and `fold` need not be inlined, and
-    // then miss the instruction set.)
+    // Magnitudes are in the order of their bits, NaN last. (Loops, because closures of `map` and `fold` need not be
+    // inlined, and then miss the instruction set.)
     let mut largest = 0;
     for value in values {
         largest = largest.max(value.to_bits() & 0x7fff_ffff);

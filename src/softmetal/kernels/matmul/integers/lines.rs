@@ -1,9 +1,9 @@
-//! A few rows of A on AVX-512 with VBMI and GFNI: a row of B is read in whole vectors, scales and all, and its parts are sorted in registers.
+//! Wide-load GEMV on plain rows, up to 4 rows of A, for AVX-512 with VBMI and GFNI: a row of B is read in whole
+//! vectors, scales and all, and its parts are sorted in registers.
 //!
-//! That is as fast as memory for two reasons. The processor prefetches for loads that follow one another without a gap, and not for those of
-//! a block's parts, each of its own size. And all that is not a product of integers is done for 16 scales at a time.
-//!
-//! A is put into the order in which the vectors of a [`Unit`] of B come.
+//! The processor prefetches for loads that follow one another without a gap, and not for those of a block's parts, each
+//! of its own size. All that is not a product of integers is done for 16 scales at a time. A is put into the order of
+//! the vectors of a [`Unit`] of B.
 
 mod units;
 
@@ -27,10 +27,11 @@ const MOST: usize = 4;
 const VECTOR: usize = 64;
 /// Lanes of 32 bits of a vector, and scales of a unit.
 const LANES: usize = 16;
-/// Neighbours in A that are neighbours in a vector, too.
+/// Neighbors in A that are neighbors in a vector, too.
 const PIECE: usize = 16;
 
-/// Bytes of B after which it is a stream's turn again. Measured on Zen 4: with more or fewer, prefetching falls behind.
+/// Bytes of B that are read of one stream before the next one: with more or fewer, prefetching falls behind (docs/perf,
+/// Zen 4).
 const ROUND: usize = 9 << 10;
 
 thread_local! {
@@ -39,8 +40,8 @@ thread_local! {
 
 pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
-/// What multiplies so many rows of A with a B of this type, where that is faster than the ways for all types. For processors with
-/// VBMI only.
+/// What multiplies this many rows of A with a B of this type, where that is faster than the ways for all types. For
+/// processors with VBMI only.
 pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
     let multiply: Multiply<B> = if blocks == TypeId::of::<BlockQ4_0>() {
@@ -88,8 +89,8 @@ struct Arranged<U> {
 impl<U: Unit> Arranged<U> {
     /// Vectors of integers in a unit.
     const VECTORS: usize = U::GROUPS * GROUP / VECTOR;
-    /// Bytes of a unit: for each vector the upper and the lower bytes of 15-bit integers; a scale for each scale of B; and these times the
-    /// sums of the integers and the one that stands for 0 in B, which corrects for it.
+    /// Bytes of a unit: for each vector the upper and the lower bytes of 15-bit integers; a scale for each scale of B;
+    /// and these times the sums of the integers and the one that stands for 0 in B, which corrects for it.
     const BYTES: usize = (2 * Self::VECTORS + 2) * VECTOR;
     const SCALES: usize = 2 * Self::VECTORS * VECTOR;
     const CORRECTIONS: usize = Self::SCALES + VECTOR;
@@ -113,7 +114,8 @@ impl<U: Unit> Arranged<U> {
         for (batch, row) in (0..batches).flat_map(|batch| (0..rows).map(move |row| (batch, row))) {
             let (from, to) = (a.row(batch, row), arranged.row(batch, row));
             for unit in 0..units {
-                // SAFETY: `row` checked all units of the place, which nobody else has yet, and those of A have so many groups.
+                // SAFETY: `row` checked all units of the place, which nobody else has yet, and those of A have so many
+                // groups.
                 unsafe { Self::arrange::<B>(from, unit, groups, to.add(unit * Self::BYTES)) };
             }
         }
@@ -184,7 +186,7 @@ unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
     for i in 0..M {
         a_rows[i] = a.row(batch, rows.start + i);
     }
-    // Rows of several parts in turns: more than one stream is prefetched at a time.
+    // Rows of several parts alternately: more than one stream is prefetched at a time.
     let streams = (ROUND / bytes.max(1)).clamp(2, 4);
     let apart = columns.len().div_ceil(streams);
     for place in 0..apart * streams {

@@ -1,5 +1,5 @@
-//! Many rows of A: a panel of B's rows is put into an order in which four integers of each are neighbours, so that an element of C is a lane
-//! of a vector and every load serves several rows of A.
+//! Quantized GEMM with packed B: rows of B are packed so that four integers of each are neighbors. An element of C is
+//! then a lane of a vector, and every load serves several rows of A.
 //!
 //! A panel is filled by a loop for each type of B, and multiplied by one for each [`Kind`] of them.
 
@@ -27,7 +27,8 @@ thread_local! {
     static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each share its scales and minima, [column].
+/// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each share its scales and minima,
+/// [column].
 #[derive(Clone, Copy)]
 struct Panel {
     integers: *mut i8,
@@ -165,7 +166,8 @@ impl<B: Integers> Body for Fill<'_, B> {
             });
             for start in (0..groups).step_by(SCALED_GROUPS) {
                 let count = SCALED_GROUPS.min(groups - start);
-                // Of the next rows, maybe those of the next panel: they are too short for the processor to see by itself that they follow.
+                // Of the next rows, maybe those of the next panel: they are too short for the processor to see by
+                // itself that they follow.
                 for i in 0..TOGETHER {
                     let row = part.columns.start + first + TOGETHER + i;
                     let next = product.near(part.batch, row, start * GROUP);
@@ -311,8 +313,8 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
     }
 }
 
-/// The rows of B of the next panel, which come near while one is multiplied: to fill a panel takes less time than to read them, and memory
-/// would have nothing to do in between.
+/// The rows of B of the next panel, which are prefetched while one is multiplied: to fill a panel takes less time than
+/// to read them, and memory would have nothing to do in between.
 #[derive(Clone, Copy)]
 struct Ahead {
     from: *const u8,
@@ -343,7 +345,7 @@ impl Ahead {
         }
     }
 
-    /// Brings some of it near and returns the rest.
+    /// Prefetches some of it and returns the rest.
     #[inline(always)]
     fn bring(self) -> Ahead {
         let bytes = self.each.min(self.bytes);
@@ -356,7 +358,8 @@ impl Ahead {
     }
 }
 
-/// How many steps' products of B's integers and bytes of A can be added up in 16 bits, a power of two: 2 · 15 · 127 · 8 < 2^15.
+/// How many steps' products of B's integers and bytes of A can be added up in 16 bits, a power of two: 2 · 15 · 127 · 8
+/// < 2^15.
 const fn shorts<B: Integers>() -> usize {
     let steps = match B::LARGEST {
         ..=15 if B::SHARE == GROUP => 8,
@@ -432,9 +435,9 @@ impl<K: Shape> Body for MultiplyKind<'_, K> {
         for first in rows.clone().step_by(TILE_ROWS) {
             let order = self.0.a.order(self.0.part.batch, first);
             let end = rows.end.min(first + TILE_ROWS);
-            // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums of floats wait
-            // in memory. With sums of 16 bits a byte of A is the other one's turn after it, and only sums of less than a share's products need as
-            // many of 32 bits beside them.
+            // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums
+            // of floats wait in memory. With sums of 16 bits a byte of A is the other one's turn after it, and only
+            // sums of less than a share's products need as many of 32 bits beside them.
             let one_sum = S::PAIRS && (K::SHORTS == 1 || K::SHORTS == K::SHARE / DEPTH);
             let step = match S::LANES == 16 || one_sum {
                 true => TILE_ROWS,
@@ -462,7 +465,7 @@ type Sums<S, const M: usize> = [[<S as Simd>::Vector; VECTORS]; M];
 type Ints<S, const M: usize> = [[<S as Simd>::Ints; VECTORS]; M];
 
 impl Multiply<'_> {
-    /// Returns what is still to be brought near.
+    /// Returns what is still to be prefetched.
     ///
     /// # Safety
     /// The panel is filled for `part`, which has `M` rows from `row` on, and the order is that of their tile.

@@ -1,4 +1,5 @@
-//! A few rows of A: each row of B is read once, in order, and each element of C is one dot product.
+//! Dot-form GEMV, quantized B stored `[n][k]` and up to 2 rows of A: each row of B is read once, in order, and each
+//! element of C is one dot product.
 
 use super::super::super::super::elements::{GROUP, Integers, SCALED_GROUPS};
 use super::super::super::super::simd::{Body, Simd};
@@ -86,7 +87,8 @@ unsafe fn dots<S: Simd, B: Integers, const M: usize>(
     dots
 }
 
-/// What is summed up for one row of A. Values of it stay in registers where they are handed on and not changed in place.
+/// What is summed up for one row of A. Values of it stay in registers where they are handed on and not changed in
+/// place.
 #[derive(Clone, Copy)]
 struct Sums<S: Simd> {
     products: [S::Vector; CHAINS],
@@ -128,8 +130,8 @@ unsafe fn add_groups<S: Simd, B: Integers, const M: usize>(
     }
     for step in 0..count.div_ceil(together) {
         let group = step * together;
-        // SAFETY: the caller's promise. Where a second group would be past the end, the last one stands in: A's integers and the factors are
-        // 0 there.
+        // SAFETY: the caller's promise. Where a second group would be past the end, the last one stands in: A's
+        // integers and the factors are 0 there.
         unsafe {
             let integers = B::integers(simd, b, first + group);
             let next = (group + together - 1).min(count - 1);

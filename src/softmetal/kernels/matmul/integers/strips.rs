@@ -1,20 +1,13 @@
-//! A few rows of A with a B of strips: memory is read from one end to the other, and a lane of a vector is a column of C.
+//! Quantized GEMV on the x16 layout, up to 4 rows of A: memory is read in address order, and a lane of a vector is a
+//! column of C.
 //!
-//! The processor's own prefetching keeps up with that order of reading, and with few others that were tried: with prefetch instructions, with
-//! the scales of a strip apart from its integers, with neighbouring strips in turns, or with words of a block out of their order, a core of
-//! Zen 4 read half as much in a second. Two strips far from each other, a word of each in turns, are two such streams, of which more is on its
-//! way together than of one: for a single row of A, with whose sums both fit the registers, a token of Q4_0 took 12 % less time, one of Q8_0
-//! 3 % (one thread). On Zen 5, products of Q4_0, Q4_K, Q6_K and Q8_0 with one row took 16 to 24 % less time than with one strip at a time, and
-//! with four 6 to 27 % more than with two.
+//! Words, scales and panels keep that order, because the processor's own prefetching follows few others. Two panels far
+//! from each other, a word of each alternately, are two such streams, which keep more reads in flight than one. Sums of
+//! both fit the registers for a single row of A. With half as wide vectors they fit where products are pairs
+//! ([`Simd::PAIRS`]) and a span has at most two pieces; Q6_K has four, so one half follows the other.
 //!
-//! Of half as wide vectors, one row's sums of two strips fit the registers as well where products are pairs ([`Simd::PAIRS`]), all vectors in
-//! turns, if a span has no more than two pieces. On Zen 3 (one thread, in turns in one process) a token of Q4_K_M, Q4_0 and Q8_0 was computed 14,
-//! 24 and 23 % slower with one strip at a time, the first two 22 and 27 % with two strips and one half after the other, and all 31 to 48 % with
-//! prefetch instructions. Q6_K has four pieces, and its sums fit with one half after the other only. So its products with one row take 15 to
-//! 20 % more time than with two pieces at a time and blocks copied to the stack (with these instructions on Zen 5, one thread), while those of
-//! Q4_K take half the time.
-//!
-//! Intel's processors do better with prefetch instructions, and AMD's from Zen 5 on ([`Simd::AHEAD`], [`Isa::for_strips`]).
+//! Prefetch instructions help Intel's processors, and AMD's from Zen 5 on ([`Simd::AHEAD`], [`Isa::for_strips`]).
+//! `docs/perf/` has what each choice gained.
 
 use std::mem::MaybeUninit;
 
@@ -61,7 +54,7 @@ impl<B: InterleavedIntegers> Body for Compute<'_, B> {
 }
 
 impl<B: InterleavedIntegers> Compute<'_, B> {
-    /// With `M` rows of A, and `N` strips in turns, `R` vectors of their rows at a time.
+    /// With `M` rows of A, and `N` strips alternately, `R` vectors of their rows at a time.
     #[inline(always)]
     fn multiply<S: Simd, const M: usize, const N: usize, const R: usize>(self, simd: S) {
         const { assert!(S::LANES * VECTORS >= STRIP) }
@@ -202,7 +195,7 @@ const fn lines_of<B>() -> usize {
     size_of::<[B; STRIP]>().div_ceil(CACHE_LINE)
 }
 
-/// Those that are brought near in each step.
+/// Those that are prefetched in each step.
 const fn lines_of_step<B: InterleavedIntegers>() -> usize {
     lines_of::<B>() / (B::SPANS * B::STEPS)
 }

@@ -9,7 +9,8 @@ pub const MOST: usize = 8;
 /// The most steps.
 const STEPS: usize = 4;
 
-/// A few blocks with [`LANES`] scales together. Vectors of integers that have the same scales lane for lane are neighbours, a step.
+/// A few blocks with [`LANES`] scales together. Vectors of integers that have the same scales lane for lane are
+/// neighbours, a step.
 pub trait Unit {
     /// In memory.
     const BYTES: usize;
@@ -132,8 +133,8 @@ impl Unit for Q4_0 {
     }
 }
 
-/// Two blocks: step 2 b + h is of block b the groups 0, 2, 4, 6 (h = 0, in lower nibbles) or 1, 3, 5, 7 (in upper ones), first the lower half of
-/// their weights.
+/// Two blocks: step 2 b + h is of block b the groups 0, 2, 4, 6 (h = 0, in lower nibbles) or 1, 3, 5, 7 (in upper
+/// ones), first the lower half of their weights.
 pub struct Q4K;
 
 /// Bytes of a block of Q4_K, and those before its integers.
@@ -141,9 +142,11 @@ const Q4_K_BYTES: usize = 144;
 const Q4_K_HEADER: usize = 16;
 
 impl Q4K {
-    /// Bytes of a block's header: what holds scales 0 to 3, the lower bits of scales 4 to 7, minima 0 to 3, those of minima 4 to 7.
+    /// Bytes of a block's header: what holds scales 0 to 3, the lower bits of scales 4 to 7, minima 0 to 3, those of
+    /// minima 4 to 7.
     const SIX_BITS: [u8; 16] = [4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15];
-    /// Where among the 64 bits of scales, and among those of minima, each starts whose bits are in one place, and the lower four of others.
+    /// Where among the 64 bits of scales, and among those of minima, each starts whose bits are in one place, and the
+    /// lower four of others.
     const LOWER: [u8; 16] = [0, 8, 16, 24, 32, 40, 48, 56, 0, 8, 16, 24, 36, 44, 52, 60];
     const LOWER_BITS: [u8; 8] = [63, 63, 63, 63, 15, 15, 15, 15];
     /// The upper two bits of the others: bits 6 and 7 of bytes 0 to 3, moved to bits 4 and 5.
@@ -240,8 +243,8 @@ impl Q6K {
     const HIGH: usize = 128;
     const SCALES: usize = 192;
     const SCALE: usize = 208;
-    /// For the first and the second 64 weights of a half block: where, in the 64 bits around its byte, a byte starts that has the two bits of
-    /// a weight as its bits 4 and 5.
+    /// For the first and the second 64 weights of a half block: where, in the 64 bits around its byte, a byte starts
+    /// that has the two bits of a weight as its bits 4 and 5.
     const UPPER: [[u8; 64]; 2] = {
         let mut starts = [[0; 64]; 2];
         let mut i = 0;
