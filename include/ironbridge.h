@@ -10,6 +10,11 @@
  * Threads. Every function may be called from any thread at any time, on any handle, with one exception: an iron_commands is
  * recorded by one thread at a time (two that record at once get IRON_ERROR_BUSY). No thread needs an autorelease pool.
  *
+ * fork. A child has none of its parent's threads. Whatever it asks of a device that the parent opened, or of what
+ * belongs to it, fails at once with IRON_ERROR_INVALID_HANDLE; the handles can be given back, and the memory stays
+ * until the child ends. The callbacks of wrapped memory are the parent's to get. Devices that the child opens work as
+ * everywhere. No program forks in a callback of ironbridge's.
+ *
  * Errors. Every function that can fail returns an iron_status and gives its results through out-parameters, which are set
  * to NULL or zero on failure. iron_last_error() has the sentence that goes with it and names the argument. Nothing prints,
  * exits, throws or aborts. Work that fails on the device after the commit is reported by iron_commands_wait, once; the
@@ -155,11 +160,12 @@ IRON_API iron_status iron_device_describe(iron_device *device, iron_device_info 
 /* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits for ever.
  * Reports the oldest failure whose commands were released without a wait, once; else IRON_OK or IRON_ERROR_TIMEOUT. */
 IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
-/* Ends the use of a device for everybody who has it: waits for what is in flight, gives idle memory back, and takes what is still
- * allocated for leaked: beyond IRON_LEAK_THRESHOLD it is reported (see iron_leak_hook), and the memory of every buffer that no
- * command and no map uses goes back to the system. All handles of the device and its buffers are invalid from then on, except that
- * maps can and must still be ended and handles given back. `leaks` may be NULL; its `allocations` is NULL. IRON_ERROR_TIMEOUT, and
- * nothing has changed, when work is still in flight after `timeout`. */
+/* Ends the use of a device for everybody who has it: waits for what is in flight and for calls that make, read or write
+ * buffers, gives idle memory back, and takes what is still allocated for leaked: beyond IRON_LEAK_THRESHOLD it is
+ * reported (see iron_leak_hook), and the memory of every buffer that no command and no map uses goes back to the
+ * system. All handles of the device and its buffers are invalid from then on, except that maps can and must still be
+ * ended and handles given back. `leaks` may be NULL; its `allocations` is NULL. IRON_ERROR_TIMEOUT, and nothing has
+ * changed, when work is still in flight after `timeout`. */
 typedef struct iron_leaks iron_leaks;
 IRON_API iron_status iron_device_close(iron_device *device, uint64_t timeout, iron_leaks *leaks);
 /* The threads that the software device computes on: those of IRONBRIDGE_THREADS, else one for each processor, until somebody sets their
@@ -222,7 +228,7 @@ IRON_API iron_status iron_buffer_create(iron_device *device, uint64_t length, co
 IRON_API iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length, const iron_buffer_options *options,
                                                    iron_buffer **buffer);
 /* Called once when the device no longer needs wrapped memory, on a thread of the device or on the one that let go last. It must not
- * call ironbridge. */
+ * call ironbridge: what would wait for the device there fails with IRON_ERROR_STATE. */
 typedef void (*iron_release_callback)(void *pointer, uint64_t length, void *context);
 /* Wraps memory of the caller's without a copy. `pointer` and `length` must be multiples of the page size
  * (IRON_ERROR_INVALID_ARGUMENT otherwise); the memory must stay valid until `release` is called, which happens exactly once if

@@ -7,4 +7,7 @@
 /* Some device has memory that expires at that moment (IronNow), or later. Cheap; called without any lock. */
 void IronReaperExpect(uint64_t expiry);
 
+/* In the child of a fork: there is no such thread. */
+void IronReaperForget(void);
+
 #endif
