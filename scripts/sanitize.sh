@@ -19,5 +19,5 @@ export IRONBRIDGE_TEST_ADDRESS_SANITIZER=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:fast_unwind_on_malloc=0}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/native/lsan.supp:print_suppressions=0}
 
-[ $# -gt 0 ] || set -- --test c_abi --test diagnostics --test facade --test failures --test lifetimes --test memory --test memory_trace
+[ $# -gt 0 ] || set -- --test c_abi --test diagnostics --test facade --test failures --test forked --test lifetimes --test memory --test memory_trace --test schedules
 cargo test --target "$host" "$@"
