@@ -78,6 +78,10 @@ fn build(out: &Path) -> Result<(), String> {
             println!("cargo:rustc-link-arg={flag}");
         }
     }
+    // Builds with debug assertions check who holds which lock (native/objects/held_locks.h).
+    if env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
+        native.flag("-DIRON_CHECK_LOCKS");
+    }
     // Objective-C classes are found by name at run time, so the linker sees no reference to them and would drop them.
     native
         .link_lib_modifier("+whole-archive")

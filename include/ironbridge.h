@@ -28,10 +28,12 @@
  * newer struct is accepted while all that this library does not know of it is zero, so zero a struct that is to be
  * filled, too. A size that ends inside a field is IRON_ERROR_INVALID_ARGUMENT, and so is one of more than 4096.
  *
- * fork. In a child, only devices that were opened in the child can be used. Devices that the child has inherited have
- * no threads there: a call that would wait for an inherited device's work is an error. At its exit no leaks are
- * reported if its parent had a device, and a pthread_atfork handler takes the parent's published figures out of it. A
- * child that calls exec needs no care: every descriptor of the library is close-on-exec.
+ * fork. A child has none of its parent's threads, so only devices that it opened itself can be used. Whatever it asks
+ * of an inherited device, or of what belongs to one, fails at once with IRON_ERROR_INVALID_HANDLE. The handles can be
+ * given back; the memory stays until the child ends. Callbacks of wrapped memory are the parent's to get. No program
+ * forks in a callback of ironbridge's. At a child's exit no leaks are reported if its parent had a device, and a
+ * pthread_atfork handler takes the parent's published figures out of it. A child that calls exec needs no care: every
+ * descriptor of the library is close-on-exec.
  *
  * exit. The first device registers atexit handlers: one waits up to a second for work in flight and reports leaks to
  * iron_leak_hook or stderr, one takes away the published file. _exit, a signal or abort skip them, and need none of
@@ -196,11 +198,12 @@ IRON_API iron_status iron_device_describe(iron_device *device, iron_device_info 
 /* Waits until everything committed on the device is complete. `timeout`: 0 polls, UINT64_MAX waits without a timeout.
  * Reports the oldest failure whose commands were released without a wait, once; else IRON_OK or IRON_ERROR_TIMEOUT. */
 IRON_API iron_status iron_device_sync(iron_device *device, uint64_t timeout);
-/* Ends the use of a device for all its users: waits for what is in flight, gives idle memory back, and takes what is
- * still allocated for leaked: beyond IRON_LEAK_THRESHOLD it is reported (see iron_leak_hook), and the memory of every
- * buffer that no command and no map uses goes back to the system. All handles of the device and its buffers are invalid
- * from then on, except that maps can and must still be ended and handles given back. `leaks` may be NULL; its
- * `allocations` is NULL. IRON_ERROR_TIMEOUT, and nothing has changed, when work is still in flight after `timeout`. */
+/* Ends the use of a device for all its users: waits for what is in flight and for calls that make, read or write
+ * buffers, gives idle memory back, and takes what is still allocated for leaked: beyond IRON_LEAK_THRESHOLD it is
+ * reported (see iron_leak_hook), and the memory of every buffer that no command and no map uses goes back to the
+ * system. All handles of the device and its buffers are invalid from then on, except that maps can and must still be
+ * ended and handles given back. `leaks` may be NULL; its `allocations` is NULL. IRON_ERROR_TIMEOUT, and nothing has
+ * changed, when work is still in flight after `timeout`. */
 typedef struct iron_leaks iron_leaks;
 IRON_API iron_status iron_device_close(iron_device *device, uint64_t timeout, iron_leaks *leaks);
 /* The threads that the software device computes on: those of IRONBRIDGE_THREADS, else one for each processor, until
@@ -268,7 +271,7 @@ IRON_API iron_status iron_buffer_create(iron_device *device, uint64_t length, co
 IRON_API iron_status iron_buffer_create_with_bytes(iron_device *device, const void *bytes, uint64_t length,
                                                    const iron_buffer_options *options, iron_buffer **buffer);
 /* Called once when the device no longer needs wrapped memory, on a thread of the device or on the one that let go last.
- * It must not call ironbridge. */
+ * It must not call ironbridge: what would wait for the device there fails with IRON_ERROR_STATE. */
 typedef void (*iron_release_callback)(void *pointer, uint64_t length, void *context);
 /* Wraps memory of the caller's without a copy. `pointer` and `length` must be multiples of the page size
  * (IRON_ERROR_INVALID_ARGUMENT otherwise); the memory must stay valid until `release` is called, which happens exactly

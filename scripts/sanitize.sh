@@ -5,6 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/sanitizer.sh address
 
-[ $# -gt 0 ] || set -- --test c_abi --test diagnostics --test facade --test failures --test lifetimes --test memory \
-  --test memory_trace
+[ $# -gt 0 ] || set -- --test c_abi --test diagnostics --test facade --test failures --test forked --test lifetimes \
+  --test memory --test memory_trace --test schedules
 cargo test --target "$host" "$@"

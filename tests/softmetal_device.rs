@@ -36,6 +36,7 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
     let output = Command::new(env!("IRONBRIDGE_CLANG"))
         .current_dir(ROOT)
         .args(split(env!("IRONBRIDGE_NATIVE_FLAGS")))
+        .arg("-DIRON_CHECK_LOCKS")
         .args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"])
         .args(includes.iter().map(|folder| format!("-I{folder}")))
         .args(flags)

@@ -8,34 +8,33 @@
 #import "debug_memory.h"
 #import "entry.h"
 #import "handle.h"
+#include "held_locks.h"
 #import "ledger.h"
 #import "reaper.h"
 #import "softmetal.h"
 #import "structs.h"
+#import "submission.h"
 #import "text.h"
 
 @implementation IronBuffer
 
 IRON_COUNTED(IronBuffer)
 
-/* Nobody uses the buffer any more: a submission in flight would have kept it alive. */
+/* Nobody uses the buffer any more: a submission in flight would have kept it alive. What goes to the pool is anybody's
+ * from then on: another thread may take it, or give it back to the system, at once. */
 - (void)dealloc {
-  if (metal) {
-    bool keep = pooled && counted && !emptied && !atomic_load(&device->closed);
+  held_locks_expect_none("a buffer is destroyed");
+  if (metal && !IronDeviceIsInherited(device)) {
     IronMemoryChange change = IronDebugMemoryBefore(device->metal);
-    if (keep) {
-      pooled->empty = device->pool.policy == IRON_IDLE_EMPTY;
-      [metal setPurgeableState:pooled->empty ? MTLPurgeableStateEmpty : MTLPurgeableStateVolatile];
-    }
-    IronIdleBuffer *evicted = keep ? [self leaveBooksForPool] : NULL;
-    if (keep) {
-      IronDebugMemoryAfter(&change, "idle", length, bytes, label, [metal retainCount]);
+    uint64_t references = change.metal ? [metal retainCount] : 0;
+    IronIdleBuffer *idle = pooled, *evicted = NULL;
+    if ([self leaveBooksForPool:&evicted]) {
+      soft_schedule_point();
+      IronDebugMemoryAfter(&change, "idle", length, bytes, label, references);
     } else {
-      if (counted) [self leaveBooks];
-      uint64_t others = [metal retainCount] - 1;
       [metal release];
-      free(pooled);
-      IronDebugMemoryAfter(&change, "release", length, bytes, label, others);
+      free(idle);
+      IronDebugMemoryAfter(&change, "release", length, bytes, label, references - 1);
     }
     IronPoolDiscard(evicted, device->metal, "evict");
   }
@@ -53,30 +52,36 @@ IRON_COUNTED(IronBuffer)
   IronLedgerAdd(self);
 }
 
-/* Monitor held. */
-- (void)leaveFigures {
-  if (wrapped) device->memory.wrapped_bytes -= bytes;
-  IronMemoryRemove(&device->memory, category, bytes);
-  IronLedgerRemove(self);
+/* Makes the memory what the pool wants it to be; false when the pool gets none of it. */
+- (bool)prepareForPool {
+  if (!pooled || !counted || atomic_load(&device->closed)) return false;
+  pooled->empty = device->pool.policy == IRON_IDLE_EMPTY;
+  return IronPurgeableStateEnter(metal, pooled->empty ? MTLPurgeableStateEmpty : MTLPurgeableStateVolatile);
 }
 
-- (void)leaveBooks {
+/* Out of the memory figures and the ledger, and into the pool: then it returns true, `metal` and `pooled` belong to the
+ * pool, and `evicted` is what the pool has no room for. */
+- (bool)leaveBooksForPool:(IronIdleBuffer **)evicted {
+  bool keep = [self prepareForPool];
+  soft_schedule_point();
+  uint64_t expiry = UINT64_MAX;
   IronMonitorLock(&device->monitor);
-  [self leaveFigures];
-  device->memory.rounding_bytes -= rounding;
-  if (emptied) device->memory.empty_bytes -= bytes + rounding;
+  keep = keep && !emptied && !atomic_load(&device->closed);
+  if (counted) {
+    if (wrapped) device->memory.wrapped_bytes -= bytes;
+    IronMemoryRemove(&device->memory, category, bytes);
+    IronLedgerRemove(self);
+  }
+  if (keep) {
+    *evicted = IronPoolGive(&device->pool, &device->memory, pooled, IronNow());
+    expiry = IronPoolNextExpiry(&device->pool);
+  } else if (counted) {
+    device->memory.rounding_bytes -= rounding;
+    if (emptied) device->memory.empty_bytes -= bytes + rounding;
+  }
   IronMonitorUnlock(&device->monitor);
-}
-
-/* Returns what the pool has no room for. */
-- (IronIdleBuffer *)leaveBooksForPool {
-  IronMonitorLock(&device->monitor);
-  [self leaveFigures];
-  IronIdleBuffer *evicted = IronPoolGive(&device->pool, &device->memory, pooled, IronNow());
-  uint64_t expiry = IronPoolNextExpiry(&device->pool);
-  IronMonitorUnlock(&device->monitor);
-  IronReaperExpect(expiry);
-  return evicted;
+  if (keep) IronReaperExpect(expiry);
+  return keep;
 }
 
 @end
@@ -113,6 +118,7 @@ static bool reserve(IronDevice *device, uint64_t bytes) {
     memory->reserved_bytes += bytes;
   }
   IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
   IronPoolDiscard(idle, device->metal, "purge");
   return fits;
 }
@@ -144,7 +150,7 @@ static bool make_room(IronDevice *device) {
   IronMonitorLock(&device->monitor);
   bool worked = device->in_flight > 0;
   IronMonitorUnlock(&device->monitor);
-  if (worked) IronDeviceSettle(device, patience);
+  if (worked && IronSubmissionsCheckWait() == IRON_OK) IronDeviceSettle(device, patience);
   IronMonitorLock(&device->monitor);
   IronIdleBuffer *idle = IronPoolTakeOldest(&device->pool, &device->memory, UINT64_MAX);
   IronMonitorUnlock(&device->monitor);
@@ -195,6 +201,7 @@ static bool allocate_idle(IronBuffer *buffer, const char *label) {
   }
   IronMonitorUnlock(&device->monitor);
   if (!idle) return false;
+  soft_schedule_point();
   [idle->metal setPurgeableState:MTLPurgeableStateNonVolatile];
   IronDebugMemoryAfter(&change, "reuse", buffer->length, buffer->bytes, label, [idle->metal retainCount]);
   return true;
@@ -305,6 +312,8 @@ static iron_status set_label(IronBuffer *buffer, const char *label, const char *
 #pragma mark Entries
 
 static iron_status make_handle(IronBuffer *buffer, iron_buffer **handle) {
+  soft_schedule_point();
+  IRON_TRY(IronDeviceCheckOpen(buffer->device, "device"));
   IRON_TRY(IronHandleCreate(buffer, IRON_HANDLE_BUFFER, (void **)handle));
   atomic_store(&buffer->ticket, (uintptr_t)*handle);
   return IRON_OK;
@@ -317,6 +326,7 @@ static iron_status create(iron_device *device_handle, const void *bytes, uint64_
   IRON_TRY(check_options(&options, false));
   IronDevice *device = IronDeviceAcquire(device_handle);
   if (!device) return IRON_ERROR_INVALID_HANDLE;
+  IRON_VISIT(device, "device");
   IRON_TRY(check_length(device, length));
   IronBuffer *buffer = IronBufferMake(device, length, &options);
   if (!buffer) return IRON_ERROR_OUT_OF_MEMORY;
@@ -419,6 +429,7 @@ iron_status iron_buffer_wrap(iron_device *device_handle, void *pointer, uint64_t
                              (unsigned long long)length, (unsigned long long)page);
     IronDevice *device = IronDeviceAcquire(device_handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
+    IRON_VISIT(device, "device");
     IRON_TRY(check_length(device, length));
     return wrap(buffer_with(device, length, length, &options), pointer, release, context, options.label, handle);
   } IRON_LEAVE

@@ -13,7 +13,7 @@ IRON_COUNTED(IronCommands)
  * waits for. */
 - (void)dealloc {
   [open release];
-  if (outcome) {
+  if (outcome && !IronDeviceIsInherited(device)) {
     IronMonitorLock(&device->monitor);
     if (outcome->failure.status != IRON_OK && !outcome->told) IronFailuresAdd(&device->failures, &outcome->failure);
     outcome->abandoned = true;
@@ -100,6 +100,7 @@ void IronCommandsLeave(IronCommands **commands) {
 - (iron_status)wait:(uint64_t)timeout runner:(IronRunner)runner {
   if (!atomic_load(&committed))
     return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
+  IRON_TRY(IronSubmissionsCheckWait());
   /* Work that this thread does itself could not be left at a deadline. */
   if (timeout == UINT64_MAX) IronSubmissionsRun(device, outcome, runner);
   uint64_t deadline = IronDeadlineAfter(timeout);
@@ -170,6 +171,7 @@ iron_status iron_commands_wait(iron_commands *handle, uint64_t timeout) {
   IRON_ENTRY {
     IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
     if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    if (IronDeviceIsInherited(commands->device)) return IronDeviceCheckOpen(commands->device, "commands");
     return [commands wait:timeout runner:IRON_RUNNER_DEVICE];
   } IRON_LEAVE
 }
@@ -179,6 +181,7 @@ iron_status iron_commands_describe(iron_commands *handle, iron_commands_info *in
     IRON_CLEAR_STRUCT(info, "info");
     IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
     if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    if (IronDeviceIsInherited(commands->device)) return IronDeviceCheckOpen(commands->device, "commands");
     iron_commands_info full;
     [commands describe:&full];
     IRON_WRITE_STRUCT(info, full);

@@ -3,7 +3,9 @@
 #include <stdatomic.h>
 
 #import "entry.h"
+#import "forked.h"
 #import "handle.h"
+#include "held_locks.h"
 #import "leaks.h"
 #import "pipelines.h"
 #import "registry.h"
@@ -28,7 +30,13 @@ IRON_COUNTED(IronDevice)
 }
 
 - (void)dealloc {
+  held_locks_expect_none("a device is destroyed");
   IronRegistryRemove(self);
+  if (!IronDeviceIsInherited(self)) [self giveBack];
+  [super dealloc];
+}
+
+- (void)giveBack {
   if (opened && !atomic_load(&closed)) IronMemoryCheck(self, "closed");
   IronPoolDiscard(IronPoolTakeOldest(&pool, &memory, UINT64_MAX), metal, "purge");
   IronPublicationClose(&memory.publication);
@@ -38,13 +46,13 @@ IRON_COUNTED(IronDevice)
   IronMonitorDestroy(&monitor);
   pthread_mutex_destroy(&transfer);
   pthread_mutex_destroy(&commit_order);
-  [super dealloc];
 }
 
 @end
 
 IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index,
                            const iron_device_options *options) {
+  IronForkWatch();
   IronDevice *device = [[[IronDevice alloc] init] autorelease];
   device->metal = [metal retain];
   device->kind = kind;
@@ -82,12 +90,57 @@ IronDevice *IronDeviceAcquire(iron_device *handle) {
 
 iron_status IronDeviceCheckOpen(IronDevice *device, const char *argument) {
   if (!atomic_load_explicit(&device->closed, memory_order_relaxed)) return IRON_OK;
+  if (IronDeviceIsInherited(device))
+    return IronErrorReport(IRON_ERROR_INVALID_HANDLE,
+                           "%s: its device was opened before this process was forked; a child opens devices of its own", argument);
   return IronErrorReport(IRON_ERROR_INVALID_HANDLE, "%s: its device was closed", argument);
 }
 
+bool IronDeviceIsInherited(IronDevice *device) {
+  return atomic_load_explicit(&device->inherited, memory_order_relaxed);
+}
+
+#pragma mark Visits
+
+void IronVisitEnlist(IronVisit *visit, IronDevice *device) {
+  visit->device = device;
+  visit->serial = ++device->last_visit_serial;
+  visit->next = NULL;
+  visit->previous = device->last_visit;
+  *(visit->previous ? &visit->previous->next : &device->first_visit) = visit;
+  device->last_visit = visit;
+}
+
+void IronVisitDelist(IronVisit *visit) {
+  IronDevice *device = visit->device;
+  *(visit->previous ? &visit->previous->next : &device->first_visit) = visit->next;
+  *(visit->next ? &visit->next->previous : &device->last_visit) = visit->previous;
+  visit->device = nil;
+  if (device->closers) IronMonitorSignal(&device->monitor);
+}
+
+iron_status IronVisitBegin(IronVisit *visit, IronDevice *device, const char *argument) {
+  IronMonitorLock(&device->monitor);
+  iron_status status = IronDeviceCheckOpen(device, argument);
+  if (status == IRON_OK) IronVisitEnlist(visit, device);
+  IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
+  return status;
+}
+
+void IronVisitEnd(IronVisit *visit) {
+  IronDevice *device = visit->device;
+  if (!device) return;
+  soft_schedule_point();
+  IronMonitorLock(&device->monitor);
+  IronVisitDelist(visit);
+  IronMonitorUnlock(&device->monitor);
+}
+
+#pragma mark Closing
+
 /* Monitor held. */
-static bool settle(IronDevice *device, uint64_t timeout) {
-  uint64_t deadline = IronDeadlineAfter(timeout);
+static bool settle(IronDevice *device, uint64_t deadline) {
   uint64_t target = device->last_serial;
   bool in_time = true;
   while (in_time && device->first_in_flight && device->first_in_flight->serial <= target)
@@ -95,9 +148,18 @@ static bool settle(IronDevice *device, uint64_t timeout) {
   return in_time;
 }
 
+/* As `settle`, for the visits of now. */
+static bool settle_visits(IronDevice *device, uint64_t deadline) {
+  uint64_t target = device->last_visit_serial;
+  bool in_time = true;
+  while (in_time && device->first_visit && device->first_visit->serial <= target)
+    in_time = IronMonitorWaitUntil(&device->monitor, deadline);
+  return in_time;
+}
+
 bool IronDeviceSettle(IronDevice *device, uint64_t timeout) {
   IronMonitorLock(&device->monitor);
-  bool in_time = settle(device, timeout);
+  bool in_time = settle(device, IronDeadlineAfter(timeout));
   IronMonitorUnlock(&device->monitor);
   return in_time;
 }
@@ -108,6 +170,26 @@ bool IronDeviceClose(IronDevice *device) {
   IronMonitorUnlock(&device->monitor);
   return was_open;
 }
+
+iron_status IronDeviceFinish(IronDevice *device, uint64_t timeout) {
+  IRON_TRY(IronSubmissionsCheckWait());
+  uint64_t deadline = IronDeadlineAfter(timeout);
+  IronMonitorLock(&device->monitor);
+  device->closers += 1;
+  bool in_time = settle_visits(device, deadline) && settle(device, deadline);
+  bool was_open = in_time && !atomic_exchange(&device->closed, true);
+  /* Nothing begins any more. What is not over at the deadline is in use, and stays. */
+  if (was_open && settle_visits(device, deadline)) settle(device, deadline);
+  device->closers -= 1;
+  IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
+  if (!in_time)
+    return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
+  if (!was_open) return IronErrorReport(IRON_ERROR_INVALID_HANDLE, "device: another thread has just closed it");
+  return IRON_OK;
+}
+
+#pragma mark Description
 
 void IronDeviceDescribe(iron_device_info *info, id<MTLDevice> metal, iron_device_kind kind, uint32_t index) {
   const char *name = [[metal name] UTF8String];
@@ -138,8 +220,9 @@ iron_status iron_device_sync(iron_device *handle, uint64_t timeout) {
   IRON_ENTRY {
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
+    IRON_TRY(IronSubmissionsCheckWait());
     IronMonitorLock(&device->monitor);
-    bool in_time = settle(device, timeout);
+    bool in_time = settle(device, IronDeadlineAfter(timeout));
     IronFailure failure = IronFailuresTake(&device->failures);
     IronMonitorUnlock(&device->monitor);
     if (failure.status != IRON_OK)

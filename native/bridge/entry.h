@@ -18,6 +18,7 @@
 #include "error.h"
 #import "foundation.h"
 #include "ironbridge.h"
+#include "schedule.h"
 
 /* The leak detector's own test builds the bridge without its pools and must then fail. */
 #ifdef IRON_TEST_WITHOUT_POOLS
@@ -26,10 +27,21 @@
 #define IRON_POOL @autoreleasepool
 #endif
 
-#define IRON_ENTRY              \
-  IronFoundationPrepare();      \
-  IronErrorEnter(__func__);     \
-  IRON_POOL {                   \
+/* Hand-overs between the caller and the bridge: before the function begins, and when its pool has drained. */
+static inline bool IronEntryBegin(void) {
+  soft_schedule_point();
+  return true;
+}
+static inline void IronEntryEnd(bool *begun) {
+  (void)begun;
+  soft_schedule_point();
+}
+
+#define IRON_ENTRY                                                       \
+  __attribute__((cleanup(IronEntryEnd))) bool begun = IronEntryBegin(); \
+  IronFoundationPrepare();                                               \
+  IronErrorEnter(__func__);                                              \
+  IRON_POOL {                                                            \
     @try
 
 #define IRON_LEAVE                  \

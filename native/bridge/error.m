@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "held_locks.h"
+
 enum { SHORT_MESSAGE = 1024 }; /* nearly all; a compiler's messages are longer */
 
 static _Thread_local struct {
@@ -60,6 +62,7 @@ const char *IronErrorDescribeException(id raised) {
 }
 
 iron_status IronErrorCaught(id raised) {
+  held_locks_expect_none("an exception reached an entry");
   bool memory = [raised isKindOfClass:[NSException class]] && [[raised name] isEqual:NSMallocException];
   return IronErrorReport(memory ? IRON_ERROR_OUT_OF_MEMORY : IRON_ERROR_INTERNAL, "%s",
                          IronErrorDescribeException(raised));

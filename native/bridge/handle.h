@@ -31,6 +31,9 @@ iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const cha
 /* The references of a handle; 0 when it is none any more. */
 uint64_t IronHandleReferences(const void *handle, IronHandleKind kind);
 
+/* In the child of a fork: no thread is left that could hold a lock of the table. */
+void IronHandlesForget(void);
+
 /* References given out and not given back, of all kinds. */
 int64_t IronHandleLiveCount(void);
 

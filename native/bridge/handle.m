@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "error.h"
+#include "monitor.h"
+#include "schedule.h"
 
 /* A ticket: kind in the lowest 4 bits (never 0, so that no aligned address looks like a ticket), index, generation. */
 enum { KIND_BITS = 4, INDEX_BITS = 24, GENERATION_BITS = 36 };
@@ -81,10 +83,10 @@ static Slot *lock_slot(const void *handle, IronHandleKind kind, const char *argu
     IronErrorReport(IRON_ERROR_INVALID_HANDLE, "%s: a handle of an %s, an %s is needed", argument, given, wanted);
     return NULL;
   }
-  pthread_mutex_lock(lock_of(index));
+  IronLeafLock(lock_of(index));
   Slot *slot = slot_at(index);
   if (slot->references && slot->kind == kind && slot->generation == ticket_generation(handle)) return slot;
-  pthread_mutex_unlock(lock_of(index));
+  IronLeafUnlock(lock_of(index));
   IronErrorReport(IRON_ERROR_INVALID_HANDLE, "%s: this %s was already released", argument, wanted);
   return NULL;
 }
@@ -94,7 +96,7 @@ static Slot *lock_slot(const void *handle, IronHandleKind kind, const char *argu
 /* The index of a free slot; false when there is no memory for one. */
 static bool take_slot(uint32_t *index) {
   bool found = true;
-  pthread_mutex_lock(&growth);
+  IronLeafLock(&growth);
   uint32_t count = atomic_load_explicit(&slot_count, memory_order_relaxed);
   if (first_free) {
     *index = first_free - 1;
@@ -112,15 +114,15 @@ static bool take_slot(uint32_t *index) {
   } else {
     found = false;
   }
-  pthread_mutex_unlock(&growth);
+  IronLeafUnlock(&growth);
   return found;
 }
 
 static void return_slot(uint32_t index) {
-  pthread_mutex_lock(&growth);
+  IronLeafLock(&growth);
   slot_at(index)->next_free = first_free;
   first_free = index + 1;
-  pthread_mutex_unlock(&growth);
+  IronLeafUnlock(&growth);
 }
 
 #pragma mark Handles
@@ -128,13 +130,13 @@ static void return_slot(uint32_t index) {
 iron_status IronHandleCreate(id object, IronHandleKind kind, void **handle) {
   uint32_t index;
   if (!take_slot(&index)) return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "no memory for another handle");
-  pthread_mutex_lock(lock_of(index));
+  IronLeafLock(lock_of(index));
   Slot *slot = slot_at(index);
   slot->object = [object retain];
   slot->kind = kind;
   slot->references = 1;
   *handle = ticket(kind, index, slot->generation);
-  pthread_mutex_unlock(lock_of(index));
+  IronLeafUnlock(lock_of(index));
   atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
   return IRON_OK;
 }
@@ -143,7 +145,8 @@ id IronHandleAcquire(const void *handle, IronHandleKind kind, const char *argume
   Slot *slot = lock_slot(handle, kind, argument);
   if (!slot) return nil;
   id object = [slot->object retain];
-  pthread_mutex_unlock(lock_of(ticket_index(handle)));
+  IronLeafUnlock(lock_of(ticket_index(handle)));
+  soft_schedule_point();
   return [object autorelease];
 }
 
@@ -151,7 +154,7 @@ iron_status IronHandleRetain(const void *handle, IronHandleKind kind, const char
   Slot *slot = lock_slot(handle, kind, argument);
   if (!slot) return IRON_ERROR_INVALID_HANDLE;
   slot->references += 1;
-  pthread_mutex_unlock(lock_of(ticket_index(handle)));
+  IronLeafUnlock(lock_of(ticket_index(handle)));
   atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
   return IRON_OK;
 }
@@ -169,8 +172,9 @@ iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const cha
                LAST_GENERATION; /* a slot that has used up its generations stays unused: no ticket comes twice */
     slot->generation += 1;
   }
-  pthread_mutex_unlock(lock_of(index));
+  IronLeafUnlock(lock_of(index));
   atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+  soft_schedule_point();
   if (reusable) return_slot(index);
   [object release];
   return IRON_OK;
@@ -178,12 +182,17 @@ iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const cha
 
 uint64_t IronHandleReferences(const void *handle, IronHandleKind kind) {
   uint32_t index = ticket_index(handle);
-  pthread_mutex_lock(lock_of(index));
+  IronLeafLock(lock_of(index));
   const Slot *slot = slot_at(index);
   bool is_live = slot->references && slot->kind == kind && slot->generation == ticket_generation(handle);
   uint64_t references = is_live ? slot->references : 0;
-  pthread_mutex_unlock(lock_of(index));
+  IronLeafUnlock(lock_of(index));
   return references;
+}
+
+void IronHandlesForget(void) {
+  for (int each = 0; each < LOCKS; each++) pthread_mutex_init(&locks[each], NULL);
+  pthread_mutex_init(&growth, NULL);
 }
 
 int64_t IronHandleLiveCount(void) { return atomic_load_explicit(&live, memory_order_relaxed); }

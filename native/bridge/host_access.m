@@ -20,30 +20,53 @@ iron_status IronBufferCopyIn(IronBuffer *buffer, uint64_t offset, const void *by
   return IRON_OK;
 }
 
-static iron_status begin_access(IronBuffer *buffer, iron_access access) {
+/* Maps the buffer, after waiting for what is in flight, for the visit or, where that is NULL, until IronHazardUnmap. */
+static iron_status begin_access(IronBuffer *buffer, iron_access access, IronVisit *visit) {
   if ((access & IRON_ACCESS_WRITE) && buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "buffer: it was made read_only");
+  IRON_TRY(IronSubmissionsCheckWait());
+  IronDevice *device = buffer->device;
   IronSubmissionsRunFor(buffer, access);
-  IronMonitor *monitor = &buffer->device->monitor;
-  IronMonitorLock(monitor);
-  iron_status status = IronDeviceCheckOpen(buffer->device, "buffer");
-  if (status == IRON_OK) status = IronHazardMap(&buffer->hazard, monitor, access);
-  IronMonitorUnlock(monitor);
+  IronMonitorLock(&device->monitor);
+  iron_status status = IronDeviceCheckOpen(device, "buffer");
+  if (status == IRON_OK) status = IronHazardMap(&buffer->hazard, &device->monitor, access);
+  if (status == IRON_OK) { /* the device may have been closed during the wait */
+    status = IronDeviceCheckOpen(device, "buffer");
+    if (status != IRON_OK) IronHazardUnmap(&buffer->hazard, access);
+  }
+  if (status == IRON_OK && visit) IronVisitEnlist(visit, device);
+  IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
   return status;
 }
 
-static void end_read(IronBuffer *buffer) {
+/* The host's copy that a buffer is mapped for. It ends with the function, on every way out of it. */
+typedef struct HostCopy {
+  IronVisit visit;
+  IronBuffer *buffer; /* nil: not begun */
+  iron_access access;
+  bool whole; /* every byte was written */
+} HostCopy;
+
+static void end_copy(HostCopy *copy) {
+  IronBuffer *buffer = copy->buffer;
+  if (!buffer) return;
+  soft_schedule_point();
   IronMonitorLock(&buffer->device->monitor);
-  IronHazardUnmap(&buffer->hazard, IRON_ACCESS_READ);
+  IronHazardUnmap(&buffer->hazard, copy->access);
+  if (copy->whole) buffer->hazard.poison = IRON_OK;
+  IronVisitDelist(&copy->visit);
   IronMonitorUnlock(&buffer->device->monitor);
 }
 
-static void end_write(IronBuffer *buffer, bool whole) {
-  IronMonitorLock(&buffer->device->monitor);
-  IronHazardUnmap(&buffer->hazard, IRON_ACCESS_WRITE);
-  if (whole) buffer->hazard.poison = IRON_OK;
-  IronMonitorUnlock(&buffer->device->monitor);
+static iron_status begin_copy(HostCopy *copy, IronBuffer *buffer, iron_access access) {
+  IRON_TRY(begin_access(buffer, access, &copy->visit));
+  copy->buffer = buffer;
+  copy->access = access;
+  return IRON_OK;
 }
+
+#define HOST_COPY(copy) __attribute__((cleanup(end_copy))) HostCopy copy = {}
 
 iron_status iron_buffer_read(iron_buffer *handle, uint64_t offset, void *bytes, uint64_t length) {
   IRON_ENTRY {
@@ -51,10 +74,9 @@ iron_status iron_buffer_read(iron_buffer *handle, uint64_t offset, void *bytes, 
     IronBuffer *buffer = IronBufferAcquire(handle, "buffer");
     if (!buffer) return IRON_ERROR_INVALID_HANDLE;
     IRON_TRY(IronBufferCheckRange(buffer, offset, length, "buffer"));
-    IRON_TRY(begin_access(buffer, IRON_ACCESS_READ));
-    iron_status status = IronBufferCopyOut(buffer, offset, bytes, length);
-    end_read(buffer);
-    return status;
+    HOST_COPY(copy);
+    IRON_TRY(begin_copy(&copy, buffer, IRON_ACCESS_READ));
+    return IronBufferCopyOut(buffer, offset, bytes, length);
   } IRON_LEAVE
 }
 
@@ -64,9 +86,10 @@ iron_status iron_buffer_write(iron_buffer *handle, uint64_t offset, const void *
     IronBuffer *buffer = IronBufferAcquire(handle, "buffer");
     if (!buffer) return IRON_ERROR_INVALID_HANDLE;
     IRON_TRY(IronBufferCheckRange(buffer, offset, length, "buffer"));
-    IRON_TRY(begin_access(buffer, IRON_ACCESS_WRITE));
+    HOST_COPY(copy);
+    IRON_TRY(begin_copy(&copy, buffer, IRON_ACCESS_WRITE));
     iron_status status = IronBufferCopyIn(buffer, offset, bytes, length);
-    end_write(buffer, status == IRON_OK && length == buffer->length);
+    copy.whole = status == IRON_OK && length == buffer->length;
     return status;
   } IRON_LEAVE
 }
@@ -88,7 +111,7 @@ iron_status iron_buffer_map(iron_buffer *handle, iron_access access, void **poin
     IronBuffer *buffer = IronBufferAcquire(handle, "buffer");
     if (!buffer) return IRON_ERROR_INVALID_HANDLE;
     IRON_TRY(check_shared(buffer));
-    IRON_TRY(begin_access(buffer, access));
+    IRON_TRY(begin_access(buffer, access, NULL));
     IronMonitorLock(&buffer->device->monitor);
     if (access & IRON_ACCESS_WRITE)
       buffer->hazard.lent_to_write = access;
@@ -106,6 +129,7 @@ iron_status iron_buffer_unmap(iron_buffer *handle, iron_access access) {
     /* Not IronBufferAcquire: a map outlives the close of its device. */
     IronBuffer *buffer = IronHandleAcquire(handle, IRON_HANDLE_BUFFER, "buffer");
     if (!buffer) return IRON_ERROR_INVALID_HANDLE;
+    if (IronDeviceIsInherited(buffer->device)) return IronDeviceCheckOpen(buffer->device, "buffer");
     IronHazard *hazard = &buffer->hazard;
     IronMonitorLock(&buffer->device->monitor);
     bool lent = access & IRON_ACCESS_WRITE ? hazard->lent_to_write == access : hazard->lent_to_read > 0;

@@ -13,4 +13,7 @@ void IronLeaksAtExit(void);
 /* IRONBRIDGE_MEMORY_CHECK: the device's statistics on stderr. */
 void IronMemoryCheck(IronDevice *device, const char *when);
 
+/* In the child of a fork: no thread is left that could hold the hook's lock. */
+void IronLeaksForget(void);
+
 #endif

@@ -20,12 +20,14 @@ static iron_leak_callback leak_hook; /* NULL: to stderr */
 static void *hook_context;
 
 iron_status iron_leak_hook(iron_leak_callback hook, void *context) {
-  pthread_mutex_lock(&hook_lock);
+  IronLeafLock(&hook_lock);
   leak_hook = hook;
   hook_context = context;
-  pthread_mutex_unlock(&hook_lock);
+  IronLeafUnlock(&hook_lock);
   return IRON_OK;
 }
+
+void IronLeaksForget(void) { pthread_mutex_init(&hook_lock, NULL); }
 
 #pragma mark Text
 
@@ -164,10 +166,10 @@ static bool find(Found *found, IronDevice *device, bool at_exit) {
 /* No lock held: the hook may call the bridge. */
 static void report(const Found *found) {
   if (found->leaks.leaked_bytes <= IRON_LEAK_THRESHOLD) return;
-  pthread_mutex_lock(&hook_lock);
+  IronLeafLock(&hook_lock);
   iron_leak_callback hook = leak_hook;
   void *context = hook_context;
-  pthread_mutex_unlock(&hook_lock);
+  IronLeafUnlock(&hook_lock);
   if (hook)
     hook(&found->leaks, context);
   else
@@ -189,7 +191,6 @@ void IronLeaksAtClose(IronDevice *device, iron_leaks *leaks) {
 
 static const uint64_t patience_at_exit = UINT64_C(1000000000);
 
-/* Registry locked. */
 static void close_at_exit(IronDevice *device, void *context) {
   Found **list = context;
   if (atomic_load(&device->closed)) return;
@@ -236,10 +237,7 @@ iron_status iron_device_close(iron_device *handle, uint64_t timeout, iron_leaks 
     if (leaks) IRON_CLEAR_STRUCT(leaks, "leaks");
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
-    if (!IronDeviceSettle(device, timeout))
-      return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
-    if (!IronDeviceClose(device))
-      return IronErrorReport(IRON_ERROR_INVALID_HANDLE, "device: another thread has just closed it");
+    IRON_TRY(IronDeviceFinish(device, timeout));
     iron_leaks full = {.size = sizeof full};
     IronLeaksAtClose(device, &full);
     if (leaks) IRON_WRITE_STRUCT(leaks, full);

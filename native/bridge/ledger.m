@@ -23,7 +23,9 @@ void IronLedgerRemove(IronBuffer *buffer) {
 
 static bool has_users(IronUsers users) { return users.readers || users.writers; }
 
-static bool is_in_use(const IronBuffer *buffer) {
+/* A buffer without a handle is in use by the call that makes it, or by the submission that it was made for. */
+static bool is_in_use(IronBuffer *buffer) {
+  if (atomic_load(&buffer->ticket) == 0) return true;
   const IronHazard *hazard = &buffer->hazard;
   return has_users(hazard->recorded) || has_users(hazard->in_flight) || has_users(hazard->mapped);
 }
@@ -79,17 +81,46 @@ void IronListingFree(IronListing *listing) {
   *listing = (IronListing){.count = 0};
 }
 
-void IronLedgerPurge(IronDevice *device) {
+/* What the purge needs of one buffer, which may go as soon as the monitor is unlocked. */
+typedef struct Purged {
+  id<MTLBuffer> metal; /* +1 */
+  uint64_t length, bytes;
+  char *label; /* malloc'ed; NULL: none, or no memory for it */
+} Purged;
+
+/* Takes the next ones that nothing uses, and will use: the device is closed. Returns how many. */
+static size_t take_unused(IronDevice *device, Purged *purged, size_t capacity) {
+  size_t count = 0;
   IronMonitorLock(&device->monitor);
-  for (IronBuffer *buffer = device->newest_buffer; buffer; buffer = buffer->older) {
+  for (IronBuffer *buffer = device->newest_buffer; buffer && count < capacity; buffer = buffer->older) {
     if (buffer->wrapped || buffer->emptied || is_in_use(buffer)) continue;
-    IronMemoryChange change = IronDebugMemoryBefore(device->metal);
-    [buffer->metal setPurgeableState:MTLPurgeableStateEmpty];
     buffer->emptied = true;
     device->memory.empty_bytes += buffer->bytes + buffer->rounding;
-    IronDebugMemoryAfter(&change, "purge", buffer->length, buffer->bytes, buffer->label, [buffer->metal retainCount]);
+    purged[count++] = (Purged){.metal = [buffer->metal retain],
+                               .length = buffer->length,
+                               .bytes = buffer->bytes,
+                               .label = buffer->label ? strdup(buffer->label) : NULL};
   }
   IronMonitorUnlock(&device->monitor);
+  return count;
+}
+
+void IronLedgerPurge(IronDevice *device) {
+  enum { AT_ONCE = 64 };
+  Purged purged[AT_ONCE];
+  size_t count;
+  while ((count = take_unused(device, purged, AT_ONCE)) > 0) {
+    for (size_t index = 0; index < count; index++) {
+      Purged *each = &purged[index];
+      IronMemoryChange change = IronDebugMemoryBefore(device->metal);
+      soft_schedule_point();
+      IronPurgeableStateEnter(each->metal, MTLPurgeableStateEmpty);
+      uint64_t others = change.metal ? [each->metal retainCount] - 1 : 0;
+      [each->metal release];
+      IronDebugMemoryAfter(&change, "purge", each->length, each->bytes, each->label, others);
+      free(each->label);
+    }
+  }
 }
 
 iron_status iron_memory_list(iron_device *handle, iron_allocation_callback visit, void *context) {

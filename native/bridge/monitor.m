@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "schedule.h"
+
 enum { NANOSECONDS = 1000000000 };
 
 void IronMonitorInit(IronMonitor *monitor) {
@@ -24,14 +26,30 @@ void IronMonitorDestroy(IronMonitor *monitor) {
   pthread_mutex_destroy(&monitor->mutex);
 }
 
-void IronMonitorLock(IronMonitor *monitor) { pthread_mutex_lock(&monitor->mutex); }
-void IronMonitorUnlock(IronMonitor *monitor) { pthread_mutex_unlock(&monitor->mutex); }
+void IronMonitorLock(IronMonitor *monitor) { IronLeafLock(&monitor->mutex); }
+void IronMonitorUnlock(IronMonitor *monitor) { IronLeafUnlock(&monitor->mutex); }
+
+void IronGateEnter(pthread_mutex_t *gate) {
+  soft_schedule_point();
+  if (pthread_mutex_trylock(gate) == 0) return;
+  while (soft_schedule_is_on()) {
+    soft_schedule_wait(gate);
+    if (pthread_mutex_trylock(gate) == 0) return;
+  }
+  pthread_mutex_lock(gate);
+}
+
+void IronGateLeave(pthread_mutex_t *gate) {
+  pthread_mutex_unlock(gate);
+  soft_schedule_wake(gate);
+}
 
 uint64_t IronMonitorPatience(const IronMonitor *monitor) { return monitor->patience ? monitor->patience() : 0; }
 
 void IronMonitorSignal(IronMonitor *monitor) {
   atomic_fetch_add(&monitor->signals, 1);
   pthread_cond_broadcast(&monitor->changed);
+  soft_schedule_wake(monitor);
 }
 
 void IronMonitorWait(IronMonitor *monitor) { IronMonitorWaitUntil(monitor, UINT64_MAX); }
@@ -64,7 +82,10 @@ static bool look(IronMonitor *monitor, uint64_t end) {
   do {
     for (int count = 0; count < LOOKS; count++) {
       bool signalled = atomic_load_explicit(&monitor->signals, memory_order_relaxed) != seen;
-      if (signalled && pthread_mutex_trylock(&monitor->mutex) == 0) return true;
+      if (signalled && pthread_mutex_trylock(&monitor->mutex) == 0) {
+        held_locks_add();
+        return true;
+      }
       relax();
     }
   } while (IronNow() < end);
@@ -72,12 +93,8 @@ static bool look(IronMonitor *monitor, uint64_t end) {
   return atomic_load(&monitor->signals) != seen;
 }
 
-bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
-  uint64_t patience = IronMonitorPatience(monitor);
-  uint64_t start = IronNow();
-  if (patience && start < deadline &&
-      look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
-    return true;
+/* Asleep until there is a signal; false when the deadline has passed. */
+static bool sleep_until(IronMonitor *monitor, uint64_t deadline) {
   if (deadline == UINT64_MAX) {
     pthread_cond_wait(&monitor->changed, &monitor->mutex);
     return true;
@@ -93,4 +110,24 @@ bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
   pthread_cond_timedwait(&monitor->changed, &monitor->mutex, &limit);
 #endif
   return true;
+}
+
+/* The same for a thread that takes part in a schedule: it comes back without the mutex. */
+static bool sleep_by_schedule(IronMonitor *monitor, uint64_t deadline) {
+  soft_sleeper sleeper;
+  soft_schedule_sleep(&sleeper, monitor);
+  bool in_time = sleep_until(monitor, deadline);
+  IronMonitorUnlock(monitor);
+  soft_schedule_awake(&sleeper);
+  IronMonitorLock(monitor);
+  return in_time;
+}
+
+bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
+  if (soft_schedule_is_on()) return sleep_by_schedule(monitor, deadline);
+  uint64_t patience = IronMonitorPatience(monitor);
+  uint64_t start = IronNow();
+  if (patience && start < deadline && look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
+    return true;
+  return sleep_until(monitor, deadline);
 }

@@ -1,5 +1,7 @@
 #import "object.h"
 
+#include "held_locks.h"
+
 @implementation IronObject
 
 + (live_objects_class *)liveObjects {
@@ -14,6 +16,7 @@
 }
 
 - (void)dealloc {
+  held_locks_expect_none("an object of the bridge is destroyed");
   live_objects_remove([[self class] liveObjects]);
   [super dealloc];
 }

@@ -73,7 +73,7 @@ static NSString *source_of(const char *family) {
 
 - (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device {
   iron_status status = IRON_OK;
-  pthread_mutex_lock(&lock);
+  IronGateEnter(&lock);
   @try {
     if (!states[kernel]) {
       states[kernel] = [[self make:&IronKernelTable[kernel] on:device status:&status] retain];
@@ -81,7 +81,7 @@ static NSString *source_of(const char *family) {
     }
     *state = states[kernel];
   } @finally {
-    pthread_mutex_unlock(&lock);
+    IronGateLeave(&lock);
   }
   return status;
 }

@@ -58,7 +58,10 @@ uint64_t IronPoolNextExpiry(const IronPool *pool);
 typedef struct IronDiscarded {
   uint64_t bytes, buffers;
 } IronDiscarded;
-/* Gives the memory of a list back to the system. `metal` and `why` ("evict", "purge" …) are for the debug lines. */
+/* Metal's message; false when the device refuses. Does not raise. */
+bool IronPurgeableStateEnter(id<MTLBuffer> metal, MTLPurgeableState state);
+/* Gives the memory of a list back to the system. Does not raise. `metal` and `why` ("evict", "purge" …) are for the
+ * debug lines. */
 IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const char *why);
 
 #endif

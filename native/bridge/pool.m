@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #import "debug_memory.h"
+#import "softmetal.h"
 
 uint64_t IronPoolSizeClass(uint64_t length) {
   if (length < 8) return length;
@@ -100,6 +101,16 @@ IronIdleBuffer *IronPoolTakeOldest(IronPool *pool, IronMemory *memory, uint64_t 
   return list;
 }
 
+bool IronPurgeableStateEnter(id<MTLBuffer> metal, MTLPurgeableState state) {
+  @try {
+    [metal setPurgeableState:state];
+    return true;
+  } @catch (id raised) {
+    (void)raised; /* a hint that was not taken: the memory goes when the buffer does */
+    return false;
+  }
+}
+
 IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const char *why) {
   IronDiscarded discarded = {.bytes = 0};
   while (list) {
@@ -108,7 +119,8 @@ IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const c
     discarded.bytes += idle->bytes;
     discarded.buffers += 1;
     IronMemoryChange change = IronDebugMemoryBefore(metal);
-    [idle->metal setPurgeableState:MTLPurgeableStateEmpty];
+    soft_schedule_point();
+    IronPurgeableStateEnter(idle->metal, MTLPurgeableStateEmpty);
     [idle->metal release];
     IronDebugMemoryAfter(&change, why, idle->bytes, idle->bytes, "", 0);
     free(idle);

@@ -10,4 +10,7 @@
  * there is no thread to see to it. Cheap; the caller may hold a device's monitor, and no other lock. */
 bool IronReaperExpect(uint64_t expiry);
 
+/* In the child of a fork: there is no such thread. */
+void IronReaperForget(void);
+
 #endif

@@ -14,6 +14,7 @@ static const uint64_t FINE = UINT64_C(1000000);         /* nothing hangs on a mi
 
 static void init_monitor(void) { IronMonitorInit(&monitor); }
 
+/* Raises nothing. */
 static void reap(IronDevice *device, void *context) {
   uint64_t *soonest = context;
   IronMonitorLock(&device->monitor);
@@ -21,6 +22,7 @@ static void reap(IronDevice *device, void *context) {
   uint64_t expiry = IronPoolNextExpiry(&device->pool);
   IronMemoryCatchUp(&device->memory);
   IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
   IronPoolDiscard(expired, device->metal, "expire");
   if (expiry < *soonest) *soonest = expiry;
 }
@@ -33,13 +35,10 @@ static void *run(void *unused) {
     if (IronMonitorWaitUntil(&monitor, atomic_load(&next) + FINE)) continue;
     atomic_store(&next, UINT64_MAX); /* before the look, so that what becomes idle during it is not missed */
     IronMonitorUnlock(&monitor);
+    soft_schedule_point();
     uint64_t soonest = UINT64_MAX;
     IRON_POOL {
-      @try {
-        IronRegistryVisit(reap, &soonest);
-      } @catch (id raised) {
-        (void)raised; /* a device that throws when memory is given back: nobody is here to be told */
-      }
+      IronRegistryVisit(reap, &soonest);
     }
     IronMonitorLock(&monitor);
     if (soonest < atomic_load(&next)) atomic_store(&next, soonest);
@@ -76,4 +75,10 @@ bool IronReaperExpect(uint64_t expiry) {
   bool expected = running;
   IronMonitorUnlock(&monitor);
   return expected;
+}
+
+void IronReaperForget(void) {
+  IronMonitorInit(&monitor);
+  running = false;
+  atomic_store(&next, UINT64_MAX);
 }

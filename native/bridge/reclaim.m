@@ -2,6 +2,7 @@
 #import "device.h"
 #import "entry.h"
 #import "structs.h"
+#import "submission.h"
 
 /* Waits for what is in flight now. Failures stay where they are. */
 static bool settle(IronDevice *device, uint64_t timeout, uint64_t *command_buffers) {
@@ -19,6 +20,7 @@ static IronDiscarded purge(IronDevice *device) {
   IronMonitorLock(&device->monitor);
   IronIdleBuffer *idle = IronPoolTakeOldest(&device->pool, &device->memory, UINT64_MAX);
   IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
   return IronPoolDiscard(idle, device->metal, "purge");
 }
 
@@ -29,6 +31,7 @@ iron_status iron_memory_reclaim(iron_device *handle, iron_reclaim what, uint64_t
       return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "what: %u is none", what);
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
+    if (what != IRON_RECLAIM_PURGE) IRON_TRY(IronSubmissionsCheckWait());
     iron_reclaimed full = {.device_before = [device->metal currentAllocatedSize]};
     bool in_time = what == IRON_RECLAIM_PURGE || settle(device, timeout, &full.command_buffers);
     if (what != IRON_RECLAIM_SYNC) full.buffers = purge(device).buffers;

@@ -86,9 +86,16 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
 void IronSubmissionsRun(IronDevice *device, IronOutcome *outcome, IronRunner runner);
 void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access);
 
+/* Refuses a wait for the device on a thread that completes its work right now, in a callback of the caller's: it would
+ * wait for itself. */
+iron_status IronSubmissionsCheckWait(void);
+
 /* Waits until no thread holds a submission, of any device, that was committed. Who waits for a submission is woken
  * before its device is let go, so that the last reference to a device may be there a moment longer than its handles
  * are. */
 void IronSubmissionsSettle(uint64_t timeout);
+
+/* In the child of a fork: there is no such thread. */
+void IronSubmissionsForget(void);
 
 #endif

@@ -5,10 +5,19 @@
 #include <time.h>
 
 #import "entry.h"
+#include "held_locks.h"
 #import "softmetal.h"
 
 /* Submissions, of every device, that were committed and that some thread has not let go of yet. */
 static atomic_int unfinished;
+
+/* Whether this thread lets go of the buffers of what is complete, which calls back the owners of wrapped memory. */
+static _Thread_local bool finishing;
+
+iron_status IronSubmissionsCheckWait(void) {
+  if (!finishing) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_STATE, "device: this thread completes its work, in a callback, and cannot wait for it");
+}
 
 @implementation IronSubmission
 
@@ -49,19 +58,25 @@ static bool reserve_open(IronDevice *device) {
 
 /* What was recorded and never committed is taken back. */
 - (void)dealloc {
-  [self endEncoding];
-  if (open) {
-    IronMonitorLock(&device->monitor);
-    [self moveTouchesInFlight:false];
-    device->open -= 1;
-    IronMonitorUnlock(&device->monitor);
+  held_locks_expect_none("a submission is destroyed");
+  if (!IronDeviceIsInherited(device)) {
+    [self endEncoding];
+    [self takeBack];
+    [command_buffer release];
   }
   [self releaseBuffers];
   free(touches);
-  [command_buffer release];
   [outcome release];
   [device release];
   [super dealloc];
+}
+
+- (void)takeBack {
+  if (!open) return;
+  IronMonitorLock(&device->monitor);
+  [self moveTouchesInFlight:false];
+  device->open -= 1;
+  IronMonitorUnlock(&device->monitor);
 }
 
 - (void)releaseBuffers {
@@ -164,11 +179,12 @@ static bool reserve_open(IronDevice *device) {
 
 - (void)waitForRoom {
   IronMonitorLock(&device->monitor);
-  while (device->in_flight >= device->max_in_flight) IronMonitorWait(&device->monitor);
+  while (device->in_flight >= device->max_in_flight && !finishing) IronMonitorWait(&device->monitor);
   device->in_flight += 1;
   device->open -= 1;
   open = false;
   IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
 }
 
 /* Joins the submissions in flight, which hold a reference to it. */
@@ -220,6 +236,7 @@ static bool reserve_open(IronDevice *device) {
 static void finish(IronSubmission *submission, IronFailure failure, uint64_t device_time) {
   IronDevice *device = [submission->device retain];
   IronSubmission *retired = nil, **end = &retired;
+  soft_schedule_point();
   IronMonitorLock(&device->monitor);
   submission->complete = true;
   submission->failure = failure;
@@ -232,7 +249,11 @@ static void finish(IronSubmission *submission, IronFailure failure, uint64_t dev
   }
   IronMonitorUnlock(&device->monitor);
 
+  soft_schedule_point();
+  finishing = true;
   for (IronSubmission *each = retired; each; each = each->next_retired) [each releaseBuffers];
+  finishing = false;
+  soft_schedule_point();
 
   IronMonitorLock(&device->monitor);
   for (IronSubmission *each = retired; each; each = each->next_retired) {
@@ -243,6 +264,7 @@ static void finish(IronSubmission *submission, IronFailure failure, uint64_t dev
   IronMonitorSignal(&device->monitor);
   IronMonitorUnlock(&device->monitor);
 
+  soft_schedule_point();
   while (retired) {
     IronSubmission *each = retired;
     retired = each->next_retired;
@@ -270,32 +292,45 @@ static void completed(IronSubmission *submission, id<MTLCommandBuffer> commands)
 void IronSubmissionsSettle(uint64_t timeout) {
   const struct timespec pause = {.tv_nsec = 100000};
   uint64_t deadline = IronDeadlineAfter(timeout);
+  soft_schedule_depart();
   while (atomic_load(&unfinished) && IronNow() < deadline) nanosleep(&pause, NULL);
+  soft_schedule_point();
 }
+
+/* Between its joining those in flight and this, no other submission is committed. */
+- (void)hand:(IronRunner)runner {
+  /* A plain pointer: Apple's runtime would retain an object that a block captures and GNUstep's does not. The list of
+   * those in flight holds the reference. */
+  soft_schedule_point();
+  void *submission = self;
+  [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
+    completed(submission, commands);
+  }];
+  if (runner == IRON_RUNNER_CALLER && device->kind == IRON_DEVICE_SOFTWARE)
+    SoftMetalCommitQuietly(command_buffer);
+  else
+    [command_buffer commit];
+}
+
+void IronSubmissionsForget(void) { atomic_store(&unfinished, 0); }
 
 - (void)commit:(IronRunner)runner {
   [self endEncoding];
   [self waitForRoom];
-  pthread_mutex_lock(&device->commit_order);
+  IronFailure refused = {.status = IRON_OK};
+  IronGateEnter(&device->commit_order);
   atomic_fetch_add(&unfinished, 1);
   [self enlist];
   @try {
-    /* A plain pointer: Apple's runtime would retain an object that a block captures and GNUstep's does not. The list of
-     * those in flight holds the reference. */
-    void *submission = self;
-    [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
-      completed(submission, commands);
-    }];
-    if (runner == IRON_RUNNER_CALLER && device->kind == IRON_DEVICE_SOFTWARE)
-      SoftMetalCommitQuietly(command_buffer);
-    else
-      [command_buffer commit];
+    [self hand:runner];
   } @catch (id raised) {
-    /* It never reached the device, which will not call the handler. */
-    finish(self, IronFailureMake(IRON_ERROR_INTERNAL, IronErrorDescribeException(raised)), 0);
-    atomic_fetch_sub(&unfinished, 1);
+    refused = IronFailureMake(IRON_ERROR_INTERNAL, IronErrorDescribeException(raised));
   }
-  pthread_mutex_unlock(&device->commit_order);
+  IronGateLeave(&device->commit_order);
+  if (refused.status == IRON_OK) return;
+  /* It never reached the device, which will not call the handler. */
+  finish(self, refused, 0);
+  atomic_fetch_sub(&unfinished, 1);
 }
 
 /* Whether a thread that waits does the work that it waits for. While a processor is to spare the device's thread looks
@@ -309,6 +344,7 @@ static bool waiter_works(const IronDevice *device, IronRunner runner) {
 static void run_until(IronSubmission *submission, IronDevice *device) {
   id<MTLCommandBuffer> commands = submission ? [submission->command_buffer retain] : nil;
   IronMonitorUnlock(&device->monitor);
+  soft_schedule_point();
   if (commands) SoftMetalRun(commands);
   [commands release];
 }
@@ -338,11 +374,11 @@ void IronSubmissionsRunFor(IronBuffer *buffer, iron_access access) {
   IronMonitorUnlock(&device->monitor);
   if (!waits) return;
   /* Not between a submission's joining those in flight and its commit. */
-  pthread_mutex_lock(&device->commit_order);
+  IronGateEnter(&device->commit_order);
   IronMonitorLock(&device->monitor);
   IronSubmission *submission = device->last_in_flight;
   while (submission && !stands_against(submission, access, buffer)) submission = submission->previous;
-  pthread_mutex_unlock(&device->commit_order);
+  IronGateLeave(&device->commit_order);
   run_until(submission, device);
 }
 

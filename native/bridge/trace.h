@@ -22,4 +22,7 @@ void IronTraceStart(void);
 /* Tells the listeners of the operation that the entry of this thread has just recorded. */
 void IronTraceOperation(IronDevice *device, IronLocation location, const char *shape);
 
+/* In the child of a fork: no thread is left that could hold the hook's lock. */
+void IronTraceForget(void);
+
 #endif

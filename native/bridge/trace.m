@@ -44,14 +44,16 @@ void IronTraceStart(void) {
 }
 
 iron_status iron_trace_hook(iron_trace_callback hook, void *context) {
-  pthread_mutex_lock(&lock);
+  IronLeafLock(&lock);
   int change = (hook != NULL) - (trace_hook != NULL);
   trace_hook = hook;
   hook_context = context;
   atomic_fetch_add(&IronTraceListeners, change);
-  pthread_mutex_unlock(&lock);
+  IronLeafUnlock(&lock);
   return IRON_OK;
 }
+
+void IronTraceForget(void) { pthread_mutex_init(&lock, NULL); }
 
 #pragma mark Figures
 
@@ -143,9 +145,9 @@ void IronTraceOperation(IronDevice *device, IronLocation location, const char *s
   iron_trace_event event = event_of(device, location, shape);
   int file = atomic_load(&trace_file);
   if (file >= 0) write_line(file, &event);
-  pthread_mutex_lock(&lock);
+  IronLeafLock(&lock);
   iron_trace_callback hook = trace_hook;
   void *context = hook_context;
-  pthread_mutex_unlock(&lock);
+  IronLeafUnlock(&lock);
   if (hook) hook(&event, context);
 }

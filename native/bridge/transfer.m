@@ -69,31 +69,39 @@ static iron_status copy_in(IronBuffer *buffer, IronBuffer *staging, uint64_t off
   return IRON_OK;
 }
 
+static void leave_gate(pthread_mutex_t **gate) { IronGateLeave(*gate); }
+
+/* The device's one transfer, to the end of the block. */
+#define TRANSFER(device)                                                       \
+  __attribute__((cleanup(leave_gate))) pthread_mutex_t *gate = &device->transfer; \
+  IronGateEnter(gate)
+
+static iron_status copy_out_alone(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, char *bytes, uint64_t length) {
+  TRANSFER(buffer->device);
+  return copy_out(buffer, staging, offset, bytes, length);
+}
+
+static iron_status copy_in_alone(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, const char *bytes,
+                                 uint64_t length) {
+  TRANSFER(buffer->device);
+  return copy_in(buffer, staging, offset, bytes, length);
+}
+
 iron_status IronTransferOut(IronBuffer *buffer, uint64_t offset, void *bytes, uint64_t length) {
   IronBuffer *staging = make_staging(buffer->device, length);
   if (!staging) return IRON_ERROR_OUT_OF_MEMORY;
-  iron_status status;
-  pthread_mutex_lock(&buffer->device->transfer);
-  @try {
-    status = copy_out(buffer, staging, offset, bytes, length);
-  } @catch (id raised) {
-    status = IronErrorCaught(raised);
-  }
-  pthread_mutex_unlock(&buffer->device->transfer);
-  return status;
+  return copy_out_alone(buffer, staging, offset, bytes, length);
 }
 
 iron_status IronTransferIn(IronBuffer *buffer, uint64_t offset, const void *bytes, uint64_t length) {
   IronBuffer *staging = make_staging(buffer->device, length);
   if (!staging) return IRON_ERROR_OUT_OF_MEMORY;
   iron_status status;
-  pthread_mutex_lock(&buffer->device->transfer);
   @try {
-    status = copy_in(buffer, staging, offset, bytes, length);
+    status = copy_in_alone(buffer, staging, offset, bytes, length);
   } @catch (id raised) {
     status = IronErrorCaught(raised);
   }
-  pthread_mutex_unlock(&buffer->device->transfer);
   if (status != IRON_OK) { /* a part may be written */
     IronMonitorLock(&buffer->device->monitor);
     buffer->hazard.poison = status;

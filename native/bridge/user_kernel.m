@@ -17,8 +17,10 @@ static void count_pipelines(IronDevice *device, void (*change)(IronMemory *, iro
 IRON_COUNTED(IronLibrary)
 
 - (void)dealloc {
-  [metal release];
-  count_pipelines(device, IronMemoryRemove);
+  if (!IronDeviceIsInherited(device)) {
+    [metal release];
+    count_pipelines(device, IronMemoryRemove);
+  }
   [device release];
   [super dealloc];
 }
@@ -30,8 +32,10 @@ IRON_COUNTED(IronLibrary)
 IRON_COUNTED(IronKernel)
 
 - (void)dealloc {
-  [state release];
-  count_pipelines(device, IronMemoryRemove);
+  if (!IronDeviceIsInherited(device)) {
+    [state release];
+    count_pipelines(device, IronMemoryRemove);
+  }
   [device release];
   [super dealloc];
 }
@@ -118,6 +122,7 @@ iron_status iron_kernel_create(iron_library *library_handle, const char *name, c
     if (!constants && constant_count > 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants: is NULL");
     IronLibrary *library = IronHandleAcquire(library_handle, IRON_HANDLE_LIBRARY, "library");
     if (!library) return IRON_ERROR_INVALID_HANDLE;
+    IRON_TRY(IronDeviceCheckOpen(library->device, "library"));
     NSString *text;
     IRON_TRY(IronTextRead(&text, name, "name"));
     id<MTLFunction> function;

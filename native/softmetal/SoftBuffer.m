@@ -1,6 +1,7 @@
 #import "SoftBuffer.h"
 
 #import "SoftDevice.h"
+#include "SoftLock.h"
 #import "SoftValidation.h"
 #import "softmetal.h"
 
@@ -26,6 +27,7 @@ SOFT_COUNTED(SoftBuffer)
 }
 
 - (void)dealloc {
+  held_locks_expect_none("a Metal buffer is destroyed");
   @autoreleasepool {
     [_storage abandonAs:_label];
     [_storage release];

@@ -7,6 +7,7 @@
 #import "SoftPipeline.h"
 #import "SoftQueue.h"
 #import "SoftValidation.h"
+#include "schedule.h"
 
 #include <Block.h>
 #include <errno.h>
@@ -323,6 +324,7 @@ SOFT_COUNTED(SoftCommandBuffer)
   [worker didSchedule:_ticket];
   _kernelEnd = now();
 
+  soft_schedule_point();
   _gpuStart = now();
   @autoreleasepool {
     _error = [[self runCommands] retain];
@@ -335,8 +337,10 @@ SOFT_COUNTED(SoftCommandBuffer)
     [_referents makeObjectsPerformSelector:@selector(endUse)];
     [self dropReferences];
   }
+  soft_schedule_point();
   atomic_store(&_status, _error ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted);
   [_queue commandBufferEnded];
+  soft_schedule_point();
   call_handlers(&_completedHandlers, self);
   [self dropHandlers];
 }

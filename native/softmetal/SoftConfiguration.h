@@ -9,6 +9,8 @@
   uint64_t _maxBufferLength;
   uint64_t _memoryLimit;
   uint64_t _delay;
+  uint64_t _schedule;
+  uint64_t _scheduledThreads;
   NSMutableIndexSet *_failingAllocations;
   NSMutableDictionary *_failingCommandBuffers;
 }
@@ -17,6 +19,8 @@
 - (uint64_t)maxBufferLength; /* bytes */
 - (uint64_t)memoryLimit;     /* bytes */
 - (uint64_t)delay;           /* microseconds */
+- (uint64_t)schedule;        /* the seed of schedule.h, or 0: none */
+- (uint64_t)scheduledThreads;
 /* Whether allocation `number`, counted from 1, shall fail. */
 - (BOOL)failsAllocation:(uint64_t)number;
 /* The MTLCommandBufferError of command buffer `number`, counted from 1 in the order of commits, or 0. */

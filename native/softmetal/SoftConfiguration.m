@@ -118,6 +118,13 @@ SOFT_COUNTED(SoftConfiguration)
   if ([key isEqualToString:@"delay_us"]) {
     return read_number(value, &_delay) ? nil : [self wrongValue:value of:key form:@"a number of microseconds"];
   }
+  if ([key isEqualToString:@"schedule"]) {
+    NSArray *parts = [value componentsSeparatedByString:@":"];
+    _scheduledThreads = 1;
+    BOOL read = [parts count] <= 2 && read_number([parts objectAtIndex:0], &_schedule) &&
+                ([parts count] == 1 || read_number([parts objectAtIndex:1], &_scheduledThreads));
+    return read ? nil : [self wrongValue:value of:key form:@"SEED or SEED:THREADS, as 17 or 17:3"];
+  }
   if ([key isEqualToString:@"fail_allocation"]) {
     BOOL read = read_number(value, &number) && number < NSNotFound;
     if (!read) return [self wrongValue:value of:key form:@"a number from 1"];
@@ -135,7 +142,7 @@ SOFT_COUNTED(SoftConfiguration)
     return nil;
   }
   return [NSString stringWithFormat:@"there is no key '%@'; the keys are max_buffer_length, memory_limit, "
-                                    @"fail_allocation, fail_command_buffer and delay_us",
+                                    @"fail_allocation, fail_command_buffer, delay_us and schedule",
                                     key];
 }
 
@@ -153,6 +160,14 @@ SOFT_COUNTED(SoftConfiguration)
 
 - (uint64_t)delay {
   return _delay;
+}
+
+- (uint64_t)schedule {
+  return _schedule;
+}
+
+- (uint64_t)scheduledThreads {
+  return _scheduledThreads;
 }
 
 - (BOOL)failsAllocation:(uint64_t)number {

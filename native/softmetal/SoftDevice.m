@@ -28,11 +28,13 @@ SOFT_COUNTED(SoftDevice)
   _executor = executor;
   _configuration = [configuration retain];
   _memory = [[SoftMemory alloc] initWithLimit:[configuration memoryLimit]];
+  if ([configuration schedule]) soft_schedule_begin([configuration schedule], [configuration scheduledThreads]);
   _registryID = UINT64_C(0x69726f6e00000000) + ++devices; /* "iron" and a number: never an IOKit registry entry */
   return self;
 }
 
 - (void)dealloc {
+  if ([_configuration schedule]) soft_schedule_end();
   [_configuration release];
   [_memory release];
   [super dealloc];

@@ -1,7 +1,9 @@
 #import "SoftQueue.h"
 
 #import "SoftCommandBuffer.h"
+#include "SoftLock.h"
 #import "SoftValidation.h"
+#include "schedule.h"
 
 @implementation SoftQueue
 
@@ -24,6 +26,7 @@ SOFT_COUNTED(SoftQueue)
 
 - (void)dealloc {
   @autoreleasepool {
+    soft_schedule_point();
     [_worker close];
     [_worker release];
     [_label release];
@@ -50,11 +53,15 @@ SOFT_COUNTED(SoftQueue)
  * ever, since nothing completes meanwhile. */
 - (id<MTLCommandBuffer>)commandBufferRetaining:(BOOL)retaining for:(SEL)selector {
   BOOL worker = [_worker isCurrentThread];
-  pthread_mutex_lock(&_lock);
-  while (_outstanding >= _bound && !worker) pthread_cond_wait(&_fewer, &_lock);
+  soft_lock(&_lock);
+  while (_outstanding >= _bound && !worker) {
+    soft_schedule_depart();
+    pthread_cond_wait(&_fewer, &_lock);
+  }
   BOOL room = _outstanding < _bound;
   if (room) _outstanding++;
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
+  soft_schedule_point();
   if (!room) {
     soft_inconsistent(self, selector,
                       @"%lu command buffers are not complete and this thread is the one to complete them",
@@ -72,10 +79,10 @@ SOFT_COUNTED(SoftQueue)
 }
 
 - (void)commandBufferEnded {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   _outstanding--;
   pthread_cond_signal(&_fewer);
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
 }
 
 @end

@@ -1,5 +1,8 @@
 #import "SoftReferent.h"
 
+#include "SoftLock.h"
+#include "schedule.h"
+
 #include <stdatomic.h>
 
 @implementation SoftReferent
@@ -25,29 +28,31 @@
 }
 
 - (NSString *)beginUse {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   _users++;
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
   return nil;
 }
 
 - (void)endUse {
-  pthread_mutex_lock(&_lock);
+  soft_schedule_point();
+  soft_lock(&_lock);
   _users--;
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
 }
 
 - (void)abandonAs:(NSString *)name {
-  pthread_mutex_lock(&_lock);
+  NSString *copy = [name copy];
+  soft_lock(&_lock);
   _abandoned = YES;
-  _name = [name copy];
-  pthread_mutex_unlock(&_lock);
+  _name = copy; /* called once */
+  soft_unlock(&_lock);
 }
 
 - (NSString *)abandoned {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   BOOL abandoned = _abandoned;
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
   return abandoned ? [NSString stringWithFormat:@"%@ '%@'", [self kind], _name ? _name : @""] : nil;
 }
 

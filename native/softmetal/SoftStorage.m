@@ -1,6 +1,8 @@
 #import "SoftStorage.h"
 
+#include "SoftLock.h"
 #import "SoftPages.h"
+#include "schedule.h"
 
 #include <Block.h>
 
@@ -80,10 +82,11 @@ SOFT_COUNTED(SoftStorage)
 }
 
 - (NSString *)beginUse {
-  pthread_mutex_lock(&_lock);
+  soft_schedule_point();
+  soft_lock(&_lock);
   MTLPurgeableState state = _state;
   if (state == MTLPurgeableStateNonVolatile) _users++;
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
   if (state == MTLPurgeableStateNonVolatile) return nil;
   return state == MTLPurgeableStateEmpty ? @"its purgeable state is Empty" : @"its purgeable state is Volatile";
 }
@@ -109,12 +112,13 @@ SOFT_COUNTED(SoftStorage)
 }
 
 - (BOOL)changeState:(MTLPurgeableState)state previous:(MTLPurgeableState *)previous {
+  soft_schedule_point();
   BOOL loses = state == MTLPurgeableStateVolatile || state == MTLPurgeableStateEmpty;
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   *previous = _state;
   BOOL allowed = !(loses && _users);
   if (allowed) [self enterState:state];
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
   return allowed;
 }
 

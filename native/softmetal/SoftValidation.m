@@ -2,12 +2,14 @@
 
 #import "SoftBuffer.h"
 #import "SoftFunction.h"
+#include "SoftLock.h"
 #import "SoftPipeline.h"
 
 static void throw_exception(NSString *name, id receiver, SEL selector, NSString *format, va_list arguments)
     __attribute__((noreturn));
 
 static void throw_exception(NSString *name, id receiver, SEL selector, NSString *format, va_list arguments) {
+  held_locks_expect_none("an exception is raised");
   NSString *text = [[[NSString alloc] initWithFormat:format arguments:arguments] autorelease];
   NSString *where = [NSString stringWithFormat:@"-[%@ %@]", NSStringFromClass([receiver class]),
                                                NSStringFromSelector(selector)];

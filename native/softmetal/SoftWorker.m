@@ -1,8 +1,10 @@
 #import "SoftWorker.h"
 
 #import "SoftCommandBuffer.h"
+#include "SoftLock.h"
 #import "SoftQueue.h"
 #include "SoftStack.h"
+#include "schedule.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,6 +26,16 @@ static void relax(void) {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
+}
+
+/* Until `condition` is signalled, or for no reason. Lock held, and let go of meanwhile. */
+- (void)sleepFor:(pthread_cond_t *)condition {
+  soft_sleeper sleeper;
+  soft_schedule_sleep(&sleeper, condition);
+  pthread_cond_wait(condition, &_lock);
+  soft_unlock(&_lock);
+  soft_schedule_awake(&sleeper);
+  soft_lock(&_lock);
 }
 
 /* Looks for news after the first `seen`. */
@@ -56,30 +68,38 @@ static const soft_executor *executor_of(const soft_place *place) {
 
 /* The next command buffer's place, taken, or NULL when the worker closes. */
 - (soft_place *)nextWithPatience:(uint64_t)patience {
-  uint64_t end = patience ? now() + patience : 0;
-  pthread_mutex_lock(&_lock);
+  uint64_t end = patience && !soft_schedule_is_on() ? now() + patience : 0;
+  soft_lock(&_lock);
   while (!_closing && ![self next]) {
     if (end == 0 || now() >= end) {
-      pthread_cond_wait(&_work, &_lock);
+      [self sleepFor:&_work];
       continue;
     }
     uint64_t seen = atomic_load(&_news);
-    pthread_mutex_unlock(&_lock);
+    soft_unlock(&_lock);
     [self lookForNews:seen until:end];
-    pthread_mutex_lock(&_lock);
+    soft_lock(&_lock);
   }
   soft_place *place = [self next];
   if (place) [self take];
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
+  soft_schedule_point();
   return place;
 }
 
+/* There may be something to run. Lock held. */
+- (void)callThread {
+  pthread_cond_signal(&_work);
+  soft_schedule_wake(&_work);
+}
+
 - (void)didFinish:(uint64_t)ticket {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   _finished = ticket;
   _running = false;
   pthread_cond_broadcast(&_changed);
-  pthread_mutex_unlock(&_lock);
+  soft_schedule_wake(&_changed);
+  soft_unlock(&_lock);
 }
 
 /* What the caller has taken. */
@@ -99,11 +119,13 @@ static const soft_executor *executor_of(const soft_place *place) {
   @autoreleasepool {
     [queue release];
   }
+  soft_schedule_point();
   [self didFinish:ticket];
 }
 
 static void *run(void *argument) {
   SoftWorker *worker = argument;
+  const void *joiner = &worker->_thread;
   soft_place *place;
   uint64_t patience = 0; /* who has just worked is likely to get more */
   while ((place = [worker nextWithPatience:patience])) {
@@ -113,6 +135,7 @@ static void *run(void *argument) {
     patience = executor->patience();
   }
   [worker release];
+  soft_schedule_wake(joiner);
   return NULL;
 }
 
@@ -137,15 +160,18 @@ static void *run(void *argument) {
 }
 
 - (void)close {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   _closing = true;
-  pthread_cond_signal(&_work);
-  pthread_mutex_unlock(&_lock);
+  [self callThread];
+  soft_unlock(&_lock);
   atomic_fetch_add(&_news, 1);
   if (pthread_equal(_thread, pthread_self())) {
     pthread_detach(_thread);
   } else {
+    soft_sleeper sleeper;
+    soft_schedule_sleep(&sleeper, &_thread);
     pthread_join(_thread, NULL);
+    soft_schedule_awake(&sleeper);
   }
 }
 
@@ -153,7 +179,7 @@ static void *run(void *argument) {
   soft_place *place = calloc(1, sizeof *place);
   if (!place) abort(); /* Metal's enqueue and commit cannot fail, and there is no memory for an exception either */
   place->commands = commands;
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   place->ticket = ++_ticket;
   if (_last) {
     _last->next = place;
@@ -161,12 +187,12 @@ static void *run(void *argument) {
     _first = place;
   }
   _last = place;
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
   return place;
 }
 
 - (void)leave:(soft_place *)place {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   soft_place **link = &_first;
   soft_place *before = NULL;
   while (*link != place) {
@@ -175,33 +201,34 @@ static void *run(void *argument) {
   }
   *link = place->next;
   if (_last == place) _last = before;
-  pthread_cond_signal(&_work); /* the one behind may be committed and first now */
-  pthread_mutex_unlock(&_lock);
+  [self callThread]; /* the one behind may be committed and first now */
+  soft_unlock(&_lock);
   atomic_fetch_add(&_news, 1);
   free(place);
 }
 
 - (void)commit:(soft_place *)place quietly:(BOOL)quietly {
   [place->commands retain];
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   place->committed = true;
-  if (!quietly) pthread_cond_signal(&_work);
-  pthread_mutex_unlock(&_lock);
+  if (!quietly) [self callThread];
+  soft_unlock(&_lock);
   /* Not before: who looks finds the mutex free. The caller's command buffer keeps the queue, which keeps this. */
   if (!quietly) atomic_fetch_add(&_news, 1);
+  soft_schedule_point();
 }
 
 /* The next place, taken, when it is not after `ticket` and the calling thread may run it; else NULL, and the worker's
  * thread sees to what there is. */
 - (soft_place *)nextUntil:(uint64_t)ticket {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   soft_place *place = [self next];
   bool mine = place && place->ticket <= ticket && place->any_thread && soft_stack_has_room() &&
               executor_of(place)->takes_guests();
   if (mine) [self take];
   bool others = place && !mine;
-  if (others) pthread_cond_signal(&_work);
-  pthread_mutex_unlock(&_lock);
+  if (others) [self callThread];
+  soft_unlock(&_lock);
   if (others) atomic_fetch_add(&_news, 1);
   return mine ? place : NULL;
 }
@@ -214,29 +241,30 @@ static void *run(void *argument) {
 }
 
 - (void)waitUntilScheduled:(uint64_t)ticket {
-  pthread_mutex_lock(&_lock);
-  while (_scheduled < ticket) pthread_cond_wait(&_changed, &_lock);
-  pthread_mutex_unlock(&_lock);
+  soft_lock(&_lock);
+  while (_scheduled < ticket) [self sleepFor:&_changed];
+  soft_unlock(&_lock);
 }
 
 - (void)waitUntilFinished:(uint64_t)ticket {
   [self workUntil:ticket];
-  pthread_mutex_lock(&_lock);
-  while (_finished < ticket) pthread_cond_wait(&_changed, &_lock);
-  pthread_mutex_unlock(&_lock);
+  soft_lock(&_lock);
+  while (_finished < ticket) [self sleepFor:&_changed];
+  soft_unlock(&_lock);
 }
 
 - (void)didSchedule:(uint64_t)ticket {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   _scheduled = ticket;
   pthread_cond_broadcast(&_changed);
-  pthread_mutex_unlock(&_lock);
+  soft_schedule_wake(&_changed);
+  soft_unlock(&_lock);
 }
 
 - (BOOL)isCurrentThread {
-  pthread_mutex_lock(&_lock);
+  soft_lock(&_lock);
   bool current = _running && pthread_equal(_runner, pthread_self());
-  pthread_mutex_unlock(&_lock);
+  soft_unlock(&_lock);
   return current;
 }
 

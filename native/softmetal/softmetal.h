@@ -5,6 +5,8 @@
 
 #import <Metal/Metal.h>
 
+#include "schedule.h" /* the bridge has hand-overs, too */
+
 NS_ASSUME_NONNULL_BEGIN
 
 /* A new software device (+1), independent of any other: its own memory figures, limits and planned faults.
@@ -19,6 +21,10 @@ NS_ASSUME_NONNULL_BEGIN
  *                               running, once. CODE is a number or: internal, timeout, page_fault,
  *                               access_revoked, not_permitted, out_of_memory, invalid_resource, device_removed
  *   delay_us=N                  every command buffer takes at least N microseconds
+ * schedule=SEED or            while this device lives, the threads that use the bridge or a software device take turns,
+ * and the SEED:THREADS              SEED (from 1) decides who runs after each hand-over: the same order with the same
+ * seed (see schedule.h). The first turn is given when THREADS wait for one. For all devices of the process; while
+ *                               several have one, the first one counts. For tests of what may happen at the same time
  * BYTES takes the suffixes K, M, G (powers of 1024). The two fail_ keys may be repeated.
  *
  * NULL and *error (autoreleased, NSLocalizedDescriptionKey says which key or value) when the text is not of that

@@ -121,7 +121,9 @@ CASE(configurations_are_read) {
                          "memory_limit=3K,delay_us=5",
                          "fail_allocation=1,fail_allocation=2",
                          "fail_command_buffer=1:timeout,fail_command_buffer=2:4",
-                         "memory_limit=18446744073709551615"};
+                         "memory_limit=18446744073709551615",
+                         "schedule=7",
+                         "schedule=7:3"};
   for (size_t i = 0; i < sizeof valid / sizeof *valid; i++) CHECK(device_with(valid[i]) != nil);
   CHECK(device_with("max_buffer_length=1G").maxBufferLength == 1 << 30);
   CHECK(device_with("memory_limit=3K").recommendedMaxWorkingSetSize == 3072);
@@ -150,6 +152,9 @@ CASE(wrong_configurations_are_errors) {
       {"fail_command_buffer=1:0", @"the value must be N:CODE"},
       {"fail_command_buffer=0:timeout", @"the value must be N:CODE"},
       {"fail_command_buffer=1:rain", @"the value must be N:CODE"},
+      {"schedule=0", @"schedule=0: the value must be SEED or SEED:THREADS"},
+      {"schedule=1:", @"the value must be SEED or SEED:THREADS"},
+      {"schedule=1:2:3", @"the value must be SEED or SEED:THREADS"},
       {"\xff", @"not UTF-8"},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -1,0 +1,49 @@
+//! What threads do to each other at the worst moment: small programs that keep every rule of the header, each under 500 schedules.
+//!
+//! A schedule is a device opened as `cpu:schedule=SEED`: at every hand-over in the bridge and the software device the seed decides which
+//! thread goes on (`native/softmetal/schedule.h`). Afterwards no handle and no object is left, and the books are where they were.
+//!
+//! A seed that fails is printed. It runs alone, in the test's own process, so that a debugger may look on, with
+//! `IRONBRIDGE_SCHEDULE_SEED=SEED cargo test --features cli,tracing --test schedules SCENARIO -- --exact --nocapture`.
+//!
+//! The races at the end have no schedule: many threads, as fast as they can.
+
+#[path = "../abi/mod.rs"]
+mod abi;
+mod explore;
+mod scenarios;
+
+use explore::explore;
+
+/// Tests, each of the scenario of its name, with these seeds.
+macro_rules! scenarios {
+    ($seeds:expr; $($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            explore(stringify!($name), scenarios::$name, $seeds);
+        })*
+    };
+}
+
+scenarios!(
+    1..501;
+    release_under_eviction,
+    release_under_expiry,
+    close_under_transfers,
+    close_under_commit,
+    drop_inside_a_completion_handler,
+    reclaim_under_recording,
+    two_devices,
+    figures_under_work,
+);
+
+scenarios!(
+    1..6;
+    race_of_releases_evictions_and_purges,
+);
+
+scenarios!(
+    1..61;
+    race_of_a_close_and_transfers,
+    race_of_a_close_and_commits,
+);
