@@ -1,5 +1,5 @@
-//! What the software device does about a Metal source that cannot be compiled, should not be, or never ends. In a process of its own,
-//! for it changes the environment.
+//! What the software device does about a Metal source that cannot be compiled, should not be, or never ends. In a
+//! process of its own, for it changes the environment.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +19,8 @@ impl Environment {
             .iter()
             .map(|(name, value)| {
                 let before = std::env::var_os(name);
-                // SAFETY: the tests of this process run one after another, and no other thread of it reads the environment now.
+                // SAFETY: the tests of this process run one after another, and no other thread of it reads the
+                // environment now.
                 unsafe { std::env::set_var(name, value) };
                 (*name, before)
             })
@@ -160,7 +161,8 @@ fn a_wrong_limit_is_an_error_that_names_it() {
     );
 }
 
-/// /dev/full is a folder for nobody, so the cache can be made nowhere below it, and kernels are kept in the temporary folder.
+/// /dev/full is a folder for nobody, so the cache can be made nowhere below it, and kernels are kept in the temporary
+/// folder.
 #[cfg(target_os = "linux")]
 #[test]
 #[serial]

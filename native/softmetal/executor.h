@@ -65,8 +65,8 @@ typedef enum soft_outcome {
 
 typedef struct soft_executor {
   const char *name; /* "AMD EPYC …": becomes part of the device's name */
-  /* Whether there is now what library_create needs for any source. When not, what it refuses is MTLLibraryErrorUnsupported: the
-   * executor and not the source is at fault. */
+  /* Whether there is now what library_create needs for any source. When not, what it refuses is
+   * MTLLibraryErrorUnsupported: the executor and not the source is at fault. */
   bool (*compiles_source)(void);
 
   /* Compiles `source` (UTF-8, not terminated). NULL and *error on failure. */

@@ -55,8 +55,8 @@ pub fn has_compiler() -> bool {
     clang::Clang::find().is_ok()
 }
 
-/// Reads a preprocessed Metal source as far as it is read without a compiler: to what clang would get. Says whether it was understood.
-/// For the fuzzer and its findings.
+/// Reads a preprocessed Metal source as far as it is read without a compiler: to what clang would get. Says whether
+/// it was understood. For the fuzzer and its findings.
 pub fn read_source(source: &str) -> bool {
     let Ok(program) = rewrite::Program::parse(source) else {
         return false;

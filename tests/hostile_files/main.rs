@@ -1,5 +1,5 @@
-//! Files and sources from strangers: cut at every byte, changed at every byte, and those that fuzzing found. None of them makes a
-//! reader panic, hang or believe what is not there.
+//! Files and sources from strangers: cut at every byte, changed at every byte, and those that fuzzing found. None of
+//! them makes a reader panic, hang or believe what is not there.
 //!
 //! `tests/data/hostile` has a folder for each kind of file. `scripts/hostile_seeds.py` made the good ones, whose names are
 //! in [`GOOD`]; the others are what `make fuzz` found, and are replayed here.

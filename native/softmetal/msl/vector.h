@@ -136,7 +136,7 @@ template <class T> constexpr bool is_scalar_v = msl::is_scalar<T>;
   _Pragma("unroll") for (int i = 0; i < N; i++) result[i] = (T)(expression); \
   return result;
 
-/* The same where the compiler evaluates it, so that what is made of constants is one and needs no code when a library is loaded. */
+/* The same where the compiler evaluates it, so that what is made of constants is one and needs no code at load time. */
 #define MSL_KNOWN(T, N, expression)                                               \
   if (__builtin_is_constant_evaluated()) {                                        \
     vec<T, N> known((T)0);                                                        \

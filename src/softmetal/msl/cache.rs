@@ -1,10 +1,11 @@
 //! Compiled kernels on disk, for later processes.
 //!
-//! The folder is this user's alone: created with mode 0700, and refused when it is a link, another user's, or open to others, for
-//! what lies in it is loaded as code. An entry is written under a temporary name and renamed, so a reader finds all of it or
-//! nothing; it ends with a checksum of its key and its bytes, so that what a full disk or a crash left behind, or what has another
-//! entry's name, is made anew. Whoever makes an entry holds a lock on it, so that of several processes (and threads) that want the
-//! same kernel, one compiles. What cannot be kept is used and forgotten: a cache is never the reason for an error.
+//! The folder is this user's alone: created with mode 0700, and refused when it is a link, another user's, or open to
+//! others, for what lies in it is loaded as code. An entry is written under a temporary name and renamed, so a reader
+//! finds all of it or nothing; it ends with a checksum of its key and its bytes, so that what a full disk or a crash
+//! left behind, or what has another entry's name, is made anew. Whoever makes an entry holds a lock on it, so that of
+//! several processes (and threads) that want the same kernel, one compiles. What cannot be kept is used and
+//! forgotten: a cache is never the reason for an error.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -113,8 +114,8 @@ impl Cache {
             .sum()
     }
 
-    /// Entry `key`, made by `make` when there is none. Its file holds what `make` returned and a trailer after it, which readers of
-    /// ELF and Mach-O ignore. The only errors are those of `make`.
+    /// Entry `key`, made by `make` when there is none. Its file holds what `make` returned and a trailer after it,
+    /// which readers of ELF and Mach-O ignore. The only errors are those of `make`.
     pub fn entry(
         &self,
         key: Hash,

@@ -28,8 +28,8 @@ pub struct Clang {
     pub version: String,
 }
 
-/// What the compiler's environment is without, or with: a caller's include path has no part in a Metal source, messages are
-/// English, and a crash is not explained by more programs.
+/// What the compiler's environment is without, or with: a caller's include path has no part in a Metal source,
+/// messages are English, and a crash is not explained by more programs.
 const ENVIRONMENT: [(&str, Option<&str>); 6] = [
     ("LC_ALL", Some("C")),
     ("LLVM_DISABLE_SYMBOLIZATION", Some("1")),
@@ -119,8 +119,8 @@ impl Clang {
         &self.path
     }
 
-    /// Runs the compiler on `input`, which it reads as its standard input. A run that a limit ended is an error, and so is a crash; a
-    /// source with mistakes is neither.
+    /// Runs the compiler on `input`, which it reads as its standard input. A run that a limit ended is an error, and
+    /// so is a crash; a source with mistakes is neither.
     pub fn run(&self, arguments: &[OsString], input: &str, limits: &Limits) -> Result<Run, Error> {
         let run = process::run(
             &self.path,

@@ -332,7 +332,8 @@ impl Compiler {
             "-nostdinc++",
             "-fno-digraphs",
             "-fno-crash-diagnostics",
-            // A loop that does not end is one: the watchdog ends it. Without this it may become nothing at all, not even a return.
+            // A loop that does not end is one: the watchdog ends it. Without this it may become nothing at all, not
+            // even a return.
             "-fno-finite-loops",
             "-fno-stack-protector",
             "-fno-exceptions",
@@ -354,7 +355,8 @@ impl Compiler {
         .map(OsString::from)
         .to_vec();
         if cfg!(target_arch = "x86_64") {
-            // Code that clang takes to be never reached ends the threadgroup, and does not run on into the next function.
+            // Code that clang takes to be never reached ends the threadgroup, and does not run on into the next
+            // function.
             arguments.extend(["-mllvm", "-trap-unreachable"].map(OsString::from));
             // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
             arguments.push("-fexcess-precision=16".into());
@@ -403,7 +405,8 @@ const CHECK_ARGUMENTS: [&str; 5] = [
     "-",
 ];
 
-/// Reads the object and makes a library that takes its C functions (mathematics, memcpy) from the process that loads it.
+/// Reads the object and makes a library that takes its C functions (mathematics, memcpy) from the process that loads
+/// it.
 fn link_arguments() -> &'static [&'static str] {
     if cfg!(target_os = "macos") {
         &["-dynamiclib", "-nostdlib", "-Wl,-undefined,dynamic_lookup"]
@@ -446,8 +449,8 @@ fn describe_processor() -> String {
     lines.join("\n")
 }
 
-/// A function constant that has no value and that the kernel uses is a declaration without a definition: the object says so, or,
-/// where a constant expression needs it, the compiler.
+/// A function constant that has no value and that the kernel uses is a declaration without a definition: the object
+/// says so, or, where a constant expression needs it, the compiler.
 fn missing_constant(said: &str, constants: &[FunctionConstant]) -> Option<Error> {
     let unlinked = |line: &&str| {
         line.contains("undefined")

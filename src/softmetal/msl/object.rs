@@ -1,8 +1,8 @@
-//! What a compiled kernel may be made of, checked in the object file before it is linked: code that runs when a kernel is called and
-//! at no other time, and that calls nothing but mathematics.
+//! What a compiled kernel may be made of, checked in the object file before it is linked: code that runs when a
+//! kernel is called and at no other time, and that calls nothing but mathematics.
 //!
-//! A source's mistakes are found before, with their lines. This is what holds whatever the source says, for an object has few ways to
-//! run code when it is loaded, and all of them are listed in it.
+//! A source's mistakes are found before, with their lines. This is what holds whatever the source says, for an object
+//! has few ways to run code when it is loaded, and all of them are listed in it.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! A program that is run for its output and that is bounded: in time, in memory, in what it may print and in how long it may outlive
-//! this process, which on Linux is not at all.
+//! A program that is run for its output and that is bounded: in time, in memory, in what it may print and in how long
+//! it may outlive this process, which on Linux is not at all.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -142,8 +142,8 @@ fn bound(command: &mut Command, limits: &Limits) {
         let _ = memory;
         Ok(())
     };
-    // SAFETY: the closure makes system calls and no more: it allocates nothing and takes no lock, which another thread may have
-    // held when this process was copied.
+    // SAFETY: the closure makes system calls and no more: it allocates nothing and takes no lock, which another
+    // thread may have held when this process was copied.
     unsafe { command.pre_exec(prepare) };
 }
 

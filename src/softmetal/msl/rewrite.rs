@@ -256,8 +256,8 @@ impl<'s> Rewriter<'s> {
     }
 }
 
-/// Of directives only line markers and the pragmas that change what code means are passed on, so that clang acts on nothing else;
-/// loop pragmas ask for a GPU's unrolling, which only costs compile time here.
+/// Of directives only line markers and the pragmas that change what code means are passed on, so that clang acts on
+/// nothing else; loop pragmas ask for a GPU's unrolling, which only costs compile time here.
 fn push_gap(text: &mut String, gap: &str) {
     const PRAGMAS: [&str; 4] = ["pack", "STDC", "clang fp", "METAL"];
     if !gap.contains('#') {

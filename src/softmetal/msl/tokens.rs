@@ -137,8 +137,8 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// `# 12 "file" 1` and `#line 12 "file"` move the place, and a pragma is carried along. The preprocessor leaves no other directive,
-    /// so any other is one that a macro made.
+    /// `# 12 "file" 1` and `#line 12 "file"` move the place, and a pragma is carried along. The preprocessor leaves
+    /// no other directive, so any other is one that a macro made.
     fn skip_directive(&mut self) -> Result<(), Error> {
         let source: &'s str = self.source;
         let rest = &source[self.at..];

@@ -1,4 +1,5 @@
-//! What a source may not do because its kernels would reach beyond themselves: refused with the line, and harmless besides.
+//! What a source may not do because its kernels would reach beyond themselves: refused with the line, and harmless
+//! besides.
 
 use super::super::Library;
 use super::program::{Program, errors, source};

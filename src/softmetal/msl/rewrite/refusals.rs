@@ -1,5 +1,6 @@
-//! What C++ has and Metal does not, where a compiled kernel could reach beyond itself with it. clang would compile it, so it is refused
-//! here, by its line. The object is checked as well (`object`): this is for the message, that for certainty.
+//! What C++ has and Metal does not, where a compiled kernel could reach beyond itself with it. clang would compile
+//! it, so it is refused here, by its line. The object is checked as well (`object`): this is for the message, that
+//! for certainty.
 
 use std::ops::Range;
 
@@ -21,7 +22,8 @@ const WORDS: [&str; 12] = [
     "dynamic_cast",
 ];
 
-/// GNU's attributes that say something about one declaration and nothing about the library, without underscores around them.
+/// GNU's attributes that say something about one declaration and nothing about the library, without underscores
+/// around them.
 const ATTRIBUTES: [&str; 34] = [
     "aligned",
     "always_inline",
