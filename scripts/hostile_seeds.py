@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tests/data/hostile/: small whole files of every format that is read, from which fuzzing starts and which tests cut and
-change in every place. Files there that this does not make are what fuzzing found.
+change in every place. The two of msl_source are written by hand. Other files there that this does not make are what fuzzing found.
 
 needs: pip install gguf numpy tokenizers sentencepiece protobuf
 

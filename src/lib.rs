@@ -80,6 +80,12 @@ pub use executor::MatmulExecutor;
 pub use half::{bf16, f16};
 pub use tensor::Tensor;
 
+/// For the fuzzer of Metal sources and its findings; no part of the interface.
+#[doc(hidden)]
+pub fn read_metal_source(source: &str) -> bool {
+    softmetal::read_source(source)
+}
+
 /// The README's programs compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -23,3 +23,5 @@ mod kernels;
 mod library;
 mod msl;
 mod simd;
+
+pub use msl::read_source;

@@ -39,7 +39,7 @@ SOFT_COUNTED(SoftLibrary)
   _handle = _executor->library_create([text bytes], [text length], &detail);
   NSString *said = soft_executor_text(_executor, detail, @"the compiler gave no reason");
   if (_handle) return self;
-  MTLLibraryError code = _executor->compiles_source ? MTLLibraryErrorCompileFailure : MTLLibraryErrorUnsupported;
+  MTLLibraryError code = _executor->compiles_source() ? MTLLibraryErrorCompileFailure : MTLLibraryErrorUnsupported;
   if (error) *error = soft_library_error(code, said);
   [self release];
   return nil;

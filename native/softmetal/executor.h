@@ -65,9 +65,9 @@ typedef enum soft_outcome {
 
 typedef struct soft_executor {
   const char *name; /* "AMD EPYC …": becomes part of the device's name */
-  /* Whether library_create takes any source. When not, what it refuses is MTLLibraryErrorUnsupported: the executor and
-   * not the source is at fault. */
-  bool compiles_source;
+  /* Whether there is now what library_create needs for any source. When not, what it refuses is
+   * MTLLibraryErrorUnsupported: the executor and not the source is at fault. */
+  bool (*compiles_source)(void);
 
   /* Compiles `source` (UTF-8, not terminated). NULL and *error on failure. */
   soft_library *(*library_create)(const char *source, size_t length, char **error);

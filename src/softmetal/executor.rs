@@ -99,7 +99,7 @@ extern "C" fn cpu_executor() -> *const soft_executor {
         TABLE.get_or_init(|| {
             Table(soft_executor {
                 name: into_c_string(processor_name()),
-                compiles_source: true,
+                compiles_source: Some(compiles_source),
                 library_create: Some(library_create),
                 library_release: Some(library_release),
                 library_function_name: Some(library_function_name),
@@ -118,6 +118,10 @@ extern "C" fn cpu_executor() -> *const soft_executor {
         })
     });
     table.map_or(ptr::null(), |table| &raw const table.0)
+}
+
+unsafe extern "C" fn compiles_source() -> bool {
+    catch_unwind(msl::has_compiler).unwrap_or(false)
 }
 
 unsafe extern "C" fn library_create(

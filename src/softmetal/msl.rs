@@ -10,9 +10,13 @@ mod error;
 mod fiber;
 mod function;
 mod library;
+mod limits;
+mod object;
 mod order;
+mod process;
 mod rewrite;
 mod runtime;
+mod scratch;
 mod setting;
 mod shim;
 mod stacks;
@@ -44,6 +48,30 @@ pub fn compiler() -> Result<super::about::MetalCompiler, error::Error> {
         cache: cache.folder().to_path_buf(),
         cache_bytes: cache.bytes(),
     })
+}
+
+/// Whether there is a compiler now.
+pub fn has_compiler() -> bool {
+    clang::Clang::find().is_ok()
+}
+
+/// Reads a preprocessed Metal source as far as it is read without a compiler: to what clang would get. Says whether
+/// it was understood. For the fuzzer and its findings.
+pub fn read_source(source: &str) -> bool {
+    let Ok(program) = rewrite::Program::parse(source) else {
+        return false;
+    };
+    let text = program.text(&program.samples());
+    let lines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+    assert_eq!(
+        lines(&text),
+        lines(source) + 1,
+        "a message would name another line"
+    );
+    for (index, kernel) in program.kernels.iter().enumerate() {
+        assert!(kernel.mention(index).ends_with('\n') && kernel.export().ends_with('\n'));
+    }
+    true
 }
 
 /// Whether `IRONBRIDGE_SOFT_VALIDATE` asks for every access of a kernel to be checked.

@@ -17,9 +17,10 @@ use tempfile::TempDir;
 pub type Check = fn(&[u8]) -> bool;
 
 /// A name of each kind, which is that of its fuzz target and of its folder of seeds.
-pub const CHECKS: [(&str, Check); 5] = [
+pub const CHECKS: [(&str, Check); 6] = [
     ("gguf", gguf),
     ("model", model),
+    ("msl_source", msl_source),
     ("safetensors", safetensors),
     ("tokenizer_json", tokenizer_json),
     ("tokenizer_model", tokenizer_model),
@@ -75,6 +76,11 @@ pub fn model(bytes: &[u8]) -> bool {
     session.feed(&[last]).unwrap();
     assert_eq!(session.logits().unwrap().len(), last as usize + 1);
     true
+}
+
+/// Preprocessed Metal source, to what clang would get. Text that is no UTF-8 is refused before.
+pub fn msl_source(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(ironbridge::read_metal_source)
 }
 
 /// A safetensors file's header.

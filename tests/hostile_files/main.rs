@@ -1,5 +1,5 @@
-//! Files from strangers: cut at every byte, changed at every byte, and those that fuzzing found. None of them makes a
-//! reader panic, hang or believe what is not there.
+//! Files and sources from strangers: cut at every byte, changed at every byte, and those that fuzzing found. None of
+//! them makes a reader panic, hang or believe what is not there.
 //!
 //! `tests/data/hostile` has a folder for each kind of file. `scripts/hostile_seeds.py` made the good ones, whose names
 //! are in [`GOOD`]; the others are what `make fuzz` found, and are replayed here.
@@ -15,7 +15,7 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 14] = [
+const GOOD: [(&str, &str); 16] = [
     ("gguf", "byte-level"),
     ("gguf", "sentencepiece"),
     ("gguf", "types"),
@@ -23,6 +23,8 @@ const GOOD: [(&str, &str); 14] = [
     ("model", "llama"),
     ("model", "qwen2"),
     ("model", "qwen3"),
+    ("msl_source", "attention"),
+    ("msl_source", "features"),
     ("safetensors", "metadata"),
     ("safetensors", "plain"),
     ("tokenizer_json", "converted"),
@@ -49,9 +51,10 @@ fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check)) {
     }
 }
 
-const EVERY_KIND: [&str; 5] = [
+const EVERY_KIND: [&str; 6] = [
     "gguf",
     "model",
+    "msl_source",
     "safetensors",
     "tokenizer_json",
     "tokenizer_model",
@@ -86,7 +89,8 @@ fn files_cut_at_any_byte_are_refused() {
             assert!(!check(&bytes[..length]), "{name}, {length} bytes");
         }
     });
-    each_good_file(&["tokenizer_model"], |_, bytes, check| {
+    // And a source that ends between two declarations as well.
+    each_good_file(&["msl_source", "tokenizer_model"], |_, bytes, check| {
         for length in 0..bytes.len() {
             check(&bytes[..length]);
         }
@@ -99,7 +103,7 @@ fn files_with_any_byte_changed_do_no_harm() {
     // Whole models and folders take a millisecond each.
     let kinds: [(&[&str], &[u8]); 3] = [
         (
-            &["gguf", "safetensors", "tokenizer_model"],
+            &["gguf", "msl_source", "safetensors", "tokenizer_model"],
             &[0x01, 0x80, 0xff],
         ),
         (&["model"], &[0x80]),

@@ -10,17 +10,17 @@ template <class T, int C, int R> struct matrix {
   vec<T, R> columns[C];
 
   matrix() = default;
-  template <class U, msl::if_scalar<U> = 0> MSL_INLINE explicit matrix(U diagonal) {
+  template <class U, msl::if_scalar<U> = 0> MSL_INLINE explicit constexpr matrix(U diagonal) : columns() {
     for (int c = 0; c < C; c++)
-      for (int r = 0; r < R; r++) columns[c][r] = c == r ? (T)diagonal : (T)0.0f;
+      for (int r = 0; r < R; r++) columns[c].set(r, c == r ? (T)diagonal : (T)0.0f);
   }
   template <class... V, enable_if_t<sizeof...(V) == C && (is_same_v<V, vec<T, R>> && ...), int> = 0>
-  MSL_INLINE matrix(V... v) : columns{v...} {}
+  MSL_INLINE constexpr matrix(V... v) : columns{v...} {}
   template <class... S, enable_if_t<sizeof...(S) == C * R && (msl::is_scalar<S> && ...), int> = 0>
-  MSL_INLINE matrix(S... s) {
+  MSL_INLINE constexpr matrix(S... s) : columns() {
     T values[] = {(T)s...};
     for (int c = 0; c < C; c++)
-      for (int r = 0; r < R; r++) columns[c][r] = values[c * R + r];
+      for (int r = 0; r < R; r++) columns[c].set(r, values[c * R + r]);
   }
   template <class U, enable_if_t<!is_same_v<U, T>, int> = 0> MSL_INLINE explicit matrix(const matrix<U, C, R> &m) {
     for (int c = 0; c < C; c++) columns[c] = vec<T, R>(m.columns[c]);

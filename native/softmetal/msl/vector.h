@@ -136,17 +136,28 @@ template <class T> constexpr bool is_scalar_v = msl::is_scalar<T>;
   _Pragma("unroll") for (int i = 0; i < N; i++) result[i] = (T)(expression); \
   return result;
 
+/* The same where the compiler evaluates it, so that what is made of constants is one and needs no code at load time. */
+#define MSL_KNOWN(T, N, expression)                                               \
+  if (__builtin_is_constant_evaluated()) {                                        \
+    vec<T, N> known((T)0);                                                        \
+    for (int i = 0; i < N; i++) known.set(i, (T)(expression));                    \
+    return known;                                                                 \
+  }
+
 /* A packed vector's operand is one of the unpacked kind; a scalar is converted to the vector's component type. */
 #define MSL_VECTOR_OPERATOR(op, R)                                                                    \
-  template <class T, int N> MSL_INLINE vec<R, N> operator op(vec<T, N> a, vec<T, N> b) {              \
+  template <class T, int N> MSL_INLINE constexpr vec<R, N> operator op(vec<T, N> a, vec<T, N> b) {    \
+    MSL_KNOWN(R, N, a.at(i) op b.at(i))                                                               \
     MSL_COMPONENTS(R, N, a[i] op b[i])                                                                \
   }                                                                                                   \
   template <class T, int N, class U, msl::if_scalar<U> = 0>                                           \
-  MSL_INLINE vec<R, N> operator op(vec<T, N> a, U b) {                                                \
+  MSL_INLINE constexpr vec<R, N> operator op(vec<T, N> a, U b) {                                      \
+    MSL_KNOWN(R, N, a.at(i) op(T) b)                                                                  \
     MSL_COMPONENTS(R, N, a[i] op(T) b)                                                                \
   }                                                                                                   \
   template <class T, int N, class U, msl::if_scalar<U> = 0>                                           \
-  MSL_INLINE vec<R, N> operator op(U a, vec<T, N> b) {                                                \
+  MSL_INLINE constexpr vec<R, N> operator op(U a, vec<T, N> b) {                                      \
+    MSL_KNOWN(R, N, (T)a op b.at(i))                                                                  \
     MSL_COMPONENTS(R, N, (T)a op b[i])                                                                \
   }                                                                                                   \
   template <class T, int N> MSL_INLINE vec<R, N> operator op(packed_vec<T, N> a, packed_vec<T, N> b) { \
@@ -193,7 +204,10 @@ MSL_VECTOR_OPERATOR(!=, bool)
 MSL_VECTOR_OPERATOR(&&, bool)
 MSL_VECTOR_OPERATOR(||, bool)
 template <class T, int N> MSL_INLINE vec<T, N> operator+(vec<T, N> a) { return a; }
-template <class T, int N> MSL_INLINE vec<T, N> operator-(vec<T, N> a) { MSL_COMPONENTS(T, N, -a[i]) }
+template <class T, int N> MSL_INLINE constexpr vec<T, N> operator-(vec<T, N> a) {
+  MSL_KNOWN(T, N, -a.at(i))
+  MSL_COMPONENTS(T, N, -a[i])
+}
 template <class T, int N> MSL_INLINE vec<T, N> operator~(vec<T, N> a) { MSL_COMPONENTS(T, N, ~a[i]) }
 template <class T, int N> MSL_INLINE vec<bool, N> operator!(vec<T, N> a) { MSL_COMPONENTS(bool, N, !a[i]) }
 template <class T, int N> MSL_INLINE vec<T, N> &operator++(vec<T, N> &a) { return a += (T)1; }

@@ -153,7 +153,7 @@ pub type soft_outcome = ::core::ffi::c_uint;
 #[derive(Debug, Copy, Clone)]
 pub struct soft_executor {
     pub name: *const ::core::ffi::c_char,
-    pub compiles_source: bool,
+    pub compiles_source: ::core::option::Option<unsafe extern "C" fn() -> bool>,
     pub library_create: ::core::option::Option<
         unsafe extern "C" fn(
             source: *const ::core::ffi::c_char,

@@ -2,9 +2,10 @@
 //!
 //! The folder is this user's alone: created with mode 0700, and refused when it is a link, another user's, or open to
 //! others, for what lies in it is loaded as code. An entry is written under a temporary name and renamed, so a reader
-//! finds all of it or nothing; it ends with a checksum, so that what a full disk or a crash left behind is made anew.
-//! Whoever makes an entry holds a lock on it, so that of several processes (and threads) that want the same kernel, one
-//! compiles.
+//! finds all of it or nothing; it ends with a checksum of its key and its bytes, so that what a full disk or a crash
+//! left behind, or what has another entry's name, is made anew. Whoever makes an entry holds a lock on it, so that of
+//! several processes (and threads) that want the same kernel, one compiles. What cannot be kept is used and
+//! forgotten: a cache is never the reason for an error.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::error::Error;
 
@@ -23,6 +24,8 @@ const LIMIT: u64 = 256 << 20;
 const LOCKS: u8 = 64;
 /// A temporary file this old belongs to a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// How long an entry that another is making is waited for: longer than the compiler may take, when nobody changes that.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// FNV-1a, 128 bits: names of entries and checksums. It guards against accidents; against other users there is the
 /// folder's mode.
@@ -54,6 +57,15 @@ impl fmt::Display for Hash {
     }
 }
 
+/// What `Cache::entry` gives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The file that holds it.
+    Kept(PathBuf),
+    /// Its bytes, which could not be kept.
+    Unkept(Vec<u8>),
+}
+
 /// A folder of entries, each the bytes of one compilation.
 pub struct Cache {
     folder: PathBuf,
@@ -71,25 +83,24 @@ impl Cache {
         };
         let base =
             absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-        match base {
-            Some(base) => Cache::at(&base.join("ironbridge"), LIMIT),
-            None => Cache::at(
-                &std::env::temp_dir().join(format!("ironbridge-{}", user())),
-                LIMIT,
-            ),
+        let temporary = std::env::temp_dir().join(format!("ironbridge-{}", user()));
+        match base.map(|base| base.join("ironbridge")) {
+            // A folder that may not be used is an error; one that cannot be made is none.
+            Some(folder) => match prepare(&folder) {
+                Err(Unusable::System(_)) => Cache::at(&temporary, LIMIT),
+                _ => Cache::at(&folder, LIMIT),
+            },
+            None => Cache::at(&temporary, LIMIT),
         }
     }
 
     /// A cache below `folder`, which becomes private.
     pub fn at(folder: &Path, limit: u64) -> Result<Cache, Error> {
-        let owned = folder.join("msl");
-        for path in [folder, &owned] {
-            make_private(path).map_err(|why| Error::host(path.display(), why))?;
+        match prepare(folder) {
+            Ok(folder) => Ok(Cache { folder, limit }),
+            Err(Unusable::System(error)) => Err(Error::host(folder.display(), error)),
+            Err(Unusable::Refused(path, why)) => Err(Error::host(path.display(), why)),
         }
-        Ok(Cache {
-            folder: owned,
-            limit,
-        })
     }
 
     pub fn folder(&self) -> &Path {
@@ -105,81 +116,87 @@ impl Cache {
             .sum()
     }
 
-    /// The file of entry `key`, made by `make` when there is none. The file holds what `make` returned and a trailer
-    /// after it, which readers of ELF and Mach-O ignore.
+    /// Entry `key`, made by `make` when there is none. Its file holds what `make` returned and a trailer after it,
+    /// which readers of ELF and Mach-O ignore. The only errors are those of `make`.
     pub fn entry(
         &self,
         key: Hash,
         make: impl FnOnce() -> Result<Vec<u8>, Error>,
-    ) -> Result<PathBuf, Error> {
+    ) -> Result<Entry, Error> {
         let path = self.folder.join(format!("{key}.entry"));
-        if self.is_whole(&path) {
-            return Ok(path);
+        if self.content(key, &path).is_some() {
+            return Ok(Entry::Kept(path));
         }
-        let _lock = self.lock(key)?;
-        if self.is_whole(&path) {
-            return Ok(path); // made while this process waited
+        let lock = self.lock(key);
+        if lock.is_ok() && self.content(key, &path).is_some() {
+            return Ok(Entry::Kept(path)); // made while this process waited
         }
         let mut bytes = make()?;
-        let checksum = Hash::new().with(&bytes);
-        bytes.extend(checksum.bytes());
-        write_whole(&path, &bytes).map_err(|error| Error::host(path.display(), error))?;
+        let length = bytes.len();
+        bytes.extend(checksum(key, &bytes));
+        if write_whole(&path, &bytes).is_err() {
+            bytes.truncate(length);
+            return Ok(Entry::Unkept(bytes));
+        }
         self.evict(&path);
-        Ok(path)
+        Ok(Entry::Kept(path))
     }
 
     /// The bytes of an entry, as `make` returned them.
     pub fn read(
         &self,
         key: Hash,
-        make: impl FnOnce() -> Result<Vec<u8>, Error>,
+        mut make: impl FnMut() -> Result<Vec<u8>, Error>,
     ) -> Result<Vec<u8>, Error> {
-        let path = self.entry(key, make)?;
-        let mut bytes = fs::read(&path).map_err(|error| Error::host(path.display(), error))?;
-        bytes.truncate(bytes.len().saturating_sub(16));
-        Ok(bytes)
+        match self.entry(key, &mut make)? {
+            Entry::Unkept(bytes) => Ok(bytes),
+            Entry::Kept(path) => match self.content(key, &path) {
+                Some(bytes) => Ok(bytes),
+                None => make(), // removed or damaged since
+            },
+        }
     }
 
-    /// Whether an entry is there with its checksum right. Marks it as used.
-    fn is_whole(&self, path: &Path) -> bool {
-        let Ok(bytes) = fs::read(path) else {
-            return false;
-        };
-        let Some((content, checksum)) = bytes.split_last_chunk::<16>() else {
-            return false;
-        };
-        if Hash::new().with(content).bytes() != *checksum {
-            return false;
+    /// The bytes of the entry in a file, when it is whole and that of `key`. Marks it as used.
+    fn content(&self, key: Hash, path: &Path) -> Option<Vec<u8>> {
+        let mut bytes = fs::read(path).ok()?;
+        let (content, found) = bytes.split_last_chunk::<16>()?;
+        if checksum(key, content) != *found {
+            return None;
         }
+        bytes.truncate(bytes.len() - 16);
         if let Ok(file) = File::open(path) {
             // Only the order of eviction depends on it.
             let _ = file.set_modified(SystemTime::now());
         }
-        true
+        Some(bytes)
     }
 
-    fn lock(&self, key: Hash) -> Result<File, Error> {
-        let path = self
-            .folder
-            .join(format!("lock-{:02}", key.bytes()[0] % LOCKS));
-        let failed = |error| Error::host(path.display(), error);
+    /// Waits while another makes this entry, or one that shares its lock; an error after a while.
+    fn lock(&self, key: Hash) -> io::Result<File> {
+        let name = format!("lock-{:02}", key.bytes()[0] % LOCKS);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
-            .open(&path)
-            .map_err(failed)?;
+            .open(self.folder.join(name))?;
+        let end = Instant::now() + PATIENCE;
         loop {
-            // SAFETY: `file` is open for the whole call, and flock has no other precondition. The lock ends when the
-            // file is closed, also by the death of the process.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            // SAFETY: `file` is open for the whole call, and flock has no other precondition. The lock ends when the file
+            // is closed, also by the death of the process.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
                 return Ok(file);
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(failed(error));
+            let busy = matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            );
+            if !busy || Instant::now() >= end {
+                return Err(error);
             }
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -222,6 +239,11 @@ impl Cache {
     }
 }
 
+/// What an entry ends with. It knows the key, so that a file is the entry that its name says or none.
+fn checksum(key: Hash, content: &[u8]) -> [u8; 16] {
+    Hash::new().with(&key.bytes()).with(content).bytes()
+}
+
 /// Writes a file that is there whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -239,41 +261,60 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Why a folder cannot hold compiled kernels.
+enum Unusable {
+    /// It cannot be made, or looked at.
+    System(io::Error),
+    /// It is there and not to be trusted.
+    Refused(PathBuf, String),
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Unusable {
+        Unusable::System(error)
+    }
+}
+
+/// Makes `folder` and the one for kernels in it.
+fn prepare(folder: &Path) -> Result<PathBuf, Unusable> {
+    let owned = folder.join("msl");
+    make_private(folder)?;
+    make_private(&owned)?;
+    Ok(owned)
+}
+
 /// Makes sure that `path` is a folder of this user's that nobody else may enter.
-fn make_private(path: &Path) -> Result<(), String> {
+fn make_private(path: &Path) -> Result<(), Unusable> {
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|error| error.to_string())?;
+        fs::create_dir_all(parent)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     }
+    let refused = |why: String| Unusable::Refused(path.to_path_buf(), why);
     // Not following a link: it could point anywhere.
-    let metadata = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
+    let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() {
-        return Err(String::from(
+        return Err(refused(String::from(
             "is not a folder, so no compiled kernel can be kept or loaded there",
-        ));
+        )));
     }
     if metadata.uid() != user() {
-        return Err(format!(
+        return Err(refused(format!(
             "belongs to user {}, so no compiled kernel is loaded from there",
             metadata.uid()
-        ));
+        )));
     }
     if metadata.mode() & 0o077 != 0 {
         // It is ours, so closing it is our right; what others may have put there before is removed with it.
-        for entry in fs::read_dir(path)
-            .map_err(|error| error.to_string())?
-            .flatten()
-        {
+        for entry in fs::read_dir(path)?.flatten() {
             if entry.path().extension().is_some_and(|kind| kind == "entry") {
-                fs::remove_file(entry.path()).map_err(|error| error.to_string())?;
+                fs::remove_file(entry.path())?;
             }
         }
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-            .map_err(|error| error.to_string())?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
 }
@@ -290,8 +331,15 @@ mod tests {
         (folder, cache)
     }
 
-    fn made(bytes: &[u8]) -> impl FnOnce() -> Result<Vec<u8>, Error> {
+    fn made(bytes: &[u8]) -> impl Fn() -> Result<Vec<u8>, Error> {
         move || Ok(bytes.to_vec())
+    }
+
+    fn kept(entry: Result<Entry, Error>) -> PathBuf {
+        match entry {
+            Ok(Entry::Kept(path)) => path,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn never() -> Result<Vec<u8>, Error> {
@@ -321,7 +369,7 @@ mod tests {
     fn damaged_entries_are_made_anew() {
         let (_folder, cache) = cache(LIMIT);
         let key = Hash::new().with(b"source");
-        let path = cache.entry(key, made(b"library")).expect("an entry");
+        let path = kept(cache.entry(key, made(b"library")));
         let whole = fs::read(&path).expect("its bytes");
         let mut flipped = whole.clone();
         flipped[2] ^= 1;
@@ -330,6 +378,48 @@ mod tests {
             assert_eq!(cache.read(key, made(b"library")), Ok(b"library".to_vec()));
             assert_eq!(fs::read(&path).expect("its bytes"), whole);
         }
+    }
+
+    #[test]
+    fn an_entry_with_the_name_of_another_is_made_anew() {
+        let (_folder, cache) = cache(LIMIT);
+        let (one, other) = (Hash::new().with(b"one"), Hash::new().with(b"other"));
+        let path = kept(cache.entry(one, made(b"library")));
+        fs::copy(path, cache.folder().join(format!("{other}.entry"))).expect("a copy");
+        assert_eq!(
+            cache.read(other, made(b"other library")),
+            Ok(b"other library".to_vec())
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_used_all_the_same() {
+        let (_folder, cache) = cache(LIMIT);
+        let key = Hash::new().with(b"source");
+        let in_the_way = cache.folder().join(format!("{key}.entry"));
+        fs::create_dir(&in_the_way).expect("a folder");
+        assert_eq!(
+            cache.entry(key, made(b"library")),
+            Ok(Entry::Unkept(b"library".to_vec()))
+        );
+        assert_eq!(cache.read(key, made(b"library")), Ok(b"library".to_vec()));
+        let left = fs::read_dir(cache.folder()).expect("the cache").flatten();
+        assert_eq!(
+            left.filter(|file| file.path().extension().is_some_and(|kind| kind == "part"))
+                .count(),
+            0
+        );
+        fs::remove_dir(in_the_way).expect("it is empty");
+        kept(cache.entry(key, made(b"library")));
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_locked_is_made_all_the_same() {
+        let (_folder, cache) = cache(LIMIT);
+        let key = Hash::new().with(b"source");
+        let lock = format!("lock-{:02}", key.bytes()[0] % LOCKS);
+        fs::create_dir(cache.folder().join(lock)).expect("a folder");
+        assert_eq!(cache.read(key, made(b"library")), Ok(b"library".to_vec()));
     }
 
     #[test]
@@ -358,19 +448,19 @@ mod tests {
         let keys: Vec<Hash> = (0..4u8).map(|index| Hash::new().with(&[index])).collect();
         let long_ago = SystemTime::now() - Duration::from_secs(1000);
         for (index, key) in keys.iter().take(3).enumerate() {
-            let path = cache.entry(*key, made(&[0; 900])).expect("an entry");
+            let path = kept(cache.entry(*key, made(&[0; 900])));
             let time = long_ago + Duration::from_secs(index as u64);
             File::open(path)
                 .and_then(|file| file.set_modified(time))
                 .expect("its time");
         }
-        cache.entry(keys[0], never).expect("used again");
+        kept(cache.entry(keys[0], never));
         let abandoned = cache.folder().join("x.part");
         fs::write(&abandoned, b"half").expect("a file");
         File::open(&abandoned)
             .and_then(|file| file.set_modified(long_ago - ABANDONED))
             .expect("its time");
-        cache.entry(keys[3], made(&[0; 900])).expect("an entry");
+        kept(cache.entry(keys[3], made(&[0; 900])));
 
         let there = |key: &Hash| cache.folder().join(format!("{key}.entry")).exists();
         assert_eq!(
@@ -390,7 +480,7 @@ mod tests {
 
         // What others could have written is not trusted once the folder is closed to them.
         let key = Hash::new().with(b"source");
-        let path = cache.entry(key, made(b"library")).expect("an entry");
+        let path = kept(cache.entry(key, made(b"library")));
         fs::set_permissions(cache.folder(), fs::Permissions::from_mode(0o777)).expect("opened");
         let again = Cache::at(&own, LIMIT).expect("closed again");
         assert_eq!(mode(again.folder()), 0o700);

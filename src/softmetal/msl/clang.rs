@@ -2,12 +2,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use super::error::Error;
+use super::limits::Limits;
+use super::process::{self, Failed, Run};
 
 /// The oldest clang that rounds each operation on `_Float16` (-fexcess-precision=16).
 const OLDEST: u32 = 16;
@@ -28,12 +28,16 @@ pub struct Clang {
     pub version: String,
 }
 
-/// What a run of the compiler gave.
-pub struct Run {
-    pub success: bool,
-    pub stdout: Vec<u8>,
-    pub stderr: String,
-}
+/// What the compiler's environment is without, or with: a caller's include path has no part in a Metal source,
+/// messages are English, and a crash is not explained by more programs.
+const ENVIRONMENT: [(&str, Option<&str>); 6] = [
+    ("LC_ALL", Some("C")),
+    ("LLVM_DISABLE_SYMBOLIZATION", Some("1")),
+    ("CPATH", None),
+    ("CPLUS_INCLUDE_PATH", None),
+    ("CCC_OVERRIDE_OPTIONS", None),
+    ("DEPENDENCIES_OUTPUT", None),
+];
 
 impl Clang {
     /// The clang that `IRONBRIDGE_CLANG` names, else the newest one on the path.
@@ -83,14 +87,15 @@ impl Clang {
         if let Some(clang) = known.iter().find(|clang| clang.path == path) {
             return Ok(clang.clone());
         }
-        let output = Command::new(path)
-            .arg("--version")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("cannot be run: {error}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let arguments = [OsString::from("--version")];
+        let run = process::run(path, &arguments, &ENVIRONMENT, b"", &Limits::default());
+        let run = run.map_err(|failed| match failed {
+            Failed::System(error) => format!("cannot be run: {error}"),
+            Failed::TooSlow | Failed::TooMuch => String::from("does not say who it is"),
+        })?;
+        let text = String::from_utf8_lossy(&run.stdout);
         let version = text.lines().next().unwrap_or("").trim();
-        if !output.status.success() || !version.contains("clang version") {
+        if !run.success || !version.contains("clang version") {
             return Err(String::from("is not clang"));
         }
         let number = version
@@ -114,38 +119,45 @@ impl Clang {
         &self.path
     }
 
-    /// Runs the compiler on `input`, which it reads as its standard input.
-    pub fn run(&self, arguments: &[OsString], input: &str) -> Result<Run, Error> {
-        let failed = |error| Error::host(self.path.display(), error);
-        let mut child = Command::new(&self.path)
-            .args(arguments)
-            .env("LC_ALL", "C")
-            // A caller's include path has no part in a Metal source.
-            .env_remove("CPATH")
-            .env_remove("CPLUS_INCLUDE_PATH")
-            .env_remove("CCC_OVERRIDE_OPTIONS")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
-        let mut stdin = child.stdin.take();
-        let output = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // A compiler that stops reading early says why on its standard error.
-                if let Some(stdin) = &mut stdin {
-                    let _ = stdin.write_all(input.as_bytes());
-                }
-                drop(stdin);
-            });
-            child.wait_with_output()
-        })
-        .map_err(failed)?;
-        Ok(Run {
-            success: output.status.success(),
-            stdout: output.stdout,
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+    /// Runs the compiler on `input`, which it reads as its standard input. A run that a limit ended is an error, and
+    /// so is a crash; a source with mistakes is neither.
+    pub fn run(&self, arguments: &[OsString], input: &str, limits: &Limits) -> Result<Run, Error> {
+        let run = process::run(
+            &self.path,
+            arguments,
+            &ENVIRONMENT,
+            input.as_bytes(),
+            limits,
+        );
+        let run = run.map_err(|failed| match failed {
+            Failed::TooSlow => limits.too_slow(),
+            Failed::TooMuch => Error::Limit(format!(
+                "what the Metal compiler makes of this source has more than {} MiB",
+                process::MOST_OUTPUT >> 20
+            )),
+            Failed::System(error) => Error::host(self.path.display(), error),
+        })?;
+        if run.success {
+            return Ok(run);
+        }
+        // What LLVM prints by itself; the messages about a source begin with its name.
+        let says = |words: &[&str]| {
+            let mut lines = run.stderr.lines();
+            lines.any(|line| words.iter().any(|word| line.starts_with(word)))
+        };
+        let out_of_memory = [
+            "LLVM ERROR: out of memory",
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+        ];
+        if says(&out_of_memory) {
+            return Err(limits.too_hungry());
+        }
+        match run.signal {
+            Some(libc::SIGXCPU) => Err(limits.too_slow()),
+            Some(_) => Err(Error::crash()),
+            None if says(&["PLEASE submit a bug report", "Stack dump"]) => Err(Error::crash()),
+            None => Ok(run),
+        }
     }
 }
 

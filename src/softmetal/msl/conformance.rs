@@ -6,4 +6,5 @@ mod language;
 mod library_functions;
 mod loading;
 pub mod program;
+mod refusals;
 mod simdgroups;

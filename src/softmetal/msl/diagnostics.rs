@@ -16,14 +16,31 @@ struct Message<'t> {
 /// it is about; one that points into the standard library's headers is moved to the line that led there.
 pub fn error(stderr: &str, source: &str) -> Error {
     let messages: Vec<Message> = stderr.lines().filter_map(parse).collect();
+    let mut report = report(&messages, source, |message| {
+        message.severity.ends_with("error")
+    });
+    if report.is_empty() {
+        report = format!("the Metal compiler failed:\n{}", shortened(stderr));
+    }
+    Error::Source(String::from(report.trim_end()))
+}
+
+/// The error that warnings under a flag amount to, if there are any.
+pub fn warnings(stderr: &str, flag: &str, source: &str) -> Option<Error> {
+    let messages: Vec<Message> = stderr.lines().filter_map(parse).collect();
+    let mark = format!(" [{flag}]");
+    let report = report(&messages, source, |message| message.text.ends_with(&mark));
+    (!report.is_empty()).then(|| Error::Source(String::from(report.replace(&mark, "").trim_end())))
+}
+
+fn report(messages: &[Message], source: &str, wanted: impl Fn(&Message) -> bool) -> String {
     let lines: Vec<&str> = source.lines().collect();
     let mut report = String::new();
-    let mut count = 0;
-    for (index, message) in messages.iter().enumerate() {
-        if !message.severity.ends_with("error") || count == MOST {
-            continue;
-        }
-        count += 1;
+    let chosen = messages
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| wanted(message));
+    for (index, message) in chosen.take(MOST) {
         let notes = messages[index + 1..]
             .iter()
             .take_while(|note| note.severity == "note");
@@ -31,17 +48,28 @@ pub fn error(stderr: &str, source: &str) -> Error {
             .chain(notes)
             .find(|place| !is_header(place.file))
             .unwrap_or(message);
-        report += &format!("{}:{}: error: {}\n", place.file, place.line, message.text);
-        if place.file == "program_source"
-            && let Some(line) = lines.get(place.line.saturating_sub(1) as usize)
+        let Message { file, line, .. } = place;
+        report += &format!(
+            "{}:{line}: error: {}\n",
+            shortened(file),
+            shortened(message.text)
+        );
+        if *file == "program_source"
+            && let Some(line) = lines.get(line.saturating_sub(1) as usize)
         {
-            report += &format!("    {}\n", line.trim());
+            report += &format!("    {}\n", shortened(line.trim()));
         }
     }
-    if report.is_empty() {
-        report = format!("the Metal compiler failed:\n{stderr}");
-    }
-    Error::Source(String::from(report.trim_end()))
+    report
+}
+
+/// As much of a text as helps; a source can be one line, and a template's name as long as one likes.
+fn shortened(text: &str) -> &str {
+    const MOST: usize = 2000;
+    let end = (0..=text.len().min(MOST))
+        .rev()
+        .find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// `name:line:column: severity: text`.

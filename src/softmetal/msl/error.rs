@@ -9,6 +9,9 @@ pub enum Error {
     /// The source has errors: one per line, `name:line: error: what`, each followed by the line it is about.
     #[error("{0}")]
     Source(String),
+    /// Compiling would take more than it may; the text names the limit and what changes it.
+    #[error("{0}")]
+    Limit(String),
     /// There is no kernel of that name, or its function constants do not fit.
     #[error("{0}")]
     Function(String),
@@ -20,5 +23,12 @@ pub enum Error {
 impl Error {
     pub fn host(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Error {
         Error::Host(format!("{what}: {error}"))
+    }
+
+    /// The compiler ended without a word about the source.
+    pub fn crash() -> Error {
+        Error::Source(String::from(
+            "the Metal compiler crashed on this source; expressions or templates that nest too deeply are the usual reason",
+        ))
     }
 }

@@ -1,12 +1,14 @@
 //! A Metal source as a library of kernels, each compiled when it is first asked for.
 
+use std::fs;
 use std::sync::{Arc, Mutex};
 
-use super::cache::Cache;
+use super::cache::{Cache, Entry};
 use super::compile::Compiler;
 use super::error::Error;
 use super::function::Function;
 use super::rewrite::{Program, Value};
+use super::scratch::Scratch;
 use super::setting::{self, Setting};
 
 /// A source that compiled.
@@ -86,13 +88,21 @@ impl Library {
         if let Some(function) = known(&self.lock()) {
             return Ok(function);
         }
-        let path = self.compiler.kernel(
+        let entry = self.compiler.kernel(
             &self.program,
             &self.program.kernels[kernel],
             &wanted.values,
             validate,
         )?;
-        let function = Arc::new(Function::load(&path, name, validate)?);
+        let function = match entry {
+            Entry::Kept(path) => Function::load(&path, name, validate)?,
+            Entry::Unkept(bytes) => Scratch::anywhere(|scratch| {
+                let path = scratch.path().join("library");
+                fs::write(&path, &bytes).map_err(|error| Error::host(path.display(), error))?;
+                Function::load(&path, name, validate)
+            })?,
+        };
+        let function = Arc::new(function);
         let mut functions = self.lock();
         if let Some(function) = known(&functions) {
             return Ok(function); // another thread was faster

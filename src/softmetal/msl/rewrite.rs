@@ -8,16 +8,21 @@
 
 mod address_spaces;
 mod attributes;
+mod brackets;
 mod constants;
 mod kernels;
 mod literals;
 #[cfg(test)]
 mod opencl;
 mod overloads;
+mod refusals;
+
+use std::cell::Cell;
 
 use super::error::Error;
 use super::tokens::{Token, Tokens, tokenize};
 use attributes::Attributes;
+use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
 pub use kernels::Kernel;
 #[cfg(test)]
@@ -54,31 +59,44 @@ enum Edit {
 /// The state that the passes share: the tokens, what each becomes, and what was taken out.
 struct Rewriter<'s> {
     tokens: Tokens<'s>,
+    brackets: Brackets,
     edits: Vec<Edit>,
     attributes: Attributes,
+    /// Tokens that were passed over in search of others.
+    steps: Cell<usize>,
+    /// Bytes that the passes have made.
+    made: Cell<usize>,
 }
+
+/// A second's work. The searches of the passes are short in any source that a person wrote.
+const MOST_STEPS: usize = 500_000_000;
+/// Bytes that a rewritten source may have more than it had.
+const MOST_MADE: usize = 64 << 20;
 
 impl Program {
     /// Rewrites a preprocessed source. Errors carry its lines.
     pub fn parse(preprocessed: &str) -> Result<Program, Error> {
-        let tokens = tokenize(preprocessed)?;
-        let edits = vec![Edit::Keep; tokens.list.len()];
-        let mut rewriter = Rewriter {
-            tokens,
-            edits,
-            attributes: Attributes::default(),
-        };
+        let mut rewriter = Rewriter::new(preprocessed)?;
+        rewriter.refuse()?;
         rewriter.take_attributes()?;
         let kernels = rewriter.take_kernels()?;
         let constants = rewriter.take_function_constants(&kernels)?;
         rewriter.rewrite_address_spaces()?;
-        rewriter.merge_overloads()?;
+        rewriter.merge_overloads();
         rewriter.rewrite_literals();
-        Ok(Program {
+        let program = Program {
             segments: rewriter.segments(),
             kernels: kernels.kernels,
             constants,
-        })
+        };
+        // What was taken out may have stood between two halves of something.
+        Rewriter::new(&program.text(&program.samples()))?.refuse()?;
+        Ok(program)
+    }
+
+    /// A value for each function constant: any will do to check a source, as long as its type is right.
+    pub fn samples(&self) -> Vec<Option<Value>> {
+        self.constants.iter().map(|_| Some(Value::Sample)).collect()
     }
 
     /// The C++ text with `values` for the function constants, in the order of `constants`; one without a value is
@@ -115,6 +133,45 @@ impl Program {
 }
 
 impl<'s> Rewriter<'s> {
+    fn new(preprocessed: &'s str) -> Result<Rewriter<'s>, Error> {
+        let tokens = tokenize(preprocessed)?;
+        Ok(Rewriter {
+            brackets: Brackets::pair(&tokens)?,
+            edits: vec![Edit::Keep; tokens.list.len()],
+            tokens,
+            attributes: Attributes::default(),
+            steps: Cell::new(0),
+            made: Cell::new(0),
+        })
+    }
+
+    /// Counts work; whoever does much of it asks `check_work` whether to go on.
+    fn count_steps(&self, steps: usize) {
+        self.steps.set(self.steps.get().saturating_add(steps));
+    }
+
+    /// An error when rewriting takes far longer than any source should.
+    fn check_work(&self) -> Result<(), Error> {
+        match self.steps.get() > MOST_STEPS {
+            true => Err(Error::Limit(String::from(
+                "reading this source takes too long: its declarations are too long or too many",
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// An error when the passes make too much text of a short source; asked before each part is made.
+    fn make(&self, bytes: usize) -> Result<(), Error> {
+        self.made.set(self.made.get().saturating_add(bytes));
+        match self.made.get() > MOST_MADE {
+            true => Err(Error::Limit(format!(
+                "this source becomes longer by more than {} MiB when it is rewritten",
+                MOST_MADE >> 20
+            ))),
+            false => Ok(()),
+        }
+    }
+
     fn token(&self, index: usize) -> &Token<'s> {
         &self.tokens.list[index]
     }
@@ -133,13 +190,17 @@ impl<'s> Rewriter<'s> {
     }
 
     fn next(&self, index: usize) -> Option<usize> {
-        (index + 1..self.len()).find(|&next| self.edits[next] != Edit::Erase)
+        let next = (index + 1..self.len()).find(|&next| self.edits[next] != Edit::Erase);
+        self.count_steps(next.unwrap_or(self.len()) - index);
+        next
     }
 
     fn previous(&self, index: usize) -> Option<usize> {
-        (0..index)
+        let previous = (0..index)
             .rev()
-            .find(|&before| self.edits[before] != Edit::Erase)
+            .find(|&before| self.edits[before] != Edit::Erase);
+        self.count_steps(index - previous.unwrap_or(0));
+        previous
     }
 
     fn erase(&mut self, range: std::ops::Range<usize>) {
@@ -147,21 +208,8 @@ impl<'s> Rewriter<'s> {
     }
 
     /// The token that closes the bracket at `open`.
-    fn closing(&self, open: usize) -> Result<usize, Error> {
-        let mut depth = 0usize;
-        for index in open..self.len() {
-            match self.text(index) {
-                "(" | "[" | "{" => depth += 1,
-                ")" | "]" | "}" => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return Ok(index);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Err(self.error(open, format!("`{}` is never closed", self.text(open))))
+    fn closing(&self, open: usize) -> usize {
+        self.brackets.other(open)
     }
 
     /// The live tokens of a range on one line, as text.
@@ -209,19 +257,28 @@ impl<'s> Rewriter<'s> {
     }
 }
 
-/// Loop pragmas ask for a GPU's unrolling, which only costs compile time here.
+/// Of directives only line markers and the pragmas that change what code means are passed on, so that clang acts on
+/// nothing else; loop pragmas ask for a GPU's unrolling, which only costs compile time here.
 fn push_gap(text: &mut String, gap: &str) {
-    if !gap.contains("#pragma") {
+    const PRAGMAS: [&str; 4] = ["pack", "STDC", "clang fp", "METAL"];
+    if !gap.contains('#') {
         text.push_str(gap);
         return;
     }
     for line in gap.split_inclusive('\n') {
-        let pragma = line.trim().strip_prefix("#pragma").map(str::trim_start);
-        match pragma {
-            Some(rest) if rest.starts_with("unroll") || rest.starts_with("clang loop") => {
-                text.push('\n')
-            }
-            _ => text.push_str(line),
+        let directive = line.trim().strip_prefix('#').map(str::trim_start);
+        let kept = match directive {
+            None => true,
+            Some(rest) => match rest.strip_prefix("pragma") {
+                Some(pragma) => PRAGMAS
+                    .iter()
+                    .any(|kept| pragma.trim_start().starts_with(kept)),
+                None => !rest.starts_with("ident"),
+            },
+        };
+        match kept {
+            true => text.push_str(line),
+            false => text.push('\n'),
         }
     }
 }

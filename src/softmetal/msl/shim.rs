@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::cache::{self, Hash};
 use super::error::Error;
+use super::scratch::Scratch;
 
 macro_rules! headers {
     ($($name:literal),+ $(,)?) => {
@@ -73,28 +74,35 @@ pub struct Shim {
     pub macros: PathBuf,
     /// Of everything in them.
     pub hash: Hash,
+    /// Where they are when the cache has no room for them.
+    _scratch: Option<Scratch>,
 }
 
 impl Shim {
-    /// Writes what is missing or different below `cache`.
+    /// Writes what is missing or different below `cache`, or all of it to a folder of its own.
     pub fn install(cache: &Path) -> Result<Shim, Error> {
         let mut hash = Hash::new();
         for (name, text) in HEADERS {
             hash = hash.with(name.as_bytes()).with(text.as_bytes());
         }
         hash = hash.with(METAL_STDLIB.as_bytes());
-        let folder = cache.join(format!("headers-{hash}"));
-        let (library, macros) = (folder.join("library"), folder.join("macros"));
-        for (name, text) in HEADERS {
-            install(&library.join(name), text)?;
-        }
-        for name in METAL_PARTS {
-            install(&macros.join(name), METAL_STDLIB)?;
-        }
-        Ok(Shim {
-            library,
-            macros,
-            hash,
+        let install = |folder: PathBuf, scratch| {
+            let (library, macros) = (folder.join("library"), folder.join("macros"));
+            for (name, text) in HEADERS {
+                install(&library.join(name), text)?;
+            }
+            for name in METAL_PARTS {
+                install(&macros.join(name), METAL_STDLIB)?;
+            }
+            Ok(Shim {
+                library,
+                macros,
+                hash,
+                _scratch: scratch,
+            })
+        };
+        install(cache.join(format!("headers-{hash}")), None).or_else(|_: Error| {
+            Scratch::anywhere(|scratch| install(scratch.path().to_path_buf(), Some(scratch)))
         })
     }
 }

@@ -4,7 +4,12 @@
 //! error messages, right through every rewrite. Punctuation is one character per token, except `::` and `->`: the
 //! closing brackets of `A<B<C>>` are two tokens, and nothing here needs to know a shift from them.
 
+use std::collections::HashMap;
+
 use super::error::Error;
+
+/// Tokens of the largest source: eight times as many as in all kernels of ours together.
+const MOST: usize = 2 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -55,12 +60,14 @@ impl Tokens<'_> {
     }
 }
 
+/// Whatever clang would read in another way than this does is an error: what is checked here must be what is compiled.
 pub fn tokenize(source: &str) -> Result<Tokens<'_>, Error> {
     let mut lexer = Lexer {
         source,
         at: 0,
         place: Place { file: 0, line: 1 },
         files: vec![String::from("program_source")],
+        known: HashMap::from([("program_source", 0)]),
     };
     let mut list = Vec::new();
     loop {
@@ -73,6 +80,11 @@ pub fn tokenize(source: &str) -> Result<Tokens<'_>, Error> {
                 tail: gap,
                 files: lexer.files,
             });
+        }
+        if list.len() == MOST {
+            return Err(Error::Limit(format!(
+                "the source has more than {MOST} tokens"
+            )));
         }
         let (place, start) = (lexer.place, lexer.at);
         let kind = lexer.skip_token()?;
@@ -90,9 +102,16 @@ struct Lexer<'s> {
     at: usize,
     place: Place,
     files: Vec<String>,
+    /// The place of each name in `files`.
+    known: HashMap<&'s str, u32>,
 }
 
-impl Lexer<'_> {
+impl<'s> Lexer<'s> {
+    fn error(&self, what: &str) -> Error {
+        let file = &self.files[self.place.file as usize];
+        Error::Source(format!("{file}:{}: error: {what}", self.place.line))
+    }
+
     fn peek(&self, ahead: usize) -> u8 {
         self.source
             .as_bytes()
@@ -106,11 +125,11 @@ impl Lexer<'_> {
         while self.at < self.source.len() {
             match self.peek(0) {
                 b'\n' => {
-                    self.place.line += 1;
+                    self.place.line = self.place.line.saturating_add(1);
                     self.at += 1;
                     line_start = true;
                 }
-                b'#' if line_start => self.skip_directive(),
+                b'#' if line_start => self.skip_directive()?,
                 byte if byte.is_ascii_whitespace() || byte == 0x0b => self.at += 1,
                 _ => return Ok(()),
             }
@@ -118,34 +137,54 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    /// `# 12 "file" 1` and `#line 12 "file"` move the place; anything else (`#pragma`) is carried along.
-    fn skip_directive(&mut self) {
-        let rest = &self.source[self.at..];
+    /// `# 12 "file" 1` and `#line 12 "file"` move the place, and a pragma is carried along. The preprocessor leaves
+    /// no other directive, so any other is one that a macro made.
+    fn skip_directive(&mut self) -> Result<(), Error> {
+        let source: &'s str = self.source;
+        let rest = &source[self.at..];
         let directive = &rest[..rest.find('\n').unwrap_or(rest.len())];
         self.at += directive.len();
         let words = directive[1..].trim_start();
+        if words.is_empty() || words.starts_with("ident") {
+            return Ok(());
+        }
+        if let Some(pragma) = words.strip_prefix("pragma") {
+            return match refused_pragma(pragma) {
+                Some(name) => Err(self.error(&format!("`#pragma {name}` is not supported"))),
+                None => Ok(()),
+            };
+        }
         let words = words.strip_prefix("line").unwrap_or(words).trim_start();
         let digits = words
             .find(|letter: char| !letter.is_ascii_digit())
             .unwrap_or(words.len());
         let Ok(line) = words[..digits].parse::<u32>() else {
-            return;
+            return Err(self.error("a directive that is the result of a macro"));
         };
         self.place.line = line.saturating_sub(1); // the line break that ends the directive adds one
         if let Some(name) = words[digits..].trim_start().strip_prefix('"') {
             let name = &name[..name.find('"').unwrap_or(name.len())];
-            let known = self.files.iter().position(|file| file == name);
-            self.place.file = known.unwrap_or(self.files.len()) as u32;
-            if known.is_none() {
+            let next = self.files.len() as u32;
+            self.place.file = *self.known.entry(name).or_insert(next);
+            if self.place.file == next {
                 self.files.push(String::from(name));
             }
         }
+        Ok(())
     }
 
     fn skip_token(&mut self) -> Result<Kind, Error> {
         let first = self.peek(0);
         if first.is_ascii_alphabetic() || first == b'_' || first >= 0x80 {
+            let start = self.at;
             self.skip_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80);
+            let raw = matches!(
+                &self.source[start..self.at],
+                "R" | "LR" | "uR" | "UR" | "u8R"
+            );
+            if raw && self.peek(0) == b'"' {
+                return Err(self.error("Metal has no raw string literals"));
+            }
             return Ok(Kind::Identifier);
         }
         if first.is_ascii_digit() || (first == b'.' && self.peek(1).is_ascii_digit()) {
@@ -155,6 +194,9 @@ impl Lexer<'_> {
         if first == b'"' || first == b'\'' {
             self.skip_literal(first)?;
             return Ok(Kind::Literal);
+        }
+        if first == b'/' && matches!(self.peek(1), b'/' | b'*') {
+            return Err(self.error("a comment that is the result of a macro"));
         }
         self.at += match (first, self.peek(1)) {
             (b':', b':') | (b'-', b'>') => 2,
@@ -169,13 +211,15 @@ impl Lexer<'_> {
         }
     }
 
-    /// A preprocessing number: a sign belongs to it after an exponent's letter.
+    /// A preprocessing number: a sign belongs to it after an exponent's letter, and a quote between two digits.
     fn skip_number(&mut self) {
         let mut before = 0;
         loop {
             let byte = self.peek(0);
             let sign = matches!(byte, b'+' | b'-') && matches!(before, b'e' | b'E' | b'p' | b'P');
-            if !(byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || sign) {
+            let follows = self.peek(1);
+            let separator = byte == b'\'' && (follows.is_ascii_alphanumeric() || follows == b'_');
+            if !(byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_') || sign || separator) {
                 return;
             }
             before = byte;
@@ -184,11 +228,10 @@ impl Lexer<'_> {
     }
 
     fn skip_literal(&mut self, quote: u8) -> Result<(), Error> {
-        let place = self.place;
         self.at += 1;
         while self.at < self.source.len() && self.peek(0) != b'\n' {
             match self.peek(0) {
-                b'\\' => self.at += 2,
+                b'\\' if !matches!(self.peek(1), b'\n' | 0) => self.at += 2,
                 byte => {
                     self.at += 1;
                     if byte == quote {
@@ -197,12 +240,38 @@ impl Lexer<'_> {
                 }
             }
         }
-        let file = &self.files[place.file as usize];
-        Err(Error::Source(format!(
-            "{file}:{}: error: a literal without its closing quote",
-            place.line
-        )))
+        Err(self.error("a literal without its closing quote"))
     }
+}
+
+/// The name of a pragma that would change what is compiled beyond what is checked.
+fn refused_pragma(pragma: &str) -> Option<&'static str> {
+    const REFUSED: [&str; 10] = [
+        "clang attribute",
+        "clang module",
+        "clang section",
+        "comment",
+        "GCC visibility",
+        "include_alias",
+        "init_seg",
+        "redefine_extname",
+        "section",
+        "weak",
+    ];
+    let mut given = pragma.split_whitespace();
+    let (first, second) = (given.next().unwrap_or(""), given.next().unwrap_or(""));
+    REFUSED.into_iter().find(|name| {
+        let word = |given: &str, wanted: &str| {
+            given
+                .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+                .next()
+                == Some(wanted)
+        };
+        match name.split_once(' ') {
+            Some((family, name)) => word(first, family) && word(second, name),
+            None => word(first, name),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -262,6 +331,60 @@ mod tests {
             error.as_deref(),
             Some("program_source:2: error: a literal without its closing quote")
         );
+    }
+
+    #[test]
+    fn what_clang_would_read_otherwise_is_an_error() {
+        let cases = [
+            ("R\"(\")\"", "no raw string literals"),
+            ("a u8R\"x()x\"", "no raw string literals"),
+            ("a / b /* c */", "a comment that is the result of a macro"),
+            ("a // b", "a comment that is the result of a macro"),
+            (
+                "a\n # include \"/etc/passwd\"",
+                "a directive that is the result of a macro",
+            ),
+            (
+                "a\n#define b asm",
+                "a directive that is the result of a macro",
+            ),
+            (
+                "a\n#pragma clang attribute push(__attribute__((constructor)), apply_to=function)",
+                "`#pragma clang attribute`",
+            ),
+            ("a\n # pragma  comment(lib, \"c\")", "`#pragma comment`"),
+            ("a\n#pragma weak f", "`#pragma weak`"),
+        ];
+        for (source, expected) in cases {
+            let error = tokenize(source)
+                .err()
+                .map_or(String::new(), |error| error.to_string());
+            assert!(
+                error.starts_with("program_source:") && error.contains(expected),
+                "{source}: {error}"
+            );
+        }
+        assert_eq!(texts("1'000'0u x"), ["1'000'0u", "x"]);
+        assert_eq!(
+            texts(
+                "R (\"a\") / b\n#pragma unroll\n#pragma clang loop unroll(full)\n#ident \"x\"\nc"
+            ),
+            ["R", "(", "\"a\"", ")", "/", "b", "c"]
+        );
+    }
+
+    #[test]
+    fn lines_and_tokens_are_bounded() {
+        let tokens = tokenize("#line 4294967295\n\n\n\na").expect("a token");
+        assert_eq!(tokens.list[0].place.line, u32::MAX);
+        let many: String = (0..200_000)
+            .map(|file| format!("#line 1 \"{file}\"\n"))
+            .collect();
+        assert_eq!(tokenize(&many).expect("files").files.len(), 200_001);
+        let error = tokenize(&"+".repeat(MOST + 1))
+            .err()
+            .map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("2097152 tokens")));
     }
 
     proptest! {

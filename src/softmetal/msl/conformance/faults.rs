@@ -220,8 +220,10 @@ fn a_kernel_without_end_is_ended() {
                   for (uint j = 0; out[0] != 1; j++) threadgroup_barrier(mem_flags::mem_device); }\n\
                 kernel void sum(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n\
                   float s = 1; while (s != 0.5f) s = min(simd_sum(s), 1.0f); out[i] = s; }\n\
+                kernel void count(device int *out [[buffer(0)]]) { while (true) { out[0] = out[0] + 1; } }\n\
+                kernel void nothing(device int *out [[buffer(0)]]) { for (;;) {} }\n\
                 kernel void g(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = 1; }";
-    for kernel in ["spin", "wait", "sum"] {
+    for kernel in ["spin", "wait", "sum", "count", "nothing"] {
         for validate in [false, true] {
             let program = Program::new(kernel, body).limit(Duration::from_millis(100));
             let failure = program
@@ -232,6 +234,23 @@ fn a_kernel_without_end_is_ended() {
             let expected = format!("kernel `{kernel}`: a threadgroup took more than 100ms");
             assert!(text.starts_with(&expected), "{text}");
         }
+        assert_eq!(Program::new("g", body).run::<f32>(32), [1.0; 32]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn code_that_is_never_reached_does_not_run_on_into_the_next() {
+    let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { __builtin_unreachable(); }\n\
+                kernel void g(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = 1; }";
+    for validate in [false, true] {
+        let program = Program::new("f", body).limit(Duration::from_millis(300));
+        let failure = program.fail(LaneOrder::Forward, validate);
+        // clang makes an instruction of it that is none, or a loop.
+        assert!(
+            matches!(failure, Failure::Invalid(_) | Failure::Timeout(_)),
+            "{failure:?}"
+        );
         assert_eq!(Program::new("g", body).run::<f32>(32), [1.0; 32]);
     }
 }

@@ -16,6 +16,7 @@ impl Rewriter<'_> {
             if self.edits[index] != Edit::Keep || self.token(index).kind != Kind::Identifier {
                 continue;
             }
+            self.check_work()?;
             let before = self.previous(index).map_or("", |before| self.text(before));
             if matches!(before, "." | "->" | "::") {
                 continue; // a member's name
@@ -44,6 +45,9 @@ impl Rewriter<'_> {
             Meaning::Variables(declaration) => declaration,
         };
         let base = &declaration.base;
+        for (name, extents) in &declaration.variables {
+            self.make(base.len() + 5 * name.len() + extents.len() + 200)?;
+        }
         let variables = declaration.variables.iter().map(|(name, extents)| {
             let alias = format!("msl_type_{index}_{name}");
             let tag = format!("msl_tag_{index}_{name}");
@@ -98,10 +102,7 @@ impl Rewriter<'_> {
                 "*" | "&" if angles == 0 => return true,
                 "[" if angles == 0 => return parameter, // an array parameter is a pointer
                 "(" if angles == 0 => return matches!(self.next_text(at), "*" | "&"),
-                "(" | "[" | "{" if angles > 0 => match self.closing(at) {
-                    Ok(close) => at = close,
-                    Err(_) => return false,
-                },
+                "(" | "[" | "{" if angles > 0 => at = self.closing(at),
                 ";" | "," | "=" | "{" | ")" | "}" if angles == 0 => return false,
                 _ => {}
             }
@@ -120,9 +121,7 @@ impl Rewriter<'_> {
             match self.text(at) {
                 "<" => angles += 1,
                 ">" => angles -= 1,
-                "{" if matches!(self.text(type_start), "struct" | "union") => {
-                    at = self.closing(at)?
-                }
+                "{" if matches!(self.text(type_start), "struct" | "union") => at = self.closing(at),
                 "=" | "{" | "(" if angles == 0 => {
                     return Err(self.error(at, "a threadgroup variable cannot be initialised"));
                 }
@@ -150,7 +149,7 @@ impl Rewriter<'_> {
             let extents = self.next(name).ok_or_else(unfinished)?;
             let mut end = extents;
             while self.text(end) == "[" {
-                end = self.next(self.closing(end)?).ok_or_else(unfinished)?;
+                end = self.next(self.closing(end)).ok_or_else(unfinished)?;
             }
             variables.push((String::from(self.text(name)), self.joined(extents..end)));
             match self.text(end) {

@@ -38,8 +38,8 @@ impl Rewriter<'_> {
         let mut index = 0;
         while index + 1 < self.len() {
             if self.text(index) == "[" && self.text(index + 1) == "[" {
-                let end = self.closing(index)?;
-                if self.text(end - 1) != "]" {
+                let end = self.closing(index);
+                if self.closing(index + 1) != end - 1 {
                     return Err(self.error(index, "`[[` needs `]]`"));
                 }
                 let list = self.attribute_list(index + 2..end - 1);

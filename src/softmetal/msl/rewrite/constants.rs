@@ -50,9 +50,13 @@ impl Rewriter<'_> {
             .attributes
             .all()
             .filter(|(_, attribute)| attribute.name == "function_constant")
-            .filter(|(at, _)| !kernels.parameters.iter().any(|list| list.contains(at)))
+            .filter(|(at, _)| {
+                self.count_steps(kernels.parameters.len());
+                !kernels.parameters.iter().any(|list| list.contains(at))
+            })
             .map(|(at, attribute)| (at, attribute.argument.clone().unwrap_or_default()))
             .collect();
+        self.check_work()?;
         for (at, argument) in declared {
             let malformed = || {
                 self.error(
@@ -98,9 +102,11 @@ impl Rewriter<'_> {
                 continue;
             }
             let end = match index + 1 < self.len() && self.text(index + 1) == "(" {
-                true => self.closing(index + 1)?,
+                true => self.closing(index + 1),
                 false => continue,
             };
+            self.count_steps(constants.len());
+            self.check_work()?;
             let name = self.joined(index + 2..end);
             let position = constants
                 .iter()

@@ -127,6 +127,7 @@ impl Rewriter<'_> {
         };
         let mut instances = Vec::new();
         for mark in self.marks()? {
+            self.check_work()?;
             let before = self.previous(mark);
             let before_text = before.map_or("", |before| self.text(before));
             let declarator = self.declarator(mark)?;
@@ -134,6 +135,7 @@ impl Rewriter<'_> {
             let start = (0..mark)
                 .rev()
                 .find(|&index| matches!(self.text(index), ";" | "{" | "}"));
+            self.count_steps(mark - start.unwrap_or(0));
             let around = start.max(before).map_or(0, |start| start + 1)..declarator.end;
             let own = |this: &Self, name: &str| {
                 let inside = declarator.parameters.clone().unwrap_or(0..0);
@@ -147,6 +149,7 @@ impl Rewriter<'_> {
             let max_threads =
                 own(self, "max_total_threads_per_threadgroup").and_then(|(argument, _)| argument);
             let namespaces = namespaces.around(mark);
+            self.make(namespaces.iter().map(|name| name.len() + 16).sum())?;
 
             if before_text == "template" {
                 instances.push((
@@ -160,6 +163,7 @@ impl Rewriter<'_> {
                 let end = (declarator.end..self.len())
                     .find(|&index| self.text(index) == ";")
                     .ok_or_else(|| self.error(mark, "an explicit instantiation without its `;`"))?;
+                self.count_steps(end - declarator.end);
                 self.erase(before.unwrap_or(mark)..end + 1);
                 continue;
             }
@@ -172,6 +176,7 @@ impl Rewriter<'_> {
                 continue; // a declaration, defined elsewhere
             }
             let bounds = self.bounds(parameters)?;
+            self.make(bounds.iter().map(String::len).sum())?;
             if before_text != ">" {
                 found.kernels.push(Kernel {
                     name: host_name.unwrap_or_else(|| declarator.name.clone()),
@@ -191,6 +196,8 @@ impl Rewriter<'_> {
         }
         for (mark, host_name, max_threads, namespaces, name, arguments) in instances {
             let unqualified = name.rsplit("::").next().unwrap_or(&name);
+            self.count_steps(definitions.len());
+            self.check_work()?;
             let definition = definitions
                 .iter()
                 .find(|definition| {
@@ -204,6 +211,8 @@ impl Rewriter<'_> {
                 .ok_or_else(|| {
                     self.error(mark, format!("no kernel template `{name}` is defined"))
                 })?;
+            let copied = definition.bounds.iter().chain(&definition.namespaces);
+            self.make(copied.map(|text| text.len() + 16).sum())?;
             // Named from within the definition's namespace, where its parameters' attributes have their meaning.
             found.kernels.push(Kernel {
                 name: host_name.unwrap_or_else(|| String::from(unqualified)),
@@ -239,6 +248,7 @@ impl Rewriter<'_> {
             if self.edits[index] == Edit::Erase || self.token(index).kind != Kind::Identifier {
                 continue;
             }
+            self.check_work()?;
             let keyword = self.text(index);
             if !matches!(keyword, "kernel" | "vertex" | "fragment") {
                 continue;
@@ -269,6 +279,11 @@ impl Rewriter<'_> {
         let mut scopes: Vec<usize> = Vec::new(); // how many names each open brace brought
         let mut names: Vec<String> = Vec::new();
         let mut pending: Option<Vec<String>> = None;
+        let changed = |index, names: &[String], changes: &mut Vec<(usize, Vec<String>)>| {
+            self.make(names.iter().map(|name| name.len() + 16).sum())?;
+            changes.push((index, names.to_vec()));
+            Ok::<(), Error>(())
+        };
         for index in 0..self.len() {
             match self.text(index) {
                 "namespace" => pending = Some(Vec::new()),
@@ -277,7 +292,7 @@ impl Rewriter<'_> {
                     scopes.push(opened.len());
                     if !opened.is_empty() {
                         names.extend(opened);
-                        changes.push((index, names.clone()));
+                        changed(index, &names, &mut changes)?;
                     }
                 }
                 "}" => {
@@ -286,7 +301,7 @@ impl Rewriter<'_> {
                         .ok_or_else(|| self.error(index, "`}` closes nothing"))?;
                     if closed > 0 {
                         names.truncate(names.len() - closed);
-                        changes.push((index, names.clone()));
+                        changed(index, &names, &mut changes)?;
                     }
                 }
                 ";" | "=" => pending = None, // using namespace a; namespace a = b;
@@ -319,7 +334,7 @@ impl Rewriter<'_> {
                     if angles == 0 && !matches!(before, "decltype" | "__attribute__") {
                         break index;
                     }
-                    index = self.closing(index)?;
+                    index = self.closing(index);
                 }
                 _ => {}
             }
@@ -350,7 +365,7 @@ impl Rewriter<'_> {
                 end: stop,
             });
         }
-        let close = self.closing(stop)?;
+        let close = self.closing(stop);
         Ok(Declarator {
             name,
             arguments,
@@ -366,7 +381,7 @@ impl Rewriter<'_> {
             match self.text(index) {
                 ">" => depth += 1,
                 "<" => depth -= 1,
-                ")" => index = self.opening_parenthesis(index)?,
+                ")" => index = self.brackets.other(index),
                 _ => {}
             }
             if depth == 0 {
@@ -374,18 +389,6 @@ impl Rewriter<'_> {
             }
             index = self.previous(index)?;
         }
-    }
-
-    fn opening_parenthesis(&self, close: usize) -> Option<usize> {
-        let mut depth = 0;
-        (0..=close).rev().find(|&index| {
-            match self.text(index) {
-                ")" => depth += 1,
-                "(" => depth -= 1,
-                _ => {}
-            }
-            depth == 0
-        })
     }
 
     fn bounds(&self, parameters: Range<usize>) -> Result<Vec<String>, Error> {

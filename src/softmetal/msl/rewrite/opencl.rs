@@ -2,19 +2,13 @@
 //! names.
 
 use super::address_spaces::Meaning;
-use super::{Attributes, Edit, Error, Rewriter, Segment};
-use crate::softmetal::msl::tokens::{Kind, tokenize};
+use super::{Edit, Error, Rewriter, Segment};
+use crate::softmetal::msl::tokens::Kind;
 
 /// The text to read after `native/softmetal/msl/check/opencl.h`, line for line. Kernels become functions, so that their
 /// templates are instantiated like any other.
 pub fn to_opencl(preprocessed: &str) -> Result<String, Error> {
-    let tokens = tokenize(preprocessed)?;
-    let edits = vec![Edit::Keep; tokens.list.len()];
-    let mut rewriter = Rewriter {
-        tokens,
-        edits,
-        attributes: Attributes::default(),
-    };
+    let mut rewriter = Rewriter::new(preprocessed)?;
     rewriter.take_attributes()?;
     for mark in rewriter.marks()? {
         rewriter.edits[mark] = Edit::Erase;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::{Edit, Error, Rewriter};
+use super::{Edit, Rewriter};
 use crate::softmetal::msl::tokens::Kind;
 
 /// What a pair of braces holds.
@@ -12,17 +12,62 @@ use crate::softmetal::msl::tokens::Kind;
 enum Scope {
     /// Declarations that other braces of the same name add to.
     Namespace(String),
-    /// Declarations of its own; numbered.
-    Class(usize),
+    /// Declarations of its own.
+    Class,
     Other,
 }
 
+/// The scopes of a source by number: two pairs of braces are one scope when what they add to is.
+#[derive(Default)]
+struct Scopes {
+    /// Those that are open, each with the number of the one around it.
+    open: Vec<(Scope, usize)>,
+    current: usize,
+    /// Of namespaces, by the scope that they are in.
+    numbers: HashMap<(usize, String), usize>,
+    count: usize,
+}
+
+impl Scopes {
+    fn enter(&mut self, scope: Scope) {
+        let outer = self.current;
+        let fresh = self.count + 1;
+        self.current = match &scope {
+            Scope::Namespace(name) => *self.numbers.entry((outer, name.clone())).or_insert(fresh),
+            Scope::Class => fresh,
+            Scope::Other => outer,
+        };
+        self.count = fresh;
+        self.open.push((scope, outer));
+    }
+
+    fn leave(&mut self) {
+        if let Some((_, outer)) = self.open.pop() {
+            self.current = outer;
+        }
+    }
+
+    /// Whether braces hold declarations and not statements.
+    fn declares(&self) -> bool {
+        self.open
+            .last()
+            .is_none_or(|(scope, _)| *scope != Scope::Other)
+    }
+
+    fn in_class(&self) -> bool {
+        self.open
+            .last()
+            .is_some_and(|(scope, _)| *scope == Scope::Class)
+    }
+}
+
+/// What was declared: scope and signature without address spaces, to the signature with them.
+type Known = HashMap<(usize, String), String>;
+
 impl Rewriter<'_> {
-    pub fn merge_overloads(&mut self) -> Result<(), Error> {
-        let mut scopes: Vec<Scope> = Vec::new();
-        let mut path = String::new();
-        // What was declared: scope and signature without address spaces, to the signature with them.
-        let mut known: HashMap<(String, String), String> = HashMap::new();
+    pub fn merge_overloads(&mut self) {
+        let mut scopes = Scopes::default();
+        let mut known = Known::new();
         let mut start = 0;
         let mut index = 0;
         while index < self.len() {
@@ -30,19 +75,16 @@ impl Rewriter<'_> {
                 index += 1;
                 continue;
             }
-            let declares = scopes.last().is_none_or(|scope| *scope != Scope::Other);
-            let in_class = matches!(scopes.last(), Some(Scope::Class(_)));
+            let (declares, in_class) = (scopes.declares(), scopes.in_class());
             match self.text(index) {
-                "(" if declares => index = self.closing(index)?,
+                "(" if declares => index = self.closing(index),
                 "}" => {
-                    if let Some(name) = scopes.pop().and_then(|scope| scope.name()) {
-                        path.truncate(path.len() - name.len());
-                    }
+                    scopes.leave();
                     start = index + 1;
                 }
                 ";" => {
                     if in_class && self.declares_function(start..index) {
-                        let erased = self.is_repeated(start..index, &path, &mut known);
+                        let erased = self.is_repeated(start..index, scopes.current, &mut known);
                         if erased {
                             self.erase(start..index + 1);
                         }
@@ -57,8 +99,8 @@ impl Rewriter<'_> {
                     start = index + 1
                 }
                 "{" if declares && self.declares_function(start..index) => {
-                    let end = self.closing(index)?;
-                    if self.is_repeated(start..index, &path, &mut known) {
+                    let end = self.closing(index);
+                    if self.is_repeated(start..index, scopes.current, &mut known) {
                         self.erase(start..end + 1);
                     }
                     index = end;
@@ -70,17 +112,13 @@ impl Rewriter<'_> {
                     } else {
                         Scope::Other
                     };
-                    if let Some(name) = scope.name() {
-                        path += &name;
-                    }
-                    scopes.push(scope);
+                    scopes.enter(scope);
                     start = index + 1;
                 }
                 _ => {}
             }
             index += 1;
         }
-        Ok(())
     }
 
     fn scope(&self, declaration: Range<usize>) -> Scope {
@@ -92,7 +130,7 @@ impl Rewriter<'_> {
         if words(&["namespace"]) {
             Scope::Namespace(self.joined(declaration))
         } else if words(&["class", "struct", "union"]) && !words(&["enum", "="]) {
-            Scope::Class(declaration.start)
+            Scope::Class
         } else {
             Scope::Other
         }
@@ -117,18 +155,13 @@ impl Rewriter<'_> {
     }
 
     /// Whether a function of this signature was declared with other address spaces before.
-    fn is_repeated(
-        &self,
-        declaration: Range<usize>,
-        path: &str,
-        known: &mut HashMap<(String, String), String>,
-    ) -> bool {
+    fn is_repeated(&self, declaration: Range<usize>, scope: usize, known: &mut Known) -> bool {
         let before: String = declaration
             .clone()
             .map(|at| self.text(at))
             .collect::<Vec<_>>()
             .join(" ");
-        let key = (String::from(path), self.signature(declaration));
+        let key = (scope, self.signature(declaration));
         match known.get(&key) {
             Some(other) => {
                 *other != before && has_address_space(other) | has_address_space(&before)
@@ -170,15 +203,4 @@ fn has_address_space(signature: &str) -> bool {
     signature
         .split(' ')
         .any(|word| matches!(word, "device" | "constant" | "thread" | "threadgroup"))
-}
-
-impl Scope {
-    /// What it adds to the path of the scopes around a declaration.
-    fn name(&self) -> Option<String> {
-        match self {
-            Scope::Namespace(name) => Some(format!("{name};")),
-            Scope::Class(number) => Some(format!("{number};")),
-            Scope::Other => None,
-        }
-    }
 }
