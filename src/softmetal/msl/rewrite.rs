@@ -20,7 +20,7 @@ mod refusals;
 use std::cell::Cell;
 
 use super::error::Error;
-use super::tokens::{Token, Tokens, tokenize};
+use super::tokens::{Token, Tokens, after_word, tokenize};
 use attributes::Attributes;
 use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
@@ -269,16 +269,17 @@ fn push_gap(text: &mut String, gap: &str) {
         let directive = line.trim().strip_prefix('#').map(str::trim_start);
         let kept = match directive {
             None => true,
-            Some(rest) => match rest.strip_prefix("pragma") {
+            Some(rest) => match after_word(rest, "pragma") {
                 Some(pragma) => PRAGMAS
                     .iter()
                     .any(|kept| pragma.trim_start().starts_with(kept)),
-                None => !rest.starts_with("ident"),
+                None => after_word(rest, "ident").is_none(),
             },
         };
         match kept {
             true => text.push_str(line),
-            false => text.push('\n'),
+            false if line.ends_with('\n') => text.push('\n'),
+            false => {}
         }
     }
 }

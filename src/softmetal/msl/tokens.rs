@@ -145,16 +145,16 @@ impl<'s> Lexer<'s> {
         let directive = &rest[..rest.find('\n').unwrap_or(rest.len())];
         self.at += directive.len();
         let words = directive[1..].trim_start();
-        if words.is_empty() || words.starts_with("ident") {
+        if words.is_empty() || after_word(words, "ident").is_some() {
             return Ok(());
         }
-        if let Some(pragma) = words.strip_prefix("pragma") {
+        if let Some(pragma) = after_word(words, "pragma") {
             return match refused_pragma(pragma) {
                 Some(name) => Err(self.error(&format!("`#pragma {name}` is not supported"))),
                 None => Ok(()),
             };
         }
-        let words = words.strip_prefix("line").unwrap_or(words).trim_start();
+        let words = after_word(words, "line").unwrap_or(words).trim_start();
         let digits = words
             .find(|letter: char| !letter.is_ascii_digit())
             .unwrap_or(words.len());
@@ -242,6 +242,13 @@ impl<'s> Lexer<'s> {
         }
         Err(self.error("a literal without its closing quote"))
     }
+}
+
+/// What follows a directive's name.
+pub fn after_word<'d>(directive: &'d str, word: &str) -> Option<&'d str> {
+    let rest = directive.strip_prefix(word)?;
+    let goes_on = |letter: char| letter.is_alphanumeric() || letter == '_';
+    (!rest.starts_with(goes_on)).then_some(rest)
 }
 
 /// The name of a pragma that would change what is compiled beyond what is checked.
