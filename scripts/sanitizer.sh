@@ -1,5 +1,5 @@
-# Sourced: what a build under a sanitizer needs. $1: address or thread. Sets `host`, for cargo's --target: with it, cargo leaves build
-# scripts and procedural macros alone, and both sanitizers use the same compiled dependencies.
+# Sourced: what a build under a sanitizer needs. $1: address or thread. Sets `host`, for cargo's --target: with it,
+# cargo leaves build scripts and procedural macros alone, and both sanitizers use the same compiled dependencies.
 
 # The runtime of the clang that build.rs picks must be the one that is linked.
 for version in $(seq 39 -1 11) ''; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random calls of every function of the headers (tests/stress_api), with the native code under a sanitizer: see `make stress-api`.
+# Random calls of every function of the headers (tests/stress_api), with the native code under a sanitizer.
 #
 #   scripts/stress-api.sh address|thread|both [SECONDS [THREADS [SEED]]]
 set -euo pipefail
@@ -20,9 +20,11 @@ shift
 cargo build --lib --target "$host"
 library=$PWD/target/$host/debug
 program=$library/stress-api-$sanitizer
-"$CLANG" -std=c11 -D_DEFAULT_SOURCE -O1 -g -fno-omit-frame-pointer -Wall -Wextra -Werror -pedantic "-fsanitize=$sanitizer" -Iinclude \
-  tests/stress_api/*.c "$library/libironbridge.so" "-Wl,-rpath,$library" -lpthread -o "$program"
-# The Rust code is not compiled for ThreadSanitizer, which would not see how Rust's threads wait for each other: there is one.
+"$CLANG" -std=c11 -D_DEFAULT_SOURCE -O1 -g -fno-omit-frame-pointer "-fsanitize=$sanitizer" \
+  -Wall -Wextra -Werror -pedantic -Iinclude tests/stress_api/*.c \
+  "$library/libironbridge.so" "-Wl,-rpath,$library" -lpthread -o "$program"
+# Rust code is not compiled for ThreadSanitizer, which does not see how Rust's compute threads wait for each other: the
+# run begins with one of them.
 [ "$sanitizer" != thread ] || export IRONBRIDGE_THREADS=${IRONBRIDGE_THREADS:-1}
 IRONBRIDGE_PUBLISH=$(mktemp -d)
 export IRONBRIDGE_PUBLISH

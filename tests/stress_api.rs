@@ -1,4 +1,5 @@
-//! The program of `make stress-api` against the shared library that cargo just built: for a few seconds, without a sanitizer.
+//! The program of `make stress-api` against the shared library that cargo just built: for a few seconds, without a
+//! sanitizer.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -55,6 +55,7 @@ void books_check_process(unsigned patience) {
   iron_diagnostics end = diagnose();
   expect("handles", end.live_handles, 0);
   expect("objects", end.live_objects, 0);
-  expect("objects autoreleased without a pool", end.autoreleased_without_pool > 0 ? end.autoreleased_without_pool : 0, 0);
+  expect("objects autoreleased without a pool", end.autoreleased_without_pool > 0 ? end.autoreleased_without_pool : 0,
+         0);
   if (end.live_objects) CALL(iron_live_objects, show, NULL);
 }

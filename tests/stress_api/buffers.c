@@ -13,13 +13,15 @@ static void *buffer_of(Call *call) { return handles_any(call, BUFFER); }
 static uint64_t length_for(Call *call) {
   static const uint64_t usual[] = {256, 16384, 65536, 65536, 65536};
   Random *random = &call->random;
-  return random_chance(random, 85) ? usual[random_below(random, sizeof usual / sizeof *usual)] : random_bytes(random, 8192);
+  return random_chance(random, 85) ? usual[random_below(random, sizeof usual / sizeof *usual)]
+                                   : random_bytes(random, 8192);
 }
 
 static iron_buffer_options options_for(Call *call) {
   Random *random = &call->random;
   return (iron_buffer_options){.storage = (iron_storage)(random_chance(random, 70) ? 0 : random_constant(random, 0, 1)),
-                               .category = (iron_category)random_constant(random, 0, random_chance(random, 90) ? IRON_CATEGORY_SCRATCH : IRON_CATEGORY_COUNT),
+                               .category = (iron_category)random_constant(
+                                   random, 0, random_chance(random, 90) ? IRON_CATEGORY_SCRATCH : IRON_CATEGORY_COUNT),
                                .label = random_chance(random, 80) ? "a buffer" : given_text(call),
                                .pooled = random_chance(random, 50)};
 }
@@ -43,7 +45,8 @@ static void buffer_create_with_bytes(Call *call) {
   given_input(call, &options, sizeof options.value);
   void *result = given_result(), *place = given_or_null(call, &result);
   const void *with = random_chance(&call->random, 30) ? NULL : &options, *bytes = given_or_null(call, call->scratch);
-  iron_status status = CALL(iron_buffer_create_with_bytes, handles_any(call, DEVICE), bytes, length_for(call), with, place);
+  iron_status status =
+      CALL(iron_buffer_create_with_bytes, handles_any(call, DEVICE), bytes, length_for(call), with, place);
   keep(call, "iron_buffer_create_with_bytes", status, place, result);
 }
 
@@ -67,8 +70,10 @@ static void push(_Atomic(Wrapped *) *list, Wrapped *wrapped) {
 static void give_back(void *pointer, uint64_t length, void *context) {
   Wrapped *wrapped = context;
   record_callback();
-  if (pointer != wrapped->pages || length != wrapped->length) failure("a release callback got other memory than was wrapped");
-  if (atomic_exchange(&wrapped->lent, 0) != 1) failure("wrapped memory was released twice, or without having been wrapped");
+  if (pointer != wrapped->pages || length != wrapped->length)
+    failure("a release callback got other memory than was wrapped");
+  if (atomic_exchange(&wrapped->lent, 0) != 1)
+    failure("wrapped memory was released twice, or without having been wrapped");
   munmap(pointer, length);
 }
 
@@ -102,8 +107,9 @@ static void buffer_wrap(Call *call) {
   if (random_chance(random, 5)) length -= random_below(random, length + 1);
   void *result = given_result(), *place = given_or_null(call, &result);
   bool as_mapped = pointer == wrapped->pages && length == wrapped->length;
-  iron_status status = CALL(iron_buffer_wrap, handles_any(call, DEVICE), as_mapped ? pointer : given_or_null(call, pointer), length,
-                            released ? give_back : NULL, wrapped, &options.value, place);
+  iron_status status =
+      CALL(iron_buffer_wrap, handles_any(call, DEVICE), as_mapped ? pointer : given_or_null(call, pointer), length,
+           released ? give_back : NULL, wrapped, &options.value, place);
   if (status != IRON_OK) {
     if (atomic_exchange(&wrapped->lent, 0) != 1) failure("wrapped memory was released, though iron_buffer_wrap failed");
     munmap(wrapped->pages, wrapped->length);
@@ -192,8 +198,12 @@ static void buffer_contents(Call *call) {
 }
 
 static const Entry entries[] = {
-    {buffer_create, 120},  {buffer_create_with_bytes, 50}, {buffer_wrap, 10},  {buffer_retain, 30}, {buffer_release, 70}, {buffer_length, 10},
-    {buffer_label, 10},   {buffer_set_label, 10},         {buffer_read, 60},  {buffer_write, 60},  {buffer_map, 30},     {buffer_unmap, 20},
+    {buffer_create, 120}, {buffer_create_with_bytes, 50},
+    {buffer_wrap, 10},    {buffer_retain, 30},
+    {buffer_release, 70}, {buffer_length, 10},
+    {buffer_label, 10},   {buffer_set_label, 10},
+    {buffer_read, 60},    {buffer_write, 60},
+    {buffer_map, 30},     {buffer_unmap, 20},
     {buffer_contents, 5},
 };
 const Entries buffer_calls = {entries, sizeof entries / sizeof *entries};

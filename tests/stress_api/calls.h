@@ -18,8 +18,8 @@ typedef struct Entries {
   unsigned count;
 } Entries;
 
-extern const Entries device_calls, buffer_calls, commands_calls, operation_calls, kernel_calls, memory_calls, process_calls, owned_calls,
-    published_calls;
+extern const Entries device_calls, buffer_calls, commands_calls, operation_calls, kernel_calls, memory_calls,
+    process_calls, owned_calls, published_calls;
 
 /* How many entries there are, and the one with that number. */
 unsigned calls_count(void);
@@ -30,7 +30,8 @@ void calls_make_within(Call *call);
 /* The call that the calling thread is making, for callbacks; NULL on the library's own threads. */
 Call *calls_current(void);
 
-/* What is to be done once before the threads start: compiles the kernels on `device`, so that later ones come from the cache. */
+/* What is to be done once before the threads start: compiles the kernels on `device`, so that later ones come from the
+ * cache. */
 void kernel_calls_prepare(iron_device *device);
 /* No hooks any more. */
 void process_calls_end(void);

@@ -5,8 +5,8 @@ static void *commands_of(Call *call) { return handles_any(call, COMMANDS); }
 
 static void commands_begin(Call *call) {
   Random *random = &call->random;
-  GIVEN(iron_commands_options) options = {.value = {
-      .label = random_chance(random, 80) ? NULL : given_text(call), .max_operations = (uint32_t)random_count(random, 8)}};
+  GIVEN(iron_commands_options) options = {.value = {.label = random_chance(random, 80) ? NULL : given_text(call),
+                       .max_operations = (uint32_t)random_count(random, 8)}};
   given_input(call, &options, sizeof options.value);
   void *result = given_result(), *place = given_or_null(call, &result);
   const void *with = random_chance(random, 40) ? NULL : &options;
@@ -18,7 +18,9 @@ static void commands_flush(Call *call) { CALL(iron_commands_flush, commands_of(c
 static void commands_commit(Call *call) { CALL(iron_commands_commit, commands_of(call)); }
 static void commands_wait(Call *call) { CALL(iron_commands_wait, commands_of(call), random_timeout(&call->random)); }
 static void commands_run(Call *call) { CALL(iron_commands_run, commands_of(call)); }
-static void commands_describe(Call *call) { CALL_WITH_OUTPUT(call, iron_commands_describe, commands_of(call), iron_commands_info); }
+static void commands_describe(Call *call) {
+  CALL_WITH_OUTPUT(call, iron_commands_describe, commands_of(call), iron_commands_info);
+}
 
 static void commands_retain(Call *call) {
   void *commands = commands_of(call);
@@ -28,7 +30,7 @@ static void commands_retain(Call *call) {
 static void commands_release(Call *call) { handles_release(COMMANDS, handles_take(call, COMMANDS)); }
 
 static const Entry entries[] = {
-    {commands_begin, 120}, {commands_flush, 15},    {commands_commit, 8}, {commands_wait, 15},
-    {commands_run, 8},   {commands_describe, 10}, {commands_retain, 10}, {commands_release, 20},
+    {commands_begin, 120}, {commands_flush, 15},    {commands_commit, 8},  {commands_wait, 15},
+    {commands_run, 8},     {commands_describe, 10}, {commands_retain, 10}, {commands_release, 20},
 };
 const Entries commands_calls = {entries, sizeof entries / sizeof *entries};

@@ -16,8 +16,19 @@ static const char *selector(Call *call) {
   static const char *const faulty[] = {"cpu:fail_allocation=3,fail_allocation=9", "cpu:fail_command_buffer=2:timeout",
                                        "cpu:fail_command_buffer=1:out_of_memory,fail_command_buffer=4:page_fault",
                                        "cpu:fail_command_buffer=3:5", "cpu:fail_command_buffer=2:device_removed"};
-  static const char *const odd[] = {NULL,    "",          "default", "metal",  "0", "4294967295", "99999999999999999999", "-1", "cpu:",
-                                    "cpu:x", "cpu:max_buffer_length=", "gpu",   "cpu:fail_allocation=0"};
+  static const char *const odd[] = {NULL,
+                                    "",
+                                    "default",
+                                    "metal",
+                                    "0",
+                                    "4294967295",
+                                    "99999999999999999999",
+                                    "-1",
+                                    "cpu:",
+                                    "cpu:x",
+                                    "cpu:max_buffer_length=",
+                                    "gpu",
+                                    "cpu:fail_allocation=0"};
   Random *random = &call->random;
   if (random_chance(random, 60)) return usual[random_below(random, sizeof usual / sizeof *usual)];
   if (random_chance(random, 50)) return faulty[random_below(random, sizeof faulty / sizeof *faulty)];
@@ -43,9 +54,13 @@ static void device_open(Call *call) {
   handles_put(call, DEVICE, given_result_check("iron_device_open", status, place ? result : NULL));
 }
 
-static void device_describe(Call *call) { CALL_WITH_OUTPUT(call, iron_device_describe, handles_any(call, DEVICE), iron_device_info); }
+static void device_describe(Call *call) {
+  CALL_WITH_OUTPUT(call, iron_device_describe, handles_any(call, DEVICE), iron_device_info);
+}
 
-static void device_sync(Call *call) { CALL(iron_device_sync, handles_any(call, DEVICE), random_timeout(&call->random)); }
+static void device_sync(Call *call) {
+  CALL(iron_device_sync, handles_any(call, DEVICE), random_timeout(&call->random));
+}
 
 static void device_close(Call *call) {
   void *device = handles_any(call, DEVICE);
@@ -65,7 +80,8 @@ static void device_retain(Call *call) {
 
 /* The others need a device to go on with, now as after a close. */
 static void device_release(Call *call) {
-  if (handles_release(DEVICE, handles_take(call, DEVICE)) == IRON_OK && random_chance(&call->random, 90)) device_open(call);
+  if (handles_release(DEVICE, handles_take(call, DEVICE)) == IRON_OK && random_chance(&call->random, 90))
+    device_open(call);
 }
 
 static void compute_threads(Call *call) {
@@ -89,7 +105,8 @@ static void compute_pin(Call *call) {
 }
 
 static const Entry entries[] = {
-    {device_count, 5},   {device_describe_index, 5}, {device_open, 4},     {device_describe, 10},    {device_sync, 10}, {device_close, 1},
-    {device_retain, 4}, {device_release, 4},       {compute_threads, 10}, {compute_set_threads, 1}, {compute_pin, 1},
+    {device_count, 5},     {device_describe_index, 5}, {device_open, 4},   {device_describe, 10},
+    {device_sync, 10},     {device_close, 1},          {device_retain, 4}, {device_release, 4},
+    {compute_threads, 10}, {compute_set_threads, 1},   {compute_pin, 1},
 };
 const Entries device_calls = {entries, sizeof entries / sizeof *entries};

@@ -36,9 +36,11 @@ void given_output_check(const char *function, iron_status status, const void *by
   memcpy(&size, bytes, sizeof size);
   bool refused = size < sizeof size || size > known;
   size_t end = refused ? sizeof size : (size_t)size;
-  if (!all(bytes, end, known + BEYOND, RESULT)) failure("%s wrote behind the %llu bytes of its struct", function, (unsigned long long)size);
+  if (!all(bytes, end, known + BEYOND, RESULT))
+    failure("%s wrote behind the %llu bytes of its struct", function, (unsigned long long)size);
   if (status == IRON_OK || status == IRON_ERROR_INVALID_ARGUMENT || refused) return;
-  if (!all(bytes, sizeof size, end, 0)) failure("%s failed with %s and left results", function, iron_status_name(status));
+  if (!all(bytes, sizeof size, end, 0))
+    failure("%s failed with %s and left results", function, iron_status_name(status));
 }
 
 static unsigned char no_handle[1];
@@ -47,7 +49,8 @@ void *given_result(void) { return no_handle; }
 
 void *given_result_check(const char *function, iron_status status, void *result) {
   if (status == IRON_OK && (!result || result == no_handle)) failure("%s succeeded and gave no result", function);
-  if (status != IRON_OK && result) failure("%s failed with %s and did not set its result to NULL", function, iron_status_name(status));
+  if (status != IRON_OK && result)
+    failure("%s failed with %s and did not set its result to NULL", function, iron_status_name(status));
   return status == IRON_OK ? result : NULL;
 }
 
@@ -57,7 +60,8 @@ void *given_result_check(const char *function, iron_status status, void *result)
 #define LONGEST FOUR(FOUR(FOUR(SIXTEEN)))
 
 const char *given_text(Call *call) {
-  static const char *const texts[] = {"x", "a label", "", "two\nlines", "\xff\xfe no UTF-8", "\xc3", "%s%n%p", "K\xc3\xa4se", NULL};
+  static const char *const texts[] = {"x",      "a label",     "",  "two\nlines", "\xff\xfe no UTF-8", "\xc3",
+                                      "%s%n%p", "K\xc3\xa4se", NULL};
   uint64_t chosen = random_below(&call->random, sizeof texts / sizeof *texts + 1);
   return chosen < sizeof texts / sizeof *texts ? texts[chosen] : LONGEST;
 }

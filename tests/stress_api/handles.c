@@ -28,11 +28,16 @@ iron_status handles_release(Kind kind, void *handle) {
   unsigned place = atomic_fetch_add_explicit(&released_count, 1, memory_order_relaxed) % RELEASED;
   swap(&released[kind][place], handle);
   switch (kind) {
-    case DEVICE: return CALL(iron_device_release, handle);
-    case BUFFER: return CALL(iron_buffer_release, handle);
-    case COMMANDS: return CALL(iron_commands_release, handle);
-    case LIBRARY: return CALL(iron_library_release, handle);
-    default: return CALL(iron_kernel_release, handle);
+    case DEVICE:
+      return CALL(iron_device_release, handle);
+    case BUFFER:
+      return CALL(iron_buffer_release, handle);
+    case COMMANDS:
+      return CALL(iron_commands_release, handle);
+    case LIBRARY:
+      return CALL(iron_library_release, handle);
+    default:
+      return CALL(iron_kernel_release, handle);
   }
 }
 
@@ -40,7 +45,8 @@ void handles_put(Call *call, Kind kind, void *handle) {
   if (!handle) return;
   unsigned group = kind == DEVICE && handles_is_witness(handle) ? 0 : call->group;
   /* No device but the witness in group 0: the others are closed and full of faults. */
-  if (kind == DEVICE && group == 0 && !handles_is_witness(handle)) group = 1 + (unsigned)random_below(&call->random, GROUPS - 1);
+  if (kind == DEVICE && group == 0 && !handles_is_witness(handle))
+    group = 1 + (unsigned)random_below(&call->random, GROUPS - 1);
   void *before = swap(&live[kind][group][random_below(&call->random, places_of[kind])], handle);
   if (before) handles_release(kind, before);
 }
@@ -76,15 +82,20 @@ static bool is_owned(const void *handle) {
 static void *wrong_one(Call *call, Kind kind) {
   Random *random = &call->random;
   switch (random_below(random, 6)) {
-    case 0: return NULL;
-    case 1: return load(&released[kind][random_below(random, RELEASED)]);
-    case 2: return live_one(call, (Kind)random_below(random, KINDS));
+    case 0:
+      return NULL;
+    case 1:
+      return load(&released[kind][random_below(random, RELEASED)]);
+    case 2:
+      return live_one(call, (Kind)random_below(random, KINDS));
     case 3: {
       uintptr_t flipped = (uintptr_t)live_one(call, kind) ^ (uintptr_t)1 << random_below(random, sizeof(void *) * 8);
       return is_owned((void *)flipped) ? NULL : (void *)flipped;
     }
-    case 4: return call->scratch;
-    default: return (void *)(uintptr_t)random_count(random, UINT64_MAX);
+    case 4:
+      return call->scratch;
+    default:
+      return (void *)(uintptr_t)random_count(random, UINT64_MAX);
   }
 }
 

@@ -1,8 +1,9 @@
 /* The handles that all threads share, and the wrong ones.
  *
- * Each reference that the program owns lies in one place of a table: a create or retain puts it there, a release takes it out. Threads
- * also give back references that they do not own, so a place may hold a handle that is gone; giving that back is refused. So there are
- * never fewer places than references, and when all places are empty the library has nothing left.
+ * Each reference that the program owns lies in one place of a table: a create or retain puts it there, a release takes
+ * it out. Threads also give back references that they do not own, so a place may hold a handle that is gone; giving
+ * that back is refused. So there are never fewer places than references, and when all places are empty the library has
+ * nothing left.
  *
  * Only relaxed atomics order the threads here: locks of the program's own would hide races from ThreadSanitizer. */
 #ifndef STRESS_HANDLES_H
@@ -15,7 +16,8 @@
 
 typedef enum Kind { DEVICE, BUFFER, COMMANDS, LIBRARY, KERNEL, KINDS } Kind;
 
-/* Handles that fit each other, made on one device or on those that took its place. The devices of group 0 are all the witness. */
+/* Handles that fit each other, made on one device or on those that took its place. The devices of group 0 are all the
+ * witness. */
 enum { GROUPS = 3, SCRATCH = 1 << 20 };
 
 /* One step of one thread. */
@@ -32,7 +34,8 @@ bool handles_is_witness(const void *handle);
 
 /* A reference that the program has got; gives another one back for it. NULL is none. */
 void handles_put(Call *call, Kind kind, void *handle);
-/* A handle for an argument: mostly a live one of the call's group, else released, of another kind, with a bit flipped, or made up. */
+/* A handle for an argument: mostly a live one of the call's group, else released, of another kind, with a bit flipped,
+ * or made up. */
 void *handles_any(Call *call, Kind kind);
 /* A handle to give back, the same way; one that is live is taken out of its place. */
 void *handles_take(Call *call, Kind kind);
@@ -41,7 +44,8 @@ void *handles_take(Call *call, Kind kind);
 void handles_put_map(Call *call, void *buffer, iron_access access);
 iron_status handles_unmap(void *buffer, iron_access access);
 
-/* Handles that only the calling thread uses: no flipped bit leads to them. At most 4 at once; NULL for `old` or `new` is none. */
+/* Handles that only the calling thread uses: no flipped bit leads to them. At most 4 at once; NULL for `old` or `new`
+ * is none. */
 void handles_own(unsigned thread, const void *old, const void *new);
 
 /* A reference is given back. */

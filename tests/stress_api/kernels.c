@@ -1,5 +1,5 @@
-/* Kernels from Metal source: few sources, compiled before the threads start and from the cache after that. They stay within their buffers
- * whatever these are, for a kernel is as trusted as the program. */
+/* Kernels from Metal source: few sources, compiled before the threads start and from the cache after that. They stay
+ * within their buffers whatever these are, for a kernel is as trusted as the program. */
 #include "calls.h"
 
 static const char *const sources[] = {
@@ -45,7 +45,8 @@ void kernel_calls_prepare(iron_device *device) {
   }
 }
 
-/* A source with an error is compiled each time anew: now and then one, most often what is refused before a compiler starts. */
+/* A source with an error is compiled each time anew: now and then one, most often what is refused before a compiler
+ * starts. */
 static const char *source_for(Call *call) {
   static const char *const refused[] = {NULL, "", "\xff"};
   Random *random = &call->random;
@@ -85,7 +86,9 @@ static void kernel_create(Call *call) {
   handles_put(call, KERNEL, given_result_check("iron_kernel_create", status, place ? result : NULL));
 }
 
-static void kernel_describe(Call *call) { CALL_WITH_OUTPUT(call, iron_kernel_describe, handles_any(call, KERNEL), iron_kernel_info); }
+static void kernel_describe(Call *call) {
+  CALL_WITH_OUTPUT(call, iron_kernel_describe, handles_any(call, KERNEL), iron_kernel_info);
+}
 
 static void kernel_retain(Call *call) {
   void *kernel = handles_any(call, KERNEL);
@@ -99,7 +102,8 @@ static iron_argument argument_for(Call *call, uint32_t index) {
   Random *random = &call->random;
   iron_argument argument = {.kind = IRON_ARGUMENT_BUFFER, .index = index, .access = IRON_ACCESS_READ_WRITE};
   if (index == 2) argument = (iron_argument){.kind = IRON_ARGUMENT_THREADGROUP, .index = 0, .length = 16};
-  if (random_chance(random, 3)) argument.kind = (iron_argument_kind)random_constant(random, IRON_ARGUMENT_BUFFER, IRON_ARGUMENT_THREADGROUP);
+  if (random_chance(random, 3))
+    argument.kind = (iron_argument_kind)random_constant(random, IRON_ARGUMENT_BUFFER, IRON_ARGUMENT_THREADGROUP);
   if (random_chance(random, 3)) argument.index = (uint32_t)random_count(random, 31);
   if (random_chance(random, 3)) argument.length = random_bytes(random, 4096);
   argument.buffer = handles_any(call, BUFFER);
@@ -137,7 +141,7 @@ static void encode_kernel(Call *call) {
 }
 
 static const Entry entries[] = {
-    {library_create, 6}, {library_retain, 5},  {library_release, 2}, {kernel_create, 15},
-    {kernel_describe, 10}, {kernel_retain, 5}, {kernel_release, 5},  {encode_kernel, 40},
+    {library_create, 6},   {library_retain, 5}, {library_release, 2}, {kernel_create, 15},
+    {kernel_describe, 10}, {kernel_retain, 5},  {kernel_release, 5},  {encode_kernel, 40},
 };
 const Entries kernel_calls = {entries, sizeof entries / sizeof *entries};

@@ -1,14 +1,14 @@
-/* stress-api: random calls of every function of ironbridge's headers, with right, wrong, stale and made-up arguments, from many threads at
- * once. Run it by `make stress-api`, under AddressSanitizer and ThreadSanitizer.
+/* stress-api: random calls of every function of ironbridge's headers, with right, wrong, stale and made-up arguments,
+ * from many threads at once. Run it by `make stress-api`, under AddressSanitizer and ThreadSanitizer.
  *
  *   stress-api [SECONDS [THREADS [SEED]]]
  *   stress-api --functions              lists the functions that it calls
  *   stress-api --keep-a-buffer          fails, as it must: one buffer is not given back
  *
- * The time is divided among 1, 2, 4 … THREADS threads. After each part everything is given back, and the library must have nothing left.
- * With the same SEED each thread makes the same calls with the same arguments; what the others do meanwhile is up to the system. A call
- * that takes longer than HANG seconds (the environment's, 60) is a failure. With IRONBRIDGE_PUBLISH the folder's file of this process is
- * read and written as a monitor may do it. */
+ * The time is divided among 1, 2, 4 … THREADS threads. After each part everything is given back, and the library must
+ * have nothing left. With the same SEED each thread makes the same calls with the same arguments; what the others do
+ * meanwhile is up to the system. A call that takes longer than HANG seconds (the environment's, 60) is a failure. With
+ * IRONBRIDGE_PUBLISH the folder's file of this process is read and written as a monitor may do it. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -63,7 +63,8 @@ static void hung(int signal) {
   abort();
 }
 
-/* A crash says what each thread was doing. AddressSanitizer has signal handlers of its own, which must stay, and calls this. */
+/* A crash says what each thread was doing. AddressSanitizer has signal handlers of its own, which must stay, and calls
+ * this. */
 static void died(void) {
   if (!atomic_load(&finished)) record_report("the process dies");
 }
@@ -132,7 +133,8 @@ static void run(bool keep) {
   if (keep) CALL(iron_buffer_create, witness, 1, NULL, &kept);
   unsigned phases = 1;
   for (unsigned threads = 1; threads < settings.threads; threads *= 2) phases += 1;
-  for (unsigned threads = 1; threads < settings.threads; threads *= 2) run_phase(threads, settings.seconds / phases, witness);
+  for (unsigned threads = 1; threads < settings.threads; threads *= 2)
+    run_phase(threads, settings.seconds / phases, witness);
   run_phase(settings.threads, settings.seconds / phases, witness);
   alarm(2 * settings.hang);
   handles_set_witness(NULL);
@@ -156,7 +158,9 @@ static void read_settings(int count, char **arguments) {
   if (count > 2) settings.threads = (unsigned)strtoul(arguments[2], NULL, 10);
   if (count > 3 && *arguments[3]) settings.seed = strtoull(arguments[3], NULL, 10);
   if (hang) settings.hang = (unsigned)strtoul(hang, NULL, 10);
-  if (settings.seconds > 0 && settings.seconds < 1e6 && settings.threads >= 1 && settings.threads <= MAX_THREADS && settings.hang > 0) return;
+  if (settings.seconds > 0 && settings.seconds < 1e6 && settings.threads >= 1 && settings.threads <= MAX_THREADS &&
+      settings.hang > 0)
+    return;
   fprintf(stderr, "stress-api: SECONDS > 0, THREADS from 1 to %d, HANG > 0\n", MAX_THREADS);
   exit(2);
 }

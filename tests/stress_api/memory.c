@@ -5,8 +5,12 @@
 
 static void *device_of(Call *call) { return handles_any(call, DEVICE); }
 
-static void memory_describe(Call *call) { CALL_WITH_OUTPUT(call, iron_memory_describe, device_of(call), iron_memory_info); }
-static void memory_configuration(Call *call) { CALL_WITH_OUTPUT(call, iron_memory_configuration, device_of(call), iron_memory_settings); }
+static void memory_describe(Call *call) {
+  CALL_WITH_OUTPUT(call, iron_memory_describe, device_of(call), iron_memory_info);
+}
+static void memory_configuration(Call *call) {
+  CALL_WITH_OUTPUT(call, iron_memory_configuration, device_of(call), iron_memory_settings);
+}
 static void memory_reset(Call *call) { CALL(iron_memory_reset, device_of(call), random_constant(&call->random, 0, 8)); }
 
 /* A limit of memory stays until the next call, so most have room. */
@@ -32,7 +36,8 @@ static void memory_reclaim(Call *call) {
   iron_status status = CALL(iron_memory_reclaim, device_of(call), what, timeout, place);
   /* After IRON_ERROR_TIMEOUT the rest was done, and the figures say what it brought. */
   if (place)
-    given_output_check("iron_memory_reclaim", status == IRON_ERROR_TIMEOUT ? IRON_OK : status, &reclaimed, sizeof reclaimed.value);
+    given_output_check("iron_memory_reclaim", status == IRON_ERROR_TIMEOUT ? IRON_OK : status, &reclaimed,
+                       sizeof reclaimed.value);
 }
 
 static void memory_purge(Call *call) {

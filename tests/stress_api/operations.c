@@ -4,15 +4,17 @@
 static uint64_t dimension(Call *call) {
   static const uint64_t usual[] = {1, 2, 3, 4, 8, 16, 16, 32, 32, 64};
   Random *random = &call->random;
-  return random_chance(random, 95) ? usual[random_below(random, sizeof usual / sizeof *usual)] : random_count(random, 300);
+  return random_chance(random, 95) ? usual[random_below(random, sizeof usual / sizeof *usual)]
+                                   : random_count(random, 300);
 }
 
 /* Whole blocks of any type, and strips. */
 static uint64_t blocks(Call *call) { return random_chance(&call->random, 90) ? 256 : dimension(call); }
 
 static iron_dtype any_dtype(Call *call) {
-  static const iron_dtype types[] = {IRON_F32,  IRON_F16,  IRON_BF16, IRON_U32,  IRON_Q8_0, IRON_Q4_0, IRON_Q4_1,  IRON_Q5_0,
-                                     IRON_Q5_1, IRON_Q2_K, IRON_Q3_K, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K, IRON_IQ4_NL};
+  static const iron_dtype types[] = {IRON_F32,  IRON_F16,  IRON_BF16, IRON_U32,  IRON_Q8_0,
+                                     IRON_Q4_0, IRON_Q4_1, IRON_Q5_0, IRON_Q5_1, IRON_Q2_K,
+                                     IRON_Q3_K, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K, IRON_IQ4_NL};
   Random *random = &call->random;
   if (random_chance(random, 2)) return (iron_dtype)random_bits(random);
   return types[random_below(random, sizeof types / sizeof *types)];
@@ -20,8 +22,10 @@ static iron_dtype any_dtype(Call *call) {
 
 static iron_tensor tensor(Call *call, iron_dtype dtype) {
   Random *random = &call->random;
-  iron_tensor tensor = {.buffer = handles_any(call, BUFFER), .dtype = random_chance(random, 98) ? dtype : any_dtype(call)};
-  if (random_chance(random, 5)) tensor.offset = random_chance(random, 80) ? random_below(random, 64) * 4 : random_count(random, 8192);
+  iron_tensor tensor = {.buffer = handles_any(call, BUFFER),
+                        .dtype = random_chance(random, 98) ? dtype : any_dtype(call)};
+  if (random_chance(random, 5))
+    tensor.offset = random_chance(random, 80) ? random_below(random, 64) * 4 : random_count(random, 8192);
   if (random_chance(random, 5)) tensor.row_stride = random_count(random, 512);
   if (random_chance(random, 5)) tensor.batch_stride = random_count(random, 8192);
   return tensor;
@@ -34,11 +38,11 @@ static iron_tensor maybe_tensor(Call *call, iron_dtype dtype) {
 static void *commands_of(Call *call) { return handles_any(call, COMMANDS); }
 
 /* Calls name(commands, a struct of Type with these fields). */
-#define ENCODE(call, name, Type, ...)                                        \
-  do {                                                                       \
-    GIVEN(Type) operands = {.value = {__VA_ARGS__}};                         \
-    given_input(call, &operands, sizeof(Type));                              \
-    CALL(name, commands_of(call), given_or_null(call, &operands));           \
+#define ENCODE(call, name, Type, ...)                              \
+  do {                                                             \
+    GIVEN(Type) operands = {.value = {__VA_ARGS__}};               \
+    given_input(call, &operands, sizeof(Type));                    \
+    CALL(name, commands_of(call), given_or_null(call, &operands)); \
   } while (0)
 
 static void matmul(Call *call) {
@@ -46,34 +50,39 @@ static void matmul(Call *call) {
   iron_dtype type = random_chance(random, 70) ? IRON_F32 : IRON_F16;
   iron_dtype weights = random_chance(random, 50) ? type : any_dtype(call);
   uint64_t k = weights == type ? dimension(call) : blocks(call);
-  ENCODE(call, iron_encode_matmul, iron_matmul, .m = dimension(call), .n = dimension(call), .k = k, .a = tensor(call, type),
-         .b = tensor(call, weights), .bias = maybe_tensor(call, type), .c = tensor(call, type),
-         .batch = random_chance(random, 90) ? 0 : (uint32_t)random_count(random, 4), .transpose_a = random_chance(random, 20),
-         .transpose_b = weights != type || random_chance(random, 50), .interleaved_b = random_chance(random, 10));
+  ENCODE(call, iron_encode_matmul, iron_matmul, .m = dimension(call), .n = dimension(call), .k = k,
+         .a = tensor(call, type), .b = tensor(call, weights), .bias = maybe_tensor(call, type), .c = tensor(call, type),
+         .batch = random_chance(random, 90) ? 0 : (uint32_t)random_count(random, 4),
+         .transpose_a = random_chance(random, 20), .transpose_b = weights != type || random_chance(random, 50),
+         .interleaved_b = random_chance(random, 10));
 }
 
 static void interleave(Call *call) {
   static const iron_dtype types[] = {IRON_F16, IRON_BF16, IRON_Q8_0, IRON_Q4_0, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K};
   iron_dtype type = types[random_below(&call->random, sizeof types / sizeof *types)];
   uint64_t rows = random_chance(&call->random, 90) ? 16 : dimension(call);
-  ENCODE(call, iron_encode_interleave, iron_interleave, .rows = rows, .width = blocks(call), .x = tensor(call, type), .out = tensor(call, type));
+  ENCODE(call, iron_encode_interleave, iron_interleave, .rows = rows, .width = blocks(call), .x = tensor(call, type),
+         .out = tensor(call, type));
 }
 
 static void embedding(Call *call) {
-  ENCODE(call, iron_encode_embedding, iron_embedding, .rows = dimension(call), .width = blocks(call), .vocab = dimension(call),
-         .table = tensor(call, any_dtype(call)), .ids = tensor(call, IRON_U32), .out = tensor(call, IRON_F32));
+  ENCODE(call, iron_encode_embedding, iron_embedding, .rows = dimension(call), .width = blocks(call),
+         .vocab = dimension(call), .table = tensor(call, any_dtype(call)), .ids = tensor(call, IRON_U32),
+         .out = tensor(call, IRON_F32));
 }
 
 static void rms_norm(Call *call) {
-  ENCODE(call, iron_encode_rms_norm, iron_rms_norm, .rows = dimension(call), .width = dimension(call), .x = tensor(call, IRON_F32),
-         .weight = tensor(call, IRON_F32), .out = tensor(call, IRON_F32), .eps = random_float(&call->random));
+  ENCODE(call, iron_encode_rms_norm, iron_rms_norm, .rows = dimension(call), .width = dimension(call),
+         .x = tensor(call, IRON_F32), .weight = tensor(call, IRON_F32), .out = tensor(call, IRON_F32),
+         .eps = random_float(&call->random));
 }
 
 static void rope(Call *call) {
   Random *random = &call->random;
-  ENCODE(call, iron_encode_rope, iron_rope, .tokens = dimension(call), .heads = dimension(call), .head_dim = dimension(call),
-         .rotary_dim = random_chance(random, 70) ? 0 : dimension(call), .x = tensor(call, IRON_F32), .positions = tensor(call, IRON_U32),
-         .factors = maybe_tensor(call, IRON_F32), .pairing = (iron_rope_pairing)random_constant(random, 0, 1),
+  ENCODE(call, iron_encode_rope, iron_rope, .tokens = dimension(call), .heads = dimension(call),
+         .head_dim = dimension(call), .rotary_dim = random_chance(random, 70) ? 0 : dimension(call),
+         .x = tensor(call, IRON_F32), .positions = tensor(call, IRON_U32), .factors = maybe_tensor(call, IRON_F32),
+         .pairing = (iron_rope_pairing)random_constant(random, 0, 1),
          .frequency_base = random_chance(random, 70) ? 10000 : random_float(random),
          .frequency_scale = random_chance(random, 70) ? 0 : random_float(random));
 }
@@ -82,22 +91,25 @@ static void attention(Call *call) {
   static const iron_dtype types[] = {IRON_F32, IRON_F16, IRON_BF16, IRON_Q8_0};
   Random *random = &call->random;
   iron_dtype cache = types[random_below(random, sizeof types / sizeof *types)];
-  uint64_t kv_heads = 1 + random_below(random, 2), heads = random_chance(random, 90) ? kv_heads * (1 + random_below(random, 2)) : dimension(call);
+  uint64_t kv_heads = 1 + random_below(random, 2),
+           heads = random_chance(random, 90) ? kv_heads * (1 + random_below(random, 2)) : dimension(call);
   ENCODE(call, iron_encode_attention, iron_attention, .tokens = dimension(call), .heads = heads, .kv_heads = kv_heads,
-         .head_dim = random_chance(random, 80) ? 32 : dimension(call), .first_position = random_chance(random, 70) ? 0 : dimension(call),
-         .window = random_chance(random, 70) ? 0 : random_count(random, 8), .q = tensor(call, IRON_F32), .k = tensor(call, cache),
-         .v = tensor(call, cache), .out = tensor(call, IRON_F32), .k_head_stride = random_chance(random, 90) ? 0 : random_count(random, 64),
+         .head_dim = random_chance(random, 80) ? 32 : dimension(call),
+         .first_position = random_chance(random, 70) ? 0 : dimension(call),
+         .window = random_chance(random, 70) ? 0 : random_count(random, 8), .q = tensor(call, IRON_F32),
+         .k = tensor(call, cache), .v = tensor(call, cache), .out = tensor(call, IRON_F32),
+         .k_head_stride = random_chance(random, 90) ? 0 : random_count(random, 64),
          .v_head_stride = random_chance(random, 90) ? 0 : random_count(random, 64),
          .scale = random_chance(random, 70) ? 0 : random_float(random));
 }
 
-#define ELEMENTWISE(call, name)                                                                                        \
+#define ELEMENTWISE(call, name)                                                                                   \
   ENCODE(call, name, iron_elementwise, .count = random_count(&(call)->random, 1000), .a = tensor(call, IRON_F32), \
          .b = tensor(call, IRON_F32), .out = tensor(call, IRON_F32))
 static void add(Call *call) { ELEMENTWISE(call, iron_encode_add); }
 static void silu_mul(Call *call) { ELEMENTWISE(call, iron_encode_silu_mul); }
 
-#define ACTIVATION(call, name)                                                                                        \
+#define ACTIVATION(call, name)                                                                                   \
   ENCODE(call, name, iron_activation, .count = random_count(&(call)->random, 1000), .x = tensor(call, IRON_F32), \
          .out = tensor(call, IRON_F32))
 static void relu(Call *call) { ACTIVATION(call, iron_encode_relu); }
@@ -105,31 +117,33 @@ static void sigmoid(Call *call) { ACTIVATION(call, iron_encode_sigmoid); }
 static void hyperbolic(Call *call) { ACTIVATION(call, iron_encode_tanh); }
 
 static void add_bias(Call *call) {
-  ENCODE(call, iron_encode_add_bias, iron_add_bias, .rows = dimension(call), .width = dimension(call), .x = tensor(call, IRON_F32),
-         .bias = tensor(call, IRON_F32), .out = tensor(call, IRON_F32));
+  ENCODE(call, iron_encode_add_bias, iron_add_bias, .rows = dimension(call), .width = dimension(call),
+         .x = tensor(call, IRON_F32), .bias = tensor(call, IRON_F32), .out = tensor(call, IRON_F32));
 }
 
 static void transpose(Call *call) {
   iron_dtype type = (iron_dtype)random_constant(&call->random, IRON_F32, IRON_U32);
-  ENCODE(call, iron_encode_transpose, iron_transpose, .rows = dimension(call), .width = dimension(call), .x = tensor(call, type),
-         .out = tensor(call, type));
+  ENCODE(call, iron_encode_transpose, iron_transpose, .rows = dimension(call), .width = dimension(call),
+         .x = tensor(call, type), .out = tensor(call, type));
 }
 
 static void softmax(Call *call) {
-  ENCODE(call, iron_encode_softmax, iron_softmax, .rows = dimension(call), .width = dimension(call), .x = tensor(call, IRON_F32),
-         .out = tensor(call, IRON_F32), .scale = random_float(&call->random));
+  ENCODE(call, iron_encode_softmax, iron_softmax, .rows = dimension(call), .width = dimension(call),
+         .x = tensor(call, IRON_F32), .out = tensor(call, IRON_F32), .scale = random_float(&call->random));
 }
 
 static void argmax(Call *call) {
-  ENCODE(call, iron_encode_argmax, iron_argmax, .rows = dimension(call), .width = dimension(call), .x = tensor(call, IRON_F32),
-         .out = tensor(call, IRON_U32));
+  ENCODE(call, iron_encode_argmax, iron_argmax, .rows = dimension(call), .width = dimension(call),
+         .x = tensor(call, IRON_F32), .out = tensor(call, IRON_U32));
 }
 
 static void copy(Call *call) {
   iron_dtype from = (iron_dtype)random_constant(&call->random, IRON_F32, IRON_BF16);
-  iron_dtype to = random_chance(&call->random, 80) ? (iron_dtype)random_constant(&call->random, IRON_F32, IRON_BF16) : any_dtype(call);
-  ENCODE(call, iron_encode_copy, iron_copy, .rows = dimension(call), .width = random_chance(&call->random, 50) ? 32 : dimension(call),
-         .src = tensor(call, from), .dst = tensor(call, to));
+  iron_dtype to = random_chance(&call->random, 80) ? (iron_dtype)random_constant(&call->random, IRON_F32, IRON_BF16)
+                                                   : any_dtype(call);
+  ENCODE(call, iron_encode_copy, iron_copy, .rows = dimension(call),
+         .width = random_chance(&call->random, 50) ? 32 : dimension(call), .src = tensor(call, from),
+         .dst = tensor(call, to));
 }
 
 static uint64_t words(Call *call, uint64_t usual) {
@@ -145,12 +159,14 @@ static void copy_bytes(Call *call) {
 static void fill(Call *call) {
   void *commands = commands_of(call), *buffer = handles_any(call, BUFFER);
   uint64_t offset = random_chance(&call->random, 70) ? 0 : words(call, 64);
-  uint64_t length = random_chance(&call->random, 70) ? words(call, 1024) : UINT64_C(64) << 2 * random_below(&call->random, 6);
+  uint64_t length =
+      random_chance(&call->random, 70) ? words(call, 1024) : UINT64_C(64) << 2 * random_below(&call->random, 6);
   CALL(iron_encode_fill, commands, buffer, offset, length, (uint8_t)random_bits(&call->random));
 }
 
 static const Entry entries[] = {
-    {matmul, 40}, {interleave, 10}, {embedding, 15}, {rms_norm, 10}, {rope, 10},     {attention, 20}, {add, 10},    {silu_mul, 10}, {relu, 5},
-    {sigmoid, 5}, {hyperbolic, 5},  {add_bias, 10},  {transpose, 8}, {softmax, 10}, {argmax, 10},    {copy, 15},   {copy_bytes, 30}, {fill, 40},
+    {matmul, 40},   {interleave, 10}, {embedding, 15}, {rms_norm, 10}, {rope, 10},       {attention, 20},
+    {add, 10},      {silu_mul, 10},   {relu, 5},       {sigmoid, 5},   {hyperbolic, 5},  {add_bias, 10},
+    {transpose, 8}, {softmax, 10},    {argmax, 10},    {copy, 15},     {copy_bytes, 30}, {fill, 40},
 };
 const Entries operation_calls = {entries, sizeof entries / sizeof *entries};

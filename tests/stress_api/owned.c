@@ -1,4 +1,5 @@
-/* Calls on objects that no other thread has: they succeed, and what they leave in memory is right, whatever the others do. */
+/* Calls on objects that no other thread has: they succeed, and what they leave in memory is right, whatever the others
+ * do. */
 #include <string.h>
 
 #include "calls.h"
@@ -12,7 +13,8 @@ static void *own(unsigned thread, void *handle) {
 
 static void disown(unsigned thread, Kind kind, void *handle) {
   if (!handle) return;
-  if (handles_release(kind, handle) != IRON_OK) failure("a handle that only one thread has was gone: %s", iron_last_error());
+  if (handles_release(kind, handle) != IRON_OK)
+    failure("a handle that only one thread has was gone: %s", iron_last_error());
   handles_own(thread, handle, NULL);
 }
 
@@ -39,10 +41,12 @@ static void own_work(Call *call) {
   own(thread, commands);
   unsigned char value = (unsigned char)(1 + random_below(&call->random, 255));
   if (commands && CALL(iron_encode_fill, commands, from, 0, LENGTH, value) == IRON_OK &&
-      CALL(iron_encode_copy_bytes, commands, from, 0, to, 0, LENGTH) == IRON_OK && CALL(iron_commands_run, commands) == IRON_OK) {
+      CALL(iron_encode_copy_bytes, commands, from, 0, to, 0, LENGTH) == IRON_OK &&
+      CALL(iron_commands_run, commands) == IRON_OK) {
     memset(call->scratch, 0, LENGTH);
     iron_status status = CALL(iron_buffer_read, to, 0, call->scratch, LENGTH);
-    if (status == IRON_OK && !is_filled(call->scratch, value)) failure("a copy of a filled buffer holds something else");
+    if (status == IRON_OK && !is_filled(call->scratch, value))
+      failure("a copy of a filled buffer holds something else");
   }
   disown(thread, COMMANDS, commands);
   disown(thread, BUFFER, from);
@@ -61,7 +65,8 @@ static void own_map(Call *call) {
     memset(pointer, 0x5a, LENGTH);
     CALL(iron_device_close, device, UINT64_MAX, NULL);
     if (!is_filled(pointer, 0x5a)) failure("a mapped buffer lost its contents when its device was closed");
-    if (CALL(iron_buffer_unmap, buffer, IRON_ACCESS_READ_WRITE) != IRON_OK) failure("a map could not be ended: %s", iron_last_error());
+    if (CALL(iron_buffer_unmap, buffer, IRON_ACCESS_READ_WRITE) != IRON_OK)
+      failure("a map could not be ended: %s", iron_last_error());
   }
   disown(thread, DEVICE, device);
   disown(thread, BUFFER, buffer);

@@ -24,7 +24,8 @@ static void status_name(Call *call) {
   record_begin(FUNCTION_iron_status_name);
   const char *text = iron_status_name(status);
   record_end(FUNCTION_iron_status_name, IRON_OK);
-  if (!text || strncmp(text, "IRON_", 5) != 0) failure("iron_status_name of %d is %s", (int)status, text ? text : "NULL");
+  if (!text || strncmp(text, "IRON_", 5) != 0)
+    failure("iron_status_name of %d is %s", (int)status, text ? text : "NULL");
 }
 
 static void last_error(Call *call) {
@@ -66,7 +67,8 @@ static void leaked(const iron_leaks *leaks, void *context) {
   record_callback();
   uint64_t bytes = 0;
   for (uint64_t index = 0; index < leaks->leaked_count; index++) bytes += leaks->allocations[index].bytes;
-  if (bytes != leaks->leaked_bytes) failure("a leak hook was told of %llu bytes and shown others", (unsigned long long)leaks->leaked_bytes);
+  if (bytes != leaks->leaked_bytes)
+    failure("a leak hook was told of %llu bytes and shown others", (unsigned long long)leaks->leaked_bytes);
   calls_make_within(calls_current());
 }
 
@@ -79,8 +81,10 @@ static void leak_hook(Call *call) {
 static void traced(const iron_trace_event *event, void *context) {
   (void)context;
   record_callback();
-  if (event->size != sizeof *event || !*event->operation || !event->shape) failure("a trace hook got an event without an operation");
-  if (event->file && memchr(event->file, '\0', event->file_length)) failure("a trace hook got a file name of the wrong length");
+  if (event->size != sizeof *event || !*event->operation || !event->shape)
+    failure("a trace hook got an event without an operation");
+  if (event->file && memchr(event->file, '\0', event->file_length))
+    failure("a trace hook got a file name of the wrong length");
 }
 
 static void trace_hook(Call *call) { CALL(iron_trace_hook, random_chance(&call->random, 50) ? traced : NULL, NULL); }
@@ -91,6 +95,7 @@ void process_calls_end(void) {
 }
 
 static const Entry entries[] = {
-    {abi_version, 1}, {version, 1}, {status_name, 3}, {last_error, 5}, {source, 40}, {diagnose, 10}, {live_objects, 3}, {leak_hook, 3}, {trace_hook, 5},
+    {abi_version, 1}, {version, 1},      {status_name, 3}, {last_error, 5}, {source, 40},
+    {diagnose, 10},   {live_objects, 3}, {leak_hook, 3},   {trace_hook, 5},
 };
 const Entries process_calls = {entries, sizeof entries / sizeof *entries};

@@ -1,4 +1,5 @@
-/* The published figures, as another process reads them: ironbridge_monitor.h has no functions, but a layout and what a reader may write. */
+/* The published figures, as another process reads them: ironbridge_monitor.h has no functions, but a layout and what a
+ * reader may write. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +21,8 @@ static int open_own_file(void) {
   char prefix[32];
   snprintf(prefix, sizeof prefix, "%d-", (int)getpid());
   for (struct dirent *entry; list && file < 0 && (entry = readdir(list));)
-    if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0) file = openat(dirfd(list), entry->d_name, O_RDWR | O_CLOEXEC);
+    if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+      file = openat(dirfd(list), entry->d_name, O_RDWR | O_CLOEXEC);
   if (list) closedir(list);
   return file;
 }
@@ -34,22 +36,28 @@ static void look_at_device(Call *call, iron_published_device *device) {
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   bool together = sequence % 2 == 0 && __atomic_load_n(&device->sequence, __ATOMIC_RELAXED) == sequence;
   if (opened && together && allocations - releases != active)
-    failure("the published figures do not belong together: %" PRIu64 " - %" PRIu64 " buffers, %" PRIu64 " active", allocations, releases, active);
-  if (random_chance(&call->random, 10)) __atomic_store_n(&device->baseline_bytes, random_bits(&call->random), __ATOMIC_RELAXED);
-  if (random_chance(&call->random, 10)) __atomic_fetch_or(&device->requests, IRON_PUBLISHED_RESET_PEAK, __ATOMIC_RELAXED);
+    failure("the published figures do not belong together: %" PRIu64 " - %" PRIu64 " buffers, %" PRIu64 " active",
+            allocations, releases, active);
+  if (random_chance(&call->random, 10))
+    __atomic_store_n(&device->baseline_bytes, random_bits(&call->random), __ATOMIC_RELAXED);
+  if (random_chance(&call->random, 10))
+    __atomic_fetch_or(&device->requests, IRON_PUBLISHED_RESET_PEAK, __ATOMIC_RELAXED);
 }
 
 static void look(Call *call) {
   int file = open_own_file();
   if (file < 0) return;
   struct stat status;
-  void *memory = fstat(file, &status) == 0 ? mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  void *memory = fstat(file, &status) == 0
+                     ? mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                     : MAP_FAILED;
   close(file);
   if (memory == MAP_FAILED) return;
   iron_published_process *process = memory;
   if (__atomic_load_n(&process->magic, __ATOMIC_ACQUIRE) == IRON_PUBLISHED_MAGIC) {
     uint64_t end = process->device_offset + (uint64_t)process->device_size * process->device_slots;
-    if (process->pid != (uint64_t)getpid() || end > (uint64_t)status.st_size) failure("the published file has a wrong head");
+    if (process->pid != (uint64_t)getpid() || end > (uint64_t)status.st_size)
+      failure("the published file has a wrong head");
     for (uint32_t slot = 0; slot < process->device_slots; slot++)
       look_at_device(call, (void *)((char *)memory + process->device_offset + (uint64_t)slot * process->device_size));
   }

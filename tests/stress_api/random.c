@@ -26,11 +26,16 @@ bool random_chance(Random *random, unsigned percent) { return random_below(rando
 uint64_t random_count(Random *random, uint64_t usual) {
   if (random_chance(random, 90)) return 1 + random_below(random, usual);
   switch (random_below(random, 5)) {
-    case 0: return 0;
-    case 1: return UINT64_MAX - random_below(random, 8);
-    case 2: return (UINT64_C(1) << random_below(random, 64)) - 1;
-    case 3: return (UINT64_C(1) << random_below(random, 64)) + random_below(random, 2);
-    default: return random_bits(random);
+    case 0:
+      return 0;
+    case 1:
+      return UINT64_MAX - random_below(random, 8);
+    case 2:
+      return (UINT64_C(1) << random_below(random, 64)) - 1;
+    case 3:
+      return (UINT64_C(1) << random_below(random, 64)) + random_below(random, 2);
+    default:
+      return random_bits(random);
   }
 }
 
@@ -42,10 +47,14 @@ uint64_t random_bytes(Random *random, uint64_t usual) {
 
 uint64_t random_timeout(Random *random) {
   switch (random_below(random, 4)) {
-    case 0: return 0;
-    case 1: return UINT64_MAX;
-    case 2: return random_below(random, 1000000);
-    default: return random_count(random, 100000);
+    case 0:
+      return 0;
+    case 1:
+      return UINT64_MAX;
+    case 2:
+      return random_below(random, 1000000);
+    default:
+      return random_count(random, 100000);
   }
 }
 

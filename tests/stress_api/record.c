@@ -63,7 +63,8 @@ void record_begin(Function function) {
 }
 
 static bool is_known(iron_status status) {
-  return status <= IRON_ERROR_READ_ONLY || (status >= IRON_ERROR_DEVICE_TIMEOUT && status <= IRON_ERROR_DEVICE_INTERNAL);
+  return status <= IRON_ERROR_READ_ONLY ||
+         (status >= IRON_ERROR_DEVICE_TIMEOUT && status <= IRON_ERROR_DEVICE_INTERNAL);
 }
 
 iron_status record_end(Function function, iron_status status) {

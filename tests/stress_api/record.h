@@ -14,8 +14,8 @@ unsigned record_own_thread(void);
 /* The next random call of this thread. */
 void record_step(uint64_t phase, uint64_t step);
 
-/* Around each call of the library. record_end returns the status, after looking at it: a status that is none, IRON_ERROR_INTERNAL,
- * and a refusal without a message are failures. */
+/* Around each call of the library. record_end returns the status, after looking at it: a status that is none,
+ * IRON_ERROR_INTERNAL, and a refusal without a message are failures. */
 void record_begin(Function function);
 iron_status record_end(Function function, iron_status status);
 #define CALL(name, ...) (record_begin(FUNCTION_##name), record_end(FUNCTION_##name, name(__VA_ARGS__)))
