@@ -212,8 +212,10 @@ static iron_status allocate_pooled(IronBuffer *buffer, const char *label) {
   if (allocate_idle(buffer, label)) return IRON_OK;
   IronIdleBuffer *idle = calloc(1, sizeof *idle);
   if (!idle) return IRON_ERROR_OUT_OF_MEMORY;
+  buffer->pooled = idle; /* before the ledger shows the buffer to other threads */
   iron_status status = allocate_new(buffer, label);
   if (status != IRON_OK) {
+    buffer->pooled = NULL;
     free(idle);
     return status;
   }
@@ -221,7 +223,6 @@ static iron_status allocate_pooled(IronBuffer *buffer, const char *label) {
   idle->rounding = buffer->rounding;
   idle->storage = buffer->storage;
   idle->metal = buffer->metal;
-  buffer->pooled = idle;
   return IRON_OK;
 }
 
