@@ -1,5 +1,6 @@
 //! The pieces of a vocabulary and the ways to look one up.
 
+use crate::llama::quote::quoted;
 use std::collections::HashMap;
 
 /// What a token is for. The numbers are the file's.
@@ -38,13 +39,9 @@ impl TokenKind {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum TokenizerError {
-    #[error(
-        "the model file's tokenizer is of the kind {0:?}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported"
-    )]
+    #[error("the model file's tokenizer is of the kind {quoted}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported", quoted = quoted(.0))]
     Model(String),
-    #[error(
-        "the model file's pre-tokenizer is {0:?}; \"llama-bpe\", \"gpt-2\", \"qwen2\" and \"default\" are supported"
-    )]
+    #[error("the model file's pre-tokenizer is {quoted}; \"llama-bpe\", \"gpt-2\", \"qwen2\" and \"default\" are supported", quoted = quoted(.0))]
     PreTokenizer(String),
     #[error("merge {0} is no pair of two tokens that make a third")]
     Merge(usize),
