@@ -82,9 +82,10 @@ doc: setup ## the documentation, in target/doc
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
 	@scripts/package-check.sh $(FEATURES)
 
-fuzz: setup ## fuzzes the readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
-	@for target in gguf model safetensors tokenizer_json tokenizer_model; do \
+fuzz: setup ## fuzzes chat templates and the readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
+	@for target in chat_template gguf model safetensors tokenizer_json tokenizer_model; do \
 	  mkdir -p fuzz/corpus/$$target; \
+	  dictionary=; [ $$target != chat_template ] || dictionary=-dict=fuzz/dictionaries/jinja.dict; \
 	  ASAN_OPTIONS=detect_leaks=0 cargo +nightly fuzz run $$target fuzz/corpus/$$target tests/data/hostile/$$target \
-	    -- -max_total_time=$(TIME) -timeout=20 -malloc_limit_mb=256 || exit; \
+	    -- -max_total_time=$(TIME) -timeout=20 -malloc_limit_mb=256 $$dictionary || exit; \
 	done
