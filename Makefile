@@ -105,8 +105,8 @@ package: setup ## packs the crate as crates.io would get it, builds and tests it
 newcomer: ## the README's two commands in a bare Debian 12 and a bare Debian 13, made for it; as root; half an hour
 	@scripts/newcomer.sh bookworm trixie
 
-fuzz: setup ## fuzzes the readers of model files and of Metal sources for TIME seconds each; needs nightly Rust and cargo-fuzz
-	@for target in gguf model msl_source safetensors tokenizer_json tokenizer_model; do \
+fuzz: setup ## fuzzes templates, Metal sources and readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
+	@for target in chat_template gguf model msl_source safetensors tokenizer_json tokenizer_model; do \
 	  mkdir -p fuzz/corpus/$$target; \
 	  dictionary=fuzz/dictionaries/$$target.dict; [ -f $$dictionary ] || dictionary=; \
 	  ASAN_OPTIONS=detect_leaks=0 cargo +nightly fuzz run $$target fuzz/corpus/$$target tests/data/hostile/$$target \

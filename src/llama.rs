@@ -39,6 +39,7 @@ mod model;
 mod model_file;
 mod perplexity;
 mod quantize;
+mod quote;
 mod rope_scaling;
 pub mod safetensors;
 mod sampler;
@@ -52,7 +53,9 @@ mod writer;
 pub use architecture::Architecture;
 pub use cancel::CancelToken;
 #[cfg(feature = "chat")]
-pub use chat::{ChatEncoder, ChatError, ChatMessage, ChatTemplate};
+pub use chat::{
+    ChatEncoder, ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, ChatTemplateLimits,
+};
 pub use config::Config;
 pub use error::LlamaError;
 pub use evaluation::Pooling;

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use ironbridge::Device;
-use ironbridge::llama::{ChatEncoder, ChatError, ChatMessage, ChatTemplate, LlamaError, Model};
+use ironbridge::llama::{
+    ChatEncoder, ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, LlamaError, Model,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -95,7 +97,16 @@ fn a_template_that_is_wrong_is_an_error_with_its_line() {
         .unwrap()
         .render(&hello, true)
         .unwrap_err();
-    assert!(error.to_string().contains("fuel"), "{error}");
+    assert!(
+        matches!(
+            error,
+            ChatError::Limit {
+                limit: ChatTemplateLimit::Steps,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
 
     let deep = format!(
         "{}x{}",
@@ -104,12 +115,18 @@ fn a_template_that_is_wrong_is_an_error_with_its_line() {
     );
     assert!(matches!(
         ChatTemplate::parse(&deep),
-        Err(ChatError::Syntax { .. })
+        Err(ChatError::Limit {
+            limit: ChatTemplateLimit::Nesting,
+            ..
+        })
     ));
     let large = ChatTemplate::parse("{{ 'a' * 1000000000000 }}").unwrap();
     assert!(matches!(
         large.render(&hello, true),
-        Err(ChatError::Render { .. })
+        Err(ChatError::Limit {
+            limit: ChatTemplateLimit::Memory,
+            ..
+        })
     ));
 }
 

@@ -7,6 +7,7 @@ use super::chat::ChatError;
 use super::gguf::{GgufError, MetadataError, TensorType};
 use super::hugging_face::HuggingFaceError;
 use super::quantize::QuantizeError;
+use super::quote::{message, quoted};
 use super::safetensors::SafetensorsError;
 use super::sampler::SamplerError;
 use super::tokenizer::TokenizerError;
@@ -41,23 +42,23 @@ pub enum LlamaError {
     #[cfg(feature = "chat")]
     #[error(transparent)]
     Chat(#[from] ChatError),
-    #[error("the model's {key} is {value}: {reason}")]
+    #[error("the model's {key} is {value}: {reason}", value = message(value))]
     Hyperparameter {
         key: String,
         value: String,
         reason: &'static str,
     },
-    #[error("the model file lacks the tensor {0:?}")]
+    #[error("the model file lacks the tensor {quoted}", quoted = quoted(.0))]
     MissingTensor(String),
-    #[error("the model file has a tensor {0:?} that this architecture does not use")]
+    #[error("the model file has a tensor {quoted} that this architecture does not use", quoted = quoted(.0))]
     UnexpectedTensor(String),
-    #[error("tensor {name:?} should be {expected:?} and is {found:?} (sizes in GGML's order)")]
+    #[error("tensor {name} should be {expected:?} and is {found:?} (sizes in GGML's order)", name = quoted(name))]
     TensorShape {
         name: String,
         expected: Vec<u64>,
         found: Vec<u64>,
     },
-    #[error("tensor {name:?} is stored as {found}, only {supported} can be used there")]
+    #[error("tensor {name} is stored as {found}, only {supported} can be used there", name = quoted(name))]
     TensorType {
         name: String,
         found: TensorType,

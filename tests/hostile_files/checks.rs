@@ -10,14 +10,18 @@ use ironbridge::Device;
 use ironbridge::llama::gguf::{GgufHeader, Metadata};
 use ironbridge::llama::safetensors::SafetensorsHeader;
 use ironbridge::llama::tokenizer::EncodeOptions;
-use ironbridge::llama::{Config, Model, ModelFile, Session, SessionOptions, Tokenizer};
+use ironbridge::llama::{
+    ChatError, ChatMessage, ChatTemplate, ChatTemplateLimits, Config, Model, ModelFile, Session,
+    SessionOptions, Tokenizer,
+};
 use tempfile::TempDir;
 
 /// Reads bytes as one kind of file. Says whether it was one, for tests of good files.
 pub type Check = fn(&[u8]) -> bool;
 
 /// A name of each kind, which is that of its fuzz target and of its folder of seeds.
-pub const CHECKS: [(&str, Check); 6] = [
+pub const CHECKS: [(&str, Check); 7] = [
+    ("chat_template", chat_template),
     ("gguf", gguf),
     ("model", model),
     ("msl_source", msl_source),
@@ -25,6 +29,48 @@ pub const CHECKS: [(&str, Check); 6] = [
     ("tokenizer_json", tokenizer_json),
     ("tokenizer_model", tokenizer_model),
 ];
+
+/// A chat template, which may refuse the conversation.
+pub fn chat_template(bytes: &[u8]) -> bool {
+    let source = String::from_utf8_lossy(bytes);
+    // Small enough that the slowest of all takes milliseconds.
+    let limits = ChatTemplateLimits::default()
+        .with_output(1 << 20)
+        .with_memory(8 << 20)
+        .with_steps(200_000);
+    let template = match ChatTemplate::parse_with(&source, limits.clone()) {
+        Ok(template) => template,
+        Err(error) => {
+            check_chat_error(&error);
+            return false;
+        }
+    };
+    let messages = [
+        ChatMessage::system("Be brief."),
+        ChatMessage::user("Who was Ada? \u{e9}\u{1f980}"),
+        ChatMessage::assistant("<think>\nhm\n</think>\n\nA 1st programmer."),
+        ChatMessage::user("{{ 1 }}"),
+    ];
+    let tools = serde_json::json!([{"name": "f", "parameters": {"items": [1, null, 2.5]}}]);
+    let template = template
+        .with("bos_token", "<s>")
+        .with("eos_token", "</s>")
+        .with("tools", tools);
+    for add_generation_prompt in [false, true] {
+        match template.render(&messages, add_generation_prompt) {
+            Ok(text) => assert!(text.len() <= limits.output),
+            Err(error) => check_chat_error(&error),
+        }
+    }
+    true
+}
+
+fn check_chat_error(error: &ChatError) {
+    let message = error.to_string();
+    assert!(message.chars().count() < 1100, "{message}");
+    assert!(!message.contains(char::is_control), "{message:?}");
+    assert!(!matches!(error, ChatError::Thread { .. }), "{message}");
+}
 
 /// A GGUF file's header, and the tokenizer and the hyper-parameters in it.
 pub fn gguf(bytes: &[u8]) -> bool {

@@ -2,7 +2,8 @@
 //! them makes a reader panic, hang or believe what is not there.
 //!
 //! `tests/data/hostile` has a folder for each kind of file. `scripts/hostile_seeds.py` made the good ones, whose names
-//! are in [`GOOD`]; the others are what `make fuzz` found, and are replayed here.
+//! are in [`GOOD`], but for the chat templates, which are those of `chat_templates.json`. The others are what `make fuzz`
+//! found, and are replayed here.
 
 mod checks;
 
@@ -15,7 +16,20 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 16] = [
+const GOOD: [(&str, &str); 29] = [
+    ("chat_template", "chatml"),
+    ("chat_template", "deepseek-r1-distill"),
+    ("chat_template", "extensions"),
+    ("chat_template", "llama2"),
+    ("chat_template", "llama3"),
+    ("chat_template", "llama3.1"),
+    ("chat_template", "llama3.2"),
+    ("chat_template", "mistral"),
+    ("chat_template", "mistral-nemo"),
+    ("chat_template", "qwen2"),
+    ("chat_template", "qwen2.5"),
+    ("chat_template", "qwen3"),
+    ("chat_template", "zephyr"),
     ("gguf", "byte-level"),
     ("gguf", "sentencepiece"),
     ("gguf", "types"),
@@ -52,6 +66,7 @@ fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check)) {
 }
 
 const EVERY_KIND: [&str; 6] = [
+    "chat_template",
     "gguf",
     "model",
     "msl_source",
@@ -82,7 +97,7 @@ fn what_fuzzing_found_is_harmless() {
 
 #[test]
 fn files_cut_at_any_byte_are_refused() {
-    // A protocol buffer that ends between two fields is a shorter one, hence not those.
+    // A protocol buffer that ends between two fields is a shorter one, and so is a template that ends between tags.
     let kinds = ["gguf", "model", "safetensors", "tokenizer_json"];
     each_good_file(&kinds, |name, bytes, check| {
         for length in 0..bytes.len() {
@@ -90,24 +105,27 @@ fn files_cut_at_any_byte_are_refused() {
         }
     });
     // And a source that ends between two declarations as well.
-    each_good_file(&["msl_source", "tokenizer_model"], |_, bytes, check| {
-        for length in 0..bytes.len() {
-            check(&bytes[..length]);
-        }
-    });
+    each_good_file(
+        &["chat_template", "msl_source", "tokenizer_model"],
+        |_, bytes, check| {
+            for length in 0..bytes.len() {
+                check(&bytes[..length]);
+            }
+        },
+    );
 }
 
 /// Every field of every header is spoilt by this, since every byte is.
 #[test]
 fn files_with_any_byte_changed_do_no_harm() {
-    // Whole models and folders take a millisecond each.
+    // Whole models, folders and conversations take a millisecond each.
     let kinds: [(&[&str], &[u8]); 3] = [
         (
             &["gguf", "msl_source", "safetensors", "tokenizer_model"],
             &[0x01, 0x80, 0xff],
         ),
         (&["model"], &[0x80]),
-        (&["tokenizer_json"], &[0x01]),
+        (&["chat_template", "tokenizer_json"], &[0x01]),
     ];
     for (kinds, flips) in kinds {
         each_good_file(kinds, |_, bytes, check| {

@@ -1,85 +1,162 @@
-//! What templates expect of Python: they are written for Jinja2 and transformers.
+//! What templates expect of Python beside Jinja: they are written for transformers.
 
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind, Output, State};
-use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use super::jinja::Failure;
+use super::jinja::budget::{Budget, TextBuilder};
+use super::jinja::text::float;
+use super::jinja::value::Value;
 
-/// Writes a value as `str` does: `None`, `True` and `False`.
-pub fn format(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    let text = match (value.kind(), value.is_true()) {
-        (ValueKind::None, _) => "None",
-        (ValueKind::Bool, true) => "True",
-        (ValueKind::Bool, false) => "False",
-        _ => return minijinja::escape_formatter(output, state, value),
+/// How `json.dumps` is to write.
+#[derive(Debug, Default)]
+pub struct JsonOptions {
+    /// What a level is indented by, and how often; all is one line where there is none.
+    pub indent: Option<(String, usize)>,
+    pub ascii: bool,
+    pub sorted: bool,
+    /// Between items and behind keys.
+    pub separators: Option<(String, String)>,
+}
+
+/// `json.dumps(value)`
+pub fn to_json(
+    budget: &Rc<Budget>,
+    value: &Value,
+    options: &JsonOptions,
+) -> Result<Value, Failure> {
+    let (item, key) = match (&options.separators, &options.indent) {
+        (Some((item, key)), _) => (item.as_str(), key.as_str()),
+        (None, Some(_)) => (",", ": "),
+        (None, None) => (", ", ": "),
     };
-    Ok(output.write_str(text)?)
+    let mut json = Json {
+        text: TextBuilder::new(budget)?,
+        budget,
+        options,
+        item,
+        key,
+    };
+    json.value(value, 0)?;
+    Ok(json.text.finish())
 }
 
-/// `None` is not, where minijinja takes it for an empty list.
-pub fn is_iterable(value: &Value) -> bool {
-    !value.is_none() && value.try_iter().is_ok()
+struct Json<'a> {
+    text: TextBuilder,
+    budget: &'a Rc<Budget>,
+    options: &'a JsonOptions,
+    item: &'a str,
+    key: &'a str,
 }
 
-/// `json.dumps(value, ensure_ascii=False, indent=indent)`.
-pub fn to_json(value: Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    let ascii: Option<bool> = options.get("ensure_ascii")?;
-    options.assert_all_used()?;
-    if ascii == Some(true) {
-        let message = "tojson does not escape what is not ASCII";
-        return Err(Error::new(ErrorKind::InvalidOperation, message));
-    }
-    match indent {
-        None => write_json(&value, Spaced),
-        Some(indent) => {
-            let indent = vec![b' '; indent.min(64)];
-            write_json(&value, PrettyFormatter::with_indent(&indent))
+impl Json<'_> {
+    fn value(&mut self, value: &Value, level: usize) -> Result<(), Failure> {
+        self.budget.steps(1)?;
+        match value {
+            Value::None => self.text.push("null"),
+            Value::Bool(value) => self.text.push(if *value { "true" } else { "false" }),
+            Value::Int(number) => self.text.push(&number.to_string()),
+            Value::Float(number) if number.is_nan() => self.text.push("NaN"),
+            Value::Float(number) if number.is_infinite() => self.text.push(if *number > 0.0 {
+                "Infinity"
+            } else {
+                "-Infinity"
+            }),
+            Value::Float(number) => self.text.push(&float(*number)),
+            Value::Text(_) => self.quoted(value.as_str().unwrap_or_default()),
+            Value::List(list) => {
+                self.text.push("[")?;
+                for (position, item) in list.items.iter().enumerate() {
+                    self.begin(position, level + 1)?;
+                    self.value(item, level + 1)?;
+                }
+                self.end(list.items.len(), level, "]")
+            }
+            Value::Map(map) => {
+                self.text.push("{")?;
+                let mut entries: Vec<_> = map.entries.iter().collect();
+                if self.options.sorted {
+                    self.budget.steps(entries.len())?;
+                    entries.sort_by_key(|(key, _)| key.as_str());
+                }
+                for (position, (key, value)) in entries.into_iter().enumerate() {
+                    self.begin(position, level + 1)?;
+                    match key {
+                        Value::Text(_) => self.value(key, level)?,
+                        _ => {
+                            self.text.push("\"")?;
+                            self.value(key, level)?;
+                            self.text.push("\"")?;
+                        }
+                    }
+                    self.text.push(self.key)?;
+                    self.value(value, level + 1)?;
+                }
+                self.end(map.entries.len(), level, "}")
+            }
+            other => Err(Failure::fault(format!(
+                "{} cannot be written as JSON",
+                other.kind()
+            ))),
         }
     }
-}
 
-fn write_json(value: &Value, formatter: impl Formatter) -> Result<String, Error> {
-    let mut bytes = Vec::new();
-    let written = value.serialize(&mut Serializer::with_formatter(&mut bytes, formatter));
-    written.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
-    Ok(String::from_utf8(bytes).expect("JSON is written in UTF-8"))
-}
-
-/// One line, with the spaces that Python's separators have.
-struct Spaced;
-
-impl Formatter for Spaced {
-    fn begin_array_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
+    fn begin(&mut self, position: usize, level: usize) -> Result<(), Failure> {
+        if position > 0 {
+            self.text.push(self.item)?;
+        }
+        self.new_line(level)
     }
 
-    fn begin_object_key<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        writer.write_all(if first { b"" } else { b", " })
+    fn end(&mut self, items: usize, level: usize, bracket: &str) -> Result<(), Failure> {
+        if items > 0 {
+            self.new_line(level)?;
+        }
+        self.text.push(bracket)
     }
 
-    fn begin_object_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-    ) -> std::io::Result<()> {
-        writer.write_all(b": ")
+    fn new_line(&mut self, level: usize) -> Result<(), Failure> {
+        let Some((indent, count)) = &self.options.indent else {
+            return Ok(());
+        };
+        self.text.push("\n")?;
+        self.text.repeat(indent, level.saturating_mul(*count))
+    }
+
+    fn quoted(&mut self, text: &str) -> Result<(), Failure> {
+        self.text.push("\"")?;
+        // Most characters stand for themselves.
+        let mut plain = 0;
+        for (position, character) in text.char_indices() {
+            let escape = match character {
+                '"' => "\\\"".into(),
+                '\\' => "\\\\".into(),
+                '\n' => "\\n".into(),
+                '\r' => "\\r".into(),
+                '\t' => "\\t".into(),
+                '\x08' => "\\b".into(),
+                '\x0c' => "\\f".into(),
+                '\0'..='\x1f' => format!("\\u{:04x}", u32::from(character)),
+                _ if self.options.ascii && !(' '..='~').contains(&character) => {
+                    let mut units = [0; 2];
+                    let units = character.encode_utf16(&mut units).iter();
+                    units.map(|unit| format!("\\u{unit:04x}")).collect()
+                }
+                _ => continue,
+            };
+            self.text.push(&text[plain..position])?;
+            self.text.push(&escape)?;
+            plain = position + character.len_utf8();
+        }
+        self.text.push(&text[plain..])?;
+        self.text.push("\"")
     }
 }
 
 /// `datetime.now().strftime(format)`, in UTC.
-pub fn strftime_now(format: &str) -> Result<String, Error> {
+pub fn strftime_now(budget: &Rc<Budget>, format: &str) -> Result<Value, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    strftime(now.unwrap_or_default().as_secs(), format)
+    strftime(budget, now.unwrap_or_default().as_secs(), format)
 }
 
 const MONTHS: [&str; 12] = [
@@ -107,19 +184,19 @@ const DAYS: [&str; 7] = [
 ];
 
 /// The moment `seconds` after the first second of 1970, which was a Thursday.
-fn strftime(seconds: u64, format: &str) -> Result<String, Error> {
+fn strftime(budget: &Rc<Budget>, seconds: u64, format: &str) -> Result<Value, Failure> {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
     let (month_name, day_name) = (MONTHS[month as usize - 1], DAYS[(days % 7) as usize]);
-    let mut text = String::new();
+    let mut text = TextBuilder::new(budget)?;
     let mut characters = format.chars();
     while let Some(character) = characters.next() {
         if character != '%' {
-            text.push(character);
+            text.push_char(character)?;
             continue;
         }
         let directive = characters.next();
-        text += &match directive {
+        let written = match directive {
             Some('Y') => year.to_string(),
             Some('y') => format!("{:02}", year % 100),
             Some('m') => format!("{month:02}"),
@@ -135,11 +212,12 @@ fn strftime(seconds: u64, format: &str) -> Result<String, Error> {
             other => {
                 let directive = other.map(String::from).unwrap_or_default();
                 let message = format!("strftime_now does not know %{directive}");
-                return Err(Error::new(ErrorKind::InvalidOperation, message));
+                return Err(Failure::fault(message));
             }
         };
+        text.push(&written)?;
     }
-    Ok(text)
+    Ok(text.finish())
 }
 
 /// Year, month and day of the Gregorian calendar, `days` after 1 January 1970: Howard Hinnant,
@@ -159,14 +237,15 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use minijinja::value::Serde;
-
+    use super::super::ChatTemplateLimits;
+    use super::super::jinja::value::from_json;
     use super::*;
 
     #[test]
     fn moments_are_pythons() {
         // datetime.fromtimestamp(seconds, timezone.utc).strftime(...)
         let format = "%A %a %d %B %b %Y %y %m %H:%M:%S 100%%";
+        let budget = Budget::new(ChatTemplateLimits::default());
         for (seconds, expected) in [
             (0, "Thursday Thu 01 January Jan 1970 70 01 00:00:00 100%"),
             (
@@ -182,25 +261,42 @@ mod tests {
                 "Monday Mon 01 March Mar 2100 00 03 00:00:00 100%",
             ),
         ] {
-            assert_eq!(strftime(seconds, format).unwrap(), expected);
+            let written = strftime(&budget, seconds, format).unwrap();
+            assert_eq!(written.as_str(), Some(expected));
         }
-        assert!(strftime(0, "%Q").is_err());
-        assert!(strftime(0, "%").is_err());
+        assert!(strftime(&budget, 0, "%Q").is_err());
+        assert!(strftime(&budget, 0, "%").is_err());
     }
 
     #[test]
     fn json_is_pythons() {
-        let value = Value::from(Serde(
-            serde_json::json!({"a": [1, 2.5, null, true], "b": {"c": "é\n<"}, "d": []}),
-        ));
-        let json = |options: &[(&str, Value)]| {
-            to_json(value.clone(), options.iter().cloned().collect()).unwrap()
+        let budget = Budget::new(ChatTemplateLimits::default());
+        let json =
+            serde_json::json!({"b": {"c": "é\n<\u{1}🦀"}, "a": [1, 2.5, null, true], "d": []});
+        let value = from_json(&budget, &json).unwrap();
+        let json = |options: JsonOptions| {
+            let written = to_json(&budget, &value, &options).unwrap();
+            written.as_str().unwrap().to_owned()
         };
         assert_eq!(
-            json(&[]),
-            r#"{"a": [1, 2.5, null, true], "b": {"c": "é\n<"}, "d": []}"#
+            json(JsonOptions::default()),
+            r#"{"b": {"c": "é\n<\u0001🦀"}, "a": [1, 2.5, null, true], "d": []}"#
         );
-        let pretty = "{\n  \"a\": [\n    1,\n    2.5,\n    null,\n    true\n  ],\n  \"b\": {\n    \"c\": \"é\\n<\"\n  },\n  \"d\": []\n}";
-        assert_eq!(json(&[("indent", 2.into())]), pretty);
+        let options = JsonOptions {
+            indent: Some((" ".into(), 2)),
+            ..JsonOptions::default()
+        };
+        let pretty = "{\n  \"b\": {\n    \"c\": \"é\\n<\\u0001🦀\"\n  },\n  \"a\": [\n    1,\n    2.5,\n    null,\n    true\n  ],\n  \"d\": []\n}";
+        assert_eq!(json(options), pretty);
+        let options = JsonOptions {
+            ascii: true,
+            sorted: true,
+            separators: Some((",".into(), ":".into())),
+            ..JsonOptions::default()
+        };
+        assert_eq!(
+            json(options),
+            r#"{"a":[1,2.5,null,true],"b":{"c":"\u00e9\n<\u0001\ud83e\udd80"},"d":[]}"#
+        );
     }
 }

@@ -1,22 +1,25 @@
 //! The template: a conversation in, a text out.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
+use std::thread;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value};
-use minijinja::{Environment, Error, ErrorKind};
-use regex::Regex;
 use serde::Serialize;
+use serde_json::Value as Json;
 
-use super::{ChatError, ChatMessage, python};
+use super::jinja::budget::Budget;
+use super::jinja::evaluator::Evaluator;
+use super::jinja::syntax::Template;
+use super::jinja::value::{ListBuilder, MapBuilder, Value, from_json};
+use super::jinja::{Failure, parser};
+use super::{ChatError, ChatMessage, ChatTemplateLimit, ChatTemplateLimits};
 
-/// Instructions of the template's language that one conversation may take: a hundred times what long ones take.
-const FUEL: u64 = 10_000_000;
+/// Stack for each level that may be open: several times what one takes in a build without optimization.
+const LEVEL_STACK: usize = 16 << 10;
 
-/// The name that the environment knows the template by.
-const NAME: &str = "chat";
+/// Stack for what nests no further.
+const BASE_STACK: usize = 256 << 10;
 
 /// A chat template, with the meaning that Hugging Face's `apply_chat_template` gives it.
 ///
@@ -36,87 +39,112 @@ const NAME: &str = "chat";
 /// ```
 #[derive(Clone)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
-    variables: BTreeMap<String, Value>,
+    template: Arc<Template>,
+    limits: ChatTemplateLimits,
+    variables: BTreeMap<String, Json>,
 }
 
-/// What a template gave to `raise_exception`.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Refusal(String);
-
 impl ChatTemplate {
-    /// Reads a template.
+    /// Reads a template, which may take what the default limits allow.
     ///
     /// # Errors
     ///
-    /// [`ChatError::Syntax`].
+    /// [`ChatError::Syntax`] and [`ChatError::Limit`].
     pub fn parse(source: &str) -> Result<ChatTemplate, ChatError> {
-        let mut environment = Environment::new();
-        let mut syntax = SyntaxConfig::builder();
-        // As transformers sets Jinja up, in utils/chat_template_utils.py.
-        syntax.trim_blocks(true).lstrip_blocks(true);
-        environment.set_syntax(syntax.build().expect("the delimiters are Jinja's own"));
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_fuel(Some(FUEL));
-        environment.add_function(
-            "raise_exception",
-            |message: String| -> Result<Value, Error> {
-                Err(Error::new(ErrorKind::InvalidOperation, "raise_exception")
-                    .with_source(Refusal(message)))
-            },
-        );
-        environment.add_function("strftime_now", python::strftime_now);
-        environment.add_filter("tojson", python::to_json);
-        environment.add_test("iterable", python::is_iterable);
-        environment.set_formatter(python::format);
-        environment
-            .add_template_owned(NAME, without_generation_marks(source))
-            .map_err(|error| ChatError::Syntax {
-                line: error.line().unwrap_or(1),
-                reason: reason(&error),
-            })?;
+        ChatTemplate::parse_with(source, ChatTemplateLimits::default())
+    }
+
+    /// Reads a template, which may take what `limits` allow, now and whenever it is rendered.
+    ///
+    /// # Errors
+    ///
+    /// [`ChatError::Syntax`] and [`ChatError::Limit`].
+    pub fn parse_with(source: &str, limits: ChatTemplateLimits) -> Result<ChatTemplate, ChatError> {
+        if source.len() > limits.source {
+            return Err(beyond(&limits, ChatTemplateLimit::Source, 0));
+        }
+        let template = on_own_stack(&limits, || {
+            parser::parse(source, limits.nesting).map_err(|error| match error.reason {
+                Some(reason) => ChatError::Syntax {
+                    line: error.line as usize,
+                    reason,
+                },
+                None => beyond(&limits, ChatTemplateLimit::Nesting, error.line),
+            })
+        })?;
         // transformers always gives these, and templates ask whether they are none rather than defined.
-        let none = ["tools", "documents"].map(|name| (name.to_owned(), Value::from(())));
+        let none = ["tools", "documents"].map(|name| (name.to_owned(), Json::Null));
         Ok(ChatTemplate {
-            environment,
+            template: Arc::new(template),
+            limits,
             variables: none.into(),
         })
     }
 
     /// Gives the template a variable: `bos_token` and its like, `tools`, `enable_thinking`, whatever it asks for.
     ///
-    /// A value that cannot be serialised is undefined.
+    /// A value that JSON cannot hold is undefined.
     pub fn with(mut self, name: impl Into<String>, value: impl Serialize) -> ChatTemplate {
-        self.variables
-            .insert(name.into(), Value::from(Serde(value)));
+        let name = name.into();
+        match serde_json::to_value(value) {
+            Ok(value) => self.variables.insert(name, value),
+            Err(_) => self.variables.remove(&name),
+        };
         self
     }
 
     /// The text of a conversation; with `add_generation_prompt` up to where the model is to speak.
     ///
+    /// It is written on a thread of its own, whose stack is large enough for every template within the limits.
+    ///
     /// # Errors
     ///
     /// [`ChatError::Refused`] when the template calls `raise_exception`, [`ChatError::Render`] when it does what cannot
-    /// be done or does not come to an end.
+    /// be done, [`ChatError::Limit`] when it takes more than it may.
     pub fn render(
         &self,
         messages: &[ChatMessage],
         add_generation_prompt: bool,
     ) -> Result<String, ChatError> {
-        let mut context = self.variables.clone();
-        context.insert("messages".into(), Value::from(Serde(messages)));
-        context.insert("add_generation_prompt".into(), add_generation_prompt.into());
-        let template = self.environment.get_template(NAME);
-        let rendered = template.and_then(|template| template.render(context));
-        rendered.map_err(|error| match refusal(&error) {
-            Some(message) => ChatError::Refused(message),
-            None => ChatError::Render {
-                line: error.line().unwrap_or(0),
-                reason: reason(&error),
-            },
+        on_own_stack(&self.limits, || {
+            let rendered = self.evaluate(messages, add_generation_prompt);
+            rendered.map_err(|(failure, line)| match failure {
+                Failure::Refused(message) => ChatError::Refused(message),
+                Failure::Limit(limit) => beyond(&self.limits, limit, line),
+                Failure::Fault(reason) => ChatError::Render {
+                    line: line as usize,
+                    reason,
+                },
+            })
         })
+    }
+
+    fn evaluate(
+        &self,
+        messages: &[ChatMessage],
+        add_generation_prompt: bool,
+    ) -> Result<String, (Failure, u32)> {
+        let budget = Budget::new(self.limits.clone());
+        let evaluator = || {
+            let mut evaluator = Evaluator::new(&self.template, budget.clone())?;
+            for (name, value) in &self.variables {
+                // Others may be large, and would be for nothing.
+                if evaluator.knows(name) {
+                    evaluator.set_global(name, from_json(&budget, value)?);
+                }
+            }
+            let mut conversation = ListBuilder::new(&budget)?;
+            for message in messages {
+                let mut fields = MapBuilder::new(&budget)?;
+                fields.push(budget.text("role")?, budget.text(&message.role)?)?;
+                fields.push(budget.text("content")?, budget.text(&message.content)?)?;
+                conversation.push(fields.finish(&budget)?)?;
+            }
+            evaluator.set_global("messages", conversation.finish(&budget)?);
+            evaluator.set_global("add_generation_prompt", Value::Bool(add_generation_prompt));
+            Ok(evaluator)
+        };
+        evaluator().map_err(|failure| (failure, 0))?.run()
     }
 }
 
@@ -124,41 +152,44 @@ impl fmt::Debug for ChatTemplate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ChatTemplate")
+            .field("limits", &self.limits)
             .field("variables", &self.variables)
             .finish_non_exhaustive()
     }
 }
 
-/// `{% generation %}` marks what to train on and changes no text: an extension of transformers' own.
-fn without_generation_marks(source: &str) -> String {
-    let tag = Regex::new(r"(\{%[-+]?\s*)(end)?generation(\s*[-+]?%\})")
-        .expect("the pattern is a constant");
-    let replaced = tag.replace_all(source, |captures: &regex::Captures| {
-        let (open, close) = (&captures[1], &captures[3]);
-        match captures.get(2) {
-            Some(_) => format!("{open}endif{close}"),
-            None => format!("{open}if true{close}"),
-        }
-    });
-    replaced.into_owned()
+fn beyond(limits: &ChatTemplateLimits, limit: ChatTemplateLimit, line: u32) -> ChatError {
+    ChatError::Limit {
+        limit,
+        value: limits.value(limit),
+        line: line as usize,
+    }
 }
 
-fn refusal(error: &Error) -> Option<String> {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if let Some(Refusal(message)) = cause.downcast_ref() {
-            return Some(message.clone());
+/// On a thread whose stack suffices for all levels that may be open, whatever the caller's has left.
+fn on_own_stack<T: Send>(
+    limits: &ChatTemplateLimits,
+    run: impl FnOnce() -> Result<T, ChatError> + Send,
+) -> Result<T, ChatError> {
+    let levels = limits
+        .nesting
+        .saturating_mul(ChatTemplateLimits::EVALUATION_LEVELS);
+    // More than any address space has is as much too large.
+    let stack = levels
+        .saturating_mul(LEVEL_STACK)
+        .saturating_add(BASE_STACK)
+        .min(1 << 46);
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("chat template".into());
+        match builder.stack_size(stack).spawn_scoped(scope, run) {
+            Ok(thread) => match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+            Err(error) => Err(ChatError::Thread {
+                stack,
+                reason: error.to_string(),
+            }),
         }
-        source = cause.source();
-    }
-    None
-}
-
-/// One line.
-fn reason(error: &Error) -> String {
-    let kind = error.kind().to_string();
-    match error.detail() {
-        Some(detail) => format!("{kind}: {detail}"),
-        None => kind,
-    }
+    })
 }

@@ -1,4 +1,5 @@
 use super::{TensorType, ValueType};
+use crate::llama::quote::quoted;
 
 /// Why a file is not a GGUF file that can be read, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,37 +40,37 @@ pub enum GgufErrorKind {
     UnknownValueType(u32),
     #[error("{0} is neither true (1) nor false (0)")]
     Boolean(u8),
-    #[error("the metadata key {0:?} appears twice")]
+    #[error("the metadata key {quoted} appears twice", quoted = quoted(.0))]
     DuplicateKey(String),
     #[error(
         "general.alignment is {found}; it must be a power of two from 8 to {limit} of type u32"
     )]
     Alignment { found: String, limit: u32 },
-    #[error("tensor {0:?} appears twice")]
+    #[error("tensor {quoted} appears twice", quoted = quoted(.0))]
     DuplicateTensor(String),
-    #[error("tensor {name:?} has {found} dimensions; 1 to 4 are possible")]
+    #[error("tensor {name} has {found} dimensions; 1 to 4 are possible", name = quoted(name))]
     DimensionCount { name: String, found: u32 },
-    #[error("dimension {index} of tensor {name:?} is zero")]
+    #[error("dimension {index} of tensor {name} is zero", name = quoted(name))]
     ZeroDimension { name: String, index: usize },
-    #[error("{number} is not a tensor type (tensor {name:?})")]
+    #[error("{number} is not a tensor type (tensor {name})", name = quoted(name))]
     UnknownTensorType { name: String, number: u32 },
-    #[error("tensor {name:?} has rows of {columns}, not whole blocks of {tensor_type}")]
+    #[error("tensor {name} has rows of {columns}, not whole blocks of {tensor_type}", name = quoted(name))]
     PartialBlock {
         name: String,
         columns: u64,
         tensor_type: TensorType,
     },
-    #[error("tensor {0:?} has more bytes than 64 bits can count")]
+    #[error("tensor {quoted} has more bytes than 64 bits can count", quoted = quoted(.0))]
     TensorOverflow(String),
-    #[error("tensor {name:?} is at offset {found}, not a multiple of the alignment {alignment}")]
+    #[error("tensor {name} is at offset {found}, not a multiple of the alignment {alignment}", name = quoted(name))]
     TensorMisaligned {
         name: String,
         found: u64,
         alignment: u32,
     },
-    #[error("tensor {name:?} ends at byte {end}, but the file has {length}")]
+    #[error("tensor {name} ends at byte {end}, but the file has {length}", name = quoted(name))]
     TensorOutsideFile { name: String, end: u64, length: u64 },
-    #[error("tensors {first:?} and {second:?} overlap")]
+    #[error("tensors {first} and {second} overlap", first = quoted(first), second = quoted(second))]
     TensorOverlap { first: String, second: String },
     #[error("arrays of {0} are nested more than {1} deep")]
     Nesting(ValueType, u32),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::cursor::Cursor;
 use super::{Array, GgufError, GgufErrorKind, Value, limits};
+use crate::llama::quote::quoted;
 
 /// The alignment of files that do not state one.
 const DEFAULT_ALIGNMENT: u32 = 32;
@@ -24,10 +25,10 @@ pub struct Metadata {
 #[non_exhaustive]
 pub enum MetadataError {
     /// The key is not there and has no default.
-    #[error("the model file lacks the metadata key {0:?}")]
+    #[error("the model file lacks the metadata key {quoted}", quoted = quoted(.0))]
     Missing(String),
     /// The value does not fit.
-    #[error("the metadata key {key:?} should be {expected}, and is {found} in the model file")]
+    #[error("the metadata key {key} should be {expected}, and is {found} in the model file", key = quoted(key))]
     WrongType {
         /// The metadata key.
         key: String,

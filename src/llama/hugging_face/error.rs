@@ -1,3 +1,5 @@
+use crate::llama::quote::{message, quoted};
+
 /// Why a folder is not a model of Hugging Face's that can be read. The file is named by
 /// [`LlamaError::HuggingFace`](crate::llama::LlamaError::HuggingFace).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,11 +10,11 @@ pub enum HuggingFaceError {
     TooLarge { length: u64, limit: u64 },
     #[error("it is not the JSON that it should be: {0}")]
     Json(String),
-    #[error("{0:?} is missing")]
+    #[error("{quoted} is missing", quoted = quoted(.0))]
     Missing(String),
-    #[error("{key:?} should be {expected}")]
+    #[error("{key} should be {expected}", key = quoted(key))]
     WrongType { key: String, expected: &'static str },
-    #[error("{key:?} is {value}: {reason}")]
+    #[error("{key} is {value}: {reason}", key = quoted(key), value = message(value))]
     Unsupported {
         key: String,
         value: String,
@@ -22,25 +24,25 @@ pub enum HuggingFaceError {
         "the folder has neither model.safetensors nor model.safetensors.index.json; weights in other formats are not read"
     )]
     NoWeights,
-    #[error("the index names {0:?}, which cannot be a file of the folder")]
+    #[error("the index names {quoted}, which cannot be a file of the folder", quoted = quoted(.0))]
     ForeignFile(String),
     #[error("the index has {0} files, more than the limit of {1}")]
     TooManyFiles(usize, usize),
-    #[error("the index says that {file:?} has the tensor {tensor:?}, and it has not")]
+    #[error("the index says that {file} has the tensor {tensor}, and it has not", file = quoted(file), tensor = quoted(tensor))]
     MissingFromFile { tensor: String, file: String },
-    #[error("tensor {0:?} is in two files, or has two names")]
+    #[error("tensor {quoted} is in two files, or has two names", quoted = quoted(.0))]
     DuplicateTensor(String),
-    #[error("tensor {name:?} is stored as {dtype}; F32, F16 and BF16 can be used")]
+    #[error("tensor {name} is stored as {dtype}; F32, F16 and BF16 can be used", name = quoted(name))]
     Dtype { name: String, dtype: &'static str },
-    #[error("tensor {name:?} has the shape {shape:?}; 1 to 4 sizes above zero are possible")]
+    #[error("tensor {name} has the shape {shape:?}; 1 to 4 sizes above zero are possible", name = quoted(name))]
     Shape { name: String, shape: Vec<u64> },
-    #[error("tensor {name:?} has {rows} rows, which are not {heads} heads of an even size")]
+    #[error("tensor {name} has {rows} rows, which are not {heads} heads of an even size", name = quoted(name))]
     Heads { name: String, rows: u64, heads: u64 },
     #[error("the folder has neither tokenizer.model nor tokenizer.json")]
     NoTokenizer,
     #[error("byte {offset}: {reason}")]
     SentencePiece { offset: usize, reason: &'static str },
-    #[error("token {piece:?} has the number {id}: {reason}")]
+    #[error("token {piece} has the number {id}: {reason}", piece = quoted(piece))]
     Token {
         piece: String,
         id: u64,

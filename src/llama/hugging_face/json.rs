@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::HuggingFaceError;
 use crate::llama::LlamaError;
+use crate::llama::quote::message;
 
 /// The bytes of a regular file of at most `limit` bytes.
 pub(super) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, LlamaError> {
@@ -35,8 +36,7 @@ pub(super) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, LlamaError>
 /// A JSON file of at most `limit` bytes.
 pub(super) fn read<T: DeserializeOwned>(path: &Path, limit: u64) -> Result<T, LlamaError> {
     let bytes = read_bytes(path, limit)?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| at(path, HuggingFaceError::Json(error.to_string())))
+    serde_json::from_slice(&bytes).map_err(|error| at(path, HuggingFaceError::Json(message(error))))
 }
 
 /// Names the file of an error.

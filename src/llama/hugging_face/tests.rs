@@ -282,3 +282,44 @@ fn a_sentencepiece_model_cut_anywhere_does_no_harm() {
         }
     }
 }
+
+/// Messages quote what a file says, but not all of it.
+#[test]
+fn messages_are_short_whatever_a_file_says() {
+    let long = "\u{1b}long".repeat(2_000_000);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let message = |config: &Json, tokenizer: &Json, weights: &[u8]| {
+        write(path, config, tokenizer, weights);
+        let message = ModelFile::open(path).unwrap_err().to_string();
+        let length = message
+            .replace(&path.display().to_string(), "")
+            .chars()
+            .count();
+        assert!(length < 300, "{length} characters");
+        assert_eq!(message.lines().count(), 1);
+        assert!(!message.contains('\u{1b}'), "{message:?}");
+    };
+    let weights = safetensors(TENSORS);
+    message(&config(), &json!(long), &weights);
+    message(&json!(long), &tokenizer(), &weights);
+    let mut other = config();
+    other["model_type"] = json!(long);
+    message(&other, &tokenizer(), &weights);
+    let mut other = config();
+    other["hidden_size"] = json!(long);
+    message(&other, &tokenizer(), &weights);
+    let mut other = tokenizer();
+    other["model"]["type"] = json!(long);
+    message(&config(), &other, &weights);
+    let mut other = tokenizer();
+    other["model"]["merges"] = json!([long]);
+    message(&config(), &other, &weights);
+    let mut other = tokenizer();
+    other["added_tokens"][0]["content"] = json!(long);
+    other["added_tokens"][0]["id"] = json!(1_000_000_000_u64);
+    message(&config(), &other, &weights);
+    let mut header = (long.len() as u64 + 2).to_le_bytes().to_vec();
+    header.extend(json!(long.replace('\u{1b}', "x")).to_string().as_bytes());
+    message(&config(), &tokenizer(), &header);
+}

@@ -1,3 +1,5 @@
+use crate::llama::quote::quoted;
+
 /// Why a file is not a safetensors file that can be read, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("safetensors file, byte {offset}: {kind}")]
@@ -21,22 +23,20 @@ pub enum SafetensorsErrorKind {
     Truncated { needed: u64, left: u64 },
     #[error("the header is not the JSON that it should be: {0}")]
     Json(String),
-    #[error("tensor {0:?} appears twice")]
+    #[error("tensor {quoted} appears twice", quoted = quoted(.0))]
     DuplicateTensor(String),
-    #[error("tensor {name:?} has more elements than 64 bits can count")]
+    #[error("tensor {name} has more elements than 64 bits can count", name = quoted(name))]
     Overflow { name: String },
-    #[error("tensor {name:?} is from {begin} to {end} and needs {needed} bytes")]
+    #[error("tensor {name} is from {begin} to {end} and needs {needed} bytes", name = quoted(name))]
     WrongLength {
         name: String,
         begin: u64,
         end: u64,
         needed: u64,
     },
-    #[error("tensor {name:?} ends at byte {end} of the data, which have {length}")]
+    #[error("tensor {name} ends at byte {end} of the data, which have {length}", name = quoted(name))]
     OutsideFile { name: String, end: u64, length: u64 },
-    #[error(
-        "tensor {name:?} starts at byte {begin} of the data, and the one before it ends at {end}"
-    )]
+    #[error("tensor {name} starts at byte {begin} of the data, and the one before it ends at {end}", name = quoted(name))]
     OverlapOrHole { name: String, begin: u64, end: u64 },
     #[error("the last tensor ends at byte {end} of the data, which have {length}")]
     Unused { end: u64, length: u64 },

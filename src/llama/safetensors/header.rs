@@ -7,6 +7,7 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{SafetensorsError, SafetensorsErrorKind};
+use crate::llama::quote::message;
 
 /// The most of everything that is read.
 pub mod limits {
@@ -120,7 +121,7 @@ impl SafetensorsHeader {
         let Table(mut tensors) =
             serde_json::from_slice(json).map_err(|error| SafetensorsError {
                 offset: 8 + offset_of(json, &error),
-                kind: SafetensorsErrorKind::Json(error.to_string()),
+                kind: SafetensorsErrorKind::Json(message(error)),
             })?;
         place(&mut tensors, 8 + length, data.len() as u64)
             .map_err(|kind| SafetensorsError { offset: 8, kind })?;
