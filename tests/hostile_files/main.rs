@@ -65,7 +65,7 @@ fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check)) {
     }
 }
 
-const EVERY_KIND: [&str; 6] = [
+const EVERY_KIND: [&str; 7] = [
     "chat_template",
     "gguf",
     "model",
