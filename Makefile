@@ -85,7 +85,7 @@ words: ## the words of scripts/words.txt, lines over 120 columns, sentences over
 	@scripts/check-words.sh
 
 check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
-	cargo test --lib -- softmetal::msl::check softmetal::library::tests::our_sources
+	cargo test --lib -- msl::check cpu::library::tests::our_sources
 
 check-apple: ## type-checks the Rust for Apple silicon; with APPLE_SDK= compiles the Objective-C against Apple's headers
 	@APPLE_SDK='$(APPLE_SDK)' scripts/check-apple.sh

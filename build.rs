@@ -57,6 +57,7 @@ fn build(out: &Path) -> Result<(), String> {
         .file(kernels::embed(out)?)
         .include("include")
         .include("native")
+        .include("native/bridge")
         .include("native/kernels")
         .include("native/objects")
         .include("native/softmetal");

@@ -26,13 +26,13 @@ const HEADERS: [(&str, &str, &str, &str); 4] = [
         ".*_args|(MATMUL|INTERLEAVE|EMBEDDING|RMS_NORM|ROPE|ATTENTION|ELEMENTWISE|ACTIVATION|ADD_BIAS|TRANSPOSE|SOFTMAX|COPY\
          |ARGMAX)_[A-Z_]+",
         "args.rs",
-        "src/softmetal/bindings/args.rs",
+        "src/backend/ffi/args.rs",
     ),
     (
         "native/softmetal/executor.h",
         "(soft|SOFT)_.*",
         "executor.rs",
-        "src/softmetal/bindings/executor.rs",
+        "src/backend/ffi/executor.rs",
     ),
 ];
 

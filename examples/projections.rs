@@ -2,7 +2,7 @@
 //! `cargo run --example projections`.
 
 use ironbridge::memory::Category;
-use ironbridge::ops::{AttentionProjections, Projected, Projection, WeightLayout};
+use ironbridge::projections::{AttentionProjections, Projected, Projection, WeightLayout};
 use ironbridge::{Buffer, Device, Result};
 
 const TOKENS: usize = 15;

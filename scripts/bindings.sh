@@ -14,6 +14,6 @@ while read -r made checked_in; do
 done <<'FILES'
 ironbridge.rs src/ffi/ironbridge.rs
 monitor.rs src/ffi/monitor.rs
-args.rs src/softmetal/bindings/args.rs
-executor.rs src/softmetal/bindings/executor.rs
+args.rs src/backend/ffi/args.rs
+executor.rs src/backend/ffi/executor.rs
 FILES

@@ -18,7 +18,7 @@ readonly TARGET=aarch64-unknown-linux-gnu SYSROOT=$PWD/target/neon/sysroot METAL
 readonly WITH_DOT_PRODUCTS=max WITHOUT=cortex-a57
 # The emulator reports the failure to start a program too late.
 readonly NOT_HERE=(--skip a_named_one_is_taken_or_is_an_error)
-readonly QUICK=(softmetal::simd softmetal::elements kernels::matmul::tests::layouts matmul::integers
+readonly QUICK=(cpu::simd cpu::quants gemm::matmul::tests::layouts gemm::quant
   attention::tests::every_length every_head elementwise::tests::any_count rms_norm rope softmax copy embedding)
 # What the library is linked with, and the headers and start-up files that its build needs.
 readonly RUN_WITH=(libgnustep-base1.28 gnustep-base-common libblocksruntime0 libobjc4 libgcc-s1 libc6)
@@ -120,12 +120,12 @@ main() {
   case ${1:-} in
     '')
       on "$WITH_DOT_PRODUCTS" unit_tests
-      on "$WITHOUT" unit_tests softmetal::simd softmetal::elements softmetal::kernels --skip in_every_way --skip tests::metal
+      on "$WITHOUT" unit_tests cpu::simd cpu::quants cpu::kernel cpu::registry cpu::gemm cpu::attention cpu::repack cpu::scratch --skip in_every_way --skip tests::metal
       on "$WITH_DOT_PRODUCTS" cargo run --quiet --target "$TARGET" --example generate | tee /dev/stderr |
         grep -q '^Ownership is a set of rules that govern how a Rust program manages memory' || fail 'this text is wrong'
       ;;
     quick)
-      on "$WITH_DOT_PRODUCTS" unit_tests "${QUICK[@]}" kernels::matmul::tests::any_shape msl::fiber
+      on "$WITH_DOT_PRODUCTS" unit_tests "${QUICK[@]}" gemm::matmul::tests::any_shape msl::fiber
       on "$WITHOUT" unit_tests "${QUICK[@]}"
       ;;
     *)

@@ -1,19 +1,18 @@
 //! Device memory of a known element type.
 
 use std::ffi::CString;
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
+use std::{fmt, ptr};
 
 use crate::device::{Device, text};
-use crate::element::Element;
+use crate::dtype::Element;
 use crate::error::{Error, Result, Status, check};
 use crate::ffi;
-use crate::handle::Handle;
-use crate::location::note_caller;
-use crate::memory::{Category, page_size};
+use crate::handle::{Handle, note_caller};
+use crate::memory::{Category, Storage, page_size};
 
 /// `len` elements of device memory (`iron_buffer`).
 ///
@@ -319,16 +318,6 @@ impl<T: Element> fmt::Debug for WriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
-}
-
-/// Where a buffer's memory is (`iron_storage`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Storage {
-    /// Host and device see the same memory.
-    #[default]
-    Shared,
-    /// The device's own: it cannot be mapped, and reads and writes go through a copy.
-    Private,
 }
 
 /// How to make a [`Buffer`] (`iron_buffer_options`). From [`Device::buffer_options`].

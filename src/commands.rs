@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::device::{Device, nanoseconds, text};
 use crate::error::{Result, check};
 use crate::ffi;
-use crate::handle::Handle;
-use crate::location::note_caller;
+use crate::handle::{Handle, note_caller};
 
 /// Operations being recorded (`iron_commands`). From [`Device::commands`]; what can be recorded is in
 /// [`ops`](crate::ops).

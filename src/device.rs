@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::buffer::{Buffer, BufferOptions};
 use crate::commands::{Commands, CommandsOptions};
-use crate::element::Element;
+use crate::dtype::Element;
 use crate::error::{Error, Result, check};
 use crate::ffi;
 use crate::handle::Handle;

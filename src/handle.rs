@@ -1,7 +1,8 @@
 //! The one owner of a reference of the C ABI.
 
-use std::fmt;
-use std::ptr::{self, NonNull};
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::{fmt, ptr};
 
 use crate::error::{Error, Result, Status, check};
 use crate::ffi;
@@ -102,3 +103,13 @@ unsafe impl Send for Handle<ffi::iron_kernel> {}
 unsafe impl Sync for Handle<ffi::iron_kernel> {}
 // SAFETY: see above: whoever holds it is the one thread that records.
 unsafe impl Send for Handle<ffi::iron_commands> {}
+
+/// Tells the bridge where this thread's next call comes from: the caller of the function that calls this, when that is
+/// `#[track_caller]`.
+#[track_caller]
+pub(crate) fn note_caller() {
+    let place = Location::caller();
+    let file = place.file();
+    // SAFETY: the text is static and as long as stated.
+    unsafe { ffi::iron_source(file.as_ptr().cast(), file.len(), place.line()) };
+}

@@ -32,7 +32,7 @@ use std::ffi::CString;
 use crate::buffer::Buffer;
 use crate::commands::Commands;
 use crate::device::{Device, text};
-use crate::element::Element;
+use crate::dtype::Element;
 use crate::error::{Result, check};
 use crate::ffi;
 use crate::handle::Handle;
@@ -106,7 +106,7 @@ pub enum Constant {
 
 impl Constant {
     fn native(self, index: u32) -> ffi::iron_constant {
-        use ffi::iron_constant__bindgen_ty_1 as Value;
+        use crate::ffi::iron_constant__bindgen_ty_1 as Value;
         let (type_, value) = match self {
             Constant::Bool(boolean) => (ffi::IRON_CONSTANT_BOOL, Value { boolean }),
             Constant::I32(i32_) => (ffi::IRON_CONSTANT_I32, Value { i32_ }),

@@ -52,38 +52,39 @@
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod backend;
 mod buffer;
 mod commands;
 mod device;
 pub mod diagnostics;
-mod element;
+mod dtype;
 mod error;
-mod executor;
 pub mod ffi;
 mod handle;
 pub mod kernel;
 pub mod llama;
-mod location;
 pub mod memory;
-pub mod monitor;
+mod msl;
 pub mod ops;
-mod softmetal;
+pub mod projections;
 pub mod stress;
 mod tensor;
 
-pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, Storage, WriteGuard};
+pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
 pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
 pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
-pub use element::{Dtype, Element, Number};
+pub use dtype::{Dtype, Element, Number};
 pub use error::{Error, Failure, Result, Status};
-pub use executor::MatmulExecutor;
 pub use half::{bf16, f16};
+pub use memory::Storage;
+pub use memory::monitor;
+pub use projections::MatmulExecutor;
 pub use tensor::Tensor;
 
 /// For the fuzzer of Metal sources and its findings; no part of the interface.
 #[doc(hidden)]
 pub fn read_metal_source(source: &str) -> bool {
-    softmetal::read_source(source)
+    crate::msl::read_source(source)
 }
 
 /// The README's programs compile and run.

@@ -22,55 +22,42 @@
 //! # }
 //! ```
 
-mod activations;
-mod architecture;
-mod cancel;
+mod arch;
 #[cfg(feature = "chat")]
 mod chat;
-mod config;
 mod error;
-mod evaluation;
-mod generation;
-pub mod gguf;
-mod hugging_face;
-mod kv_cache;
-mod mapped_file;
+mod files;
 mod model;
-mod model_file;
-mod perplexity;
 mod quantize;
 mod quote;
-mod rope_scaling;
-pub mod safetensors;
-mod sampler;
-mod sequences;
-mod session;
-mod stop_strings;
+mod runtime;
+mod sampling;
 pub mod tokenizer;
-mod weights;
-mod writer;
 
-pub use architecture::Architecture;
-pub use cancel::CancelToken;
+pub use arch::architecture::Architecture;
+pub use arch::config::Config;
+pub use arch::rope_scaling::{RopeScaling, Yarn};
 #[cfg(feature = "chat")]
 pub use chat::{
     ChatEncoder, ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, ChatTemplateLimits,
 };
-pub use config::Config;
 pub use error::LlamaError;
-pub use evaluation::Pooling;
-pub use generation::{Generation, GenerationStats};
-pub use gguf::GgufFile;
-pub use hugging_face::HuggingFaceError;
-pub use kv_cache::CacheType;
+pub use files::gguf::GgufFile;
+pub use files::hugging_face::HuggingFaceError;
+pub use files::model_file::{ModelFile, ModelFormat, ModelTensor};
+pub use files::progress::LoadProgress;
+pub use files::{gguf, safetensors};
+pub use model::kv_cache::CacheType;
+pub use model::weights::WeightStorage;
 pub use model::{LoadOptions, Model};
-pub use model_file::{ModelFile, ModelFormat, ModelTensor};
-pub use perplexity::{Perplexity, PerplexityOptions, PerplexityProgress};
 pub use quantize::{QuantizeError, QuantizeReport, Quantizer, quantize};
-pub use rope_scaling::{RopeScaling, Yarn};
-pub use sampler::{LogitMask, Sampler, SamplerError, SamplerOptions};
-pub use sequences::{Logits, Sequences};
-pub use session::{Session, SessionOptions};
+pub use runtime::cancel::CancelToken;
+pub use runtime::decoder::{GenerationOptions, LogProbabilities, Piece, Stop, WhenFull, Writer};
+pub use runtime::evaluation::Pooling;
+pub use runtime::generation::{Generation, GenerationStats};
+pub use runtime::options::SessionOptions;
+pub use runtime::perplexity::{Perplexity, PerplexityOptions, PerplexityProgress};
+pub use runtime::sequences::{Logits, Sequences};
+pub use runtime::session::Session;
+pub use sampling::sampler::{LogitMask, Sampler, SamplerError, SamplerOptions};
 pub use tokenizer::Tokenizer;
-pub use weights::{LoadProgress, WeightStorage};
-pub use writer::{GenerationOptions, LogProbabilities, Piece, Stop, WhenFull, Writer};

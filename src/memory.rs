@@ -3,6 +3,7 @@
 //! [`docs/MEMORY.md`](https://github.com/ironbridge-rs/ironbridge/blob/main/docs/MEMORY.md) has the whole picture.
 
 mod leaks;
+pub mod monitor;
 mod process;
 mod report;
 mod settings;
@@ -101,6 +102,16 @@ pub struct Usage {
     pub bytes: u64,
     /// How many.
     pub count: u64,
+}
+
+/// Where a buffer's memory is (`iron_storage`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Storage {
+    /// Host and device see the same memory.
+    #[default]
+    Shared,
+    /// The device's own: it cannot be mapped, and reads and writes go through a copy.
+    Private,
 }
 
 #[cfg(test)]

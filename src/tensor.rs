@@ -1,7 +1,7 @@
 //! Views: which part of a buffer an operation reads or writes, and as what.
 
 use crate::buffer::Buffer;
-use crate::element::{Dtype, Element, Number};
+use crate::dtype::{Dtype, Element, Number};
 use crate::ffi;
 use crate::handle::Handle;
 

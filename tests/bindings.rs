@@ -24,6 +24,6 @@ fn checked_in_bindings_are_current() {
     }
     check!("ironbridge.rs", "src/ffi/ironbridge.rs");
     check!("monitor.rs", "src/ffi/monitor.rs");
-    check!("args.rs", "src/softmetal/bindings/args.rs");
-    check!("executor.rs", "src/softmetal/bindings/executor.rs");
+    check!("args.rs", "src/backend/ffi/args.rs");
+    check!("executor.rs", "src/backend/ffi/executor.rs");
 }

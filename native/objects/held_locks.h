@@ -1,4 +1,4 @@
-/* How many locks of ours the calling thread holds: what checks the rules of native/bridge/monitor.h and
+/* How many locks of ours the calling thread holds: what checks the rules of native/bridge/base/monitor.h and
  * native/softmetal/SoftLock.h. Builds with debug assertions count (build.rs defines IRON_CHECK_LOCKS), others do not.
  * Used by the bridge and the software device alike; knows neither. */
 #ifndef IRON_HELD_LOCKS_H

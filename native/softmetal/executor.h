@@ -1,7 +1,7 @@
 /* What runs a kernel: the narrow interface below the software Metal device.
  *
  * The device (native/softmetal/ *.m) keeps Metal's objects, order and rules; an executor compiles libraries and runs
- * one dispatch after another. The CPU executor lives in src/softmetal/ (Rust) and is reached through this table of C
+ * one dispatch after another. The CPU executor lives in src/backend/ (Rust) and is reached through this table of C
  * functions and nothing else, so that another one (an NVIDIA GPU) can stand in its place.
  *
  * Every function may be called from any thread. None throws or unwinds. Strings returned through `error` are released
@@ -106,7 +106,7 @@ typedef struct soft_executor {
   void (*string_release)(char *string);
 } soft_executor;
 
-/* The CPU executor of src/softmetal/executor.rs. */
+/* The CPU executor of src/backend/cpu/backend.rs. */
 const soft_executor *softmetal_cpu_executor(void);
 
 #ifdef __cplusplus

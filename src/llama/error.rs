@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 #[cfg(feature = "chat")]
 use super::chat::ChatError;
-use super::gguf::{GgufError, MetadataError, TensorType};
-use super::hugging_face::HuggingFaceError;
 use super::quantize::QuantizeError;
 use super::quote::{message, quoted};
-use super::safetensors::SafetensorsError;
-use super::sampler::SamplerError;
 use super::tokenizer::TokenizerError;
+use crate::llama::files::gguf::{GgufError, MetadataError, TensorType};
+use crate::llama::files::hugging_face::HuggingFaceError;
+use crate::llama::files::safetensors::SafetensorsError;
+use crate::llama::sampling::sampler::SamplerError;
 
 /// What can go wrong with a model: its file, its numbers, or what is asked of it.
 #[derive(Debug, thiserror::Error)]

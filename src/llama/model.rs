@@ -1,25 +1,34 @@
 //! The model: Touvron et al. 2023, arXiv:2302.13971, section 2.2.
 
+pub(crate) mod activations;
 mod attention;
 mod block;
+pub(crate) mod kv_cache;
 mod linear;
 mod mlp;
 mod norm;
+pub(crate) mod weights;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::activations::Activations;
-use super::kv_cache::KvCache;
-use super::model_file::{ModelFile, ModelFormat};
 use super::tokenizer::{EncodeOptions, Tokenizer};
-use super::weights::{LoadProgress, Moving, Weight, WeightStorage, Weights};
-use super::{Config, Session, SessionOptions};
+use crate::commands::Commands;
+use crate::device::Device;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
+use crate::llama::files::model_file::{ModelFile, ModelFormat};
+use crate::llama::files::progress::LoadProgress;
+use crate::llama::runtime::options::SessionOptions;
+use crate::llama::runtime::session::Session;
 use crate::ops::{Embedding, RopePairing};
-use crate::{Commands, Device, Result};
+use activations::Activations;
 use block::Block;
+use kv_cache::KvCache;
 use linear::Linear;
 use norm::Norm;
+use weights::weight::Weight;
+use weights::{Moving, WeightStorage, Weights};
 
 /// A model whose weights are on a device. It is never changed: any number of sessions can use it, on any threads. A
 /// clone is the same model.

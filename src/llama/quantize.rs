@@ -14,11 +14,11 @@ mod super_blocks;
 
 use std::path::Path;
 
-use super::LlamaError;
-use super::cancel::CancelToken;
-use super::gguf::{GgufWriter, Metadata, MetadataError, NewTensor, TensorType};
-use super::model_file::ModelFile;
-use super::weights::LoadProgress;
+use super::error::LlamaError;
+use crate::llama::files::gguf::{GgufWriter, Metadata, MetadataError, NewTensor, TensorType};
+use crate::llama::files::model_file::ModelFile;
+use crate::llama::files::progress::LoadProgress;
+use crate::llama::runtime::cancel::CancelToken;
 pub use error::QuantizeError;
 use new_file::NewFile;
 

@@ -20,8 +20,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use super::LlamaError;
-use super::gguf::Metadata;
+use super::error::LlamaError;
+use crate::llama::files::gguf::Metadata;
 pub use decoder::Decoder;
 pub(super) use decoder::DecoderState;
 use pairs::Pairs;

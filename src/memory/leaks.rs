@@ -5,8 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Category;
-use crate::buffer::Storage;
+use super::{Category, Storage};
 use crate::device::Device;
 use crate::error::{Result, check};
 use crate::ffi;

@@ -1,7 +1,7 @@
 //! Q, K, V and O of grouped-query attention.
 
 use ironbridge::Device;
-use ironbridge::ops::{AttentionProjections, Projected, Projection, WeightLayout};
+use ironbridge::projections::{AttentionProjections, Projected, Projection, WeightLayout};
 
 use crate::oracle::{self, transpose};
 use crate::support::{assert_close, device, f64s, numbers};

@@ -5,9 +5,11 @@ use std::str;
 
 use regex::Regex;
 
-use super::{ChatError, ChatMessage, ChatTemplate};
+use super::template::ChatTemplate;
+use super::{ChatError, ChatMessage};
+use crate::llama::error::LlamaError;
+use crate::llama::model::Model;
 use crate::llama::tokenizer::{EncodeOptions, TokenKind};
-use crate::llama::{LlamaError, Model};
 
 /// A noncharacter, which no text has: it breaks the names of control tokens in messages while the template runs.
 const BREAK: char = '\u{FDD0}';

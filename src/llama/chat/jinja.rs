@@ -30,7 +30,7 @@ pub mod syntax;
 pub mod text;
 pub mod value;
 
-use super::ChatTemplateLimit;
+use super::limits::ChatTemplateLimit;
 
 /// Why a template ends without text.
 #[derive(Debug)]

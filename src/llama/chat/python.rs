@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::jinja::Failure;
-use super::jinja::budget::{Budget, TextBuilder};
-use super::jinja::text::float;
-use super::jinja::value::Value;
+use crate::llama::chat::jinja::budget::{Budget, TextBuilder};
+use crate::llama::chat::jinja::text::float;
+use crate::llama::chat::jinja::value::Value;
 
 /// How `json.dumps` is to write.
 #[derive(Debug, Default)]
@@ -237,9 +237,9 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ChatTemplateLimits;
-    use super::super::jinja::value::from_json;
     use super::*;
+    use crate::llama::chat::jinja::value::from_json;
+    use crate::llama::chat::limits::ChatTemplateLimits;
 
     #[test]
     fn moments_are_pythons() {

@@ -1,19 +1,19 @@
 //! The template: a conversation in, a text out.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-use std::thread;
+use std::{fmt, thread};
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::jinja::budget::Budget;
-use super::jinja::evaluator::Evaluator;
-use super::jinja::syntax::Template;
-use super::jinja::value::{ListBuilder, MapBuilder, Value, from_json};
 use super::jinja::{Failure, parser};
-use super::{ChatError, ChatMessage, ChatTemplateLimit, ChatTemplateLimits};
+use super::limits::{ChatTemplateLimit, ChatTemplateLimits};
+use super::{ChatError, ChatMessage};
+use crate::llama::chat::jinja::budget::Budget;
+use crate::llama::chat::jinja::evaluator::Evaluator;
+use crate::llama::chat::jinja::syntax::Template;
+use crate::llama::chat::jinja::value::{ListBuilder, MapBuilder, Value, from_json};
 
 /// Stack for each level that may be open: several times what one takes in a build without optimization.
 const LEVEL_STACK: usize = 16 << 10;

@@ -1,13 +1,16 @@
 //! Grouped-query attention with rotary positions.
 
+use super::activations::Activations;
 use super::linear::Linear;
 use super::norm::Norm;
+use super::weights::Weights;
 use super::{Pass, Span};
-use crate::llama::Config;
-use crate::llama::activations::Activations;
-use crate::llama::weights::{Placed, Weight, Weights};
+use crate::commands::Commands;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
+use crate::llama::model::weights::weight::{Placed, Weight};
 use crate::ops::{self, Rope};
-use crate::{Commands, Result, Tensor};
+use crate::tensor::Tensor;
 
 #[derive(Debug)]
 pub(super) struct Attention {

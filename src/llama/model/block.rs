@@ -1,14 +1,16 @@
 //! One layer: x = x + attention(norm(x)), then x = x + mlp(norm(x)).
 
 use super::Pass;
+use super::activations::Activations;
 use super::attention::Attention;
 use super::mlp::Mlp;
 use super::norm::Norm;
-use crate::llama::Config;
-use crate::llama::activations::Activations;
-use crate::llama::weights::{Weight, Weights};
+use super::weights::Weights;
+use crate::commands::Commands;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
+use crate::llama::model::weights::weight::Weight;
 use crate::ops::Elementwise;
-use crate::{Commands, Result};
 
 #[derive(Debug)]
 pub(super) struct Block {

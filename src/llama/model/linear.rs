@@ -1,8 +1,11 @@
 //! A matrix of weights, and a bias where there is one.
 
-use crate::llama::weights::{Placed, Weight, Weights};
+use super::weights::Weights;
+use crate::commands::Commands;
+use crate::error::Result;
+use crate::llama::model::weights::weight::{Placed, Weight};
 use crate::ops::Matmul;
-use crate::{Commands, Result, Tensor};
+use crate::tensor::Tensor;
 
 #[derive(Clone, Debug)]
 pub(super) struct Linear {

@@ -1,11 +1,12 @@
 //! The feed-forward network: down(silu(gate(x)) · up(x)). Shazeer 2020, arXiv:2002.05202.
 
+use super::activations::Activations;
 use super::linear::Linear;
-use crate::llama::Config;
-use crate::llama::activations::Activations;
-use crate::llama::weights::Weights;
+use super::weights::Weights;
+use crate::commands::Commands;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
 use crate::ops::Elementwise;
-use crate::{Commands, Result};
 
 #[derive(Debug)]
 pub(super) struct Mlp {

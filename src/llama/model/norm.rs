@@ -1,9 +1,12 @@
 //! Normalisation before attention, before the feed-forward network and before the output, and of heads.
 
-use crate::llama::Config;
-use crate::llama::weights::{Weight, Weights};
+use super::weights::Weights;
+use crate::commands::Commands;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
+use crate::llama::model::weights::weight::Weight;
 use crate::ops::RmsNorm;
-use crate::{Commands, Result, Tensor};
+use crate::tensor::Tensor;
 
 #[derive(Debug)]
 pub(super) struct Norm {

@@ -1,9 +1,9 @@
 //! Which type each tensor gets.
 
-use super::QuantizeError;
-use crate::llama::LlamaError;
-use crate::llama::gguf::TensorType;
-use crate::llama::model_file::{ModelFile, ModelFormat, ModelTensor};
+use super::error::QuantizeError;
+use crate::llama::error::LlamaError;
+use crate::llama::files::gguf::TensorType;
+use crate::llama::files::model_file::{ModelFile, ModelFormat, ModelTensor};
 
 /// The type of a tensor in a file of `wanted` matrices.
 pub(super) fn tensor_type(

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::llama::gguf::TensorType;
+use crate::llama::files::gguf::TensorType;
 use crate::llama::quote::quoted;
 
 /// Why numbers or a model cannot be quantised.

@@ -1,11 +1,12 @@
 //! A file that is there as a whole or not at all.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter, Write};
+use std::io;
+use std::io::{BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::QuantizeError;
+use super::error::QuantizeError;
 
 /// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves
 /// nothing. It is locked meanwhile: a file of such a name that nobody has locked was left by a process that was

@@ -2,9 +2,10 @@
 
 use half::{bf16, f16};
 
-use super::{QuantizeError, blocks, nonlinear, super_blocks};
-use crate::llama::gguf::TensorType;
-use crate::llama::model_file::{ModelFile, ModelTensor, RowOrder};
+use super::error::QuantizeError;
+use super::{blocks, nonlinear, super_blocks};
+use crate::llama::files::gguf::TensorType;
+use crate::llama::files::model_file::{ModelFile, ModelTensor, RowOrder};
 
 /// The types that can be written.
 pub(super) const TYPES: &[TensorType] = &[

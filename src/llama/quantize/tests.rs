@@ -6,7 +6,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::llama::gguf::{GgufFile, Value};
+use crate::llama::files::gguf::{GgufFile, Value};
 
 #[derive(serde::Deserialize)]
 struct Fixtures {

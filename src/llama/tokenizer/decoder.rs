@@ -1,7 +1,8 @@
 //! Tokens to text, one by one.
 
-use super::vocabulary::{TokenKind, byte_of};
-use super::{SPACE, SpacePrefix, Tokenizer, TokenizerError};
+use super::space_prefix::SpacePrefix;
+use super::vocabulary::{TokenKind, TokenizerError, byte_of};
+use super::{SPACE, Tokenizer};
 
 /// What SentencePiece writes for the unknown token.
 const UNKNOWN_TEXT: &str = " \u{2047} ";

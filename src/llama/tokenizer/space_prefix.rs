@@ -1,7 +1,7 @@
 //! The space before a text, which makes its first word the one that it is after others.
 
 use super::SPACE;
-use crate::llama::gguf::{Metadata, MetadataError};
+use crate::llama::files::gguf::{Metadata, MetadataError};
 
 /// Where a space is put that the text does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::llama::gguf::GgufFile;
+use crate::llama::files::gguf::GgufFile;
 
 fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Failure;
 use super::value::{Text, Value};
-use crate::llama::chat::{ChatTemplateLimit, ChatTemplateLimits};
+use crate::llama::chat::limits::{ChatTemplateLimit, ChatTemplateLimits};
 
 /// Bytes that are copied or compared in one step.
 const STEP_BYTES: u64 = 64;

@@ -2,14 +2,13 @@
 
 use std::rc::Rc;
 
-use super::Failure;
 use super::arguments::Arguments;
 use super::budget::{Budget, Charge, TextBuilder};
 use super::functions::Function;
 use super::syntax::*;
 use super::value::{List, ListBuilder, Map, MapBuilder, Value};
-use super::{filters, methods, operators, predicates, text};
-use crate::llama::chat::{ChatTemplateLimit, ChatTemplateLimits};
+use super::{Failure, filters, methods, operators, predicates, text};
+use crate::llama::chat::limits::{ChatTemplateLimit, ChatTemplateLimits};
 use crate::llama::quote::quoted;
 
 pub struct Evaluator<'t> {

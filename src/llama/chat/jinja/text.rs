@@ -212,7 +212,7 @@ pub fn unescape(quoted: &str, text: &mut String) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llama::chat::ChatTemplateLimits;
+    use crate::llama::chat::limits::ChatTemplateLimits;
 
     #[test]
     fn floats_are_pythons() {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::Failure;
 use super::budget::{Budget, Charge};
 use super::functions::Function;
-use crate::llama::chat::ChatTemplateLimit;
+use crate::llama::chat::limits::ChatTemplateLimit;
 
 #[derive(Clone, Debug)]
 pub enum Value {

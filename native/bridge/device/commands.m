@@ -1,0 +1,204 @@
+#import "commands.h"
+
+#import "base/entry.h"
+#import "base/handle.h"
+#import "base/structs.h"
+#import "base/text.h"
+
+@implementation IronCommands
+
+IRON_COUNTED(IronCommands)
+
+/* The last handle is gone and no thread records: what was not submitted is dropped, and what fails from now on nobody
+ * waits for. */
+- (void)dealloc {
+  [open release];
+  if (outcome && !IronDeviceIsInherited(device)) {
+    IronMonitorLock(&device->monitor);
+    if (outcome->failure.status != IRON_OK && !outcome->told) IronFailuresAdd(&device->failures, &outcome->failure);
+    outcome->abandoned = true;
+    IronMonitorUnlock(&device->monitor);
+  }
+  [outcome release];
+  [label release];
+  [device release];
+  [super dealloc];
+}
+
+#pragma mark Recording
+
+iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
+  IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+  if (!commands) return IRON_ERROR_INVALID_HANDLE;
+  if (atomic_exchange(&commands->recording, true))
+    return IronErrorReport(IRON_ERROR_BUSY, "commands: another thread records them");
+  *result = commands;
+  IRON_TRY(IronDeviceCheckOpen(commands->device, "commands"));
+  if (atomic_load(&commands->committed))
+    return IronErrorReport(IRON_ERROR_STATE, "commands: they are committed already");
+  return IRON_OK;
+}
+
+void IronCommandsLeave(IronCommands **commands) {
+  if (*commands) atomic_store(&(*commands)->recording, false);
+}
+
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count kind:(IronEncoderKind)kind encoder:(id *)encoder {
+  iron_status status = IRON_OK;
+  IronSubmission *submission =
+      open ? open : [IronSubmission openOn:device outcome:outcome label:label status:&status];
+  if (!submission) return status;
+  *encoder = [submission encoder:kind];
+  if (!*encoder) return IRON_ERROR_OUT_OF_MEMORY;
+  status = [submission touch:uses count:count];
+  if (status == IRON_OK && !open) open = [submission retain];
+  return status;
+}
+
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count compute:(id<MTLComputeCommandEncoder> *)encoder {
+  return [self prepare:uses count:count kind:IRON_ENCODER_COMPUTE encoder:encoder];
+}
+
+- (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder {
+  return [self prepare:uses count:count kind:IRON_ENCODER_BLIT encoder:encoder];
+}
+
+- (void)flush:(IronRunner)runner {
+  if (!open) return;
+  [open commit:runner];
+  [open release];
+  open = nil;
+}
+
+- (void)recorded:(uint64_t)bytes {
+  atomic_fetch_add(&operations, 1);
+  IronMemoryCountOperation(&device->memory);
+  open->operations += 1;
+  open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
+  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes)
+    [self flush:IRON_RUNNER_DEVICE];
+}
+
+#pragma mark State
+
+- (void)describe:(iron_commands_info *)info {
+  IronMonitorLock(&device->monitor);
+  bool done = outcome->incomplete == 0;
+  info->operations = atomic_load(&operations);
+  info->command_buffers = outcome->command_buffers;
+  info->device_time = outcome->device_time;
+  if (!atomic_load(&committed))
+    info->state = IRON_COMMANDS_RECORDING;
+  else if (!done)
+    info->state = IRON_COMMANDS_SUBMITTED;
+  else
+    info->state = outcome->failure.status == IRON_OK ? IRON_COMMANDS_COMPLETED : IRON_COMMANDS_FAILED;
+  IronMonitorUnlock(&device->monitor);
+}
+
+/* `runner`: for whom they were committed. */
+- (iron_status)wait:(uint64_t)timeout runner:(IronRunner)runner {
+  if (!atomic_load(&committed))
+    return IronErrorReport(IRON_ERROR_STATE, "commands: they are not committed, there is nothing to wait for");
+  IRON_TRY(IronSubmissionsCheckWait());
+  /* Work that this thread does itself could not be left at a deadline. */
+  if (timeout == UINT64_MAX) IronSubmissionsRun(device, outcome, runner);
+  uint64_t deadline = IronDeadlineAfter(timeout);
+  bool in_time = true;
+  IronFailure failure = {.status = IRON_OK};
+  IronMonitorLock(&device->monitor);
+  while (in_time && outcome->incomplete > 0) in_time = IronMonitorWaitUntil(&device->monitor, deadline);
+  bool complete = outcome->incomplete == 0;
+  if (complete && !outcome->told) {
+    failure = outcome->failure;
+    outcome->told = true;
+  }
+  IronMonitorUnlock(&device->monitor);
+  if (!complete)
+    return IronErrorReport(IRON_ERROR_TIMEOUT, "commands: not complete after %llu ns", (unsigned long long)timeout);
+  if (failure.status == IRON_OK) return IRON_OK;
+  return IronErrorReport(failure.status, "commands: %s", failure.text);
+}
+
+#pragma mark Entries
+
+iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_options *given,
+                                iron_commands **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "commands");
+    iron_commands_options options;
+    IRON_READ_OPTIONAL_STRUCT(options, given, "options");
+    IronDevice *device = IronDeviceAcquire(device_handle);
+    if (!device) return IRON_ERROR_INVALID_HANDLE;
+    NSString *label;
+    IRON_TRY(IronTextRead(&label, options.label, "options.label"));
+    IronCommands *commands = [[[IronCommands alloc] init] autorelease];
+    commands->device = [device retain];
+    commands->outcome = [[IronOutcome alloc] init];
+    commands->label = [label retain];
+    commands->max_operations = options.max_operations ? options.max_operations : device->max_operations;
+    return IronHandleCreate(commands, IRON_HANDLE_COMMANDS, (void **)handle);
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_flush(iron_commands *handle) {
+  IRON_ENTRY {
+    IRON_RECORD(commands, handle);
+    [commands flush:IRON_RUNNER_DEVICE];
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_commit(iron_commands *handle) {
+  IRON_ENTRY {
+    IRON_RECORD(commands, handle);
+    [commands flush:IRON_RUNNER_DEVICE];
+    atomic_store(&commands->committed, true);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_run(iron_commands *handle) {
+  IRON_ENTRY {
+    IRON_RECORD(commands, handle);
+    [commands flush:IRON_RUNNER_CALLER];
+    atomic_store(&commands->committed, true);
+    return [commands wait:UINT64_MAX runner:IRON_RUNNER_CALLER];
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_wait(iron_commands *handle, uint64_t timeout) {
+  IRON_ENTRY {
+    IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+    if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    if (IronDeviceIsInherited(commands->device)) return IronDeviceCheckOpen(commands->device, "commands");
+    return [commands wait:timeout runner:IRON_RUNNER_DEVICE];
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_describe(iron_commands *handle, iron_commands_info *info) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(info, "info");
+    IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+    if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    if (IronDeviceIsInherited(commands->device)) return IronDeviceCheckOpen(commands->device, "commands");
+    iron_commands_info full;
+    [commands describe:&full];
+    IRON_WRITE_STRUCT(info, full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_retain(iron_commands *handle) {
+  IRON_ENTRY {
+    return IronHandleRetain(handle, IRON_HANDLE_COMMANDS, "commands");
+  } IRON_LEAVE
+}
+
+iron_status iron_commands_release(iron_commands *handle) {
+  IRON_ENTRY {
+    return IronHandleRelease(handle, IRON_HANDLE_COMMANDS, "commands");
+  } IRON_LEAVE
+}
+
+@end

@@ -1,0 +1,105 @@
+/* An open device: the Metal device, its one queue, and all that its buffers and commands share. */
+#ifndef IRON_BRIDGE_DEVICE_H
+#define IRON_BRIDGE_DEVICE_H
+
+#import <Metal/Metal.h>
+
+#include "base/failure.h"
+#include "ironbridge.h"
+#include "memory.h"
+#include "base/monitor.h"
+#import "base/object.h"
+#include "pool.h"
+
+@class IronBuffer;
+@class IronDevice;
+@class IronPipelines;
+@class IronSubmission;
+
+/* A call that uses the device and is no command buffer: it makes a buffer, or copies between a buffer and the host's
+ * memory. A close waits for it as it waits for what is in flight. Lies on the call's stack, listed with the device,
+ * guarded by the monitor. */
+typedef struct IronVisit {
+  IronDevice *device; /* nil: not begun */
+  uint64_t serial;    /* grows from visit to visit */
+  struct IronVisit *next, *previous;
+} IronVisit;
+
+/* Commands that are open at once, each with a command buffer that is not committed. */
+enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
+
+@interface IronDevice : IronObject {
+ @public
+  id<MTLDevice> metal;
+  id<MTLCommandQueue> queue;
+  IronPipelines *pipelines;
+  iron_device_kind kind;
+  uint32_t index;
+  uint32_t max_operations, max_in_flight;
+  uint64_t max_flush_bytes;
+  uint64_t opened;         /* IronNow when it was */
+  _Atomic(bool) closed;    /* nothing is made or used any more, only given back; changes with the monitor held */
+  _Atomic(bool) inherited; /* from the process that forked this one: closed, and not even given back */
+  IronDevice *next_open, *previous_open; /* among the process's open devices, guarded by the registry */
+  bool listed;
+  uint32_t visitors; /* who look at it without a reference, guarded by the registry */
+
+  /* Held from the serial number's making to the commit, so that serial order is the device's order. Taken before
+   * `monitor`. */
+  pthread_mutex_t commit_order;
+  /* Held by the one copy between host and private memory that is under way. Taken before everything else. */
+  pthread_mutex_t transfer;
+
+  /* Guards all that follows, the hazards of the device's buffers, and what became of its submissions. */
+  IronMonitor monitor;
+  IronSubmission *first_in_flight, *last_in_flight; /* by serial; each is retained while it is listed */
+  uint64_t last_serial;
+  IronVisit *first_visit, *last_visit; /* by serial */
+  uint64_t last_visit_serial;
+  uint32_t closers; /* threads that wait for visits to end */
+  uint32_t open;      /* command buffers made and not yet committed */
+  uint32_t in_flight; /* submitted, or about to be, and not complete */
+  IronMemory memory;
+  IronPool pool;
+  IronBuffer *newest_buffer; /* of the ledger, by `older`; none is retained */
+  IronFailures failures; /* whose commands were released without a wait */
+}
+@end
+
+/* Takes over `metal`; `options` are complete and checked. Autoreleased; nil, with the error reported, when it has no
+ * queue. */
+IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index,
+                           const iron_device_options *options);
+
+/* The device of a handle, as IronHandleAcquire. */
+IronDevice *IronDeviceAcquire(iron_device *handle);
+
+/* Refuses what would use a closed device. `argument` names the handle that leads there. */
+iron_status IronDeviceCheckOpen(IronDevice *device, const char *argument);
+/* Waits for what is in flight now; false when `timeout` passes first. */
+bool IronDeviceSettle(IronDevice *device, uint64_t timeout);
+/* Closes the device for everybody, at once; false when it is closed already. */
+bool IronDeviceClose(IronDevice *device);
+/* Waits for what is in flight, and for the visits, of now, closes the device for everybody, and waits for what came in
+ * between. IRON_ERROR_TIMEOUT: the device is still open; IRON_ERROR_INVALID_HANDLE: another thread closed it. */
+iron_status IronDeviceFinish(IronDevice *device, uint64_t timeout);
+
+/* Whether the device is a parent process's. Its threads are not here and its locks may be held for ever: nothing waits
+ * for it, and what belongs to it stays where it is until this process ends. */
+bool IronDeviceIsInherited(IronDevice *device);
+
+/* Begins a visit, of this function or to the end of the block; leaves the function when the device is closed.
+ * `argument` names the handle that leads there. */
+#define IRON_VISIT(device, argument)                          \
+  __attribute__((cleanup(IronVisitEnd))) IronVisit visit = {}; \
+  IRON_TRY(IronVisitBegin(&visit, device, argument))
+iron_status IronVisitBegin(IronVisit *visit, IronDevice *device, const char *argument);
+void IronVisitEnd(IronVisit *visit);
+/* These are with the monitor held, and the former on an open device. */
+void IronVisitEnlist(IronVisit *visit, IronDevice *device);
+void IronVisitDelist(IronVisit *visit);
+
+/* Describes a Metal device, opened or not. */
+void IronDeviceDescribe(iron_device_info *info, id<MTLDevice> metal, iron_device_kind kind, uint32_t index);
+
+#endif

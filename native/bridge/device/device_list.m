@@ -1,0 +1,158 @@
+/* Which devices there are, and how a selector names one. The only file that knows where a Metal device comes from. */
+#import "device.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#import "base/entry.h"
+#import "base/handle.h"
+#import "softmetal.h"
+#import "base/structs.h"
+
+/* Apple's devices; empty where there is no Metal. Autoreleased. */
+static NSArray *metal_devices(void) {
+#ifdef __APPLE__
+  return [MTLCopyAllDevices() autorelease];
+#else
+  return [NSArray array];
+#endif
+}
+
+/* Apple's default device, or nil. Autoreleased. */
+static id<MTLDevice> default_metal_device(void) {
+#ifdef __APPLE__
+  return [MTLCreateSystemDefaultDevice() autorelease];
+#else
+  return nil;
+#endif
+}
+
+/* A device that can be opened. */
+typedef struct Choice {
+  id<MTLDevice> metal; /* autoreleased */
+  iron_device_kind kind;
+  uint32_t index;
+} Choice;
+
+static iron_status choose_software(Choice *choice, const char *configuration) {
+  NSError *error = nil;
+  choice->metal = [SoftMetalCreateDevice(configuration, &error) autorelease];
+  choice->kind = IRON_DEVICE_SOFTWARE;
+  choice->index = (uint32_t)[metal_devices() count];
+  if (!choice->metal) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "selector: %s", IronErrorDescribe(error));
+  return IRON_OK;
+}
+
+/* The default Metal device; its metal is nil when there is none. */
+static Choice default_metal(void) {
+  Choice choice = {.metal = default_metal_device(), .kind = IRON_DEVICE_METAL, .index = 0};
+#ifdef __APPLE__
+  for (id<MTLDevice> listed in metal_devices()) {
+    if ([listed registryID] == [choice.metal registryID]) break;
+    choice.index += 1;
+  }
+#endif
+  return choice;
+}
+
+/* `given`: the index as the caller wrote it. */
+static iron_status choose_index(Choice *choice, uint32_t index, const char *given, iron_status missing) {
+  NSArray *devices = metal_devices();
+  if (index == [devices count]) return choose_software(choice, NULL);
+  if (index > [devices count])
+    return IronErrorReport(missing, "there is no device %s, the last one is %u", given, (uint32_t)[devices count]);
+  *choice = (Choice){.metal = [devices objectAtIndex:index], .kind = IRON_DEVICE_METAL, .index = index};
+  return IRON_OK;
+}
+
+static bool parse_index(const char *text, uint32_t *index) {
+  if (!*text || strspn(text, "0123456789") != strlen(text)) return false;
+  unsigned long long value = strtoull(text, NULL, 10); /* ULLONG_MAX when it overflows */
+  *index = value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+  return true;
+}
+
+static bool is_default(const char *selector) { return !selector || !*selector || strcmp(selector, "default") == 0; }
+
+static iron_status choose(Choice *choice, const char *selector) {
+  if (is_default(selector)) selector = getenv("IRONBRIDGE_DEVICE");
+  if (is_default(selector)) {
+    *choice = default_metal();
+    return choice->metal ? IRON_OK : choose_software(choice, NULL);
+  }
+  uint32_t index;
+  if (strcmp(selector, "metal") == 0) {
+    *choice = default_metal();
+    return choice->metal
+               ? IRON_OK
+               : IronErrorReport(IRON_ERROR_NO_DEVICE, "selector: \"metal\": this machine has no Metal device");
+  }
+  if (strcmp(selector, "cpu") == 0) return choose_software(choice, NULL);
+  if (strncmp(selector, "cpu:", 4) == 0) return choose_software(choice, selector + 4);
+  if (parse_index(selector, &index)) return choose_index(choice, index, selector, IRON_ERROR_NO_DEVICE);
+  return IronErrorReport(
+      IRON_ERROR_NO_DEVICE,
+      "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
+      selector);
+}
+
+iron_status iron_device_count(uint32_t *count) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(count, "count");
+    *count = (uint32_t)[metal_devices() count] + 1;
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_device_describe_index(uint32_t index, iron_device_info *info) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(info, "info");
+    Choice choice;
+    char given[16];
+    snprintf(given, sizeof given, "%u", index);
+    IRON_TRY(choose_index(&choice, index, given, IRON_ERROR_OUT_OF_RANGE));
+    iron_device_info full;
+    IronDeviceDescribe(&full, choice.metal, choice.kind, choice.index);
+    IRON_WRITE_STRUCT(info, full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+static iron_status complete_options(iron_device_options *options) {
+  enum { MAX_IN_FLIGHT = 64 };
+  const uint64_t second = UINT64_C(1000000000);
+  if (options->pool_policy > IRON_IDLE_EMPTY)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: pool_policy %u is none", options->pool_policy);
+  if (options->max_in_flight > MAX_IN_FLIGHT)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: max_in_flight is %u, at most %d is possible",
+                           options->max_in_flight, MAX_IN_FLIGHT);
+  if (options->max_operations == 0) options->max_operations = 100;
+  if (options->max_in_flight == 0) options->max_in_flight = 8;
+  if (options->max_flush_bytes == 0) options->max_flush_bytes = UINT64_C(1) << 30;
+  if (options->pool_max_buffers == 0) options->pool_max_buffers = 64;
+  if (options->pool_max_bytes == 0)
+    options->pool_max_bytes = UINT64_C(256) << 20;
+  else if (options->pool_max_bytes == UINT64_MAX)
+    options->pool_max_bytes = 0;
+  if (options->pool_max_buffer_bytes == 0) options->pool_max_buffer_bytes = UINT64_MAX;
+  if (options->pool_idle_time == 0) options->pool_idle_time = 30 * second;
+  if (options->memory_limit == 0) options->memory_limit = UINT64_MAX;
+  if (options->pool_policy == IRON_IDLE_DEFAULT) options->pool_policy = IRON_IDLE_VOLATILE;
+  return IRON_OK;
+}
+
+iron_status iron_device_open(const char *selector, const iron_device_options *given, iron_device **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "device");
+    iron_device_options options;
+    IRON_READ_OPTIONAL_STRUCT(options, given, "options");
+    IRON_TRY(complete_options(&options));
+    Choice choice;
+    IRON_TRY(choose(&choice, selector));
+    IronDevice *device = IronDeviceMake(choice.metal, choice.kind, choice.index, &options);
+    if (!device) return IRON_ERROR_OUT_OF_MEMORY;
+    return IronHandleCreate(device, IRON_HANDLE_DEVICE, (void **)handle);
+  } IRON_LEAVE
+}

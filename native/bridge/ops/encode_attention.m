@@ -1,0 +1,125 @@
+#include <math.h>
+
+#import "args.h"
+#import "base/entry.h"
+#import "operation.h"
+#import "base/structs.h"
+
+enum { MAX_HEAD_DIM = 256 }; /* what the kernel keeps of a head in registers */
+
+static iron_status check_heads(const iron_attention *attention) {
+  IRON_TRY(IronDimensionCheck("tokens", attention->tokens));
+  IRON_TRY(IronDimensionCheck("heads", attention->heads));
+  IRON_TRY(IronDimensionCheck("kv_heads", attention->kv_heads));
+  IRON_TRY(IronDimensionCheck("head_dim", attention->head_dim));
+  if (attention->head_dim > MAX_HEAD_DIM)
+    return IronErrorReport(IRON_ERROR_SHAPE, "head_dim: %llu is more than %d", (unsigned long long)attention->head_dim,
+                           MAX_HEAD_DIM);
+  if (attention->heads % attention->kv_heads)
+    return IronErrorReport(IRON_ERROR_SHAPE, "heads: %llu is not a multiple of kv_heads, %llu",
+                           (unsigned long long)attention->heads, (unsigned long long)attention->kv_heads);
+  if (attention->first_position > UINT32_MAX - attention->tokens)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "first_position: %llu and %llu tokens are more than a kernel can count",
+                           (unsigned long long)attention->first_position, (unsigned long long)attention->tokens);
+  if (!isfinite(attention->scale))
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)attention->scale);
+  return IRON_OK;
+}
+
+/* A cache: one plane per head. Packed, a position-major one has all heads of a position side by side, a head-major one
+ * (with a head stride of its own) the positions of a head. */
+static IronShape cache_shape(const iron_attention *attention, const iron_tensor *cache, uint64_t head_stride) {
+  IronShape shape = {.rows = attention->first_position + attention->tokens,
+                     .width = attention->head_dim,
+                     .planes = attention->kv_heads,
+                     .row_stride = cache->row_stride,
+                     .plane_stride = head_stride ? head_stride : attention->head_dim};
+  if (!shape.row_stride)
+    shape.row_stride =
+        shape.plane_stride == attention->head_dim ? attention->kv_heads * attention->head_dim : attention->head_dim;
+  return shape;
+}
+
+/* Keys are shared out among threadgroups for queries that are too few to keep a GPU busy, when each piece still is
+ * worth one. */
+enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
+
+static void share_out_keys(attention_args *arguments, uint64_t positions) {
+  uint64_t keys = arguments->window ? arguments->window : positions;
+  if (arguments->tokens > FEW_QUERIES || keys < MANY_KEYS) return;
+  uint64_t length = (keys + MAX_PIECES - 1) / MAX_PIECES;
+  if (length < PIECE) length = PIECE;
+  arguments->split_length = (uint32_t)length;
+  arguments->splits = (uint32_t)((keys + length - 1) / length);
+}
+
+/* The two passes of an attention in pieces, with scratch memory between them that lives as long as its submission. */
+static iron_status encode_pieces(IronCommands *commands, int kernel, const IronOperand *operands,
+                                 const attention_args *arguments) {
+  IronGrid pieces = {arguments->splits, arguments->heads, arguments->tokens};
+  uint64_t bytes = pieces.width * pieces.height * pieces.depth * (arguments->head_dim + 2) * sizeof(float);
+  const iron_buffer_options options = {.category = IRON_CATEGORY_SCRATCH, .label = "attention", .pooled = true};
+  IronBuffer *scratch = IronBufferMake(commands->device, bytes, &options);
+  if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
+  IronOperand parts = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
+  const IronOperand *q = &operands[ATTENTION_Q], *k = &operands[ATTENTION_K], *v = &operands[ATTENTION_V];
+  const IronOperand split[] = {[ATTENTION_Q] = *q, [ATTENTION_K] = *k, [ATTENTION_V] = *v, [ATTENTION_OUT] = parts};
+  parts.access = IRON_ACCESS_READ;
+  const IronOperand merge[] = {[ATTENTION_MERGE_PARTS] = parts, [ATTENTION_MERGE_OUT] = operands[ATTENTION_OUT]};
+  int second = IronKernelFind(IRON_OPERATION_ATTENTION_MERGE, 0, 0, arguments, merge);
+  const IronPass passes[] = {
+      {kernel, split, ATTENTION_ARGS, arguments, sizeof *arguments, pieces},
+      {second, merge, ATTENTION_MERGE_ARGS, arguments, sizeof *arguments,
+       (IronGrid){arguments->heads, arguments->tokens, 1}},
+  };
+  return IronOperationEncodePasses(commands, passes, sizeof passes / sizeof *passes);
+}
+
+iron_status iron_encode_attention(iron_commands *handle, const iron_attention *given) {
+  IRON_ENTRY {
+    iron_attention attention;
+    IRON_READ_STRUCT(attention, given, "attention");
+    IRON_RECORD(commands, handle);
+    IRON_TRY(check_heads(&attention));
+
+    IronOperand q, k, v, out;
+    IronShape shape = {.rows = attention.tokens, .width = attention.heads * attention.head_dim};
+    IronShape k_shape = cache_shape(&attention, &attention.k, attention.k_head_stride);
+    IronShape v_shape = cache_shape(&attention, &attention.v, attention.v_head_stride);
+    IronDevice *device = commands->device;
+    IRON_TRY(IronOperandResolve(&q, "q", &attention.q, shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
+    IRON_TRY(IronOperandResolve(&k, "k", &attention.k, k_shape, IRON_TYPES_CACHE, IRON_ACCESS_READ, device));
+    IRON_TRY(IronOperandResolve(&v, "v", &attention.v, v_shape, IRON_TYPES_CACHE, IRON_ACCESS_READ, device));
+    IRON_TRY(IronOperandResolve(&out, "out", &attention.out, shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, device));
+    if (k.dtype != v.dtype)
+      return IronErrorReport(IRON_ERROR_SHAPE, "v: is %s, k is %s", IronTypeName(v.dtype), IronTypeName(k.dtype));
+    IRON_TRY(IronOperandsCheckOverlap(&out, &q, false));
+    IRON_TRY(IronOperandsCheckOverlap(&out, &k, false));
+    IRON_TRY(IronOperandsCheckOverlap(&out, &v, false));
+
+    uint64_t positions = k.rows;
+    attention_args arguments = {.q_token_stride = q.row_stride,
+                                .q_head_stride = attention.head_dim,
+                                .k_token_stride = k.row_stride,
+                                .k_head_stride = k.plane_stride,
+                                .v_token_stride = v.row_stride,
+                                .v_head_stride = v.plane_stride,
+                                .out_token_stride = out.row_stride,
+                                .out_head_stride = attention.head_dim,
+                                .tokens = (uint32_t)attention.tokens,
+                                .heads = (uint32_t)attention.heads,
+                                .kv_heads = (uint32_t)attention.kv_heads,
+                                .head_dim = (uint32_t)attention.head_dim,
+                                .first_position = (uint32_t)attention.first_position,
+                                /* a window of all positions is none */
+                                .window = attention.window >= positions ? 0 : (uint32_t)attention.window,
+                                .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale};
+    share_out_keys(&arguments, positions);
+    const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
+    int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
+    if (arguments.splits) return encode_pieces(commands, kernel, operands, &arguments);
+    return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments,
+                               (IronGrid){attention.heads, attention.tokens, 1});
+  } IRON_LEAVE
+}

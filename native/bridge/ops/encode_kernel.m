@@ -1,0 +1,169 @@
+/* Dispatches of the caller's own kernels. */
+#include <stdio.h>
+
+#import "device/commands.h"
+#import "base/entry.h"
+#import "base/handle.h"
+#import "base/structs.h"
+#import "device/trace.h"
+#import "user_kernel.h"
+
+enum { MAX_INDEX = 31, MAX_BYTES = 4096, MAX_ARGUMENTS = 2 * MAX_INDEX };
+
+/* The arguments, checked: element i belongs to argument i of the caller. */
+typedef struct Bindings {
+  char names[MAX_ARGUMENTS][32]; /* "arguments[3]" */
+  IronUse uses[MAX_ARGUMENTS];   /* of the buffers, in order */
+  size_t use_count;
+  uint64_t bytes; /* of all buffers, from the offsets on */
+  uint64_t threadgroup_memory;
+  uint32_t buffers_bound, threadgroup_bound; /* sets of indices */
+} Bindings;
+
+static iron_status check_index(uint32_t *bound, const iron_argument *argument, const char *name) {
+  if (argument->index >= MAX_INDEX)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: index %u, the last one is %d", name, argument->index,
+                           MAX_INDEX - 1);
+  if (*bound >> argument->index & 1)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: index %u is given twice", name, argument->index);
+  *bound |= UINT32_C(1) << argument->index;
+  return IRON_OK;
+}
+
+static iron_status check_buffer(Bindings *bindings, const iron_argument *argument, const char *name,
+                                IronDevice *device) {
+  IRON_TRY(check_index(&bindings->buffers_bound, argument, name));
+  IronBuffer *buffer = IronBufferAcquire(argument->buffer, name);
+  if (!buffer) return IRON_ERROR_INVALID_HANDLE;
+  if (buffer->device != device) return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
+  if (argument->offset >= buffer->length)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: offset %llu, the buffer has %llu bytes", name,
+                           (unsigned long long)argument->offset, (unsigned long long)buffer->length);
+  if (argument->access < IRON_ACCESS_READ || argument->access > IRON_ACCESS_READ_WRITE)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: access %u is none", name, argument->access);
+  if ((argument->access & IRON_ACCESS_WRITE) && buffer->read_only)
+    return IronErrorReport(IRON_ERROR_READ_ONLY, "%s: the buffer was made read_only", name);
+  bindings->uses[bindings->use_count++] = (IronUse){name, buffer, argument->access, false};
+  bindings->bytes += buffer->length - argument->offset;
+  return IRON_OK;
+}
+
+static iron_status check_bytes(Bindings *bindings, const iron_argument *argument, const char *name) {
+  IRON_TRY(check_index(&bindings->buffers_bound, argument, name));
+  if (!argument->bytes) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: bytes is NULL", name);
+  if (argument->length == 0 || argument->length > MAX_BYTES)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: %llu bytes, 1 to %d are possible", name,
+                           (unsigned long long)argument->length, MAX_BYTES);
+  return IRON_OK;
+}
+
+static iron_status check_threadgroup_memory(Bindings *bindings, const iron_argument *argument, const char *name) {
+  IRON_TRY(check_index(&bindings->threadgroup_bound, argument, name));
+  if (argument->length == 0 || argument->length % 16 || argument->length > UINT32_MAX)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "%s: %llu bytes of threadgroup memory, a multiple of 16 is needed", name,
+                           (unsigned long long)argument->length);
+  bindings->threadgroup_memory += argument->length;
+  return IRON_OK;
+}
+
+static iron_status check_arguments(Bindings *bindings, const iron_dispatch *dispatch, IronKernel *kernel) {
+  if (!dispatch->arguments && dispatch->argument_count > 0)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: is NULL, argument_count is %zu",
+                           dispatch->argument_count);
+  if (dispatch->argument_count > MAX_ARGUMENTS)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "argument_count: %zu, there are indices for %d",
+                           dispatch->argument_count, MAX_ARGUMENTS);
+  for (size_t index = 0; index < dispatch->argument_count; index++) {
+    const iron_argument *argument = &dispatch->arguments[index];
+    char *name = bindings->names[index];
+    snprintf(name, sizeof bindings->names[index], "arguments[%zu]", index);
+    switch (argument->kind) {
+      case IRON_ARGUMENT_BUFFER: IRON_TRY(check_buffer(bindings, argument, name, kernel->device)); break;
+      case IRON_ARGUMENT_BYTES: IRON_TRY(check_bytes(bindings, argument, name)); break;
+      case IRON_ARGUMENT_THREADGROUP: IRON_TRY(check_threadgroup_memory(bindings, argument, name)); break;
+      default: return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: kind %u is none", name, argument->kind);
+    }
+  }
+  uint64_t memory = bindings->threadgroup_memory + [kernel->state staticThreadgroupMemoryLength];
+  uint64_t most = [kernel->device->metal maxThreadgroupMemoryLength];
+  if (memory <= most) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE,
+                         "arguments: %llu bytes of threadgroup memory in all, the device has %llu",
+                         (unsigned long long)memory, (unsigned long long)most);
+}
+
+static iron_status check_grid(const iron_dispatch *dispatch, IronKernel *kernel) {
+  MTLSize widest = [kernel->device->metal maxThreadsPerThreadgroup];
+  const uint64_t limits[3] = {widest.width, widest.height, widest.depth};
+  uint64_t threads = 1;
+  for (int axis = 0; axis < 3; axis++) {
+    uint64_t grid = dispatch->grid[axis], group = dispatch->threadgroup[axis];
+    if (grid == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "grid[%d]: is 0", axis);
+    if (group == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "threadgroup[%d]: is 0", axis);
+    if (group > limits[axis])
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "threadgroup[%d]: %llu threads, the device allows %llu", axis,
+                             (unsigned long long)group, (unsigned long long)limits[axis]);
+    if (!dispatch->threads && grid * group > UINT32_MAX)
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE,
+                             "grid[%d]: %llu threadgroups of %llu threads are more than a kernel can count", axis,
+                             (unsigned long long)grid, (unsigned long long)group);
+    threads *= group; /* three limits of at most 2^21 or so */
+  }
+  uint64_t most = [kernel->state maxTotalThreadsPerThreadgroup];
+  if (threads <= most) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "threadgroup: %llu threads, this kernel allows %llu",
+                         (unsigned long long)threads, (unsigned long long)most);
+}
+
+static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_dispatch *dispatch,
+                           const Bindings *bindings) {
+  size_t buffer = 0;
+  for (size_t index = 0; index < dispatch->argument_count; index++) {
+    const iron_argument *argument = &dispatch->arguments[index];
+    if (argument->kind == IRON_ARGUMENT_BUFFER)
+      [encoder setBuffer:bindings->uses[buffer++].buffer->metal offset:argument->offset atIndex:argument->index];
+    else if (argument->kind == IRON_ARGUMENT_BYTES)
+      [encoder setBytes:argument->bytes length:argument->length atIndex:argument->index];
+    else
+      [encoder setThreadgroupMemoryLength:argument->length atIndex:argument->index];
+  }
+}
+
+static MTLSize size_of(const uint32_t extent[3]) { return MTLSizeMake(extent[0], extent[1], extent[2]); }
+
+static void trace(IronCommands *commands, IronLocation location, const iron_dispatch *dispatch) {
+  char shape[128];
+  const uint32_t *grid = dispatch->grid, *group = dispatch->threadgroup;
+  snprintf(shape, sizeof shape, "grid=%ux%ux%u threadgroup=%ux%ux%u", grid[0], grid[1], grid[2], group[0], group[1],
+           group[2]);
+  IronTraceOperation(commands->device, location, shape);
+}
+
+iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle, const iron_dispatch *given) {
+  IRON_ENTRY {
+    IronLocation location = IronLocationTake();
+    iron_dispatch dispatch;
+    IRON_READ_STRUCT(dispatch, given, "dispatch");
+    IRON_RECORD(commands, handle);
+    IronKernel *kernel = IronHandleAcquire(kernel_handle, IRON_HANDLE_KERNEL, "kernel");
+    if (!kernel) return IRON_ERROR_INVALID_HANDLE;
+    if (kernel->device != commands->device)
+      return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "kernel: a kernel of another device");
+    Bindings bindings = {.use_count = 0};
+    IRON_TRY(check_arguments(&bindings, &dispatch, kernel));
+    IRON_TRY(check_grid(&dispatch, kernel));
+
+    id<MTLComputeCommandEncoder> encoder;
+    IRON_TRY([commands prepare:bindings.uses count:bindings.use_count compute:&encoder]);
+    [encoder setComputePipelineState:kernel->state];
+    bind_arguments(encoder, &dispatch, &bindings);
+    if (dispatch.threads)
+      [encoder dispatchThreads:size_of(dispatch.grid) threadsPerThreadgroup:size_of(dispatch.threadgroup)];
+    else
+      [encoder dispatchThreadgroups:size_of(dispatch.grid) threadsPerThreadgroup:size_of(dispatch.threadgroup)];
+    [commands recorded:bindings.bytes];
+    if (IronTraceIsOn()) trace(commands, location, &dispatch);
+    return IRON_OK;
+  } IRON_LEAVE
+}

@@ -1,0 +1,56 @@
+/* The matrices that operations are given: where they lie, whether they fit, whether they overlap. */
+#ifndef IRON_BRIDGE_OPERAND_H
+#define IRON_BRIDGE_OPERAND_H
+
+#import "device/buffer.h"
+#include "ironbridge.h"
+
+/* Sets of types. */
+#define IRON_TYPES(type) (1u << (type))
+enum {
+  IRON_TYPES_F32 = IRON_TYPES(IRON_F32),
+  IRON_TYPES_U32 = IRON_TYPES(IRON_U32),
+  IRON_TYPES_F32_F16 = IRON_TYPES(IRON_F32) | IRON_TYPES(IRON_F16),
+  IRON_TYPES_FLOAT = IRON_TYPES_F32_F16 | IRON_TYPES(IRON_BF16),
+  IRON_TYPES_CACHE = IRON_TYPES_FLOAT | IRON_TYPES(IRON_Q8_0),
+  IRON_TYPES_BLOCKS = IRON_TYPES(IRON_Q8_0) | IRON_TYPES(IRON_Q4_0) | IRON_TYPES(IRON_Q4_1) | IRON_TYPES(IRON_Q5_0) |
+                      IRON_TYPES(IRON_Q5_1) | IRON_TYPES(IRON_Q2_K) | IRON_TYPES(IRON_Q3_K) | IRON_TYPES(IRON_Q4_K) |
+                      IRON_TYPES(IRON_Q5_K) | IRON_TYPES(IRON_Q6_K) | IRON_TYPES(IRON_IQ4_NL),
+  IRON_TYPES_WEIGHTS = IRON_TYPES_FLOAT | IRON_TYPES_BLOCKS
+};
+
+/* What an operation needs of an operand: `planes` matrices of rows × width elements. */
+typedef struct IronShape {
+  uint64_t rows, width;
+  uint64_t planes;       /* 0: one */
+  uint64_t row_stride;   /* elements; 0: the tensor's own, or else width */
+  uint64_t plane_stride; /* elements, of more than one plane; 0: every plane is the same */
+} IronShape;
+
+/* A tensor that was checked against what the operation needs. */
+typedef struct IronOperand {
+  const char *name;
+  IronBuffer *buffer;
+  iron_access access;
+  iron_dtype dtype;
+  uint64_t offset, length;           /* bytes; from the first element to the last one, gaps included */
+  uint64_t row_stride, plane_stride; /* elements */
+  uint64_t rows, width, planes;
+  bool whole; /* every byte of the buffer belongs to an element */
+} IronOperand;
+
+/* Checks `tensor` and describes it. `name` is the argument's in messages. */
+iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
+                               unsigned types, iron_access access, IronDevice *device);
+
+/* Refuses an output whose elements are also elements of `input`, unless `in_place` and they are the very same ones. */
+iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperand *input, bool in_place);
+
+/* Refuses a dimension that is 0 or more than the kernels can count to. */
+iron_status IronDimensionCheck(const char *name, uint64_t value);
+
+const char *IronTypeName(iron_dtype type);
+/* Elements that are stored together: 1, or those of a block. */
+uint32_t IronTypeElements(iron_dtype type);
+
+#endif

@@ -1,0 +1,107 @@
+#import "operation.h"
+
+#import "base/error.h"
+#import "pipelines.h"
+#import "device/trace.h"
+
+#include <stdio.h>
+
+enum { MAX_PASSES = 2, MAX_OPERANDS = 6, SIMD_WIDTH = 32, ROW_THREADS = 256 };
+
+static uint64_t groups(uint64_t points, uint32_t tile) { return (points + tile - 1) / tile; }
+
+static void dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipelineState> state,
+                     const IronGeometry *geometry, IronGrid grid) {
+  if (geometry->threads) {
+    const uint32_t *tile = geometry->tile;
+    MTLSize size = MTLSizeMake(groups(grid.width, tile[0]), groups(grid.height, tile[1]), groups(grid.depth, tile[2]));
+    [encoder dispatchThreadgroups:size threadsPerThreadgroup:MTLSizeMake(geometry->threads, 1, 1)];
+    return;
+  }
+  /* A kernel that needs many registers may allow fewer threads than these. */
+  NSUInteger most = [state maxTotalThreadsPerThreadgroup];
+  NSUInteger threads = most < ROW_THREADS ? most : ROW_THREADS;
+  NSUInteger width = grid.height == 1 || threads < SIMD_WIDTH ? threads : SIMD_WIDTH;
+  [encoder dispatchThreads:MTLSizeMake(grid.width, grid.height, grid.depth)
+      threadsPerThreadgroup:MTLSizeMake(width, threads / width, 1)];
+}
+
+/* The pipeline state of a kernel, when the device runs its threadgroups. */
+static iron_status state_of(IronDevice *device, int kernel, id<MTLComputePipelineState> *state) {
+  if (kernel < 0) return IronErrorReport(IRON_ERROR_UNSUPPORTED, "there is no kernel for these types");
+  iron_status status = [device->pipelines state:state ofKernel:kernel on:device];
+  if (status != IRON_OK) return status;
+  const IronKernelEntry *entry = &IronKernelTable[kernel];
+  if (entry->geometry.threads <= [*state maxTotalThreadsPerThreadgroup]) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_UNSUPPORTED, "this device has no threadgroups of %u threads for kernel %s",
+                         entry->geometry.threads, entry->name);
+}
+
+/* What the operands mean for the submission: a stand-in, bound where nothing is read, is no use of its buffer. */
+static size_t uses_of(IronUse *uses, const IronPass *passes, size_t count) {
+  size_t used = 0;
+  for (const IronPass *pass = passes; pass < passes + count; pass++)
+    for (size_t index = 0; index < pass->operand_count; index++) {
+      const IronOperand *operand = &pass->operands[index];
+      if (!operand->access) continue;
+      uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
+    }
+  return used;
+}
+
+/* "a=2x3 b=3x2": rows by columns, by planes when there are several. */
+static void describe_shape(char *text, size_t capacity, const IronPass *pass) {
+  size_t length = 0;
+  text[0] = '\0';
+  for (size_t index = 0; index < pass->operand_count && length < capacity; index++) {
+    const IronOperand *operand = &pass->operands[index];
+    if (!operand->access) continue;
+    length += (size_t)snprintf(text + length, capacity - length, "%s%s=%llux%llu", length ? " " : "", operand->name,
+                               (unsigned long long)operand->rows, (unsigned long long)operand->width);
+    if (operand->planes > 1 && length < capacity)
+      length += (size_t)snprintf(text + length, capacity - length, "x%llu", (unsigned long long)operand->planes);
+  }
+}
+
+/* The first pass has the operation's inputs. */
+static void trace(IronDevice *device, IronLocation location, const IronPass *passes) {
+  char shape[256];
+  describe_shape(shape, sizeof shape, &passes[0]);
+  IronTraceOperation(device, location, shape);
+}
+
+iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count) {
+  IronLocation location = IronLocationTake();
+  id<MTLComputePipelineState> states[MAX_PASSES];
+  for (size_t index = 0; index < count; index++) {
+    iron_status status = state_of(commands->device, passes[index].kernel, &states[index]);
+    if (status != IRON_OK) return status;
+  }
+  IronUse uses[MAX_PASSES * MAX_OPERANDS];
+  id<MTLComputeCommandEncoder> encoder;
+  size_t use_count = uses_of(uses, passes, count);
+  iron_status status = [commands prepare:uses count:use_count compute:&encoder];
+  if (status != IRON_OK) return status;
+
+  uint64_t bytes = 0;
+  for (size_t index = 0; index < count; index++) {
+    const IronPass *pass = &passes[index];
+    [encoder setComputePipelineState:states[index]];
+    for (size_t binding = 0; binding < pass->operand_count; binding++) {
+      const IronOperand *operand = &pass->operands[binding];
+      [encoder setBuffer:operand->buffer->metal offset:operand->offset atIndex:binding];
+      bytes += operand->access ? operand->length : 0;
+    }
+    [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
+    dispatch(encoder, states[index], &IronKernelTable[pass->kernel].geometry, pass->grid);
+  }
+  [commands recorded:bytes];
+  if (IronTraceIsOn()) trace(commands->device, location, passes);
+  return IRON_OK;
+}
+
+iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count,
+                                const void *arguments, size_t arguments_size, IronGrid grid) {
+  IronPass pass = {kernel, operands, operand_count, arguments, arguments_size, grid};
+  return IronOperationEncodePasses(commands, &pass, 1);
+}

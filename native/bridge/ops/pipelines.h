@@ -1,0 +1,40 @@
+/* The pipeline states of the bridge's own kernels, one set per device: each family's source is compiled when the first
+ * of its kernels is asked for, each pipeline state is made once. */
+#ifndef IRON_BRIDGE_PIPELINES_H
+#define IRON_BRIDGE_PIPELINES_H
+
+#import <Metal/Metal.h>
+#include <pthread.h>
+
+#include "ironbridge.h"
+#include "kernel_table.h"
+#import "base/object.h"
+
+@class IronDevice;
+
+@interface IronPipelines : IronObject {
+ @private
+  pthread_mutex_t lock;
+  NSMutableDictionary *libraries; /* by family */
+  id<MTLComputePipelineState> states[IRON_KERNELS_AT_MOST]; /* by index in the table; nil: not asked for yet */
+}
+
+/* The pipeline state of a kernel of the table. It lives as long as the device. */
+- (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device;
+
+@end
+
+/* Compiles source; nil, with IRON_ERROR_COMPILE or IRON_ERROR_UNSUPPORTED reported in *status, when that fails.
+ * Autoreleased. */
+id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options,
+                                  iron_status *status);
+
+/* Makes a function of a library, with function constants unless `values` is nil. Autoreleased; nil, with the error
+ * reported in *status. */
+id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
+                                 iron_status *status);
+
+/* Makes a function's pipeline state. Autoreleased; nil, with the error reported in *status. */
+id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status);
+
+#endif

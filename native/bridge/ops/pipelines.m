@@ -1,0 +1,120 @@
+#import "pipelines.h"
+
+#import "device/device.h"
+#import "base/error.h"
+#import "sources.h"
+
+#include <string.h>
+
+@implementation IronPipelines
+
+IRON_COUNTED(IronPipelines)
+
+- (instancetype)init {
+  self = [super init];
+  if (!self) return nil;
+  pthread_mutex_init(&lock, NULL);
+  libraries = [[NSMutableDictionary alloc] init];
+  return self;
+}
+
+- (void)dealloc {
+  for (int kernel = 0; kernel < IRON_KERNELS_AT_MOST; kernel++) [states[kernel] release];
+  [libraries release];
+  pthread_mutex_destroy(&lock);
+  [super dealloc];
+}
+
+static void count_one(IronDevice *device) {
+  IronMonitorLock(&device->monitor);
+  IronMemoryAdd(&device->memory, IRON_CATEGORY_PIPELINES, 0);
+  IronMonitorUnlock(&device->monitor);
+}
+
+static NSString *source_of(const char *family) {
+  for (size_t index = 0; index < kernel_source_count; index++) {
+    const kernel_source *source = &kernel_sources[index];
+    if (strcmp(source->family, family) == 0)
+      return [[[NSString alloc] initWithBytes:source->text length:source->length
+                                     encoding:NSUTF8StringEncoding] autorelease];
+  }
+  return nil;
+}
+
+/* Lock held. */
+- (id<MTLLibrary>)libraryOf:(const char *)family on:(IronDevice *)device status:(iron_status *)status {
+  NSString *key = [NSString stringWithUTF8String:family];
+  id<MTLLibrary> library = [libraries objectForKey:key];
+  if (library) return library;
+  NSString *source = source_of(family);
+  if (!source) {
+    *status = IronErrorReport(IRON_ERROR_UNSUPPORTED, "this build has no source of the %s kernels", family);
+    return nil;
+  }
+  /* Our kernels say what they do with NaN and infinity, which fast math would ignore. */
+  MTLCompileOptions *exact = [[[MTLCompileOptions alloc] init] autorelease];
+  [exact setFastMathEnabled:NO];
+  library = IronLibraryCompile(device, source, exact, status);
+  if (!library) return nil;
+  [libraries setObject:library forKey:key];
+  count_one(device);
+  return library;
+}
+
+/* Lock held. Autoreleased. */
+- (id<MTLComputePipelineState>)make:(const IronKernelEntry *)entry
+                                 on:(IronDevice *)device
+                             status:(iron_status *)status {
+  id<MTLLibrary> library = [self libraryOf:entry->family on:device status:status];
+  if (!library) return nil;
+  id<MTLFunction> function = IronFunctionMake(library, [NSString stringWithUTF8String:entry->name], nil, status);
+  return function ? IronPipelineMake(device, function, status) : nil;
+}
+
+- (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device {
+  iron_status status = IRON_OK;
+  IronGateEnter(&lock);
+  @try {
+    if (!states[kernel]) {
+      states[kernel] = [[self make:&IronKernelTable[kernel] on:device status:&status] retain];
+      if (states[kernel]) count_one(device);
+    }
+    *state = states[kernel];
+  } @finally {
+    IronGateLeave(&lock);
+  }
+  return status;
+}
+
+@end
+
+id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompileOptions *options,
+                                  iron_status *status) {
+  NSError *error = nil;
+  id<MTLLibrary> library = [[device->metal newLibraryWithSource:source options:options error:&error] autorelease];
+  if (library) return library;
+  bool unsupported =
+      [[error domain] isEqual:MTLLibraryErrorDomain] && [error code] == (NSInteger)MTLLibraryErrorUnsupported;
+  *status = IronErrorReport(unsupported ? IRON_ERROR_UNSUPPORTED : IRON_ERROR_COMPILE, "%s", IronErrorDescribe(error));
+  return nil;
+}
+
+id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
+                                 iron_status *status) {
+  /* newFunctionWithName: alone would not say what is wrong. */
+  NSError *error = nil;
+  if (!values) values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+  id<MTLFunction> function = [[library newFunctionWithName:name constantValues:values error:&error] autorelease];
+  if (!function)
+    *status = IronErrorReport(IRON_ERROR_COMPILE, "kernel %s: %s", [name UTF8String], IronErrorDescribe(error));
+  return function;
+}
+
+id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status) {
+  NSError *error = nil;
+  id<MTLComputePipelineState> state = [[device->metal newComputePipelineStateWithFunction:function
+                                                                                    error:&error] autorelease];
+  if (!state)
+    *status = IronErrorReport(IRON_ERROR_COMPILE, "%s: %s", [[function name] UTF8String], IronErrorDescribe(error));
+  return state;
+}

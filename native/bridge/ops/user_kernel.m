@@ -1,0 +1,166 @@
+#import "user_kernel.h"
+
+#import "base/entry.h"
+#import "base/handle.h"
+#import "pipelines.h"
+#import "base/structs.h"
+#import "base/text.h"
+
+static void count_pipelines(IronDevice *device, void (*change)(IronMemory *, iron_category, uint64_t)) {
+  IronMonitorLock(&device->monitor);
+  change(&device->memory, IRON_CATEGORY_PIPELINES, 0);
+  IronMonitorUnlock(&device->monitor);
+}
+
+@implementation IronLibrary
+
+IRON_COUNTED(IronLibrary)
+
+- (void)dealloc {
+  if (!IronDeviceIsInherited(device)) {
+    [metal release];
+    count_pipelines(device, IronMemoryRemove);
+  }
+  [device release];
+  [super dealloc];
+}
+
+@end
+
+@implementation IronKernel
+
+IRON_COUNTED(IronKernel)
+
+- (void)dealloc {
+  if (!IronDeviceIsInherited(device)) {
+    [state release];
+    count_pipelines(device, IronMemoryRemove);
+  }
+  [device release];
+  [super dealloc];
+}
+
+@end
+
+#pragma mark Library
+
+iron_status iron_library_create(iron_device *device_handle, const char *source, iron_library **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "library");
+    if (!source || !*source)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "source: is %s", source ? "empty" : "NULL");
+    IronDevice *device = IronDeviceAcquire(device_handle);
+    if (!device) return IRON_ERROR_INVALID_HANDLE;
+    NSString *text;
+    IRON_TRY(IronTextRead(&text, source, "source"));
+    iron_status status = IRON_OK;
+    id<MTLLibrary> metal = IronLibraryCompile(device, text, nil, &status);
+    if (!metal) return status;
+    IronLibrary *library = [[[IronLibrary alloc] init] autorelease];
+    library->device = [device retain];
+    library->metal = [metal retain];
+    count_pipelines(device, IronMemoryAdd);
+    return IronHandleCreate(library, IRON_HANDLE_LIBRARY, (void **)handle);
+  } IRON_LEAVE
+}
+
+iron_status iron_library_retain(iron_library *handle) {
+  IRON_ENTRY {
+    return IronHandleRetain(handle, IRON_HANDLE_LIBRARY, "library");
+  } IRON_LEAVE
+}
+
+iron_status iron_library_release(iron_library *handle) {
+  IRON_ENTRY {
+    return IronHandleRelease(handle, IRON_HANDLE_LIBRARY, "library");
+  } IRON_LEAVE
+}
+
+#pragma mark Kernel
+
+static iron_status read_constants(MTLFunctionConstantValues *values, const iron_constant *constants, size_t count) {
+  enum { MAX_INDEX = 65535 }; /* Metal Shading Language specification, 5.8.1 */
+  for (size_t index = 0; index < count; index++) {
+    const iron_constant *constant = &constants[index];
+    if (constant->index > MAX_INDEX)
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "constants[%zu].index: %u is more than %d", index,
+                             constant->index, MAX_INDEX);
+    MTLDataType type;
+    switch (constant->type) {
+      case IRON_CONSTANT_BOOL: type = MTLDataTypeBool; break;
+      case IRON_CONSTANT_I32: type = MTLDataTypeInt; break;
+      case IRON_CONSTANT_U32: type = MTLDataTypeUInt; break;
+      case IRON_CONSTANT_F32: type = MTLDataTypeFloat; break;
+      default:
+        return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants[%zu].type: %u is none", index, constant->type);
+    }
+    [values setConstantValue:&constant->value type:type atIndex:constant->index];
+  }
+  return IRON_OK;
+}
+
+/* The function, specialised; autoreleased. */
+static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> library, NSString *name,
+                                 const iron_constant *constants, size_t count) {
+  if (![[library functionNames] containsObject:name])
+    return IronErrorReport(IRON_ERROR_NOT_FOUND, "name: the library has no kernel \"%s\"", [name UTF8String]);
+  MTLFunctionConstantValues *values = nil;
+  if (count > 0) {
+    values = [[[MTLFunctionConstantValues alloc] init] autorelease];
+    IRON_TRY(read_constants(values, constants, count));
+  }
+  iron_status status = IRON_OK;
+  *function = IronFunctionMake(library, name, values, &status);
+  return status;
+}
+
+iron_status iron_kernel_create(iron_library *library_handle, const char *name, const iron_constant *constants,
+                               size_t constant_count, iron_kernel **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "kernel");
+    if (!name || !*name) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "name: is %s", name ? "empty" : "NULL");
+    if (!constants && constant_count > 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants: is NULL");
+    IronLibrary *library = IronHandleAcquire(library_handle, IRON_HANDLE_LIBRARY, "library");
+    if (!library) return IRON_ERROR_INVALID_HANDLE;
+    IRON_TRY(IronDeviceCheckOpen(library->device, "library"));
+    NSString *text;
+    IRON_TRY(IronTextRead(&text, name, "name"));
+    id<MTLFunction> function;
+    IRON_TRY(make_function(&function, library->metal, text, constants, constant_count));
+    iron_status status = IRON_OK;
+    id<MTLComputePipelineState> state = IronPipelineMake(library->device, function, &status);
+    if (!state) return status;
+    IronKernel *kernel = [[[IronKernel alloc] init] autorelease];
+    kernel->device = [library->device retain];
+    kernel->state = [state retain];
+    count_pipelines(kernel->device, IronMemoryAdd);
+    return IronHandleCreate(kernel, IRON_HANDLE_KERNEL, (void **)handle);
+  } IRON_LEAVE
+}
+
+iron_status iron_kernel_describe(iron_kernel *handle, iron_kernel_info *info) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(info, "info");
+    IronKernel *kernel = IronHandleAcquire(handle, IRON_HANDLE_KERNEL, "kernel");
+    if (!kernel) return IRON_ERROR_INVALID_HANDLE;
+    iron_kernel_info full = {
+        .max_threads_per_threadgroup = (uint32_t)[kernel->state maxTotalThreadsPerThreadgroup],
+        .simd_width = (uint32_t)[kernel->state threadExecutionWidth],
+        .static_threadgroup_memory = (uint32_t)[kernel->state staticThreadgroupMemoryLength],
+    };
+    IRON_WRITE_STRUCT(info, full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_kernel_retain(iron_kernel *handle) {
+  IRON_ENTRY {
+    return IronHandleRetain(handle, IRON_HANDLE_KERNEL, "kernel");
+  } IRON_LEAVE
+}
+
+iron_status iron_kernel_release(iron_kernel *handle) {
+  IRON_ENTRY {
+    return IronHandleRelease(handle, IRON_HANDLE_KERNEL, "kernel");
+  } IRON_LEAVE
+}

@@ -1,0 +1,12 @@
+/* The Metal Shading Language's standard library for clang on the CPU: read before every rewritten source. */
+#include "types.h"
+#include "traits.h"
+#include "vector.h"
+#include "math.h"
+#include "matrix.h"
+#include "atomic.h"
+#include "cpu/threads.h"
+#include "simd.h"
+#include "simdgroup_matrix.h"
+#include "constants.h"
+#include "cpu/entry.h"

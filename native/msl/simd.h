@@ -1,0 +1,149 @@
+/* <metal_compute>, <metal_simdgroup> and <metal_quadgroup>: barriers and the functions of a SIMD-group of 32 threads
+ * (specification 3.1, sections 6.9.1 to 6.9.3). */
+#ifndef MSL_SIMD_H
+#define MSL_SIMD_H
+
+#include "atomic.h"
+#include "cpu/threads.h"
+#include "math.h"
+
+namespace metal {
+
+enum class mem_flags : uint {
+  mem_none = 0,
+  mem_device = 1,
+  mem_threadgroup = 2,
+  mem_texture = 4,
+  mem_threadgroup_imageblock = 8,
+};
+MSL_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }
+
+MSL_INLINE void threadgroup_barrier(mem_flags, MSL_SITE) { msl::threadgroup_barrier(MSL_HERE); }
+MSL_INLINE void simdgroup_barrier(mem_flags, MSL_SITE) { msl::simd_barrier(MSL_HERE); }
+MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
+
+}
+
+namespace msl {
+/* The folds of the reductions; `neutral` leaves any other operand as it is. */
+#define MSL_FOLD(name, expression, start)                                            \
+  struct name {                                                                      \
+    template <class T> static MSL_INLINE T apply(T a, T b) { return (T)(expression); } \
+    template <class T> static MSL_INLINE T neutral() { return (T)(start); }          \
+  };
+MSL_FOLD(sum, a + b, 0)
+MSL_FOLD(product, a *b, 1)
+MSL_FOLD(maximum, metal::max(a, b), 0)
+MSL_FOLD(minimum, metal::min(a, b), 0)
+MSL_FOLD(conjunction, a &b, 0)
+MSL_FOLD(disjunction, a | b, 0)
+MSL_FOLD(difference, a ^ b, 0)
+#undef MSL_FOLD
+
+/* A quad-group is four neighbouring threads. Its values travel with those of the whole SIMD-group. */
+template <class Fold, class T> MSL_INLINE T quad_reduce(T value, uint site) {
+  operation exchange;
+  exchange.give(value);
+  exchange.arrive(site);
+  uint first = exchange.index & ~3u;
+  T result = exchange.take<T>(first);
+  for (uint i = 1; i < 4; i++) result = Fold::apply(result, exchange.take<T>(first + i));
+  return result;
+}
+}
+
+namespace metal {
+
+#define MSL_REDUCE(name, fold)                                                                          \
+  template <class T> MSL_INLINE T simd_##name(T value, MSL_SITE) {                                      \
+    return msl::reduce<msl::fold>(value, MSL_HERE);                                                     \
+  }                                                                                                     \
+  template <class T> MSL_INLINE T quad_##name(T value, MSL_SITE) {                                      \
+    return msl::quad_reduce<msl::fold>(value, MSL_HERE);                                                \
+  }
+MSL_REDUCE(sum, sum)
+MSL_REDUCE(product, product)
+MSL_REDUCE(max, maximum)
+MSL_REDUCE(min, minimum)
+MSL_REDUCE(and, conjunction)
+MSL_REDUCE(or, disjunction)
+MSL_REDUCE(xor, difference)
+#undef MSL_REDUCE
+
+#define MSL_PREFIX(name)                                                                                \
+  template <class T> MSL_INLINE T simd_prefix_inclusive_##name(T value, MSL_SITE) {                     \
+    return msl::prefix<msl::name, true>(value, MSL_HERE);                                               \
+  }                                                                                                     \
+  template <class T> MSL_INLINE T simd_prefix_exclusive_##name(T value, MSL_SITE) {                     \
+    return msl::prefix<msl::name, false>(value, MSL_HERE);                                              \
+  }
+MSL_PREFIX(sum)
+MSL_PREFIX(product)
+#undef MSL_PREFIX
+
+/* `lane` is the calling thread's index in its group, `delta` the argument, `from` the thread whose value is taken. */
+#define MSL_SHUFFLE(name, first, width, from)                                                           \
+  template <class T> MSL_INLINE T name(T value, ushort delta, MSL_SITE) {                               \
+    uint whole = msl::lane_index(), lane = whole % width;                                               \
+    (void)lane;                                                                                         \
+    return msl::shuffle(value, (first) + (from), MSL_HERE);                                             \
+  }
+#define MSL_SHUFFLES(prefix, width)                                                                     \
+  MSL_SHUFFLE(prefix##_shuffle, whole - lane, width, delta % width)                                     \
+  MSL_SHUFFLE(prefix##_broadcast, whole - lane, width, delta % width)                                   \
+  MSL_SHUFFLE(prefix##_shuffle_xor, whole - lane, width, (lane ^ delta) % width)                        \
+  MSL_SHUFFLE(prefix##_shuffle_down, whole - lane, width, lane + delta < width ? lane + delta : lane)   \
+  MSL_SHUFFLE(prefix##_shuffle_up, whole - lane, width, lane >= delta ? lane - delta : lane)            \
+  MSL_SHUFFLE(prefix##_shuffle_rotate_down, whole - lane, width, (lane + delta) % width)                \
+  MSL_SHUFFLE(prefix##_shuffle_rotate_up, whole - lane, width, (lane + width - delta % width) % width)
+MSL_SHUFFLES(simd, 32u)
+MSL_SHUFFLES(quad, 4u)
+#undef MSL_SHUFFLES
+#undef MSL_SHUFFLE
+
+/* Threads that would read past an end of the group (of `modulo` threads) take the filling data from the other end. */
+template <class T>
+MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
+  uint lane = msl::lane_index(), base = lane - lane % modulo, from = lane % modulo + delta;
+  T here = msl::shuffle(value, base + from % modulo, MSL_HERE),
+    fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
+  return from < modulo ? here : fill;
+}
+template <class T>
+MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
+  uint lane = msl::lane_index(), base = lane - lane % modulo, from = lane % modulo + modulo - delta % modulo;
+  T here = msl::shuffle(value, base + from % modulo, MSL_HERE),
+    fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
+  return from >= modulo ? here : fill;
+}
+
+struct simd_vote {
+  typedef ulong vote_t;
+  MSL_INLINE explicit constexpr simd_vote(vote_t votes = 0) : votes(votes) {}
+  MSL_INLINE explicit constexpr operator vote_t() const { return votes; }
+  MSL_INLINE constexpr bool all() const { return votes == 0xffffffffu; }
+  MSL_INLINE constexpr bool any() const { return votes != 0; }
+
+ private:
+  vote_t votes;
+};
+MSL_INLINE simd_vote simd_ballot(bool predicate, MSL_SITE) { return simd_vote(msl::ballot(predicate, MSL_HERE)); }
+MSL_INLINE simd_vote simd_active_threads_mask(MSL_SITE) { return simd_vote(msl::ballot(true, MSL_HERE)); }
+MSL_INLINE bool simd_any(bool predicate, MSL_SITE) { return msl::ballot(predicate, MSL_HERE) != 0; }
+MSL_INLINE bool simd_all(bool predicate, MSL_SITE) { return msl::ballot(!predicate, MSL_HERE) == 0; }
+MSL_INLINE bool simd_is_first(MSL_SITE) {
+  return (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)) == msl::lane_index();
+}
+template <class T> MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
+  return msl::shuffle(value, (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)), MSL_HERE);
+}
+MSL_INLINE bool quad_any(bool predicate, MSL_SITE) {
+  return (msl::ballot(predicate, MSL_HERE) >> (msl::lane_index() & ~3u) & 15u) != 0;
+}
+MSL_INLINE bool quad_all(bool predicate, MSL_SITE) {
+  return (msl::ballot(!predicate, MSL_HERE) >> (msl::lane_index() & ~3u) & 15u) == 0;
+}
+
+}
+
+#endif

@@ -1,0 +1,5 @@
+//! What executes below the software Metal device: the CPU backend behind `native/softmetal/executor.h`.
+
+pub(crate) mod cpu;
+mod fault;
+mod ffi;

@@ -1,0 +1,35 @@
+//! The CPU backend of the software Metal device.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`backend`] | the C table that the device calls, and nothing but the crossing of that border |
+//! | [`report`] | what it finds on this machine, for people |
+//! | [`library`] | which kernels a Metal source stands for |
+//! | [`registry`] | the native kernels by name |
+//! | [`attention`], [`gemm`], [`kernels`], [`repack`] | the native kernels, by family |
+//! | [`bindings`] | one dispatch's bindings, typed and checked against the memory that is bound |
+//! | [`quants`] | what buffers hold, and how it becomes f32 |
+//! | [`simd`] | vectors of f32, one implementation for each instruction set |
+//! | [`threads`] | the threads that compute, shared by every queue of the process |
+//! | [`msl`] | a threadgroup of a compiled Metal kernel on the CPU: fibers, barriers, stacks, faults |
+
+mod attention;
+mod backend;
+mod bindings;
+mod gemm;
+mod kernels;
+mod library;
+mod machine;
+pub(crate) mod msl;
+mod quants;
+mod registry;
+mod repack;
+pub mod report;
+mod scratch;
+mod simd;
+mod threads;
+
+#[cfg(test)]
+mod kernel_matrix;
+#[cfg(test)]
+mod testing;

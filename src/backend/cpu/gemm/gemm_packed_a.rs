@@ -1,0 +1,374 @@
+//! GEMM with B stored `[n][k]` and many rows of A: A is packed and transposed once, so that a vector has a value of
+//! each of some rows of A. The rows of B, which are most of the memory, are read in place.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined"
+)]
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use super::microkernel::{self, Accumulate, PIECE, Widen};
+use super::problem::{Block, Narrow, Product, ROWS};
+use crate::backend::cpu::bindings::View;
+use crate::backend::cpu::machine::Machine;
+use crate::backend::cpu::quants::{Readable, Writable};
+use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::simd::{Body, Isa, Simd};
+use crate::backend::fault::Fault;
+
+/// Columns of C that are computed by one tile after the other.
+pub const COLUMNS: usize = microkernel::ROWS;
+/// Columns whose sums are kept while all steps pass.
+const GROUP: usize = 64;
+/// Floats of A that stay in L2 while all rows of B pass.
+const CACHED: usize = 1 << 16;
+/// Rows and columns of what [`Simd::interleave`] transposes.
+const SQUARE: usize = 8;
+
+thread_local! {
+    static KEPT_A: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// A, as panels of [`ROWS`] rows: [strip][step][row].
+pub struct Turned {
+    scratch: Scratch,
+    isa: Isa,
+    /// What the last rows of a panel are computed with that fill but half a vector.
+    half: Option<Isa>,
+    /// Rows of a matrix, the ones that only fill a vector up among them.
+    rows: usize,
+    /// Steps from one strip to the next.
+    depth: usize,
+    /// Floats from one matrix to the next; 0 when all batches share one.
+    batch_stride: usize,
+}
+
+/// The rows that are neighbors in a panel.
+struct Strip {
+    /// From the first row of the panel on.
+    first: usize,
+    rows: usize,
+}
+
+impl Turned {
+    pub fn new<B: Readable, T: Writable>(
+        machine: &Machine,
+        product: &Product<B, T, View<T>>,
+    ) -> Result<Turned, Fault> {
+        let args = &product.output.args;
+        let half = machine.isa.half();
+        let unit = half.unwrap_or(machine.isa).lanes();
+        let rows = (args.m as usize).next_multiple_of(unit);
+        let depth = product.k().next_multiple_of(SQUARE);
+        let matrix = rows.saturating_mul(depth);
+        let batches = match args.a_batch_stride {
+            0 => args.batch.min(1),
+            _ => args.batch,
+        } as usize;
+        let count = matrix.saturating_mul(batches);
+        let scratch = Scratch::take(&KEPT_A, count.saturating_mul(size_of::<f32>()))
+            .map_err(|_| Fault::OutOfMemory(format!("no memory for {count} floats of A")))?;
+        let turned = Turned {
+            scratch,
+            isa: machine.isa,
+            half,
+            rows,
+            depth,
+            batch_stride: if batches > 1 { matrix } else { 0 },
+        };
+        let (squares, pieces) = (rows / SQUARE, product.k().div_ceil(PIECE));
+        let grain = machine.grain(4 * SQUARE * PIECE);
+        machine.for_ranges(batches * squares * pieces, grain, |range| {
+            for item in range {
+                let (square, piece) = (item / pieces, item % pieces * PIECE);
+                machine.isa.run(Turn {
+                    product,
+                    to: &turned,
+                    batch: square / squares,
+                    row: square % squares * SQUARE,
+                    steps: piece..product.k().min(piece + PIECE),
+                });
+            }
+        });
+        Ok(turned)
+    }
+
+    /// Rows of the panel that begins with `row`.
+    fn panel_rows(&self, row: usize) -> usize {
+        (self.rows - row).min(ROWS)
+    }
+
+    /// The panel that begins with `row`.
+    fn panel(&self, batch: usize, row: usize) -> *mut f32 {
+        let start = batch * self.batch_stride + row * self.depth;
+        let count = self.panel_rows(row) * self.depth;
+        self.scratch.at(start * size_of::<f32>(), count)
+    }
+
+    /// The strip that has row `row` of a panel of this many.
+    fn strip(&self, panel_rows: usize, row: usize) -> Strip {
+        let lanes = self.isa.lanes();
+        let vectors = panel_rows / lanes;
+        match microkernel::strips(self.isa.registers(), vectors)
+            .find(|strip| strip.contains(&(row / lanes)))
+        {
+            Some(strip) => Strip {
+                first: strip.start * lanes,
+                rows: strip.len() * lanes,
+            },
+            None => Strip {
+                first: vectors * lanes,
+                rows: panel_rows - vectors * lanes,
+            },
+        }
+    }
+}
+
+/// Transposes [`SQUARE`] rows over some steps.
+struct Turn<'a, B, T> {
+    product: &'a Product<'a, B, T, View<'a, T>>,
+    to: &'a Turned,
+    batch: usize,
+    row: usize,
+    steps: Range<usize>,
+}
+
+impl<B: Readable, T: Writable> Body for Turn<'_, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Turn {
+            product,
+            to,
+            batch,
+            row: first_row,
+            steps,
+        } = self;
+        let args = &product.output.args;
+        let row_stride = args.a_row_stride as usize;
+        let start = batch * args.a_batch_stride as usize;
+        let rows = SQUARE.min((args.m as usize).saturating_sub(first_row));
+
+        let panel_row = first_row / ROWS * ROWS;
+        let within = first_row - panel_row;
+        let strip = to.strip(to.panel_rows(panel_row), within);
+        let apart = strip.rows;
+        let out = to.panel(batch, panel_row);
+        let out = out.wrapping_add(strip.first * to.depth + within - strip.first);
+
+        if args.transpose_a != 0 {
+            for x in steps {
+                // SAFETY: `at` checked the rows of A; a step of the panel has room for a square's rows.
+                unsafe {
+                    let out = out.add(x * apart);
+                    if rows > 0 {
+                        let from = product.a.at(start + x * row_stride + first_row, rows);
+                        T::widen(simd, from, out, rows);
+                    }
+                    out.add(rows).write_bytes(0, SQUARE - rows);
+                }
+            }
+            return;
+        }
+        let mut wide = [[0f32; PIECE]; SQUARE];
+        for (i, wide) in wide.iter_mut().enumerate().take(rows) {
+            let row = start + (first_row + i) * row_stride;
+            let from = product.a.at(row + steps.start, steps.len());
+            // SAFETY: `at` checked the row, and there are at most PIECE steps.
+            unsafe { T::widen(simd, from, wide.as_mut_ptr(), steps.len()) };
+        }
+        for x in (0..steps.len()).step_by(SQUARE) {
+            // SAFETY: PIECE is a multiple of SQUARE, as are the steps that a strip has room for.
+            unsafe {
+                let square = load_square(simd, wide.as_ptr().cast::<f32>().add(x), PIECE);
+                let out = out.add((steps.start + x) * apart);
+                simd.interleave(square, out.cast(), apart * size_of::<f32>());
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `from` is readable for 8 rows of 8 values `apart` from one another.
+#[inline(always)]
+unsafe fn load_square<S: Simd>(simd: S, from: *const f32, apart: usize) -> [S::Group; SQUARE] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let first = simd.load_group(from.cast());
+        let mut square = [first; SQUARE];
+        for (i, group) in square.iter_mut().enumerate().skip(1) {
+            *group = simd.load_group(from.add(i * apart).cast());
+        }
+        square
+    }
+}
+
+pub fn compute<B: Readable, T: Writable>(
+    isa: Isa,
+    product: &Product<B, T, View<T>>,
+    a: &Turned,
+    block: Block,
+) -> Result<(), Exhausted> {
+    let Block {
+        batch,
+        rows,
+        columns,
+    } = block;
+    let k = product.k();
+    let width = a.panel_rows(rows.start);
+    let vectors = width / isa.lanes();
+    let panel = a.panel(batch, rows.start).cast_const();
+
+    let float = size_of::<f32>();
+    let wide_start = GROUP * width * float;
+    let rest_start = wide_start + COLUMNS * PIECE * float;
+    let scratch = Scratch::take(&KEPT, rest_start + SQUARE * GROUP * float)?;
+    let sums: *mut f32 = scratch.at(0, GROUP * width);
+    let wide: *mut f32 = scratch.at(wide_start, COLUMNS * PIECE);
+    let staging: *mut f32 = scratch.at(rest_start, SQUARE * GROUP);
+
+    // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but
+    // once.
+    let in_place = match vectors <= microkernel::most_vectors(isa.registers()) {
+        true => product.b.as_f32(),
+        false => None,
+    };
+    // All steps of a tile, one after the other, or those of A that fit the cache, for all tiles.
+    let depth = if width * k <= CACHED { k } else { PIECE };
+    for first in columns.clone().step_by(GROUP) {
+        let group = first..columns.end.min(first + GROUP);
+        for column in 0..group.len().next_multiple_of(COLUMNS) {
+            let bias = product.output.bias_at((first + column).min(group.end - 1));
+            // SAFETY: there is room for `GROUP` columns of sums.
+            unsafe { std::slice::from_raw_parts_mut(sums.add(column * width), width).fill(bias) };
+        }
+        let steps = (0..k).step_by(depth.max(1));
+        let mut pieces = steps
+            .flat_map(|start| {
+                let pieces = move || (start..k.min(start + depth)).step_by(PIECE);
+                let tiles = group.clone().step_by(COLUMNS);
+                tiles.flat_map(move |tile| pieces().map(move |x| (tile, x)))
+            })
+            .peekable();
+        while let Some((tile, x)) = pieces.next() {
+            let (count, depth) = (COLUMNS.min(group.end - tile), PIECE.min(k - x));
+            let b = |j: usize| product.b_row(batch, tile + j.min(count - 1)) + x;
+            // No closures, as of `from_fn`: they would be calls here.
+            let mut rows = [std::ptr::null(); microkernel::MOST_ROWS];
+            match in_place {
+                Some(memory) => {
+                    for j in 0..COLUMNS {
+                        rows[j] = memory.at(b(j), depth).cast_const();
+                    }
+                }
+                None => {
+                    isa.run(Widen {
+                        from: std::array::from_fn(|j| product.b.at(b(j), depth).cast_const()),
+                        rows: count,
+                        to: wide,
+                        count: depth,
+                    });
+                    for j in 0..COLUMNS {
+                        rows[j] = wide.wrapping_add(j * PIECE).cast_const();
+                    }
+                }
+            }
+            let (next_tile, next_x) = pieces.peek().copied().unwrap_or((group.end, 0));
+            let mut ahead = [std::ptr::null(); COLUMNS];
+            for j in 0..COLUMNS {
+                let row = (next_tile + j).min(columns.end - 1);
+                ahead[j] = product.near(batch, row, next_x).cast();
+            }
+            let whole = Accumulate {
+                rows,
+                count,
+                panel,
+                first_step: x,
+                vectors,
+                panel_depth: a.depth,
+                depth,
+                sums: sums.wrapping_add((tile - first) * width),
+                width,
+                ahead,
+                ahead_step: size_of::<B>(),
+                ahead_all_along: false,
+            };
+            let done = vectors * isa.lanes();
+            if let Some(half) = a.half
+                && done < width
+            {
+                half.run(Accumulate {
+                    panel: panel.wrapping_add(done * a.depth),
+                    vectors: 1,
+                    sums: whole.sums.wrapping_add(done),
+                    ahead_step: if vectors == 0 { whole.ahead_step } else { 0 },
+                    ..whole
+                });
+            }
+            isa.run(whole);
+        }
+        isa.run(Store {
+            product,
+            block: Block {
+                batch,
+                rows: rows.clone(),
+                columns: group,
+            },
+            sums,
+            width,
+            staging,
+        });
+    }
+    Ok(())
+}
+
+/// Writes a block of C from sums of [column][row].
+struct Store<'a, B, T> {
+    product: &'a Product<'a, B, T, View<'a, T>>,
+    block: Block,
+    sums: *const f32,
+    width: usize,
+    /// [row][column]
+    staging: *mut f32,
+}
+
+impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Store {
+            product,
+            block,
+            sums,
+            width,
+            staging,
+        } = self;
+        let columns = block.columns.len();
+        for row in block.rows.clone().step_by(SQUARE) {
+            // SAFETY: sums have a multiple of 8 of columns, and of rows.
+            unsafe {
+                for column in (0..columns).step_by(SQUARE) {
+                    let from = sums.add(column * width + row - block.rows.start);
+                    let square = load_square(simd, from, width);
+                    let to = staging.add(column).cast();
+                    simd.interleave(square, to, GROUP * size_of::<f32>());
+                }
+                for i in 0..SQUARE.min(block.rows.end - row) {
+                    let (from, first) = (staging.add(i * GROUP), block.columns.start);
+                    let c = product.output.c_at(block.batch, row + i, first, columns);
+                    let narrow = Narrow {
+                        from: from.cast_const(),
+                        to: c,
+                        count: columns,
+                    };
+                    narrow.run(simd);
+                }
+            }
+        }
+    }
+}

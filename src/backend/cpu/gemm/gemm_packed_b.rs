@@ -1,0 +1,269 @@
+//! GEMM with packed B, stored `[k][n]` or in the x16 layout: panels of it are copied as f32, so that each thread reads
+//! consecutive memory. An element of C is a lane of a vector.
+
+use std::cell::Cell;
+
+use super::microkernel::{self, Accumulate, PIECE, Widen};
+use super::problem::{Block, Lines, Narrow, Product};
+use crate::backend::cpu::quants::{GROUP, Readable, STRIP, Writable};
+use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
+
+/// Columns of a unit of work.
+pub const COLUMNS: usize = 32;
+/// Columns of a panel.
+const WIDTH: usize = 128;
+/// Rows of B that are on their way from memory while one is copied: the pieces are too short for the processor to
+/// foresee them.
+const AHEAD: usize = 8;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// How B lies.
+#[derive(Clone, Copy)]
+pub enum Order {
+    /// A row of B has a value of each column.
+    Rows,
+    /// Columns of C are rows of B, which lie in strips.
+    Strips,
+}
+
+pub fn compute<A: Readable, B: Readable, T: Writable>(
+    isa: Isa,
+    product: &Product<B, T, Lines<A>>,
+    order: Order,
+    block: Block,
+) -> Result<(), Exhausted> {
+    let Block {
+        batch,
+        rows,
+        columns,
+    } = block;
+    let (a, k) = (product.a, product.k());
+    let float = size_of::<f32>();
+    let tile_rows = microkernel::rows(isa.registers());
+    let wide_start = PIECE * WIDTH * float;
+    let sums_start = wide_start + tile_rows * PIECE * float;
+    let sums_count = rows.len().next_multiple_of(tile_rows) * WIDTH;
+    let scratch = Scratch::take(&KEPT, sums_start + sums_count * float)?;
+    let panel: *mut f32 = scratch.at(0, PIECE * WIDTH);
+    let wide: *mut f32 = scratch.at(wide_start, tile_rows * PIECE);
+    let sums: *mut f32 = scratch.at(sums_start, sums_count);
+    for first in columns.clone().step_by(WIDTH) {
+        let part = &Block {
+            batch,
+            rows: rows.clone(),
+            columns: first..columns.end.min(first + WIDTH),
+        };
+        let vectors = part.columns.len().div_ceil(isa.lanes());
+        let width = vectors * isa.lanes();
+        for column in 0..width {
+            let bias = product
+                .output
+                .bias_at((first + column).min(part.columns.end - 1));
+            // SAFETY: there is room for the sums of all rows.
+            unsafe { sums.add(column).write(bias) };
+        }
+        for row in 1..rows.len() {
+            // SAFETY: as above.
+            unsafe { sums.add(row * width).copy_from_nonoverlapping(sums, width) };
+        }
+        for x in (0..k).step_by(PIECE) {
+            let depth = PIECE.min(k - x);
+            isa.run(Pack {
+                product,
+                order,
+                part,
+                x,
+                depth,
+                panel,
+            });
+            // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are
+            // read but once.
+            let in_place = match vectors <= microkernel::most_vectors(isa.registers()) {
+                true => a.memory.as_f32(),
+                false => None,
+            };
+            // Of strips, the next piece is prefetched meanwhile.
+            let (next_first, next_x) = match x + depth < k {
+                true => (first, x + depth),
+                false => (first + WIDTH, 0),
+            };
+            let next = product.near(batch, next_first, next_x * STRIP);
+            let next_apart = STRIP * k;
+            for row in rows.clone().step_by(tile_rows) {
+                let count = tile_rows.min(rows.end - row);
+                let start = |i: usize| {
+                    let row = row + i.min(count - 1);
+                    batch * a.batch_stride + row * a.row_stride + x
+                };
+                let lines = match in_place {
+                    Some(memory) => {
+                        std::array::from_fn(|i| memory.at(start(i), depth).cast_const())
+                    }
+                    None => {
+                        isa.run(Widen {
+                            from: std::array::from_fn(|i| {
+                                a.memory.at(start(i), depth).cast_const()
+                            }),
+                            rows: count,
+                            to: wide,
+                            count: depth,
+                        });
+                        std::array::from_fn(|i| wide.wrapping_add(i * PIECE).cast_const())
+                    }
+                };
+                isa.run(Accumulate {
+                    rows: lines,
+                    count,
+                    panel,
+                    first_step: 0,
+                    vectors,
+                    panel_depth: depth,
+                    depth,
+                    sums: sums.wrapping_add((row - rows.start) * width),
+                    width,
+                    ahead: std::array::from_fn(|i| next.wrapping_add(i * next_apart).cast()),
+                    ahead_step: match order {
+                        Order::Strips if row == rows.start => STRIP * size_of::<B>(),
+                        _ => 0,
+                    },
+                    ahead_all_along: true,
+                });
+            }
+        }
+        isa.run(Store {
+            product,
+            part,
+            sums,
+            width,
+        });
+    }
+    Ok(())
+}
+
+/// Copies rows `x .. x + depth` of B's columns of `part` to `panel`, zeros past the last column.
+struct Pack<'a, A, B, T> {
+    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    order: Order,
+    part: &'a Block,
+    x: usize,
+    depth: usize,
+    /// Of [strip][row][vector][lane].
+    panel: *mut f32,
+}
+
+impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        // Where each vector's first step is, and how far it is to the next one.
+        let mut places = [(0, 0); WIDTH];
+        for strip in microkernel::strips(S::REGISTERS, self.part.columns.len().div_ceil(S::LANES)) {
+            for vector in strip.clone() {
+                let start = strip.start * self.depth + vector - strip.start;
+                places[vector] = (start * S::LANES, strip.len() * S::LANES);
+            }
+        }
+        match self.order {
+            Order::Rows => self.pack_rows(simd, &places),
+            Order::Strips => self.pack_strips(simd, &places),
+        }
+    }
+}
+
+impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
+    #[inline(always)]
+    fn pack_rows<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
+        let Pack {
+            product,
+            part,
+            x,
+            panel,
+            ..
+        } = *self;
+        let columns = part.columns.len();
+        let (whole, rest) = (columns / S::LANES, columns % S::LANES);
+        for row in 0..self.depth {
+            let start = product.b_row(part.batch, x + row) + part.columns.start;
+            let from = product.b.at(start, columns).cast_const();
+            let ahead = product.near(part.batch, x + row + AHEAD, part.columns.start);
+            for column in (0..columns).step_by(S::LANES) {
+                prefetch(ahead.wrapping_add(column));
+            }
+            // SAFETY: `at` checked all columns of the row; the panel has room for the vectors that they are in.
+            unsafe {
+                for (vector, (start, apart)) in places.iter().enumerate().take(whole) {
+                    let column = vector * S::LANES;
+                    let values = B::vector(simd, from, column / GROUP, column % GROUP);
+                    simd.store(values, panel.add(start + row * apart));
+                }
+                if rest > 0 {
+                    let (start, apart) = places[whole];
+                    let to = panel.add(start + row * apart);
+                    for i in 0..rest {
+                        to.add(i).write(B::element(from, whole * S::LANES + i));
+                    }
+                    to.add(rest).write_bytes(0, S::LANES - rest);
+                }
+            }
+        }
+    }
+
+    /// One strip after the other, each along its memory.
+    #[inline(always)]
+    fn pack_strips<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
+        let columns = self.part.columns.clone();
+        for column in columns.clone().step_by(STRIP) {
+            let strip = self.product.strip(self.part.batch, column);
+            let first = (column - columns.start) / S::LANES;
+            for step in 0..self.depth {
+                for vector in 0..STRIP / S::LANES {
+                    let (start, apart) = places[first + vector];
+                    // SAFETY: `strip` checked all steps of its columns; the panel has room for the vectors that they
+                    // are in.
+                    unsafe {
+                        let from = strip.add((self.x + step) * STRIP);
+                        let values = B::vector(simd, from, 0, vector * S::LANES);
+                        simd.store(values, self.panel.add(start + step * apart));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes `part` of C from sums of [row][column].
+struct Store<'a, A, B, T> {
+    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    part: &'a Block,
+    sums: *const f32,
+    width: usize,
+}
+
+impl<A: Readable, B: Readable, T: Writable> Body for Store<'_, A, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Store {
+            product,
+            part,
+            sums,
+            width,
+        } = self;
+        let (first, columns) = (part.columns.start, part.columns.len());
+        for (index, row) in part.rows.clone().enumerate() {
+            let c = product.output.c_at(part.batch, row, first, columns);
+            let narrow = Narrow {
+                from: sums.wrapping_add(index * width),
+                to: c,
+                count: columns,
+            };
+            narrow.run(simd);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Axpy-form GEMV, B stored `[k][n]` and up to 6 rows of A: some rows of B at a time, each times a value of A, are
+//! added to the rows of C. B is read once, along its rows.
+
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined, and then miss the instruction set"
+)]
+
+use std::cell::Cell;
+
+use super::problem::{Block, Lines, Narrow, Product};
+use crate::backend::cpu::quants::{GROUP, Readable, Writable};
+use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
+
+/// Up to this many rows of A, their products with a row of B take less time than it takes to read it.
+pub const MOST_ROWS: usize = 6;
+/// Columns of a unit of work.
+pub const COLUMNS: usize = 64;
+/// Columns of a pass: the rows of B at hand and the next ones share L1.
+const SPAN: usize = 512;
+/// Rows of B at a time.
+const STEPS: usize = 8;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+pub fn compute<A: Readable, B: Readable, T: Writable>(
+    isa: Isa,
+    product: &Product<B, T, Lines<A>>,
+    block: Block,
+) -> Result<(), Exhausted> {
+    let count = block.rows.len() * SPAN;
+    let scratch = Scratch::take(&KEPT, count * size_of::<f32>())?;
+    for first in block.columns.clone().step_by(SPAN) {
+        isa.run(Sweep {
+            product,
+            part: Block {
+                batch: block.batch,
+                rows: block.rows.clone(),
+                columns: first..block.columns.end.min(first + SPAN),
+            },
+            sums: scratch.at(0, count),
+        });
+    }
+    Ok(())
+}
+
+struct Sweep<'a, A, B, T> {
+    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    /// At most [`SPAN`] columns.
+    part: Block,
+    /// Of [row][SPAN].
+    sums: *mut f32,
+}
+
+impl<A: Readable, B: Readable, T: Writable> Body for Sweep<'_, A, B, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (rows, columns) = (self.part.rows.clone(), self.part.columns.clone());
+        for column in 0..columns.len() {
+            let bias = self.product.output.bias_at(columns.start + column);
+            for row in 0..rows.len() {
+                // SAFETY: there are sums for every row and SPAN columns.
+                unsafe { self.sums.add(row * SPAN + column).write(bias) };
+            }
+        }
+        let k = self.product.k();
+        let whole = k - k % STEPS;
+        for step in (0..whole).step_by(STEPS) {
+            self.add::<S, STEPS>(simd, step);
+        }
+        for step in whole..k {
+            self.add::<S, 1>(simd, step);
+        }
+        for (index, row) in rows.enumerate() {
+            let (batch, first) = (self.part.batch, columns.start);
+            let c = self.product.output.c_at(batch, row, first, columns.len());
+            let narrow = Narrow {
+                from: self.sums.wrapping_add(index * SPAN).cast_const(),
+                to: c,
+                count: columns.len(),
+            };
+            narrow.run(simd);
+        }
+    }
+}
+
+/// Rows of B, from the first column on.
+#[derive(Clone, Copy)]
+struct Lead<B, const N: usize> {
+    rows: [*const B; N],
+    /// What to prefetch meanwhile, for each. Need not be readable.
+    ahead: Option<[*const B; N]>,
+}
+
+impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
+    /// Adds the products of `N` rows of B, from `step` on.
+    #[inline(always)]
+    fn add<S: Simd, const N: usize>(&self, simd: S, step: usize) {
+        let Product { b, .. } = self.product;
+        let columns = self.part.columns.clone();
+        let start = |j| self.product.b_row(self.part.batch, step + j) + columns.start;
+        let rows = std::array::from_fn(|j| b.at(start(j), columns.len()).cast_const());
+        let ahead = |j| (self.product).near(self.part.batch, step + N + j, columns.start);
+        let (mut row, count) = (0, self.part.rows.len());
+        while row < count {
+            let lead = Lead {
+                rows,
+                ahead: (row == 0).then(|| std::array::from_fn(ahead)),
+            };
+            // SAFETY: `at` checked the rows of B.
+            row += unsafe {
+                match count - row {
+                    1 => self.add_to::<S, 1, N>(simd, row, step, lead),
+                    2..=3 => self.add_to::<S, 2, N>(simd, row, step, lead),
+                    _ => self.add_to::<S, 4, N>(simd, row, step, lead),
+                }
+            };
+        }
+    }
+
+    /// The same for `M` rows of C. Returns `M`.
+    ///
+    /// # Safety
+    /// The rows of B are readable in all columns of the part, and there are so many rows of sums.
+    #[inline(always)]
+    unsafe fn add_to<S: Simd, const M: usize, const N: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        step: usize,
+        b: Lead<B, N>,
+    ) -> usize {
+        let (a, columns) = (self.product.a, self.part.columns.len());
+        let mut values = [[0f32; N]; M];
+        for i in 0..M {
+            let line =
+                self.part.batch * a.batch_stride + (self.part.rows.start + row + i) * a.row_stride;
+            let from = a.memory.at(line + step, N).cast_const();
+            for j in 0..N {
+                // SAFETY: `at` checked the place.
+                values[i][j] = unsafe { A::element(from, j) };
+            }
+        }
+        let whole = columns - columns % S::LANES;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sums = self.sums.add(row * SPAN);
+            for column in (0..whole).step_by(S::LANES) {
+                if let Some(ahead) = b.ahead {
+                    for j in 0..N {
+                        prefetch(ahead[j].wrapping_add(column));
+                    }
+                }
+                let mut vectors = [simd.splat(0.0); N];
+                for j in 0..N {
+                    vectors[j] = B::vector(simd, b.rows[j], column / GROUP, column % GROUP);
+                }
+                for i in 0..M {
+                    let mut sum = simd.mul(simd.splat(values[i][0]), vectors[0]);
+                    for j in 1..N {
+                        sum = simd.mul_add(simd.splat(values[i][j]), vectors[j], sum);
+                    }
+                    let to = sums.add(i * SPAN + column);
+                    simd.store(simd.add(simd.load(to), sum), to);
+                }
+            }
+            for column in whole..columns {
+                for i in 0..M {
+                    let mut sum = 0.0;
+                    for j in 0..N {
+                        sum += values[i][j] * B::element(b.rows[j], column);
+                    }
+                    *sums.add(i * SPAN + column) += sum;
+                }
+            }
+        }
+        M
+    }
+}

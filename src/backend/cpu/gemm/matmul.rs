@@ -1,0 +1,253 @@
+//! `matmul_<B>_<T>`.
+//!
+//! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B stored `[n][k]` and few
+//! rows of A, an element of C is the dot product of two contiguous rows ([`gemv_dot`], [`gemm_dot`]). With B stored
+//! `[k][n]`, rows of B are scaled and added up ([`gemv_axpy`], the axpy form). Else one operand is packed, a panel at a
+//! time, so that a vector is a part of a row ([`gemm_packed_b`]) or of a column ([`gemm_packed_a`]) of C. `docs/DESIGN.md` has the
+//! selection as a table.
+
+#[cfg(target_arch = "x86_64")]
+use super::amx;
+use super::gemm_packed_b::Order;
+pub use super::problem::{Lines, Output, Product, Weights, WideOutput};
+use super::{
+    gemm_dot, gemm_packed_a, gemm_packed_b, gemm_x16, gemv_axpy, gemv_dot, gemv_x16, quant,
+};
+use crate::backend::cpu::bindings::{Dispatch, Extent, View};
+use crate::backend::cpu::machine::Machine;
+use crate::backend::cpu::quants::{
+    Integers, Interleaved, InterleavedIntegers, Readable, STRIP, Stored, Writable,
+};
+use crate::backend::fault::Fault;
+use crate::backend::ffi::args::*;
+
+/// From this many rows of A on, a product with a transposed B waits for the processor, not for memory.
+const MANY_ROWS: u32 = 7;
+
+pub fn matmul<B: Readable, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, |product, separable| {
+        let args = &product.output.args;
+        let mut packed = Vec::new();
+        if args.transpose_b != 0 && args.m >= MANY_ROWS {
+            if gemm_dot::suits(machine.isa, args)
+                && let Some(b) = product.b.as_f32()
+            {
+                let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+                let output = product.output;
+                let product = &Product { a, b, output };
+                return product.try_for_blocks(machine, separable, gemm_dot::COLUMNS, |block| {
+                    gemm_dot::compute(machine.isa, product, block)
+                });
+            }
+            let a = &gemm_packed_a::Turned::new(machine, product)?;
+            return product.try_for_blocks(machine, separable, gemm_packed_a::COLUMNS, |block| {
+                gemm_packed_a::compute(machine.isa, product, a, block)
+            });
+        }
+        let (b, output) = (product.b, product.output);
+        if args.transpose_b == 0 && args.transpose_a == 0 {
+            let a = Lines::of(args, product.a);
+            return multiply_as_is(machine, &Product { a, b, output }, separable);
+        }
+        let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+        if args.transpose_b == 0 {
+            let a = a.lines();
+            return multiply_as_is(machine, &Product { a, b, output }, separable);
+        }
+        let product = &Product { a, b, output };
+        product.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
+            machine.isa.run(gemv_dot::Compute { product, block });
+        });
+        Ok(())
+    })
+}
+
+fn multiply_as_is<A: Readable, B: Readable, T: Writable>(
+    machine: &Machine,
+    product: &Product<B, T, Lines<A>>,
+    separable: bool,
+) -> Result<(), Fault> {
+    if product.output.args.m as usize <= gemv_axpy::MOST_ROWS {
+        return product.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
+            gemv_axpy::compute(machine.isa, product, block)
+        });
+    }
+    product.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+        gemm_packed_b::compute(machine.isa, product, Order::Rows, block)
+    })
+}
+
+/// The same for a B whose rows lie in strips.
+pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_strips::<B, T>(dispatch, |product, separable| {
+        let (args, b, output) = (&product.output.args, product.b, product.output);
+        let mut packed = Vec::new();
+        let m = args.m as usize;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = machine.isa.amx()
+            && m >= amx::gemm::LEAST_ROWS_OF_NUMBERS
+        {
+            let product = &product.with_rows(dispatch, machine, &mut packed)?;
+            let (a, b, output) = (&product.a, product.b, product.output);
+            return amx::gemm::multiply(amx, machine, &Product { a, b, output }, separable);
+        }
+        let isa = machine.isa.for_strips();
+        let tiled = m <= gemm_x16::most(isa);
+        if m <= gemv_x16::MOST || tiled {
+            let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+            let product = &Product { a, b, output };
+            if m <= gemv_x16::MOST {
+                product.for_blocks(machine, separable, STRIP, |block| {
+                    isa.run(gemv_x16::Compute { product, block });
+                });
+            } else {
+                product.for_blocks(machine, separable, gemm_x16::COLUMNS, |block| {
+                    isa.run(gemm_x16::Compute { product, block });
+                });
+            }
+            return Ok(());
+        }
+        if args.transpose_a == 0 {
+            let a = Lines::of(args, product.a);
+            return multiply_strips(machine, &Product { a, b, output }, separable);
+        }
+        let a = product.with_rows(dispatch, machine, &mut packed)?.a.lines();
+        multiply_strips(machine, &Product { a, b, output }, separable)
+    })
+}
+
+fn multiply_strips<A: Readable, B: Readable, T: Writable>(
+    machine: &Machine,
+    product: &Product<B, T, Lines<A>>,
+    separable: bool,
+) -> Result<(), Fault> {
+    product.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+        gemm_packed_b::compute(machine.isa, product, Order::Strips, block)
+    })
+}
+
+/// The same for a B that is made of small integers. There is one loop for each of these types, so other outputs than
+/// f32 take a detour.
+pub fn matmul_integers<B: Integers, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, |product, separable| {
+        multiply_as_integers(
+            dispatch,
+            machine,
+            product,
+            separable,
+            quant::matmul::multiply,
+        )
+    })
+}
+
+fn multiply_as_integers<B: Integers, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    product: &Product<B, T, View<T>>,
+    separable: bool,
+    multiply: impl FnOnce(&Machine, &Product<B, f32>, bool) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut packed = Vec::new();
+    let product = product.with_rows(dispatch, machine, &mut packed)?;
+    let mut wide = WideOutput::default();
+    let output = wide.of(dispatch, &product.output)?;
+    let (a, b) = (product.a, product.b);
+    let separable = separable || !T::IS_F32;
+    multiply(machine, &Product { a: &a, b, output }, separable)?;
+    if !T::IS_F32 {
+        output.narrow_to(machine, &product.output);
+    }
+    Ok(())
+}
+
+/// The same for a B whose rows lie in strips.
+pub fn matmul_interleaved_integers<B: InterleavedIntegers + Weights, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_strips::<B, T>(dispatch, |product, separable| {
+        multiply_as_integers(
+            dispatch,
+            machine,
+            product,
+            separable,
+            quant::matmul::multiply_interleaved,
+        )
+    })
+}
+
+/// As [`with_product`], for a B that has to be whole strips.
+fn with_strips<B: Interleaved, T: Writable>(
+    dispatch: &Dispatch,
+    multiply: impl FnOnce(&Product<B, T, View<T>>, bool) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    with_product::<B, T>(dispatch, |product, separable| {
+        let args = &product.output.args;
+        let strip = STRIP as u64 * u64::from(args.k);
+        let packed = args.b_row_stride == u64::from(args.k)
+            && args.b_batch_stride.is_multiple_of(strip.max(1));
+        if args.transpose_b == 0 || !packed || !args.n.is_multiple_of(STRIP as u32) {
+            return Err(dispatch.invalid(format!(
+                "interleaved b must be whole strips of {STRIP} packed rows: transpose_b is {}, n {}, k {}, its row stride {} and its batch \
+                 stride {}",
+                args.transpose_b, args.n, args.k, args.b_row_stride, args.b_batch_stride
+            )));
+        }
+        multiply(product, separable)
+    })
+}
+
+/// Checks a dispatch and calls `multiply` with its operands and with whether threads may share the work.
+fn with_product<B: Stored, T: Writable>(
+    dispatch: &Dispatch,
+    multiply: impl FnOnce(&Product<B, T, View<T>>, bool) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let args: matmul_args = dispatch.arguments(MATMUL_ARGS)?;
+    let (m, n, k, batch) = (args.m, args.n, args.k, args.batch);
+    let transposed = (args.transpose_a != 0, args.transpose_b != 0);
+    if B::ELEMENTS > 1 && !(transposed.1 && (k as usize).is_multiple_of(B::ELEMENTS)) {
+        return Err(dispatch.invalid(format!(
+            "block-quantised b must be transposed and k a multiple of {}: transpose_b is {} and k {k}",
+            B::ELEMENTS,
+            args.transpose_b
+        )));
+    }
+    let operand = |transposed, rows: u32, columns: u32, row_stride, batch_stride| {
+        let (rows, width) = if transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
+        };
+        Extent::nested((batch, batch_stride), (rows, row_stride), width)
+    };
+    let a = operand(transposed.0, m, k, args.a_row_stride, args.a_batch_stride);
+    let a: View<T> = dispatch.view(MATMUL_A, "a", a)?;
+    let b = operand(transposed.1, k, n, args.b_row_stride, args.b_batch_stride);
+    let b: View<B> = dispatch.view(MATMUL_B, "b", b)?;
+    let c = operand(false, m, n, args.c_row_stride, args.c_batch_stride);
+    let c: View<T> = dispatch.view(MATMUL_C, "c", c)?;
+    let bias: Option<View<T>> = match args.has_bias {
+        0 => None,
+        _ => Some(dispatch.view(MATMUL_BIAS, "bias", Extent::packed(n))?),
+    };
+    dispatch.expect_points([n.into(), m.into(), batch.into()])?;
+
+    let separable = c.writes_once()
+        && c.is_apart_from(&a)
+        && c.is_apart_from(&b)
+        && bias.is_none_or(|bias| c.is_apart_from(&bias));
+    let output = Output { args, bias, c };
+    multiply(&Product { a, b, output }, separable)
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,355 @@
+//! One matrix product as its loops see it: the operands, where a block of C goes, and the types in between.
+
+use std::ops::Range;
+
+use crate::backend::cpu::bindings::{Dispatch, View};
+#[cfg(target_arch = "x86_64")]
+pub use crate::backend::cpu::gemm::amx::unpack_b::Weights;
+use crate::backend::cpu::machine::{ALONE, Machine};
+use crate::backend::cpu::quants::{GROUP, Readable, STRIP, Stored, Writable};
+use crate::backend::cpu::scratch::{Exhausted, Shortage};
+use crate::backend::cpu::simd::{Body, Simd};
+use crate::backend::fault::Fault;
+use crate::backend::ffi::args::*;
+
+/// What processors with AMX can multiply in tiles: there are none of this kind.
+#[cfg(not(target_arch = "x86_64"))]
+pub trait Weights {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl<B> Weights for B {}
+
+/// Rows of C that share one reading of B.
+pub const ROWS: usize = 256;
+
+/// The operands of one dispatch.
+pub struct Product<'a, B, T, A = &'a Rows<'a>> {
+    pub a: A,
+    pub b: View<'a, B>,
+    pub output: Output<'a, T>,
+}
+
+/// C and what is added to it.
+#[derive(Clone, Copy)]
+pub struct Output<'a, T> {
+    pub args: matmul_args,
+    pub bias: Option<View<'a, T>>,
+    pub c: View<'a, T>,
+}
+
+/// A part of C that one thread computes.
+pub struct Block {
+    pub batch: usize,
+    pub rows: Range<usize>,
+    pub columns: Range<usize>,
+}
+
+impl<T: Writable> Output<'_, T> {
+    /// What is added to column `column`.
+    #[inline]
+    pub fn bias_at(&self, column: usize) -> f32 {
+        // SAFETY: `at` checked the place.
+        self.bias
+            .map_or(0.0, |bias| unsafe { T::element(bias.at(column, 1), 0) })
+    }
+
+    /// The place of `count` elements of C.
+    #[inline]
+    pub fn c_at(&self, batch: usize, row: usize, column: usize, count: usize) -> *mut T {
+        let start =
+            batch * self.args.c_batch_stride as usize + row * self.args.c_row_stride as usize;
+        self.c.at(start + column, count)
+    }
+}
+
+impl Output<'_, f32> {
+    /// Rounds every element of C into that of `to`.
+    pub fn narrow_to<T: Writable>(&self, machine: &Machine, to: &Output<T>) {
+        let (m, n) = (self.args.m as usize, self.args.n as usize);
+        for (batch, row) in (0..self.args.batch as usize).flat_map(|z| (0..m).map(move |i| (z, i)))
+        {
+            let from = self.c_at(batch, row, 0, n).cast_const();
+            let to = to.c_at(batch, row, 0, n);
+            // SAFETY: `c_at` checked both rows.
+            machine.isa.run(Narrow { from, to, count: n });
+        }
+    }
+}
+
+/// Memory for a C of f32 that is rounded to the bound one's type later, and for a bias of f32.
+#[derive(Default)]
+pub struct WideOutput {
+    c: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl WideOutput {
+    /// `output` itself where it is f32, else one of the same shape, packed.
+    pub fn of<'a, T: Writable>(
+        &'a mut self,
+        dispatch: &Dispatch,
+        output: &Output<'a, T>,
+    ) -> Result<Output<'a, f32>, Fault> {
+        let args = output.args;
+        if let Some(c) = output.c.as_f32() {
+            let bias = output.bias.and_then(View::as_f32);
+            return Ok(Output { args, bias, c });
+        }
+        let (m, n, batch) = (args.m as usize, args.n as usize, args.batch as usize);
+        let count = m.checked_mul(n).and_then(|count| count.checked_mul(batch));
+        self.c = dispatch.scratch(count.unwrap_or(usize::MAX))?;
+        self.bias = dispatch.scratch(if output.bias.is_some() { n } else { 0 })?;
+        for (column, bias) in self.bias.iter_mut().enumerate() {
+            *bias = output.bias_at(column);
+        }
+        Ok(Output {
+            args: matmul_args {
+                c_row_stride: args.n.into(),
+                c_batch_stride: (m * n) as u64,
+                ..args
+            },
+            bias: output.bias.map(|_| View::of(&mut self.bias)),
+            c: View::of(&mut self.c),
+        })
+    }
+}
+
+impl<'a, B: Stored, T: Writable> Product<'a, B, T, View<'a, T>> {
+    /// The same with A as rows of f32.
+    pub fn with_rows<'b>(
+        &self,
+        dispatch: &Dispatch,
+        machine: &Machine,
+        packed: &'b mut Vec<f32>,
+    ) -> Result<Product<'a, B, T, Rows<'b>>, Fault>
+    where
+        'a: 'b,
+    {
+        Ok(Product {
+            a: Rows::new(dispatch, machine, &self.output.args, self.a, packed)?,
+            b: self.b,
+            output: self.output,
+        })
+    }
+}
+
+impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
+    #[inline]
+    pub fn k(&self) -> usize {
+        self.output.args.k as usize
+    }
+
+    /// Where row `row` of the stored B starts in its view.
+    #[inline]
+    pub fn b_row(&self, batch: usize, row: usize) -> usize {
+        let args = &self.output.args;
+        batch * args.b_batch_stride as usize + row * args.b_row_stride as usize
+    }
+
+    /// The address of an element of a row of the stored B, of which neither need be there: for prefetching, not to be
+    /// followed.
+    pub fn near(&self, batch: usize, row: usize, element: usize) -> *const B {
+        let args = &self.output.args;
+        let batch = batch.wrapping_mul(args.b_batch_stride as usize);
+        let row = row.wrapping_mul(args.b_row_stride as usize);
+        self.b.near(batch.wrapping_add(row).wrapping_add(element))
+    }
+
+    /// The strip that has row `row` of an interleaved B: all of its blocks are inside the view.
+    #[inline]
+    pub fn strip(&self, batch: usize, row: usize) -> *const B {
+        let start = self.b_row(batch, row - row % STRIP);
+        self.b.at(start, STRIP * self.k()).cast_const()
+    }
+
+    /// Calls `compute` for blocks that together are C, each some multiple of `unit` columns wide.
+    pub fn for_blocks(
+        &self,
+        machine: &Machine,
+        separable: bool,
+        unit: usize,
+        compute: impl Fn(Block) + Sync,
+    ) {
+        let (m, n) = (self.output.args.m as usize, self.output.args.n as usize);
+        let row_blocks = m.div_ceil(ROWS);
+        let units = n.div_ceil(unit);
+        let grain = match separable {
+            true => machine.grain(m.min(ROWS) * unit * self.k()),
+            false => ALONE,
+        };
+        let items = self.output.args.batch as usize * row_blocks * units;
+        machine.for_ranges(items, grain, |mut range| {
+            while !range.is_empty() {
+                let (block, first) = (range.start / units, range.start % units);
+                let count = range.len().min(units - first);
+                let (batch, row) = (block / row_blocks, block % row_blocks * ROWS);
+                compute(Block {
+                    batch,
+                    rows: row..m.min(row + ROWS),
+                    columns: first * unit..n.min((first + count) * unit),
+                });
+                range.start += count;
+            }
+        });
+    }
+
+    /// The same for a `compute` that needs memory of its own.
+    pub fn try_for_blocks(
+        &self,
+        machine: &Machine,
+        separable: bool,
+        unit: usize,
+        compute: impl Fn(Block) -> Result<(), Exhausted> + Sync,
+    ) -> Result<(), Fault> {
+        let shortage = Shortage::default();
+        self.for_blocks(machine, separable, unit, |block| {
+            shortage.note(compute(block));
+        });
+        shortage.into_result("a panel of a product")
+    }
+}
+
+/// A as f32 rows. Where the bound memory is not that, it is a copy whose rows end with zeros up to a multiple of
+/// `GROUP`.
+pub struct Rows<'a> {
+    memory: View<'a, f32>,
+    row_stride: usize,
+    batch_stride: usize,
+    pub rows: usize,
+    /// 1 when all batches share one matrix.
+    pub batches: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new<T: Readable>(
+        dispatch: &Dispatch,
+        machine: &Machine,
+        args: &matmul_args,
+        a: View<'a, T>,
+        packed: &'a mut Vec<f32>,
+    ) -> Result<Rows<'a>, Fault> {
+        let (m, k) = (args.m as usize, args.k as usize);
+        let (row_stride, batch_stride) = (args.a_row_stride as usize, args.a_batch_stride as usize);
+        let batches = if batch_stride == 0 {
+            args.batch.min(1)
+        } else {
+            args.batch
+        } as usize;
+        if args.transpose_a == 0
+            && k.is_multiple_of(GROUP)
+            && let Some(memory) = a.as_f32()
+        {
+            return Ok(Rows {
+                memory,
+                row_stride,
+                batch_stride,
+                rows: m,
+                batches,
+            });
+        }
+        let width = k.next_multiple_of(GROUP);
+        // At most 32 times the bound memory's elements, unless rows overlap: then the product may not fit.
+        let count = batches
+            .checked_mul(m)
+            .and_then(|rows| rows.checked_mul(width));
+        *packed = dispatch.scratch(count.unwrap_or(usize::MAX))?;
+        let memory = View::of(packed);
+        machine.for_ranges(batches * m, machine.grain(4 * width), |range| {
+            for row in range {
+                let (batch, i) = (row / m, row % m);
+                let to = memory.at(row * width, k);
+                let start = batch * batch_stride;
+                if args.transpose_a == 0 {
+                    let from = a.at(start + i * row_stride, k).cast_const();
+                    machine.isa.run(Widen { from, to, count: k });
+                } else {
+                    for x in 0..k {
+                        let from = a.at(start + x * row_stride + i, 1);
+                        // SAFETY: `at` checked both places.
+                        unsafe { to.add(x).write(T::element(from, 0)) };
+                    }
+                }
+            }
+        });
+        Ok(Rows {
+            memory,
+            row_stride: width,
+            batch_stride: if batch_stride == 0 { 0 } else { m * width },
+            rows: m,
+            batches,
+        })
+    }
+
+    pub fn lines(&self) -> Lines<'a, f32> {
+        Lines {
+            memory: self.memory,
+            row_stride: self.row_stride,
+            batch_stride: self.batch_stride,
+        }
+    }
+
+    /// Row `row`: `k` elements, and zeros after them up to a multiple of `GROUP`.
+    pub fn row(&self, batch: usize, row: usize, k: usize) -> *const f32 {
+        let start = batch * self.batch_stride + row * self.row_stride;
+        self.memory.at(start, k.next_multiple_of(GROUP))
+    }
+}
+
+struct Widen<T> {
+    from: *const T,
+    to: *mut f32,
+    count: usize,
+}
+
+impl<T: Readable> Body for Widen<T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        // SAFETY: `Rows::new` checked both places.
+        unsafe { T::widen(simd, self.from, self.to, self.count) }
+    }
+}
+
+pub struct Narrow<T> {
+    pub from: *const f32,
+    pub to: *mut T,
+    pub count: usize,
+}
+
+impl<T: Writable> Body for Narrow<T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let whole = self.count - self.count % S::LANES;
+        // SAFETY: whoever makes one has checked both places.
+        unsafe {
+            for i in (0..whole).step_by(S::LANES) {
+                T::store(simd, simd.load(self.from.add(i)), self.to.add(i));
+            }
+            for i in whole..self.count {
+                self.to.add(i).write(T::from_f32(self.from.add(i).read()));
+            }
+        }
+    }
+}
+
+/// A whose rows lie in memory as such.
+#[derive(Clone, Copy)]
+pub struct Lines<'a, A> {
+    pub memory: View<'a, A>,
+    pub row_stride: usize,
+    pub batch_stride: usize,
+}
+
+impl<'a, A> Lines<'a, A> {
+    /// An A that is not transposed.
+    pub fn of(args: &matmul_args, memory: View<'a, A>) -> Lines<'a, A> {
+        Lines {
+            memory,
+            row_stride: args.a_row_stride as usize,
+            batch_stride: args.a_batch_stride as usize,
+        }
+    }
+}

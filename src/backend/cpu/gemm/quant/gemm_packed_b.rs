@@ -1,0 +1,705 @@
+//! Quantized GEMM with packed B: rows of B are packed so that four integers of each are neighbors. An element of C is
+//! then a lane of a vector, and every load serves several rows of A.
+//!
+//! A panel is filled by a loop for each type of B, and multiplied by one for each [`Kind`] of them.
+
+use std::cell::Cell;
+
+use super::block_dot::dot;
+use super::quantize_a::{Activations, Row, TILE_ROWS};
+use crate::backend::cpu::gemm::problem::{Block, Output, Product};
+use crate::backend::cpu::quants::{
+    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales,
+};
+use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::simd::{Body, CACHE_LINE, Isa, Simd, kept_a_loop, prefetch_lines};
+
+/// Columns of C that a panel of the widest instruction set makes.
+pub const COLUMNS: usize = 32;
+/// Vectors of columns in a tile.
+const VECTORS: usize = 2;
+/// Columns that are interleaved together.
+const TOGETHER: usize = 8;
+/// Integers of a group that are neighbours.
+const DEPTH: usize = 4;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each share its scales and minima,
+/// [column].
+#[derive(Clone, Copy)]
+struct Panel {
+    integers: *mut i8,
+    scales: *mut f32,
+    minima: *mut f32,
+}
+
+impl Panel {
+    /// The vectors of integers `integer .. integer + DEPTH` of each column.
+    ///
+    /// # Safety
+    /// The panel is filled, and has them.
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, integer: usize) -> [S::Bytes; VECTORS] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = self.integers.add(integer * VECTORS * S::LANES).cast_const();
+            [
+                simd.load_bytes(from),
+                simd.load_bytes(from.add(S::LANES * DEPTH)),
+            ]
+        }
+    }
+}
+
+/// For a B of plain rows.
+pub fn compute<B: Integers>(
+    isa: Isa,
+    product: &Product<B, f32>,
+    a: &Activations,
+    block: Block,
+) -> Result<(), Exhausted> {
+    compute_filled(isa, product, a, block, |part, panel| {
+        isa.run(Fill {
+            product,
+            part,
+            panel,
+        });
+    })
+}
+
+/// For a B of strips.
+pub fn compute_interleaved<B: InterleavedIntegers>(
+    isa: Isa,
+    product: &Product<B, f32>,
+    a: &Activations,
+    block: Block,
+) -> Result<(), Exhausted> {
+    compute_filled(isa, product, a, block, |part, panel| {
+        isa.run(FillFromStrips {
+            product,
+            part,
+            panel,
+        });
+    })
+}
+
+fn compute_filled<B: Integers>(
+    isa: Isa,
+    product: &Product<B, f32>,
+    a: &Activations,
+    block: Block,
+    fill: impl Fn(&Block, Panel),
+) -> Result<(), Exhausted> {
+    let width = VECTORS * isa.lanes();
+    let shares = (product.k() / GROUP).next_multiple_of(SCALED_GROUPS) * (GROUP / B::SHARE);
+    let (integers, scales) = (product.k() * width, 4 * shares * width);
+    let scratch = Scratch::take(&KEPT, integers + 2 * scales)?;
+    let panel = Panel {
+        integers: scratch.at(0, integers),
+        scales: scratch.at(integers, shares * width),
+        minima: scratch.at(integers + scales, shares * width),
+    };
+    for first in block.columns.clone().step_by(width) {
+        let part = &Block {
+            batch: block.batch,
+            rows: block.rows.clone(),
+            columns: first..block.columns.end.min(first + width),
+        };
+        fill(part, panel);
+        let multiply = Multiply {
+            output: &product.output,
+            a,
+            part,
+            panel,
+            ahead: Ahead::of(product, &block, first + width, width),
+        };
+        let shorts = match isa.pairs() {
+            true => const { shorts::<B>() },
+            false => 1,
+        };
+        match (B::SHARE, B::HAS_MINIMUM, shorts) {
+            (32, false, 8) => isa.run(multiply.of::<Kind<32, false, false, 8>>()),
+            (32, false, 4) => isa.run(multiply.of::<Kind<32, false, false, 4>>()),
+            (32, false, _) if B::SIGNED => isa.run(multiply.of::<Kind<32, false, true, 1>>()),
+            (32, false, _) => isa.run(multiply.of::<Kind<32, false, false, 1>>()),
+            (32, true, 8) => isa.run(multiply.of::<Kind<32, true, false, 8>>()),
+            (32, true, 4) => isa.run(multiply.of::<Kind<32, true, false, 4>>()),
+            (32, true, _) => isa.run(multiply.of::<Kind<32, true, false, 1>>()),
+            (_, false, 2) => isa.run(multiply.of::<Kind<16, false, false, 2>>()),
+            (_, false, _) => isa.run(multiply.of::<Kind<16, false, false, 1>>()),
+            (_, true, 2) => isa.run(multiply.of::<Kind<16, true, false, 2>>()),
+            (_, true, _) => isa.run(multiply.of::<Kind<16, true, false, 1>>()),
+        }
+    }
+    Ok(())
+}
+
+/// Fills a panel with the rows of B for the columns of `part`. Past the last column it stands in for others.
+struct Fill<'a, B> {
+    product: &'a Product<'a, B, f32>,
+    part: &'a Block,
+    /// with room for that
+    panel: Panel,
+}
+
+impl<B: Integers> Body for Fill<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Fill {
+            product,
+            part,
+            panel,
+        } = self;
+        let width = VECTORS * S::LANES;
+        let groups = product.k() / GROUP;
+        let per_group = GROUP / B::SHARE;
+        for first in (0..part.columns.len()).step_by(TOGETHER) {
+            let rows: [*const B; TOGETHER] = std::array::from_fn(|i| {
+                let column = (part.columns.start + first + i).min(part.columns.end - 1);
+                let start = product.b_row(part.batch, column);
+                product.b.at(start, product.k()).cast_const()
+            });
+            for start in (0..groups).step_by(SCALED_GROUPS) {
+                let count = SCALED_GROUPS.min(groups - start);
+                // Of the next rows, maybe those of the next panel: they are too short for the processor to see by
+                // itself that they follow.
+                for i in 0..TOGETHER {
+                    let row = part.columns.start + first + TOGETHER + i;
+                    let next = product.near(part.batch, row, start * GROUP);
+                    let bytes = SCALED_GROUPS * GROUP / B::ELEMENTS * size_of::<B>();
+                    prefetch_lines(next, bytes);
+                }
+                for group in start..start + count {
+                    // SAFETY: `at` checked the rows, and `compute` made room for the panel.
+                    unsafe {
+                        let mut integers = [B::integers(simd, rows[0], group); TOGETHER];
+                        for i in 1..TOGETHER {
+                            integers[i] = B::integers(simd, rows[i], group);
+                        }
+                        let to = panel.integers.add(group * GROUP * width + first * DEPTH);
+                        simd.interleave(integers, to, width * DEPTH);
+                    }
+                }
+                let mut scales = [Scales::new([0.0; 2 * SCALED_GROUPS]); TOGETHER];
+                for i in 0..TOGETHER {
+                    // SAFETY: as above.
+                    scales[i] = unsafe { B::scales(simd, rows[i], start, count) };
+                }
+                let to = start * per_group * width + first;
+                for part in 0..per_group {
+                    // Eight floats are as many bytes as a group has.
+                    let of = |scales: &[f32; 2 * SCALED_GROUPS]| {
+                        let from = scales[part * SCALED_GROUPS..].as_ptr().cast();
+                        // SAFETY: an array has two times eight.
+                        unsafe { simd.load_group(from) }
+                    };
+                    let mut transposed = [of(&scales[0].scales); TOGETHER];
+                    let mut minima = [of(&scales[0].minima); TOGETHER];
+                    for i in 1..TOGETHER {
+                        transposed[i] = of(&scales[i].scales);
+                        minima[i] = of(&scales[i].minima);
+                    }
+                    let to = to + part * SCALED_GROUPS * width;
+                    let stride = size_of::<f32>() * width;
+                    // SAFETY: `compute` made room for a multiple of SCALED_GROUPS groups.
+                    unsafe {
+                        simd.interleave(transposed, panel.scales.add(to).cast(), stride);
+                        if B::HAS_MINIMUM {
+                            simd.interleave(minima, panel.minima.add(to).cast(), stride);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same with rows of B that lie in strips, where they are in a panel's order already.
+struct FillFromStrips<'a, B> {
+    product: &'a Product<'a, B, f32>,
+    part: &'a Block,
+    /// with room for that
+    panel: Panel,
+}
+
+impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
+    type Output = ();
+    const MOVES_BITS: bool = true;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let k = self.product.k();
+        let Block { batch, columns, .. } = self.part;
+        for first in (0..columns.len()).step_by(S::LANES) {
+            let column = columns.start + first;
+            let strip = self.product.strip(*batch, column);
+            for block in 0..k / B::ELEMENTS {
+                let rows = BlockRows::new(strip.wrapping_add(block * STRIP), column % STRIP);
+                // SAFETY: `strip` checked all of its blocks, and `compute` made room for the panel.
+                unsafe {
+                    for span in 0..B::SPANS {
+                        self.span(simd, rows, block, span, first);
+                    }
+                    self.share_factors(simd, rows, block, first);
+                }
+            }
+        }
+    }
+}
+
+impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
+    /// Writes the integers of a span of one vector's rows, at column `first` of the panel.
+    ///
+    /// # Safety
+    /// The block is readable, and the panel has room.
+    #[inline(always)]
+    unsafe fn span<S: Simd>(
+        &self,
+        simd: S,
+        rows: BlockRows<B>,
+        block: usize,
+        span: usize,
+        first: usize,
+    ) {
+        let width = VECTORS * S::LANES;
+        let panel = self.panel.integers.wrapping_add(first * DEPTH);
+        let to = |piece| panel.wrapping_add((block * B::ELEMENTS + B::start(span, piece)) * width);
+        for step in 0..kept_a_loop(B::STEPS) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let words = B::words(simd, rows, span, step);
+                let at = step * width * DEPTH;
+                for piece in 0..B::PIECES {
+                    let integers = B::integers_of(simd, words, span, piece);
+                    simd.store_bytes(integers, to(piece).add(at));
+                }
+            }
+        }
+    }
+
+    /// Writes the scales and minima of a block of one vector's rows, at column `first` of the panel.
+    ///
+    /// # Safety
+    /// The block is readable, and the panel has room.
+    #[inline(always)]
+    unsafe fn share_factors<S: Simd>(
+        &self,
+        simd: S,
+        rows: BlockRows<B>,
+        block: usize,
+        first: usize,
+    ) {
+        let width = VECTORS * S::LANES;
+        let shares = B::ELEMENTS / B::SHARE;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let factors = B::factors(simd, rows);
+            let scale = rows.scale(simd);
+            for share in 0..shares {
+                let at = (block * shares + share) * width + first;
+                let scale = simd.mul(scale, B::scale(simd, &factors, share));
+                simd.store(scale, self.panel.scales.add(at));
+                if B::HAS_MINIMUM {
+                    let minimum = simd.mul(rows.minimum(simd), B::minimum(simd, &factors, share));
+                    simd.store(minimum, self.panel.minima.add(at));
+                }
+            }
+        }
+    }
+}
+
+/// The rows of B of the next panel, which are prefetched while one is multiplied: to fill a panel takes less time than
+/// to read them, and memory would have nothing to do in between.
+#[derive(Clone, Copy)]
+struct Ahead {
+    from: *const u8,
+    bytes: usize,
+    /// Bytes at a time.
+    each: usize,
+}
+
+impl Ahead {
+    /// The rows from `column` on, those that there are in `block` of `count`.
+    fn of<B: Integers>(
+        product: &Product<B, f32>,
+        block: &Block,
+        column: usize,
+        count: usize,
+    ) -> Ahead {
+        let k = product.k();
+        let rows = match product.output.args.b_row_stride == k as u64 {
+            true => block.columns.end.saturating_sub(column).min(count),
+            false => 0,
+        };
+        let bytes = rows * (k / B::ELEMENTS) * size_of::<B>();
+        let turns = block.rows.len().div_ceil(TILE_ROWS) * (k / GROUP);
+        Ahead {
+            from: product.near(block.batch, column, 0).cast(),
+            bytes,
+            each: bytes.div_ceil(turns.max(1)).next_multiple_of(CACHE_LINE),
+        }
+    }
+
+    /// Prefetches some of it and returns the rest.
+    #[inline(always)]
+    fn bring(self) -> Ahead {
+        let bytes = self.each.min(self.bytes);
+        prefetch_lines(self.from, bytes);
+        Ahead {
+            from: self.from.wrapping_add(bytes),
+            bytes: self.bytes - bytes,
+            ..self
+        }
+    }
+}
+
+/// How many steps' products of B's integers and bytes of A can be added up in 16 bits, a power of two: 2 · 15 · 127 · 8
+/// < 2^15.
+const fn shorts<B: Integers>() -> usize {
+    let steps = match B::LARGEST {
+        ..=15 if B::SHARE == GROUP => 8,
+        ..=31 if B::SHARE == GROUP => 4,
+        ..=63 => 2,
+        _ => 1,
+    };
+    assert!(2 * 127 * B::LARGEST * steps as i32 <= i16::MAX as i32);
+    steps
+}
+
+/// What a panel's multiplication has to know of B's type.
+struct Kind<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const SHORTS: usize>;
+
+trait Shape {
+    const SHARE: usize;
+    const HAS_MINIMUM: bool;
+    const SIGNED: bool;
+    /// Steps that are added up in 16 bits.
+    const SHORTS: usize;
+}
+
+impl<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const SHORTS: usize> Shape
+    for Kind<SHARE, HAS_MINIMUM, SIGNED, SHORTS>
+{
+    const SHARE: usize = SHARE;
+    const HAS_MINIMUM: bool = HAS_MINIMUM;
+    const SIGNED: bool = SIGNED;
+    const SHORTS: usize = SHORTS;
+}
+
+/// Steps of the loop in which no sum of 16 bits is widened: all of a share where there are none.
+const fn turns<K: Shape>() -> usize {
+    match K::SHORTS {
+        1 => K::SHARE / DEPTH,
+        shorts => shorts,
+    }
+}
+
+/// Computes `part` of C from a panel that is filled for it.
+#[derive(Clone, Copy)]
+struct Multiply<'a> {
+    output: &'a Output<'a, f32>,
+    a: &'a Activations,
+    part: &'a Block,
+    panel: Panel,
+    ahead: Ahead,
+}
+
+impl<'a> Multiply<'a> {
+    fn of<K: Shape>(self) -> MultiplyKind<'a, K> {
+        MultiplyKind(self, std::marker::PhantomData)
+    }
+}
+
+struct MultiplyKind<'a, K>(Multiply<'a>, std::marker::PhantomData<K>);
+
+impl<K: Shape> Body for MultiplyKind<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        // Not compiled for the others.
+        let is_used = match S::PAIRS {
+            true => K::SHORTS > 1 || K::SIGNED,
+            false => K::SHORTS == 1,
+        };
+        if !is_used {
+            unreachable!("`compute_filled` says for which instruction sets this is");
+        }
+        let rows = &self.0.part.rows;
+        let mut ahead = self.0.ahead;
+        for first in rows.clone().step_by(TILE_ROWS) {
+            let order = self.0.a.order(self.0.part.batch, first);
+            let end = rows.end.min(first + TILE_ROWS);
+            // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums
+            // of floats wait in memory. With sums of 16 bits a byte of A is the other one's turn after it, and only
+            // sums of less than a share's products need as many of 32 bits beside them.
+            let one_sum = S::PAIRS && (K::SHORTS == 1 || K::SHORTS == K::SHARE / DEPTH);
+            let step = match S::LANES == 16 || one_sum {
+                true => TILE_ROWS,
+                false => 2,
+            };
+            for row in (first..end).step_by(step) {
+                // SAFETY: the panel is filled, and so many rows are left.
+                ahead = unsafe {
+                    match (end - row).min(step) {
+                        1 => self.0.tile::<S, K, 1>(simd, row, order, ahead),
+                        2 => self.0.tile::<S, K, 2>(simd, row, order, ahead),
+                        3 => self.0.tile::<S, K, 3>(simd, row, order, ahead),
+                        _ => self.0.tile::<S, K, TILE_ROWS>(simd, row, order, ahead),
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// The sums of a tile. They stay in registers where they are handed on and not changed in place.
+type Sums<S, const M: usize> = [[<S as Simd>::Vector; VECTORS]; M];
+
+/// Sums of the products of integers of a tile.
+type Ints<S, const M: usize> = [[<S as Simd>::Ints; VECTORS]; M];
+
+impl Multiply<'_> {
+    /// Returns what is still to be prefetched.
+    ///
+    /// # Safety
+    /// The panel is filled for `part`, which has `M` rows from `row` on, and the order is that of their tile.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, K: Shape, const M: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        (single, double): (&[u32], &[u32]),
+        mut ahead: Ahead,
+    ) -> Ahead {
+        let a: [Row; M] = std::array::from_fn(|i| self.a.row(self.part.batch, row + i));
+        let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
+        // SAFETY: the caller's promise; the order is one of the groups of these rows.
+        unsafe {
+            for group in single {
+                ahead = ahead.bring();
+                sums = self.add_group::<S, K, M, false>(simd, &a, *group as usize, sums);
+            }
+            for group in double {
+                ahead = ahead.bring();
+                sums = self.add_group::<S, K, M, true>(simd, &a, *group as usize, sums);
+            }
+            for (i, sums) in sums.iter().enumerate() {
+                self.store(simd, row + i, sums);
+            }
+        }
+        ahead
+    }
+
+    /// Adds the products of a group, of whose activations both bytes count or only the upper one.
+    ///
+    /// # Safety
+    /// As for [`Multiply::tile`]; `a` and the panel have the group.
+    #[inline(always)]
+    unsafe fn add_group<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        group: usize,
+        mut sums: Sums<S, M>,
+    ) -> Sums<S, M> {
+        let width = VECTORS * S::LANES;
+        let per_group = GROUP / K::SHARE;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for share in group * per_group..(group + 1) * per_group {
+                let products = match S::PAIRS {
+                    true => self.sums_of_shorts::<S, K, M, DOUBLE>(simd, a, share),
+                    false => self.sums_of_bytes::<S, K, M, DOUBLE>(simd, a, share),
+                };
+                for v in 0..VECTORS {
+                    let at = share * width + v * S::LANES;
+                    let scales = simd.load(self.panel.scales.add(at));
+                    for i in 0..M {
+                        let scale = simd.splat(a[i].scales.add(group).read());
+                        let scale = simd.mul(scales, scale);
+                        let products = simd.to_float(products[i][v]);
+                        sums[i][v] = simd.mul_add(products, scale, sums[i][v]);
+                    }
+                    if K::HAS_MINIMUM {
+                        let minima = simd.load(self.panel.minima.add(at));
+                        for i in 0..M {
+                            let weight = simd.splat(-a[i].weights.add(share).read());
+                            sums[i][v] = simd.mul_add(minima, weight, sums[i][v]);
+                        }
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// The sums that those of a share's products begin with.
+    ///
+    /// # Safety
+    /// `a` has the share.
+    #[inline(always)]
+    unsafe fn starts<S: Simd, K: Shape, const M: usize>(
+        simd: S,
+        a: &[Row; M],
+        share: usize,
+    ) -> Ints<S, M> {
+        let mut starts = [[simd.splat_int(0); VECTORS]; M];
+        if !K::HAS_MINIMUM {
+            for i in 0..M {
+                // SAFETY: the caller's promise.
+                starts[i] = [simd.splat_int(unsafe { a[i].starts.add(share).read() }); VECTORS];
+            }
+        }
+        starts
+    }
+
+    /// The sums of a share's products, each in 32 bits, with both bytes of A at a time.
+    ///
+    /// # Safety
+    /// As for [`Multiply::tile`]; `a` and the panel have the share.
+    #[inline(always)]
+    unsafe fn sums_of_bytes<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        share: usize,
+    ) -> Ints<S, M> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut products = Self::starts::<S, K, M>(simd, a, share);
+            let mut upper = [[simd.splat_int(0); VECTORS]; M];
+            for step in 0..kept_a_loop(K::SHARE / DEPTH) {
+                let at = share * K::SHARE + step * DEPTH;
+                let b = self.panel.step(simd, at);
+                for i in 0..M {
+                    let [high, low] = a[i].planes;
+                    let high = simd.splat_bytes(high.add(at));
+                    if DOUBLE {
+                        let low = simd.splat_bytes(low.add(at));
+                        for v in 0..VECTORS {
+                            upper[i][v] = dot(simd, K::SIGNED, upper[i][v], b[v], high);
+                            products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], low);
+                        }
+                    } else {
+                        for v in 0..VECTORS {
+                            products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], high);
+                        }
+                    }
+                }
+            }
+            if DOUBLE {
+                for i in 0..M {
+                    for v in 0..VECTORS {
+                        products[i][v] = simd.plus_128(products[i][v], upper[i][v]);
+                    }
+                }
+            }
+            products
+        }
+    }
+
+    /// The same, in 16 bits as far as that goes, with one byte of A after the other.
+    ///
+    /// # Safety
+    /// As for [`Multiply::sums_of_bytes`].
+    #[inline(always)]
+    unsafe fn sums_of_shorts<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        share: usize,
+    ) -> Ints<S, M> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !DOUBLE {
+                let starts = Self::starts::<S, K, M>(simd, a, share);
+                return self.add_plane::<S, K, M>(simd, a, 0, share, starts);
+            }
+            let zeros = [[simd.splat_int(0); VECTORS]; M];
+            let upper = self.add_plane::<S, K, M>(simd, a, 0, share, zeros);
+            let starts = Self::starts::<S, K, M>(simd, a, share);
+            let mut products = self.add_plane::<S, K, M>(simd, a, 1, share, starts);
+            for i in 0..M {
+                for v in 0..VECTORS {
+                    products[i][v] = simd.plus_128(products[i][v], upper[i][v]);
+                }
+            }
+            products
+        }
+    }
+
+    /// Adds a share's products with a plane of A's bytes.
+    ///
+    /// # Safety
+    /// As for [`Multiply::sums_of_bytes`].
+    #[inline(always)]
+    unsafe fn add_plane<S: Simd, K: Shape, const M: usize>(
+        &self,
+        simd: S,
+        a: &[Row; M],
+        plane: usize,
+        share: usize,
+        mut sums: Ints<S, M>,
+    ) -> Ints<S, M> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            for first in (0..K::SHARE / DEPTH).step_by(const { turns::<K>() }) {
+                let mut shorts = [[simd.splat_short(0); VECTORS]; M];
+                for step in 0..kept_a_loop(const { turns::<K>() }) {
+                    let at = share * K::SHARE + (first + step) * DEPTH;
+                    let b = self.panel.step(simd, at);
+                    for i in 0..M {
+                        let a = simd.splat_bytes(a[i].planes[plane].add(at));
+                        for v in 0..VECTORS {
+                            match K::SHORTS {
+                                1 => sums[i][v] = dot(simd, K::SIGNED, sums[i][v], b[v], a),
+                                _ => shorts[i][v] = simd.dot_shorts(shorts[i][v], b[v], a),
+                            }
+                        }
+                    }
+                }
+                if K::SHORTS > 1 {
+                    let ones = simd.splat_short(1);
+                    for i in 0..M {
+                        for v in 0..VECTORS {
+                            sums[i][v] = simd.dot_pairs(sums[i][v], shorts[i][v], ones);
+                        }
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// Adds the bias and writes a row of a tile.
+    ///
+    /// # Safety
+    /// `part` has the row.
+    #[inline(always)]
+    unsafe fn store<S: Simd>(&self, simd: S, row: usize, sums: &[S::Vector; VECTORS]) {
+        let Block { batch, columns, .. } = self.part;
+        let c = self.output.c_at(*batch, row, columns.start, columns.len());
+        // SAFETY: `c_at` checked the columns; two vectors have at most COLUMNS lanes.
+        unsafe {
+            if columns.len() == VECTORS * S::LANES && self.output.bias.is_none() {
+                for (v, sums) in sums.iter().enumerate() {
+                    simd.store(*sums, c.add(v * S::LANES));
+                }
+                return;
+            }
+            let mut lanes = [0f32; COLUMNS];
+            for (v, sums) in sums.iter().enumerate() {
+                simd.store(*sums, lanes.as_mut_ptr().add(v * S::LANES));
+            }
+            for (j, sum) in lanes.iter().enumerate().take(columns.len()) {
+                c.add(j).write(sum + self.output.bias_at(columns.start + j));
+            }
+        }
+    }
+}

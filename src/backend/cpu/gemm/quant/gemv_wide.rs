@@ -1,0 +1,293 @@
+//! Wide-load GEMV on plain rows, up to 4 rows of A, for AVX-512 with VBMI and GFNI: a row of B is read in whole
+//! vectors, scales and all, and its parts are sorted in registers.
+//!
+//! The processor prefetches for loads that follow one another without a gap, and not for those of a block's parts, each
+//! of its own size. All that is not a product of integers is done for 16 scales at a time. A is put into the order of
+//! the vectors of a [`Unit`] of B.
+
+mod units;
+
+use std::any::TypeId;
+use std::arch::x86_64::*;
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use super::gemv_dot::COLUMNS;
+use super::quantize_a::{Activations, Row};
+use crate::backend::cpu::gemm::problem::{Block, Product};
+use crate::backend::cpu::machine::Machine;
+use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers};
+use crate::backend::cpu::scratch::{Line, Scratch};
+use crate::backend::fault::Fault;
+use units::{Q4_0, Q4K, Q6K, Unit};
+
+/// The most rows of A.
+const MOST: usize = 4;
+/// Bytes of a vector.
+const VECTOR: usize = 64;
+/// Lanes of 32 bits of a vector, and scales of a unit.
+const LANES: usize = 16;
+/// Neighbors in A that are neighbors in a vector, too.
+const PIECE: usize = 16;
+
+/// Bytes of B that are read of one stream before the next one: with more or fewer, prefetching falls behind (docs/perf,
+/// Zen 4).
+const ROUND: usize = 9 << 10;
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Result<(), Fault>;
+
+/// What multiplies this many rows of A with a B of this type, where that is faster than the ways for all types. For
+/// processors with VBMI only.
+pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
+    let blocks = TypeId::of::<B>();
+    let multiply: Multiply<B> = if blocks == TypeId::of::<BlockQ4_0>() {
+        multiply_units::<B, Q4_0>
+    } else if blocks == TypeId::of::<BlockQ4K>() {
+        multiply_units::<B, Q4K>
+    } else if blocks == TypeId::of::<BlockQ6K>() {
+        multiply_units::<B, Q6K>
+    } else {
+        return None;
+    };
+    (rows <= MOST).then_some(multiply)
+}
+
+fn multiply_units<B: Integers, U: Unit>(
+    machine: &Machine,
+    product: &Product<B, f32>,
+    a: &Activations,
+    separable: bool,
+) -> Result<(), Fault> {
+    let a = &Arranged::<U>::new(product, a)?;
+    product.for_blocks(machine, separable, COLUMNS, |block| {
+        // SAFETY: `multiply` is for processors that have the features.
+        unsafe {
+            match block.rows.len() {
+                1 => multiply_block::<B, U, 1>(product, a, block),
+                2 => multiply_block::<B, U, 2>(product, a, block),
+                3 => multiply_block::<B, U, 3>(product, a, block),
+                _ => multiply_block::<B, U, MOST>(product, a, block),
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The integers of A in the order of the vectors of units.
+struct Arranged<U> {
+    scratch: Scratch,
+    units: usize,
+    /// Rows from one matrix to the next; 0 when all share one.
+    batch_rows: usize,
+    order: PhantomData<fn() -> U>,
+}
+
+impl<U: Unit> Arranged<U> {
+    /// Vectors of integers in a unit.
+    const VECTORS: usize = U::GROUPS * GROUP / VECTOR;
+    /// Bytes of a unit: for each vector the upper and the lower bytes of 15-bit integers; a scale for each scale of B;
+    /// and these times the sums of the integers and the one that stands for 0 in B, which corrects for it.
+    const BYTES: usize = (2 * Self::VECTORS + 2) * VECTOR;
+    const SCALES: usize = 2 * Self::VECTORS * VECTOR;
+    const CORRECTIONS: usize = Self::SCALES + VECTOR;
+
+    fn new<B: Integers>(product: &Product<B, f32>, a: &Activations) -> Result<Arranged<U>, Fault> {
+        let (batches, rows) = (product.a.batches, product.a.rows);
+        let groups = product.k() / GROUP;
+        let units = groups.div_ceil(U::GROUPS);
+        let bytes = (batches * rows * units).saturating_mul(Self::BYTES);
+        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+            Fault::OutOfMemory(format!(
+                "no memory for {bytes} bytes of rounded activations"
+            ))
+        })?;
+        let arranged = Arranged {
+            scratch,
+            units,
+            batch_rows: if batches > 1 { rows } else { 0 },
+            order: PhantomData,
+        };
+        for (batch, row) in (0..batches).flat_map(|batch| (0..rows).map(move |row| (batch, row))) {
+            let (from, to) = (a.row(batch, row), arranged.row(batch, row));
+            for unit in 0..units {
+                // SAFETY: `row` checked all units of the place, which nobody else has yet, and those of A have so many
+                // groups.
+                unsafe { Self::arrange::<B>(from, unit, groups, to.add(unit * Self::BYTES)) };
+            }
+        }
+        Ok(arranged)
+    }
+
+    /// All units of a row.
+    fn row(&self, batch: usize, row: usize) -> *mut u8 {
+        let bytes = self.units * Self::BYTES;
+        let start = (batch * self.batch_rows + row) * bytes;
+        self.scratch.at(start, bytes)
+    }
+
+    /// Writes a unit; zeros past A's last group.
+    ///
+    /// # Safety
+    /// `from` is a row of `groups` groups and `to` has room.
+    unsafe fn arrange<B: Integers>(from: Row, unit: usize, groups: usize, to: *mut u8) {
+        let first = unit * U::GROUPS;
+        let pieces = VECTOR / PIECE;
+        // SAFETY: the caller's promise; what is read is below `groups` groups.
+        unsafe {
+            for piece in 0..Self::VECTORS * pieces {
+                let start = first * GROUP + U::piece(piece / pieces, piece % pieces) * PIECE;
+                let to = to.add(piece / pieces * 2 * VECTOR + piece % pieces * PIECE);
+                for (plane, from) in from.planes.into_iter().enumerate() {
+                    let to = to.add(plane * VECTOR);
+                    match start < groups * GROUP {
+                        true => from.add(start).cast::<u8>().copy_to(to, PIECE),
+                        false => to.write_bytes(0, PIECE),
+                    }
+                }
+            }
+            for lane in 0..LANES {
+                let share = unit * LANES + lane;
+                let group = share * B::SHARE / GROUP;
+                let (mut scale, mut correction) = (0.0, 0.0);
+                if group < groups {
+                    scale = from.scales.add(group).read();
+                    // Minima are what A's sums themselves are multiplied with.
+                    let zero = if B::HAS_MINIMUM { 1 } else { B::ZERO };
+                    correction = scale * (zero * from.sums.add(share).read()) as f32;
+                }
+                to.add(Self::SCALES).cast::<f32>().add(lane).write(scale);
+                let to = to.add(Self::CORRECTIONS).cast::<f32>();
+                to.add(lane).write(correction);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The processor has the features, and `block` has `M` rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
+unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
+    product: &Product<B, f32>,
+    a: &Arranged<U>,
+    block: Block,
+) {
+    let Block {
+        batch,
+        rows,
+        columns,
+    } = block;
+    let k = product.k();
+    let bytes = k / B::ELEMENTS * size_of::<B>();
+    let mut a_rows = [std::ptr::null::<u8>(); M];
+    for i in 0..M {
+        a_rows[i] = a.row(batch, rows.start + i);
+    }
+    // Rows of several parts alternately: more than one stream is prefetched at a time.
+    let streams = (ROUND / bytes.max(1)).clamp(2, 4);
+    let apart = columns.len().div_ceil(streams);
+    for place in 0..apart * streams {
+        let column = columns.start + place / streams + place % streams * apart;
+        if column >= columns.end {
+            continue;
+        }
+        let b = product.b.at(product.b_row(batch, column), k);
+        // SAFETY: `at` checked the row's bytes, and `Arranged` made rows of its units.
+        let dots = unsafe { dots::<U, M>(a_rows, b.cast::<u8>().cast_const(), bytes) };
+        for i in 0..M {
+            let c = product.output.c_at(batch, rows.start + i, column, 1);
+            // SAFETY: `c_at` checked the place.
+            unsafe { c.write(dots[i] + product.output.bias_at(column)) };
+        }
+    }
+}
+
+/// The dot products of rows of A and a row of B of `bytes` bytes.
+///
+/// # Safety
+/// The processor has the features, `b` is readable and rows of A are as long.
+#[inline(always)]
+unsafe fn dots<U: Unit, const M: usize>(a: [*const u8; M], b: *const u8, bytes: usize) -> [f32; M] {
+    // SAFETY: the caller's promise; a part of a unit is copied to the start of a whole one.
+    unsafe {
+        let mut sums = [Sums {
+            products: _mm512_setzero_ps(),
+            corrections: _mm512_setzero_ps(),
+        }; M];
+        let whole = bytes / U::BYTES;
+        for unit in 0..whole {
+            sums = add_unit::<U, M>(a, unit, b.add(unit * U::BYTES), sums);
+        }
+        let rest = bytes - whole * U::BYTES;
+        if rest > 0 {
+            let mut padded = [0u8; MOST_BYTES];
+            let from = b.add(whole * U::BYTES);
+            from.copy_to_nonoverlapping(padded.as_mut_ptr(), rest);
+            sums = add_unit::<U, M>(a, whole, padded.as_ptr(), sums);
+        }
+        let mut dots = [0.0; M];
+        for i in 0..M {
+            let sum = _mm512_sub_ps(sums[i].products, sums[i].corrections);
+            dots[i] = _mm512_reduce_add_ps(sum);
+        }
+        dots
+    }
+}
+
+/// Bytes of the longest unit.
+const MOST_BYTES: usize = 288;
+
+/// What is summed up for one row of A.
+#[derive(Clone, Copy)]
+struct Sums {
+    products: __m512,
+    corrections: __m512,
+}
+
+/// Adds the products of a unit to `sums`.
+///
+/// # Safety
+/// The processor has the features, `a` has the unit and `b` is readable for it.
+#[inline(always)]
+unsafe fn add_unit<U: Unit, const M: usize>(
+    a: [*const u8; M],
+    unit: usize,
+    b: *const u8,
+    mut sums: [Sums; M],
+) -> [Sums; M] {
+    const { assert!(U::BYTES <= MOST_BYTES && U::GROUPS * GROUP <= units::MOST * VECTOR) }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let b = U::load(b);
+        let mut factors = [_mm512_setzero_ps(); M];
+        for i in 0..M {
+            let a = a[i].add(unit * Arranged::<U>::BYTES);
+            let corrections = _mm512_load_ps(a.add(Arranged::<U>::CORRECTIONS).cast());
+            let corrections = _mm512_fmadd_ps(b.minima, corrections, sums[i].corrections);
+            sums[i].corrections = corrections;
+            let scales = _mm512_load_ps(a.add(Arranged::<U>::SCALES).cast());
+            factors[i] = _mm512_mul_ps(b.scales, scales);
+        }
+        for step in 0..Arranged::<U>::VECTORS / U::TOGETHER {
+            let lanes = _mm512_loadu_si512(U::SHARES[step].as_ptr().cast());
+            for i in 0..M {
+                let a = a[i].add(unit * Arranged::<U>::BYTES);
+                let mut products = _mm512_setzero_si512();
+                for plane in 0..2 {
+                    products = _mm512_slli_epi32::<7>(products);
+                    for vector in step * U::TOGETHER..(step + 1) * U::TOGETHER {
+                        let a = _mm512_load_si512(a.add((2 * vector + plane) * VECTOR).cast());
+                        products = _mm512_dpbusd_epi32(products, b.integers[vector], a);
+                    }
+                }
+                let factors = _mm512_permutexvar_ps(lanes, factors[i]);
+                let products = _mm512_cvtepi32_ps(products);
+                sums[i].products = _mm512_fmadd_ps(products, factors, sums[i].products);
+            }
+        }
+        sums
+    }
+}

@@ -1,0 +1,430 @@
+//! A as integers of 15 bits with a scale for each group: `scale · (128 · high + low)`, or of 8: `scale · high`.
+//!
+//! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::PAIRS`]), an integer of 15
+//! bits is of one part.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use crate::backend::cpu::gemm::problem::Rows;
+use crate::backend::cpu::machine::Machine;
+use crate::backend::cpu::quants::{GROUP, Integers, SCALED_GROUPS, WORD};
+use crate::backend::cpu::scratch::{Line, Scratch};
+use crate::backend::cpu::simd::{Body, Isa, Simd};
+use crate::backend::fault::Fault;
+
+/// Rows of A that are multiplied together, and share the choice of where they have a second byte.
+pub const TILE_ROWS: usize = 4;
+
+/// Up to this many rows have all of their 15 bits.
+const EXACT_ROWS: usize = 8;
+
+/// Few groups are above it, mostly those that hold a value far from the others', and yet a good part of the error is
+/// theirs.
+const OUTLIERS: f32 = 2.0;
+
+/// What A is rounded to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// 15 bits.
+    Exact,
+    /// 15 bits, for [`Simd::dot_pairs`].
+    Pairs,
+    /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average
+    /// of that tile; 8 bits in the others.
+    Mixed,
+}
+
+impl Precision {
+    /// For so many rows of A, which up to `few` are multiplied without a panel.
+    pub fn of(isa: Isa, rows: usize, few: usize) -> Precision {
+        match rows {
+            rows if rows <= few && isa.pairs() => Precision::Pairs,
+            ..=EXACT_ROWS => Precision::Exact,
+            _ => Precision::Mixed,
+        }
+    }
+}
+
+pub struct Activations {
+    scratch: Scratch,
+    layout: Layout,
+    /// Rows from one matrix to the next; 0 when all share one.
+    batch_rows: usize,
+}
+
+/// One row.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// The upper bytes of k integers, and zeros up to a multiple of two groups, and as many lower ones, which groups of
+    /// 8 bits do not have. With [`Precision::Pairs`] the first and the third of every four integers, and the others,
+    /// two bytes each.
+    pub planes: [*const i8; 2],
+    /// One for each group, of `128 · high + low` or of `high` alone, and zeros up to a multiple of [`SCALED_GROUPS`].
+    pub scales: *const f32,
+    /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and
+    /// minimum.
+    pub sums: *const i32,
+    /// The same, times `scale`: what B's minima are multiplied with.
+    pub weights: *const f32,
+    /// The same, times the integer that stands for 0 in B, negative: what products begin with.
+    pub starts: *const i32,
+}
+
+/// Where the parts of a row are, in bytes.
+#[derive(Clone, Copy)]
+struct Layout {
+    k: usize,
+    /// of the second plane: the length of the first one, too
+    second: usize,
+    scales: usize,
+    sums: usize,
+    weights: usize,
+    starts: usize,
+    /// of a tile's first row: the number of groups of 8 bits; these groups, and then the others
+    order: usize,
+    stride: usize,
+}
+
+impl Layout {
+    fn new<B: Integers>(k: usize) -> Layout {
+        let integers = k.next_multiple_of(2 * GROUP);
+        let groups = (k / GROUP).next_multiple_of(SCALED_GROUPS);
+        let second = integers;
+        let scales = second + integers;
+        let sums = scales + 4 * groups;
+        let shares = groups * (GROUP / B::SHARE);
+        let weights = sums + 4 * shares;
+        let starts = weights + 4 * shares;
+        let order = starts + 4 * shares;
+        let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<Line>());
+        Layout {
+            k,
+            second,
+            scales,
+            sums,
+            weights,
+            starts,
+            order,
+            stride,
+        }
+    }
+}
+
+thread_local! {
+    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+impl Activations {
+    pub fn new<B: Integers>(
+        machine: &Machine,
+        a: &Rows,
+        k: usize,
+        precision: Precision,
+    ) -> Result<Activations, Fault> {
+        let layout = Layout::new::<B>(k);
+        let rows = a.batches * a.rows;
+        let bytes = rows.saturating_mul(layout.stride);
+        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+            Fault::OutOfMemory(format!(
+                "no memory for {bytes} bytes of rounded activations"
+            ))
+        })?;
+        let activations = Activations {
+            scratch,
+            layout,
+            batch_rows: if a.batches > 1 { a.rows } else { 0 },
+        };
+        let tiles = a.rows.div_ceil(TILE_ROWS);
+        let grain = machine.grain(2 * k * TILE_ROWS);
+        machine.for_ranges(a.batches * tiles, grain, |range| {
+            for tile in range {
+                let (batch, first) = (tile / tiles, tile % tiles * TILE_ROWS);
+                let rows = first..a.rows.min(first + TILE_ROWS);
+                for row in rows.clone() {
+                    machine.isa.run(Round {
+                        from: a.row(batch, row, k),
+                        to: activations.place(batch, row),
+                        layout,
+                        share: B::SHARE,
+                        pairs: precision == Precision::Pairs,
+                    });
+                }
+                let to = rows.map(|row| activations.place(batch, row));
+                // SAFETY: these rows are rounded, and nobody else has them.
+                unsafe { choose(to.clone(), layout, B::SHARE, precision) };
+                for row in to {
+                    machine.isa.run(Correct::<B> {
+                        row,
+                        layout,
+                        blocks: PhantomData,
+                    });
+                }
+            }
+        });
+        Ok(activations)
+    }
+
+    fn place(&self, batch: usize, row: usize) -> *mut i8 {
+        let Layout { stride, .. } = self.layout;
+        let start = (batch * self.batch_rows + row) * stride;
+        self.scratch.at(start, stride)
+    }
+
+    pub fn row(&self, batch: usize, row: usize) -> Row {
+        let Layout {
+            second,
+            scales,
+            sums,
+            weights,
+            starts,
+            ..
+        } = self.layout;
+        let bytes = self.place(batch, row).cast_const();
+        Row {
+            planes: [bytes, bytes.wrapping_add(second)],
+            scales: bytes.wrapping_add(scales).cast(),
+            sums: bytes.wrapping_add(sums).cast(),
+            weights: bytes.wrapping_add(weights).cast(),
+            starts: bytes.wrapping_add(starts).cast(),
+        }
+    }
+
+    /// The groups of the tile whose first row this is: those of 8 bits, and those of 15.
+    pub fn order(&self, batch: usize, row: usize) -> (&[u32], &[u32]) {
+        let bytes = self.place(batch, row).cast_const();
+        // SAFETY: `choose` wrote both, and nobody writes after `new`.
+        unsafe {
+            let order: *const u32 = bytes.add(self.layout.order).cast();
+            let groups = std::slice::from_raw_parts(order.add(1), self.layout.k / GROUP);
+            groups.split_at(order.read() as usize)
+        }
+    }
+}
+
+/// Drops the second byte of the groups of a tile where it matters least, and writes the order of its groups.
+///
+/// # Safety
+/// `rows` are rounded rows of `layout` that nobody else uses.
+unsafe fn choose(
+    rows: impl Iterator<Item = *mut i8> + Clone,
+    layout: Layout,
+    share: usize,
+    precision: Precision,
+) {
+    let groups = layout.k / GROUP;
+    // SAFETY: the caller's promise.
+    let scale = |row: *mut i8, group| unsafe { row.add(layout.scales).cast::<f32>().add(group) };
+    let energy = |group| -> f32 {
+        // SAFETY: a scale of a row, as above.
+        let square = |row| unsafe { scale(row, group).read() }.powi(2);
+        rows.clone().map(square).sum()
+    };
+    let mean = (0..groups).map(energy).sum::<f32>() / groups as f32;
+    let single = |group| precision == Precision::Mixed && energy(group) <= OUTLIERS * mean;
+    let Some(first) = rows.clone().next() else {
+        return;
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let order: *mut u32 = first.add(layout.order).cast();
+        let (mut singles, mut doubles) = (0, groups);
+        for group in 0..groups {
+            if !single(group) {
+                doubles -= 1;
+                order.add(1 + doubles).write(group as u32);
+                continue;
+            }
+            order.add(1 + singles).write(group as u32);
+            singles += 1;
+            for row in rows.clone() {
+                let scale = scale(row, group);
+                scale.write(scale.read() * 128.0);
+                let sums: *mut i32 = row.add(layout.sums).cast();
+                for part in group * GROUP / share..(group + 1) * GROUP / share {
+                    let integers = std::slice::from_raw_parts(row.add(part * share), share);
+                    let sum = integers.iter().map(|integer| i32::from(*integer)).sum();
+                    sums.add(part).write(sum);
+                }
+            }
+        }
+        order.write(singles as u32);
+    }
+}
+
+/// Writes what is computed from a row's sums.
+struct Correct<B> {
+    row: *mut i8,
+    layout: Layout,
+    blocks: PhantomData<B>,
+}
+
+impl<B: Integers> Body for Correct<B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Correct { row, layout, .. } = self;
+        let per_group = GROUP / B::SHARE;
+        // SAFETY: a row of the layout, which has as many of each as there are shares.
+        unsafe {
+            let (scales, sums) = (row.add(layout.scales), row.add(layout.sums));
+            let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
+            let (weights, starts) = (row.add(layout.weights), row.add(layout.starts));
+            let (weights, starts) = (weights.cast::<f32>(), starts.cast::<i32>());
+            for share in 0..layout.k / B::SHARE {
+                let sum = sums.add(share).read();
+                let weight = sum as f32 * scales.add(share / per_group).read();
+                weights.add(share).write(weight);
+                starts.add(share).write(-B::zero::<S>() * sum);
+            }
+        }
+    }
+}
+
+struct Round {
+    from: *const f32,
+    to: *mut i8,
+    layout: Layout,
+    share: usize,
+    pairs: bool,
+}
+
+impl Body for Round {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        match self.share {
+            16 => self.shares::<16>(),
+            _ => self.shares::<GROUP>(),
+        }
+    }
+}
+
+impl Round {
+    #[inline(always)]
+    fn shares<const SHARE: usize>(self) {
+        let Round {
+            from,
+            to,
+            layout,
+            pairs,
+            ..
+        } = self;
+        let Layout {
+            k,
+            second,
+            scales,
+            sums,
+            order,
+            ..
+        } = layout;
+        let per_group = GROUP / SHARE;
+        // SAFETY: `from` is a row of `k` values and `to` one of the layout's bytes.
+        unsafe {
+            // What pads the integers, the scales and the sums.
+            to.add(k).write_bytes(0, second - k);
+            to.add(second + k).write_bytes(0, second - k);
+            to.add(scales).write_bytes(0, order - scales);
+            let planes = [to, to.add(second)];
+            let (scales, sums) = (to.add(scales).cast::<f32>(), to.add(sums).cast::<i32>());
+            for group in 0..k / GROUP {
+                let at = group * GROUP;
+                let values = &*from.add(at).cast::<[f32; GROUP]>();
+                let (factor, scale) = rounding(values);
+                if pairs {
+                    for (plane, to) in planes.into_iter().enumerate() {
+                        let to = to.add(at).cast::<i32>();
+                        for word in 0..GROUP / WORD {
+                            let lower = rounded(values[word * WORD + plane], factor);
+                            let upper = rounded(values[word * WORD + plane + 2], factor);
+                            to.add(word).write_unaligned(lower & 0xffff | upper << 16);
+                        }
+                    }
+                } else {
+                    for i in 0..GROUP {
+                        let integer = rounded(values[i], factor);
+                        let high = (integer + 64) >> 7;
+                        planes[0].add(at + i).write(high as i8);
+                        planes[1].add(at + i).write((integer - (high << 7)) as i8);
+                    }
+                }
+                scales.add(group).write(scale);
+                for part in 0..per_group {
+                    // Once more: an array of them would be written and read in pieces that the processor has to wait
+                    // for.
+                    let mut sum = 0;
+                    for i in 0..SHARE {
+                        sum += rounded(values[part * SHARE + i], factor);
+                    }
+                    sums.add(group * per_group + part).write(sum);
+                }
+            }
+        }
+    }
+}
+
+/// The largest integer: 127 · 128.
+const LARGEST: f32 = 127.0 * 128.0;
+
+/// What the values of a group are multiplied with to be rounded to integers, and what these integers are multiplied
+/// with to be the values again. A group with an infinity or a NaN has NaN for a scale, one without any normal number 0.
+#[inline(always)]
+fn rounding(values: &[f32; GROUP]) -> (f32, f32) {
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    // Magnitudes are in the order of their bits, NaN last. (Loops, because closures of `map` and `fold` need not be
+    // inlined, and then miss the instruction set.)
+    let mut largest = 0;
+    for value in values {
+        largest = largest.max(value.to_bits() & 0x7fff_ffff);
+    }
+    match f32::from_bits(largest) {
+        _ if largest >= INFINITY => (0.0, f32::NAN),
+        largest if largest < LARGEST * f32::MIN_POSITIVE => (0.0, 0.0),
+        largest => (LARGEST / largest, largest / LARGEST),
+    }
+}
+
+/// A value of a group as an integer, from -[`LARGEST`] to [`LARGEST`].
+#[inline(always)]
+fn rounded(value: f32, factor: f32) -> i32 {
+    /// Added to a number, rounds it to an integer, ties to even, which is then in the lowest bits.
+    const TO_INTEGER: f32 = (3 << 22) as f32;
+    let bits = (value * factor + TO_INTEGER).to_bits();
+    let integer = bits.wrapping_sub(TO_INTEGER.to_bits()) as i32;
+    // A NaN's bits are no integer; what it is does not matter beside a scale of NaN, but it must not overflow.
+    integer.clamp(-LARGEST as i32, LARGEST as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_keeps_15_bits() {
+        let values: [f32; GROUP] = std::array::from_fn(|i| (i as f32 * 0.7 - 9.0).powi(3));
+        let (factor, scale) = rounding(&values);
+        let integers = values.map(|value| rounded(value, factor));
+        for (value, integer) in values.iter().zip(integers) {
+            let error = f64::from(*value) - f64::from(scale) * f64::from(integer);
+            assert!(error.abs() <= 0.5001 * f64::from(scale), "{value}: {error}");
+        }
+        assert!(integers.contains(&(127 * 128)));
+    }
+
+    #[test]
+    fn what_cannot_be_rounded_is_nan_and_what_is_nothing_is_zero() {
+        let with = |value: f32| {
+            let mut values = [1.0; GROUP];
+            values[7] = value;
+            rounding(&values).1
+        };
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(with(value).is_nan());
+        }
+        assert_eq!(rounding(&[0.0; GROUP]).1, 0.0);
+        assert_eq!(rounding(&[-f32::MIN_POSITIVE; GROUP]).1, 0.0);
+        assert!(with(f32::MAX).is_finite());
+    }
+}

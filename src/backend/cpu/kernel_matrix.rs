@@ -1,0 +1,72 @@
+//! Every kernel of the table × every edge: native on each instruction set and from its Metal source, in every lane
+//! order and with each access checked, against float64 arithmetic. Tolerances stand beside the comparisons, in the
+//! families' tests; outputs are poisoned before and looked at outside of what should be written after.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::gemm::matmul;
+use super::kernels::{
+    activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
+};
+use super::registry::{Kernel, kernels};
+use super::testing::{EDGES, Way, was_run};
+use super::{attention, repack};
+
+/// The row of a kernel: its family's check at one edge.
+fn check(kernel: &Kernel, edge: usize) {
+    let name = kernel.display_name();
+    match kernel.family {
+        "activation" => activation::tests::at_edge(name, edge),
+        "add_bias" => add_bias::tests::at_edge(edge),
+        "argmax" => argmax::tests::at_edge(edge),
+        "attention" | "attention_tiled" | "attention_split" => {
+            attention::tests::at_edge(name, edge);
+        }
+        "copy" => copy::tests::at_edge(name, edge),
+        "elementwise" => elementwise::tests::at_edge(name, edge),
+        "embedding" => embedding::tests::at_edge(name, edge),
+        "interleave" => repack::tests::at_edge(name, edge),
+        "matmul" | "matmul_tiled" | "matmul_blocks" | "matmul_interleaved" | "matvec"
+        | "matvec_blocks" => {
+            matmul::tests::at_edge(name, edge);
+        }
+        "rms_norm" => rms_norm::tests::at_edge(edge),
+        "rope" => rope::tests::at_edge(edge),
+        "softmax" => softmax::tests::at_edge(edge),
+        "transpose" => transpose::tests::at_edge(name, edge),
+        family => panic!("{name} of {family}.metal has no row"),
+    }
+}
+
+#[test]
+fn every_kernel_at_every_edge_in_every_way() {
+    let all: Vec<&Kernel> = kernels().collect();
+    let next = AtomicUsize::new(0);
+    let rows = || {
+        while let Some(kernel) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            println!("{}", kernel.display_name()); // shown with a failure
+            EDGES.into_iter().for_each(|edge| check(kernel, edge));
+            for way in [
+                Way::Native,
+                Way::Forward,
+                Way::Reverse,
+                Way::Random,
+                Way::Checked,
+            ] {
+                // A row that runs another kernel, or one in fewer ways, is none.
+                let name = kernel.display_name();
+                assert!(was_run(kernel, way), "{name} was not run: {way:?}");
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(rows)).collect();
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}

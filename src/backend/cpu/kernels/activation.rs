@@ -1,0 +1,129 @@
+//! `relu`, `sigmoid` and `tanh`.
+
+use crate::backend::cpu::bindings::{Dispatch, Extent, View};
+use crate::backend::cpu::machine::{ALONE, Machine};
+use crate::backend::fault::Fault;
+use crate::backend::ffi::args::*;
+
+pub fn relu(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    for_elements(dispatch, machine, 2, |x| if x < 0.0 { 0.0 } else { x })
+}
+
+pub fn sigmoid(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    for_elements(dispatch, machine, 16, |x| 1.0 / (1.0 + (-x).exp()))
+}
+
+pub fn tanh(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    for_elements(dispatch, machine, 16, f32::tanh)
+}
+
+fn for_elements(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    work: usize,
+    function: impl Fn(f32) -> f32 + Sync,
+) -> Result<(), Fault> {
+    let args: activation_args = dispatch.arguments(ACTIVATION_ARGS)?;
+    let all = Extent::packed(args.count);
+    let x: View<f32> = dispatch.view(ACTIVATION_X, "x", all)?;
+    let out: View<f32> = dispatch.view(ACTIVATION_OUT, "out", all)?;
+    dispatch.expect_points([args.count, 1, 1])?;
+
+    let separable = out.shares_rows_with(&x) || out.is_apart_from(&x);
+    let grain = if separable {
+        machine.grain(work)
+    } else {
+        ALONE
+    };
+    machine.for_ranges(args.count as usize, grain, |range| {
+        let (x, out) = (
+            x.at(range.start, range.len()),
+            out.at(range.start, range.len()),
+        );
+        for i in 0..range.len() {
+            // SAFETY: `at` checked the range of both.
+            unsafe { out.add(i).write(function(x.add(i).read())) };
+        }
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::backend::cpu::testing::*;
+
+    fn run(name: &'static str, x: &[f32], in_place: bool, on: Executor) -> Vec<f32> {
+        let args = activation_args {
+            count: x.len() as u64,
+        };
+        // One more than is asked for: it must stay as it is.
+        let (mut x, mut out) = ([x, &[f32::POISON]].concat(), vec![f32::POISON; x.len() + 1]);
+        let call = Call::new(name).covering([x.len() - 1, 1, 1]);
+        let call = call.bind(ACTIVATION_X, &mut x);
+        let call = match in_place {
+            true => call.bind_same(ACTIVATION_OUT, ACTIVATION_X),
+            false => call.bind(ACTIVATION_OUT, &mut out),
+        };
+        call.arguments(ACTIVATION_ARGS, &args)
+            .run_on(on)
+            .expect("good arguments");
+        if in_place { x } else { out }
+    }
+
+    fn check(name: &'static str, count: usize, in_place: bool) {
+        let x: Vec<f32> = Numbers::new(count as u64).vec(count);
+        let x: Vec<f32> = x.iter().map(|x| x * 30.0).collect();
+        let function: fn(f64) -> f64 = match name {
+            "relu" => |x| x.max(0.0),
+            "sigmoid" => |x| 1.0 / (1.0 + (-x).exp()),
+            "tanh" => f64::tanh,
+            _ => panic!("{name} is of another family"),
+        };
+        on_every_executor(
+            |on| run(name, &x, in_place, on),
+            |out| {
+                for (x, out) in x.iter().zip(out) {
+                    let expected = function((*x).into());
+                    let tolerance = 4.0 * f32::ROUNDING * expected.abs();
+                    assert_close((*out).into(), expected, tolerance, format!("{name} {x}"));
+                }
+                assert_untouched(out, std::iter::once(0..count));
+            },
+        );
+    }
+
+    pub fn at_edge(name: &'static str, edge: usize) {
+        check(name, edge, false);
+        check(name, edge, true);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn any_count(count in 1usize..5000, in_place: bool) {
+            for name in ["relu", "sigmoid", "tanh"] {
+                check(name, count, in_place);
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_line() {
+        let x = [f32::NEG_INFINITY, -0.0, f32::INFINITY, f32::NAN];
+        let ends = |of: &dyn Fn(&'static str) -> Vec<f32>| {
+            assert_eq!(of("relu")[..3], [0.0, 0.0, f32::INFINITY]);
+            assert_eq!(of("sigmoid")[..3], [0.0, 0.5, 1.0]);
+            assert_eq!(of("tanh")[..3], [-1.0, 0.0, 1.0]);
+            for name in ["relu", "sigmoid", "tanh"] {
+                assert!(of(name)[3].is_nan());
+            }
+        };
+        ends(&|name| run(name, &x, false, Executor::Native(&machines()[0])));
+        for (order, validate) in METAL {
+            ends(&|name| run(name, &x, false, Executor::Metal(order, validate)));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `embedding_<B>`.
+
+use crate::backend::cpu::bindings::{Dispatch, Extent, View};
+use crate::backend::cpu::machine::{ALONE, Machine};
+use crate::backend::cpu::quants::Readable;
+use crate::backend::cpu::simd::{Body, Simd};
+use crate::backend::fault::Fault;
+use crate::backend::ffi::args::*;
+
+pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    let args: embedding_args = dispatch.arguments(EMBEDDING_ARGS)?;
+    let (rows, width) = (args.rows, args.width);
+    let table = Extent::rows(args.vocab, args.table_row_stride, width);
+    let table: View<B> = dispatch.view(EMBEDDING_TABLE, "table", table)?;
+    let ids: View<u32> = dispatch.view(EMBEDDING_IDS, "ids", Extent::packed(rows))?;
+    let out = Extent::rows(rows, args.out_row_stride, width);
+    let out: View<f32> = dispatch.view(EMBEDDING_OUT, "out", out)?;
+    dispatch.expect_points([width.into(), rows.into(), 1])?;
+
+    let width = width as usize;
+    let separable = out.writes_once() && out.is_apart_from(&table) && out.is_apart_from(&ids);
+    let grain = if separable {
+        machine.grain(4 * width)
+    } else {
+        ALONE
+    };
+    machine.for_ranges(rows as usize, grain, |rows| {
+        for row in rows {
+            // SAFETY: `at` checked the place.
+            let id = unsafe { ids.at(row, 1).read() };
+            let out = out.at(row * args.out_row_stride as usize, width);
+            if id < args.vocab {
+                let entry = table.at(id as usize * args.table_row_stride as usize, width);
+                machine.isa.run(Widen { entry, out, width });
+            } else {
+                // SAFETY: `at` checked `width` elements.
+                (0..width).for_each(|j| unsafe { out.add(j).write(f32::NAN) });
+            }
+        }
+    });
+    Ok(())
+}
+
+struct Widen<B> {
+    entry: *const B,
+    out: *mut f32,
+    width: usize,
+}
+
+impl<B: Readable> Body for Widen<B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        // SAFETY: `embedding` checked `width` elements of both.
+        unsafe { B::widen(simd, self.entry, self.out, self.width) }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::backend::cpu::quants::*;
+    use crate::backend::cpu::testing::*;
+
+    fn check<B: Sample>(name: &'static str, width: usize, gap: usize) {
+        const VOCAB: usize = 7;
+        let stride = (width + gap).next_multiple_of(B::ELEMENTS);
+        let out_stride = width + gap;
+        let table: Vec<B> = Numbers::new(width as u64).vec(VOCAB * stride);
+        let ids = [6, 0, 3, 3, 7, u32::MAX, 1];
+        let args = embedding_args {
+            table_row_stride: stride as u64,
+            out_row_stride: out_stride as u64,
+            rows: ids.len() as u32,
+            width: width as u32,
+            vocab: VOCAB as u32,
+            reserved: 0,
+        };
+        let run = |on: Executor| {
+            let (mut table, mut ids) = (table.clone(), ids);
+            let mut out = vec![f32::POISON; ids.len() * out_stride];
+            Call::new(name)
+                .covering([width, ids.len(), 1])
+                .bind(EMBEDDING_TABLE, &mut table)
+                .bind(EMBEDDING_IDS, &mut ids)
+                .bind(EMBEDDING_OUT, &mut out)
+                .arguments(EMBEDDING_ARGS, &args)
+                .run_on(on)
+                .expect("good arguments");
+            out
+        };
+        on_every_executor(run, |out| {
+            for (row, id) in ids.iter().enumerate() {
+                for j in 0..width {
+                    let value = out[row * out_stride + j];
+                    match usize::try_from(*id) {
+                        Ok(id) if id < VOCAB => {
+                            assert_eq!(f64::from(value), B::value(&table, id * stride + j));
+                        }
+                        _ => assert!(value.is_nan() && value.bits() != f32::POISON.bits()),
+                    }
+                }
+            }
+            assert_untouched(out, row_ranges(ids.len(), out_stride, width));
+        });
+    }
+
+    pub fn at_edge(name: &'static str, edge: usize) {
+        let check = match name {
+            "embedding_f32" => check::<f32>,
+            "embedding_f16" => check::<f16>,
+            "embedding_bf16" => check::<bf16>,
+            "embedding_q8_0" => check::<BlockQ8_0>,
+            "embedding_q4_0" => check::<BlockQ4_0>,
+            "embedding_q4_1" => check::<BlockQ4_1>,
+            "embedding_q5_0" => check::<BlockQ5_0>,
+            "embedding_q5_1" => check::<BlockQ5_1>,
+            "embedding_q2_k" => check::<BlockQ2K>,
+            "embedding_q3_k" => check::<BlockQ3K>,
+            "embedding_q4_k" => check::<BlockQ4K>,
+            "embedding_q5_k" => check::<BlockQ5K>,
+            "embedding_q6_k" => check::<BlockQ6K>,
+            "embedding_iq4_nl" => check::<BlockIq4Nl>,
+            _ => panic!("{name} is of another family"),
+        };
+        check(name, edge, 0);
+        check(name, edge, 5);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn any_shape(width in 1usize..600, gap in 0usize..9) {
+            check::<bf16>("embedding_bf16", width, gap);
+            check::<BlockQ6K>("embedding_q6_k", width, gap);
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_a_fault() {
+        let args = embedding_args {
+            table_row_stride: 32,
+            out_row_stride: 32,
+            rows: 2,
+            width: 32,
+            vocab: 3,
+            reserved: 0,
+        };
+        let run = |args: embedding_args, blocks: usize, ids: usize, out: usize| {
+            let mut table = Numbers::new(1).vec::<BlockQ8_0>(blocks * 32);
+            let (mut ids, mut out) = (vec![0u32; ids], vec![0f32; out]);
+            let call = Call::new("embedding_q8_0").bind(EMBEDDING_TABLE, &mut table);
+            let call = call
+                .bind(EMBEDDING_IDS, &mut ids)
+                .bind(EMBEDDING_OUT, &mut out);
+            fault(call.arguments(EMBEDDING_ARGS, &args).run(&machines()[0])).0
+        };
+        assert_eq!(run(args, 3, 2, 64), "ok");
+        assert_eq!(run(args, 2, 2, 64), "out of bounds");
+        assert_eq!(run(args, 3, 1, 64), "out of bounds");
+        assert_eq!(run(args, 3, 2, 63), "out of bounds");
+        assert_eq!(
+            run(
+                embedding_args {
+                    table_row_stride: 33,
+                    ..args
+                },
+                9,
+                2,
+                64
+            ),
+            "invalid"
+        );
+    }
+}

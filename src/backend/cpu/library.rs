@@ -1,0 +1,232 @@
+//! Which kernels a Metal source stands for.
+//!
+//! ironbridge's own sources (`native/kernels/*.metal`) are recognised by their text and answered with the native
+//! kernels of that family, unless `IRONBRIDGE_SOFT_KERNELS=msl` asks for what the text says. Every other source is
+//! compiled.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use super::registry::{self, Kernel};
+use crate::backend::cpu::msl::lane_order::LaneOrder;
+use crate::msl::builtin::own_sources;
+use crate::msl::{self, Setting};
+
+/// Picks what runs a kernel of ours: `native` (the default) or `msl`.
+pub const KERNELS_VARIABLE: &str = "IRONBRIDGE_SOFT_KERNELS";
+
+/// A compiled source.
+#[derive(Debug)]
+pub enum Library {
+    /// One of ironbridge's own sources, run by native kernels.
+    Native(Vec<&'static Kernel>),
+    /// Metal Shading Language, with its kernels' names.
+    Msl(Box<msl::Library>, Vec<CString>),
+}
+
+/// One kernel of a library. It keeps the library alive.
+#[derive(Debug)]
+pub struct Function {
+    pub code: Code,
+    _library: Arc<Library>,
+}
+
+/// What a function runs.
+#[derive(Debug)]
+pub enum Code {
+    Native(&'static Kernel),
+    Msl(Arc<crate::backend::cpu::msl::function::Function>),
+}
+
+/// What the environment asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelChoice {
+    Native,
+    Msl,
+}
+
+impl KernelChoice {
+    pub fn from_environment() -> Result<KernelChoice, String> {
+        match std::env::var_os(KERNELS_VARIABLE) {
+            Some(text) => KernelChoice::parse(&text.to_string_lossy()),
+            None => Ok(KernelChoice::Native),
+        }
+    }
+
+    fn parse(text: &str) -> Result<KernelChoice, String> {
+        match text {
+            "native" => Ok(KernelChoice::Native),
+            "msl" => Ok(KernelChoice::Msl),
+            _ => Err(format!(
+                "{KERNELS_VARIABLE} is {text:?}; it must be \"native\" or \"msl\""
+            )),
+        }
+    }
+}
+
+impl Library {
+    /// Compiles `source`. The error is a sentence for the user.
+    pub fn compile(source: &[u8], choice: KernelChoice) -> Result<Library, String> {
+        let own = own_sources().find(|own| own.text == source);
+        if let (Some(own), KernelChoice::Native) = (own, choice) {
+            return Ok(Library::Native(registry::family(own.family).collect()));
+        }
+        let source = std::str::from_utf8(source).map_err(|_| "the source is not UTF-8")?;
+        // A wrong wish is reported here, where Metal has an error to report it with, and not only when a kernel runs.
+        LaneOrder::from_environment()?;
+        msl::validation_from_environment()?;
+        crate::backend::cpu::msl::watchdog::limit_from_environment()?;
+        let library = msl::Library::new(source).map_err(|error| error.to_string())?;
+        // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
+        let names = library
+            .names()
+            .filter_map(|name| CString::new(name).ok())
+            .collect();
+        Ok(Library::Msl(Box::new(library), names))
+    }
+
+    /// The name of kernel `index`, or `None` past the last one.
+    pub fn function_name(&self, index: usize) -> Option<&CStr> {
+        match self {
+            Library::Native(kernels) => kernels.get(index).map(|kernel| kernel.name),
+            Library::Msl(_, names) => names.get(index).map(CString::as_c_str),
+        }
+    }
+
+    /// The kernel `name`. Native kernels have no function constants, and Metal ignores a value that no kernel asks for.
+    pub fn function(
+        self: &Arc<Library>,
+        name: &CStr,
+        constants: &[Setting],
+    ) -> Result<Function, String> {
+        let code = match &**self {
+            Library::Native(kernels) => {
+                let kernel = kernels.iter().find(|kernel| kernel.name == name);
+                Code::Native(
+                    kernel.ok_or_else(|| format!("the library has no kernel named {name:?}"))?,
+                )
+            }
+            Library::Msl(library, _) => {
+                let name = name
+                    .to_str()
+                    .map_err(|_| format!("the library has no kernel named {name:?}"))?;
+                let validate = msl::validation_from_environment()?;
+                let function = library.function(name, constants, validate);
+                Code::Msl(function.map_err(|error| error.to_string())?)
+            }
+        };
+        Ok(Function {
+            code,
+            _library: Arc::clone(self),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names that a Metal source gives its kernels: `host_name("…")`, else what follows `[[kernel]] void`.
+    fn kernels_of(source: &str) -> Vec<&str> {
+        let (_, code) = source.rsplit_once("#line").expect("args.h comes first");
+        let lines = || code.lines().skip(1);
+        let mut names: Vec<&str> = lines()
+            .filter(|line| !line.contains("#define"))
+            .filter_map(|line| {
+                line.split_once('"')?
+                    .1
+                    .split_once('"')
+                    .map(|(name, _)| name)
+            })
+            .collect();
+        let mut templated = false;
+        for line in lines() {
+            if let Some(rest) = line.strip_prefix("[[kernel]] void ")
+                && !templated
+            {
+                names.extend(rest.split_once('(').map(|(name, _)| name));
+            }
+            templated = line.starts_with("template <");
+        }
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_source_has_its_native_kernels() {
+        assert!(own_sources().count() > 0);
+        let mut total = 0;
+        for own in own_sources() {
+            let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
+            let mut native: Vec<&str> = (0..)
+                .map_while(|index| library.function_name(index))
+                .map(|name| name.to_str().expect("ASCII"))
+                .collect();
+            native.sort();
+            let source = str::from_utf8(own.text).expect("UTF-8");
+            assert_eq!(native, kernels_of(source), "{}.metal", own.family);
+            total += native.len();
+        }
+        assert_eq!(total, registry::kernels().count());
+    }
+
+    #[test]
+    fn our_sources_compile_as_metal_to_the_same_kernels() {
+        for own in own_sources() {
+            let compile = |choice| Library::compile(own.text, choice);
+            let native = compile(KernelChoice::Native).expect(own.family);
+            let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
+            let names = |library: &Library| {
+                let mut names: Vec<CString> = (0..)
+                    .map_while(|index| library.function_name(index).map(CString::from))
+                    .collect();
+                names.sort();
+                names
+            };
+            assert_eq!(names(&msl), names(&native), "{}.metal", own.family);
+            let library = Arc::new(msl);
+            for name in names(&library) {
+                let function = library.function(&name, &[]);
+                function.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+            }
+        }
+    }
+
+    #[test]
+    fn any_other_source_is_compiled() {
+        let own = own_sources().next().expect("there are sources");
+        let nearly = &own.text[..own.text.len() - 1];
+        for source in [
+            b"".as_slice(),
+            b"kernel void user(device int *x) {}",
+            nearly,
+        ] {
+            let library = Library::compile(source, KernelChoice::Native);
+            assert!(matches!(library, Ok(Library::Msl(..))), "{library:?}");
+        }
+        let error = Library::compile(b"kernel", KernelChoice::Native).expect_err("no Metal");
+        assert!(error.starts_with("program_source:1: error: "), "{error}");
+        let error = Library::compile(b"\xff", KernelChoice::Native).expect_err("no text");
+        assert!(error.contains("UTF-8"), "{error}");
+    }
+
+    #[test]
+    fn the_choice_of_kernels_is_checked() {
+        assert_eq!(KernelChoice::parse("native"), Ok(KernelChoice::Native));
+        assert_eq!(KernelChoice::parse("msl"), Ok(KernelChoice::Msl));
+        for text in ["", "Native", "fast"] {
+            let error = KernelChoice::parse(text).expect_err(text);
+            assert!(error.contains(KERNELS_VARIABLE), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_function_is_named_in_the_error() {
+        let own = own_sources().next().expect("there are sources");
+        let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
+        let error = Arc::new(library)
+            .function(c"no_such", &[])
+            .expect_err("there is none");
+        assert!(error.contains("no_such"), "{error}");
+    }
+}

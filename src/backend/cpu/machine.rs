@@ -1,0 +1,86 @@
+//! What the native kernels compute with, and how they share work among threads.
+
+use std::ops::Range;
+
+use super::simd::Isa;
+use crate::backend::cpu::threads::thread_pool::ComputePool;
+
+/// What kernels compute with.
+pub struct Machine {
+    pub pool: ComputePool,
+    pub isa: Isa,
+    /// How much work, in multiply-adds, is worth handing to another thread.
+    pub share: usize,
+}
+
+impl Machine {
+    pub fn new(threads: usize) -> Machine {
+        Machine {
+            pool: ComputePool::new(threads),
+            isa: Isa::best(),
+            // What a thread does in some ten microseconds, several times what it takes to wake it.
+            share: 1 << 18,
+        }
+    }
+
+    /// Whether threads that are not the device's own may bring work. Not where that changes more of them than the rules
+    /// of function calls allow in practice: llama.cpp configures tiles once per thread.
+    pub fn takes_guests(&self) -> bool {
+        self.pool.takes_guests() && !self.isa.has_tiles()
+    }
+
+    /// The grain for items of `work` multiply-adds each.
+    pub fn grain(&self, work: usize) -> usize {
+        self.share.div_ceil(work.max(1))
+    }
+
+    /// Splits `0..items` into ranges of some `grain` items or more and calls `body` with each, on several threads. A
+    /// grain of [`ALONE`] keeps everything on the calling thread.
+    ///
+    /// A range's end breaks off a stream from memory, so there are no more of them than help: one for a single thread,
+    /// and for several ranges that get smaller, so that all threads end at about the same time, also when one was held
+    /// up. (Tzeng & Ni 1993, "Trapezoid self-scheduling", IEEE TPDS 4(1).)
+    pub fn for_ranges(&self, items: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
+        const RANGES_PER_THREAD: usize = 6;
+        let threads = self.pool.threads();
+        let most = match threads {
+            1 => 1,
+            _ => threads * RANGES_PER_THREAD,
+        };
+        let worth = items / grain.max(1);
+        let ranges = Ranges {
+            items,
+            count: worth.clamp(1, most),
+            falling: worth >= most,
+        };
+        self.pool
+            .parallel_for(ranges.count, |range| body(ranges.get(range)));
+    }
+}
+
+/// `0..items` in `count` ranges: alike but for one item, or as long as `count`, `count - 1`, … 1 parts of it.
+#[derive(Clone, Copy)]
+pub struct Ranges {
+    pub items: usize,
+    pub count: usize,
+    pub falling: bool,
+}
+
+impl Ranges {
+    pub fn get(&self, index: usize) -> Range<usize> {
+        self.start(index)..self.start(index + 1)
+    }
+
+    fn start(&self, index: usize) -> usize {
+        let Ranges { items, count, .. } = *self;
+        // `before` of `parts` parts.
+        let (before, parts) = match self.falling {
+            true => (index * (2 * count - index + 1) / 2, count * (count + 1) / 2),
+            false => (index, count),
+        };
+        items / parts * before + items % parts * before / parts
+    }
+}
+
+/// The grain of work that must not be shared between threads.
+pub const ALONE: usize = usize::MAX;

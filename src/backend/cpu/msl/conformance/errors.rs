@@ -1,0 +1,186 @@
+//! Sources that are wrong: the message has the line, and says what is wrong.
+
+use super::program::errors;
+
+/// The error starts with its line, which counts the two of the prologue, and contains the text.
+#[track_caller]
+fn expect(body: &str, line: u32, text: &str) {
+    let found = errors(body);
+    let place = format!("program_source:{line}:");
+    assert!(
+        found.starts_with(&place) && found.contains(text),
+        "{found}\n-- not {place}…{text}"
+    );
+}
+
+#[test]
+fn what_the_compiler_says_is_placed_on_the_sources_line() {
+    expect(
+        "kernel void f(device float *x [[buffer(0)]]) {\n  x[0] = y;\n}",
+        4,
+        "undeclared identifier 'y'",
+    );
+    expect(
+        "kernel void f(device float *x [[buffer(0)]]) {\n  x[0] = 1\n}",
+        4,
+        "expected ';'",
+    );
+    expect("#error no luck\nkernel void f() {}", 3, "no luck");
+    expect("#include <stdio.h>\n", 3, "file not found");
+    expect("\n#if 1\nkernel void f() {}", 4, "unterminated");
+    let found = errors("kernel void f(device float *x [[buffer(0)]]) {\n  x[0] = y;\n}");
+    assert!(
+        found.contains("\n    x[0] = y;"),
+        "the line itself is shown: {found}"
+    );
+}
+
+#[test]
+fn a_mistake_seen_inside_the_standard_library_is_placed_where_it_was_made() {
+    expect(
+        "kernel void f(device float *x [[buffer(0)]]) {\n\n  x[0] = as_type<uchar>(1.0f);\n}",
+        5,
+        "as_type needs two types of the same size",
+    );
+    expect(
+        "kernel void f(device half *x [[buffer(0)]]) {\n  simdgroup_float8x8 m;\n  simdgroup_load(m, x);\n}",
+        5,
+        "memory of the matrix's own type",
+    );
+}
+
+#[test]
+fn templates_are_checked_when_they_are_instantiated() {
+    let body = "template <typename T> kernel void f(device T *x [[buffer(0)]]) {\n  x[0].nothing = 1;\n}\n";
+    assert!(crate::msl::library::Library::new(&super::program::source(body)).is_ok());
+    let body = format!("{body}template [[host_name(\"g\")]] kernel void f<float>(device float *);");
+    expect(&body, 4, "member reference base type 'float'");
+}
+
+#[test]
+fn attributes_that_this_device_does_not_have() {
+    expect(
+        "kernel void f(texture2d<float> t [[texture(0)]]) {}",
+        3,
+        "[[texture]] is not supported",
+    );
+    expect(
+        "\nvertex float4 f() { return 0; }",
+        4,
+        "vertex functions are not supported",
+    );
+    expect(
+        "[[fragment]] float4 f() { return 0; }",
+        3,
+        "[[fragment]] functions are not supported",
+    );
+    expect(
+        "kernel void f(device float *x [[buffer]]) {}",
+        3,
+        "[[buffer]] needs an argument",
+    );
+    expect(
+        "kernel void f(device float *x [[buffer(0)]], float y [[thread_position]]) {}",
+        3,
+        "[[thread_position]] is not supported",
+    );
+}
+
+#[test]
+fn kernels_return_void_and_take_memory_by_pointer() {
+    expect(
+        "\nkernel int f(device float *x [[buffer(0)]]) { return 0; }",
+        4,
+        "a kernel returns void",
+    );
+    assert!(
+        errors("kernel void f(float x [[buffer(0)]]) {}").contains("is a pointer or a reference")
+    );
+}
+
+#[test]
+fn a_threadgroup_that_is_not_understood_is_an_error() {
+    let inside = |statement: &str| {
+        format!("kernel void f(device float *x [[buffer(0)]]) {{\n  {statement}\n}}")
+    };
+    expect(
+        &inside("threadgroup float t[4] = {0};"),
+        4,
+        "cannot be initialised",
+    );
+    expect(
+        &inside("threadgroup float t{1};"),
+        4,
+        "cannot be initialised",
+    );
+    expect(
+        &inside("float threadgroup t[4];"),
+        4,
+        "cannot tell what `threadgroup` means",
+    );
+    expect(
+        &inside("static threadgroup float t[4];"),
+        4,
+        "cannot tell what `threadgroup` means",
+    );
+    expect(
+        "typedef threadgroup float shared;",
+        3,
+        "cannot tell what `threadgroup` means",
+    );
+    expect(
+        "using shared = threadgroup float;",
+        3,
+        "cannot tell what `threadgroup` means",
+    );
+    expect(
+        "void f(threadgroup float x) {}",
+        3,
+        "cannot tell what `threadgroup` means",
+    );
+    expect(
+        "template <typename T> struct s {}; s<threadgroup float> x;",
+        3,
+        "cannot tell what `threadgroup` means",
+    );
+}
+
+#[test]
+fn brackets_and_literals_that_never_end() {
+    expect("kernel void f(device float *x [[buffer(0)]) {}", 3, "error");
+    expect(
+        "namespace a { } }\nkernel void f() {}",
+        3,
+        "`}` closes nothing",
+    );
+    expect("kernel void f(", 3, "never closed");
+    expect("kernel f", 3, "does not end");
+}
+
+#[test]
+fn function_constants_need_literal_indices_and_names() {
+    expect(
+        "constant int n [[function_constant(k)]];",
+        3,
+        "`k` is not an integer",
+    );
+    expect(
+        "constant bool b = is_function_constant_defined(c);",
+        3,
+        "`c` is not a function constant",
+    );
+}
+
+#[test]
+fn no_kernel_of_that_name() {
+    let library = crate::msl::library::Library::new(&super::program::source(
+        "kernel void a(device int *x) {}\nkernel void b(device int *x) {}",
+    ))
+    .unwrap();
+    assert_eq!(library.names().collect::<Vec<_>>(), ["a", "b"]);
+    let error = library
+        .function("c", &[], false)
+        .expect_err("there is none")
+        .to_string();
+    assert_eq!(error, "no kernel `c`; the source defines a, b");
+}

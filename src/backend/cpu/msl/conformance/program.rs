@@ -1,0 +1,228 @@
+//! A small Metal program under test: it runs in every lane order, with and without bounds checks, and must give one
+//! result.
+
+use std::time::Duration;
+
+use crate::backend::cpu::msl::abi::{BUFFERS, Range};
+use crate::backend::cpu::msl::dispatch::{Dispatch, Failure};
+use crate::backend::cpu::msl::lane_order::LaneOrder;
+use crate::msl::function_constants::Setting;
+use crate::msl::library::Library;
+
+/// What every program begins with, on one line so that the program's own lines count from 2.
+const PROLOGUE: &str = "#include <metal_stdlib>\nusing namespace metal;";
+
+pub const ORDERS: [LaneOrder; 4] = [
+    LaneOrder::Forward,
+    LaneOrder::Reverse,
+    LaneOrder::Random(1),
+    LaneOrder::Random(2),
+];
+
+pub fn source(body: &str) -> String {
+    format!("{PROLOGUE}\n{body}\n")
+}
+
+/// A kernel and what it is run on. Buffer 0 is the output.
+pub struct Program<'a> {
+    body: &'a str,
+    kernel: &'a str,
+    inputs: Vec<(usize, Vec<u8>)>,
+    constants: Vec<(u32, u32, Vec<u8>)>,
+    memory: [u32; BUFFERS],
+    grid: [u32; 3],
+    threadgroup: [u32; 3],
+    threads: bool,
+    limit: Option<Duration>,
+}
+
+/// Elements of buffers.
+pub trait Element: Copy + PartialEq + std::fmt::Debug {
+    const POISON: Self;
+}
+macro_rules! elements {
+    ($($ty:ty = $poison:expr),*) => { $(impl Element for $ty { const POISON: $ty = $poison; })* };
+}
+elements!(
+    f32 = f32::MAX,
+    u32 = u32::MAX,
+    i32 = i32::MIN,
+    u64 = u64::MAX,
+    half::f16 = half::f16::MAX,
+    u8 = 0xa5,
+    half::bf16 = half::bf16::MAX,
+    u16 = 0xa5a5,
+    i16 = 0x5a5a
+);
+
+pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {
+    // SAFETY: elements are numbers: as many initialised bytes as their size says.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }.to_vec()
+}
+
+impl<'a> Program<'a> {
+    /// `kernel` of the program with one threadgroup of 32 threads.
+    pub fn new(kernel: &'a str, body: &'a str) -> Program<'a> {
+        Program {
+            body,
+            kernel,
+            inputs: Vec::new(),
+            constants: Vec::new(),
+            memory: [0; BUFFERS],
+            grid: [1, 1, 1],
+            threadgroup: [32, 1, 1],
+            threads: false,
+            limit: Some(Duration::from_secs(60)),
+        }
+    }
+
+    pub fn input<T: Element>(mut self, index: usize, values: &[T]) -> Self {
+        self.inputs.push((index, bytes(values)));
+        self
+    }
+
+    /// A function constant of an MTLDataType.
+    pub fn constant<T: Element>(mut self, index: u32, data_type: u32, values: &[T]) -> Self {
+        self.constants.push((index, data_type, bytes(values)));
+        self
+    }
+
+    pub fn memory(mut self, index: usize, bytes: u32) -> Self {
+        self.memory[index] = bytes;
+        self
+    }
+
+    pub fn groups(mut self, grid: [u32; 3], threadgroup: [u32; 3]) -> Self {
+        (self.grid, self.threadgroup) = (grid, threadgroup);
+        self
+    }
+
+    /// How long a threadgroup may take.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// dispatchThreads.
+    pub fn threads(mut self, grid: [u32; 3], threadgroup: [u32; 3]) -> Self {
+        self.threads = true;
+        self.groups(grid, threadgroup)
+    }
+
+    /// Runs it once.
+    pub fn try_run<T: Element>(
+        &self,
+        count: usize,
+        order: LaneOrder,
+        validate: bool,
+    ) -> Result<Vec<T>, Failure> {
+        let library = Library::new(&source(self.body)).unwrap_or_else(|error| panic!("{error}"));
+        let settings: Vec<Setting> = self
+            .constants
+            .iter()
+            .map(|(index, data_type, value)| {
+                let mut bytes = [0; 16];
+                bytes[..value.len()].copy_from_slice(value);
+                Setting {
+                    name: None,
+                    index: *index,
+                    data_type: *data_type,
+                    bytes,
+                }
+            })
+            .collect();
+        let function = library
+            .function(self.kernel, &settings, validate)
+            .unwrap_or_else(|error| panic!("{error}"));
+        // What is not written keeps its poison, and there is some on both sides to see what is written beside it.
+        const MARGIN: usize = 64;
+        let mut output = vec![T::POISON; count + 2 * MARGIN];
+        let mut inputs: Vec<(usize, Vec<u128>, u64)> = self
+            .inputs
+            .iter()
+            .map(|(index, bytes)| {
+                let words = bytes.chunks(16).map(|chunk| {
+                    let mut word = [0; 16];
+                    word[..chunk.len()].copy_from_slice(chunk);
+                    u128::from_ne_bytes(word)
+                });
+                (*index, words.collect(), bytes.len() as u64)
+            })
+            .collect();
+        let mut bindings = [Range::NONE; BUFFERS];
+        for (index, words, length) in &mut inputs {
+            bindings[*index] = Range {
+                pointer: words.as_mut_ptr().cast(),
+                length: *length,
+            };
+        }
+        bindings[0] = Range {
+            pointer: output[MARGIN..].as_mut_ptr().cast(),
+            length: (count * size_of::<T>()) as u64,
+        };
+        let dispatch = Dispatch {
+            bindings,
+            threadgroup_memory: self.memory,
+            grid: self.grid,
+            threadgroup: self.threadgroup,
+            threads: self.threads,
+            order,
+            limit: self.limit,
+            workers: 2,
+            parallel: &|count, task| {
+                std::thread::scope(|scope| {
+                    (0..count).for_each(|index| {
+                        scope.spawn(move || task(index));
+                    });
+                });
+            },
+        };
+        // SAFETY: the buffers live for the call, and the programs of these tests stay within them, or run validated.
+        unsafe { function.dispatch(&dispatch) }?;
+        assert!(
+            output[..MARGIN]
+                .iter()
+                .chain(&output[MARGIN + count..])
+                .all(|value| *value == T::POISON)
+        );
+        Ok(output[MARGIN..MARGIN + count].to_vec())
+    }
+
+    /// Runs it in every way and returns the one result.
+    #[track_caller]
+    pub fn run<T: Element>(&self, count: usize) -> Vec<T> {
+        let first = self
+            .try_run::<T>(count, LaneOrder::Forward, false)
+            .unwrap_or_else(|failure| panic!("{failure:?}"));
+        for order in ORDERS {
+            for validate in [false, true] {
+                let other = self
+                    .try_run::<T>(count, order, validate)
+                    .unwrap_or_else(|failure| panic!("{failure:?}"));
+                assert!(
+                    bytes(&first) == bytes(&other),
+                    "{order:?}, validate {validate}: {other:?} is not {first:?}"
+                );
+            }
+        }
+        first
+    }
+
+    /// Runs it once where it must fail.
+    #[track_caller]
+    pub fn fail(&self, order: LaneOrder, validate: bool) -> Failure {
+        match self.try_run::<f32>(64, order, validate) {
+            Ok(values) => panic!("it ran: {values:?}"),
+            Err(failure) => failure,
+        }
+    }
+}
+
+/// The errors of a program that must not compile.
+#[track_caller]
+pub fn errors(body: &str) -> String {
+    match Library::new(&source(body)) {
+        Ok(library) => panic!("it compiled: {library:?}"),
+        Err(error) => error.to_string(),
+    }
+}

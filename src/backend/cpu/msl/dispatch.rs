@@ -1,0 +1,238 @@
+//! A grid of threadgroups, spread over the compute threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS, Range};
+use super::function::Function;
+use super::lane_order::LaneOrder;
+use super::threadgroup::{self, Fault, Shape, Threadgroup};
+use super::{traps, watchdog};
+
+/// Threadgroup memory that a dispatch may use, static and dynamic together: what Apple7 and later GPUs have.
+pub const THREADGROUP_MEMORY: u32 = 32 * 1024;
+/// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a
+/// process 65,530.
+const FIBERS: usize = 16 * threadgroup::MAX_THREADS;
+
+/// What each compute thread is to do.
+pub type Body<'a> = &'a (dyn Fn(usize) + Sync);
+
+/// What a kernel is run on.
+pub struct Dispatch<'a> {
+    /// By buffer index; a null pointer where nothing is bound.
+    pub bindings: [Range; BUFFERS],
+    /// Bytes of threadgroup memory by argument index.
+    pub threadgroup_memory: [u32; BUFFERS],
+    /// Threadgroups, or threads when `threads` is set.
+    pub grid: [u32; 3],
+    /// Threads per threadgroup.
+    pub threadgroup: [u32; 3],
+    pub threads: bool,
+    pub order: LaneOrder,
+    /// How long a threadgroup may take; `None`: for ever.
+    pub limit: Option<Duration>,
+    /// How many compute threads there are, and how to run a task on each: it calls the closure that often, in parallel,
+    /// and returns when all calls have.
+    pub workers: usize,
+    pub parallel: &'a dyn Fn(usize, Body),
+}
+
+/// Why a dispatch failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The dispatch does not fit the kernel: a missing binding, a short argument struct, too many threads.
+    Invalid(String),
+    /// The kernel touched memory that was not bound to it.
+    PageFault(String),
+    OutOfMemory(String),
+    StackOverflow(String),
+    /// A threadgroup took longer than it may.
+    Timeout(String),
+}
+
+impl Function {
+    /// Runs the kernel over a grid, to its end.
+    ///
+    /// # Safety
+    /// Every binding must be memory that nothing else writes meanwhile, and, unless the function validates, the kernel
+    /// must stay within the bindings: its code is as trusted as this program's own.
+    pub unsafe fn dispatch(&self, dispatch: &Dispatch) -> Result<(), Failure> {
+        let invalid = |what: String| Failure::Invalid(format!("kernel `{}`: {what}", self.name()));
+        let shape = self.shape(dispatch).map_err(invalid)?;
+        let Some(groups) = shape
+            .groups
+            .iter()
+            .try_fold(1usize, |product, &axis| product.checked_mul(axis as usize))
+        else {
+            return Err(invalid(format!(
+                "a grid of {:?} threadgroups is too large",
+                shape.groups
+            )));
+        };
+        let threads: usize = shape.threads.iter().product::<u32>() as usize;
+        let workers = dispatch
+            .workers
+            .min(groups)
+            .min((FIBERS / threads.max(1)).max(1));
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
+        let fault = Mutex::new(None);
+        let limit = dispatch.limit;
+        // Few enough that taking one costs nothing, many enough that the workers end together.
+        let chunk = (groups / (workers.max(1) * 8)).max(1);
+        (dispatch.parallel)(workers, &|_| {
+            let mut threadgroup = borrow_threadgroup();
+            threadgroup.begin(&shape);
+            traps::prepare_thread();
+            let watch = limit.map(|limit| watchdog::watch(threadgroup.alarm(), limit));
+            loop {
+                let first = next.fetch_add(chunk, Ordering::Relaxed);
+                if first >= groups || stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                for index in first..groups.min(first + chunk) {
+                    let [x, y, _] = shape.groups.map(|axis| axis as usize);
+                    let position =
+                        [index % x, index / x % y, index / x / y].map(|axis| axis as u32);
+                    // SAFETY: the caller vouches for the kernel and its bindings, which `begin` was given.
+                    if let Err(found) = unsafe { threadgroup.run_group(position) } {
+                        stop.store(true, Ordering::Relaxed);
+                        fault
+                            .lock()
+                            .unwrap_or_else(|poisoned| poisoned.into_inner())
+                            .get_or_insert(found);
+                        break;
+                    }
+                }
+            }
+            drop(watch);
+            return_threadgroup(threadgroup);
+        });
+        let named = |what: String| format!("kernel `{}`: {what}", self.name());
+        match fault
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        {
+            None => Ok(()),
+            Some(Fault::Divergence(what) | Fault::Undefined(what)) => Err(invalid(what)),
+            Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(named(what))),
+            Some(Fault::OutOfBounds(what)) => Err(Failure::PageFault(named(what))),
+            Some(Fault::StackOverflow(what)) => Err(Failure::StackOverflow(named(what))),
+            Some(Fault::Timeout) => {
+                let limit = limit.unwrap_or_default();
+                Err(Failure::Timeout(named(format!(
+                    "a threadgroup took more than {limit:?} (IRONBRIDGE_SOFT_TIMEOUT)"
+                ))))
+            }
+        }
+    }
+
+    /// What the threadgroups share, once the dispatch is known to fit the kernel.
+    fn shape(&self, dispatch: &Dispatch) -> Result<Shape, String> {
+        let threads = dispatch.threadgroup;
+        let total = threads.iter().map(|&axis| u64::from(axis)).product::<u64>();
+        let most = self
+            .max_total_threads()
+            .min(threadgroup::MAX_THREADS as u32);
+        if total == 0 || total > u64::from(most) {
+            return Err(format!(
+                "a threadgroup of {threads:?} threads, where 1 to {most} are allowed"
+            ));
+        }
+        for argument in self.arguments() {
+            let index = argument.index as usize;
+            match argument.kind {
+                ARGUMENT_BUFFER => {
+                    let binding = dispatch
+                        .bindings
+                        .get(index)
+                        .ok_or_else(|| format!("there is no buffer index {index}"))?;
+                    if binding.pointer.is_null() {
+                        return Err(format!("nothing is bound to buffer index {index}"));
+                    }
+                    if binding.length < argument.size {
+                        let (bound, size) = (binding.length, argument.size);
+                        return Err(format!(
+                            "the argument at buffer index {index} takes {size} bytes, and {bound} are bound"
+                        ));
+                    }
+                    if !(binding.pointer as u64).is_multiple_of(argument.alignment) {
+                        let alignment = argument.alignment;
+                        return Err(format!(
+                            "what is bound to buffer index {index} is not aligned to {alignment} bytes"
+                        ));
+                    }
+                }
+                ARGUMENT_THREADGROUP => {
+                    let bytes = dispatch.threadgroup_memory.get(index);
+                    if bytes.is_none_or(|bytes| *bytes == 0) {
+                        return Err(format!("threadgroup memory index {index} has no length"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let dynamic: u64 = dispatch
+            .threadgroup_memory
+            .iter()
+            .map(|bytes| u64::from(*bytes))
+            .sum();
+        let memory = dynamic + u64::from(self.variable_bytes());
+        if memory > u64::from(THREADGROUP_MEMORY) {
+            return Err(format!(
+                "{memory} bytes of threadgroup memory, where {THREADGROUP_MEMORY} are available"
+            ));
+        }
+        let overflow = || {
+            format!(
+                "a grid of {:?} threadgroups of {threads:?} threads is too large",
+                dispatch.grid
+            )
+        };
+        let (groups, grid) = match dispatch.threads {
+            true => (
+                std::array::from_fn(|axis| dispatch.grid[axis].div_ceil(threads[axis])),
+                dispatch.grid,
+            ),
+            false => {
+                let mut grid = [0; 3];
+                for axis in 0..3 {
+                    grid[axis] = dispatch.grid[axis]
+                        .checked_mul(threads[axis])
+                        .ok_or_else(overflow)?;
+                }
+                (dispatch.grid, grid)
+            }
+        };
+        Ok(Shape {
+            run: self.run(),
+            bindings: dispatch.bindings,
+            arguments: dispatch.threadgroup_memory,
+            variables: self.variable_bytes(),
+            threads,
+            groups,
+            grid,
+            order: dispatch.order,
+            validate: self.validates(),
+        })
+    }
+}
+
+/// Threadgroups that no worker uses at the moment, with their stacks.
+static IDLE: Mutex<Vec<Box<Threadgroup>>> = Mutex::new(Vec::new());
+
+fn borrow_threadgroup() -> Box<Threadgroup> {
+    let idle = IDLE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .pop();
+    idle.unwrap_or_else(Threadgroup::new)
+}
+
+fn return_threadgroup(threadgroup: Box<Threadgroup>) {
+    IDLE.lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .push(threadgroup);
+}

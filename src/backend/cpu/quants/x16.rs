@@ -1,0 +1,423 @@
+//! Weights whose rows lie interleaved: `interleave_<B>` of `args.h` says how.
+//!
+//! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four
+//! integers as the integer dot products take them.
+
+use half::{bf16, f16};
+
+use super::blocks::*;
+use super::dot::Integers;
+use super::storage::{BlockQ8_0, Stored};
+use crate::backend::cpu::simd::{Simd, prefetch};
+use crate::backend::ffi::args::INTERLEAVE_ROWS;
+
+/// Rows of a strip.
+pub const STRIP: usize = INTERLEAVE_ROWS as usize;
+
+/// Bytes of a word, and the integers that it holds in part or as a whole.
+pub const WORD: usize = 4;
+
+/// The most shares of a block.
+pub const SHARES: usize = 16;
+
+/// Types that can be interleaved. A number is a block of its own.
+pub trait Interleaved: Stored {
+    /// Halves before the words of a block, and after them.
+    const HALVES: (usize, usize);
+    const WORDS: usize = (size_of::<Self>() - 2 * (Self::HALVES.0 + Self::HALVES.1)) / WORD;
+
+    /// Where a word of a block comes to lie: first what is needed first.
+    #[inline(always)]
+    fn place(word: usize) -> usize {
+        word
+    }
+}
+
+impl Interleaved for f16 {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+impl Interleaved for bf16 {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+/// Those that are made of small integers. Groups and shares are counted within a block.
+///
+/// One loop computes a block's spans, and each of its instructions reads in address order: processors prefetch a stream
+/// only when one load instruction follows it. A loop for each span reads half as much (docs/perf, Zen 5).
+///
+/// A step of a span has four integers of each of the span's pieces. A piece has a share of its own, but those of Q4_0
+/// are halves of one.
+pub trait InterleavedIntegers: Integers + Interleaved {
+    /// Spans of a block.
+    const SPANS: usize;
+    /// Pieces of a span: one, two or four.
+    const PIECES: usize;
+    /// Steps of a span.
+    const STEPS: usize = Self::ELEMENTS / Self::SPANS / Self::PIECES / WORD;
+
+    /// Where in a block the integers of a piece begin.
+    fn start(span: usize, piece: usize) -> usize;
+
+    /// What is read for a step.
+    type Words<S: Simd>: Copy;
+
+    /// # Safety
+    /// The block is readable.
+    unsafe fn words<S: Simd>(
+        simd: S,
+        rows: BlockRows<Self>,
+        span: usize,
+        step: usize,
+    ) -> Self::Words<S>;
+
+    /// The integers of a piece that a step's words have.
+    fn integers_of<S: Simd>(simd: S, words: Self::Words<S>, span: usize, piece: usize) -> S::Bytes;
+
+    /// What the factors of shares are computed from.
+    type Factors<S: Simd>: Copy;
+
+    /// # Safety
+    /// The block is readable.
+    unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> Self::Factors<S>;
+
+    /// What a share's integers are multiplied with, apart from the block's scale.
+    fn scale<S: Simd>(simd: S, factors: &Self::Factors<S>, share: usize) -> S::Vector;
+
+    /// What is taken off from a share's weights, apart from the block's minimum: nothing where a type has none.
+    #[inline(always)]
+    fn minimum<S: Simd>(simd: S, _: &Self::Factors<S>, _: usize) -> S::Vector {
+        simd.splat(0.0)
+    }
+}
+
+/// As many rows of 16 interleaved blocks as a vector has lanes.
+pub struct BlockRows<B> {
+    words: *const i8,
+    halves: *const f16,
+    blocks: std::marker::PhantomData<*const B>,
+}
+
+impl<B> Clone for BlockRows<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for BlockRows<B> {}
+
+impl<B: InterleavedIntegers> BlockRows<B> {
+    /// The rows from `row` on of the 16 blocks at `blocks`.
+    #[inline(always)]
+    pub fn new(blocks: *const B, row: usize) -> BlockRows<B> {
+        let words: *const i8 = blocks.cast();
+        let halves = words.wrapping_add(B::WORDS * WORD * STRIP).cast::<f16>();
+        BlockRows {
+            words: words.wrapping_add(WORD * row),
+            halves: halves.wrapping_add(row),
+            blocks: std::marker::PhantomData,
+        }
+    }
+
+    /// Starts to bring the cache line near that begins `bytes` after the first word, whether it is readable or not.
+    #[inline(always)]
+    pub fn bring_near(self, bytes: usize) {
+        prefetch(self.words.wrapping_add(bytes));
+    }
+
+    /// # Safety
+    /// The block is readable, and has the word.
+    #[inline(always)]
+    unsafe fn word<S: Simd>(self, simd: S, word: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_bytes(self.words.add(word * WORD * STRIP)) }
+    }
+
+    /// The scale of each row's block.
+    ///
+    /// # Safety
+    /// The block is readable.
+    #[inline(always)]
+    pub unsafe fn scale<S: Simd>(self, simd: S) -> S::Vector {
+        // SAFETY: the caller's promise; every type has a scale.
+        unsafe { simd.load_f16(self.halves) }
+    }
+
+    /// The minimum of each row's block.
+    ///
+    /// # Safety
+    /// The block is readable, and has one.
+    #[inline(always)]
+    pub unsafe fn minimum<S: Simd>(self, simd: S) -> S::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_f16(self.halves.add(STRIP)) }
+    }
+}
+
+/// The factors of types whose blocks have one scale.
+macro_rules! one_scale {
+    () => {
+        type Factors<S: Simd> = ();
+
+        #[inline(always)]
+        unsafe fn factors<S: Simd>(_: S, _: BlockRows<Self>) {}
+
+        #[inline(always)]
+        fn scale<S: Simd>(simd: S, (): &(), _: usize) -> S::Vector {
+            simd.splat(1.0)
+        }
+    };
+}
+
+impl Interleaved for BlockQ8_0 {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+impl InterleavedIntegers for BlockQ8_0 {
+    const SPANS: usize = 1;
+    const PIECES: usize = 1;
+    type Words<S: Simd> = S::Bytes;
+    one_scale!();
+
+    #[inline(always)]
+    fn start(_: usize, _: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { rows.word(simd, step) }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, _: usize) -> S::Bytes {
+        simd.signed_bytes(words)
+    }
+}
+
+impl Interleaved for BlockQ4_0 {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+impl InterleavedIntegers for BlockQ4_0 {
+    const SPANS: usize = 1;
+    const PIECES: usize = 2;
+    type Words<S: Simd> = S::Bytes;
+    one_scale!();
+
+    #[inline(always)]
+    fn start(_: usize, piece: usize) -> usize {
+        16 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { rows.word(simd, step) }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
+        simd.moved(words, 4 * piece as i32, 15)
+    }
+}
+
+/// The factors of Q4_K and Q5_K: where the three words lie that have the 12 bytes of scales and minima.
+macro_rules! six_bits {
+    ($scales:literal, $minima:literal, $lower:literal) => {
+        /// A byte of a word is a share's: scales 0 to 3, scales 4 to 7, minima 0 to 3, minima 4 to 7.
+        /// (`get_scale_min_k4`.)
+        type Factors<S: Simd> = [S::Bytes; 4];
+
+        #[inline(always)]
+        unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> [S::Bytes; 4] {
+            let (scales, minima, lower);
+            // SAFETY: the caller's promise.
+            unsafe {
+                scales = rows.word(simd, $scales);
+                minima = rows.word(simd, $minima);
+                lower = rows.word(simd, $lower);
+            }
+            let upper_bits = |word| simd.moved(word, 2, 0x30);
+            [
+                simd.moved(scales, 0, 63),
+                simd.either(upper_bits(scales), simd.moved(lower, 0, 15)),
+                simd.moved(minima, 0, 63),
+                simd.either(upper_bits(minima), simd.moved(lower, 4, 15)),
+            ]
+        }
+
+        #[inline(always)]
+        fn scale<S: Simd>(simd: S, factors: &[S::Bytes; 4], share: usize) -> S::Vector {
+            simd.unsigned_byte(factors[share / 4], share % 4)
+        }
+
+        #[inline(always)]
+        fn minimum<S: Simd>(simd: S, factors: &[S::Bytes; 4], share: usize) -> S::Vector {
+            simd.unsigned_byte(factors[2 + share / 4], share % 4)
+        }
+    };
+}
+
+impl Interleaved for BlockQ4K {
+    const HALVES: (usize, usize) = (2, 0);
+
+    /// A word of scales after each of three spans.
+    #[inline(always)]
+    fn place(word: usize) -> usize {
+        match word {
+            ..3 => 9 * word + 8,
+            _ => word - 3 + (word - 3) / 8,
+        }
+    }
+}
+
+impl InterleavedIntegers for BlockQ4K {
+    const SPANS: usize = 4;
+    const PIECES: usize = 2;
+    type Words<S: Simd> = S::Bytes;
+    six_bits!(8, 17, 26);
+
+    #[inline(always)]
+    fn start(span: usize, piece: usize) -> usize {
+        64 * span + 32 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, span: usize, step: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { rows.word(simd, 9 * span + step) }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
+        simd.moved(words, 4 * piece as i32, 15)
+    }
+}
+
+impl Interleaved for BlockQ5K {
+    const HALVES: (usize, usize) = (2, 0);
+
+    /// With each of the first eight words of nibbles one of upper bits, and a word of scales after each of three spans.
+    #[inline(always)]
+    fn place(word: usize) -> usize {
+        match word {
+            ..3 => 9 * word + 16,
+            3..11 => 2 * (word - 3),
+            11..19 => 2 * (word - 11) + 1,
+            _ => word - 3 + (word - 11) / 8,
+        }
+    }
+}
+
+impl InterleavedIntegers for BlockQ5K {
+    const SPANS: usize = 4;
+    const PIECES: usize = 2;
+    /// High bits, and nibbles.
+    type Words<S: Simd> = [S::Bytes; 2];
+    six_bits!(16, 25, 34);
+
+    #[inline(always)]
+    fn start(span: usize, piece: usize) -> usize {
+        64 * span + 32 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(
+        simd: S,
+        rows: BlockRows<Self>,
+        span: usize,
+        step: usize,
+    ) -> [S::Bytes; 2] {
+        let nibbles = match span {
+            0 => 2 * step + 1,
+            _ => 8 + 9 * span + step,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { [rows.word(simd, 2 * step), rows.word(simd, nibbles)] }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(
+        simd: S,
+        [high, nibbles]: [S::Bytes; 2],
+        span: usize,
+        piece: usize,
+    ) -> S::Bytes {
+        let nibbles = simd.moved(nibbles, 4 * piece as i32, 15);
+        simd.either(simd.moved(high, (2 * span + piece) as i32 - 4, 16), nibbles)
+    }
+}
+
+impl Interleaved for BlockQ6K {
+    const HALVES: (usize, usize) = (0, 1);
+
+    /// A word of upper bits, the two of nibbles that belong to it, and so on; after four times that a word of scales.
+    #[inline(always)]
+    fn place(word: usize) -> usize {
+        match word {
+            ..32 => word / 16 * 26 + word % 8 / 4 * 13 + word % 4 * 3 + 1 + word % 16 / 8,
+            32..48 => (word - 32) / 4 * 13 + word % 4 * 3,
+            _ => (word - 48) * 13 + 12,
+        }
+    }
+}
+
+impl InterleavedIntegers for BlockQ6K {
+    /// The first halves, and then the second ones, of what the four quarters of each half of the block have for a
+    /// scale.
+    const SPANS: usize = 4;
+    const PIECES: usize = 4;
+    /// High bits, and twice nibbles.
+    type Words<S: Simd> = [S::Bytes; 3];
+    /// The 16 scales of each row.
+    type Factors<S: Simd> = [S::Bytes; 4];
+
+    #[inline(always)]
+    fn start(span: usize, piece: usize) -> usize {
+        128 * (span / 2) + 16 * (span % 2) + 32 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(
+        simd: S,
+        rows: BlockRows<Self>,
+        span: usize,
+        step: usize,
+    ) -> [S::Bytes; 3] {
+        let first = 13 * span + 3 * step;
+        // SAFETY: the caller's promise.
+        unsafe {
+            [
+                rows.word(simd, first),
+                rows.word(simd, first + 1),
+                rows.word(simd, first + 2),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: [S::Bytes; 3], _: usize, piece: usize) -> S::Bytes {
+        let nibbles = simd.moved(words[1 + piece % 2], 4 * (piece / 2) as i32, 15);
+        simd.either(simd.moved(words[0], 2 * piece as i32 - 4, 48), nibbles)
+    }
+
+    #[inline(always)]
+    unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> [S::Bytes; 4] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            [
+                rows.word(simd, 12),
+                rows.word(simd, 25),
+                rows.word(simd, 38),
+                rows.word(simd, 51),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd>(simd: S, factors: &[S::Bytes; 4], share: usize) -> S::Vector {
+        simd.signed_byte(factors[share / 4], share % 4)
+    }
+}

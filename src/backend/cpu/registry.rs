@@ -1,0 +1,288 @@
+//! The native kernels, by family, and the table of their names.
+//!
+//! `native/kernels/*.metal` defines what a kernel means and `args.h` how it is called; a native kernel does the whole
+//! operation that the arguments describe. Its results do not depend on the number of threads: every output element is
+//! computed by one thread, in one order.
+
+use std::ffi::CStr;
+
+use half::{bf16, f16};
+
+use super::bindings::{Dispatch, Geometry};
+use super::gemm::matmul;
+use super::kernels::{
+    activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
+};
+use super::machine::Machine;
+use super::quants::*;
+use super::{attention, repack};
+use crate::backend::fault::Fault;
+
+/// A native kernel.
+#[derive(Debug)]
+pub struct Kernel {
+    pub name: &'static CStr,
+    /// The stem of the `.metal` file that defines it.
+    pub family: &'static str,
+    /// That of the Metal kernel, which a native one has no use for but to tell whether the caller dispatched it
+    /// rightly.
+    pub geometry: Geometry,
+    pub run: Run,
+}
+
+type Run = fn(&Dispatch, &Machine) -> Result<(), Fault>;
+
+impl Kernel {
+    pub fn display_name(&self) -> &'static str {
+        self.name.to_str().expect("the names are ASCII")
+    }
+}
+
+macro_rules! kernels {
+    ($($family:ident($geometry:expr) { $($name:literal => $run:expr,)* })*) => {
+        &[$($(Kernel {
+            name: $name,
+            family: stringify!($family),
+            geometry: $geometry,
+            run: $run,
+        },)*)*]
+    };
+}
+
+#[rustfmt::skip]
+static SINGLES: &[Kernel] = kernels! {
+    embedding(Geometry::THREAD_PER_POINT) {
+        c"embedding_f32" => embedding::embedding::<f32>,
+        c"embedding_f16" => embedding::embedding::<f16>,
+        c"embedding_bf16" => embedding::embedding::<bf16>,
+    }
+    embedding(Geometry::new([512, 1, 1], 32)) {
+        c"embedding_q8_0" => embedding::embedding::<BlockQ8_0>,
+        c"embedding_q4_0" => embedding::embedding::<BlockQ4_0>,
+        c"embedding_q4_1" => embedding::embedding::<BlockQ4_1>,
+        c"embedding_q5_0" => embedding::embedding::<BlockQ5_0>,
+        c"embedding_q5_1" => embedding::embedding::<BlockQ5_1>,
+        c"embedding_q2_k" => embedding::embedding::<BlockQ2K>,
+        c"embedding_q3_k" => embedding::embedding::<BlockQ3K>,
+        c"embedding_q4_k" => embedding::embedding::<BlockQ4K>,
+        c"embedding_q5_k" => embedding::embedding::<BlockQ5K>,
+        c"embedding_q6_k" => embedding::embedding::<BlockQ6K>,
+        c"embedding_iq4_nl" => embedding::embedding::<BlockIq4Nl>,
+    }
+    rms_norm(Geometry::SIMDGROUP_PER_POINT) { c"rms_norm" => rms_norm::rms_norm, }
+    rope(Geometry::THREAD_PER_POINT) { c"rope" => rope::rope, }
+    attention(Geometry::SIMDGROUP_PER_POINT) {
+        c"attention_f32" => attention::attention::<f32>,
+        c"attention_f16" => attention::attention::<f16>,
+        c"attention_bf16" => attention::attention::<bf16>,
+        c"attention_q8_0" => attention::attention::<BlockQ8_0>,
+    }
+    attention_tiled(Geometry::new([1, 32, 1], 128)) {
+        c"attention_tiled_64_f32" => attention::attention_up_to::<f32, 64>,
+        c"attention_tiled_64_f16" => attention::attention_up_to::<f16, 64>,
+        c"attention_tiled_64_bf16" => attention::attention_up_to::<bf16, 64>,
+        c"attention_tiled_64_q8_0" => attention::attention_up_to::<BlockQ8_0, 64>,
+        c"attention_tiled_128_f32" => attention::attention_up_to::<f32, 128>,
+        c"attention_tiled_128_f16" => attention::attention_up_to::<f16, 128>,
+        c"attention_tiled_128_bf16" => attention::attention_up_to::<bf16, 128>,
+        c"attention_tiled_128_q8_0" => attention::attention_up_to::<BlockQ8_0, 128>,
+        c"attention_tiled_256_f32" => attention::attention::<f32>,
+        c"attention_tiled_256_f16" => attention::attention::<f16>,
+        c"attention_tiled_256_bf16" => attention::attention::<bf16>,
+        c"attention_tiled_256_q8_0" => attention::attention::<BlockQ8_0>,
+    }
+    attention_split(Geometry::new([1; 3], 128)) {
+        c"attention_split_f32" => attention::attention_split::<f32>,
+        c"attention_split_f16" => attention::attention_split::<f16>,
+        c"attention_split_bf16" => attention::attention_split::<bf16>,
+        c"attention_split_q8_0" => attention::attention_split::<BlockQ8_0>,
+    }
+    attention_split(Geometry::SIMDGROUP_PER_POINT) {
+        c"attention_merge" => attention::attention_merge,
+    }
+    elementwise(Geometry::THREAD_PER_POINT) {
+        c"add" => elementwise::add,
+        c"silu_mul" => elementwise::silu_mul,
+    }
+    activation(Geometry::THREAD_PER_POINT) {
+        c"relu" => activation::relu,
+        c"sigmoid" => activation::sigmoid,
+        c"tanh" => activation::tanh,
+    }
+    add_bias(Geometry::THREAD_PER_POINT) { c"add_bias" => add_bias::add_bias, }
+    transpose(Geometry::new([32, 32, 1], 256)) {
+        c"transpose_32" => transpose::transpose::<u32>,
+        c"transpose_16" => transpose::transpose::<f16>,
+    }
+    interleave(Geometry::THREAD_PER_POINT) {
+        c"interleave_f16" => repack::interleave::<f16>,
+        c"interleave_bf16" => repack::interleave::<bf16>,
+        c"interleave_q8_0" => repack::interleave::<BlockQ8_0>,
+        c"interleave_q4_0" => repack::interleave::<BlockQ4_0>,
+        c"interleave_q4_k" => repack::interleave::<BlockQ4K>,
+        c"interleave_q5_k" => repack::interleave::<BlockQ5K>,
+        c"interleave_q6_k" => repack::interleave::<BlockQ6K>,
+    }
+    matmul_interleaved(TILES) {
+        c"matmul_interleaved_f16_f32" => matmul::matmul_interleaved::<f16, f32>,
+        c"matmul_interleaved_bf16_f32" => matmul::matmul_interleaved::<bf16, f32>,
+        c"matmul_interleaved_f16_f16" => matmul::matmul_interleaved::<f16, f16>,
+        c"matmul_interleaved_bf16_f16" => matmul::matmul_interleaved::<bf16, f16>,
+        c"matmul_interleaved_q8_0_f32" => matmul::matmul_interleaved_integers::<BlockQ8_0, f32>,
+        c"matmul_interleaved_q4_0_f32" => matmul::matmul_interleaved_integers::<BlockQ4_0, f32>,
+        c"matmul_interleaved_q4_k_f32" => matmul::matmul_interleaved_integers::<BlockQ4K, f32>,
+        c"matmul_interleaved_q5_k_f32" => matmul::matmul_interleaved_integers::<BlockQ5K, f32>,
+        c"matmul_interleaved_q6_k_f32" => matmul::matmul_interleaved_integers::<BlockQ6K, f32>,
+        c"matmul_interleaved_q8_0_f16" => matmul::matmul_interleaved_integers::<BlockQ8_0, f16>,
+        c"matmul_interleaved_q4_0_f16" => matmul::matmul_interleaved_integers::<BlockQ4_0, f16>,
+        c"matmul_interleaved_q4_k_f16" => matmul::matmul_interleaved_integers::<BlockQ4K, f16>,
+        c"matmul_interleaved_q5_k_f16" => matmul::matmul_interleaved_integers::<BlockQ5K, f16>,
+        c"matmul_interleaved_q6_k_f16" => matmul::matmul_interleaved_integers::<BlockQ6K, f16>,
+    }
+    softmax(Geometry::SIMDGROUP_PER_POINT) { c"softmax" => softmax::softmax, }
+    copy(Geometry::THREAD_PER_POINT) {
+        c"copy_f32_f32" => copy::copy_same::<f32>,
+        c"copy_f32_f16" => copy::copy::<f32, f16>,
+        c"copy_f32_bf16" => copy::copy::<f32, bf16>,
+        c"copy_f16_f32" => copy::copy::<f16, f32>,
+        c"copy_f16_f16" => copy::copy_same::<f16>,
+        c"copy_f16_bf16" => copy::copy::<f16, bf16>,
+        c"copy_bf16_f32" => copy::copy::<bf16, f32>,
+        c"copy_bf16_f16" => copy::copy::<bf16, f16>,
+        c"copy_bf16_bf16" => copy::copy_same::<bf16>,
+        c"copy_q8_0_f32" => copy::copy::<BlockQ8_0, f32>,
+        c"copy_u32_u32" => copy::copy_same::<u32>,
+    }
+    copy(Geometry::new([32, 1, 1], 32)) {
+        c"copy_f32_q8_0" => copy::quantize::<f32>,
+        c"copy_f16_q8_0" => copy::quantize::<f16>,
+        c"copy_bf16_q8_0" => copy::quantize::<bf16>,
+    }
+    argmax(Geometry::SIMDGROUP_PER_POINT) { c"argmax" => argmax::argmax, }
+};
+
+/// Matrix products. For Metal there are several kernels, each for shapes of its own; one native one does them all.
+const fn product(name: &'static str, family: &'static str, geometry: Geometry, run: Run) -> Kernel {
+    let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+        panic!("the name ends with its only NUL");
+    };
+    Kernel {
+        name,
+        family,
+        geometry,
+        run,
+    }
+}
+
+const MATVEC: Geometry = Geometry::new([8, 1, 1], 64);
+const NARROW: Geometry = Geometry::new([8, 8, 1], 128);
+const TILES: Geometry = Geometry::new([64, 32, 1], 128);
+
+macro_rules! products {
+    ([$($prefix:literal of $family:literal in $geometry:expr),*] $types:literal => $run:expr) => {
+        [$(product(concat!($prefix, $types, "\0"), $family, $geometry, $run)),*]
+    };
+}
+macro_rules! products_of_numbers {
+    ($($types:literal => $run:expr,)*) => {
+        &[$(products!([
+            "matvec_" of "matvec" in MATVEC,
+            "matvec_narrow_" of "matvec" in NARROW,
+            "matmul_tiled_" of "matmul_tiled" in TILES,
+            "matmul_" of "matmul" in Geometry::THREAD_PER_POINT
+        ] $types => $run)),*]
+    };
+}
+macro_rules! products_of_blocks {
+    ($($types:literal => $run:expr,)*) => {
+        &[$(products!([
+            "matvec_" of "matvec_blocks" in MATVEC,
+            "matvec_narrow_" of "matvec_blocks" in NARROW,
+            "matmul_tiled_" of "matmul_blocks" in TILES
+        ] $types => $run)),*]
+    };
+}
+
+static PRODUCTS_OF_NUMBERS: &[[Kernel; 4]] = products_of_numbers! {
+    "f32_f32" => matmul::matmul::<f32, f32>,
+    "f16_f32" => matmul::matmul::<f16, f32>,
+    "bf16_f32" => matmul::matmul::<bf16, f32>,
+    "f32_f16" => matmul::matmul::<f32, f16>,
+    "f16_f16" => matmul::matmul::<f16, f16>,
+    "bf16_f16" => matmul::matmul::<bf16, f16>,
+};
+
+static PRODUCTS_OF_BLOCKS: &[[Kernel; 3]] = products_of_blocks! {
+    "q8_0_f32" => matmul::matmul_integers::<BlockQ8_0, f32>,
+    "q4_0_f32" => matmul::matmul_integers::<BlockQ4_0, f32>,
+    "q4_1_f32" => matmul::matmul_integers::<BlockQ4_1, f32>,
+    "q5_0_f32" => matmul::matmul_integers::<BlockQ5_0, f32>,
+    "q5_1_f32" => matmul::matmul_integers::<BlockQ5_1, f32>,
+    "q2_k_f32" => matmul::matmul_integers::<BlockQ2K, f32>,
+    "q3_k_f32" => matmul::matmul_integers::<BlockQ3K, f32>,
+    "q4_k_f32" => matmul::matmul_integers::<BlockQ4K, f32>,
+    "q5_k_f32" => matmul::matmul_integers::<BlockQ5K, f32>,
+    "q6_k_f32" => matmul::matmul_integers::<BlockQ6K, f32>,
+    "iq4_nl_f32" => matmul::matmul_integers::<BlockIq4Nl, f32>,
+    "q8_0_f16" => matmul::matmul_integers::<BlockQ8_0, f16>,
+    "q4_0_f16" => matmul::matmul_integers::<BlockQ4_0, f16>,
+    "q4_1_f16" => matmul::matmul_integers::<BlockQ4_1, f16>,
+    "q5_0_f16" => matmul::matmul_integers::<BlockQ5_0, f16>,
+    "q5_1_f16" => matmul::matmul_integers::<BlockQ5_1, f16>,
+    "q2_k_f16" => matmul::matmul_integers::<BlockQ2K, f16>,
+    "q3_k_f16" => matmul::matmul_integers::<BlockQ3K, f16>,
+    "q4_k_f16" => matmul::matmul_integers::<BlockQ4K, f16>,
+    "q5_k_f16" => matmul::matmul_integers::<BlockQ5K, f16>,
+    "q6_k_f16" => matmul::matmul_integers::<BlockQ6K, f16>,
+    "iq4_nl_f16" => matmul::matmul_integers::<BlockIq4Nl, f16>,
+};
+
+/// All native kernels.
+pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
+    SINGLES
+        .iter()
+        .chain(PRODUCTS_OF_NUMBERS.as_flattened())
+        .chain(PRODUCTS_OF_BLOCKS.as_flattened())
+}
+
+/// The kernels of one family.
+pub fn family(family: &str) -> impl Iterator<Item = &'static Kernel> {
+    kernels().filter(move |kernel| kernel.family == family)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::backend::cpu::machine::Ranges;
+
+    #[test]
+    fn ranges_follow_one_another_from_the_first_item_to_the_last() {
+        for items in [1, 7, 12, 13, 78, 1000, usize::MAX / 2] {
+            for (count, falling) in [(1, false), (5, false), (1, true), (12, true), (6144, true)] {
+                let ranges = Ranges {
+                    items,
+                    count,
+                    falling,
+                };
+                let mut next = 0;
+                for index in 0..count {
+                    let range = ranges.get(index);
+                    assert_eq!(range.start, next, "{index} of {count} of {items}");
+                    assert!(range.end >= range.start);
+                    next = range.end;
+                }
+                assert_eq!(next, items);
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_get_smaller() {
+        let ranges = Ranges {
+            items: 1000,
+            count: 4,
+            falling: true,
+        };
+        let lengths: Vec<usize> = (0..4).map(|index| ranges.get(index).len()).collect();
+        assert_eq!(lengths, [400, 300, 200, 100]);
+    }
+}

@@ -1,0 +1,4 @@
+//! The threads that compute, and where they run.
+
+pub(crate) mod affinity;
+pub(crate) mod thread_pool;

@@ -1,0 +1,8 @@
+//! The files that models come in: GGUF, safetensors and Hugging Face folders.
+
+pub mod gguf;
+pub(crate) mod hugging_face;
+pub(crate) mod mapped_file;
+pub(crate) mod model_file;
+pub(crate) mod progress;
+pub mod safetensors;

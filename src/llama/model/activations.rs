@@ -1,0 +1,52 @@
+//! What the layers hand to each other.
+
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::dtype::Element;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
+use crate::memory::Category;
+
+/// The memory of a forward pass over up to `rows` tokens, made once and used for every pass.
+#[derive(Debug)]
+pub(crate) struct Activations {
+    pub ids: Buffer<u32>,       // rows
+    pub positions: Buffer<u32>, // rows: where each token stands in its text
+    pub outputs: Buffer<u32>,   // outputs: the rows whose logits are wanted
+    pub x: Buffer<f32>,         // rows × width: the residual stream
+    pub normed: Buffer<f32>,    // rows × width: x, normalised
+    pub qkv: Buffer<f32>,       // rows × heads × head_dim, and twice rows × kv_heads × head_dim
+    pub attended: Buffer<f32>,  // rows × heads × head_dim
+    pub gate_up: Buffer<f32>,   // twice rows × feed_forward
+    pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
+    pub logits: Buffer<f32>, // outputs × vocabulary
+}
+
+impl Activations {
+    /// `outputs` is at most `rows`.
+    pub fn new(
+        device: &Device,
+        config: &Config,
+        rows: usize,
+        outputs: usize,
+    ) -> Result<Activations> {
+        let qkv_dim = config.query_dim() + 2 * config.kv_dim();
+        Ok(Activations {
+            ids: buffer(device, "token ids", rows)?,
+            positions: buffer(device, "positions", rows)?,
+            outputs: buffer(device, "output rows", outputs)?,
+            x: buffer(device, "residual stream", rows * config.width)?,
+            normed: buffer(device, "normalised", rows * config.width)?,
+            qkv: buffer(device, "queries, keys, values", rows * qkv_dim)?,
+            attended: buffer(device, "attended", rows * config.query_dim())?,
+            gate_up: buffer(device, "gate and up", rows * 2 * config.feed_forward)?,
+            delta: buffer(device, "delta", rows * config.width)?,
+            logits: buffer(device, "logits", outputs * config.vocabulary)?,
+        })
+    }
+}
+
+fn buffer<T: Element>(device: &Device, label: &str, length: usize) -> Result<Buffer<T>> {
+    let options = device.buffer_options().label(label);
+    options.category(Category::Activations).create(length)
+}

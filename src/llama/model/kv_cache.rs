@@ -1,0 +1,143 @@
+//! The keys and values of the positions that a session has seen.
+
+use crate::buffer::Buffer;
+use crate::commands::Commands;
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::error::Result;
+use crate::llama::arch::config::Config;
+use crate::llama::error::LlamaError;
+use crate::memory::Category;
+use crate::ops::CopyRows;
+use crate::tensor::Tensor;
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheType {
+    /// As they are computed.
+    #[default]
+    F32,
+    /// Rounded, in half the memory.
+    F16,
+    /// In blocks of 32 with one scale each, in little more than a quarter of the memory: 34 bytes for 32 elements.
+    /// Heads must be whole blocks.
+    Q8_0,
+}
+
+impl CacheType {
+    fn dtype(self) -> Dtype {
+        match self {
+            CacheType::F32 => Dtype::F32,
+            CacheType::F16 => Dtype::F16,
+            CacheType::Q8_0 => Dtype::Q8_0,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            CacheType::F32 => "F32",
+            CacheType::F16 => "F16",
+            CacheType::Q8_0 => "Q8_0",
+        }
+    }
+}
+
+/// Room for the keys and values of `context` positions in every layer, made once.
+#[derive(Debug)]
+pub(crate) struct KvCache {
+    layers: Vec<LayerCache>,
+}
+
+impl KvCache {
+    /// # Errors
+    ///
+    /// [`LlamaError::CacheType`] when heads are not whole blocks of the type, and the device's errors.
+    pub fn new(
+        device: &Device,
+        config: &Config,
+        context: usize,
+        cache_type: CacheType,
+    ) -> Result<KvCache> {
+        let (head_dim, block) = (config.head_dim, cache_type.dtype().block_elements());
+        if !head_dim.is_multiple_of(block) {
+            return Err(LlamaError::CacheType {
+                cache: cache_type.name(),
+                head_dim,
+                block,
+            }
+            .into());
+        }
+        let layers = (0..config.layers)
+            .map(|layer| LayerCache::new(device, config, layer, context, cache_type.dtype()));
+        Ok(KvCache {
+            layers: layers.collect::<Result<_>>()?,
+        })
+    }
+
+    pub fn layer(&self, layer: usize) -> &LayerCache {
+        &self.layers[layer]
+    }
+}
+
+/// The cache of one layer.
+#[derive(Debug)]
+pub(crate) struct LayerCache {
+    keys: Buffer<u8>,   // context × kv_dim, of `dtype`
+    values: Buffer<u8>, // context × kv_dim, of `dtype`
+    dtype: Dtype,
+    kv_dim: usize,
+}
+
+impl LayerCache {
+    fn new(
+        device: &Device,
+        config: &Config,
+        layer: usize,
+        context: usize,
+        dtype: Dtype,
+    ) -> Result<LayerCache> {
+        let kv_dim = config.kv_dim();
+        let bytes = context * kv_dim / dtype.block_elements() * dtype.block_bytes();
+        let buffer = |what: &str| {
+            let options = device
+                .buffer_options()
+                .label(format!("layer {layer} {what}"));
+            options.category(Category::KvCache).create(bytes)
+        };
+        Ok(LayerCache {
+            keys: buffer("keys")?,
+            values: buffer("values")?,
+            dtype,
+            kv_dim,
+        })
+    }
+
+    pub fn keys(&self) -> Tensor<'_> {
+        self.keys.tensor_at(0, self.dtype)
+    }
+
+    pub fn values(&self) -> Tensor<'_> {
+        self.values.tensor_at(0, self.dtype)
+    }
+
+    /// Records the copy of the keys and values of `tokens` tokens to the places of their positions.
+    /// `k`, `v`: tokens × kv_dim, F32.
+    pub fn store(
+        &self,
+        commands: &mut Commands,
+        first_position: usize,
+        tokens: usize,
+        k: Tensor<'_>,
+        v: Tensor<'_>,
+    ) -> Result<()> {
+        for (src, cache) in [(k, self.keys()), (v, self.values())] {
+            commands.copy(&CopyRows {
+                rows: tokens,
+                width: self.kv_dim,
+                src,
+                dst: cache.skip(first_position * self.kv_dim),
+            })?;
+        }
+        Ok(())
+    }
+}

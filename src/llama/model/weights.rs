@@ -1,0 +1,488 @@
+//! A model's weights in device memory.
+
+mod repacker;
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use half::{bf16, f16};
+
+use crate::buffer::Buffer;
+use crate::device::{Device, DeviceKind};
+use crate::dtype::Dtype;
+use crate::error::Result;
+use crate::llama::error::LlamaError;
+use crate::llama::files::gguf::TensorType;
+use crate::llama::files::mapped_file::MappedFile;
+use crate::llama::files::model_file::{ModelFile, ModelTensor, Place};
+use crate::llama::files::progress::LoadProgress;
+use crate::memory::{Category, page_size};
+pub(super) use repacker::Moving;
+use repacker::{Strips, Waiting};
+pub(crate) mod weight;
+use weight::Weight;
+
+/// Where the weights are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightStorage {
+    /// [`Moved`](WeightStorage::Moved) where that is faster and there is room: on the software device of a Linux, for
+    /// 64 MiB of weights and more, when the machine could hold twice as many in its free memory. Else
+    /// [`Mapped`](WeightStorage::Mapped).
+    #[default]
+    Automatic,
+    /// In the pages of the file itself, which the device reads in place: no copy, and the operating system shares them
+    /// between processes.
+    Mapped,
+    /// Mapped at first, so that the model is ready at once. Then, between the passes of its sessions, a 64th of the
+    /// weights at a time, matrix after matrix moves into a buffer that layers share, and the file's pages of it are
+    /// given back; at the end the file is unmapped. What there is no memory for stays mapped.
+    ///
+    /// On the software device matrices of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on
+    /// the way ([`Commands::interleave`](crate::Commands::interleave)): products are faster, and their sums are rounded
+    /// in another order, which changes logits by some 1e-4, as the rounding of activations does anyway. What moves when
+    /// depends on the tokens that were computed and on nothing else: the same texts, one after another, give the same
+    /// results in every run.
+    Moved,
+    /// In buffers of their own: the file may change or go afterwards.
+    Copied,
+}
+
+/// How many bytes are loaded between two reports of progress.
+const STEP: usize = 8 << 20;
+
+/// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with
+/// the lengths of what is done.
+fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let touch_next = || {
+        let step = steps.get(next.fetch_add(1, Ordering::Relaxed))?;
+        for page in step.chunks(page_size()) {
+            black_box(page[0]);
+        }
+        Some(step.len())
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, |threads| threads.get().min(4));
+        for _ in 1..threads {
+            // Where there is no thread to be had, this one does it all.
+            let _ = thread::Builder::new().spawn_scoped(scope, || {
+                while let Some(length) = touch_next() {
+                    done.fetch_add(length, Ordering::Relaxed);
+                }
+            });
+        }
+        while let Some(length) = touch_next() {
+            touched(length + done.swap(0, Ordering::Relaxed));
+        }
+    });
+    let rest = done.into_inner();
+    if rest > 0 {
+        touched(rest);
+    }
+}
+
+/// The weights of a file, handed out by name.
+pub(crate) struct Weights<'a> {
+    device: &'a Device,
+    file: &'a ModelFile,
+    source: Source,
+    /// Whether each of the file's tensors was handed out.
+    taken: Vec<bool>,
+    /// Mapped ones that are to move.
+    waiting: Option<Vec<Waiting>>,
+    /// The number of the shelf for those that are handed out now.
+    shelf: usize,
+    /// Whether the device is faster with interleaved matrices.
+    interleaved: bool,
+    progress: Progress<'a>,
+}
+
+enum Source {
+    /// For each file, buffers around its pages, in their order.
+    Mapped(Vec<Vec<Pages>>),
+    /// A buffer is made for each tensor that is asked for.
+    Copied,
+}
+
+impl<'a> Weights<'a> {
+    pub fn new(
+        device: &'a Device,
+        file: &'a ModelFile,
+        storage: WeightStorage,
+        progress: &'a mut dyn FnMut(LoadProgress),
+    ) -> Result<Weights<'a>> {
+        let tensors = file.tensors();
+        let progress = Progress::new(tensors, progress);
+        let moved = match storage {
+            WeightStorage::Moved => true,
+            WeightStorage::Automatic => repacker::is_worthwhile(device, progress.now.total)?,
+            WeightStorage::Mapped | WeightStorage::Copied => false,
+        };
+        let interleaved = device.info()?.kind == DeviceKind::Software;
+        Ok(Weights {
+            device,
+            file,
+            interleaved,
+            source: match storage {
+                WeightStorage::Copied => Source::Copied,
+                _ => Source::Mapped(wrap_pages(device, file)?),
+            },
+            taken: vec![false; tensors.len()],
+            waiting: moved.then(Vec::new),
+            shelf: 0,
+            progress,
+        })
+    }
+
+    /// What is asked for from here on belongs together, and not to what was before: it may move to another shelf.
+    pub fn next_part(&mut self) {
+        let long_enough = repacker::SHELF.min(self.progress.now.total / 16);
+        let waiting = self.waiting.iter().flatten().rev();
+        let on_shelf = waiting.take_while(|weight| weight.shelf == self.shelf);
+        if on_shelf.map(Waiting::length).sum::<u64>() >= long_enough {
+            self.shelf += 1;
+        }
+    }
+
+    /// `rows` rows of `width` weights that are looked up one by one, and so never interleaved.
+    pub fn table(&mut self, name: &str, width: usize, rows: usize) -> Result<Weight> {
+        self.rows(name, width, rows, false)?
+            .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
+    }
+
+    /// A matrix that takes `inputs` to `outputs`, stored as `outputs` rows.
+    pub fn matrix(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Weight> {
+        self.optional_matrix(name, inputs, outputs)?
+            .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
+    }
+
+    /// The same, if there is one.
+    pub fn optional_matrix(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Option<Weight>> {
+        self.rows(name, inputs, outputs, self.interleaved)
+    }
+
+    /// `rows` rows of `width` weights, which may come to lie interleaved or not.
+    fn rows(
+        &mut self,
+        name: &str,
+        width: usize,
+        rows: usize,
+        interleaved: bool,
+    ) -> Result<Option<Weight>> {
+        let Some(tensor) = self.take(name, &[width, rows])? else {
+            return Ok(None);
+        };
+        let dtype = match tensor.tensor_type() {
+            TensorType::F32 => Dtype::F32,
+            TensorType::F16 => Dtype::F16,
+            TensorType::BF16 => Dtype::Bf16,
+            TensorType::Q8_0 => Dtype::Q8_0,
+            TensorType::Q4_0 => Dtype::Q4_0,
+            TensorType::Q4_1 => Dtype::Q4_1,
+            TensorType::Q5_0 => Dtype::Q5_0,
+            TensorType::Q5_1 => Dtype::Q5_1,
+            TensorType::Q2_K => Dtype::Q2K,
+            TensorType::Q3_K => Dtype::Q3K,
+            TensorType::Q4_K => Dtype::Q4K,
+            TensorType::Q5_K => Dtype::Q5K,
+            TensorType::Q6_K => Dtype::Q6K,
+            TensorType::IQ4_NL => Dtype::Iq4Nl,
+            _ => {
+                return Err(unsupported(
+                    tensor,
+                    "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and IQ4_NL",
+                ));
+            }
+        };
+        let strips = Strips::of(width, rows, dtype).filter(|_| interleaved);
+        self.weight(tensor, dtype, strips).map(Some)
+    }
+
+    /// A vector of `length` weights, in F32.
+    pub fn vector(&mut self, name: &str, length: usize) -> Result<Weight> {
+        self.optional_vector(name, length)?
+            .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
+    }
+
+    /// The same, if there is one.
+    pub fn optional_vector(&mut self, name: &str, length: usize) -> Result<Option<Weight>> {
+        let Some(tensor) = self.take(name, &[length])? else {
+            return Ok(None);
+        };
+        match tensor.tensor_type() {
+            TensorType::F32 => self.weight(tensor, Dtype::F32, None).map(Some),
+            TensorType::F16 => self.widened(tensor, f16::from_le_bytes).map(Some),
+            TensorType::BF16 => self.widened(tensor, bf16::from_le_bytes).map(Some),
+            _ => Err(unsupported(tensor, "F32, F16 and BF16")),
+        }
+    }
+
+    /// Sees to it that all tensors were handed out: one that was not would have changed the results. Then brings mapped
+    /// ones into memory, so that it is not the first token that waits for the disk. Returns what is to move.
+    pub fn finish(mut self) -> Result<Option<Moving>> {
+        let tensors = self.file.tensors();
+        if let Some(index) = self.taken.iter().position(|taken| !taken) {
+            return Err(LlamaError::UnexpectedTensor(tensors[index].name().to_owned()).into());
+        }
+        if let Source::Mapped(_) = self.source {
+            let steps: Vec<&[u8]> = tensors
+                .iter()
+                .flat_map(|tensor| self.file.bytes(tensor).chunks(STEP))
+                .collect();
+            touch(&steps, |bytes| self.progress.add(bytes));
+        }
+        let moving = |waiting| Moving::new(self.device, waiting);
+        Ok(self.waiting.map(moving))
+    }
+
+    fn take(&mut self, name: &str, dimensions: &[usize]) -> Result<Option<&'a ModelTensor>> {
+        let tensors = self.file.tensors();
+        let Some(index) = self.file.tensor_index(name) else {
+            return Ok(None);
+        };
+        self.taken[index] = true;
+        let expected: Vec<u64> = dimensions.iter().map(|size| *size as u64).collect();
+        match tensors[index].dimensions() == expected {
+            true => Ok(Some(&tensors[index])),
+            false => Err(LlamaError::TensorShape {
+                name: name.to_owned(),
+                expected,
+                found: tensors[index].dimensions().to_vec(),
+            }
+            .into()),
+        }
+    }
+
+    /// `strips`: how it is to be interleaved when it moves.
+    fn weight(
+        &mut self,
+        tensor: &ModelTensor,
+        dtype: Dtype,
+        strips: Option<Strips>,
+    ) -> Result<Weight> {
+        match (&self.source, &tensor.place) {
+            // Safetensors may start numbers anywhere; a device cannot read them there.
+            (Source::Mapped(files), Place::File(file, bytes))
+                if bytes.start.is_multiple_of(alignment(dtype)) =>
+            {
+                let (start, buffers) = (bytes.start, &files[*file]);
+                // Of the buffers that start before a tensor the last one holds it as a whole, and the first starts
+                // before every tensor.
+                let place = buffers.partition_point(|pages| pages.bytes.start <= start);
+                let pages = &buffers[place - 1];
+                let offset = (start - pages.bytes.start) as usize;
+                let weight = Weight::new(pages.buffer.clone(), offset, dtype);
+                if let Some(waiting) = &mut self.waiting {
+                    waiting.push(Waiting {
+                        weight: weight.clone(),
+                        strips,
+                        shelf: self.shelf,
+                        name: tensor.name().to_owned(),
+                        file: self.file.files()[*file].clone(),
+                        bytes: bytes.clone(),
+                    });
+                }
+                Ok(weight)
+            }
+            _ => {
+                let buffer = self.copy(tensor, self.file.bytes(tensor), true)?;
+                Ok(Weight::new(Arc::new(buffer), 0, dtype))
+            }
+        }
+    }
+
+    /// A copy in F32.
+    fn widened<T: Into<f32>>(
+        &mut self,
+        tensor: &ModelTensor,
+        from: fn([u8; 2]) -> T,
+    ) -> Result<Weight> {
+        let (numbers, _) = self.file.bytes(tensor).as_chunks();
+        let numbers = numbers.iter().map(|number| from(*number).into());
+        let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
+        let buffer = Arc::new(self.copy(tensor, &bytes, false)?);
+        Ok(Weight::new(buffer, 0, Dtype::F32))
+    }
+
+    /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a while.
+    fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8], of_file: bool) -> Result<Buffer<u8>> {
+        let options = self.device.buffer_options().label(tensor.name());
+        let mut buffer = options.category(Category::Weights).create(bytes.len())?;
+        for (index, step) in bytes.chunks(STEP).enumerate() {
+            buffer.write_at(index * STEP, step)?;
+            if let (true, Place::File(file, range)) = (of_file, &tensor.place) {
+                let start = range.start + (index * STEP) as u64;
+                self.file.files()[*file].forget(start..start + step.len() as u64);
+            }
+            if let Source::Copied = self.source {
+                self.progress.add(step.len());
+            }
+        }
+        Ok(buffer)
+    }
+}
+
+/// What the offset of a tensor must be a multiple of: the size of its numbers, or of the scales in its blocks.
+fn alignment(dtype: Dtype) -> u64 {
+    match dtype {
+        Dtype::F32 => 4,
+        _ => 2,
+    }
+}
+
+fn unsupported(tensor: &ModelTensor, supported: &'static str) -> crate::Error {
+    let error = LlamaError::TensorType {
+        name: tensor.name().to_owned(),
+        found: tensor.tensor_type(),
+        supported,
+    };
+    error.into()
+}
+
+/// Some of a file's bytes, and the buffer that holds them.
+struct Pages {
+    bytes: Range<u64>,
+    buffer: Arc<Buffer<u8>>,
+}
+
+/// Wraps the pages of each file's tensors: in one buffer, or in as many as a device with a short longest buffer needs.
+fn wrap_pages(device: &Device, file: &ModelFile) -> Result<Vec<Vec<Pages>>> {
+    let longest = device.info()?.max_buffer_length;
+    let wrap_file = |(number, mapped): (usize, &MappedFile)| {
+        let of_file = |tensor: &ModelTensor| match &tensor.place {
+            Place::File(file, bytes) if *file == number => Some(bytes.clone()),
+            _ => None,
+        };
+        let mut tensors: Vec<Range<u64>> = file.tensors().iter().filter_map(of_file).collect();
+        tensors.sort_by_key(|bytes| bytes.start);
+        let ranges = page_ranges(&tensors, page_size() as u64, longest).into_iter();
+        let wrap = |bytes: Range<u64>| {
+            let label = format!(
+                "weights, file {number}, bytes {} to {}",
+                bytes.start, bytes.end
+            );
+            let options = device
+                .buffer_options()
+                .label(label)
+                .category(Category::Weights);
+            let buffer = Arc::new(options.wrap(mapped.pages(bytes.clone()))?);
+            Ok(Pages { bytes, buffer })
+        };
+        ranges.map(wrap).collect()
+    };
+    file.files().iter().enumerate().map(wrap_file).collect()
+}
+
+/// Ranges of at most `longest` bytes that start on pages and hold the given ones, which are in order and do not
+/// overlap, each as a whole. One that is longer than `longest` gets a range of its own, which the device will refuse by
+/// name.
+fn page_ranges(ranges: &[Range<u64>], page: u64, longest: u64) -> Vec<Range<u64>> {
+    let mut result: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        let start = range.start - range.start % page;
+        match result.last_mut() {
+            Some(last) if range.end.next_multiple_of(page) - last.start <= longest => {
+                last.end = range.end
+            }
+            _ => result.push(start..range.end),
+        }
+    }
+    result
+}
+
+struct Progress<'a> {
+    now: LoadProgress,
+    report: &'a mut dyn FnMut(LoadProgress),
+}
+
+impl<'a> Progress<'a> {
+    fn new(tensors: &[ModelTensor], report: &'a mut dyn FnMut(LoadProgress)) -> Progress<'a> {
+        // Tensors do not overlap, so that the sum is at most the file's length.
+        let total = tensors.iter().map(ModelTensor::byte_length).sum();
+        Progress {
+            now: LoadProgress { done: 0, total },
+            report,
+        }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        // Vectors grow when they are widened.
+        self.now.done = (self.now.done + bytes as u64).min(self.now.total);
+        (self.report)(self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weight::Placed;
+    use super::*;
+
+    #[test]
+    fn ranges_of_pages_hold_each_tensor_as_a_whole() {
+        let tensors = [
+            100..200,
+            200..5000,
+            8192..9000,
+            9000..20_000,
+            40_960..40_961,
+        ];
+        let of = |longest| -> Vec<(u64, u64)> {
+            let ranges = page_ranges(&tensors, 4096, longest);
+            ranges
+                .iter()
+                .map(|range| (range.start, range.end))
+                .collect()
+        };
+        assert_eq!(of(u64::MAX), [(0, 40_961)]);
+        assert_eq!(of(24_576), [(0, 20_000), (40_960, 40_961)]);
+        assert_eq!(of(16_384), [(0, 9000), (8192, 20_000), (40_960, 40_961)]);
+        // The longest is refused by the device; the others still fit.
+        assert_eq!(
+            of(8192),
+            [(0, 5000), (8192, 9000), (8192, 20_000), (40_960, 40_961)]
+        );
+    }
+
+    #[test]
+    fn one_matrix_follows_another_where_they_could_be_one() {
+        let device = Device::open("cpu").unwrap();
+        let buffer = || Arc::new(device.buffer::<u8>(4 * 34).unwrap());
+        let (here, elsewhere) = (buffer(), buffer());
+        let place = |buffer: &Arc<Buffer<u8>>, offset, dtype, interleaved| Placed {
+            buffer: buffer.clone(),
+            offset,
+            dtype,
+            interleaved,
+        };
+        let first = place(&here, 34, Dtype::Q8_0, true);
+        assert!(place(&here, 3 * 34, Dtype::Q8_0, true).follows(&first, 64));
+        assert!(!place(&here, 3 * 34, Dtype::Q8_0, true).follows(&first, 32));
+        assert!(!place(&here, 3 * 34, Dtype::Q8_0, false).follows(&first, 64));
+        assert!(!place(&here, 3 * 34, Dtype::Q4_0, true).follows(&first, 64));
+        assert!(!place(&elsewhere, 3 * 34, Dtype::Q8_0, true).follows(&first, 64));
+    }
+
+    #[test]
+    fn a_tensor_is_in_the_last_range_that_starts_before_it() {
+        let tensors = [4100..4200, 4200..9000, 9000..12_000, 12_000..12_288];
+        for longest in [4096, 8192, 12_288, u64::MAX] {
+            let ranges = page_ranges(&tensors, 4096, longest);
+            for tensor in &tensors {
+                let place = ranges.partition_point(|range| range.start <= tensor.start);
+                let range = &ranges[place - 1];
+                assert!(
+                    range.start <= tensor.start && tensor.end <= range.end,
+                    "{tensor:?} {ranges:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! One tensor of a model in device memory.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::error::Result;
+use crate::memory::Category;
+use crate::tensor::Tensor;
+
+/// One matrix or vector of weights. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Weight(Arc<RwLock<Placed>>);
+
+/// Where a weight is at a time. It stays there while somebody has this.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) buffer: Arc<Buffer<u8>>,
+    pub(crate) offset: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) interleaved: bool,
+}
+
+impl Placed {
+    pub fn tensor(&self) -> Tensor<'_> {
+        self.buffer.tensor_at(self.offset, self.dtype)
+    }
+
+    /// Whether its rows lie as [`Commands::interleave`](crate::commands::Commands::interleave) puts them.
+    pub fn is_interleaved(&self) -> bool {
+        self.interleaved
+    }
+
+    /// Whether it begins where `count` weights end that begin at `first`, and lies as they do.
+    pub fn follows(&self, first: &Placed, count: usize) -> bool {
+        let bytes = first.dtype.bytes(count);
+        Arc::ptr_eq(&self.buffer, &first.buffer)
+            && (self.dtype, self.interleaved) == (first.dtype, first.interleaved)
+            && bytes.is_some_and(|bytes| self.offset == first.offset + bytes)
+    }
+}
+
+impl Weight {
+    pub(crate) fn new(buffer: Arc<Buffer<u8>>, offset: usize, dtype: Dtype) -> Weight {
+        Weight(Arc::new(RwLock::new(Placed {
+            buffer,
+            offset,
+            dtype,
+            interleaved: false,
+        })))
+    }
+
+    /// Weights that no file has.
+    pub fn of_numbers(device: &Device, label: &str, numbers: &[f32]) -> Result<Weight> {
+        let options = device.buffer_options().label(label);
+        let options = options.category(Category::Weights);
+        let bytes: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
+        let buffer = Arc::new(options.create_from(&bytes)?);
+        Ok(Weight::new(buffer, 0, Dtype::F32))
+    }
+
+    pub fn place(&self) -> Placed {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The same weights, elsewhere, and there interleaved or not.
+    pub(crate) fn relocate(&self, buffer: Arc<Buffer<u8>>, offset: usize, interleaved: bool) {
+        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *place = Placed {
+            buffer,
+            offset,
+            dtype: place.dtype,
+            interleaved,
+        };
+    }
+}

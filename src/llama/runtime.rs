@@ -1,0 +1,10 @@
+//! Sessions, decoding and what is made of their results.
+
+pub(crate) mod cancel;
+pub(crate) mod decoder;
+pub(crate) mod evaluation;
+pub(crate) mod generation;
+pub(crate) mod options;
+pub(crate) mod perplexity;
+pub(crate) mod sequences;
+pub(crate) mod session;

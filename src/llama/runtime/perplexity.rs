@@ -1,0 +1,157 @@
+//! How well a model predicts a text that may be longer than its context.
+
+use super::session::Session;
+use crate::error::Result;
+use crate::llama::error::LlamaError;
+
+/// How to read a text for [`Session::perplexity`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerplexityOptions {
+    /// Tokens by which the window moves on where the text is longer than the context. A token is predicted from at
+    /// least `context - 1 - stride` tokens, so small strides are exact and slow. Default, or 0: half the context.
+    pub stride: usize,
+}
+
+/// How well a model predicts a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Perplexity {
+    tokens: usize,
+    total: f64,
+    total_of_squares: f64,
+}
+
+/// How far [`Session::perplexity`] is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PerplexityProgress {
+    /// That of the text so far.
+    pub so_far: Perplexity,
+    /// Tokens that are to be predicted in all.
+    pub total: usize,
+}
+
+impl Perplexity {
+    /// How many tokens were predicted.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// The mean of the natural logarithms of the tokens' probabilities; 0 for no tokens.
+    pub fn mean_log_probability(&self) -> f64 {
+        self.total / self.tokens.max(1) as f64
+    }
+
+    /// `exp(-mean)`: among how many equally likely tokens the model might as well have guessed.
+    pub fn value(&self) -> f64 {
+        (-self.mean_log_probability()).exp()
+    }
+
+    /// The standard error of [`value`](Perplexity::value) as if the tokens were independent: that of the mean, times
+    /// the slope of the exponential. It does not tell two models apart on one text, whose errors go together.
+    pub fn standard_error(&self) -> f64 {
+        let count = self.tokens as f64;
+        if self.tokens < 2 {
+            return 0.0;
+        }
+        let mean = self.mean_log_probability();
+        let variance =
+            (self.total_of_squares / count - mean * mean).max(0.0) * count / (count - 1.0);
+        self.value() * (variance / count).sqrt()
+    }
+
+    fn add(&mut self, log_probabilities: &[f64]) {
+        self.tokens += log_probabilities.len();
+        self.total += log_probabilities.iter().sum::<f64>();
+        self.total_of_squares += log_probabilities
+            .iter()
+            .map(|value| value * value)
+            .sum::<f64>();
+    }
+}
+
+impl Session {
+    /// How well the model predicts a text, which may be longer than the context: windows move over it, each token is
+    /// predicted once, and every window begins with the token that begins the text, where it has one. Forgets what the
+    /// session has seen. `options.outputs` of the session says for how many tokens logits are computed together.
+    ///
+    /// ```
+    /// # use ironbridge::{Device, llama::Model};
+    /// # fn main() -> Result<(), ironbridge::Error> {
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/tiny-rustbook-q8_0.gguf");
+    /// # let model = Model::open(&Device::open("cpu")?, path)?;
+    /// let text = model.encode_prompt("Ownership is a set of rules that govern how a Rust program manages memory.");
+    /// let perplexity = model.session()?.perplexity(&text, Default::default(), &mut |_| ())?;
+    /// assert!(perplexity.value() < 10.0, "the model knows its book: {}", perplexity.value());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::NothingToPredict`] for a text of fewer than two tokens, and as [`feed`](Session::feed).
+    pub fn perplexity(
+        &mut self,
+        tokens: &[u32],
+        options: PerplexityOptions,
+        progress: &mut dyn FnMut(PerplexityProgress),
+    ) -> Result<Perplexity> {
+        let context = self.context();
+        if tokens.len() < 2 {
+            return Err(LlamaError::NothingToPredict(tokens.len()).into());
+        }
+        if context < 2 {
+            return Err(LlamaError::ContextFull { tokens: 2, context }.into());
+        }
+        let stride = match options.stride {
+            0 => (context / 2).max(1),
+            asked => asked.min(context - 1),
+        };
+        let bos = self.model().tokenizer().bos();
+        let begin = tokens[..1].iter().filter(|first| Some(**first) == bos);
+        let begin: Vec<u32> = begin.copied().collect();
+
+        let mut perplexity = Perplexity::default();
+        let mut predicted = 1; // the first token comes from nothing
+        while predicted < tokens.len() {
+            let end = match predicted {
+                1 => context.min(tokens.len()),
+                _ => (predicted + stride).min(tokens.len()),
+            };
+            let window = match end <= context {
+                true => tokens[..end].to_vec(),
+                false => [&begin, &tokens[end - (context - begin.len())..end]].concat(),
+            };
+            let (known, new) = window.split_at(window.len() - (end - predicted) - 1);
+            self.rewind(0);
+            if !known.is_empty() {
+                self.feed(known)?;
+            }
+            perplexity.add(&self.log_probabilities(new)?);
+            predicted = end;
+            progress(PerplexityProgress {
+                so_far: perplexity,
+                total: tokens.len() - 1,
+            });
+        }
+        Ok(perplexity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_the_mean() {
+        let mut found = Perplexity::default();
+        assert_eq!((found.value(), found.standard_error()), (1.0, 0.0));
+        found.add(&[-1.0, -2.0]);
+        found.add(&[-3.0]);
+        assert_eq!(found.tokens(), 3);
+        assert_eq!(found.mean_log_probability(), -2.0);
+        assert_eq!(found.value(), 2f64.exp());
+        // The sample's variance is 1.
+        let error = 2f64.exp() * (1.0 / 3.0f64).sqrt();
+        assert!((found.standard_error() - error).abs() < 1e-12);
+    }
+}

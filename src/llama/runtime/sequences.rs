@@ -1,0 +1,426 @@
+//! Several texts in the making, computed together.
+
+use super::cancel::CancelToken;
+use super::options::SessionOptions;
+use crate::buffer::ReadGuard;
+use crate::commands::Commands;
+use crate::error::Result;
+use crate::llama::error::LlamaError;
+use crate::llama::model::activations::Activations;
+use crate::llama::model::kv_cache::KvCache;
+use crate::llama::model::{Model, Pass, Span};
+
+/// Several texts in the making that are computed together: a pass reads the weights once for all of them, so that
+/// writing eight texts costs little more than writing one.
+///
+/// Each text has a cache of its own, of `options.context` positions; all memory is made at the start. A server gives
+/// each request a sequence, feeds what is new in all of them in one [`feed`](Sequences::feed) and lets each one's
+/// [`Writer`](crate::llama::Writer) pick from its [`logits`](Sequences::logits).
+///
+/// ```
+/// use ironbridge::Device;
+/// use ironbridge::llama::{Model, Sequences};
+///
+/// # fn main() -> Result<(), ironbridge::Error> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/tiny-rustbook-q8_0.gguf");
+/// let model = Model::open(&Device::open("cpu")?, path)?;
+/// let mut sequences = Sequences::new(&model, 2, Default::default())?;
+/// let (first, second) = (model.encode_prompt("Ownership is"), model.encode_prompt("Unsafe"));
+/// sequences.feed(&[(0, &first), (1, &second)])?;
+/// assert_eq!(sequences.logits(0)?.len(), model.config().vocabulary);
+/// assert_eq!(sequences.tokens(1), second);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// After a device error a sequence may hold memory that was never computed, whose use is an error again: make new ones.
+#[derive(Debug)]
+pub struct Sequences {
+    model: Model,
+    state: Activations,
+    sequences: Vec<Sequence>,
+    context: usize,
+    batch: usize,
+    outputs: usize,
+}
+
+/// One text: the tokens that were computed, and their keys and values.
+#[derive(Debug)]
+struct Sequence {
+    cache: KvCache,
+    tokens: Vec<u32>,
+    /// Which row of the logits is that of the last token.
+    logits: Option<usize>,
+}
+
+const DEFAULT_CONTEXT: usize = 4096;
+const DEFAULT_BATCH: usize = 512;
+
+impl Sequences {
+    /// `count` empty texts.
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::NoSequences`] for a count of 0, [`LlamaError::ContextTooLong`] when the model was not trained on
+    /// so many positions, [`LlamaError::CacheType`] when its heads do not fit the cache's type, and the device's
+    /// errors, above all [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub fn new(model: &Model, count: usize, options: SessionOptions) -> Result<Sequences> {
+        if count == 0 {
+            return Err(LlamaError::NoSequences.into());
+        }
+        let (device, config) = (model.device(), model.config());
+        let trained = config.context;
+        let context = match options.context {
+            0 => trained.min(DEFAULT_CONTEXT),
+            asked if asked > trained => {
+                return Err(LlamaError::ContextTooLong { asked, trained }.into());
+            }
+            asked => asked,
+        };
+        let batch = match options.batch {
+            0 => DEFAULT_BATCH.min(context),
+            asked => asked.min(context),
+        };
+        let batch = batch.max(count); // each sequence can write a token in every pass
+        let outputs = options.outputs.clamp(count, batch);
+        let sequences = (0..count).map(|_| {
+            Ok(Sequence {
+                cache: KvCache::new(device, config, context, options.cache)?,
+                tokens: Vec::with_capacity(context),
+                logits: None,
+            })
+        });
+        Ok(Sequences {
+            sequences: sequences.collect::<Result<_>>()?,
+            state: Activations::new(device, config, batch, outputs)?,
+            model: model.clone(),
+            context,
+            batch,
+            outputs,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// How many texts there are.
+    pub fn count(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// How many tokens there is room for in each.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// What text `index` has seen; nothing where there is no such text.
+    pub fn tokens(&self, index: usize) -> &[u32] {
+        self.sequences
+            .get(index)
+            .map_or(&[], |sequence| &sequence.tokens)
+    }
+
+    /// Forgets everything of text `index` from `position` on; nothing when there is nothing.
+    pub fn rewind(&mut self, index: usize, position: usize) {
+        if let Some(sequence) = self.sequences.get_mut(index)
+            && position < sequence.tokens.len()
+        {
+            sequence.tokens.truncate(position);
+            sequence.logits = None;
+        }
+    }
+
+    /// Goes back to where text `index` and `tokens` part, at the last to before the last of `tokens`, so that there is
+    /// one to feed: returns how many tokens are kept. What two calls share, such as a system prompt or the conversation
+    /// so far, is not computed again.
+    pub fn keep_prefix(&mut self, index: usize, tokens: &[u32]) -> usize {
+        let pairs = self.tokens(index).iter().zip(tokens);
+        let common = pairs.take_while(|(seen, new)| seen == new).count();
+        let kept = common.min(tokens.len().saturating_sub(1));
+        self.rewind(index, kept);
+        kept
+    }
+
+    /// Computes the next tokens of some of the texts, so that [`logits`](Sequences::logits) has what comes after them.
+    /// Those of the other texts are gone. Waits until it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::NoTokens`], [`LlamaError::TokenOutOfRange`], [`LlamaError::ContextFull`], and
+    /// [`LlamaError::Sequence`] for a text that is not there or named twice, each before anything is computed; and the
+    /// device's errors.
+    pub fn feed(&mut self, work: &[(usize, &[u32])]) -> Result<()> {
+        self.feed_unless(work, &CancelToken::new()).map(|_| ())
+    }
+
+    /// The same, given up between two passes when `cancel` says so: returns whether all was computed.
+    pub(crate) fn feed_unless(
+        &mut self,
+        work: &[(usize, &[u32])],
+        cancel: &CancelToken,
+    ) -> Result<bool> {
+        self.check(work)?;
+        for sequence in &mut self.sequences {
+            sequence.logits = None;
+        }
+        let mut scored = 0;
+        for chunks in passes(work, self.batch) {
+            if cancel.is_cancelled() {
+                return Ok(false);
+            }
+            let mut outputs = Vec::new();
+            let mut row = 0;
+            for chunk in &chunks {
+                row += chunk.tokens.len();
+                if chunk.is_last {
+                    let index = scored + outputs.len();
+                    outputs.push((row - 1) as u32);
+                    self.sequences[chunk.sequence].logits = Some(index);
+                }
+            }
+            let computed = self.pass(&chunks, |model, commands, state, rows| {
+                match outputs.is_empty() {
+                    true => Ok(()),
+                    false => {
+                        state.outputs.write_at(0, &outputs)?;
+                        model.score(commands, state, rows, outputs.len(), scored)
+                    }
+                }
+            });
+            if let Err(error) = computed {
+                for sequence in &mut self.sequences {
+                    sequence.logits = None;
+                }
+                return Err(error);
+            }
+            scored += outputs.len();
+        }
+        Ok(true)
+    }
+
+    /// One score for each token of the vocabulary: the higher, the likelier it comes next in text `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::NoTokens`] when the last [`feed`](Sequences::feed) had nothing for this text or it was rewound
+    /// since, and the device's errors.
+    pub fn logits(&self, index: usize) -> Result<Logits<'_>> {
+        let row = self.sequences.get(index).and_then(|it| it.logits);
+        let row = row.ok_or(LlamaError::NoTokens)?;
+        Ok(Logits {
+            rows: self.state.logits.map()?,
+            start: row * self.model.config().vocabulary,
+            length: self.model.config().vocabulary,
+        })
+    }
+
+    /// Feeds text `index` and calls `visit` with the logits after each of the tokens, in their order.
+    pub(crate) fn feed_and_visit(
+        &mut self,
+        index: usize,
+        tokens: &[u32],
+        mut visit: impl FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        self.check(&[(index, tokens)])?;
+        let vocabulary = self.model.config().vocabulary;
+        for (start, chunk) in chunks_of(tokens, self.batch) {
+            self.pass(&[Chunk::of(index, chunk)], |_, _, _, _| Ok(()))?;
+            let rows: Vec<u32> = (0..chunk.len() as u32).collect();
+            for (first, outputs) in chunks_of(&rows, self.outputs) {
+                self.state.outputs.write_at(0, outputs)?;
+                let mut commands = self.model.device().commands()?;
+                let (state, rows) = (&self.state, chunk.len());
+                self.model
+                    .score(&mut commands, state, rows, outputs.len(), 0)?;
+                commands.run()?;
+                let logits = self.state.logits.map()?;
+                for (row, logits) in logits.chunks(vocabulary).take(outputs.len()).enumerate() {
+                    visit(start + first + row, logits);
+                }
+            }
+        }
+        self.sequences[index].logits = None;
+        Ok(())
+    }
+
+    /// Feeds text `index` and calls `visit` with what the model makes of each of the tokens, `width` numbers, in their
+    /// order.
+    pub(crate) fn feed_and_visit_states(
+        &mut self,
+        index: usize,
+        tokens: &[u32],
+        mut visit: impl FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        self.check(&[(index, tokens)])?;
+        let width = self.model.config().width;
+        for (start, chunk) in chunks_of(tokens, self.batch) {
+            self.pass(
+                &[Chunk::of(index, chunk)],
+                |model, commands, state, rows| model.normalise(commands, state, rows),
+            )?;
+            let states = self.state.normed.map()?;
+            for (row, state) in states.chunks(width).take(chunk.len()).enumerate() {
+                visit(start + row, state);
+            }
+        }
+        self.sequences[index].logits = None;
+        Ok(())
+    }
+
+    fn check(&self, work: &[(usize, &[u32])]) -> Result<(), LlamaError> {
+        let (count, context) = (self.sequences.len(), self.context);
+        let vocabulary = self.model.config().vocabulary as u32;
+        if work.is_empty() {
+            return Err(LlamaError::NoTokens);
+        }
+        for (place, (index, tokens)) in work.iter().enumerate() {
+            let index = *index;
+            if index >= count || work[..place].iter().any(|(other, _)| *other == index) {
+                return Err(LlamaError::Sequence { index, count });
+            }
+            if tokens.is_empty() {
+                return Err(LlamaError::NoTokens);
+            }
+            if let Some(&id) = tokens.iter().find(|token| **token >= vocabulary) {
+                return Err(LlamaError::TokenOutOfRange { id, vocabulary });
+            }
+            let seen = self.sequences[index].tokens.len();
+            if tokens.len() > context - seen {
+                let tokens = seen + tokens.len();
+                return Err(LlamaError::ContextFull { tokens, context });
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the tokens of `chunks`, at most `batch`, and whatever `then` records.
+    fn pass(
+        &mut self,
+        chunks: &[Chunk],
+        then: impl FnOnce(&Model, &mut Commands, &mut Activations, usize) -> Result<()>,
+    ) -> Result<()> {
+        self.model.move_weights();
+        let mut ids = Vec::with_capacity(self.batch);
+        let mut positions = Vec::with_capacity(self.batch);
+        let mut spans = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let sequence = &self.sequences[chunk.sequence];
+            let position = sequence.tokens.len();
+            spans.push(Span {
+                cache: &sequence.cache,
+                position,
+                row: ids.len(),
+                tokens: chunk.tokens.len(),
+            });
+            ids.extend(chunk.tokens);
+            positions.extend((position..position + chunk.tokens.len()).map(|place| place as u32));
+        }
+        self.state.ids.write_at(0, &ids)?;
+        self.state.positions.write_at(0, &positions)?;
+        let rows = ids.len();
+        let device = self.model.device();
+        let mut commands = device.commands_options().label("forward pass").begin()?;
+        let pass = Pass { rows, spans };
+        self.model.forward(&mut commands, &self.state, &pass)?;
+        then(&self.model, &mut commands, &mut self.state, rows)?;
+        commands.run()?;
+        self.model.passed(rows);
+        for chunk in chunks {
+            self.sequences[chunk.sequence].tokens.extend(chunk.tokens);
+        }
+        Ok(())
+    }
+}
+
+/// The logits of one text, lent until they are dropped.
+#[derive(Debug)]
+pub struct Logits<'a> {
+    rows: ReadGuard<'a, f32>,
+    start: usize,
+    length: usize,
+}
+
+impl std::ops::Deref for Logits<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.rows[self.start..self.start + self.length]
+    }
+}
+
+/// Tokens of one sequence in one pass.
+#[derive(Debug, PartialEq)]
+struct Chunk<'a> {
+    sequence: usize,
+    tokens: &'a [u32],
+    /// Whether no other chunk of the same work comes after it.
+    is_last: bool,
+}
+
+impl<'a> Chunk<'a> {
+    fn of(sequence: usize, tokens: &'a [u32]) -> Chunk<'a> {
+        Chunk {
+            sequence,
+            tokens,
+            is_last: true,
+        }
+    }
+}
+
+/// Cuts work into passes of at most `batch` tokens, in its order.
+fn passes<'a>(work: &[(usize, &'a [u32])], batch: usize) -> Vec<Vec<Chunk<'a>>> {
+    let mut passes = vec![Vec::new()];
+    let mut room = batch;
+    for (sequence, tokens) in work {
+        let mut rest = *tokens;
+        while !rest.is_empty() {
+            if room == 0 {
+                passes.push(Vec::new());
+                room = batch;
+            }
+            let (tokens, left) = rest.split_at(rest.len().min(room));
+            let chunk = Chunk {
+                sequence: *sequence,
+                tokens,
+                is_last: left.is_empty(),
+            };
+            passes.last_mut().expect("there is a pass").push(chunk);
+            room -= tokens.len();
+            rest = left;
+        }
+    }
+    passes
+}
+
+/// Chunks of at most `size`, each with the index of its first element.
+fn chunks_of(items: &[u32], size: usize) -> impl Iterator<Item = (usize, &[u32])> {
+    let starts = (0..items.len()).step_by(size);
+    starts.zip(items.chunks(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_cut_into_full_passes() {
+        let chunk = |sequence, tokens, is_last| Chunk {
+            sequence,
+            tokens,
+            is_last,
+        };
+        let work: [(usize, &[u32]); 3] = [(0, &[1, 2, 3]), (2, &[4]), (1, &[5, 6, 7, 8])];
+        assert_eq!(
+            passes(&work, 3),
+            [
+                vec![chunk(0, &[1, 2, 3], true)],
+                vec![chunk(2, &[4], true), chunk(1, &[5, 6], false)],
+                vec![chunk(1, &[7, 8], true)],
+            ]
+        );
+        assert_eq!(passes(&work, 100)[0].len(), 3);
+        assert_eq!(passes(&work, 1).len(), 8);
+    }
+}

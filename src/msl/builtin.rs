@@ -1,0 +1,51 @@
+//! The Metal sources of ironbridge's own kernels, which the build embeds.
+
+use std::ffi::{CStr, c_char};
+use std::slice;
+
+/// One of the sources that the build embeds.
+pub struct OwnSource {
+    pub family: &'static str,
+    pub text: &'static [u8],
+}
+
+/// `kernel_source` of `native/kernels/sources.h`.
+#[repr(C)]
+struct KernelSource {
+    family: *const c_char,
+    text: *const c_char,
+    length: usize,
+}
+
+unsafe extern "C" {
+    /// `kernel_source_count` entries and a terminator.
+    safe static kernel_sources: KernelSourceTable;
+    safe static kernel_source_count: usize;
+}
+
+#[repr(C)]
+struct KernelSourceTable([KernelSource; 0]);
+
+// SAFETY: constant data of the native archive, never written.
+unsafe impl Sync for KernelSourceTable {}
+
+pub fn own_sources() -> impl Iterator<Item = OwnSource> {
+    // SAFETY: sources.h promises `kernel_source_count` entries in static storage.
+    let table =
+        unsafe { slice::from_raw_parts((&raw const kernel_sources).cast(), kernel_source_count) };
+    table.iter().map(|entry: &KernelSource| {
+        // SAFETY: `family` is a NUL-terminated literal.
+        let family = unsafe { CStr::from_ptr(entry.family) };
+        OwnSource {
+            family: family.to_str().expect("build.rs takes UTF-8 names only"),
+            // SAFETY: `text` is a static array of `length` bytes and a NUL.
+            text: unsafe { slice::from_raw_parts(entry.text.cast(), entry.length) },
+        }
+    })
+}
+
+/// Family and text of each of ironbridge's own sources.
+#[cfg(test)]
+pub fn own_metal_sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    own_sources().map(|own| (own.family, str::from_utf8(own.text).expect("UTF-8")))
+}

@@ -1,0 +1,626 @@
+//! One source, through clang: preprocessed and checked as a whole, then one small library per kernel, on demand. A
+//! whole file of kernels takes minutes to compile, one kernel a fraction of a second.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cache::{Cache, Entry, Hash};
+use super::clang::Clang;
+use super::error::Error;
+use super::headers::Shim;
+use super::limits::Limits;
+use super::object::Refusal;
+use super::rewrite::{FunctionConstant, Kernel, Program, Value};
+use super::scratch::Scratch;
+use super::tokens::{Kind, tokenize};
+use super::{diagnostics, object};
+
+/// MSL 3.1, as `__METAL_VERSION__` states it.
+const METAL_VERSION: &str = "310";
+
+/// What the preprocessor is told to call the list of files that it looked at.
+const FILES: &str = "ironbridge-files:";
+
+/// A compiler with its headers and the cache of what it made.
+pub struct Compiler {
+    clang: Clang,
+    shim: Shim,
+    cache: Cache,
+    limits: Limits,
+}
+
+impl Compiler {
+    /// Finds clang and opens the cache.
+    pub fn open(cache: Cache) -> Result<Compiler, Error> {
+        Ok(Compiler {
+            clang: Clang::find()?,
+            shim: Shim::install(cache.folder())?,
+            cache,
+            limits: Limits::from_environment()?,
+        })
+    }
+
+    /// With limits of its own.
+    #[cfg(test)]
+    fn with_limits(self, limits: Limits) -> Compiler {
+        Compiler { limits, ..self }
+    }
+
+    /// Everything that a result depends on besides the text.
+    fn key(&self, arguments: &[OsString], text: &str) -> Hash {
+        let mut key = Hash::new()
+            .with(self.clang.version.as_bytes())
+            .with(&self.shim.hash.to_string().into_bytes())
+            .with(processor().as_bytes());
+        for argument in arguments {
+            key = key.with(argument.as_encoded_bytes());
+        }
+        key.with(text.as_bytes())
+    }
+
+    /// Preprocesses, rewrites and checks a source. The check instantiates every kernel, so what is wrong anywhere is
+    /// found here, as Apple's compiler does; a source that passed once is not checked again.
+    pub fn program(&self, source: &str) -> Result<Program, Error> {
+        if self.limits.is_too_large(source.len()) {
+            return Err(self.limits.too_large("the source"));
+        }
+        let mut program = None;
+        let key = self.key(&self.preprocessor_arguments(), source);
+        let preprocessed = self.cache.read(key, || {
+            let preprocessed = self.preprocess(source)?;
+            let parsed = Program::parse(&preprocessed)?;
+            self.check(&parsed, source)?;
+            program = Some(parsed);
+            Ok(preprocessed.into_bytes())
+        })?;
+        match program {
+            Some(program) => Ok(program),
+            None => Program::parse(&String::from_utf8_lossy(&preprocessed)),
+        }
+    }
+
+    pub(crate) fn preprocess(&self, source: &str) -> Result<String, Error> {
+        let text = format!("#line 1 \"program_source\"\n{source}\n");
+        let run = self
+            .clang
+            .run(&self.preprocessor_arguments(), &text, &self.limits)?;
+        if !run.success {
+            return Err(diagnostics::error(&run.stderr, source));
+        }
+        self.check_files(&run.stderr, source)?;
+        if self.limits.is_too_large(run.stdout.len()) {
+            return Err(self.limits.too_large("the preprocessed source"));
+        }
+        Ok(String::from_utf8_lossy(&run.stdout).into_owned())
+    }
+
+    /// Only Metal's own headers may be included, embedded or asked for: the preprocessor lists what it found.
+    fn check_files(&self, stderr: &str, source: &str) -> Result<(), Error> {
+        let list = stderr.split_once(FILES).map_or("", |(_, list)| list);
+        let list = list.replace("\\\n", " ").replace("\\ ", "\0");
+        for name in list.split_whitespace() {
+            let name = name
+                .replace('\0', " ")
+                .replace("$$", "$")
+                .replace("\\#", "#");
+            let path = Path::new(&name);
+            let inside = path.starts_with(&self.shim.macros)
+                && path.components().all(|part| part.as_os_str() != "..");
+            if inside {
+                continue;
+            }
+            let words = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+            let words = words.unwrap_or_default();
+            let line = source
+                .lines()
+                .position(|line| line.contains(&words))
+                .unwrap_or(0);
+            return Err(Error::Source(format!(
+                "program_source:{}: error: `{name}` is no part of Metal: a source can include <metal_stdlib> and its parts only",
+                line + 1
+            )));
+        }
+        Ok(())
+    }
+
+    /// Compiles a preprocessed source as C++ for OpenCL with the generic address space off, which is to say: with
+    /// Metal's rules about what may point where.
+    #[cfg(test)]
+    pub(crate) fn check_address_spaces(
+        &self,
+        preprocessed: &str,
+        source: &str,
+    ) -> Result<(), Error> {
+        const HEADER: &str = include_str!("../../native/msl/check/opencl.h");
+        let rewritten = super::rewrite::to_opencl(preprocessed)?;
+        let text =
+            format!("#line 1 \"/opencl.h\"\n{HEADER}\n#line 1 \"program_source\"\n{rewritten}");
+        let arguments = [
+            "-x",
+            "clcpp",
+            "-cl-std=clc++2021",
+            "-target",
+            "spir64",
+            "-ferror-limit=0",
+            "-Xclang",
+            "-cl-ext=-__opencl_c_generic_address_space,-__opencl_c_device_enqueue,-__opencl_c_pipes,+cl_khr_fp16,-cl_khr_fp64,-__opencl_c_fp64",
+            "-Xclang",
+            "-finclude-default-header",
+            "-Xclang",
+            "-fdeclare-opencl-builtins",
+            "-fsyntax-only",
+            "-w",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-",
+        ];
+        let run = self
+            .clang
+            .run(&arguments.map(OsString::from), &text, &self.limits)?;
+        match run.success {
+            true => Ok(()),
+            false => Err(diagnostics::error(&run.stderr, source)),
+        }
+    }
+
+    fn check(&self, program: &Program, source: &str) -> Result<(), Error> {
+        let text = self.translation_unit(&program.text(&program.samples()), false);
+        let mut mentions = text.clone();
+        for (index, kernel) in program.kernels.iter().enumerate() {
+            mentions += &kernel.mention(index);
+        }
+        let mut arguments = self.compiler_arguments(false);
+        arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
+        let run = self.clang.run(&arguments, &mentions, &self.limits)?;
+        if !run.success {
+            return Err(diagnostics::error(&run.stderr, source));
+        }
+        // A constant whose value is only known after optimisation is no mistake, so what is left of the others tells.
+        let Some(error) = diagnostics::warnings(&run.stderr, CONSTRUCTORS, source) else {
+            return Ok(());
+        };
+        let object = self.object(&self.compiler_arguments(false), &text)?;
+        match object::check(&object) {
+            Err(Refusal::Initializer(_)) => Err(error),
+            _ => Ok(()), // what else there may be is found when a kernel is compiled
+        }
+    }
+
+    /// The machine code of a translation unit.
+    fn object(&self, arguments: &[OsString], text: &str) -> Result<Vec<u8>, Error> {
+        let mut arguments = arguments.to_vec();
+        // One process, in which the compiler is: what bounds it bounds all.
+        arguments.extend(["-w", "-fintegrated-cc1", "-c", "-o", "-", "-"].map(OsString::from));
+        let run = self.clang.run(&arguments, text, &self.limits)?;
+        match run.success {
+            true => Ok(run.stdout),
+            false => Err(diagnostics::error(&run.stderr, "")),
+        }
+    }
+
+    /// The library of one kernel with its function constants set, from the cache or made now. With `validate`, every
+    /// access to memory is checked.
+    pub fn kernel(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        validate: bool,
+    ) -> Result<Entry, Error> {
+        let mut text = self.translation_unit(&program.text(values), validate);
+        text += &kernel.export();
+        let arguments = self.compiler_arguments(validate);
+        self.cache.entry(self.key(&arguments, &text), || {
+            let constants = &program.constants;
+            let missing = |error: &Error| missing_constant(&error.to_string(), constants);
+            let object = self
+                .object(&arguments, &text)
+                .map_err(|error| missing(&error).unwrap_or(error))?;
+            if let Err(refusal) = object::check(&object) {
+                return Err(match &refusal {
+                    Refusal::Undefined(name) => undefined_constant(name, constants)
+                        .unwrap_or_else(|| undefined(&program.text(values), name, &refusal)),
+                    _ => Error::Source(format!("kernel `{}`: {refusal}", kernel.name)),
+                });
+            }
+            self.link(&object)
+                .map_err(|error| missing(&error).unwrap_or(error))
+        })
+    }
+
+    /// Makes a library of an object, in the cache's folder or where there is room.
+    fn link(&self, object: &[u8]) -> Result<Vec<u8>, Error> {
+        let (from, to) = (self.temporary("object"), self.temporary("library"));
+        let linked = self.link_files(object, &from, &to);
+        for file in [from, to] {
+            let _ = fs::remove_file(file); // nothing to do about a file that cannot be removed
+        }
+        linked.or_else(|error| {
+            let elsewhere = Scratch::anywhere(|scratch| {
+                let file = |name| scratch.path().join(name);
+                self.link_files(object, &file("object"), &file("library"))
+            });
+            elsewhere.map_err(|_| error)
+        })
+    }
+
+    fn link_files(&self, object: &[u8], from: &Path, to: &Path) -> Result<Vec<u8>, Error> {
+        fs::write(from, object).map_err(|error| Error::host(from.display(), error))?;
+        let mut arguments: Vec<OsString> = link_arguments().iter().map(OsString::from).collect();
+        arguments.extend([from.as_os_str(), "-o".as_ref(), to.as_os_str()].map(OsString::from));
+        let run = self.clang.run(&arguments, "", &self.limits)?;
+        match run.success {
+            true => fs::read(to).map_err(|error| Error::host(to.display(), error)),
+            false => Err(diagnostics::error(&run.stderr, "")),
+        }
+    }
+
+    fn temporary(&self, kind: &str) -> PathBuf {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        self.cache
+            .folder()
+            .join(format!("{}-{serial}.{kind}.part", std::process::id()))
+    }
+
+    /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the
+    /// kernel uses becomes machine code.
+    fn translation_unit(&self, rewritten: &str, validate: bool) -> String {
+        let validation = if validate {
+            "#include \"cpu/validation.h\"\n"
+        } else {
+            ""
+        };
+        format!(
+            "#include \"msl.h\"\n{validation}\
+             #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
+             #line 1 \"program_source\"\n{rewritten}\n\
+             #pragma clang attribute pop\n"
+        )
+    }
+
+    fn preprocessor_arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = [
+            "-E",
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-undef",
+            "-nostdinc",
+            "-nostdinc++",
+            // Another spelling of brackets would pass by the rewriter.
+            "-fno-digraphs",
+            "-fno-crash-diagnostics",
+            "-w",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-MD",
+            "-MT",
+            FILES.trim_end_matches(':'),
+            "-MF",
+            // Not by the name of a file that clang could remove.
+            "/dev/fd/2",
+            "-D__METAL__=1",
+            "-D__METAL_MACOS__=1",
+            "-D__METAL_CPP__=1",
+            "-D__clang__=1",
+            "-D__HAVE_BFLOAT__=1",
+            "-D__HAVE_SIMDGROUP_MATRIX__=1",
+            "-D__HAVE_SIMDGROUP_REDUCTION__=1",
+        ]
+        .map(OsString::from)
+        .to_vec();
+        arguments.push(format!("-D__METAL_VERSION__={METAL_VERSION}").into());
+        arguments.push("-isystem".into());
+        arguments.push(self.shim.macros.clone().into_os_string());
+        arguments.push("-".into());
+        arguments
+    }
+
+    fn compiler_arguments(&self, validate: bool) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = [
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-fdeclspec",
+            "-nostdinc",
+            "-nostdinc++",
+            "-fno-digraphs",
+            "-fno-crash-diagnostics",
+            // A loop that does not end is one: the watchdog ends it. Without this it may become nothing at all, not
+            // even a return.
+            "-fno-finite-loops",
+            "-fno-stack-protector",
+            "-fno-exceptions",
+            "-fno-rtti",
+            "-fsigned-char",
+            "-fno-strict-aliasing",
+            "-fno-math-errno",
+            "-fno-threadsafe-statics",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-fvisibility-inlines-hidden",
+            "-Wno-reserved-user-defined-literal",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-ftemplate-backtrace-limit=0",
+            "-ferror-limit=40",
+            processor_argument(),
+        ]
+        .map(OsString::from)
+        .to_vec();
+        if cfg!(target_arch = "x86_64") {
+            // Code that clang takes to be never reached ends the threadgroup, and does not run on into the next
+            // function.
+            arguments.extend(["-mllvm", "-trap-unreachable"].map(OsString::from));
+            // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
+            arguments.push("-fexcess-precision=16".into());
+        }
+        if cfg!(target_arch = "aarch64") {
+            // A processor's own atomics, not calls of functions of GCC's library, which nothing is linked with.
+            arguments.push("-mno-outline-atomics".into());
+        }
+        if cfg!(target_os = "linux") {
+            // A frame larger than a page touches every page on its way, so that none steps over a stack's guard.
+            arguments.push("-fstack-clash-protection".into());
+        }
+        let mode: &[&str] = match validate {
+            false => &["-O2"],
+            true => &[
+                "-O1",
+                "-fsanitize=kernel-address",
+                "-mllvm",
+                "-asan-instrumentation-with-call-threshold=0",
+                "-mllvm",
+                "-asan-kernel-mem-intrinsic-prefix=1",
+                "-mllvm",
+                "-asan-stack=0",
+                "-mllvm",
+                "-asan-globals=0",
+                "-mllvm",
+                "-asan-constructor-kind=none",
+            ],
+        };
+        arguments.extend(mode.iter().map(OsString::from));
+        arguments.push("-I".into());
+        arguments.push(self.shim.library.clone().into_os_string());
+        arguments
+    }
+}
+
+/// The flag of clang's warnings about objects that need code at load time.
+const CONSTRUCTORS: &str = "-Wglobal-constructors";
+
+/// For the check of a whole source: no warnings but those about what Metal does not have.
+const CHECK_ARGUMENTS: [&str; 5] = [
+    "-Wno-everything",
+    CONSTRUCTORS,
+    "-Werror=undefined-internal",
+    "-fsyntax-only",
+    "-",
+];
+
+/// Reads the object and makes a library that takes its C functions (mathematics, memcpy) from the process that loads
+/// it.
+fn link_arguments() -> &'static [&'static str] {
+    if cfg!(target_os = "macos") {
+        &["-dynamiclib", "-nostdlib", "-Wl,-undefined,dynamic_lookup"]
+    } else {
+        &[
+            "-shared",
+            "-nostdlib",
+            "-Wl,-z,noexecstack",
+            "-Wl,--hash-style=gnu",
+        ]
+    }
+}
+
+fn processor_argument() -> &'static str {
+    if cfg!(target_arch = "x86_64") {
+        "-march=native"
+    } else {
+        "-mcpu=native"
+    }
+}
+
+/// What `native` stands for: entries of a cache that two machines share must not be mixed up.
+fn processor() -> &'static str {
+    static PROCESSOR: OnceLock<String> = OnceLock::new();
+    PROCESSOR.get_or_init(describe_processor)
+}
+
+fn describe_processor() -> String {
+    let description = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut lines: Vec<&str> = description
+        .lines()
+        .filter(|line| {
+            line.starts_with("flags")
+                || line.starts_with("Features")
+                || line.starts_with("model name")
+        })
+        .collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines.join("\n")
+}
+
+/// A function constant that has no value and that the kernel uses is a declaration without a definition: the object
+/// says so, or, where a constant expression needs it, the compiler.
+fn missing_constant(said: &str, constants: &[FunctionConstant]) -> Option<Error> {
+    let unlinked = |line: &&str| {
+        line.contains("undefined")
+            || line.contains("isn't defined")
+            || line.contains("initializer of")
+    };
+    let line = said.lines().find(unlinked)?;
+    let constant = constants.iter().find(|constant| {
+        line.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == constant.name)
+    })?;
+    Some(no_value(constant))
+}
+
+/// The error about a symbol that nothing defines, where the source first names it.
+fn undefined(text: &str, symbol: &str, refusal: &Refusal) -> Error {
+    let names = |word: &str| symbol == word || symbol.contains(&format!("{}{word}", word.len()));
+    let tokens = match tokenize(text) {
+        Ok(tokens) => tokens,
+        Err(error) => return error,
+    };
+    let found = tokens
+        .list
+        .iter()
+        .filter(|token| token.kind == Kind::Identifier)
+        .find(|token| names(token.text));
+    match found {
+        Some(token) => tokens.error(token.place, refusal),
+        None => Error::Source(refusal.to_string()),
+    }
+}
+
+/// The function constant that an undefined symbol stands for.
+fn undefined_constant(symbol: &str, constants: &[FunctionConstant]) -> Option<Error> {
+    let stands = |name: &str| symbol == name || symbol.contains(&format!("{}{name}", name.len()));
+    let constant = constants.iter().find(|constant| stands(&constant.name))?;
+    Some(no_value(constant))
+}
+
+fn no_value(constant: &FunctionConstant) -> Error {
+    Error::Function(format!(
+        "function constant `{}` [[function_constant({})]] has no value",
+        constant.name, constant.index
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    const KERNEL: &str = "#include <metal_stdlib>\nusing namespace metal;\n\
+        kernel void f(device float *x [[buffer(0)]]) { x[0] = exp(x[1]); }\n";
+    /// Macros that stand for a billion statements.
+    const BOMB: &str = "#include <metal_stdlib>\n#define A(x) x x x x x x x x x x\n#define B(x) A(A(A(x)))\n#define C(x) B(B(B(x)))\n\
+        kernel void k(device int*o [[buffer(0)]]){C(o[0]+=1;)}";
+
+    fn compiler(folder: &tempfile::TempDir, limits: Limits) -> Compiler {
+        let cache = Cache::at(&folder.path().join("ironbridge"), 1 << 20).expect("a cache");
+        let compiler = Compiler::open(cache).unwrap_or_else(|error| panic!("{error}"));
+        compiler.with_limits(limits)
+    }
+
+    /// The error of a source within limits.
+    fn limited(source: &str, limits: Limits) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        match compiler(&folder, limits).program(source) {
+            Ok(_) => panic!("it compiled"),
+            Err(Error::Limit(text)) => text,
+            Err(other) => panic!("another error: {other}"),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_is_limited() {
+        let limits = Limits {
+            memory: Some(700 << 20),
+            ..Limits::default()
+        };
+        let text = limited(BOMB, limits);
+        assert!(
+            text.contains("700 MiB") && text.contains("IRONBRIDGE_SOFT_COMPILE_MEMORY"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn time_is_limited() {
+        let limits = Limits {
+            time: Some(Duration::from_millis(500)),
+            ..Limits::default()
+        };
+        // The preprocessor waits for somebody to write into it.
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe.h");
+        let name = std::ffi::CString::new(pipe.as_os_str().as_encoded_bytes()).expect("a name");
+        // SAFETY: a C string and a mode.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let start = Instant::now();
+        let text = limited(&format!("#include \"{}\"\n", pipe.display()), limits);
+        assert!(
+            text.contains("500ms") && text.contains("IRONBRIDGE_SOFT_COMPILE_TIMEOUT"),
+            "{text}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn sources_are_limited_before_and_after_preprocessing() {
+        let limits = Limits {
+            source: Some(1 << 20),
+            ..Limits::default()
+        };
+        let text = limited(&" ".repeat((1 << 20) + 1), limits);
+        assert!(text.contains("the source has more than 1 MiB"), "{text}");
+        let grows = "#define A(x) x x x x x x x x x x\n#define B(x) A(A(A(x)))\nconstant int n = 0 B(B(+ 1));\n";
+        let text = limited(grows, limits);
+        assert!(
+            text.contains("the preprocessed source has more than 1 MiB"),
+            "{text}"
+        );
+        let text = limited(&"+ ".repeat(3 << 20), Limits::default());
+        assert!(text.contains("2097152 tokens"), "{text}");
+    }
+
+    #[test]
+    fn a_compiler_that_crashes_is_an_error() {
+        let source = "#include <metal_stdlib>\n#pragma clang __debug crash\nkernel void f(device int *x [[buffer(0)]]) {}\n";
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = compiler(&folder, Limits::default()).program(source).err();
+        let text = error.map_or(String::new(), |error| error.to_string());
+        assert!(text.contains("the Metal compiler crashed"), "{text}");
+        let left = fs::read_dir(folder.path().join("ironbridge/msl"))
+            .expect("the cache")
+            .flatten();
+        let left: Vec<_> = left.map(|file| file.file_name()).collect();
+        let usual = |name: &OsString| {
+            name.to_string_lossy().starts_with("lock-")
+                || name.to_string_lossy().starts_with("headers-")
+        };
+        assert!(left.iter().all(usual), "{left:?}");
+    }
+
+    #[test]
+    fn headers_and_kernels_that_cannot_be_kept_are_used_all_the_same() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let usual = compiler(&folder, Limits::default());
+        // Where headers, entries and locks go there is something else now.
+        let place = folder.path().join("ironbridge/msl");
+        let headers = place.join(format!("headers-{}", usual.shim.hash));
+        fs::remove_dir_all(&headers).expect("they were there");
+        fs::write(&headers, b"").expect("a file");
+        for lock in 0..64 {
+            fs::create_dir_all(place.join(format!("lock-{lock:02}"))).expect("a folder");
+        }
+        let compiler = compiler(&folder, Limits::default());
+        assert!(!compiler.shim.macros.starts_with(&place));
+        let program = compiler
+            .program(KERNEL)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let entry = compiler.kernel(&program, &program.kernels[0], &[], false);
+        let Ok(Entry::Kept(path)) = entry else {
+            panic!("{entry:?}")
+        };
+        fs::remove_file(&path).expect("the entry");
+        fs::create_dir(&path).expect("a folder with its name");
+        let again = compiler.kernel(&program, &program.kernels[0], &[], false);
+        assert!(
+            matches!(again, Ok(Entry::Unkept(bytes)) if bytes.starts_with(b"\x7fELF") || cfg!(target_os = "macos"))
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! A Metal source as a library of kernels, each compiled when it is first asked for.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use super::cache::{Cache, Entry};
+use super::compiler::Compiler;
+use super::error::Error;
+use super::function_constants::{self, Setting};
+use super::rewrite::{Program, Value};
+use super::scratch::Scratch;
+use crate::backend::cpu::msl::function::Function;
+
+/// A source that compiled.
+pub struct Library {
+    compiler: Compiler,
+    program: Program,
+    functions: Mutex<Vec<(Wanted, Arc<Function>)>>,
+}
+
+/// What distinguishes one compiled function from another.
+#[derive(PartialEq)]
+struct Wanted {
+    kernel: usize,
+    values: Vec<Option<Value>>,
+    validate: bool,
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl Library {
+    /// Compiles `source` as far as finding its errors and its kernels.
+    pub fn new(source: &str) -> Result<Library, Error> {
+        Library::with_cache(source, Cache::open()?)
+    }
+
+    pub fn with_cache(source: &str, cache: Cache) -> Result<Library, Error> {
+        let compiler = Compiler::open(cache)?;
+        let program = compiler.program(source)?;
+        Ok(Library {
+            compiler,
+            program,
+            functions: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The kernels' names, in the source's order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.program
+            .kernels
+            .iter()
+            .map(|kernel| kernel.name.as_str())
+    }
+
+    /// The kernel `name` with its function constants set, compiled now unless it was before. With `validate`, every
+    /// access to memory is checked when it runs.
+    pub fn function(
+        &self,
+        name: &str,
+        settings: &[Setting],
+        validate: bool,
+    ) -> Result<Arc<Function>, Error> {
+        let kernel = self
+            .program
+            .kernels
+            .iter()
+            .position(|kernel| kernel.name == name)
+            .ok_or_else(|| Error::Function(self.no_such_kernel(name)))?;
+        let constants = self.program.constants.iter();
+        let values = constants
+            .map(|constant| function_constants::value(constant, settings))
+            .collect::<Result<_, _>>()?;
+        let wanted = Wanted {
+            kernel,
+            values,
+            validate,
+        };
+        let known = |functions: &[(Wanted, Arc<Function>)]| {
+            functions
+                .iter()
+                .find(|(other, _)| *other == wanted)
+                .map(|(_, function)| function.clone())
+        };
+        if let Some(function) = known(&self.lock()) {
+            return Ok(function);
+        }
+        let entry = self.compiler.kernel(
+            &self.program,
+            &self.program.kernels[kernel],
+            &wanted.values,
+            validate,
+        )?;
+        let function = match entry {
+            Entry::Kept(path) => Function::load(&path, name, validate)?,
+            Entry::Unkept(bytes) => Scratch::anywhere(|scratch| {
+                let path = scratch.path().join("library");
+                fs::write(&path, &bytes).map_err(|error| Error::host(path.display(), error))?;
+                Function::load(&path, name, validate)
+            })?,
+        };
+        let function = Arc::new(function);
+        let mut functions = self.lock();
+        if let Some(function) = known(&functions) {
+            return Ok(function); // another thread was faster
+        }
+        functions.push((wanted, function.clone()));
+        Ok(function)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Wanted, Arc<Function>)>> {
+        self.functions
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn no_such_kernel(&self, name: &str) -> String {
+        let names: Vec<&str> = self.names().collect();
+        match names.is_empty() {
+            true => format!("no kernel `{name}`: the source defines none"),
+            false => format!(
+                "no kernel `{name}`; the source defines {}",
+                names.join(", ")
+            ),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Address spaces: erased, but for `constant`, which is `const`, and for variables in threadgroup memory.
+//!
+//! A `threadgroup` that declares a variable must become a reference into the memory that the threads share, and any
+//! other must not. A mistake in either direction compiles and gives wrong numbers, so every `threadgroup` is positively
+//! one of: the pointee of a pointer or reference, a member function's qualifier, or a variable. Anything else is an
+//! error.
+
+use std::ops::Range;
+
+use super::{Edit, Rewriter};
+use crate::msl::error::Error;
+use crate::msl::tokens::Kind;
+
+impl Rewriter<'_> {
+    pub fn rewrite_address_spaces(&mut self) -> Result<(), Error> {
+        for index in 0..self.len() {
+            if self.edits[index] != Edit::Keep || self.token(index).kind != Kind::Identifier {
+                continue;
+            }
+            self.check_work()?;
+            let before = self.previous(index).map_or("", |before| self.text(before));
+            if matches!(before, "." | "->" | "::") {
+                continue; // a member's name
+            }
+            match self.text(index) {
+                "device" | "thread" => self.edits[index] = Edit::Erase,
+                // After a parameter list it qualifies a member function.
+                "constant" if matches!(before, ")" | "const") => self.edits[index] = Edit::Erase,
+                "constant" => self.edits[index] = Edit::Replace(String::from("const")),
+                "threadgroup" => self.rewrite_threadgroup(index)?,
+                space @ ("threadgroup_imageblock" | "object_data" | "ray_data") => {
+                    return Err(self.error(index, format!("the address space `{space}` is not supported: this device computes only")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite_threadgroup(&mut self, index: usize) -> Result<(), Error> {
+        let declaration = match self.meaning_of_threadgroup(index)? {
+            Meaning::Qualifier => {
+                self.edits[index] = Edit::Erase;
+                return Ok(());
+            }
+            Meaning::Variables(declaration) => declaration,
+        };
+        let base = &declaration.base;
+        for (name, extents) in &declaration.variables {
+            self.make(base.len() + 5 * name.len() + extents.len() + 200)?;
+        }
+        let variables = declaration.variables.iter().map(|(name, extents)| {
+            let alias = format!("msl_type_{index}_{name}");
+            let tag = format!("msl_tag_{index}_{name}");
+            format!(
+                "using {alias} = {base}{extents}; struct {tag} {{}}; \
+                 {alias} &{name} = msl::threadgroup_variable<{alias}, {tag}>()"
+            )
+        });
+        let text = variables.collect::<Vec<_>>().join("; ");
+        self.erase(declaration.tokens.clone());
+        self.edits[declaration.tokens.start] = Edit::Replace(text);
+        Ok(())
+    }
+
+    pub(super) fn meaning_of_threadgroup(&self, index: usize) -> Result<Meaning, Error> {
+        // Qualifiers may stand before the address space.
+        let mut first = index;
+        while let Some(before) = self.previous(first)
+            && matches!(self.text(before), "const" | "volatile")
+        {
+            first = before;
+        }
+        let before = self.previous(first).map_or(";", |before| self.text(before));
+        let starts_statement = matches!(before, ";" | "{" | "}" | ")" | ":");
+        let qualifies_method =
+            before == ")" && matches!(self.next_text(index), "{" | ";" | "=" | "const" | ":");
+        if qualifies_method || self.declares_pointer(index, matches!(before, "(" | ",")) {
+            return Ok(Meaning::Qualifier);
+        }
+        if starts_statement {
+            return self.variables(first, index).map(Meaning::Variables);
+        }
+        Err(self.error(
+            index,
+            format!(
+                "cannot tell what `threadgroup` means after `{before}`: write it first in a variable's declaration, or before \
+                 the type of a pointer or reference"
+            ),
+        ))
+    }
+
+    /// Whether the declaration that goes on after `index` reaches a `*` or `&` before a name ends it.
+    fn declares_pointer(&self, index: usize, parameter: bool) -> bool {
+        let mut angles = 0;
+        let mut at = index;
+        while let Some(next) = self.next(at) {
+            at = next;
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" if angles == 0 => return false,
+                ">" => angles -= 1,
+                "*" | "&" if angles == 0 => return true,
+                "[" if angles == 0 => return parameter, // an array parameter is a pointer
+                "(" if angles == 0 => return matches!(self.next_text(at), "*" | "&"),
+                "(" | "[" | "{" if angles > 0 => at = self.closing(at),
+                ";" | "," | "=" | "{" | ")" | "}" if angles == 0 => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Reads `threadgroup T a[4], b;`, which starts at `first` with its qualifiers.
+    fn variables(&self, first: usize, index: usize) -> Result<Declaration, Error> {
+        let unfinished = || self.error(index, "this threadgroup declaration does not end");
+        // The type ends before the first declared name: the identifier that `[`, `,` or `;` follows.
+        let mut at = self.next(index).ok_or_else(unfinished)?;
+        let type_start = at;
+        let mut angles = 0;
+        let mut name = loop {
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" => angles -= 1,
+                "{" if matches!(self.text(type_start), "struct" | "union") => at = self.closing(at),
+                "=" | "{" | "(" if angles == 0 => {
+                    return Err(self.error(at, "a threadgroup variable cannot be initialised"));
+                }
+                _ => {}
+            }
+            let next = self.next(at).ok_or_else(unfinished)?;
+            if angles == 0 && matches!(self.text(next), "[" | "," | ";") {
+                break at;
+            }
+            at = next;
+        };
+        if name == type_start {
+            return Err(self.error(index, "a threadgroup variable needs a type and a name"));
+        }
+        let base = format!(
+            "{} {}",
+            self.joined(first..index),
+            self.joined(type_start..name)
+        );
+        let mut variables = Vec::new();
+        loop {
+            if self.token(name).kind != Kind::Identifier {
+                return Err(self.error(name, "expected the name of a threadgroup variable"));
+            }
+            let extents = self.next(name).ok_or_else(unfinished)?;
+            let mut end = extents;
+            while self.text(end) == "[" {
+                end = self.next(self.closing(end)).ok_or_else(unfinished)?;
+            }
+            variables.push((String::from(self.text(name)), self.joined(extents..end)));
+            match self.text(end) {
+                ";" => {
+                    return Ok(Declaration {
+                        tokens: first..end,
+                        base: String::from(base.trim()),
+                        variables,
+                    });
+                }
+                "," => name = self.next(end).ok_or_else(unfinished)?,
+                _ => return Err(self.error(end, "a threadgroup variable cannot be initialised")),
+            }
+        }
+    }
+}
+
+/// What a `threadgroup` is there for.
+pub(super) enum Meaning {
+    /// It says where something points to.
+    Qualifier,
+    Variables(Declaration),
+}
+
+/// A declaration of variables in threadgroup memory.
+pub(super) struct Declaration {
+    /// All of it but the `;`.
+    pub tokens: Range<usize>,
+    /// Their type.
+    pub base: String,
+    /// Their names, each with its array extents.
+    pub variables: Vec<(String, String)>,
+}

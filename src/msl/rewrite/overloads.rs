@@ -1,0 +1,206 @@
+//! Functions that differ only in the address spaces of their parameters are one function once these are erased: the
+//! first stays.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::{Edit, Rewriter};
+use crate::msl::tokens::Kind;
+
+/// What a pair of braces holds.
+#[derive(PartialEq)]
+enum Scope {
+    /// Declarations that other braces of the same name add to.
+    Namespace(String),
+    /// Declarations of its own.
+    Class,
+    Other,
+}
+
+/// The scopes of a source by number: two pairs of braces are one scope when what they add to is.
+#[derive(Default)]
+struct Scopes {
+    /// Those that are open, each with the number of the one around it.
+    open: Vec<(Scope, usize)>,
+    current: usize,
+    /// Of namespaces, by the scope that they are in.
+    numbers: HashMap<(usize, String), usize>,
+    count: usize,
+}
+
+impl Scopes {
+    fn enter(&mut self, scope: Scope) {
+        let outer = self.current;
+        let fresh = self.count + 1;
+        self.current = match &scope {
+            Scope::Namespace(name) => *self.numbers.entry((outer, name.clone())).or_insert(fresh),
+            Scope::Class => fresh,
+            Scope::Other => outer,
+        };
+        self.count = fresh;
+        self.open.push((scope, outer));
+    }
+
+    fn leave(&mut self) {
+        if let Some((_, outer)) = self.open.pop() {
+            self.current = outer;
+        }
+    }
+
+    /// Whether braces hold declarations and not statements.
+    fn declares(&self) -> bool {
+        self.open
+            .last()
+            .is_none_or(|(scope, _)| *scope != Scope::Other)
+    }
+
+    fn in_class(&self) -> bool {
+        self.open
+            .last()
+            .is_some_and(|(scope, _)| *scope == Scope::Class)
+    }
+}
+
+/// What was declared: scope and signature without address spaces, to the signature with them.
+type Known = HashMap<(usize, String), String>;
+
+impl Rewriter<'_> {
+    pub fn merge_overloads(&mut self) {
+        let mut scopes = Scopes::default();
+        let mut known = Known::new();
+        let mut start = 0;
+        let mut index = 0;
+        while index < self.len() {
+            if self.edits[index] == Edit::Erase {
+                index += 1;
+                continue;
+            }
+            let (declares, in_class) = (scopes.declares(), scopes.in_class());
+            match self.text(index) {
+                "(" if declares => index = self.closing(index),
+                "}" => {
+                    scopes.leave();
+                    start = index + 1;
+                }
+                ";" => {
+                    if in_class && self.declares_function(start..index) {
+                        let erased = self.is_repeated(start..index, scopes.current, &mut known);
+                        if erased {
+                            self.erase(start..index + 1);
+                        }
+                    }
+                    start = index + 1;
+                }
+                // `public:` begins a declaration anew; `::` is a token of its own.
+                ":" if in_class
+                    && index > 0
+                    && matches!(self.text(index - 1), "public" | "private" | "protected") =>
+                {
+                    start = index + 1
+                }
+                "{" if declares && self.declares_function(start..index) => {
+                    let end = self.closing(index);
+                    if self.is_repeated(start..index, scopes.current, &mut known) {
+                        self.erase(start..end + 1);
+                    }
+                    index = end;
+                    start = index + 1;
+                }
+                "{" => {
+                    let scope = if declares {
+                        self.scope(start..index)
+                    } else {
+                        Scope::Other
+                    };
+                    scopes.enter(scope);
+                    start = index + 1;
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+    }
+
+    fn scope(&self, declaration: Range<usize>) -> Scope {
+        let words = |wanted: &[&str]| {
+            declaration
+                .clone()
+                .any(|at| wanted.contains(&self.text(at)))
+        };
+        if words(&["namespace"]) {
+            Scope::Namespace(self.joined(declaration))
+        } else if words(&["class", "struct", "union"]) && !words(&["enum", "="]) {
+            Scope::Class
+        } else {
+            Scope::Other
+        }
+    }
+
+    /// Whether the declaration has a parameter list outside of template arguments and initialisers.
+    fn declares_function(&self, declaration: Range<usize>) -> bool {
+        let mut angles = 0;
+        for at in declaration.filter(|&at| self.edits[at] != Edit::Erase) {
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" => angles -= 1,
+                "=" if angles == 0 => return false,
+                "(" if angles == 0 => {
+                    return at > 0
+                        && !matches!(self.text(at - 1), "decltype" | "alignas" | "__attribute__");
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Whether a function of this signature was declared with other address spaces before.
+    fn is_repeated(&self, declaration: Range<usize>, scope: usize, known: &mut Known) -> bool {
+        let before: String = declaration
+            .clone()
+            .map(|at| self.text(at))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let key = (scope, self.signature(declaration));
+        match known.get(&key) {
+            Some(other) => {
+                *other != before && has_address_space(other) | has_address_space(&before)
+            }
+            None => {
+                known.insert(key, before);
+                false
+            }
+        }
+    }
+
+    /// The declaration as it will be, without the names of parameters and without repeated `const`.
+    fn signature(&self, declaration: Range<usize>) -> String {
+        let live: Vec<(Kind, &str)> = declaration
+            .filter_map(|at| match &self.edits[at] {
+                Edit::Keep => Some((self.token(at).kind, self.text(at))),
+                Edit::Replace(text) => Some((Kind::Punctuation, text.as_str())),
+                _ => None,
+            })
+            .collect();
+        let mut text = String::new();
+        for (at, (kind, word)) in live.iter().enumerate() {
+            let next = live.get(at + 1).map_or("", |next| next.1);
+            let before = at.checked_sub(1).map_or("", |before| live[before].1);
+            let names_parameter = *kind == Kind::Identifier
+                && matches!(next, "," | ")" | "[")
+                && !matches!(before, "(" | "," | "::" | "const" | "<" | "struct" | "");
+            if names_parameter || (*word == "const" && before == "const") {
+                continue;
+            }
+            text += word;
+            text.push(' ');
+        }
+        text
+    }
+}
+
+fn has_address_space(signature: &str) -> bool {
+    signature
+        .split(' ')
+        .any(|word| matches!(word, "device" | "constant" | "thread" | "threadgroup"))
+}
