@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress soak bench test-bench bench-peers lint check-msl check-apple bindings doc package fuzz
+.PHONY: help setup demo test test-msl test-neon stress soak faults bench test-bench bench-peers lint check-msl check-apple bindings doc package fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -41,6 +41,9 @@ stress: setup ## 22 layers x ROUNDS of Q/K/V projections from one thread, then f
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
+
+faults: setup ## faults on purpose over whole generations: allocations, command buffers, memory and buffer limits; SHORT=1 for a part
+	IRONBRIDGE_FAULTS=$(if $(SHORT),short,full) cargo test --features $(FEATURES) --test faults -- --nocapture
 
 soak: setup ## SOAK small matmuls from one thread, then from eight: memory stays; table and plot in target/soak, with PEER=1 beside candle's
 	mkdir -p target/soak
