@@ -47,7 +47,7 @@ impl ChatTemplateLimits {
         self
     }
 
-    /// With another [`nesting`](ChatTemplateLimits::nesting). The thread that runs the template reserves 80 KiB of
+    /// With another [`nesting`](ChatTemplateLimits::nesting). The thread that runs the template reserves 160 KiB of
     /// address space for each level.
     pub fn with_nesting(mut self, levels: usize) -> ChatTemplateLimits {
         self.nesting = levels;

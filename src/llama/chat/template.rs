@@ -16,7 +16,7 @@ use super::jinja::{Failure, parser};
 use super::{ChatError, ChatMessage, ChatTemplateLimit, ChatTemplateLimits};
 
 /// Stack for each level that may be open: several times what one takes in a build without optimization.
-const LEVEL_STACK: usize = 16 << 10;
+const LEVEL_STACK: usize = 32 << 10;
 
 /// Stack for what nests no further.
 const BASE_STACK: usize = 256 << 10;
