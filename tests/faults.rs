@@ -1,8 +1,9 @@
-//! Faults on purpose, over whole generations: an allocation that fails, a command buffer that fails, a device with little
-//! memory or with short buffers. Each run ends with the right text or with one error on one line, and leaves nothing behind.
+//! Faults on purpose, over whole generations: an allocation that fails, a command buffer that fails, a device with
+//! little memory or with short buffers. Each run ends with the right text or with one error on one line, and leaves
+//! nothing behind.
 //!
-//! This short form is part of `make test`. `make faults` sets `IRONBRIDGE_FAULTS=full`: every allocation from 1 to 200, every
-//! error code at six places, and the command line as well.
+//! This short form is part of `make test`. `make faults` sets `IRONBRIDGE_FAULTS=full`: every allocation from 1 to
+//! 200, every error code at six places, and the command line as well.
 
 use std::collections::BTreeMap;
 use std::path::Path;

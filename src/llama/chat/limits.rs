@@ -4,8 +4,9 @@ use std::fmt;
 
 /// How much reading and running a chat template may take: a program of a stranger, as it comes with a model.
 ///
-/// A template that goes beyond one of them ends with [`ChatError::Limit`](super::ChatError::Limit). The defaults are far
-/// from what the templates of real models take: the longest that we know have 20 KB and nest 12 levels.
+/// A template that goes beyond one of them ends with [`ChatError::Limit`](super::ChatError::Limit). The defaults are
+/// far from what the templates of real models take: of 70 published ones the longest has 33 KB, and none nests more
+/// than 9 levels.
 ///
 /// ```
 /// use ironbridge::llama::{ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, ChatTemplateLimits};

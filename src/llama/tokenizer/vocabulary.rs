@@ -39,9 +39,15 @@ impl TokenKind {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum TokenizerError {
-    #[error("the model file's tokenizer is of the kind {quoted}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported", quoted = quoted(.0))]
+    #[error(
+        "the model file's tokenizer is of the kind {quoted}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported",
+        quoted = quoted(.0)
+    )]
     Model(String),
-    #[error("the model file's pre-tokenizer is {quoted}; \"llama-bpe\", \"gpt-2\", \"qwen2\" and \"default\" are supported", quoted = quoted(.0))]
+    #[error(
+        "the model file's pre-tokenizer is {quoted}; \"llama-bpe\", \"gpt-2\", \"qwen2\" and \"default\" are supported",
+        quoted = quoted(.0)
+    )]
     PreTokenizer(String),
     #[error("merge {0} is no pair of two tokens that make a third")]
     Merge(usize),
