@@ -1,7 +1,7 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress stress-api soak bench test-bench bench-peers ab lint words \
+.PHONY: help setup demo test test-msl test-neon stress stress-api faults soak bench test-bench bench-peers ab lint words \
   check-msl check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
@@ -49,6 +49,9 @@ stress: setup ## 22 layers x ROUNDS of Q/K/V projections: one thread, four on on
 
 stress-api: setup ## random calls of every C function for SECONDS, up to THREADS; SANITIZER=address, thread or both
 	@scripts/stress-api.sh '$(SANITIZER)' '$(SECONDS)' '$(THREADS)' '$(SEED)'
+
+faults: setup ## whole generations under planned faults: allocations, command buffers, limits; SHORT=1 for a part
+	IRONBRIDGE_FAULTS=$(if $(SHORT),short,full) cargo test --features $(FEATURES) --test faults -- --nocapture
 
 soak: setup ## SOAK small matmuls on one thread and on eight: memory stays; a plot in target/soak; PEER=1 adds candle
 	mkdir -p target/soak

@@ -1,5 +1,5 @@
-//! The language of chat templates against Jinja2 itself: what its statements, operators, filters, tests and methods write.
-//! `scripts/jinja_fixtures.py` makes the fixtures.
+//! The language of chat templates against Jinja2 itself: what its statements, operators, filters, tests and methods
+//! write. `scripts/jinja_fixtures.py` makes the fixtures.
 
 use ironbridge::llama::{ChatError, ChatTemplate};
 use serde::Deserialize;

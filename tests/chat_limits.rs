@@ -98,9 +98,20 @@ fn hostile() -> Vec<(&'static str, String)> {
             close.repeat(count)
         )
     };
+    let numbered = |end: &str| {
+        (0..9999)
+            .map(|name| format!("a{name}{end},"))
+            .collect::<String>()
+    };
     let mut templates: Vec<(&str, String)> = SHORT
         .iter()
-        .map(|(name, text)| (*name, (*text).into()))
+        .map(|(name, text)| {
+            (
+                *name,
+                text.replace("PARAMETERS", &numbered(""))
+                    .replace("ARGUMENTS", &numbered("=1")),
+            )
+        })
         .collect();
     templates.extend([
         ("parens", around("(", 200_000, "1", ")")),
@@ -309,6 +320,19 @@ const SHORT: &[(&str, &str)] = &[
         "splat",
         "{% macro f() %}{% endmacro %}{{ f(*range(3000000)) }}",
     ),
+    (
+        "parameters",
+        "{% macro f(PARAMETERS) %}{% endmacro %}{% for i in range(9999999) %}{{ f(ARGUMENTS) }}{% endfor %}",
+    ),
+    (
+        "escaping",
+        "{% set x = 'a' * 20000000 %}{% for i in range(99999) %}{% set y = x|e %}{% endfor %}",
+    ),
+    (
+        "empty_lines",
+        "{% set x = '\n' * 20000000 %}{% for i in range(99999) %}{% set y = x|indent %}{% endfor %}",
+    ),
+    ("no_filter", "{{ []|map(filter='upper') }}"),
     ("strip", "{{ ('a' * 3000000).strip('b' * 1000000 ~ 'a') }}"),
     (
         "keys",
@@ -413,6 +437,7 @@ fn the_stack_suffices_for_what_the_limits_allow() {
         assert!(!limit, "{levels} levels of {template:.20}: {outcome:?}");
     }
     for recursive in [
+        "{{ 'a'|map(*(['map'] * 999)) }}",
         "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(1) }}",
         "{% macro f(n) %}{{ [f([[n]]|map('list')|list|length)]|tojson|length }}{% endmacro %}{{ f(1) }}",
         "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}{{ f() }}",

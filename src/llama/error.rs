@@ -50,15 +50,24 @@ pub enum LlamaError {
     },
     #[error("the model file lacks the tensor {quoted}", quoted = quoted(.0))]
     MissingTensor(String),
-    #[error("the model file has a tensor {quoted} that this architecture does not use", quoted = quoted(.0))]
+    #[error(
+        "the model file has a tensor {quoted} that this architecture does not use",
+        quoted = quoted(.0)
+    )]
     UnexpectedTensor(String),
-    #[error("tensor {name} should be {expected:?} and is {found:?} (sizes in GGML's order)", name = quoted(name))]
+    #[error(
+        "tensor {name} should be {expected:?} and is {found:?} (sizes in GGML's order)",
+        name = quoted(name)
+    )]
     TensorShape {
         name: String,
         expected: Vec<u64>,
         found: Vec<u64>,
     },
-    #[error("tensor {name} is stored as {found}, only {supported} can be used there", name = quoted(name))]
+    #[error(
+        "tensor {name} is stored as {found}, only {supported} can be used there",
+        name = quoted(name)
+    )]
     TensorType {
         name: String,
         found: TensorType,
@@ -76,7 +85,10 @@ pub enum LlamaError {
     NoSequences,
     #[error("sequence {index} of {count} is not there, or is named twice")]
     Sequence { index: usize, count: usize },
-    #[error("positions {} to {} cannot be forgotten: {seen} were seen", positions.start, positions.end)]
+    #[error(
+        "positions {} to {} cannot be forgotten: {seen} were seen",
+        positions.start, positions.end
+    )]
     Forget {
         positions: Range<usize>,
         seen: usize,

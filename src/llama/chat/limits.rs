@@ -4,8 +4,9 @@ use std::fmt;
 
 /// How much reading and running a chat template may take: a program of a stranger, as it comes with a model.
 ///
-/// A template that goes beyond one of them ends with [`ChatError::Limit`](super::ChatError::Limit). The defaults are far
-/// from what the templates of real models take: the longest that we know have 20 KB and nest 12 levels.
+/// A template that goes beyond one of them ends with [`ChatError::Limit`](super::ChatError::Limit). The defaults are
+/// far from what the templates of real models take: of 70 published ones the longest has 33 KB, and none nests more
+/// than 9 levels.
 ///
 /// ```
 /// use ironbridge::llama::{ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, ChatTemplateLimits};
@@ -47,7 +48,7 @@ impl ChatTemplateLimits {
         self
     }
 
-    /// With another [`nesting`](ChatTemplateLimits::nesting). The thread that runs the template reserves 80 KiB of
+    /// With another [`nesting`](ChatTemplateLimits::nesting). The thread that runs the template reserves 160 KiB of
     /// address space for each level.
     pub fn with_nesting(mut self, levels: usize) -> ChatTemplateLimits {
         self.nesting = levels;

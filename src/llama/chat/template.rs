@@ -16,7 +16,7 @@ use crate::llama::chat::jinja::syntax::Template;
 use crate::llama::chat::jinja::value::{ListBuilder, MapBuilder, Value, from_json};
 
 /// Stack for each level that may be open: several times what one takes in a build without optimization.
-const LEVEL_STACK: usize = 16 << 10;
+const LEVEL_STACK: usize = 32 << 10;
 
 /// Stack for what nests no further.
 const BASE_STACK: usize = 256 << 10;

@@ -13,15 +13,24 @@ pub enum QuantizeError {
         "{0} cannot be written, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_NL can"
     )]
     Target(TensorType),
-    #[error("tensor {name} is stored as {found}; only F32, F16 and BF16 can be quantised, for rounding twice would lose more", name = quoted(name))]
+    #[error(
+        "tensor {name} is stored as {found}; only F32, F16 and BF16 can be quantised, for rounding twice would lose more",
+        name = quoted(name)
+    )]
     Source { name: String, found: TensorType },
-    #[error("tensor {name} has rows of {columns}, not whole blocks of {tensor_type}", name = quoted(name))]
+    #[error(
+        "tensor {name} has rows of {columns}, not whole blocks of {tensor_type}",
+        name = quoted(name)
+    )]
     PartialBlock {
         name: String,
         columns: u64,
         tensor_type: TensorType,
     },
-    #[error("number {index} of tensor {name} is {value}, which {tensor_type} cannot hold", name = quoted(name))]
+    #[error(
+        "number {index} of tensor {name} is {value}, which {tensor_type} cannot hold",
+        name = quoted(name)
+    )]
     Number {
         name: String,
         index: u64,

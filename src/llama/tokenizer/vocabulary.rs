@@ -41,10 +41,17 @@ impl TokenKind {
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum TokenizerError {
-    #[error("the model file's tokenizer is of the kind {quoted}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported", quoted = quoted(.0))]
+    #[error(
+        "the model file's tokenizer is of the kind {quoted}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported",
+        quoted = quoted(.0)
+    )]
     Model(String),
-    #[error("the model file's pre-tokenizer is {quoted}, which is none of the {count} that are known: {names}",
-        quoted = quoted(.0), count = PreTokenizer::all_names().count(), names = PreTokenizer::all_names().collect::<Vec<_>>().join(", "))]
+    #[error(
+        "the model file's pre-tokenizer is {quoted}, which is none of the {count} that are known: {names}",
+        quoted = quoted(.0),
+        count = PreTokenizer::all_names().count(),
+        names = PreTokenizer::all_names().collect::<Vec<_>>().join(", ")
+    )]
     PreTokenizer(String),
     #[error("merge {0} is no pair of two tokens that make a third")]
     Merge(usize),

@@ -10,6 +10,9 @@ use crate::llama::chat::limits::{ChatTemplateLimit, ChatTemplateLimits};
 /// Bytes that are copied or compared in one step.
 const STEP_BYTES: u64 = 64;
 
+/// As many as one more piece of a text takes time, however short it is.
+const PIECE_BYTES: usize = 8;
+
 /// What an allocation takes beside the bytes that are asked for, with those of the counts of an [`Rc`].
 const ALLOCATION_BYTES: usize = 48;
 
@@ -123,7 +126,7 @@ impl TextBuilder {
 
     pub fn push(&mut self, text: &str) -> Result<(), Failure> {
         self.charge.grow(text.len())?;
-        self.charge.budget.bytes(text.len())?;
+        self.charge.budget.bytes(text.len() + PIECE_BYTES)?;
         self.text.push_str(text);
         Ok(())
     }

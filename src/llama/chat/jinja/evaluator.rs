@@ -502,6 +502,7 @@ impl<'t> Evaluator<'t> {
         }
         self.scoped(|evaluator| {
             for (name, _) in &arguments.keyword {
+                evaluator.budget.bytes(8 * (limit + 1))?;
                 let known = |(parameter, _): &(Name, _)| evaluator.name(*parameter) == name;
                 if &**name != "caller" && !called.parameters.iter().any(known) {
                     let (callee, name) = (quoted(evaluator.name(called.name)), quoted(name));

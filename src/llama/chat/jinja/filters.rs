@@ -519,7 +519,7 @@ fn map(evaluator: &mut Evaluator, value: &Value, arguments: &Arguments) -> Resul
     }
     let name = arguments.require_text(0, "filter")?;
     let rest = Arguments {
-        positional: arguments.positional[1..].to_vec(),
+        positional: arguments.positional.get(1..).unwrap_or_default().to_vec(),
         keyword: arguments.keyword.clone(),
         charge: None,
     };

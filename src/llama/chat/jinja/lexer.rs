@@ -162,7 +162,7 @@ impl<'s> Lexer<'s> {
         let Some(end) = self.rest().find("#}") else {
             return self.error("a comment has no end");
         };
-        let signed = matches!(self.rest()[..end].as_bytes().last(), Some(b'-' | b'+'));
+        let signed = matches!(self.rest().as_bytes()[..end].last(), Some(b'-' | b'+'));
         self.advance(end - usize::from(signed));
         self.end("#}");
         Ok(())

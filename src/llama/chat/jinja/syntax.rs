@@ -1,7 +1,8 @@
 //! What a template is once it is read.
 //!
-//! Nodes name each other by number and lie in three vectors, so that dropping a template takes no stack however its nodes
-//! nest. What only repeats is one node: `a + b + c`, `x.a.b()|trim` and `elif` have no more levels than their parts.
+//! Nodes name each other by number and lie in three vectors, so that dropping a template takes no stack however its
+//! nodes nest. What only repeats is one node: `a + b + c`, `x.a.b()|trim` and `elif` have no more levels than their
+//! parts.
 
 /// A template.
 #[derive(Debug, Default)]

@@ -55,7 +55,10 @@ pub enum GgufErrorKind {
     ZeroDimension { name: String, index: usize },
     #[error("{number} is not a tensor type (tensor {name})", name = quoted(name))]
     UnknownTensorType { name: String, number: u32 },
-    #[error("tensor {name} has rows of {columns}, not whole blocks of {tensor_type}", name = quoted(name))]
+    #[error(
+        "tensor {name} has rows of {columns}, not whole blocks of {tensor_type}",
+        name = quoted(name)
+    )]
     PartialBlock {
         name: String,
         columns: u64,
@@ -63,7 +66,10 @@ pub enum GgufErrorKind {
     },
     #[error("tensor {quoted} has more bytes than 64 bits can count", quoted = quoted(.0))]
     TensorOverflow(String),
-    #[error("tensor {name} is at offset {found}, not a multiple of the alignment {alignment}", name = quoted(name))]
+    #[error(
+        "tensor {name} is at offset {found}, not a multiple of the alignment {alignment}",
+        name = quoted(name)
+    )]
     TensorMisaligned {
         name: String,
         found: u64,

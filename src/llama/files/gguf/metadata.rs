@@ -30,7 +30,10 @@ pub enum MetadataError {
     #[error("the model file lacks the metadata key {quoted}", quoted = quoted(.0))]
     Missing(String),
     /// The value does not fit.
-    #[error("the metadata key {key} should be {expected}, and is {found} in the model file", key = quoted(key))]
+    #[error(
+        "the metadata key {key} should be {expected}, and is {found} in the model file",
+        key = quoted(key)
+    )]
     WrongType {
         /// The metadata key.
         key: String,

@@ -28,15 +28,27 @@ pub enum HuggingFaceError {
     ForeignFile(String),
     #[error("the index has {0} files, more than the limit of {1}")]
     TooManyFiles(usize, usize),
-    #[error("the index says that {file} has the tensor {tensor}, and it has not", file = quoted(file), tensor = quoted(tensor))]
+    #[error(
+        "the index says that {file} has the tensor {tensor}, and it has not",
+        file = quoted(file), tensor = quoted(tensor)
+    )]
     MissingFromFile { tensor: String, file: String },
     #[error("tensor {quoted} is in two files, or has two names", quoted = quoted(.0))]
     DuplicateTensor(String),
-    #[error("tensor {name} is stored as {dtype}; F32, F16 and BF16 can be used", name = quoted(name))]
+    #[error(
+        "tensor {name} is stored as {dtype}; F32, F16 and BF16 can be used",
+        name = quoted(name)
+    )]
     Dtype { name: String, dtype: &'static str },
-    #[error("tensor {name} has the shape {shape:?}; 1 to 4 sizes above zero are possible", name = quoted(name))]
+    #[error(
+        "tensor {name} has the shape {shape:?}; 1 to 4 sizes above zero are possible",
+        name = quoted(name)
+    )]
     Shape { name: String, shape: Vec<u64> },
-    #[error("tensor {name} has {rows} rows, which are not {heads} heads of an even size", name = quoted(name))]
+    #[error(
+        "tensor {name} has {rows} rows, which are not {heads} heads of an even size",
+        name = quoted(name)
+    )]
     Heads { name: String, rows: u64, heads: u64 },
     #[error("the folder has neither tokenizer.model nor tokenizer.json")]
     NoTokenizer,

@@ -34,9 +34,15 @@ pub enum SafetensorsErrorKind {
         end: u64,
         needed: u64,
     },
-    #[error("tensor {name} ends at byte {end} of the data, which have {length}", name = quoted(name))]
+    #[error(
+        "tensor {name} ends at byte {end} of the data, which have {length}",
+        name = quoted(name)
+    )]
     OutsideFile { name: String, end: u64, length: u64 },
-    #[error("tensor {name} starts at byte {begin} of the data, and the one before it ends at {end}", name = quoted(name))]
+    #[error(
+        "tensor {name} starts at byte {begin} of the data, and the one before it ends at {end}",
+        name = quoted(name)
+    )]
     OverlapOrHole { name: String, begin: u64, end: u64 },
     #[error("the last tensor ends at byte {end} of the data, which have {length}")]
     Unused { end: u64, length: u64 },
