@@ -1,8 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress stress-api faults soak bench test-bench bench-peers ab lint words \
-  check-msl check-apple bindings doc book package newcomer fuzz
+.PHONY: help setup demo test test-msl test-neon stress stress-api faults soak bench test-bench bench-peers ab lint \
+  words check-msl check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -13,7 +13,8 @@ ROUNDS  ?= 1000
 SOAK    ?= 1000000
 # Seconds that each kind of file is fuzzed for.
 TIME    ?= 600
-# Of random calls, from up to so many threads, under address, thread or both; SEED= repeats the calls that a run printed its seed of.
+# Of random calls, from up to so many threads, under address, thread or both; SEED= repeats the calls that a run printed
+# its seed of.
 SECONDS   ?= 60
 THREADS   ?= 8
 SANITIZER ?= both
@@ -73,7 +74,8 @@ bench-peers: ## beside llama.cpp, candle and GEMM crates, into docs/perf/; QUICK
 
 ab: setup ## times the revision OLD= against the working tree, alternating; ONLY=, RUNS=, THREADS=
 	@[ -n '$(OLD)' ] || { echo 'make ab OLD=<revision> [ONLY=text] [RUNS=7] [THREADS=1,2]' >&2; exit 2; }
-	@scripts/ab.py '$(OLD)' $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS)) $(if $(THREADS),--threads $(THREADS))
+	@scripts/ab.py '$(OLD)' $(if $(ONLY),--only '$(ONLY)') $(if $(RUNS),--runs $(RUNS)) \
+	  $(if $(THREADS),--threads $(THREADS))
 
 lint: setup words ## formatting, clippy, native warnings, documentation, words and stale lock files, all as errors
 	cargo fmt --check
@@ -108,7 +110,7 @@ package: setup ## packs the crate as crates.io would get it, builds and tests it
 newcomer: ## the README's two commands in a bare Debian 12 and a bare Debian 13, made for it; as root; half an hour
 	@scripts/newcomer.sh bookworm trixie
 
-fuzz: setup ## fuzzes templates, Metal sources and readers of model files for TIME seconds each; needs nightly Rust and cargo-fuzz
+fuzz: setup ## fuzzes templates, Metal sources and model files, TIME seconds each; needs nightly Rust and cargo-fuzz
 	@for target in chat_template gguf model msl_source safetensors tokenizer_json tokenizer_model; do \
 	  mkdir -p fuzz/corpus/$$target; \
 	  dictionary=fuzz/dictionaries/$$target.dict; [ -f $$dictionary ] || dictionary=; \

@@ -67,7 +67,8 @@ check_objc() {
     count=$((count + 1))
     "$compiler" --target=arm64-apple-macos13 -std=c11 -fno-objc-arc -fblocks -Wall -Wextra -Werror -fsyntax-only \
       -nostdlibinc -isystem "$APPLE_SDK/include" -iframework "$APPLE_SDK/Frameworks" \
-      -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal "$source" || failed=$((failed + 1))
+      -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal "$source" ||
+      failed=$((failed + 1))
   done < <(find native -name '*.m' -o -name '*.c' | LC_ALL=C sort)
   echo "check-apple: $((count - failed)) of $count native files compile against Apple's headers, warnings as errors"
   [ "$failed" = 0 ] && [ "$count" -gt 0 ]

@@ -120,7 +120,8 @@ main() {
   case ${1:-} in
     '')
       on "$WITH_DOT_PRODUCTS" unit_tests
-      on "$WITHOUT" unit_tests cpu::simd cpu::quants cpu::kernel cpu::registry cpu::gemm cpu::attention cpu::repack cpu::scratch --skip in_every_way --skip tests::metal
+      on "$WITHOUT" unit_tests cpu::simd cpu::quants cpu::kernel cpu::registry cpu::gemm cpu::attention \
+        cpu::repack cpu::scratch --skip in_every_way --skip tests::metal
       on "$WITH_DOT_PRODUCTS" cargo run --quiet --target "$TARGET" --example generate | tee /dev/stderr |
         grep -q '^Ownership is a set of rules that govern how a Rust program manages memory' || fail 'this text is wrong'
       ;;

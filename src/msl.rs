@@ -1,5 +1,5 @@
-//! The front end of the Metal Shading Language: a source becomes C++ (`rewrite`), and clang makes a small library of each kernel
-//! (`compiler`, `cache`). Whoever runs it brings the rest.
+//! The front end of the Metal Shading Language: a source becomes C++ (`rewrite`), and clang makes a small library of
+//! each kernel (`compiler`, `cache`). Whoever runs it brings the rest.
 
 pub(crate) mod builtin;
 pub(crate) mod cache;

@@ -1,5 +1,6 @@
-//! The table of modules in docs/DESIGN.md, held against the imports: an arrow that the table does not allow is an error, and so is a
-//! circle of files, unless the table of exceptions there names it. An exception that no import needs is an error, too.
+//! The table of modules in docs/DESIGN.md, held against the imports: an arrow that the table does not allow is an
+//! error, and so is a circle of files, unless the table of exceptions there names it. An exception that no import needs
+//! is an error, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,5 @@
-//! The child of a process with open devices: what it inherited says so at once instead of waiting for threads that are not there, and what it
-//! opens itself works.
+//! The child of a process with open devices: what it inherited says so at once instead of waiting for threads that are
+//! not there, and what it opens itself works.
 #![cfg(unix)]
 
 mod abi;
@@ -37,7 +37,8 @@ const WRONG_MESSAGE: i32 = 8;
 /// Runs `part` in a child, which is killed when it is not over after 20 seconds.
 #[track_caller]
 fn in_child(part: impl FnOnce() -> i32) {
-    // SAFETY: the child calls the bridge, which is made for that, and ends without running anything of the test harness's.
+    // SAFETY: the child calls the bridge, which is made for that, and ends without running anything of the test
+    // harness's.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {

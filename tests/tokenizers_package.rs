@@ -245,7 +245,8 @@ fn a_stream_of_any_tokens_is_the_text_of_their_bytes() {
     });
 }
 
-/// SmolLM2's vocabulary, for one, has no token for some control characters: the package leaves them out before it merges.
+/// SmolLM2's vocabulary, for one, has no token for some control characters: the package leaves them out before it
+/// merges.
 #[test]
 fn bytes_without_a_token_are_left_out() {
     let text = fs::read_to_string(tests_data("pre_tokenizers.json")).unwrap();

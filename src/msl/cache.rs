@@ -183,8 +183,8 @@ impl Cache {
             .open(self.folder.join(name))?;
         let end = Instant::now() + PATIENCE;
         loop {
-            // SAFETY: `file` is open for the whole call, and flock has no other precondition. The lock ends when the file
-            // is closed, also by the death of the process.
+            // SAFETY: `file` is open for the whole call, and flock has no other precondition. The lock ends when the
+            // file is closed, also by the death of the process.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
                 return Ok(file);
             }

@@ -358,7 +358,8 @@ impl Compiler {
             // Code that clang takes to be never reached ends the threadgroup, and does not run on into the next
             // function.
             arguments.extend(["-mllvm", "-trap-unreachable"].map(OsString::from));
-            // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
+            // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an
+            // expression.
             arguments.push("-fexcess-precision=16".into());
         }
         if cfg!(target_arch = "aarch64") {

@@ -188,7 +188,8 @@ struct Longer<T> {
     more: [u64; 2],
 }
 
-/// The fields of a struct of more than one byte, but for its size, with their offsets: as bindgen found them in the header.
+/// The fields of a struct of more than one byte, but for its size, with their offsets: as bindgen found them in the
+/// header.
 fn long_fields(of: &str) -> Vec<(String, usize)> {
     let bindings = include_str!("../../src/ffi/ironbridge.rs");
     let (_, text) = bindings

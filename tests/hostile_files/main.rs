@@ -2,8 +2,8 @@
 //! them makes a reader panic, hang or believe what is not there.
 //!
 //! `tests/data/hostile` has a folder for each kind of file. `scripts/hostile_seeds.py` made the good ones, whose names
-//! are in [`GOOD`], but for the chat templates, which are those of `chat_templates.json`. The others are what `make fuzz`
-//! found, and are replayed here.
+//! are in [`GOOD`], but for the chat templates, which are those of `chat_templates.json`. The others are what `make
+//! fuzz` found, and are replayed here.
 
 mod checks;
 

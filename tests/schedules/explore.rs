@@ -1,4 +1,5 @@
-//! Runs a scenario under many seeds, in a process of its own: a crash or a hang there is a failure here, which names the seed.
+//! Runs a scenario under many seeds, in a process of its own: a crash or a hang there is a failure here, which names
+//! the seed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;

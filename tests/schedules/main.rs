@@ -1,7 +1,9 @@
-//! What threads do to each other at the worst moment: small programs that keep every rule of the header, each under 500 schedules.
+//! What threads do to each other at the worst moment: small programs that keep every rule of the header, each under 500
+//! schedules.
 //!
-//! A schedule is a device opened as `cpu:schedule=SEED`: at every hand-over in the bridge and the software device the seed decides which
-//! thread goes on (`native/objects/schedule.h`). Afterwards no handle and no object is left, and the books are where they were.
+//! A schedule is a device opened as `cpu:schedule=SEED`: at every hand-over in the bridge and the software device the
+//! seed decides which thread goes on (`native/objects/schedule.h`). Afterwards no handle and no object is left, and the
+//! books are where they were.
 //!
 //! A seed that fails is printed. It runs alone, in the test's own process, so that a debugger may look on, with
 //! `IRONBRIDGE_SCHEDULE_SEED=SEED cargo test --features cli,tracing --test schedules SCENARIO -- --exact --nocapture`.

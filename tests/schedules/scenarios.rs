@@ -217,7 +217,8 @@ pub fn close_under_commit(seed: u64) {
 
 static RETURNED: AtomicU64 = AtomicU64::new(0);
 
-/// On whichever thread lets go last. Where that thread completes the device's work it must not wait for it, and is told so.
+/// On whichever thread lets go last. Where that thread completes the device's work it must not wait for it, and is told
+/// so.
 unsafe extern "C" fn take_back(_: *mut c_void, _: u64, device: *mut c_void) {
     let status = call!(iron_device_sync(device.cast(), FOREVER));
     assert!(
@@ -229,7 +230,8 @@ unsafe extern "C" fn take_back(_: *mut c_void, _: u64, device: *mut c_void) {
     RETURNED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The last reference to a wrapped buffer, to the commands and to their device goes where the device tells of their completion.
+/// The last reference to a wrapped buffer, to the commands and to their device goes where the device tells of their
+/// completion.
 pub fn drop_inside_a_completion_handler(seed: u64) {
     const PAGE: usize = 65536; // a multiple of every page size
     let memory = std::alloc::Layout::from_size_align(2 * PAGE, PAGE).expect("it is one");

@@ -127,7 +127,8 @@ bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
   if (soft_schedule_is_on()) return sleep_by_schedule(monitor, deadline);
   uint64_t patience = IronMonitorPatience(monitor);
   uint64_t start = IronNow();
-  if (patience && start < deadline && look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
+  if (patience && start < deadline &&
+      look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
     return true;
   return sleep_until(monitor, deadline);
 }

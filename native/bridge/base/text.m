@@ -24,7 +24,8 @@ void IronTextCopy(char *into, size_t capacity, const char *bytes) {
   into[length] = '\0';
 }
 
-/* Bytes of the control character that `bytes` starts with: those of ASCII, and U+0080 to U+009F in UTF-8. 0: it is none. */
+/* Bytes of the control character that `bytes` starts with: those of ASCII, and U+0080 to U+009F in UTF-8. 0: it is
+ * none. */
 static size_t control_length(const unsigned char *bytes, size_t length) {
   if (bytes[0] < 0x20 || bytes[0] == 0x7F) return 1;
   return bytes[0] == 0xC2 && length > 1 && bytes[1] >= 0x80 && bytes[1] < 0xA0 ? 2 : 0;

@@ -146,7 +146,8 @@ static void write_figures(iron_published_device *slot) {
   IronPublishedRecordRead(&record, (char *)slot + end, sizeof *slot - end);
 }
 
-/* Writes are system calls, and figures change with every buffer: those of some time are written together. False when nobody will. */
+/* Writes are system calls, and figures change with every buffer: those of some time are written together. False when
+ * nobody will. */
 static bool leave_to_reaper(IronPublication *publication) {
   const uint64_t delay = UINT64_C(10000000); /* ns: no person sees it */
   if (atomic_load_explicit(&publication->late, memory_order_relaxed)) return true;

@@ -18,7 +18,8 @@ typedef struct IronPublishedRecord {
   size_t length;
   int descriptor; /* kept open; -1: none */
   bool plain;     /* what changes in `memory` has to be written to `descriptor` */
-  dev_t device;   /* of what `descriptor` was when it was opened: the program may have closed it since, and opened another file */
+  /* of what `descriptor` was when it was opened: the program may have closed it since, and opened another file */
+  dev_t device;
   ino_t inode;
   pid_t owner;
   char path[512];

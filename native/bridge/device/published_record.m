@@ -227,5 +227,6 @@ void IronPublishedRecordWrite(const IronPublishedRecord *record, const void *pla
 void IronPublishedRecordRead(const IronPublishedRecord *record, void *place, size_t length) {
   char bytes[64];
   if (length > sizeof bytes) length = sizeof bytes;
-  if (pread(record->descriptor, bytes, length, offset_of(record, place)) == (ssize_t)length) memcpy(place, bytes, length);
+  if (pread(record->descriptor, bytes, length, offset_of(record, place)) == (ssize_t)length)
+    memcpy(place, bytes, length);
 }

@@ -125,13 +125,14 @@ static void write_line(int file, const iron_trace_event *event) {
   IronTextEscape(place, sizeof place, event->file ? event->file : "-", event->file ? event->file_length : 1);
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  int length = snprintf(
-      line, sizeof line,
-      "%lld.%06ld %s:%u %s %s rss=%" PRIu64 " device=%" PRIu64 " active=%" PRIu64 " pool=%" PRIu64 " pool_buffers=%" PRIu64
-      " handles=%" PRId64 " command_buffers=%" PRIu64 " autoreleased=%" PRId64 " unpooled=%" PRId64 "\n",
-      (long long)now.tv_sec, now.tv_nsec / 1000, place, event->line, event->operation, *event->shape ? event->shape : "-",
-      event->resident_bytes, event->device_bytes, event->active_bytes, event->pool_bytes, event->pool_buffers,
-      event->live_handles, event->command_buffers, event->autoreleased, event->autoreleased_without_pool);
+  int length = snprintf(line, sizeof line,
+                        "%lld.%06ld %s:%u %s %s rss=%" PRIu64 " device=%" PRIu64 " active=%" PRIu64 " pool=%" PRIu64
+                        " pool_buffers=%" PRIu64 " handles=%" PRId64 " command_buffers=%" PRIu64
+                        " autoreleased=%" PRId64 " unpooled=%" PRId64 "\n",
+                        (long long)now.tv_sec, now.tv_nsec / 1000, place, event->line, event->operation,
+                        *event->shape ? event->shape : "-", event->resident_bytes, event->device_bytes,
+                        event->active_bytes, event->pool_bytes, event->pool_buffers, event->live_handles,
+                        event->command_buffers, event->autoreleased, event->autoreleased_without_pool);
   if (length >= (int)sizeof line) {
     length = sizeof line;
     line[length - 1] = '\n';

@@ -76,7 +76,8 @@ static void leave_gate(pthread_mutex_t **gate) { IronGateLeave(*gate); }
   __attribute__((cleanup(leave_gate))) pthread_mutex_t *gate = &device->transfer; \
   IronGateEnter(gate)
 
-static iron_status copy_out_alone(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, char *bytes, uint64_t length) {
+static iron_status copy_out_alone(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, char *bytes,
+                                  uint64_t length) {
   TRANSFER(buffer->device);
   return copy_out(buffer, staging, offset, bytes, length);
 }

@@ -1,4 +1,5 @@
-//! Runs the threadgroups of a compiled Metal kernel: its threads are fibers ([`fiber`]), which a [`threadgroup`] schedules.
+//! Runs the threadgroups of a compiled Metal kernel: its threads are fibers ([`fiber`]), which a [`threadgroup`]
+//! schedules.
 
 pub(crate) mod abi;
 pub(crate) mod dispatch;

@@ -11,8 +11,8 @@ use crate::ops::RopePairing;
 /// | norms of each query's and key's head | no | no | always |
 /// | rotated together, in GGUF | neighbours | halves | halves |
 ///
-/// Everything else is in the numbers of a [`Config`](crate::llama::Config). Weights in Hugging Face's order are rotated in
-/// halves, whatever the architecture: only llama.cpp's converter reorders those of `llama`.
+/// Everything else is in the numbers of a [`Config`](crate::llama::Config). Weights in Hugging Face's order are rotated
+/// in halves, whatever the architecture: only llama.cpp's converter reorders those of `llama`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Architecture {

@@ -312,7 +312,8 @@ impl<'a> Weights<'a> {
         Ok(Weight::new(buffer, 0, Dtype::F32))
     }
 
-    /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a while.
+    /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a
+    /// while.
     fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8], of_file: bool) -> Result<Buffer<u8>> {
         let options = self.device.buffer_options().label(tensor.name());
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;

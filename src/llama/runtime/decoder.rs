@@ -91,8 +91,8 @@ impl fmt::Debug for GenerationOptions {
     }
 }
 
-/// Picks the tokens of one text from logits and turns them into text: what a [`Generation`](crate::llama::Generation) is made
-/// of, for whoever computes the logits of many texts together with [`Sequences`](crate::llama::Sequences).
+/// Picks the tokens of one text from logits and turns them into text: what a [`Generation`](crate::llama::Generation)
+/// is made of, for whoever computes the logits of many texts together with [`Sequences`](crate::llama::Sequences).
 #[derive(Debug)]
 pub struct Writer {
     tokenizer: Arc<Tokenizer>,

@@ -170,8 +170,9 @@ impl Iterator for Generation<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::feed`], in particular [`LlamaError::ContextFull`](crate::llama::LlamaError::ContextFull) when there
-    /// is no room left, and [`LlamaError::Sampler`](crate::llama::LlamaError::Sampler) when the model's scores are no numbers.
+    /// Those of [`Session::feed`], in particular [`LlamaError::ContextFull`](crate::llama::LlamaError::ContextFull)
+    /// when there is no room left, and [`LlamaError::Sampler`](crate::llama::LlamaError::Sampler) when the model's
+    /// scores are no numbers.
     fn next(&mut self) -> Option<Result<Piece>> {
         if self.stop().is_some() {
             return None;

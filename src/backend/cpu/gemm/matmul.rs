@@ -3,8 +3,8 @@
 //! C is computed in blocks of up to [`ROWS`] rows and some columns, each by one thread. With B stored `[n][k]` and few
 //! rows of A, an element of C is the dot product of two contiguous rows ([`gemv_dot`], [`gemm_dot`]). With B stored
 //! `[k][n]`, rows of B are scaled and added up ([`gemv_axpy`], the axpy form). Else one operand is packed, a panel at a
-//! time, so that a vector is a part of a row ([`gemm_packed_b`]) or of a column ([`gemm_packed_a`]) of C. `docs/DESIGN.md` has the
-//! selection as a table.
+//! time, so that a vector is a part of a row ([`gemm_packed_b`]) or of a column ([`gemm_packed_a`]) of C.
+//! `docs/DESIGN.md` has the selection as a table.
 
 #[cfg(target_arch = "x86_64")]
 use super::amx;
