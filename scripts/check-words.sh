@@ -103,6 +103,7 @@ spelling() {
     return
   fi
   if [ ! -x "$tools/bin/typos" ]; then
+    python3 -m pip --version >/dev/null 2>&1 || scripts/setup.sh lint
     command -v python3 >/dev/null && python3 -m pip install --quiet --disable-pip-version-check \
       --root-user-action ignore --target "$tools" "typos==$TYPOS_VERSION" || {
       echo "spelling: typos is missing and pip cannot install it; get it with 'cargo install typos-cli' and try again" >&2
