@@ -28,6 +28,7 @@ mod chat;
 mod error;
 mod files;
 mod model;
+mod pre_tokenizer;
 mod quantize;
 mod quote;
 mod runtime;

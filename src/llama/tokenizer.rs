@@ -12,7 +12,6 @@ mod byte_alphabet;
 mod decoder;
 mod merge;
 mod pairs;
-mod pre_tokenizer;
 mod space_prefix;
 mod vocabulary;
 
@@ -22,10 +21,10 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::error::LlamaError;
 use crate::llama::files::gguf::Metadata;
+use crate::llama::pre_tokenizer::PreTokenizer;
 pub use decoder::Decoder;
 pub(super) use decoder::DecoderState;
 use pairs::Pairs;
-pub(super) use pre_tokenizer::PreTokenizer;
 use space_prefix::SpacePrefix;
 use vocabulary::Vocabulary;
 pub use vocabulary::{TokenKind, TokenizerError};

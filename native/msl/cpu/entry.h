@@ -4,7 +4,7 @@
 #define MSL_ENTRY_H
 
 #include "threads.h"
-#include "vector.h"
+#include "../vector.h"
 
 namespace msl {
 

@@ -5,7 +5,7 @@
 #ifndef MSL_THREADS_H
 #define MSL_THREADS_H
 
-#include "types.h"
+#include "../types.h"
 #include "abi.h"
 
 namespace msl {

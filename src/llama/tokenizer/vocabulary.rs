@@ -3,7 +3,7 @@
 use crate::llama::quote::quoted;
 use std::collections::HashMap;
 
-use super::pre_tokenizer::PreTokenizer;
+use crate::llama::pre_tokenizer::PreTokenizer;
 
 /// What a token is for. The numbers are the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@ use super::json::{Object, at, read, read_bytes};
 use super::sentencepiece::SentencePieceModel;
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::{Metadata, Value};
-use crate::llama::tokenizer::PreTokenizer;
+use crate::llama::pre_tokenizer::PreTokenizer;
 
 /// The most bytes in a file of these.
 const LIMIT: u64 = 1 << 26;
