@@ -139,9 +139,17 @@ impl TextBuilder {
         let bytes = text.len().saturating_mul(count);
         self.charge.grow(bytes)?;
         self.charge.budget.bytes(bytes)?;
-        self.text.reserve_exact(bytes);
-        for _ in 0..if bytes > 0 { count } else { 0 } {
+        if bytes > 0 {
+            self.text.reserve_exact(bytes);
+            let start = self.text.len();
             self.text.push_str(text);
+            let mut written = text.len();
+            // Twice as much each time: a text of one byte may be wanted millions of times.
+            while written < bytes {
+                let more = written.min(bytes - written);
+                self.text.extend_from_within(start..start + more);
+                written += more;
+            }
         }
         Ok(())
     }
