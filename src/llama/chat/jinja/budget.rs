@@ -11,7 +11,7 @@ use crate::llama::chat::{ChatTemplateLimit, ChatTemplateLimits};
 const STEP_BYTES: u64 = 64;
 
 /// As many as one more piece of a text takes time, however short it is.
-const PIECE_BYTES: usize = 8;
+const PIECE_BYTES: usize = 16;
 
 /// What an allocation takes beside the bytes that are asked for, with those of the counts of an [`Rc`].
 const ALLOCATION_BYTES: usize = 48;
