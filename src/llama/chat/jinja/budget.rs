@@ -11,7 +11,7 @@ use crate::llama::chat::limits::{ChatTemplateLimit, ChatTemplateLimits};
 const STEP_BYTES: u64 = 64;
 
 /// As many as one more piece of a text takes time, however short it is.
-const PIECE_BYTES: usize = 8;
+const PIECE_BYTES: usize = 16;
 
 /// What an allocation takes beside the bytes that are asked for, with those of the counts of an [`Rc`].
 const ALLOCATION_BYTES: usize = 48;
@@ -139,9 +139,17 @@ impl TextBuilder {
         let bytes = text.len().saturating_mul(count);
         self.charge.grow(bytes)?;
         self.charge.budget.bytes(bytes)?;
-        self.text.reserve_exact(bytes);
-        for _ in 0..if bytes > 0 { count } else { 0 } {
+        if bytes > 0 {
+            self.text.reserve_exact(bytes);
+            let start = self.text.len();
             self.text.push_str(text);
+            let mut written = text.len();
+            // Twice as much each time: a text of one byte may be wanted millions of times.
+            while written < bytes {
+                let more = written.min(bytes - written);
+                self.text.extend_from_within(start..start + more);
+                written += more;
+            }
         }
         Ok(())
     }

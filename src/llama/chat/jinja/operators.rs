@@ -165,7 +165,7 @@ pub fn compare(
 }
 
 pub fn equals(budget: &Budget, left: &Value, right: &Value) -> Result<bool, Failure> {
-    budget.bytes(8)?;
+    budget.bytes(16)?;
     match (left, right) {
         (Value::Text(_), Value::Text(_)) => {
             let (a, b) = (
