@@ -59,12 +59,10 @@ fn what_the_build_found_is_where_it_says() {
     let output = doctor(&["--seconds", "0", "--json"], &[]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let built_with = &report["built_with"];
-    let file = |value: &Value, name: &str| {
-        std::path::Path::new(value.as_str().expect("a folder")).join(name)
-    };
-    let compiler = file(&built_with["compiler"]["path"], "");
-    let foundation = file(&built_with["gnustep"]["include"], "Foundation/Foundation.h");
-    let libobjc = file(&built_with["libobjc"]["folder"], "libobjc.so");
+    let place = |value: &Value| std::path::PathBuf::from(value.as_str().expect("a path"));
+    let compiler = place(&built_with["compiler"]["path"]);
+    let foundation = place(&built_with["gnustep"]["include"]).join("Foundation/Foundation.h");
+    let libobjc = place(&built_with["libobjc"]["folder"]).join("libobjc.so");
     for path in [compiler, foundation, libobjc] {
         assert!(path.exists(), "{} in {built_with:#}", path.display());
     }
