@@ -9,6 +9,9 @@ use super::format::percent;
 use super::syntax::{Comparison, Operator};
 use super::value::{ListBuilder, Value};
 
+/// As many bytes take the time that passing one character does.
+const CHARACTER_BYTES: usize = 4;
+
 pub fn arithmetic(
     budget: &Rc<Budget>,
     operator: Operator,
@@ -281,7 +284,9 @@ pub fn index(budget: &Rc<Budget>, value: &Value, index: &Value) -> Result<Value,
         }
         (Value::Text(_), Some(place)) => {
             let text = value.as_str().unwrap_or_default();
-            budget.bytes(text.len())?;
+            // Characters are passed one by one, from the nearer end.
+            let passed = usize::try_from(place.unsigned_abs()).unwrap_or(usize::MAX);
+            budget.bytes(passed.min(text.len()).saturating_mul(CHARACTER_BYTES) + 8)?;
             let character = match usize::try_from(place) {
                 Ok(place) => text.chars().nth(place),
                 Err(_) => usize::try_from(place.unsigned_abs() - 1)
@@ -331,6 +336,7 @@ pub fn slice(
             budget.bytes(text.len())?;
             if let [start, stop, None | Some(1)] = parts {
                 let places = places([start, stop, None], text.chars().count())?;
+                budget.bytes((places.first + places.count) * CHARACTER_BYTES)?;
                 let mut offsets = text
                     .char_indices()
                     .map(|(offset, _)| offset)
