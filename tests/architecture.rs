@@ -288,11 +288,23 @@ fn native(file: &str, text: &str, files: &BTreeMap<String, String>, imports: &mu
         };
         let places = std::iter::once(own).chain(INCLUDES);
         let found = places
-            .map(|folder| format!("{folder}/{name}"))
+            .map(|folder| joined(folder, name))
             .find(|path| files.contains_key(path))
             .unwrap_or_else(|| panic!("{file} includes {name}, which is nowhere"));
         imports.add(file, &found);
     }
+}
+
+/// The path of what a file in `folder` includes as `name`.
+fn joined(folder: &str, name: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').collect();
+    for part in name.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 type Segments = Vec<String>;
