@@ -13,7 +13,7 @@ ROUNDS  ?= 1000
 SOAK    ?= 1000000
 # Seconds that each kind of file is fuzzed for.
 TIME    ?= 600
-# Of random calls, from up to so many threads, under address, thread or both; SEED= repeats the calls that a run printed
+# Random calls: seconds, most threads, and sanitizer (address, thread or both); SEED= repeats the calls that a run printed
 # its seed of.
 SECONDS   ?= 60
 THREADS   ?= 8
