@@ -13,8 +13,7 @@ ROUNDS  ?= 1000
 SOAK    ?= 1000000
 # Seconds that each kind of file is fuzzed for.
 TIME    ?= 600
-# Random calls: seconds, most threads, and sanitizer (address, thread or both); SEED= repeats the calls that a run printed
-# its seed of.
+# Random calls: seconds, most threads, and sanitizer (address, thread or both). SEED= repeats a run that printed it.
 SECONDS   ?= 60
 THREADS   ?= 8
 SANITIZER ?= both
