@@ -1,5 +1,6 @@
 //! Links of the documentation lead somewhere: to a file, a heading in it, or the symbol that the link names.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
@@ -208,4 +209,44 @@ fn a_broken_link_is_found() {
     assert_eq!(symbol(&link), Some("parallel_for"));
     assert!(has_word("fn parallel_for(", "parallel_for"));
     assert!(!has_word("fn parallel_for_each(", "parallel_for"));
+}
+
+/// The environment variables in the product's code. Names of tests, and those that the build passes on, are not a
+/// user's.
+fn variables(folder: &Path, found: &mut BTreeSet<String>) {
+    const PREFIX: &str = "IRONBRIDGE_";
+    for entry in fs::read_dir(folder).expect("the folder is readable") {
+        let path = entry.expect("the folder is readable").path();
+        if path.is_dir() {
+            variables(&path, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        for (at, _) in text.match_indices(&format!("\"{PREFIX}")) {
+            let name: String = text[at + 1..]
+                .chars()
+                .take_while(|&letter| letter.is_ascii_uppercase() || letter == '_')
+                .collect();
+            let kind = &name[PREFIX.len()..];
+            if !["TEST_", "BUILT_", "NATIVE_"]
+                .iter()
+                .any(|start| kind.starts_with(start))
+            {
+                found.insert(name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_environment_variable_is_documented() {
+    let page =
+        fs::read_to_string(root().join("docs/ENVIRONMENT.md")).expect("the page is readable");
+    let mut names = BTreeSet::new();
+    for folder in ["src", "native", "build"] {
+        variables(&root().join(folder), &mut names);
+    }
+    assert!(names.len() > 10, "only {names:?} were found");
+    names.retain(|name| !page.contains(&format!("`{name}`")));
+    assert!(names.is_empty(), "docs/ENVIRONMENT.md lacks {names:?}");
 }
