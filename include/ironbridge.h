@@ -56,7 +56,14 @@
  * in iron_commands_run or an endless wait, that thread may be moved among processors; its affinity is what it was
  * before when the call returns. One thread exists while the pool has idle memory (pool_idle_time UINT64_MAX: none)
  * or figures wait to be written to a plain published file,
- * and one watches kernels from source, once there was one (IRONBRIDGE_SOFT_TIMEOUT=0: none).
+ * and one watches kernels from source, once there was one (none, if neither of the limits below is set).
+ *
+ * Waits end. On the software device a threadgroup of a kernel from source takes at most IRONBRIDGE_SOFT_TIMEOUT seconds
+ * (60), and a dispatch, of an operation or of a kernel, at most IRONBRIDGE_SOFT_DISPATCH_TIMEOUT seconds (600) and what
+ * it has begun by then; 0: no limit. What takes longer fails with IRON_ERROR_DEVICE_TIMEOUT. Metal has a limit of its
+ * own for command buffers. So a wait without a timeout lasts as long as the dispatches in flight at most, and as long
+ * as functions of the caller's (iron_release_callback) on threads of the device. A compilation is bounded as
+ * docs/METAL.md says, and fails with IRON_ERROR_COMPILE.
  *
  * Published files. The first device makes one small record for monitors: ironbridge_monitor.h has where and how.
  * IRONBRIDGE_PUBLISH=0 makes none.

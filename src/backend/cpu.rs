@@ -8,6 +8,7 @@
 //! | [`registry`] | the native kernels by name |
 //! | [`attention`], [`gemm`], [`kernels`], [`repack`] | the native kernels, by family |
 //! | [`bindings`] | one dispatch's bindings, typed and checked against the memory that is bound |
+//! | [`deadline`] | an end for dispatches that nobody waits for |
 //! | [`quants`] | what buffers hold, and how it becomes f32 |
 //! | [`simd`] | vectors of f32, one implementation for each instruction set |
 //! | [`threads`] | the threads that compute, shared by every queue of the process |
@@ -16,6 +17,7 @@
 mod attention;
 mod backend;
 mod bindings;
+mod deadline;
 mod gemm;
 mod kernels;
 mod library;

@@ -8,8 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::{ptr, slice};
 
 use super::bindings::Dispatch;
+use super::deadline;
 use super::library::{Code, Function, KernelChoice, Library};
 use super::machine::Machine;
+use super::msl::watchdog;
 use super::threads::{affinity, thread_pool};
 use crate::backend::cpu::threads::affinity::PinError;
 use crate::backend::fault::Fault;
@@ -79,7 +81,8 @@ unsafe impl Send for Table {}
 fn machine() -> &'static Result<Machine, String> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     MACHINE.get_or_init(|| {
-        let machine = thread_pool::configured_threads().map(Machine::new)?;
+        let mut machine = thread_pool::configured_threads().map(Machine::new)?;
+        machine.deadline = watchdog::DISPATCH.of_environment()?;
         if let Some(places) = affinity::configured()? {
             machine.pool.pin(&places).map_err(PinError::text)?;
         }
@@ -275,7 +278,7 @@ unsafe extern "C" fn execute(
                 // concurrent access.
                 let dispatch =
                     unsafe { Dispatch::new(kernel.display_name(), kernel.geometry, dispatch) };
-                (kernel.run)(&dispatch, machine)
+                deadline::run(machine.deadline, || (kernel.run)(&dispatch, machine))
             }
             // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
             Code::Msl(function) => unsafe { execute_msl(function, dispatch, machine) },
@@ -392,8 +395,10 @@ unsafe fn execute_msl(
         threads: dispatch.threads,
         order: crate::backend::cpu::msl::lane_order::LaneOrder::from_environment()
             .map_err(Fault::Invalid)?,
-        limit: crate::backend::cpu::msl::watchdog::limit_from_environment()
+        limit: watchdog::THREADGROUP
+            .of_environment()
             .map_err(Fault::Invalid)?,
+        deadline: machine.deadline,
         workers: machine.pool.threads(),
         parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),
     };

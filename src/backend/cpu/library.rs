@@ -75,7 +75,7 @@ impl Library {
         // A wrong wish is reported here, where Metal has an error to report it with, and not only when a kernel runs.
         LaneOrder::from_environment()?;
         msl::validation_from_environment()?;
-        crate::backend::cpu::msl::watchdog::limit_from_environment()?;
+        crate::backend::cpu::msl::watchdog::THREADGROUP.of_environment()?;
         let library = msl::Library::new(source).map_err(|error| error.to_string())?;
         // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
         let names = library

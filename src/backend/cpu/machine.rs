@@ -1,7 +1,10 @@
 //! What the native kernels compute with, and how they share work among threads.
 
 use std::ops::Range;
+use std::time::Duration;
 
+use super::deadline::{self, Watch};
+use super::msl::watchdog::DISPATCH;
 use super::simd::Isa;
 use crate::backend::cpu::threads::thread_pool::ComputePool;
 
@@ -11,6 +14,8 @@ pub struct Machine {
     pub isa: Isa,
     /// How much work, in multiply-adds, is worth handing to another thread.
     pub share: usize,
+    /// How long a dispatch may take; `None`: for ever.
+    pub deadline: Option<Duration>,
 }
 
 impl Machine {
@@ -20,6 +25,7 @@ impl Machine {
             isa: Isa::best(),
             // What a thread does in some ten microseconds, several times what it takes to wake it.
             share: 1 << 18,
+            deadline: Some(DISPATCH.default),
         }
     }
 
@@ -30,32 +36,49 @@ impl Machine {
     }
 
     /// The grain for items of `work` multiply-adds each.
-    pub fn grain(&self, work: usize) -> usize {
-        self.share.div_ceil(work.max(1))
+    pub fn grain(&self, work: usize) -> Grain {
+        Grain {
+            least: self.share.div_ceil(work.max(1)),
+            most: (deadline::PIECE / work.max(1)).max(1),
+        }
     }
 
     /// Splits `0..items` into ranges of some `grain` items or more and calls `body` with each, on several threads. A
-    /// grain of [`ALONE`] keeps everything on the calling thread.
+    /// grain of [`ALONE`] keeps everything on the calling thread. What the dispatch has no time left for is not done,
+    /// see [`deadline`].
     ///
     /// A range's end breaks off a stream from memory, so there are no more of them than help: one for a single thread,
     /// and for several ranges that get smaller, so that all threads end at about the same time, also when one was held
     /// up. (Tzeng & Ni 1993, "Trapezoid self-scheduling", IEEE TPDS 4(1).)
-    pub fn for_ranges(&self, items: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
+    pub fn for_ranges(&self, items: usize, grain: Grain, body: impl Fn(Range<usize>) + Sync) {
         const RANGES_PER_THREAD: usize = 6;
+        let watch = Watch::begin();
+        if watch.is_over() {
+            return;
+        }
         let threads = self.pool.threads();
         let most = match threads {
             1 => 1,
             _ => threads * RANGES_PER_THREAD,
         };
-        let worth = items / grain.max(1);
+        let worth = items / grain.least.max(1);
         let ranges = Ranges {
             items,
             count: worth.clamp(1, most),
             falling: worth >= most,
         };
-        self.pool
-            .parallel_for(ranges.count, |range| body(ranges.get(range)));
+        self.pool.parallel_for(ranges.count, |range| {
+            watch.in_pieces(ranges.get(range), grain.most, &body);
+        });
+        watch.end();
     }
+}
+
+/// How many items are worth handing to another thread, and how many are done without a look at the clock.
+#[derive(Clone, Copy)]
+pub struct Grain {
+    least: usize,
+    most: usize,
 }
 
 /// `0..items` in `count` ranges: alike but for one item, or as long as `count`, `count - 1`, … 1 parts of it.
@@ -83,4 +106,7 @@ impl Ranges {
 }
 
 /// The grain of work that must not be shared between threads.
-pub const ALONE: usize = usize::MAX;
+pub const ALONE: Grain = Grain {
+    least: usize::MAX,
+    most: usize::MAX,
+};

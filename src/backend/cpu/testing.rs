@@ -162,6 +162,7 @@ impl<'a> Call<'a> {
             threads: self.raw.threads,
             order,
             limit: None,
+            deadline: None,
             workers: 1,
             parallel: &|count, task| (0..count).for_each(task),
         };

@@ -1,8 +1,8 @@
 //! A grid of threadgroups, spread over the compute threads.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use super::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS, Range};
 use super::function::Function;
@@ -33,6 +33,8 @@ pub struct Dispatch<'a> {
     pub order: LaneOrder,
     /// How long a threadgroup may take; `None`: for ever.
     pub limit: Option<Duration>,
+    /// How long all of them may take; `None`: for ever.
+    pub deadline: Option<Duration>,
     /// How many compute threads there are, and how to run a task on each: it calls the closure that often, in parallel,
     /// and returns when all calls have.
     pub workers: usize,
@@ -48,7 +50,7 @@ pub enum Failure {
     PageFault(String),
     OutOfMemory(String),
     StackOverflow(String),
-    /// A threadgroup took longer than it may.
+    /// A threadgroup, or all of them together, took longer than they may.
     Timeout(String),
 }
 
@@ -79,31 +81,43 @@ impl Function {
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let fault = Mutex::new(None);
+        let overdue = AtomicBool::new(false);
         let limit = dispatch.limit;
+        let end = dispatch
+            .deadline
+            .and_then(|deadline| Instant::now().checked_add(deadline));
         // Few enough that taking one costs nothing, many enough that the workers end together.
         let chunk = (groups / (workers.max(1) * 8)).max(1);
         (dispatch.parallel)(workers, &|_| {
             let mut threadgroup = borrow_threadgroup();
             threadgroup.begin(&shape);
             traps::prepare_thread();
-            let watch = limit.map(|limit| watchdog::watch(threadgroup.alarm(), limit));
-            loop {
+            let alarm = Arc::clone(threadgroup.alarm());
+            let watch = watchdog::watch(&alarm, limit, end);
+            while !stop.load(Ordering::Relaxed) {
                 let first = next.fetch_add(chunk, Ordering::Relaxed);
-                if first >= groups || stop.load(Ordering::Relaxed) {
+                if first >= groups {
                     break;
                 }
-                for index in first..groups.min(first + chunk) {
+                for index in first..groups.min(first.saturating_add(chunk)) {
+                    // A chunk of a large grid is long.
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
                     let [x, y, _] = shape.groups.map(|axis| axis as usize);
                     let position =
                         [index % x, index / x % y, index / x / y].map(|axis| axis as u32);
                     // SAFETY: the caller vouches for the kernel and its bindings, which `begin` was given.
-                    if let Err(found) = unsafe { threadgroup.run_group(position) } {
+                    let result = unsafe { threadgroup.run_group(position) };
+                    if watch.is_some() && alarm.is_overdue() {
+                        overdue.store(true, Ordering::Relaxed);
+                        stop.store(true, Ordering::Relaxed);
+                    } else if let Err(found) = result {
                         stop.store(true, Ordering::Relaxed);
                         fault
                             .lock()
                             .unwrap_or_else(|poisoned| poisoned.into_inner())
                             .get_or_insert(found);
-                        break;
                     }
                 }
             }
@@ -115,6 +129,14 @@ impl Function {
             .into_inner()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
         {
+            None if overdue.into_inner() => {
+                let deadline = dispatch.deadline.unwrap_or_default();
+                let variable = watchdog::DISPATCH.variable;
+                let took = format!("a dispatch of {groups} threadgroups");
+                Err(Failure::Timeout(named(format!(
+                    "{took} took more than {deadline:?} ({variable})"
+                ))))
+            }
             None => Ok(()),
             Some(Fault::Divergence(what) | Fault::Undefined(what)) => Err(invalid(what)),
             Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(named(what))),
@@ -122,8 +144,9 @@ impl Function {
             Some(Fault::StackOverflow(what)) => Err(Failure::StackOverflow(named(what))),
             Some(Fault::Timeout) => {
                 let limit = limit.unwrap_or_default();
+                let variable = watchdog::THREADGROUP.variable;
                 Err(Failure::Timeout(named(format!(
-                    "a threadgroup took more than {limit:?} (IRONBRIDGE_SOFT_TIMEOUT)"
+                    "a threadgroup took more than {limit:?} ({variable})"
                 ))))
             }
         }

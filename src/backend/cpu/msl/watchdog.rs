@@ -1,36 +1,55 @@
-//! An end for threadgroups without end. A GPU has a watchdog too, and Metal an error for it,
+//! An end for threadgroups and dispatches without end. A GPU has a watchdog too, and Metal an error for it,
 //! MTLCommandBufferErrorTimeout.
 //!
 //! The watchdog is one thread. It looks at which threadgroup each worker is at; a worker that stays at one for too long
-//! is told that it is late, and interrupted (`traps`).
+//! is told that it is late, and interrupted (`traps`). A worker whose dispatch takes too long is told so, and
+//! interrupted as well, unless a threadgroup may take any time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::traps;
 
-/// How long a threadgroup may take, in seconds; 0: for ever.
-const VARIABLE: &str = "IRONBRIDGE_SOFT_TIMEOUT";
-/// The slowest of our own threadgroups takes a thousandth of this, on a busy machine and with every access checked.
-const DEFAULT: Duration = Duration::from_secs(60);
-
-/// The limit that the environment asks for; `None`: there is none.
-pub fn limit_from_environment() -> Result<Option<Duration>, String> {
-    match std::env::var_os(VARIABLE) {
-        None => Ok(Some(DEFAULT)),
-        Some(text) => parse(&text.to_string_lossy()),
-    }
+/// A limit of time that the environment can change.
+pub struct Limit {
+    /// In seconds; 0: none.
+    pub variable: &'static str,
+    pub default: Duration,
 }
 
-fn parse(text: &str) -> Result<Option<Duration>, String> {
-    let seconds = text.trim().parse().ok();
-    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
-        Some(limit) => Ok((limit > Duration::ZERO).then_some(limit)),
-        None => Err(format!(
-            "{VARIABLE} is {text:?}; it must be a number of seconds, 0 for no limit"
-        )),
+/// How long a threadgroup may take. The slowest of our own takes a thousandth of the default, on a busy machine and
+/// with every access checked.
+pub const THREADGROUP: Limit = Limit {
+    variable: "IRONBRIDGE_SOFT_TIMEOUT",
+    default: Duration::from_secs(60),
+};
+
+/// How long a dispatch may take, that is all of its threadgroups together.
+pub const DISPATCH: Limit = Limit {
+    variable: "IRONBRIDGE_SOFT_DISPATCH_TIMEOUT",
+    default: Duration::from_secs(600),
+};
+
+impl Limit {
+    /// What the environment asks for; `None`: there is no limit.
+    pub fn of_environment(&self) -> Result<Option<Duration>, String> {
+        match std::env::var_os(self.variable) {
+            None => Ok(Some(self.default)),
+            Some(text) => self.parse(&text.to_string_lossy()),
+        }
+    }
+
+    fn parse(&self, text: &str) -> Result<Option<Duration>, String> {
+        let seconds = text.trim().parse().ok();
+        match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            Some(limit) => Ok((limit > Duration::ZERO).then_some(limit)),
+            None => Err(format!(
+                "{} is {text:?}; it must be a number of seconds, 0 for no limit",
+                self.variable
+            )),
+        }
     }
 }
 
@@ -41,6 +60,8 @@ pub struct Alarm {
     turn: AtomicU64,
     /// The turn that took too long.
     late: AtomicU64,
+    /// Whether the dispatch took too long.
+    overdue: AtomicBool,
 }
 
 impl Alarm {
@@ -53,12 +74,18 @@ impl Alarm {
     pub fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed) == self.turn.load(Ordering::Relaxed)
     }
+
+    /// Whether the dispatch that the worker is at has taken too long.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed)
+    }
 }
 
 struct Worker {
     alarm: Arc<Alarm>,
     thread: libc::pthread_t,
-    limit: Duration,
+    limit: Option<Duration>,
+    end: Option<Instant>,
     turn: u64,
     since: Instant,
 }
@@ -83,8 +110,13 @@ fn lock() -> MutexGuard<'static, Option<State>> {
 /// The calling thread is watched as long as this lives.
 pub struct Watch(Arc<Alarm>);
 
-/// Has the calling thread watched: no turn of `alarm` may take longer than `limit`.
-pub fn watch(alarm: &Arc<Alarm>, limit: Duration) -> Watch {
+/// Has the calling thread watched: no turn of `alarm` may take longer than `limit`, nor all of them last beyond `end`.
+/// `None`, when there is nothing to watch for.
+pub fn watch(alarm: &Arc<Alarm>, limit: Option<Duration>, end: Option<Instant>) -> Option<Watch> {
+    if limit.is_none() && end.is_none() {
+        return None;
+    }
+    alarm.overdue.store(false, Ordering::Relaxed);
     let mut state = lock();
     let state = state.get_or_insert_default();
     state.workers.push(Worker {
@@ -92,6 +124,7 @@ pub fn watch(alarm: &Arc<Alarm>, limit: Duration) -> Watch {
         // SAFETY: it has no preconditions.
         thread: unsafe { libc::pthread_self() },
         limit,
+        end,
         turn: 0,
         since: Instant::now(),
     });
@@ -103,7 +136,7 @@ pub fn watch(alarm: &Arc<Alarm>, limit: Duration) -> Watch {
     if std::mem::take(&mut state.asleep) {
         ARRIVAL.notify_one();
     }
-    Watch(Arc::clone(alarm))
+    Some(Watch(Arc::clone(alarm)))
 }
 
 impl Drop for Watch {
@@ -127,12 +160,19 @@ fn run() {
             let turn = worker.alarm.turn.load(Ordering::Relaxed);
             if turn != worker.turn {
                 (worker.turn, worker.since) = (turn, now);
-            } else if now - worker.since > worker.limit {
-                worker.alarm.late.store(turn, Ordering::Relaxed);
-                // SAFETY: a worker takes itself off the list, under this lock, before its thread can end.
-                unsafe { libc::pthread_kill(worker.thread, traps::INTERRUPT) };
             }
-            nap = nap.min(worker.limit / 4).max(Duration::from_millis(1));
+            let overdue = worker.end.is_some_and(|end| now >= end);
+            if overdue {
+                worker.alarm.overdue.store(true, Ordering::Relaxed);
+            }
+            if let Some(limit) = worker.limit {
+                if overdue || now - worker.since > limit {
+                    worker.alarm.late.store(turn, Ordering::Relaxed);
+                    // SAFETY: a worker takes itself off the list, under this lock, before its thread can end.
+                    unsafe { libc::pthread_kill(worker.thread, traps::INTERRUPT) };
+                }
+                nap = nap.min(limit / 4).max(Duration::from_millis(1));
+            }
         }
         inner.asleep = inner.workers.is_empty();
         let asleep = inner.asleep;
@@ -156,11 +196,13 @@ mod tests {
 
     #[test]
     fn the_limit_is_parsed() {
-        assert_eq!(parse("2.5"), Ok(Some(Duration::from_millis(2500))));
-        assert_eq!(parse("0"), Ok(None));
-        for text in ["", "-1", "soon", "nan", "inf", "1e300"] {
-            let error = parse(text).expect_err(text);
-            assert!(error.contains(VARIABLE), "{error}");
+        for limit in [THREADGROUP, DISPATCH] {
+            assert_eq!(limit.parse("2.5"), Ok(Some(Duration::from_millis(2500))));
+            assert_eq!(limit.parse("0"), Ok(None));
+            for text in ["", "-1", "soon", "nan", "inf", "1e300"] {
+                let error = limit.parse(text).expect_err(text);
+                assert!(error.contains(limit.variable), "{error}");
+            }
         }
     }
 
@@ -168,7 +210,7 @@ mod tests {
     fn only_the_turn_that_took_too_long_is_late() {
         let alarm = Arc::new(Alarm::default());
         alarm.next_turn();
-        let watch = watch(&alarm, Duration::from_millis(20));
+        let watch = watch(&alarm, Some(Duration::from_millis(20)), None);
         let start = Instant::now();
         while !alarm.is_late() && start.elapsed() < Duration::from_secs(30) {
             thread::sleep(Duration::from_millis(1));
@@ -176,6 +218,30 @@ mod tests {
         assert!(alarm.is_late());
         alarm.next_turn();
         assert!(!alarm.is_late());
+        assert!(!alarm.is_overdue());
         drop(watch);
+    }
+
+    #[test]
+    fn a_dispatch_is_overdue_at_its_end_whatever_its_threadgroups_do() {
+        let alarm = Arc::new(Alarm::default());
+        let start = Instant::now();
+        let watch = watch(&alarm, None, Some(start + Duration::from_millis(20)));
+        while !alarm.is_overdue() && start.elapsed() < Duration::from_secs(30) {
+            alarm.next_turn();
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(alarm.is_overdue());
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        drop(watch);
+    }
+
+    #[test]
+    fn the_next_dispatch_begins_in_time() {
+        let alarm = Arc::new(Alarm::default());
+        alarm.overdue.store(true, Ordering::Relaxed);
+        let end = Instant::now() + Duration::from_secs(3600);
+        let watch = watch(&alarm, None, Some(end));
+        assert!(watch.is_some() && !alarm.is_overdue());
     }
 }
