@@ -1,5 +1,5 @@
-//! Builds the native side: `native/**/*.{c,m}` with clang, the Metal sources embedded as text, and the Rust
-//! declarations of the C headers with bindgen.
+//! Builds the native side: `native/**/*.{c,m}` with clang, the Metal sources embedded as text, the Rust declarations of
+//! the C headers with bindgen, and Rust of the tables in `native/kernels/*.def`.
 //!
 //! Nothing native is built and the checked-in declarations are used where only types matter: on docs.rs, which has no
 //! GNUstep, and under `IRONBRIDGE_CHECK_ONLY=1`, which type-checks for a Mac from a host without Apple's SDK (`make
@@ -15,6 +15,8 @@ mod exports;
 mod gnustep;
 #[path = "build/kernels.rs"]
 mod kernels;
+#[path = "build/tables.rs"]
+mod tables;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,10 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    if let Err(message) = tables::write(&out) {
+        eprintln!("\nironbridge cannot read its tables: {message}\n");
+        exit(1);
+    }
 
     for variable in ["DOCS_RS", "IRONBRIDGE_CHECK_ONLY"] {
         println!("cargo:rerun-if-env-changed={variable}");

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use half::{bf16, f16};
 
 use crate::ffi;
+use crate::tables::dtypes;
 
 mod sealed {
     pub trait Sealed {}
@@ -41,55 +42,64 @@ macro_rules! elements {
 }
 elements!(f32 => F32, f16 => F16, bf16 => Bf16, u32 => U32, u8, i8);
 
-/// How the elements of a [`Tensor`](crate::Tensor) are stored (`iron_dtype`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Dtype {
-    /// IEEE 754 single precision.
-    F32,
-    /// IEEE 754 half precision.
-    F16,
-    /// The upper half of an [`F32`](Dtype::F32).
-    Bf16,
-    /// Unsigned 32-bit integers: token ids, positions.
-    U32,
-    /// GGML's block type: 32 weights as one [`F16`](Dtype::F16) scale and 32 signed bytes, 34 bytes together. Block
-    /// types are for weights only, and a row is a whole number of blocks. Layouts: `ggml-common.h` of llama.cpp.
-    Q8_0,
-    /// 32 weights in 18 bytes.
-    Q4_0,
-    /// 32 weights in 20 bytes.
-    Q4_1,
-    /// 32 weights in 22 bytes.
-    Q5_0,
-    /// 32 weights in 24 bytes.
-    Q5_1,
-    /// 256 weights in 84 bytes.
-    Q2K,
-    /// 256 weights in 110 bytes.
-    Q3K,
-    /// 256 weights in 144 bytes.
-    Q4K,
-    /// 256 weights in 176 bytes.
-    Q5K,
-    /// 256 weights in 210 bytes.
-    Q6K,
-    /// 32 weights in 18 bytes.
-    Iq4Nl,
+macro_rules! dtype_of_rows {
+    ($($variant:ident {
+        block $block:ident, name $lower:literal, constant $constant:ident, ggml $name:ident = $ggml:literal,
+        $elements:literal in $bytes:literal, aligned $alignment:literal, scale $scale:ident, $doc:literal
+    })*) => {
+        /// How the elements of a [`Tensor`](crate::Tensor) are stored (`iron_dtype`).
+        ///
+        /// The types with several elements in a block are GGML's. They are for weights only, and a row is a whole
+        /// number of blocks. Layouts: `ggml-common.h` of llama.cpp.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Dtype {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Dtype {
+            /// Every type.
+            pub const ALL: &[Dtype] = &[$(Dtype::$variant,)*];
+
+            /// GGML's name: `"Q4_K"`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Dtype::$variant => stringify!($name),)*
+                }
+            }
+
+            /// Elements that are stored together: 1, or 32 or 256 for block types.
+            pub const fn block_elements(self) -> usize {
+                match self {
+                    $(Dtype::$variant => $elements,)*
+                }
+            }
+
+            /// Bytes of one block.
+            pub const fn block_bytes(self) -> usize {
+                match self {
+                    $(Dtype::$variant => $bytes,)*
+                }
+            }
+
+            /// Bytes that a tensor's offset is a multiple of.
+            pub const fn alignment(self) -> usize {
+                match self {
+                    $(Dtype::$variant => $alignment,)*
+                }
+            }
+
+            pub(crate) const fn native(self) -> ffi::iron_dtype {
+                match self {
+                    $(Dtype::$variant => ffi::$constant,)*
+                }
+            }
+        }
+    };
 }
+dtypes!(dtype_of_rows);
 
 impl Dtype {
-    /// Elements that are stored together: 1, or 32 or 256 for block types.
-    pub const fn block_elements(self) -> usize {
-        match self {
-            Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::U32 => 1,
-            Dtype::Q8_0 | Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q5_0 | Dtype::Q5_1 | Dtype::Iq4Nl => {
-                32
-            }
-            Dtype::Q2K | Dtype::Q3K | Dtype::Q4K | Dtype::Q5K | Dtype::Q6K => 256,
-        }
-    }
-
     /// Whether [`Commands::interleave`](crate::Commands::interleave) takes rows of it.
     pub const fn can_interleave(self) -> bool {
         matches!(
@@ -104,50 +114,11 @@ impl Dtype {
         )
     }
 
-    /// Bytes of one block.
-    pub const fn block_bytes(self) -> usize {
-        match self {
-            Dtype::F32 | Dtype::U32 => 4,
-            Dtype::F16 | Dtype::Bf16 => 2,
-            Dtype::Q8_0 => 34,
-            Dtype::Q4_0 => 18,
-            Dtype::Q4_1 => 20,
-            Dtype::Q5_0 => 22,
-            Dtype::Q5_1 => 24,
-            Dtype::Q2K => 84,
-            Dtype::Q3K => 110,
-            Dtype::Q4K => 144,
-            Dtype::Q5K => 176,
-            Dtype::Q6K => 210,
-            Dtype::Iq4Nl => 18,
-        }
-    }
-
     /// Bytes of `elements` packed elements; `None` when they are not whole blocks or the number overflows.
     pub const fn bytes(self, elements: usize) -> Option<usize> {
         match elements % self.block_elements() {
             0 => (elements / self.block_elements()).checked_mul(self.block_bytes()),
             _ => None,
-        }
-    }
-
-    pub(crate) const fn native(self) -> ffi::iron_dtype {
-        match self {
-            Dtype::F32 => ffi::IRON_F32,
-            Dtype::F16 => ffi::IRON_F16,
-            Dtype::Bf16 => ffi::IRON_BF16,
-            Dtype::U32 => ffi::IRON_U32,
-            Dtype::Q8_0 => ffi::IRON_Q8_0,
-            Dtype::Q4_0 => ffi::IRON_Q4_0,
-            Dtype::Q4_1 => ffi::IRON_Q4_1,
-            Dtype::Q5_0 => ffi::IRON_Q5_0,
-            Dtype::Q5_1 => ffi::IRON_Q5_1,
-            Dtype::Q2K => ffi::IRON_Q2_K,
-            Dtype::Q3K => ffi::IRON_Q3_K,
-            Dtype::Q4K => ffi::IRON_Q4_K,
-            Dtype::Q5K => ffi::IRON_Q5_K,
-            Dtype::Q6K => ffi::IRON_Q6_K,
-            Dtype::Iq4Nl => ffi::IRON_IQ4_NL,
         }
     }
 }

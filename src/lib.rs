@@ -68,6 +68,7 @@ mod msl;
 pub mod ops;
 pub mod projections;
 pub mod stress;
+mod tables;
 mod tensor;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};

@@ -253,7 +253,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
             continue;
         }
         let kind = path.extension().and_then(|kind| kind.to_str());
-        if matches!(kind, Some("rs" | "h" | "c" | "m" | "metal")) {
+        if matches!(kind, Some("rs" | "h" | "c" | "m" | "metal" | "def")) {
             files.push(path);
         }
     }

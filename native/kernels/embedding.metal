@@ -50,21 +50,10 @@ template <typename Block>
 }
 
 #define EMBEDDING(NAME, STORED, READER) \
-  template [[host_name(NAME)]] [[kernel]] decltype(embedding<STORED, READER>) embedding<STORED, READER>;
+  template [[host_name(#NAME)]] [[kernel]] decltype(embedding<STORED, READER>) embedding<STORED, READER>;
 #define EMBEDDING_OF(NAME, BLOCK) \
-  template [[host_name(NAME)]] [[kernel]] decltype(embedding_blocks<BLOCK>) embedding_blocks<BLOCK>;
+  template [[host_name(#NAME)]] [[kernel]] decltype(embedding_blocks<BLOCK>) embedding_blocks<BLOCK>;
 
-EMBEDDING("embedding_f32", float, f32)
-EMBEDDING("embedding_f16", half, f16)
-EMBEDDING("embedding_bf16", ushort, bf16)
-EMBEDDING_OF("embedding_q8_0", q8_0)
-EMBEDDING_OF("embedding_q4_0", q4_0)
-EMBEDDING_OF("embedding_q4_1", q4_1)
-EMBEDDING_OF("embedding_q5_0", q5_0)
-EMBEDDING_OF("embedding_q5_1", q5_1)
-EMBEDDING_OF("embedding_q2_k", q2_k)
-EMBEDDING_OF("embedding_q3_k", q3_k)
-EMBEDDING_OF("embedding_q4_k", q4_k)
-EMBEDDING_OF("embedding_q5_k", q5_k)
-EMBEDDING_OF("embedding_q6_k", q6_k)
-EMBEDDING_OF("embedding_iq4_nl", iq4_nl)
+#define DTYPE_FLOAT(id, NAME, name, ...) EMBEDDING(embedding_##name, name::stored, name)
+#define DTYPE_BLOCK(id, NAME, name, ...) EMBEDDING_OF(embedding_##name, name)
+#include "dtypes.def"

@@ -81,49 +81,11 @@ template <typename T, typename A, typename B, uint M, uint ROWS>
 }
 
 #define MATVEC(NAME, T, A, B, M, ROWS) \
-  template [[host_name(NAME)]] [[kernel]] decltype(matvec<T, A, B, M, ROWS>) matvec<T, A, B, M, ROWS>;
+  template [[host_name(#NAME)]] [[kernel]] decltype(matvec<T, A, B, M, ROWS>) matvec<T, A, B, M, ROWS>;
 
-MATVEC("matvec_q8_0_f32", float, f32, q8_0, 1, 4)
-MATVEC("matvec_q4_0_f32", float, f32, q4_0, 1, 4)
-MATVEC("matvec_q4_1_f32", float, f32, q4_1, 1, 4)
-MATVEC("matvec_q5_0_f32", float, f32, q5_0, 1, 4)
-MATVEC("matvec_q5_1_f32", float, f32, q5_1, 1, 4)
-MATVEC("matvec_q2_k_f32", float, f32, q2_k, 1, 4)
-MATVEC("matvec_q3_k_f32", float, f32, q3_k, 1, 4)
-MATVEC("matvec_q4_k_f32", float, f32, q4_k, 1, 4)
-MATVEC("matvec_q5_k_f32", float, f32, q5_k, 1, 4)
-MATVEC("matvec_q6_k_f32", float, f32, q6_k, 1, 4)
-MATVEC("matvec_iq4_nl_f32", float, f32, iq4_nl, 1, 4)
-MATVEC("matvec_q8_0_f16", half, f16, q8_0, 1, 4)
-MATVEC("matvec_q4_0_f16", half, f16, q4_0, 1, 4)
-MATVEC("matvec_q4_1_f16", half, f16, q4_1, 1, 4)
-MATVEC("matvec_q5_0_f16", half, f16, q5_0, 1, 4)
-MATVEC("matvec_q5_1_f16", half, f16, q5_1, 1, 4)
-MATVEC("matvec_q2_k_f16", half, f16, q2_k, 1, 4)
-MATVEC("matvec_q3_k_f16", half, f16, q3_k, 1, 4)
-MATVEC("matvec_q4_k_f16", half, f16, q4_k, 1, 4)
-MATVEC("matvec_q5_k_f16", half, f16, q5_k, 1, 4)
-MATVEC("matvec_q6_k_f16", half, f16, q6_k, 1, 4)
-MATVEC("matvec_iq4_nl_f16", half, f16, iq4_nl, 1, 4)
-MATVEC("matvec_narrow_q8_0_f32", float, f32, q8_0, 8, 2)
-MATVEC("matvec_narrow_q4_0_f32", float, f32, q4_0, 8, 2)
-MATVEC("matvec_narrow_q4_1_f32", float, f32, q4_1, 8, 2)
-MATVEC("matvec_narrow_q5_0_f32", float, f32, q5_0, 8, 2)
-MATVEC("matvec_narrow_q5_1_f32", float, f32, q5_1, 8, 2)
-MATVEC("matvec_narrow_q2_k_f32", float, f32, q2_k, 8, 2)
-MATVEC("matvec_narrow_q3_k_f32", float, f32, q3_k, 8, 2)
-MATVEC("matvec_narrow_q4_k_f32", float, f32, q4_k, 8, 2)
-MATVEC("matvec_narrow_q5_k_f32", float, f32, q5_k, 8, 2)
-MATVEC("matvec_narrow_q6_k_f32", float, f32, q6_k, 8, 2)
-MATVEC("matvec_narrow_iq4_nl_f32", float, f32, iq4_nl, 8, 2)
-MATVEC("matvec_narrow_q8_0_f16", half, f16, q8_0, 8, 2)
-MATVEC("matvec_narrow_q4_0_f16", half, f16, q4_0, 8, 2)
-MATVEC("matvec_narrow_q4_1_f16", half, f16, q4_1, 8, 2)
-MATVEC("matvec_narrow_q5_0_f16", half, f16, q5_0, 8, 2)
-MATVEC("matvec_narrow_q5_1_f16", half, f16, q5_1, 8, 2)
-MATVEC("matvec_narrow_q2_k_f16", half, f16, q2_k, 8, 2)
-MATVEC("matvec_narrow_q3_k_f16", half, f16, q3_k, 8, 2)
-MATVEC("matvec_narrow_q4_k_f16", half, f16, q4_k, 8, 2)
-MATVEC("matvec_narrow_q5_k_f16", half, f16, q5_k, 8, 2)
-MATVEC("matvec_narrow_q6_k_f16", half, f16, q6_k, 8, 2)
-MATVEC("matvec_narrow_iq4_nl_f16", half, f16, iq4_nl, 8, 2)
+#define DTYPE_BLOCK(id, NAME, name, ...)                    \
+  MATVEC(matvec_##name##_f32, float, f32, name, 1, 4)       \
+  MATVEC(matvec_##name##_f16, half, f16, name, 1, 4)        \
+  MATVEC(matvec_narrow_##name##_f32, float, f32, name, 8, 2) \
+  MATVEC(matvec_narrow_##name##_f16, half, f16, name, 8, 2)
+#include "dtypes.def"

@@ -350,6 +350,18 @@ fn columns_of_one_matrix_do_not_overlap() {
     fixture.finish();
 }
 
+/// What weights are stored as: the floats and the blocks of the table.
+fn weights() -> Vec<iron_dtype> {
+    let rows = include_str!("../../native/kernels/dtypes.def").lines();
+    let weights = rows.filter_map(|row| {
+        let row = row
+            .strip_prefix("DTYPE_FLOAT(")
+            .or(row.strip_prefix("DTYPE_BLOCK("));
+        row?.split(',').next()?.trim().parse().ok()
+    });
+    weights.collect()
+}
+
 /// The kernel behind every operation and every combination of types that the header allows.
 #[test]
 #[serial]
@@ -363,29 +375,14 @@ fn every_type_of_every_operation_has_its_kernel() {
     );
     let commands = begin(device);
     let floats = [IRON_F32, IRON_F16, IRON_BF16];
-    let weights = [
-        IRON_F32,
-        IRON_F16,
-        IRON_BF16,
-        IRON_Q8_0,
-        IRON_Q4_0,
-        IRON_Q4_1,
-        IRON_Q5_0,
-        IRON_Q5_1,
-        IRON_Q2_K,
-        IRON_Q3_K,
-        IRON_Q4_K,
-        IRON_Q5_K,
-        IRON_Q6_K,
-        IRON_IQ4_NL,
-    ];
+    let weights = weights();
     let mut recorded = 0;
     let mut runs = |status| {
         ok(status);
         recorded += 1;
     };
     for kind in [IRON_F32, IRON_F16] {
-        for b in weights {
+        for &b in &weights {
             let matmul = iron_matmul {
                 a: tensor(x, kind),
                 b: tensor(y, b),
@@ -418,7 +415,7 @@ fn every_type_of_every_operation_has_its_kernel() {
             runs(call!(iron_encode_matmul(commands, &matmul)));
         }
     }
-    for table in weights {
+    for &table in &weights {
         let embedding = iron_embedding {
             width: 256,
             table: tensor(x, table),
@@ -497,7 +494,8 @@ fn every_type_of_every_operation_has_its_kernel() {
     runs(call!(iron_encode_silu_mul(commands, &elementwise(x, y, z))));
     runs(call!(iron_encode_softmax(commands, &softmax(x, y))));
     runs(call!(iron_encode_argmax(commands, &argmax(x, y))));
-    assert_eq!(recorded, 2 * 14 + 7 * 3 + 14 + 9 + 4 + 4 * 5 + 4 + 4 + 7);
+    let of_weights = 3 * weights.len();
+    assert_eq!(recorded, of_weights + 7 * 3 + 9 + 4 + 4 * 5 + 4 + 4 + 7);
     commit_and_wait(commands);
     release_commands(commands);
     ok(call!(iron_memory_purge(device, null_mut()))); // the scratch memory of attention in pieces

@@ -10,7 +10,7 @@ use serial_test::serial;
 use crate::EDGES;
 use crate::oracle::{self, transpose};
 use crate::support::numbers;
-use crate::typed::{FLOATS, Typed, WEIGHTS, floats};
+use crate::typed::{FLOATS, Typed, floats, weights};
 use crate::ways::{Output, ROUNDING, Want, Ways};
 
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +187,7 @@ fn products_of_numbers() {
 #[serial]
 fn products_of_blocks() {
     let ways = Ways::open();
-    for b in WEIGHTS.into_iter().filter(|b| b.block_elements() > 1) {
+    for b in weights().filter(|b| b.block_elements() > 1) {
         check_type(&ways, b, Dtype::F32);
         check_type(&ways, b, Dtype::F16);
     }

@@ -11,7 +11,7 @@ use serial_test::serial;
 use crate::EDGES;
 use crate::oracle;
 use crate::support::{f64s, numbers};
-use crate::typed::{FLOATS, Typed, WEIGHTS, floats, rows};
+use crate::typed::{FLOATS, Typed, floats, rows, weights};
 use crate::ways::{Output, ROUNDING, Want, Ways, close, exactly, within};
 
 /// Rows and width with an edge in either.
@@ -26,7 +26,7 @@ fn shapes(other: usize) -> impl Iterator<Item = (usize, usize)> {
 fn embedding() {
     let ways = Ways::open();
     let vocab = 7;
-    for dtype in WEIGHTS {
+    for dtype in weights() {
         let unit = dtype.block_elements();
         for (count, width) in shapes(5) {
             let width = width.next_multiple_of(unit);

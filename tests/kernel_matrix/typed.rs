@@ -10,22 +10,10 @@ use crate::support::{f64s, numbers};
 pub const FLOATS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
 /// What weights are stored as.
-pub const WEIGHTS: [Dtype; 14] = [
-    Dtype::F32,
-    Dtype::F16,
-    Dtype::Bf16,
-    Dtype::Q8_0,
-    Dtype::Q4_0,
-    Dtype::Q4_1,
-    Dtype::Q5_0,
-    Dtype::Q5_1,
-    Dtype::Q2K,
-    Dtype::Q3K,
-    Dtype::Q4K,
-    Dtype::Q5K,
-    Dtype::Q6K,
-    Dtype::Iq4Nl,
-];
+pub fn weights() -> impl Iterator<Item = Dtype> {
+    let all = Dtype::ALL.iter().copied();
+    all.filter(|dtype| *dtype != Dtype::U32)
+}
 
 /// Elements as they lie in memory, and what they are worth.
 pub struct Typed {
@@ -83,19 +71,7 @@ impl Typed {
 fn blocks(dtype: Dtype, elements: usize, seed: u64) -> Typed {
     let fixtures: serde_json::Value =
         serde_json::from_str(include_str!("../data/blocks.json")).expect("JSON");
-    let name = match dtype {
-        Dtype::Q4_0 => "Q4_0",
-        Dtype::Q4_1 => "Q4_1",
-        Dtype::Q5_0 => "Q5_0",
-        Dtype::Q5_1 => "Q5_1",
-        Dtype::Q2K => "Q2_K",
-        Dtype::Q3K => "Q3_K",
-        Dtype::Q4K => "Q4_K",
-        Dtype::Q5K => "Q5_K",
-        Dtype::Q6K => "Q6_K",
-        Dtype::Iq4Nl => "IQ4_NL",
-        other => panic!("{other:?} has no blocks"),
-    };
+    let name = dtype.name();
     let list = |field: &str| {
         let list = fixtures[name][field].as_array().expect("a list");
         list.iter()

@@ -12,9 +12,10 @@ static uint64_t dimension(Call *call) {
 static uint64_t blocks(Call *call) { return random_chance(&call->random, 90) ? 256 : dimension(call); }
 
 static iron_dtype any_dtype(Call *call) {
-  static const iron_dtype types[] = {IRON_F32,  IRON_F16,  IRON_BF16, IRON_U32,  IRON_Q8_0,
-                                     IRON_Q4_0, IRON_Q4_1, IRON_Q5_0, IRON_Q5_1, IRON_Q2_K,
-                                     IRON_Q3_K, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K, IRON_IQ4_NL};
+  static const iron_dtype types[] = {
+#define DTYPE(id, NAME, ...) IRON_##NAME,
+#include "../../native/kernels/dtypes.def"
+  };
   Random *random = &call->random;
   if (random_chance(random, 2)) return (iron_dtype)random_bits(random);
   return types[random_below(random, sizeof types / sizeof *types)];

@@ -15,7 +15,7 @@ iron_status iron_encode_transpose(iron_commands *handle, const iron_transpose *g
     IronShape x_shape = {.rows = transpose.rows, .width = transpose.width};
     IronShape out_shape = {.rows = transpose.width, .width = transpose.rows};
     IronDevice *device = commands->device;
-    unsigned types = IRON_TYPES_FLOAT | IRON_TYPES_U32;
+    IronTypes types = IRON_TYPES_FLOAT | IRON_TYPES_U32;
     IRON_TRY(IronOperandResolve(&x, "x", &transpose.x, x_shape, types, IRON_ACCESS_READ, device));
     IRON_TRY(IronOperandResolve(&out, "out", &transpose.out, out_shape, types, IRON_ACCESS_WRITE, device));
     if (out.dtype != x.dtype)

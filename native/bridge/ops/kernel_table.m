@@ -93,34 +93,15 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   {IRON_OPERATION_ATTENTION, {C}, ALWAYS, "attention", "attention_" NAME, SIMDGROUP_PER_POINT},
 
 const IronKernelEntry IronKernelTable[] = {
-    MATMULS_OF_NUMBERS(IRON_F32, IRON_F32, "f32_f32")
-    MATMULS_OF_NUMBERS(IRON_F16, IRON_F32, "f16_f32")
-    MATMULS_OF_NUMBERS(IRON_BF16, IRON_F32, "bf16_f32")
-    MATMULS_OF_NUMBERS(IRON_F32, IRON_F16, "f32_f16")
-    MATMULS_OF_NUMBERS(IRON_F16, IRON_F16, "f16_f16")
-    MATMULS_OF_NUMBERS(IRON_BF16, IRON_F16, "bf16_f16")
-    MATMULS_OF_BLOCKS(IRON_Q8_0, IRON_F32, "q8_0_f32")
-    MATMULS_OF_BLOCKS(IRON_Q4_0, IRON_F32, "q4_0_f32")
-    MATMULS_OF_BLOCKS(IRON_Q4_1, IRON_F32, "q4_1_f32")
-    MATMULS_OF_BLOCKS(IRON_Q5_0, IRON_F32, "q5_0_f32")
-    MATMULS_OF_BLOCKS(IRON_Q5_1, IRON_F32, "q5_1_f32")
-    MATMULS_OF_BLOCKS(IRON_Q2_K, IRON_F32, "q2_k_f32")
-    MATMULS_OF_BLOCKS(IRON_Q3_K, IRON_F32, "q3_k_f32")
-    MATMULS_OF_BLOCKS(IRON_Q4_K, IRON_F32, "q4_k_f32")
-    MATMULS_OF_BLOCKS(IRON_Q5_K, IRON_F32, "q5_k_f32")
-    MATMULS_OF_BLOCKS(IRON_Q6_K, IRON_F32, "q6_k_f32")
-    MATMULS_OF_BLOCKS(IRON_IQ4_NL, IRON_F32, "iq4_nl_f32")
-    MATMULS_OF_BLOCKS(IRON_Q8_0, IRON_F16, "q8_0_f16")
-    MATMULS_OF_BLOCKS(IRON_Q4_0, IRON_F16, "q4_0_f16")
-    MATMULS_OF_BLOCKS(IRON_Q4_1, IRON_F16, "q4_1_f16")
-    MATMULS_OF_BLOCKS(IRON_Q5_0, IRON_F16, "q5_0_f16")
-    MATMULS_OF_BLOCKS(IRON_Q5_1, IRON_F16, "q5_1_f16")
-    MATMULS_OF_BLOCKS(IRON_Q2_K, IRON_F16, "q2_k_f16")
-    MATMULS_OF_BLOCKS(IRON_Q3_K, IRON_F16, "q3_k_f16")
-    MATMULS_OF_BLOCKS(IRON_Q4_K, IRON_F16, "q4_k_f16")
-    MATMULS_OF_BLOCKS(IRON_Q5_K, IRON_F16, "q5_k_f16")
-    MATMULS_OF_BLOCKS(IRON_Q6_K, IRON_F16, "q6_k_f16")
-    MATMULS_OF_BLOCKS(IRON_IQ4_NL, IRON_F16, "iq4_nl_f16")
+#define DTYPE_FLOAT(id, NAME, name, ...)                     \
+  MATMULS_OF_NUMBERS(IRON_##NAME, IRON_F32, #name "_f32")    \
+  MATMULS_OF_NUMBERS(IRON_##NAME, IRON_F16, #name "_f16")    \
+  {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, THREAD_PER_POINT},
+#define DTYPE_BLOCK(id, NAME, name, ...)                     \
+  MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F32, #name "_f32")     \
+  MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F16, #name "_f16")     \
+  {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, BLOCKS_OF_A_ROW},
+#include "dtypes.def"
 
     INTERLEAVED(IRON_F16, "f16")
     INTERLEAVED(IRON_BF16, "bf16")
@@ -129,21 +110,6 @@ const IronKernelEntry IronKernelTable[] = {
     INTERLEAVED(IRON_Q4_K, "q4_k")
     INTERLEAVED(IRON_Q5_K, "q5_k")
     INTERLEAVED(IRON_Q6_K, "q6_k")
-
-    {IRON_OPERATION_EMBEDDING, {IRON_F32}, ALWAYS, "embedding", "embedding_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_F16}, ALWAYS, "embedding", "embedding_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_BF16}, ALWAYS, "embedding", "embedding_bf16", THREAD_PER_POINT},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q8_0}, ALWAYS, "embedding", "embedding_q8_0", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q4_0}, ALWAYS, "embedding", "embedding_q4_0", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q4_1}, ALWAYS, "embedding", "embedding_q4_1", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q5_0}, ALWAYS, "embedding", "embedding_q5_0", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q5_1}, ALWAYS, "embedding", "embedding_q5_1", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q2_K}, ALWAYS, "embedding", "embedding_q2_k", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q3_K}, ALWAYS, "embedding", "embedding_q3_k", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q4_K}, ALWAYS, "embedding", "embedding_q4_k", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q5_K}, ALWAYS, "embedding", "embedding_q5_k", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_Q6_K}, ALWAYS, "embedding", "embedding_q6_k", BLOCKS_OF_A_ROW},
-    {IRON_OPERATION_EMBEDDING, {IRON_IQ4_NL}, ALWAYS, "embedding", "embedding_iq4_nl", BLOCKS_OF_A_ROW},
 
     {IRON_OPERATION_RMS_NORM, {0}, ALWAYS, "rms_norm", "rms_norm", SIMDGROUP_PER_POINT},
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},

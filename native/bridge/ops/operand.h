@@ -5,19 +5,16 @@
 #import "device/buffer.h"
 #include "ironbridge.h"
 
-/* Sets of types. */
-#define IRON_TYPES(type) (1u << (type))
-enum {
-  IRON_TYPES_F32 = IRON_TYPES(IRON_F32),
-  IRON_TYPES_U32 = IRON_TYPES(IRON_U32),
-  IRON_TYPES_F32_F16 = IRON_TYPES(IRON_F32) | IRON_TYPES(IRON_F16),
-  IRON_TYPES_FLOAT = IRON_TYPES_F32_F16 | IRON_TYPES(IRON_BF16),
-  IRON_TYPES_CACHE = IRON_TYPES_FLOAT | IRON_TYPES(IRON_Q8_0),
-  IRON_TYPES_BLOCKS = IRON_TYPES(IRON_Q8_0) | IRON_TYPES(IRON_Q4_0) | IRON_TYPES(IRON_Q4_1) | IRON_TYPES(IRON_Q5_0) |
-                      IRON_TYPES(IRON_Q5_1) | IRON_TYPES(IRON_Q2_K) | IRON_TYPES(IRON_Q3_K) | IRON_TYPES(IRON_Q4_K) |
-                      IRON_TYPES(IRON_Q5_K) | IRON_TYPES(IRON_Q6_K) | IRON_TYPES(IRON_IQ4_NL),
-  IRON_TYPES_WEIGHTS = IRON_TYPES_FLOAT | IRON_TYPES_BLOCKS
-};
+/* Sets of types: a bit for each. */
+typedef uint64_t IronTypes;
+#define IRON_TYPES(type) (UINT64_C(1) << (type))
+#define IRON_TYPES_F32 IRON_TYPES(IRON_F32)
+#define IRON_TYPES_U32 IRON_TYPES(IRON_U32)
+#define IRON_TYPES_F32_F16 (IRON_TYPES(IRON_F32) | IRON_TYPES(IRON_F16))
+#define IRON_TYPES_CACHE (IRON_TYPES_FLOAT | IRON_TYPES(IRON_Q8_0))
+#define IRON_TYPES_WEIGHTS (IRON_TYPES_FLOAT | IRON_TYPES_BLOCKS)
+/* Those of a class of dtypes.def. */
+extern const IronTypes IRON_TYPES_FLOAT, IRON_TYPES_BLOCKS;
 
 /* What an operation needs of an operand: `planes` matrices of rows × width elements. */
 typedef struct IronShape {
@@ -41,7 +38,7 @@ typedef struct IronOperand {
 
 /* Checks `tensor` and describes it. `name` is the argument's in messages. */
 iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
-                               unsigned types, iron_access access, IronDevice *device);
+                               IronTypes types, iron_access access, IronDevice *device);
 
 /* Refuses an output whose elements are also elements of `input`, unless `in_place` and they are the very same ones. */
 iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperand *input, bool in_place);

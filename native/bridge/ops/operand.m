@@ -8,23 +8,25 @@ typedef struct Layout {
   uint32_t elements, bytes, alignment;
 } Layout;
 
+#define DTYPE(id, NAME, name, ggml, elements, bytes, alignment, scale) \
+  [IRON_##NAME] = {#NAME, elements, bytes, alignment},
 static const Layout layouts[] = {
-    [IRON_F32] = {"F32", 1, 4, 4},
-    [IRON_F16] = {"F16", 1, 2, 2},
-    [IRON_BF16] = {"BF16", 1, 2, 2},
-    [IRON_U32] = {"U32", 1, 4, 4},
-    [IRON_Q8_0] = {"Q8_0", 32, 34, 2},
-    [IRON_Q4_0] = {"Q4_0", 32, 18, 2},
-    [IRON_Q4_1] = {"Q4_1", 32, 20, 2},
-    [IRON_Q5_0] = {"Q5_0", 32, 22, 2},
-    [IRON_Q5_1] = {"Q5_1", 32, 24, 2},
-    [IRON_Q2_K] = {"Q2_K", 256, 84, 2},
-    [IRON_Q3_K] = {"Q3_K", 256, 110, 2},
-    [IRON_Q4_K] = {"Q4_K", 256, 144, 2},
-    [IRON_Q5_K] = {"Q5_K", 256, 176, 2},
-    [IRON_Q6_K] = {"Q6_K", 256, 210, 2},
-    [IRON_IQ4_NL] = {"IQ4_NL", 32, 18, 2},
+#include "dtypes.def"
 };
+
+#define DTYPE(id, NAME, ...)                                                    \
+  _Static_assert(IRON_##NAME == (id), "ironbridge.h and dtypes.def agree on " #NAME); \
+  _Static_assert((id) > 0 && (id) < 64, "a set of types has a bit for " #NAME);
+#include "dtypes.def"
+
+const IronTypes IRON_TYPES_FLOAT = 0
+#define DTYPE_FLOAT(id, NAME, ...) | IRON_TYPES(IRON_##NAME)
+#include "dtypes.def"
+    ;
+const IronTypes IRON_TYPES_BLOCKS = 0
+#define DTYPE_BLOCK(id, NAME, ...) | IRON_TYPES(IRON_##NAME)
+#include "dtypes.def"
+    ;
 
 static const Layout *layout_of(iron_dtype type) {
   if (type >= sizeof layouts / sizeof *layouts || !layouts[type].name) return NULL;
@@ -43,7 +45,7 @@ iron_status IronDimensionCheck(const char *name, uint64_t value) {
   return IRON_OK;
 }
 
-static iron_status check_type(const IronOperand *operand, unsigned types) {
+static iron_status check_type(const IronOperand *operand, IronTypes types) {
   const Layout *layout = layout_of(operand->dtype);
   if (!layout)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: dtype %u is none", operand->name, operand->dtype);
@@ -112,7 +114,7 @@ static bool is_whole(const IronOperand *operand) {
 }
 
 iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
-                               unsigned types, iron_access access, IronDevice *device) {
+                               IronTypes types, iron_access access, IronDevice *device) {
   uint64_t row_stride = shape.row_stride ? shape.row_stride : tensor->row_stride ? tensor->row_stride : shape.width;
   *operand = (IronOperand){.name = name,
                            .buffer = IronBufferAcquire(tensor->buffer, name),

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use half::{bf16, f16};
 
 use super::bindings::{Dispatch, Geometry};
-use super::gemm::matmul;
+use super::gemm::matmul::{self, matmul_integers};
 use super::kernels::{
     activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
 };
@@ -17,6 +17,7 @@ use super::machine::Machine;
 use super::quants::*;
 use super::{attention, repack};
 use crate::backend::fault::Fault;
+use crate::tables::block_dtypes;
 
 /// A native kernel.
 #[derive(Debug)]
@@ -55,19 +56,6 @@ static SINGLES: &[Kernel] = kernels! {
         c"embedding_f32" => embedding::embedding::<f32>,
         c"embedding_f16" => embedding::embedding::<f16>,
         c"embedding_bf16" => embedding::embedding::<bf16>,
-    }
-    embedding(Geometry::new([512, 1, 1], 32)) {
-        c"embedding_q8_0" => embedding::embedding::<BlockQ8_0>,
-        c"embedding_q4_0" => embedding::embedding::<BlockQ4_0>,
-        c"embedding_q4_1" => embedding::embedding::<BlockQ4_1>,
-        c"embedding_q5_0" => embedding::embedding::<BlockQ5_0>,
-        c"embedding_q5_1" => embedding::embedding::<BlockQ5_1>,
-        c"embedding_q2_k" => embedding::embedding::<BlockQ2K>,
-        c"embedding_q3_k" => embedding::embedding::<BlockQ3K>,
-        c"embedding_q4_k" => embedding::embedding::<BlockQ4K>,
-        c"embedding_q5_k" => embedding::embedding::<BlockQ5K>,
-        c"embedding_q6_k" => embedding::embedding::<BlockQ6K>,
-        c"embedding_iq4_nl" => embedding::embedding::<BlockIq4Nl>,
     }
     rms_norm(Geometry::SIMDGROUP_PER_POINT) { c"rms_norm" => rms_norm::rms_norm, }
     rope(Geometry::THREAD_PER_POINT) { c"rope" => rope::rope, }
@@ -161,8 +149,8 @@ static SINGLES: &[Kernel] = kernels! {
     argmax(Geometry::SIMDGROUP_PER_POINT) { c"argmax" => argmax::argmax, }
 };
 
-/// Matrix products. For Metal there are several kernels, each for shapes of its own; one native one does them all.
-const fn product(name: &'static str, family: &'static str, geometry: Geometry, run: Run) -> Kernel {
+/// A kernel whose name is made of parts.
+const fn named(name: &'static str, family: &'static str, geometry: Geometry, run: Run) -> Kernel {
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
         panic!("the name ends with its only NUL");
     };
@@ -177,29 +165,17 @@ const fn product(name: &'static str, family: &'static str, geometry: Geometry, r
 const MATVEC: Geometry = Geometry::new([8, 1, 1], 64);
 const NARROW: Geometry = Geometry::new([8, 8, 1], 128);
 const TILES: Geometry = Geometry::new([64, 32, 1], 128);
+const BLOCKS_OF_A_ROW: Geometry = Geometry::new([512, 1, 1], 32);
 
-macro_rules! products {
-    ([$($prefix:literal of $family:literal in $geometry:expr),*] $types:literal => $run:expr) => {
-        [$(product(concat!($prefix, $types, "\0"), $family, $geometry, $run)),*]
-    };
-}
+/// Matrix products. For Metal there are several kernels, each for shapes of its own; one native one does them all.
 macro_rules! products_of_numbers {
     ($($types:literal => $run:expr,)*) => {
-        &[$(products!([
-            "matvec_" of "matvec" in MATVEC,
-            "matvec_narrow_" of "matvec" in NARROW,
-            "matmul_tiled_" of "matmul_tiled" in TILES,
-            "matmul_" of "matmul" in Geometry::THREAD_PER_POINT
-        ] $types => $run)),*]
-    };
-}
-macro_rules! products_of_blocks {
-    ($($types:literal => $run:expr,)*) => {
-        &[$(products!([
-            "matvec_" of "matvec_blocks" in MATVEC,
-            "matvec_narrow_" of "matvec_blocks" in NARROW,
-            "matmul_tiled_" of "matmul_blocks" in TILES
-        ] $types => $run)),*]
+        &[$([
+            named(concat!("matvec_", $types, "\0"), "matvec", MATVEC, $run),
+            named(concat!("matvec_narrow_", $types, "\0"), "matvec", NARROW, $run),
+            named(concat!("matmul_tiled_", $types, "\0"), "matmul_tiled", TILES, $run),
+            named(concat!("matmul_", $types, "\0"), "matmul", Geometry::THREAD_PER_POINT, $run),
+        ]),*]
     };
 }
 
@@ -212,37 +188,29 @@ static PRODUCTS_OF_NUMBERS: &[[Kernel; 4]] = products_of_numbers! {
     "bf16_f16" => matmul::matmul::<bf16, f16>,
 };
 
-static PRODUCTS_OF_BLOCKS: &[[Kernel; 3]] = products_of_blocks! {
-    "q8_0_f32" => matmul::matmul_integers::<BlockQ8_0, f32>,
-    "q4_0_f32" => matmul::matmul_integers::<BlockQ4_0, f32>,
-    "q4_1_f32" => matmul::matmul_integers::<BlockQ4_1, f32>,
-    "q5_0_f32" => matmul::matmul_integers::<BlockQ5_0, f32>,
-    "q5_1_f32" => matmul::matmul_integers::<BlockQ5_1, f32>,
-    "q2_k_f32" => matmul::matmul_integers::<BlockQ2K, f32>,
-    "q3_k_f32" => matmul::matmul_integers::<BlockQ3K, f32>,
-    "q4_k_f32" => matmul::matmul_integers::<BlockQ4K, f32>,
-    "q5_k_f32" => matmul::matmul_integers::<BlockQ5K, f32>,
-    "q6_k_f32" => matmul::matmul_integers::<BlockQ6K, f32>,
-    "iq4_nl_f32" => matmul::matmul_integers::<BlockIq4Nl, f32>,
-    "q8_0_f16" => matmul::matmul_integers::<BlockQ8_0, f16>,
-    "q4_0_f16" => matmul::matmul_integers::<BlockQ4_0, f16>,
-    "q4_1_f16" => matmul::matmul_integers::<BlockQ4_1, f16>,
-    "q5_0_f16" => matmul::matmul_integers::<BlockQ5_0, f16>,
-    "q5_1_f16" => matmul::matmul_integers::<BlockQ5_1, f16>,
-    "q2_k_f16" => matmul::matmul_integers::<BlockQ2K, f16>,
-    "q3_k_f16" => matmul::matmul_integers::<BlockQ3K, f16>,
-    "q4_k_f16" => matmul::matmul_integers::<BlockQ4K, f16>,
-    "q5_k_f16" => matmul::matmul_integers::<BlockQ5K, f16>,
-    "q6_k_f16" => matmul::matmul_integers::<BlockQ6K, f16>,
-    "iq4_nl_f16" => matmul::matmul_integers::<BlockIq4Nl, f16>,
-};
+/// The products and the embedding of each block type.
+macro_rules! kernels_of_blocks {
+    ($($variant:ident { block $block:ident, name $name:literal, $($rest:tt)* })*) => {
+        &[$([
+            named(concat!("matvec_", $name, "_f32\0"), "matvec_blocks", MATVEC, matmul_integers::<$block, f32>),
+            named(concat!("matvec_", $name, "_f16\0"), "matvec_blocks", MATVEC, matmul_integers::<$block, f16>),
+            named(concat!("matvec_narrow_", $name, "_f32\0"), "matvec_blocks", NARROW, matmul_integers::<$block, f32>),
+            named(concat!("matvec_narrow_", $name, "_f16\0"), "matvec_blocks", NARROW, matmul_integers::<$block, f16>),
+            named(concat!("matmul_tiled_", $name, "_f32\0"), "matmul_blocks", TILES, matmul_integers::<$block, f32>),
+            named(concat!("matmul_tiled_", $name, "_f16\0"), "matmul_blocks", TILES, matmul_integers::<$block, f16>),
+            named(concat!("embedding_", $name, "\0"), "embedding", BLOCKS_OF_A_ROW, embedding::embedding::<$block>),
+        ]),*]
+    };
+}
+
+static KERNELS_OF_BLOCKS: &[[Kernel; 7]] = block_dtypes!(kernels_of_blocks);
 
 /// All native kernels.
 pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     SINGLES
         .iter()
         .chain(PRODUCTS_OF_NUMBERS.as_flattened())
-        .chain(PRODUCTS_OF_BLOCKS.as_flattened())
+        .chain(KERNELS_OF_BLOCKS.as_flattened())
 }
 
 /// The kernels of one family.

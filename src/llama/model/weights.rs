@@ -4,8 +4,8 @@ mod repacker;
 
 use std::hint::black_box;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use half::{bf16, f16};
@@ -180,28 +180,8 @@ impl<'a> Weights<'a> {
         let Some(tensor) = self.take(name, &[width, rows])? else {
             return Ok(None);
         };
-        let dtype = match tensor.tensor_type() {
-            TensorType::F32 => Dtype::F32,
-            TensorType::F16 => Dtype::F16,
-            TensorType::BF16 => Dtype::Bf16,
-            TensorType::Q8_0 => Dtype::Q8_0,
-            TensorType::Q4_0 => Dtype::Q4_0,
-            TensorType::Q4_1 => Dtype::Q4_1,
-            TensorType::Q5_0 => Dtype::Q5_0,
-            TensorType::Q5_1 => Dtype::Q5_1,
-            TensorType::Q2_K => Dtype::Q2K,
-            TensorType::Q3_K => Dtype::Q3K,
-            TensorType::Q4_K => Dtype::Q4K,
-            TensorType::Q5_K => Dtype::Q5K,
-            TensorType::Q6_K => Dtype::Q6K,
-            TensorType::IQ4_NL => Dtype::Iq4Nl,
-            _ => {
-                return Err(unsupported(
-                    tensor,
-                    "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K and IQ4_NL",
-                ));
-            }
-        };
+        let dtype =
+            dtype_of(tensor.tensor_type()).ok_or_else(|| unsupported(tensor, &MATRIX_TYPES))?;
         let strips = Strips::of(width, rows, dtype).filter(|_| interleaved);
         self.weight(tensor, dtype, strips).map(Some)
     }
@@ -271,7 +251,7 @@ impl<'a> Weights<'a> {
         match (&self.source, &tensor.place) {
             // Safetensors may start numbers anywhere; a device cannot read them there.
             (Source::Mapped(files), Place::File(file, bytes))
-                if bytes.start.is_multiple_of(alignment(dtype)) =>
+                if bytes.start.is_multiple_of(dtype.alignment() as u64) =>
             {
                 let (start, buffers) = (bytes.start, &files[*file]);
                 // Of the buffers that start before a tensor the last one holds it as a whole, and the first starts
@@ -331,13 +311,18 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// What the offset of a tensor must be a multiple of: the size of its numbers, or of the scales in its blocks.
-fn alignment(dtype: Dtype) -> u64 {
-    match dtype {
-        Dtype::F32 => 4,
-        _ => 2,
-    }
+/// The type of elements that a file's tensor has on the device, if operations take it.
+fn dtype_of(tensor_type: TensorType) -> Option<Dtype> {
+    let mut all = Dtype::ALL.iter().copied();
+    all.find(|dtype| dtype.name() == tensor_type.name())
 }
+
+/// The types that a matrix may have in a file.
+static MATRIX_TYPES: LazyLock<String> = LazyLock::new(|| {
+    let all = TensorType::ALL.iter().copied();
+    let names = all.filter(|tensor_type| dtype_of(*tensor_type).is_some());
+    names.map(TensorType::name).collect::<Vec<_>>().join(", ")
+});
 
 fn unsupported(tensor: &ModelTensor, supported: &'static str) -> crate::Error {
     let error = LlamaError::TensorType {

@@ -65,6 +65,7 @@ pub mod tests {
     use super::*;
     use crate::backend::cpu::quants::*;
     use crate::backend::cpu::testing::*;
+    use crate::tables::block_dtypes;
 
     fn check<B: Sample>(name: &'static str, width: usize, gap: usize) {
         const VOCAB: usize = 7;
@@ -110,23 +111,18 @@ pub mod tests {
     }
 
     pub fn at_edge(name: &'static str, edge: usize) {
-        let check = match name {
-            "embedding_f32" => check::<f32>,
-            "embedding_f16" => check::<f16>,
-            "embedding_bf16" => check::<bf16>,
-            "embedding_q8_0" => check::<BlockQ8_0>,
-            "embedding_q4_0" => check::<BlockQ4_0>,
-            "embedding_q4_1" => check::<BlockQ4_1>,
-            "embedding_q5_0" => check::<BlockQ5_0>,
-            "embedding_q5_1" => check::<BlockQ5_1>,
-            "embedding_q2_k" => check::<BlockQ2K>,
-            "embedding_q3_k" => check::<BlockQ3K>,
-            "embedding_q4_k" => check::<BlockQ4K>,
-            "embedding_q5_k" => check::<BlockQ5K>,
-            "embedding_q6_k" => check::<BlockQ6K>,
-            "embedding_iq4_nl" => check::<BlockIq4Nl>,
-            _ => panic!("{name} is of another family"),
-        };
+        macro_rules! check_of_rows {
+            ($($variant:ident { block $block:ident, name $name:literal, $($rest:tt)* })*) => {
+                match name {
+                    "embedding_f32" => check::<f32>,
+                    "embedding_f16" => check::<f16>,
+                    "embedding_bf16" => check::<bf16>,
+                    $(concat!("embedding_", $name) => check::<$block>,)*
+                    _ => panic!("{name} is of another family"),
+                }
+            };
+        }
+        let check = block_dtypes!(check_of_rows);
         check(name, edge, 0);
         check(name, edge, 5);
     }

@@ -48,50 +48,43 @@ impl<B: Block> Readable for B {
     }
 }
 
-/// The blocks: their fields in memory order and how many weights they hold.
+/// The blocks: their fields in memory order. `dtypes.def` has their sizes.
 macro_rules! blocks {
-    ($($(#[$doc:meta])* $name:ident of $elements:literal in $bytes:literal { $($field:ident: $kind:ty),* })*) => {$(
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty),* })*) => {$(
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy, Debug)]
         pub struct $name {
             $(pub $field: $kind,)*
         }
-
-        impl Stored for $name {
-            const ELEMENTS: usize = $elements;
-        }
-
-        const _: () = assert!(size_of::<$name>() == $bytes);
     )*};
 }
+pub(super) use blocks;
 
 blocks! {
     /// `scale · (q − 8)`: 4 bits a weight, the first half in the low nibbles.
-    BlockQ4_0 of 32 in 18 { scale: f16, quants: [u8; 16] }
+    BlockQ4_0 { scale: f16, quants: [u8; 16] }
     /// `scale · q + minimum`.
-    BlockQ4_1 of 32 in 20 { scale: f16, minimum: f16, quants: [u8; 16] }
+    BlockQ4_1 { scale: f16, minimum: f16, quants: [u8; 16] }
     /// `scale · (q − 16)`: the fifth bits are apart.
-    BlockQ5_0 of 32 in 22 { scale: f16, high: [u8; 4], quants: [u8; 16] }
+    BlockQ5_0 { scale: f16, high: [u8; 4], quants: [u8; 16] }
     /// `scale · q + minimum`.
-    BlockQ5_1 of 32 in 24 { scale: f16, minimum: f16, high: [u8; 4], quants: [u8; 16] }
-    /// `scale · table[q]`: 4 bits choose one of 16 levels.
-    BlockIq4Nl of 32 in 18 { scale: f16, quants: [u8; 16] }
+    BlockQ5_1 { scale: f16, minimum: f16, high: [u8; 4], quants: [u8; 16] }
     /// `scale · s · q − minimum · m`: 2 bits a weight; s and m are the nibbles of a byte for 16 weights.
-    BlockQ2K of 256 in 84 { scales: [u8; 16], quants: [u8; 64], scale: f16, minimum: f16 }
+    BlockQ2K { scales: [u8; 16], quants: [u8; 64], scale: f16, minimum: f16 }
     /// `scale · (s − 32) · (q − 4)`: 2 bits a weight and a third apart; s has 6 bits for 16 weights.
-    BlockQ3K of 256 in 110 { high: [u8; 32], quants: [u8; 64], scales: [u8; 12], scale: f16 }
+    BlockQ3K { high: [u8; 32], quants: [u8; 64], scales: [u8; 12], scale: f16 }
     /// `scale · s · q − minimum · m`: 4 bits a weight; s and m have 6 bits for 32 weights.
-    BlockQ4K of 256 in 144 { scale: f16, minimum: f16, scales: [u8; 12], quants: [u8; 128] }
+    BlockQ4K { scale: f16, minimum: f16, scales: [u8; 12], quants: [u8; 128] }
     /// The same with a fifth bit.
-    BlockQ5K of 256 in 176 { scale: f16, minimum: f16, scales: [u8; 12], high: [u8; 32], quants: [u8; 128] }
+    BlockQ5K { scale: f16, minimum: f16, scales: [u8; 12], high: [u8; 32], quants: [u8; 128] }
     /// `scale · s · (q − 32)`: 4 bits a weight and two apart; s is a signed byte for 16 weights.
-    BlockQ6K of 256 in 210 { quants: [u8; 128], high: [u8; 64], scales: [i8; 16], scale: f16 }
+    BlockQ6K { quants: [u8; 128], high: [u8; 64], scales: [i8; 16], scale: f16 }
 }
 
 /// The 4-bit number of weight `index` of 32: low nibbles first, then the high ones.
 #[inline(always)]
-fn nibble(quants: &[u8; 16], index: usize) -> u8 {
+pub(super) fn nibble(quants: &[u8; 16], index: usize) -> u8 {
     quants[index % 16] >> (index / 16 * 4) & 15
 }
 
@@ -142,20 +135,6 @@ impl Block for BlockQ5_1 {
     fn group(&self, _: usize) -> [f32; GROUP] {
         let (scale, minimum) = (self.scale.to_f32(), self.minimum.to_f32());
         std::array::from_fn(|i| scale * f32::from(five_bits(&self.quants, self.high, i)) + minimum)
-    }
-}
-
-/// The levels of IQ4_NL. (`kvalues_iq4nl`.)
-pub const IQ4_NL_LEVELS: [f32; 16] = [
-    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
-    89.0, 113.0,
-];
-
-impl Block for BlockIq4Nl {
-    #[inline(always)]
-    fn group(&self, _: usize) -> [f32; GROUP] {
-        let scale = self.scale.to_f32();
-        std::array::from_fn(|i| scale * IQ4_NL_LEVELS[usize::from(nibble(&self.quants, i))])
     }
 }
 
@@ -226,53 +205,5 @@ impl Block for BlockQ6K {
             let quant = low | (high[i] >> (group % 4 * 2) & 3) << 4;
             scale * f32::from(self.scales[group * 2 + i / 16]) * (f32::from(quant) - 32.0)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Blocks of random bytes and the weights that the public `gguf` package reads from them. Made by
-    /// scripts/block_fixtures.py.
-    fn check<B: Block>(name: &str) {
-        let fixtures: serde_json::Value =
-            serde_json::from_str(include_str!("../../../../tests/data/blocks.json")).expect("JSON");
-        let fixture = &fixtures[name];
-        let bytes: Vec<u8> = (fixture["bytes"].as_array().expect("bytes").iter())
-            .map(|byte| byte.as_u64().expect("a byte") as u8)
-            .collect();
-        let weights = fixture["weights"].as_array().expect("weights");
-        assert_eq!(bytes.len() % size_of::<B>(), 0);
-        assert_eq!(bytes.len() / size_of::<B>() * B::ELEMENTS, weights.len());
-        let blocks: Vec<B> = bytes
-            .chunks(size_of::<B>())
-            // SAFETY: blocks are plain bytes and as long as the chunk.
-            .map(|chunk| unsafe { chunk.as_ptr().cast::<B>().read_unaligned() })
-            .collect();
-        for (index, weight) in weights.iter().enumerate() {
-            let bits = weight.as_u64().expect("the bits of a weight") as u32;
-            // SAFETY: the index is below the number of weights.
-            let value = unsafe { B::element(blocks.as_ptr(), index) };
-            let expected = f32::from_bits(bits);
-            assert!(
-                value == expected,
-                "{name} weight {index}: {value} is not {expected}"
-            );
-        }
-    }
-
-    #[test]
-    fn weights_are_those_of_the_gguf_package() {
-        check::<BlockQ4_0>("Q4_0");
-        check::<BlockQ4_1>("Q4_1");
-        check::<BlockQ5_0>("Q5_0");
-        check::<BlockQ5_1>("Q5_1");
-        check::<BlockQ2K>("Q2_K");
-        check::<BlockQ3K>("Q3_K");
-        check::<BlockQ4K>("Q4_K");
-        check::<BlockQ5K>("Q5_K");
-        check::<BlockQ6K>("Q6_K");
-        check::<BlockIq4Nl>("IQ4_NL");
     }
 }

@@ -77,7 +77,11 @@ impl Scales {
 /// # Safety
 /// They are readable.
 #[inline(always)]
-unsafe fn halves<S: Simd, B>(simd: S, from: *const f16, count: usize) -> [f32; 2 * SCALED_GROUPS] {
+pub(super) unsafe fn halves<S: Simd, B>(
+    simd: S,
+    from: *const f16,
+    count: usize,
+) -> [f32; 2 * SCALED_GROUPS] {
     let mut wide = [0.0; 2 * SCALED_GROUPS];
     // SAFETY: the caller's promise.
     unsafe {
@@ -139,6 +143,8 @@ macro_rules! one_group {
     };
 }
 
+pub(super) use {one_group, scales_of_halves};
+
 one_group!(BlockQ8_0, { SIGNED: bool = true; }, scale, |simd, from| {
     simd.signed(simd.load_group((&raw const (*from).quants).cast()))
 });
@@ -158,22 +164,6 @@ one_group!(BlockQ5_1, { HAS_MINIMUM: bool = true; LARGEST: i32 = 31; }, scale an
     let high = simd.load_group(high.as_ptr());
     simd.with_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
 });
-one_group!(BlockIq4Nl, { SIGNED: bool = true; }, scale, |simd, from| {
-    let nibbles = simd.load_nibbles((&raw const (*from).quants).cast());
-    simd.signed(simd.look_up(nibbles, &LEVELS))
-});
-
-/// The levels of IQ4_NL as integers.
-const LEVELS: [i8; 16] = {
-    let mut levels = [0; 16];
-    let mut i = 0;
-    while i < 16 {
-        levels[i] = IQ4_NL_LEVELS[i] as i8;
-        i += 1;
-    }
-    levels
-};
-
 /// A byte of 0 or 1 for each bit.
 #[inline(always)]
 fn fifth_bits(bits: [u8; 4]) -> [u8; GROUP] {

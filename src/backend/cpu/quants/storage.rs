@@ -26,10 +26,6 @@ pub struct BlockQ8_0 {
     pub quants: [i8; 32],
 }
 
-impl Stored for BlockQ8_0 {
-    const ELEMENTS: usize = 32;
-}
-
 /// Elements are widened in groups of this many: a multiple of every vector's lanes and of every type's block.
 pub const GROUP: usize = 32;
 

@@ -8,6 +8,7 @@ use crate::backend::cpu::quants::*;
 use crate::backend::cpu::registry::{Kernel, kernels};
 use crate::backend::cpu::testing::*;
 use crate::backend::ffi::args::*;
+use crate::tables::block_dtypes;
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -392,25 +393,19 @@ fn check_metal_of_all_types(case: Case, ways: &[(LaneOrder, bool)]) {
     if !case.transpose_b {
         return;
     }
+    macro_rules! check_blocks {
+        ($($variant:ident { block $block:ident, name $name:literal, $($rest:tt)* })*) => {$(
+            let k = case.k.next_multiple_of($block::ELEMENTS);
+            check_metal::<$block, f32>(concat!($name, "_f32"), Case { k, ..case }, ways);
+        )*};
+    }
+    block_dtypes!(check_blocks);
     let of_blocks = |unit: usize| Case {
         k: case.k.next_multiple_of(unit),
         ..case
     };
-    let small = of_blocks(32);
-    check_metal::<BlockQ8_0, f32>("q8_0_f32", small, ways);
-    check_metal::<BlockQ8_0, f16>("q8_0_f16", small, ways);
-    check_metal::<BlockQ4_0, f32>("q4_0_f32", small, ways);
-    check_metal::<BlockQ4_1, f32>("q4_1_f32", small, ways);
-    check_metal::<BlockQ5_0, f32>("q5_0_f32", small, ways);
-    check_metal::<BlockQ5_1, f32>("q5_1_f32", small, ways);
-    check_metal::<BlockIq4Nl, f32>("iq4_nl_f32", small, ways);
-    let large = of_blocks(256);
-    check_metal::<BlockQ2K, f32>("q2_k_f32", large, ways);
-    check_metal::<BlockQ3K, f32>("q3_k_f32", large, ways);
-    check_metal::<BlockQ4K, f32>("q4_k_f32", large, ways);
-    check_metal::<BlockQ4K, f16>("q4_k_f16", large, ways);
-    check_metal::<BlockQ5K, f32>("q5_k_f32", large, ways);
-    check_metal::<BlockQ6K, f32>("q6_k_f32", large, ways);
+    check_metal::<BlockQ8_0, f16>("q8_0_f16", of_blocks(32), ways);
+    check_metal::<BlockQ4K, f16>("q4_k_f16", of_blocks(256), ways);
 }
 
 /// One kernel with an edge in each dimension that its shapes leave open.
@@ -427,37 +422,22 @@ pub fn at_edge(name: &'static str, edge: usize) {
         .into_iter()
         .find_map(|prefix| Some((prefix, name.strip_prefix(prefix)?)))
         .unwrap_or_else(|| panic!("{name} is of another family"));
-    let (check, unit): (Check, usize) = match types {
-        "f32_f32" => (check_on::<f32, f32>, f32::ELEMENTS),
-        "f32_f16" => (check_on::<f32, f16>, f32::ELEMENTS),
-        "f16_f32" => (check_on::<f16, f32>, f16::ELEMENTS),
-        "f16_f16" => (check_on::<f16, f16>, f16::ELEMENTS),
-        "bf16_f32" => (check_on::<bf16, f32>, bf16::ELEMENTS),
-        "bf16_f16" => (check_on::<bf16, f16>, bf16::ELEMENTS),
-        "q8_0_f32" => (check_on::<BlockQ8_0, f32>, BlockQ8_0::ELEMENTS),
-        "q8_0_f16" => (check_on::<BlockQ8_0, f16>, BlockQ8_0::ELEMENTS),
-        "q4_0_f32" => (check_on::<BlockQ4_0, f32>, BlockQ4_0::ELEMENTS),
-        "q4_0_f16" => (check_on::<BlockQ4_0, f16>, BlockQ4_0::ELEMENTS),
-        "q4_1_f32" => (check_on::<BlockQ4_1, f32>, BlockQ4_1::ELEMENTS),
-        "q4_1_f16" => (check_on::<BlockQ4_1, f16>, BlockQ4_1::ELEMENTS),
-        "q5_0_f32" => (check_on::<BlockQ5_0, f32>, BlockQ5_0::ELEMENTS),
-        "q5_0_f16" => (check_on::<BlockQ5_0, f16>, BlockQ5_0::ELEMENTS),
-        "q5_1_f32" => (check_on::<BlockQ5_1, f32>, BlockQ5_1::ELEMENTS),
-        "q5_1_f16" => (check_on::<BlockQ5_1, f16>, BlockQ5_1::ELEMENTS),
-        "q2_k_f32" => (check_on::<BlockQ2K, f32>, BlockQ2K::ELEMENTS),
-        "q2_k_f16" => (check_on::<BlockQ2K, f16>, BlockQ2K::ELEMENTS),
-        "q3_k_f32" => (check_on::<BlockQ3K, f32>, BlockQ3K::ELEMENTS),
-        "q3_k_f16" => (check_on::<BlockQ3K, f16>, BlockQ3K::ELEMENTS),
-        "q4_k_f32" => (check_on::<BlockQ4K, f32>, BlockQ4K::ELEMENTS),
-        "q4_k_f16" => (check_on::<BlockQ4K, f16>, BlockQ4K::ELEMENTS),
-        "q5_k_f32" => (check_on::<BlockQ5K, f32>, BlockQ5K::ELEMENTS),
-        "q5_k_f16" => (check_on::<BlockQ5K, f16>, BlockQ5K::ELEMENTS),
-        "q6_k_f32" => (check_on::<BlockQ6K, f32>, BlockQ6K::ELEMENTS),
-        "q6_k_f16" => (check_on::<BlockQ6K, f16>, BlockQ6K::ELEMENTS),
-        "iq4_nl_f32" => (check_on::<BlockIq4Nl, f32>, BlockIq4Nl::ELEMENTS),
-        "iq4_nl_f16" => (check_on::<BlockIq4Nl, f16>, BlockIq4Nl::ELEMENTS),
-        _ => panic!("{name}: types that no test knows"),
-    };
+    macro_rules! check_of_types {
+        ($($variant:ident { block $block:ident, name $name:literal, $($rest:tt)* })*) => {
+            match types {
+                "f32_f32" => (check_on::<f32, f32>, 1),
+                "f32_f16" => (check_on::<f32, f16>, 1),
+                "f16_f32" => (check_on::<f16, f32>, 1),
+                "f16_f16" => (check_on::<f16, f16>, 1),
+                "bf16_f32" => (check_on::<bf16, f32>, 1),
+                "bf16_f16" => (check_on::<bf16, f16>, 1),
+                $(concat!($name, "_f32") => (check_on::<$block, f32>, $block::ELEMENTS),
+                concat!($name, "_f16") => (check_on::<$block, f16>, $block::ELEMENTS),)*
+                _ => panic!("{name}: types that no test knows"),
+            }
+        };
+    }
+    let (check, unit): (Check, usize) = block_dtypes!(check_of_types);
     let shapes: &[(usize, usize, usize)] = match prefix {
         "matvec_" => &[(1, edge, 65), (1, 9, edge)],
         "matvec_narrow_" => &[(8.min(edge), edge, 65), (3, 9, edge)],
@@ -517,21 +497,16 @@ fn check_all_types(case: Case) {
     check::<f32, f16>("matmul_f32_f16", case);
     check::<f16, f16>("matmul_f16_f16", case);
     check::<bf16, f16>("matmul_bf16_f16", case);
-    if case.transpose_b && case.k.is_multiple_of(32) {
-        check::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", case);
-        check::<BlockQ8_0, f16>("matmul_tiled_q8_0_f16", case);
-        check::<BlockQ4_0, f32>("matmul_tiled_q4_0_f32", case);
-        check::<BlockQ4_1, f32>("matmul_tiled_q4_1_f32", case);
-        check::<BlockQ5_0, f32>("matmul_tiled_q5_0_f32", case);
-        check::<BlockQ5_1, f32>("matmul_tiled_q5_1_f32", case);
-        check::<BlockIq4Nl, f32>("matmul_tiled_iq4_nl_f32", case);
+    macro_rules! check_blocks {
+        ($($variant:ident { block $block:ident, name $name:literal, $($rest:tt)* })*) => {$(
+            if case.transpose_b && case.k.is_multiple_of($block::ELEMENTS) {
+                check::<$block, f32>(concat!("matmul_tiled_", $name, "_f32"), case);
+            }
+        )*};
     }
-    if case.transpose_b && case.k.is_multiple_of(256) {
-        check::<BlockQ2K, f32>("matmul_tiled_q2_k_f32", case);
-        check::<BlockQ3K, f32>("matmul_tiled_q3_k_f32", case);
-        check::<BlockQ4K, f32>("matmul_tiled_q4_k_f32", case);
-        check::<BlockQ5K, f32>("matmul_tiled_q5_k_f32", case);
-        check::<BlockQ6K, f32>("matmul_tiled_q6_k_f32", case);
+    block_dtypes!(check_blocks);
+    if case.transpose_b && case.k.is_multiple_of(32) {
+        check::<BlockQ8_0, f16>("matmul_tiled_q8_0_f16", case);
     }
 }
 
