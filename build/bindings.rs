@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::clang::sysroot;
 
 /// (header, items to declare, name of the result in OUT_DIR and below `src/`)
-const HEADERS: [(&str, &str, &str, &str); 4] = [
+const HEADERS: [(&str, &str, &str, &str); 5] = [
     (
         "include/ironbridge.h",
         "(iron|IRON)_.*",
@@ -33,6 +33,12 @@ const HEADERS: [(&str, &str, &str, &str); 4] = [
         "(soft|SOFT)_.*",
         "executor.rs",
         "src/backend/ffi/executor.rs",
+    ),
+    (
+        "native/softmetal/backend.h",
+        "(soft|SOFT)_.*",
+        "backend.rs",
+        "src/backend/ffi/backend.rs",
     ),
 ];
 

@@ -16,4 +16,5 @@ ironbridge.rs src/ffi/ironbridge.rs
 monitor.rs src/ffi/monitor.rs
 args.rs src/backend/ffi/args.rs
 executor.rs src/backend/ffi/executor.rs
+backend.rs src/backend/ffi/backend.rs
 FILES

@@ -1,16 +1,23 @@
-//! Why a dispatch failed.
+//! Why something failed in a backend.
 
-/// Why a dispatch did not run to its end. The text is for the user.
-#[derive(Debug, PartialEq, Eq)]
+/// Why a call failed, or why a dispatch did not run to its end. The text is for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The arguments reach outside the bound memory.
     OutOfBounds(String),
-    /// A binding is missing or the arguments contradict each other.
+    /// An argument or a binding is missing, or they contradict each other.
     Invalid(String),
-    /// Scratch memory could not be had.
+    /// Memory could not be had.
     OutOfMemory(String),
     /// A thread used more stack than there is.
     StackOverflow(String),
     /// It took longer than it may.
     Timeout(String),
+    /// Not on this backend, or not on this system.
+    Unsupported(String),
+    /// The device is gone, and whatever comes later fails likewise.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a processor is not lost"))]
+    DeviceLost(String),
+    /// A bug of the backend's.
+    Internal(String),
 }

@@ -1,4 +1,4 @@
-//! `native/kernels/args.h` and `native/softmetal/executor.h`, as bindgen declares them.
+//! `native/kernels/args.h` and the headers of `native/softmetal`, as bindgen declares them.
 #![allow(
     non_camel_case_types,
     non_upper_case_globals,
@@ -16,4 +16,9 @@ pub mod args {
 /// The table of functions between the device and its executor.
 pub mod executor {
     include!(concat!(env!("OUT_DIR"), "/executor.rs"));
+}
+
+/// The table of functions between the device and a backend.
+pub mod backend {
+    include!(concat!(env!("OUT_DIR"), "/backend.rs"));
 }

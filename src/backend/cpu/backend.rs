@@ -291,6 +291,8 @@ unsafe extern "C" fn execute(
         Ok(Err(Fault::OutOfMemory(text))) => (SOFT_OUT_OF_MEMORY, text),
         Ok(Err(Fault::StackOverflow(text))) => (SOFT_STACK_OVERFLOW, text),
         Ok(Err(Fault::Timeout(text))) => (SOFT_TIMEOUT, text),
+        Ok(Err(Fault::Unsupported(text))) => (SOFT_UNSUPPORTED, text),
+        Ok(Err(Fault::DeviceLost(text) | Fault::Internal(text))) => (SOFT_INTERNAL, text),
         Err(payload) => (SOFT_INTERNAL, panic_text(&*payload)),
     };
     // SAFETY: executor.h: `error` is NULL or a place for a pointer.

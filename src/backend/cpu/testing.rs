@@ -464,5 +464,8 @@ pub fn fault(result: Result<(), Fault>) -> (&'static str, String) {
         Err(Fault::OutOfMemory(text)) => ("out of memory", text),
         Err(Fault::StackOverflow(text)) => ("stack overflow", text),
         Err(Fault::Timeout(text)) => ("timeout", text),
+        Err(Fault::Unsupported(text)) => ("unsupported", text),
+        Err(Fault::DeviceLost(text)) => ("device lost", text),
+        Err(Fault::Internal(text)) => ("internal", text),
     }
 }
