@@ -82,7 +82,7 @@ impl Program {
         let kernels = rewriter.take_kernels()?;
         let constants = rewriter.take_function_constants(&kernels)?;
         rewriter.rewrite_address_spaces()?;
-        rewriter.merge_overloads();
+        rewriter.merge_overloads()?;
         rewriter.rewrite_literals();
         let program = Program {
             segments: rewriter.segments(),

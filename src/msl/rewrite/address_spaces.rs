@@ -45,15 +45,15 @@ impl Rewriter<'_> {
             }
             Meaning::Variables(declaration) => declaration,
         };
-        let base = &declaration.base;
+        let (base, alignments) = (&declaration.base, &declaration.alignments);
         for (name, extents) in &declaration.variables {
-            self.make(base.len() + 5 * name.len() + extents.len() + 200)?;
+            self.make(base.len() + alignments.len() + 5 * name.len() + extents.len() + 200)?;
         }
         let variables = declaration.variables.iter().map(|(name, extents)| {
             let alias = format!("msl_type_{index}_{name}");
             let tag = format!("msl_tag_{index}_{name}");
             format!(
-                "using {alias} = {base}{extents}; struct {tag} {{}}; \
+                "using {alias} {alignments} = {base}{extents}; struct {tag} {{}}; \
                  {alias} &{name} = msl::threadgroup_variable<{alias}, {tag}>()"
             )
         });
@@ -64,12 +64,19 @@ impl Rewriter<'_> {
     }
 
     pub(super) fn meaning_of_threadgroup(&self, index: usize) -> Result<Meaning, Error> {
-        // Qualifiers may stand before the address space.
+        // Qualifiers and alignments may stand before the address space.
         let mut first = index;
-        while let Some(before) = self.previous(first)
-            && matches!(self.text(before), "const" | "volatile")
-        {
-            first = before;
+        while let Some(before) = self.previous(first) {
+            match self.text(before) {
+                "const" | "volatile" => first = before,
+                ")" => match self.previous(self.closing(before)) {
+                    Some(name) if matches!(self.text(name), "alignas" | "__attribute__") => {
+                        first = name
+                    }
+                    _ => break,
+                },
+                _ => break,
+            }
         }
         let before = self.previous(first).map_or(";", |before| self.text(before));
         let starts_statement = matches!(before, ";" | "{" | "}" | ")" | ":");
@@ -111,12 +118,34 @@ impl Rewriter<'_> {
         false
     }
 
+    /// The attributes of a range, those of C++ in GNU's form, which an alias takes.
+    fn alignments(&self, range: Range<usize>) -> String {
+        let mut text = String::new();
+        for at in range.filter(|&at| matches!(self.text(at), "alignas" | "__attribute__")) {
+            let Some(open) = self.next(at) else { break };
+            let inside = self.joined(open..self.closing(open) + 1);
+            text += &match self.text(at) {
+                "alignas" => format!("__attribute__((aligned{inside})) "),
+                _ => format!("__attribute__{inside} "),
+            };
+        }
+        text
+    }
+
     /// Reads `threadgroup T a[4], b;`, which starts at `first` with its qualifiers.
     fn variables(&self, first: usize, index: usize) -> Result<Declaration, Error> {
         let unfinished = || self.error(index, "this threadgroup declaration does not end");
         // The type ends before the first declared name: the identifier that `[`, `,` or `;` follows.
         let mut at = self.next(index).ok_or_else(unfinished)?;
-        let type_start = at;
+        let mut alignments = self.alignments(first..index);
+        let mut type_start = at;
+        while matches!(self.text(type_start), "alignas" | "__attribute__") {
+            let open = self.next(type_start).ok_or_else(unfinished)?;
+            let close = self.closing(open);
+            alignments += &self.alignments(type_start..close + 1);
+            at = self.next(close).ok_or_else(unfinished)?;
+            type_start = at;
+        }
         let mut angles = 0;
         let mut name = loop {
             match self.text(at) {
@@ -137,11 +166,12 @@ impl Rewriter<'_> {
         if name == type_start {
             return Err(self.error(index, "a threadgroup variable needs a type and a name"));
         }
-        let base = format!(
-            "{} {}",
-            self.joined(first..index),
-            self.joined(type_start..name)
-        );
+        let qualifiers = (first..index)
+            .map(|at| self.text(at))
+            .filter(|text| matches!(*text, "const" | "volatile"))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let base = format!("{qualifiers} {}", self.joined(type_start..name));
         let mut variables = Vec::new();
         loop {
             if self.token(name).kind != Kind::Identifier {
@@ -158,6 +188,7 @@ impl Rewriter<'_> {
                     return Ok(Declaration {
                         tokens: first..end,
                         base: String::from(base.trim()),
+                        alignments,
                         variables,
                     });
                 }
@@ -181,6 +212,8 @@ pub(super) struct Declaration {
     pub tokens: Range<usize>,
     /// Their type.
     pub base: String,
+    /// Attributes of GNU's that align them, or nothing.
+    pub alignments: String,
     /// Their names, each with its array extents.
     pub variables: Vec<(String, String)>,
 }

@@ -1,10 +1,11 @@
 //! Functions that differ only in the address spaces of their parameters are one function once these are erased: the
-//! first stays.
+//! first stays. When their bodies differ, either choice would give wrong numbers in some call, so that is an error.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{Edit, Rewriter};
+use crate::msl::error::Error;
 use crate::msl::tokens::Kind;
 
 /// What a pair of braces holds.
@@ -61,11 +62,19 @@ impl Scopes {
     }
 }
 
-/// What was declared: scope and signature without address spaces, to the signature with them.
-type Known = HashMap<(usize, String), String>;
+/// A function that stays.
+struct Declared {
+    /// Its signature with address spaces.
+    signature: String,
+    /// The tokens between its braces, when it was defined and not only declared.
+    body: Option<Range<usize>>,
+}
+
+/// What was declared, by scope and signature without address spaces.
+type Known = HashMap<(usize, String), Declared>;
 
 impl Rewriter<'_> {
-    pub fn merge_overloads(&mut self) {
+    pub fn merge_overloads(&mut self) -> Result<(), Error> {
         let mut scopes = Scopes::default();
         let mut known = Known::new();
         let mut start = 0;
@@ -84,8 +93,8 @@ impl Rewriter<'_> {
                 }
                 ";" => {
                     if in_class && self.declares_function(start..index) {
-                        let erased = self.is_repeated(start..index, scopes.current, &mut known);
-                        if erased {
+                        let declared = start..index;
+                        if self.is_repeated(declared, None, scopes.current, &mut known)? {
                             self.erase(start..index + 1);
                         }
                     }
@@ -100,7 +109,8 @@ impl Rewriter<'_> {
                 }
                 "{" if declares && self.declares_function(start..index) => {
                     let end = self.closing(index);
-                    if self.is_repeated(start..index, scopes.current, &mut known) {
+                    let body = Some(index + 1..end);
+                    if self.is_repeated(start..index, body, scopes.current, &mut known)? {
                         self.erase(start..end + 1);
                     }
                     index = end;
@@ -119,6 +129,7 @@ impl Rewriter<'_> {
             }
             index += 1;
         }
+        Ok(())
     }
 
     fn scope(&self, declaration: Range<usize>) -> Scope {
@@ -139,38 +150,90 @@ impl Rewriter<'_> {
     /// Whether the declaration has a parameter list outside of template arguments and initialisers.
     fn declares_function(&self, declaration: Range<usize>) -> bool {
         let mut angles = 0;
-        for at in declaration.filter(|&at| self.edits[at] != Edit::Erase) {
-            match self.text(at) {
-                "<" => angles += 1,
-                ">" => angles -= 1,
-                "=" if angles == 0 => return false,
-                "(" if angles == 0 => {
-                    return at > 0
-                        && !matches!(self.text(at - 1), "decltype" | "alignas" | "__attribute__");
+        let mut at = declaration.start;
+        while at < declaration.end {
+            if self.edits[at] != Edit::Erase {
+                match self.text(at) {
+                    "<" => angles += 1,
+                    ">" => angles -= 1,
+                    "=" if angles == 0 => return false,
+                    // The name of an operator may hold any of these marks.
+                    "operator" => return (at..declaration.end).any(|at| self.text(at) == "("),
+                    "(" if angles == 0 && at > declaration.start => match self.text(at - 1) {
+                        "decltype" | "alignas" | "__attribute__" => at = self.closing(at),
+                        _ => return true,
+                    },
+                    _ => {}
                 }
-                _ => {}
             }
+            at += 1;
         }
         false
     }
 
-    /// Whether a function of this signature was declared with other address spaces before.
-    fn is_repeated(&self, declaration: Range<usize>, scope: usize, known: &mut Known) -> bool {
-        let before: String = declaration
+    /// Whether a function of this signature was declared with other address spaces before. It is an error when both
+    /// have bodies that differ.
+    fn is_repeated(
+        &self,
+        declaration: Range<usize>,
+        body: Option<Range<usize>>,
+        scope: usize,
+        known: &mut Known,
+    ) -> Result<bool, Error> {
+        let signature: String = declaration
             .clone()
             .map(|at| self.text(at))
             .collect::<Vec<_>>()
             .join(" ");
-        let key = (scope, self.signature(declaration));
-        match known.get(&key) {
-            Some(other) => {
-                *other != before && has_address_space(other) | has_address_space(&before)
-            }
-            None => {
-                known.insert(key, before);
-                false
-            }
+        let key = (scope, self.signature(declaration.clone()));
+        let Some(first) = known.get_mut(&key) else {
+            known.insert(key, Declared { signature, body });
+            return Ok(false);
+        };
+        let spaces = has_address_space(&first.signature) | has_address_space(&signature);
+        if first.signature == signature || !spaces {
+            // A declaration whose definition this may be.
+            first.body = first.body.take().or(body);
+            return Ok(false);
         }
+        let same = match (&first.body, body) {
+            (_, None) => true,
+            (Some(one), Some(other)) => self.rewritten(one.clone()).eq(self.rewritten(other)),
+            (None, Some(_)) => false,
+        };
+        if !same {
+            return Err(self.error(
+                self.name(declaration),
+                "this function and an earlier one differ in the address spaces of their parameters and in their bodies: the \
+                 software device has one address space and cannot tell them apart; give them different names",
+            ));
+        }
+        Ok(true)
+    }
+
+    /// The tokens of a range as they will be.
+    fn rewritten(&self, range: Range<usize>) -> impl Iterator<Item = &str> {
+        range.filter_map(|at| match &self.edits[at] {
+            Edit::Erase => None,
+            Edit::Replace(text) => Some(text.as_str()),
+            _ => Some(self.text(at)),
+        })
+    }
+
+    /// The token that names a function: the one before its parameters.
+    fn name(&self, declaration: Range<usize>) -> usize {
+        let is_list = |&at: &usize| {
+            self.edits[at] != Edit::Erase
+                && self.text(at) == "("
+                && at > declaration.start
+                && !matches!(self.text(at - 1), "decltype" | "alignas" | "__attribute__")
+                && self.closing(at) < declaration.end
+                && self.token(at - 1).kind == Kind::Identifier
+        };
+        declaration
+            .clone()
+            .find(is_list)
+            .map_or(declaration.start, |list| list - 1)
     }
 
     /// The declaration as it will be, without the names of parameters and without repeated `const`.

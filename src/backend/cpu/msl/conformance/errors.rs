@@ -184,3 +184,24 @@ fn no_kernel_of_that_name() {
         .to_string();
     assert_eq!(error, "no kernel `c`; the source defines a, b");
 }
+
+#[test]
+fn overloads_by_address_space_with_bodies_of_their_own_are_refused() {
+    let text = "differ in the address spaces of their parameters and in their bodies";
+    let call = "kernel void f(device float *o [[buffer(0)]]) { float s = o[0]; o[2] = g(s); }";
+    let functions = "float g(const device float &v) { return v + 1; }\n\
+                     float g(const thread float &v) { return v + 11; }\n";
+    expect(&format!("{functions}{call}"), 4, text);
+    expect(
+        "struct loader {\n  float at(device const float *p) { return p[0]; }\n\
+         float at(thread const float *p) { return p[1]; }\n};\nkernel void f() {}",
+        5,
+        text,
+    );
+    expect(
+        "struct loader {\n  float at(device const float *p);\n\
+         float at(thread const float *p) { return p[1]; }\n};\nkernel void f() {}",
+        5,
+        text,
+    );
+}

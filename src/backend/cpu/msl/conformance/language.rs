@@ -434,3 +434,47 @@ fn overloads_that_differ_in_address_space_only() {
         [132.0; 32]
     );
 }
+
+#[test]
+fn overloads_by_address_space_of_inlined_functions_and_operators() {
+    let body = "#define INLINE inline __attribute__((__always_inline__))\n\
+                struct sum { float r; sum() = default; sum(float x) : r(x) {}\n\
+                  thread sum &operator=(const thread sum &o) thread { r = o.r; return *this; }\n\
+                  device sum &operator=(const thread sum &o) device { r = o.r; return *this; } };\n\
+                INLINE thread sum &operator+=(thread sum &a, sum b) { a.r += b.r; return a; }\n\
+                INLINE device sum &operator+=(device sum &a, sum b) { a.r += b.r; return a; }\n\
+                INLINE float first(device const float *p) { return p[0]; }\n\
+                INLINE float first(constant float *p) { return p[0]; }\n\
+                kernel void f(device float *out [[buffer(0)]], device const float *a [[buffer(1)]], constant float *b [[buffer(2)]],\n\
+                uint i [[thread_position_in_grid]]) { sum s(1); s += sum(2); out[i] = s.r + first(a) + first(b); }";
+    let out = Program::new("f", body)
+        .input(1, &[10.0f32])
+        .input(2, &[100.0f32])
+        .run::<f32>(32);
+    assert_eq!(out, [113.0; 32]);
+}
+
+#[test]
+fn threadgroup_variables_may_be_aligned() {
+    for variable in [
+        "threadgroup __attribute__((aligned(64))) float t[32], u[4]",
+        "alignas(64) threadgroup float t[32], u[4]",
+        "threadgroup alignas(64) const float t[32], u[4]",
+        "const __attribute__((aligned(64))) threadgroup float t[32], u[4]",
+    ] {
+        let write = !variable.contains("const");
+        let body = format!(
+            "kernel void f(device uint *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) {{ {variable}; {}\n\
+             threadgroup_barrier(mem_flags::mem_threadgroup);\n\
+             out[i] = uint((ulong)(threadgroup const void *)t % 64 + (ulong)(threadgroup const void *)u % 64) {}; }}",
+            if write { "t[i] = i;" } else { "" },
+            if write { "+ uint(t[31 - i])" } else { "" },
+        );
+        let expected: Vec<u32> = (0..32).map(|i| if write { 31 - i } else { 0 }).collect();
+        assert_eq!(
+            Program::new("f", &body).run::<u32>(32),
+            expected,
+            "{variable}"
+        );
+    }
+}
