@@ -3,7 +3,7 @@
 //! `cargo bench --bench memory_pool`
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use ironbridge::memory::{Category, MemoryReport, MemorySettings};
+use ironbridge::memory::{Category, IdlePolicy, MemoryReport, MemorySettings};
 use ironbridge::{Device, Result};
 
 /// Bytes: small arguments, the activations of a token, those of a prompt.
@@ -28,13 +28,13 @@ const CASES: [Case; 3] = [
     // The pool keeps one buffer, always of the other size.
     Case {
         name: "miss",
-        settings: |settings| settings.cache_buffers = 1,
+        settings: |settings| settings.pool_max_buffers = Some(1),
         alternates: 2,
         counter: |memory| memory.pool_misses,
     },
     Case {
         name: "bypass",
-        settings: |settings| settings.cache_limit = 0,
+        settings: |settings| settings.pool_policy = IdlePolicy::Release,
         alternates: 1,
         counter: |memory| memory.pool_bypasses,
     },

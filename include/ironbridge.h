@@ -28,6 +28,9 @@
  * newer struct is accepted while all that this library does not know of it is zero, so zero a struct that is to be
  * filled, too. A size that ends inside a field is IRON_ERROR_INVALID_ARGUMENT, and so is one of more than 4096.
  *
+ * Limits. In every limit 0 is the default and the largest number of its type is no limit. Settings that change an open
+ * device have its present limits for a default.
+ *
  * fork. A child has none of its parent's threads, so only devices that it opened itself can be used. Whatever it asks
  * of an inherited device, or of what belongs to one, fails at once with IRON_ERROR_INVALID_HANDLE. The handles can be
  * given back; the memory stays until the child ends. Callbacks of wrapped memory are the parent's to get. No program
@@ -91,7 +94,7 @@ extern "C" {
 /* -------------------------------------------------------------------------------------------- version and errors -- */
 
 /* Grows with every change that an older caller could notice. */
-#define IRON_ABI_VERSION 1u
+#define IRON_ABI_VERSION 2u
 /* The crate's version. */
 #define IRON_VERSION "0.1.0"
 
@@ -170,11 +173,12 @@ IRON_API iron_status iron_device_count(uint32_t *count);
 /* Describes device `index` without opening it. `info->size` must be set. */
 IRON_API iron_status iron_device_describe_index(uint32_t index, iron_device_info *info);
 
-/* What becomes of the contents of an idle pooled buffer. */
+/* What becomes of a pooled buffer that nobody uses. */
 typedef enum iron_idle_policy {
   IRON_IDLE_DEFAULT = 0,  /* Volatile; to iron_memory_configure: as it is */
   IRON_IDLE_VOLATILE = 1, /* the system may take the pages when it needs them: quick to use again */
-  IRON_IDLE_EMPTY = 2     /* the pages go back at once and only the addresses are kept */
+  IRON_IDLE_EMPTY = 2,    /* the pages go back at once and only the addresses are kept */
+  IRON_IDLE_RELEASE = 3   /* nothing is kept: the buffer goes back to the system at once */
 } iron_idle_policy;
 
 typedef struct iron_device_options {
@@ -183,11 +187,12 @@ typedef struct iron_device_options {
   /* command buffers submitted and not complete, beyond which a flush waits; 0: 8; at most 64 */
   uint32_t max_in_flight;
   uint64_t max_flush_bytes;        /* bytes touched by the recorded operations before they flush; 0: 1 GiB */
-  uint64_t pool_max_bytes;         /* idle memory kept for reuse; 0: 256 MiB; UINT64_MAX: none is kept */
-  uint32_t pool_max_buffers;       /* idle buffers kept; 0: 64 */
+  uint64_t pool_max_bytes;         /* idle memory kept for reuse; 0: 256 MiB; UINT64_MAX: no limit */
+  uint32_t pool_max_buffers;       /* idle buffers kept; 0: 64; UINT32_MAX: no limit */
   iron_idle_policy pool_policy;
-  uint64_t pool_max_buffer_bytes;  /* larger buffers bypass the pool, as weights do; 0: pool_max_bytes */
-  /* nanoseconds after which idle memory goes back to the system; 0: 30 s; UINT64_MAX: never */
+  /* larger buffers bypass the pool, as weights do; 0 or UINT64_MAX: those larger than pool_max_bytes */
+  uint64_t pool_max_buffer_bytes;
+  /* nanoseconds after which idle memory goes back to the system; 0: 30 s; UINT64_MAX: no limit */
   uint64_t pool_idle_time;
   /* bytes in buffers, wrapped ones apart, beyond which none is made; 0 or UINT64_MAX: no limit */
   uint64_t memory_limit;
@@ -649,15 +654,16 @@ enum {
 /* `what`: any of the above, added. */
 IRON_API iron_status iron_memory_reset(iron_device *device, uint32_t what);
 
-/* Limits that can change while the device is open; see iron_device_options for what they mean. */
+/* Those of iron_device_options that can change while the device is open, under the same names and with the same
+ * meanings. 0: as it is. */
 typedef struct iron_memory_settings {
   size_t size;
-  uint64_t cache_limit;      /* pool_max_bytes. 0: as it is; UINT64_MAX: no idle memory is kept */
-  uint64_t memory_limit;     /* 0: as it is; UINT64_MAX: no limit */
-  uint64_t idle_time;        /* 0: as it is; UINT64_MAX: never */
-  uint64_t max_buffer_bytes; /* 0: as it is; UINT64_MAX: cache_limit */
-  uint32_t cache_buffers;    /* 0: as it is */
-  iron_idle_policy policy;
+  uint64_t pool_max_bytes;
+  uint32_t pool_max_buffers;
+  iron_idle_policy pool_policy;
+  uint64_t pool_max_buffer_bytes;
+  uint64_t pool_idle_time;
+  uint64_t memory_limit;
 } iron_memory_settings;
 /* Takes effect at once: idle memory beyond the new limits goes back to the system. */
 IRON_API iron_status iron_memory_configure(iron_device *device, const iron_memory_settings *settings);
@@ -666,7 +672,7 @@ IRON_API iron_status iron_memory_configuration(iron_device *device, iron_memory_
 
 typedef enum iron_reclaim {
   IRON_RECLAIM_SYNC = 1,   /* waits for all work: what only that kept is given back */
-  IRON_RECLAIM_PURGE = 2,  /* gives idle memory back to the system and waits for nothing */
+  IRON_RECLAIM_PURGE = 2,  /* gives idle memory back to the system (Empty, then release) and waits for nothing */
   IRON_RECLAIM_CLEANUP = 3 /* both, and resets the counters and peaks */
 } iron_reclaim;
 typedef struct iron_reclaimed {
@@ -675,6 +681,7 @@ typedef struct iron_reclaimed {
   uint64_t freed_bytes;                 /* the difference, 0 when others allocated more meanwhile */
   uint64_t buffers;                     /* idle ones given back */
   uint64_t command_buffers;             /* waited for */
+  uint64_t buffer_bytes;                /* of the idle buffers given back */
 } iron_reclaimed;
 /* `timeout` is the wait's, in nanoseconds; when it passes first the rest is done and IRON_ERROR_TIMEOUT returned.
  * Failures of the work waited for are left to iron_commands_wait and iron_device_sync. `reclaimed` may be NULL. */
@@ -738,9 +745,6 @@ typedef struct iron_trace_event {
 typedef void (*iron_trace_callback)(const iron_trace_event *event, void *context);
 /* Tells `hook` of every operation, on the thread that recorded it; NULL ends that. It must not call ironbridge. */
 IRON_API iron_status iron_trace_hook(iron_trace_callback hook, void *context);
-/* Gives all idle memory back to the system (purgeable state Empty, then release). `freed` (bytes) may be NULL. Memory
- * that commands use is not touched. */
-IRON_API iron_status iron_memory_purge(iron_device *device, uint64_t *freed);
 
 /* Process-wide figures about the bridge itself. */
 typedef struct iron_diagnostics {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, check};
 use crate::ffi;
 use crate::handle::Handle;
 use crate::memory::{
-    Allocation, IdlePolicy, Leaks, MemoryReport, MemorySettings, Reclaim, Reclaimed,
+    Allocation, IdlePolicy, Leaks, MemoryReport, MemorySettings, Reclaim, Reclaimed, limit,
 };
 
 /// A Metal device, Apple's or the software one, with its own queue, memory pool and figures (`iron_device`).
@@ -165,15 +165,10 @@ impl Device {
         MemoryReport::of(self)
     }
 
-    /// Gives all idle memory of the pool back to the system and returns its bytes (`iron_memory_purge`). Memory that
+    /// Gives all idle memory of the pool back to the system and returns its bytes: [`Reclaim::Purge`]. Memory that
     /// commands use is not touched.
     pub fn purge(&self) -> Result<u64> {
-        let mut freed = 0;
-        // SAFETY: the handle is live and `freed` may be written.
-        check("iron_memory_purge", unsafe {
-            ffi::iron_memory_purge(self.handle.as_ptr(), &mut freed)
-        })?;
-        Ok(freed)
+        Ok(self.reclaim(Reclaim::Purge)?.buffer_bytes)
     }
 
     /// Gives memory back as `what` says, waiting for as long as it takes, and tells what that brought
@@ -268,47 +263,47 @@ impl DeviceOptions {
         self
     }
 
-    /// Idle memory that the pool keeps for reuse. 0 keeps none. Default: 256 MiB.
+    /// Idle bytes that the pool keeps for reuse; `u64::MAX`: no limit. [`IdlePolicy::Release`] keeps none. Default:
+    /// 256 MiB.
     #[must_use]
     pub fn pool_max_bytes(mut self, bytes: u64) -> Self {
-        // The C ABI's zero stands for its default.
-        self.native.pool_max_bytes = if bytes == 0 { u64::MAX } else { bytes };
+        self.native.pool_max_bytes = limit(Some(bytes));
         self
     }
 
-    /// Idle buffers that the pool keeps for reuse. Default (or 0): 64.
+    /// Idle buffers that the pool keeps for reuse, at least 1; `u32::MAX`: no limit. Default: 64.
     #[must_use]
     pub fn pool_max_buffers(mut self, buffers: u32) -> Self {
-        self.native.pool_max_buffers = buffers;
+        self.native.pool_max_buffers = buffers.max(1);
         self
     }
 
-    /// Larger buffers bypass the pool, as weights do. Default (or 0): those larger than the pool's bytes.
+    /// Larger buffers bypass the pool, as weights do. Default: those larger than the pool's bytes.
     #[must_use]
     pub fn pool_max_buffer_bytes(mut self, bytes: u64) -> Self {
-        self.native.pool_max_buffer_bytes = bytes;
+        self.native.pool_max_buffer_bytes = limit(Some(bytes));
         self
     }
 
-    /// How long a buffer stays idle in the pool before its memory goes back to the system. Default (or zero): 30
-    /// seconds.
+    /// How long a buffer stays idle in the pool before its memory goes back to the system. Zero: it goes at once;
+    /// [`Duration::MAX`]: it stays. Default: 30 seconds.
     #[must_use]
     pub fn pool_idle_time(mut self, time: Duration) -> Self {
-        self.native.pool_idle_time = nanoseconds(time);
+        self.native.pool_idle_time = limit(Some(nanoseconds(time)));
         self
     }
 
-    /// What becomes of an idle buffer's contents. Default: [`IdlePolicy::Volatile`].
+    /// What becomes of a pooled buffer that nobody uses. Default: [`IdlePolicy::Volatile`].
     #[must_use]
-    pub fn pool_idle_policy(mut self, policy: IdlePolicy) -> Self {
+    pub fn pool_policy(mut self, policy: IdlePolicy) -> Self {
         self.native.pool_policy = policy.native();
         self
     }
 
-    /// Bytes in buffers, wrapped ones apart, beyond which none is made. Default (or 0): no limit.
+    /// Bytes in buffers, wrapped ones apart, beyond which none is made. Default: no limit.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        self.native.memory_limit = bytes;
+        self.native.memory_limit = limit(Some(bytes));
         self
     }
 

@@ -13,6 +13,7 @@ pub use leaks::{Allocation, LEAK_THRESHOLD, LeakHook, Leaks, set_leak_hook};
 pub(crate) use process::page_size;
 pub use process::{ProcessMemory, process_memory};
 pub use report::{Change, MemoryChange, MemoryReport};
+pub(crate) use settings::limit;
 pub use settings::{IdlePolicy, MemorySettings, Reclaim, Reclaimed};
 #[cfg(feature = "tracing")]
 pub use trace::emit_tracing_events;

@@ -139,7 +139,12 @@ fn a_child_is_refused_what_it_inherited_and_opens_its_own() {
         let mut findings = [
             call!(iron_device_sync(device, FOREVER)),
             call!(iron_device_close(device, FOREVER, null_mut())),
-            call!(iron_memory_purge(device, null_mut())),
+            call!(iron_memory_reclaim(
+                device,
+                IRON_RECLAIM_PURGE,
+                0,
+                null_mut()
+            )),
             call!(iron_memory_reclaim(
                 device,
                 IRON_RECLAIM_SYNC,

@@ -6,14 +6,17 @@ use crate::device::{Device, nanoseconds};
 use crate::error::{Result, check};
 use crate::ffi;
 
-/// What becomes of the contents of an idle pooled buffer (`iron_idle_policy`).
+/// What becomes of a pooled buffer that nobody uses (`iron_idle_policy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum IdlePolicy {
     /// The system may take the pages when it needs them: quick to use again.
     #[default]
     Volatile,
     /// The pages go back at once and only the addresses are kept.
     Empty,
+    /// Nothing is kept: the buffer goes back to the system at once.
+    Release,
 }
 
 impl IdlePolicy {
@@ -21,6 +24,7 @@ impl IdlePolicy {
         match self {
             IdlePolicy::Volatile => ffi::IRON_IDLE_VOLATILE,
             IdlePolicy::Empty => ffi::IRON_IDLE_EMPTY,
+            IdlePolicy::Release => ffi::IRON_IDLE_RELEASE,
         }
     }
 }
@@ -30,23 +34,23 @@ impl IdlePolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemorySettings {
-    /// Idle bytes that the pool keeps for reuse. 0: none.
-    pub cache_limit: u64,
-    /// Idle buffers that it keeps, at least 1.
-    pub cache_buffers: u32,
-    /// Larger buffers bypass the pool, as weights do. `None`: those larger than `cache_limit`.
-    pub max_buffer_bytes: Option<u64>,
-    /// How long a buffer stays idle before its memory goes back to the system. `None`: for ever.
-    pub idle_time: Option<Duration>,
-    /// What becomes of an idle buffer's contents.
-    pub idle_policy: IdlePolicy,
+    /// Idle bytes that the pool keeps for reuse. `None`: no limit.
+    pub pool_max_bytes: Option<u64>,
+    /// Idle buffers that it keeps. `None`: no limit.
+    pub pool_max_buffers: Option<u32>,
+    /// Larger buffers bypass the pool, as weights do. `None`: those larger than `pool_max_bytes`.
+    pub pool_max_buffer_bytes: Option<u64>,
+    /// How long a buffer stays idle before its memory goes back to the system. Zero: it goes at once. `None`: for ever.
+    pub pool_idle_time: Option<Duration>,
+    /// What becomes of a buffer that nobody uses; [`IdlePolicy::Release`] turns the pool off.
+    pub pool_policy: IdlePolicy,
     /// Bytes in buffers, wrapped ones apart, beyond which none is made. `None`: no limit.
     pub memory_limit: Option<u64>,
 }
 
-/// The C ABI's zero stands for "as it is", its largest number for "no limit".
-fn limit(bytes: Option<u64>) -> u64 {
-    bytes.map_or(u64::MAX, |bytes| bytes.max(1))
+/// The C ABI's zero stands for its default, its largest number for "no limit". A limit of 0 becomes 1.
+pub(crate) fn limit(most: Option<u64>) -> u64 {
+    most.map_or(u64::MAX, |most| most.max(1))
 }
 
 fn given(value: u64) -> Option<u64> {
@@ -64,12 +68,14 @@ impl MemorySettings {
             ffi::iron_memory_configuration(device.handle.as_ptr(), &mut native)
         })?;
         Ok(MemorySettings {
-            cache_limit: given(native.cache_limit).unwrap_or(0),
-            cache_buffers: native.cache_buffers,
-            max_buffer_bytes: given(native.max_buffer_bytes),
-            idle_time: given(native.idle_time).map(Duration::from_nanos),
-            idle_policy: match native.policy {
+            pool_max_bytes: given(native.pool_max_bytes),
+            pool_max_buffers: (native.pool_max_buffers != u32::MAX)
+                .then_some(native.pool_max_buffers),
+            pool_max_buffer_bytes: given(native.pool_max_buffer_bytes),
+            pool_idle_time: given(native.pool_idle_time).map(Duration::from_nanos),
+            pool_policy: match native.pool_policy {
                 ffi::IRON_IDLE_EMPTY => IdlePolicy::Empty,
+                ffi::IRON_IDLE_RELEASE => IdlePolicy::Release,
                 _ => IdlePolicy::Volatile,
             },
             memory_limit: given(native.memory_limit),
@@ -79,12 +85,12 @@ impl MemorySettings {
     pub(crate) fn apply(&self, device: &Device) -> Result<()> {
         let native = ffi::iron_memory_settings {
             size: size_of::<ffi::iron_memory_settings>(),
-            cache_limit: limit((self.cache_limit > 0).then_some(self.cache_limit)),
+            pool_max_bytes: limit(self.pool_max_bytes),
+            pool_max_buffers: self.pool_max_buffers.map_or(u32::MAX, |most| most.max(1)),
+            pool_policy: self.pool_policy.native(),
+            pool_max_buffer_bytes: limit(self.pool_max_buffer_bytes),
+            pool_idle_time: limit(self.pool_idle_time.map(nanoseconds)),
             memory_limit: limit(self.memory_limit),
-            idle_time: limit(self.idle_time.map(nanoseconds)),
-            max_buffer_bytes: limit(self.max_buffer_bytes),
-            cache_buffers: self.cache_buffers.max(1),
-            policy: self.idle_policy.native(),
         };
         // SAFETY: the device is live, and the struct starts with its size and outlives the call.
         check("iron_memory_configure", unsafe {
@@ -118,6 +124,8 @@ pub struct Reclaimed {
     pub buffers: u64,
     /// Command buffers waited for.
     pub command_buffers: u64,
+    /// Bytes of the idle buffers given back.
+    pub buffer_bytes: u64,
 }
 
 impl Reclaimed {
@@ -141,6 +149,7 @@ impl Reclaimed {
             freed_bytes: native.freed_bytes,
             buffers: native.buffers,
             command_buffers: native.command_buffers,
+            buffer_bytes: native.buffer_bytes,
         })
     }
 }

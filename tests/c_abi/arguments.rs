@@ -168,7 +168,12 @@ fn pointers_that_are_null() {
         "settings",
     );
     null_argument(call!(iron_memory_list(device, None, null_mut())), "visit");
-    ok(call!(iron_memory_purge(device, null_mut())));
+    ok(call!(iron_memory_reclaim(
+        device,
+        IRON_RECLAIM_PURGE,
+        0,
+        null_mut()
+    )));
     ok(call!(iron_memory_reclaim(
         device,
         IRON_RECLAIM_PURGE,
@@ -596,7 +601,7 @@ fn constants_that_are_unknown() {
     }
     let settings = iron_memory_settings {
         size: size_of::<iron_memory_settings>(),
-        policy: 3,
+        pool_policy: IRON_IDLE_RELEASE + 1,
         ..Default::default()
     };
     let status = call!(iron_memory_configure(device, &settings));

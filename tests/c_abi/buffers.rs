@@ -98,7 +98,12 @@ fn private_memory_is_read_and_written_through_a_copy() {
     )));
     assert_eq!(bytes[..7], expected[4_194_301..][..7]);
     release_buffer(private);
-    ok(call!(iron_memory_purge(fixture.device, null_mut()))); // the staging buffers
+    ok(call!(iron_memory_reclaim(
+        fixture.device,
+        IRON_RECLAIM_PURGE,
+        0,
+        null_mut()
+    ))); // the staging buffers
     fixture.finish();
 }
 
@@ -271,9 +276,18 @@ fn pooled_buffers_come_back() {
     release_buffer(third);
     assert_eq!(memory(device).pool_buffers, 2);
 
-    let mut freed = 0;
-    ok(call!(iron_memory_purge(device, &mut freed)));
-    assert_eq!(freed, 2 * scratch.bytes);
+    let mut reclaimed = iron_reclaimed {
+        size: size_of::<iron_reclaimed>(),
+        ..Default::default()
+    };
+    ok(call!(iron_memory_reclaim(
+        device,
+        IRON_RECLAIM_PURGE,
+        0,
+        &mut reclaimed
+    )));
+    assert_eq!(reclaimed.buffers, 2);
+    assert_eq!(reclaimed.buffer_bytes, 2 * scratch.bytes);
     let info = memory(device);
     assert_eq!((info.pool_buffers, info.pool_bytes), (0, 0));
     fixture.finish();
@@ -293,7 +307,7 @@ fn the_pool_is_bounded() {
         pooled: true,
         ..buffer_options()
     };
-    let release_all = |lengths: &[u64]| {
+    let release_all_on = |device, lengths: &[u64]| {
         let buffers: Vec<_> = lengths
             .iter()
             .map(|length| buffer_with(device, *length, &pooled))
@@ -301,6 +315,7 @@ fn the_pool_is_bounded() {
         buffers.into_iter().for_each(release_buffer);
         memory(device)
     };
+    let release_all = |lengths: &[u64]| release_all_on(device, lengths);
     assert_eq!(release_all(&[64; 5]).pool_buffers, 3, "by count");
     let info = release_all(&[2048, 2048, 1024]);
     assert!(
@@ -316,17 +331,41 @@ fn the_pool_is_bounded() {
     release_device(device);
 
     let none = iron_device_options {
-        pool_max_bytes: u64::MAX,
+        pool_policy: IRON_IDLE_RELEASE,
         ..Default::default()
     };
     let device = open_with("cpu", &none);
     release_buffer(buffer_with(device, 64, &pooled));
     let info = memory(device);
+    assert_eq!((info.pool_buffers, info.device_bytes), (0, 0));
+    release_device(device);
+
+    let all = iron_device_options {
+        pool_max_bytes: u64::MAX,
+        pool_max_buffers: u32::MAX,
+        pool_max_buffer_bytes: u64::MAX,
+        pool_idle_time: u64::MAX,
+        ..Default::default()
+    };
+    let device = open_with("cpu", &all);
     assert_eq!(
-        (info.pool_buffers, info.device_bytes),
-        (0, 0),
-        "UINT64_MAX: none is kept"
+        release_all_on(device, &[64; 100]).pool_buffers,
+        100,
+        "the largest number is no limit"
     );
+    let settings = iron_memory_settings {
+        size: size_of::<iron_memory_settings>(),
+        pool_max_bytes: 640,
+        ..Default::default()
+    };
+    ok(call!(iron_memory_configure(device, &settings)));
+    assert_eq!(memory(device).pool_buffers, 10);
+    let settings = iron_memory_settings {
+        pool_max_bytes: u64::MAX,
+        ..settings
+    };
+    ok(call!(iron_memory_configure(device, &settings)));
+    assert_eq!(release_all_on(device, &[64; 100]).pool_buffers, 100);
     release_device(device);
     baseline.holds();
 }

@@ -280,6 +280,11 @@ fn only_so_many_commands_are_open_at_once() {
         commit_and_wait(commands);
         release_commands(commands);
     }
-    ok(call!(iron_memory_purge(fixture.device, null_mut()))); // the staging buffer
+    ok(call!(iron_memory_reclaim(
+        fixture.device,
+        IRON_RECLAIM_PURGE,
+        0,
+        null_mut()
+    ))); // the staging buffer
     fixture.finish();
 }

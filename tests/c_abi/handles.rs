@@ -184,7 +184,6 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
             (commands, kernel, &dispatch(&[buffer_argument(0, h.cast())]));
 
         iron_memory_describe, "device", Device: |h| (h.cast(), zeroed!(iron_memory_info));
-        iron_memory_purge, "device", Device: |h| (h.cast(), null_mut());
         iron_memory_reset, "device", Device: |h| (h.cast(), IRON_RESET_PEAK);
         iron_memory_configure, "device", Device: |h| (h.cast(), zeroed!(iron_memory_settings));
         iron_memory_configuration, "device", Device: |h| (h.cast(), zeroed!(iron_memory_settings));

@@ -498,7 +498,12 @@ fn every_type_of_every_operation_has_its_kernel() {
     assert_eq!(recorded, of_weights + 7 * 3 + 9 + 4 + 4 * 5 + 4 + 4 + 7);
     commit_and_wait(commands);
     release_commands(commands);
-    ok(call!(iron_memory_purge(device, null_mut()))); // the scratch memory of attention in pieces
+    ok(call!(iron_memory_reclaim(
+        device,
+        IRON_RECLAIM_PURGE,
+        0,
+        null_mut()
+    ))); // the scratch memory of attention in pieces
 
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(

@@ -138,7 +138,7 @@ fn pooled_memory_is_reused_and_purged() {
 #[test]
 fn a_device_without_a_pool_keeps_nothing() {
     let device = ironbridge::Device::options()
-        .pool_max_bytes(0)
+        .pool_policy(ironbridge::memory::IdlePolicy::Release)
         .open("default")
         .unwrap();
     drop(device.buffer_options().pooled().create::<f32>(1 << 16));

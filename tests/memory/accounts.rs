@@ -198,7 +198,7 @@ proptest! {
     ) {
         let policy = if empty { IdlePolicy::Empty } else { IdlePolicy::Volatile };
         let options = Device::options().pool_max_bytes(1 << 18).pool_max_buffers(5);
-        let device = options.pool_idle_policy(policy).open("cpu").unwrap();
+        let device = options.pool_policy(policy).open("cpu").unwrap();
         let mut held = Vec::new();
         for (step, size, pick) in steps {
             let options = device.buffer_options().category(Category::ALL[pick % 5]);

@@ -1,8 +1,10 @@
 //! The pool against a model of it, and in the patterns that broke other pools.
 
 use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use ironbridge::memory::Category;
+use ironbridge::memory::{Category, IdlePolicy};
 use ironbridge::ops::CopyBytes;
 use ironbridge::{Buffer, Device, Dtype};
 use proptest::prelude::*;
@@ -232,15 +234,15 @@ fn limits_change_while_the_device_is_open() {
     assert_eq!(report(&device).pool_buffers, 8);
     let mut settings = device.memory_settings().unwrap();
     assert_eq!(
-        (settings.cache_limit, settings.cache_buffers),
-        (256 << 20, 64)
+        (settings.pool_max_bytes, settings.pool_max_buffers),
+        (Some(256 << 20), Some(64))
     );
     assert_eq!(settings.memory_limit, None);
-    settings.cache_buffers = 3;
+    settings.pool_max_buffers = Some(3);
     device.set_memory_settings(&settings).unwrap();
     let now = report(&device);
     assert_eq!((now.pool_buffers, now.pool_evictions), (3, 5));
-    settings.cache_limit = 0;
+    settings.pool_policy = IdlePolicy::Release;
     device.set_memory_settings(&settings).unwrap();
     assert_eq!(report(&device).device_bytes, 0);
     assert_eq!(device.memory_settings().unwrap(), settings);
@@ -250,4 +252,54 @@ fn limits_change_while_the_device_is_open() {
         1,
         "there is no pool any more"
     );
+}
+
+/// The largest number means no limit, and no time means at once, whoever is told: the options or the settings.
+#[test]
+fn no_limit_and_no_time_mean_the_same_to_options_and_settings() {
+    let unlimited = Device::options()
+        .pool_max_bytes(u64::MAX)
+        .pool_idle_time(Duration::MAX)
+        .open("cpu")
+        .unwrap();
+    let settings = unlimited.memory_settings().unwrap();
+    assert_eq!(
+        (settings.pool_max_bytes, settings.pool_idle_time),
+        (None, None)
+    );
+    drop(
+        unlimited
+            .buffer_options()
+            .pooled()
+            .create::<u8>(1 << 16)
+            .unwrap(),
+    );
+    assert_eq!(report(&unlimited).pool_buffers, 1);
+
+    let by_options = Device::options()
+        .pool_idle_time(Duration::ZERO)
+        .open("cpu")
+        .unwrap();
+    let by_settings = open();
+    let mut settings = by_settings.memory_settings().unwrap();
+    settings.pool_idle_time = Some(Duration::ZERO);
+    by_settings.set_memory_settings(&settings).unwrap();
+    assert_eq!(
+        by_options.memory_settings().unwrap(),
+        by_settings.memory_settings().unwrap()
+    );
+    for device in [&by_options, &by_settings] {
+        drop(
+            device
+                .buffer_options()
+                .pooled()
+                .create::<u8>(1 << 16)
+                .unwrap(),
+        );
+        let start = Instant::now();
+        while report(device).pool_buffers > 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "still idle");
+            thread::yield_now();
+        }
+    }
 }

@@ -65,7 +65,12 @@ fn open_still(status: iron_status) -> bool {
 #[track_caller]
 fn books_are_balanced(device: Device) {
     ok(call!(iron_device_sync(device.get(), FOREVER)));
-    ok(call!(iron_memory_purge(device.get(), null_mut())));
+    ok(call!(iron_memory_reclaim(
+        device.get(),
+        IRON_RECLAIM_PURGE,
+        0,
+        null_mut()
+    )));
     let info = memory(device.get());
     assert_eq!(
         (info.active_bytes, info.active_buffers, info.pool_bytes),
@@ -98,7 +103,12 @@ fn churn(device: Device) {
 
 fn purge(device: Device) {
     for _ in 0..6 {
-        ok(call!(iron_memory_purge(device.get(), null_mut())));
+        ok(call!(iron_memory_reclaim(
+            device.get(),
+            IRON_RECLAIM_PURGE,
+            0,
+            null_mut()
+        )));
     }
 }
 
@@ -366,7 +376,7 @@ pub fn figures_under_work(seed: u64) {
             )));
             let settings = iron_memory_settings {
                 size: size_of::<iron_memory_settings>(),
-                cache_buffers: buffers,
+                pool_max_buffers: buffers,
                 ..Default::default()
             };
             ok(call!(iron_memory_configure(device.get(), &settings)));
@@ -408,8 +418,16 @@ pub fn race_of_releases_evictions_and_purges(_: u64) {
                 release_buffer(pooled(device, 64));
             }
         };
-        let purge =
-            || (0..10_000).for_each(|_| ok(call!(iron_memory_purge(device.get(), null_mut()))));
+        let purge = || {
+            (0..10_000).for_each(|_| {
+                ok(call!(iron_memory_reclaim(
+                    device.get(),
+                    IRON_RECLAIM_PURGE,
+                    0,
+                    null_mut()
+                )))
+            })
+        };
         race(&[&work, &work, &work, &work, &work, &work, &purge]);
         books_are_balanced(device);
         release_device(device.get());

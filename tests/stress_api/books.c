@@ -28,7 +28,7 @@ void books_check_device(iron_device *device, unsigned patience) {
     CALL(iron_device_sync, device, UINT64_MAX);
     usleep(10000);
   }
-  CALL(iron_memory_purge, device, NULL);
+  CALL(iron_memory_reclaim, device, IRON_RECLAIM_PURGE, 0, NULL);
   iron_memory_info info = describe(device);
   expect("bytes on the device", (int64_t)info.device_bytes, 0);
   expect("bytes active", (int64_t)info.active_bytes, 0);

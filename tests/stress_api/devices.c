@@ -46,7 +46,7 @@ static void device_open(Call *call) {
   if (random_chance(random, 20)) options.value.pool_max_buffer_bytes = random_count(random, 1 << 16);
   if (random_chance(random, 50)) options.value.pool_idle_time = random_count(random, 5000000);
   if (random_chance(random, 20)) options.value.memory_limit = random_count(random, 1 << 22);
-  options.value.pool_policy = (iron_idle_policy)random_constant(random, IRON_IDLE_DEFAULT, IRON_IDLE_EMPTY);
+  options.value.pool_policy = (iron_idle_policy)random_constant(random, IRON_IDLE_DEFAULT, IRON_IDLE_RELEASE);
   given_input(call, &options, sizeof options.value);
   void *result = given_result(), *place = given_or_null(call, &result);
   const void *with = random_chance(random, 30) ? NULL : &options;

@@ -75,7 +75,6 @@
   X(iron_memory_list)              \
   X(iron_leak_hook)                \
   X(iron_trace_hook)               \
-  X(iron_memory_purge)             \
   X(iron_diagnose)                 \
   X(iron_live_objects)
 

@@ -18,11 +18,11 @@ static void memory_configure(Call *call) {
   Random *random = &call->random;
   GIVEN(iron_memory_settings) settings = {.value = {.memory_limit = UINT64_MAX}};
   if (random_chance(random, 5)) settings.value.memory_limit = random_count(random, 1 << 20);
-  if (random_chance(random, 50)) settings.value.cache_limit = random_count(random, 1 << 18);
-  if (random_chance(random, 50)) settings.value.idle_time = random_count(random, 1000000);
-  if (random_chance(random, 50)) settings.value.max_buffer_bytes = random_count(random, 1 << 16);
-  if (random_chance(random, 50)) settings.value.cache_buffers = (uint32_t)random_count(random, 8);
-  settings.value.policy = (iron_idle_policy)random_constant(random, IRON_IDLE_DEFAULT, IRON_IDLE_EMPTY);
+  if (random_chance(random, 50)) settings.value.pool_max_bytes = random_count(random, 1 << 18);
+  if (random_chance(random, 50)) settings.value.pool_idle_time = random_count(random, 1000000);
+  if (random_chance(random, 50)) settings.value.pool_max_buffer_bytes = random_count(random, 1 << 16);
+  if (random_chance(random, 50)) settings.value.pool_max_buffers = (uint32_t)random_count(random, 8);
+  settings.value.pool_policy = (iron_idle_policy)random_constant(random, IRON_IDLE_DEFAULT, IRON_IDLE_RELEASE);
   given_input(call, &settings, sizeof settings.value);
   CALL(iron_memory_configure, device_of(call), given_or_null(call, &settings));
 }
@@ -40,11 +40,6 @@ static void memory_reclaim(Call *call) {
                        sizeof reclaimed.value);
 }
 
-static void memory_purge(Call *call) {
-  uint64_t freed;
-  CALL(iron_memory_purge, device_of(call), given_or_null(call, &freed));
-}
-
 static void visit(const iron_allocation *allocation, void *context) {
   Call *call = context;
   record_callback();
@@ -59,6 +54,6 @@ static void memory_list(Call *call) {
 
 static const Entry entries[] = {
     {memory_describe, 20}, {memory_configuration, 10}, {memory_reset, 10}, {memory_configure, 10},
-    {memory_reclaim, 10},  {memory_purge, 10},         {memory_list, 10},
+    {memory_reclaim, 10},  {memory_list, 10},
 };
 const Entries memory_calls = {entries, sizeof entries / sizeof *entries};

@@ -123,7 +123,7 @@ iron_status iron_device_describe_index(uint32_t index, iron_device_info *info) {
 static iron_status complete_options(iron_device_options *options) {
   enum { MAX_IN_FLIGHT = 64 };
   const uint64_t second = UINT64_C(1000000000);
-  if (options->pool_policy > IRON_IDLE_EMPTY)
+  if (options->pool_policy > IRON_IDLE_RELEASE)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: pool_policy %u is none", options->pool_policy);
   if (options->max_in_flight > MAX_IN_FLIGHT)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: max_in_flight is %u, at most %d is possible",
@@ -132,10 +132,7 @@ static iron_status complete_options(iron_device_options *options) {
   if (options->max_in_flight == 0) options->max_in_flight = 8;
   if (options->max_flush_bytes == 0) options->max_flush_bytes = UINT64_C(1) << 30;
   if (options->pool_max_buffers == 0) options->pool_max_buffers = 64;
-  if (options->pool_max_bytes == 0)
-    options->pool_max_bytes = UINT64_C(256) << 20;
-  else if (options->pool_max_bytes == UINT64_MAX)
-    options->pool_max_bytes = 0;
+  if (options->pool_max_bytes == 0) options->pool_max_bytes = UINT64_C(256) << 20;
   if (options->pool_max_buffer_bytes == 0) options->pool_max_buffer_bytes = UINT64_MAX;
   if (options->pool_idle_time == 0) options->pool_idle_time = 30 * second;
   if (options->memory_limit == 0) options->memory_limit = UINT64_MAX;

@@ -153,18 +153,18 @@ iron_status iron_memory_configure(iron_device *handle, const iron_memory_setting
   IRON_ENTRY {
     iron_memory_settings settings;
     IRON_READ_STRUCT(settings, given, "settings");
-    if (settings.policy > IRON_IDLE_EMPTY)
-      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "settings: policy %u is none", settings.policy);
+    if (settings.pool_policy > IRON_IDLE_RELEASE)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "settings: pool_policy %u is none", settings.pool_policy);
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     IronPool *pool = &device->pool;
     IronMonitorLock(&device->monitor);
     if (settings.memory_limit) device->memory.limit = settings.memory_limit;
-    if (settings.cache_limit) pool->max_bytes = settings.cache_limit == UINT64_MAX ? 0 : settings.cache_limit;
-    if (settings.cache_buffers) pool->max_buffers = settings.cache_buffers;
-    if (settings.idle_time) pool->idle_time = settings.idle_time;
-    if (settings.max_buffer_bytes) pool->max_buffer_bytes = settings.max_buffer_bytes;
-    if (settings.policy) pool->policy = settings.policy;
+    if (settings.pool_max_bytes) pool->max_bytes = settings.pool_max_bytes;
+    if (settings.pool_max_buffers) pool->max_buffers = settings.pool_max_buffers;
+    if (settings.pool_idle_time) pool->idle_time = settings.pool_idle_time;
+    if (settings.pool_max_buffer_bytes) pool->max_buffer_bytes = settings.pool_max_buffer_bytes;
+    if (settings.pool_policy) pool->policy = settings.pool_policy;
     IronIdleBuffer *evicted = IronPoolTakeExcess(pool, &device->memory);
     publish(&device->memory);
     IronMonitorUnlock(&device->monitor);
@@ -179,12 +179,12 @@ iron_status iron_memory_configuration(iron_device *handle, iron_memory_settings 
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     IronMonitorLock(&device->monitor);
-    const iron_memory_settings full = {.cache_limit = device->pool.max_bytes ? device->pool.max_bytes : UINT64_MAX,
-                                       .memory_limit = device->memory.limit,
-                                       .idle_time = device->pool.idle_time,
-                                       .max_buffer_bytes = device->pool.max_buffer_bytes,
-                                       .cache_buffers = device->pool.max_buffers,
-                                       .policy = device->pool.policy};
+    const iron_memory_settings full = {.pool_max_bytes = device->pool.max_bytes,
+                                       .pool_max_buffers = device->pool.max_buffers,
+                                       .pool_policy = device->pool.policy,
+                                       .pool_max_buffer_bytes = device->pool.max_buffer_bytes,
+                                       .pool_idle_time = device->pool.idle_time,
+                                       .memory_limit = device->memory.limit};
     IronMonitorUnlock(&device->monitor);
     IRON_WRITE_STRUCT(settings, full);
     return IRON_OK;

@@ -3,8 +3,8 @@
  * Requests are rounded up to size classes four to the power of two, so a reused buffer is at most 25 % larger than what
  * was asked for. The pool is bounded by bytes, by count and by idle time, least recently used out first. A buffer comes
  * here when its last handle and the last submission that used it are gone, so no command in flight can touch it. While
- * idle it is Volatile or, by the policy, Empty; before it is released it is made Empty, so that its pages go back to
- * the system at once.
+ * idle it is Volatile or, by the policy, Empty; under the policy Release none is kept. Before it is released it is made
+ * Empty, so that its pages go back to the system at once.
  *
  * The lists are guarded by the device's monitor; IronPoolDiscard is called without it. */
 #ifndef IRON_BRIDGE_POOL_H
@@ -26,7 +26,7 @@ typedef struct IronIdleBuffer {
 } IronIdleBuffer;
 
 typedef struct IronPool {
-  uint64_t max_bytes;
+  uint64_t max_bytes; /* UINT64_MAX: no limit */
   uint32_t max_buffers;
   uint64_t max_buffer_bytes;
   uint64_t idle_time; /* nanoseconds; UINT64_MAX: for ever */

@@ -12,10 +12,14 @@ uint64_t IronPoolSizeClass(uint64_t length) {
   return __builtin_add_overflow(length, step - 1, &rounded) ? length : rounded & ~(step - 1);
 }
 
+/* Whether an idle buffer of `bytes` may stay. */
+static bool keeps(const IronPool *pool, uint64_t bytes) {
+  return pool->policy != IRON_IDLE_RELEASE && bytes <= pool->max_bytes;
+}
+
 bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category category) {
   uint64_t bytes = IronPoolSizeClass(length);
-  return !IronIsWeights(category) && bytes <= pool->max_bytes && bytes <= pool->max_buffer_bytes &&
-         pool->max_buffers > 0;
+  return !IronIsWeights(category) && keeps(pool, bytes) && bytes <= pool->max_buffer_bytes;
 }
 
 /* Takes a buffer out of the list, but leaves it in the figures about its memory. */
@@ -50,7 +54,7 @@ IronIdleBuffer *IronPoolTake(IronPool *pool, IronMemory *memory, uint64_t bytes,
 }
 
 IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle, uint64_t now) {
-  if (idle->bytes > pool->max_bytes || pool->max_buffers == 0) { /* the bounds have changed since it was made */
+  if (!keeps(pool, idle->bytes)) { /* the bounds have changed since it was made */
     memory->rounding_bytes -= idle->rounding;
     memory->counters.evictions += 1;
     return idle;
@@ -75,7 +79,7 @@ IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer 
 
 IronIdleBuffer *IronPoolTakeExcess(IronPool *pool, IronMemory *memory) {
   IronIdleBuffer *list = NULL;
-  while (pool->bytes > pool->max_bytes || pool->buffers > pool->max_buffers)
+  while (pool->buffers > 0 && (!keeps(pool, pool->bytes) || pool->buffers > pool->max_buffers))
     list = take_oldest(pool, memory, list, &memory->counters.evictions);
   return list;
 }

@@ -34,23 +34,14 @@ iron_status iron_memory_reclaim(iron_device *handle, iron_reclaim what, uint64_t
     if (what != IRON_RECLAIM_PURGE) IRON_TRY(IronSubmissionsCheckWait());
     iron_reclaimed full = {.device_before = [device->metal currentAllocatedSize]};
     bool in_time = what == IRON_RECLAIM_PURGE || settle(device, timeout, &full.command_buffers);
-    if (what != IRON_RECLAIM_SYNC) full.buffers = purge(device).buffers;
+    IronDiscarded discarded = what == IRON_RECLAIM_SYNC ? (IronDiscarded){.bytes = 0} : purge(device);
+    full.buffers = discarded.buffers;
+    full.buffer_bytes = discarded.bytes;
     if (what == IRON_RECLAIM_CLEANUP) IronMemoryReset(device, IRON_RESET_PEAK | IRON_RESET_COUNTERS);
     full.device_after = [device->metal currentAllocatedSize];
     full.freed_bytes = full.device_before > full.device_after ? full.device_before - full.device_after : 0;
     if (reclaimed) IRON_WRITE_STRUCT(reclaimed, full);
     if (in_time) return IRON_OK;
     return IronErrorReport(IRON_ERROR_TIMEOUT, "the device still works after %llu ns", (unsigned long long)timeout);
-  } IRON_LEAVE
-}
-
-iron_status iron_memory_purge(iron_device *handle, uint64_t *freed) {
-  IRON_ENTRY {
-    if (freed) *freed = 0;
-    IronDevice *device = IronDeviceAcquire(handle);
-    if (!device) return IRON_ERROR_INVALID_HANDLE;
-    uint64_t bytes = purge(device).bytes;
-    if (freed) *freed = bytes;
-    return IRON_OK;
   } IRON_LEAVE
 }
