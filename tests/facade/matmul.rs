@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use ironbridge::ops::{Interleave, Matmul};
-use ironbridge::{Dtype, Element, Error, Status};
+use ironbridge::{DType, Element, Error, Status};
 
 use crate::oracle::{self, transpose};
 use crate::support::{
@@ -112,7 +112,7 @@ fn f32_activations_with_weights_of_every_type() {
     for (b, means, tolerance) in [
         (f16_buffer.tensor(), f64s_of_halves(&as_f16), 1e-5),
         (bf16_buffer.tensor(), bf16_means, 1e-5),
-        (q8_buffer.tensor_at(0, Dtype::Q8_0), q8_means, 1e-4),
+        (q8_buffer.tensor_at(0, DType::Q8_0), q8_means, 1e-4),
     ] {
         let c = device.buffer::<f32>(m * n).unwrap();
         run(&device, |commands| {
@@ -293,7 +293,7 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
         (
             "quantised and not transposed",
             Matmul {
-                b: halves.tensor_at(0, Dtype::Q8_0),
+                b: halves.tensor_at(0, DType::Q8_0),
                 ..fits
             },
         ),
@@ -324,7 +324,7 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
 fn check_strips<T: Element>(
     weights: &[T],
     means: &[f64],
-    dtype: Dtype,
+    dtype: DType,
     (n, k): (usize, usize),
     heights: &[usize],
     tolerance: impl Fn(usize) -> f64,
@@ -370,7 +370,7 @@ fn interleaved_weights() {
     let (n, k) = (48, 96);
     let (blocks, means) = oracle::q8_0(&numbers(n * k, 2));
     let tolerance = |m| if m <= 8 { 1e-4 } else { 1e-2 };
-    let strips = check_strips(&blocks, &means, Dtype::Q8_0, (n, k), &[1, 4, 20], tolerance);
+    let strips = check_strips(&blocks, &means, DType::Q8_0, (n, k), &[1, 4, 20], tolerance);
     assert_ne!(strips, blocks);
 }
 
@@ -379,7 +379,7 @@ fn interleaved_halves() {
     let (n, k) = (48, 35);
     let values: Vec<f16> = numbers(n * k, 2).into_iter().map(f16::from_f32).collect();
     let means: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
-    let strips = check_strips(&values, &means, Dtype::F16, (n, k), &[1, 3, 20], |_| 1e-5);
+    let strips = check_strips(&values, &means, DType::F16, (n, k), &[1, 3, 20], |_| 1e-5);
     for (row, column) in [(0, 0), (17, 3), (47, 34)] {
         let place = (row / 16 * k + column) * 16 + row % 16;
         assert_eq!(strips[place], values[row * k + column]);

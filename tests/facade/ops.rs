@@ -5,7 +5,7 @@ use ironbridge::ops::{
     Activation, AddBias, Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill,
     RmsNorm, Rope, RopePairing, Softmax, Transpose,
 };
-use ironbridge::{Commands, Dtype, Error};
+use ironbridge::{Commands, DType, Error};
 
 use crate::oracle;
 use crate::support::{assert_close, device, f64s, f64s_of_halves, halves, numbers, run};
@@ -31,7 +31,7 @@ fn embedding_from_tables_of_every_type() {
             bf16_buffer.tensor(),
             as_bf16.iter().map(|v| v.to_f64()).collect(),
         ),
-        (q8_buffer.tensor_at(0, Dtype::Q8_0), q8_means),
+        (q8_buffer.tensor_at(0, DType::Q8_0), q8_means),
     ] {
         let out = device.buffer::<f32>(ids.len() * width).unwrap();
         run(&device, |commands| {
@@ -352,7 +352,7 @@ fn attention_over_a_quantised_cache() {
     let width = kv_heads * head_dim;
     let (k, v) = (numbers(positions * width, 2), numbers(positions * width, 3));
     let q = numbers(heads * head_dim, 1);
-    let bytes = Dtype::Q8_0.bytes(positions * width).unwrap();
+    let bytes = DType::Q8_0.bytes(positions * width).unwrap();
     let (k_cache, v_cache) = (
         device.buffer::<u8>(bytes).unwrap(),
         device.buffer::<u8>(bytes).unwrap(),
@@ -364,7 +364,7 @@ fn attention_over_a_quantised_cache() {
         device.buffer_from(&k).unwrap(),
         device.buffer_from(&v).unwrap(),
     );
-    let blocks = |cache| ironbridge::Buffer::tensor_at(cache, 0, Dtype::Q8_0);
+    let blocks = |cache| ironbridge::Buffer::tensor_at(cache, 0, DType::Q8_0);
     let attention = Attention {
         tokens: 1,
         heads,

@@ -5,7 +5,7 @@ use ironbridge::ops::{
     Activation, AddBias, Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill,
     Interleave, Matmul, RmsNorm, Rope, RopePairing, Softmax, Transpose,
 };
-use ironbridge::{Buffer, Commands, Device, Dtype, Error, Result, Tensor};
+use ironbridge::{Buffer, Commands, DType, Device, Error, Result, Tensor};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -130,8 +130,8 @@ impl Stock {
             Some(index @ 0..=4) => self.floats[index].tensor(),
             Some(5) => self.halves.tensor(),
             Some(6) => self.integers.tensor(),
-            Some(7) => self.floats[0].tensor_at(0, Dtype::Q8_0),
-            Some(8) => self.halves.tensor_at(0, Dtype::Bf16),
+            Some(7) => self.floats[0].tensor_at(0, DType::Q8_0),
+            Some(8) => self.halves.tensor_at(0, DType::Bf16),
             Some(_) => Tensor::default(),
             None if takes_integers => self.integers.tensor(),
             None => self.floats[slot].tensor(),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ironbridge::memory::Category;
 use ironbridge::ops::{CopyRows, Fill, Matmul};
-use ironbridge::{Dtype, Error, HostMemory, Status};
+use ironbridge::{DType, Error, HostMemory, Status};
 
 use crate::oracle;
 use crate::support::{assert_close, assert_status, device, eventually, f64s, numbers, run};
@@ -88,7 +88,7 @@ fn the_owner_is_dropped_once_when_the_last_user_is_gone() {
         .copy(&CopyRows {
             rows: 1,
             width: PAGES / 4,
-            src: wrapped.tensor_at(0, Dtype::U32),
+            src: wrapped.tensor_at(0, DType::U32),
             dst: out.tensor(),
         })
         .unwrap();
@@ -137,14 +137,14 @@ fn wrapped_memory_is_read_only() {
             rows: 1,
             width: 4,
             src: x.tensor(),
-            dst: wrapped.tensor_at(0, Dtype::F32),
+            dst: wrapped.tensor_at(0, DType::F32),
         }),
         Status::ReadOnly,
     );
     assert_status(
         commands.fill(&Fill {
             length: 16,
-            out: wrapped.tensor_at(0, Dtype::F32),
+            out: wrapped.tensor_at(0, DType::F32),
             value: 1,
         }),
         Status::ReadOnly,
@@ -187,8 +187,8 @@ fn a_mapped_file_of_any_length_holds_weights_at_byte_offsets() {
     let floats_at = header.len() + q8.len() + padding;
     run(&device, |commands| {
         for (index, weight) in [
-            wrapped.tensor_at(q8_at, Dtype::Q8_0),
-            wrapped.tensor_at(floats_at, Dtype::F32),
+            wrapped.tensor_at(q8_at, DType::Q8_0),
+            wrapped.tensor_at(floats_at, DType::F32),
         ]
         .into_iter()
         .enumerate()

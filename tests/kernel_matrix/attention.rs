@@ -1,6 +1,6 @@
 //! Attention, by each of its kernels: query by query, in tiles for heads of each size, and in pieces.
 
-use ironbridge::Dtype;
+use ironbridge::DType;
 use ironbridge::ops::Attention;
 use serial_test::serial;
 
@@ -13,7 +13,7 @@ const GROUP: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    cache: Dtype,
+    cache: DType,
     tokens: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -63,7 +63,7 @@ fn check(ways: &Ways, case: Case) {
         .collect();
     let gap = tokens % 3;
     let width = heads * head_dim;
-    let output = Output::strided(Dtype::F32, tokens, width, width + gap);
+    let output = Output::strided(DType::F32, tokens, width, width + gap);
     ways.check(
         &format!("{case:?}"),
         &[&q, &k, &v],
@@ -81,7 +81,7 @@ fn check(ways: &Ways, case: Case) {
     );
 }
 
-fn check_type(cache: Dtype) {
+fn check_type(cache: DType) {
     let ways = Ways::open();
     let dim = |head_dim: usize| head_dim.next_multiple_of(cache.block_elements());
     let plain = Case {
@@ -154,5 +154,5 @@ fn attention_over_floats() {
 #[test]
 #[serial]
 fn attention_over_blocks() {
-    check_type(Dtype::Q8_0);
+    check_type(DType::Q8_0);
 }

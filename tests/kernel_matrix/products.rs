@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use half::f16;
-use ironbridge::Dtype;
+use ironbridge::DType;
 use ironbridge::ops::Matmul;
 use serial_test::serial;
 
@@ -15,9 +15,9 @@ use crate::ways::{Output, ROUNDING, Want, Ways};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    b: Dtype,
+    b: DType,
     /// Of a, of the bias and of c.
-    t: Dtype,
+    t: DType,
     m: usize,
     n: usize,
     k: usize,
@@ -77,7 +77,7 @@ fn check(ways: &Ways, case: Case) {
     let b = Typed::made_up(case.b, n * k, 2); // shared by the batch
     let bias = Typed::made_up(case.t, n, 3);
     let rounding = match case.t {
-        Dtype::F16 => 1.0 / 2048.0,
+        DType::F16 => 1.0 / 2048.0,
         _ => ROUNDING,
     };
     let mut want = Vec::new();
@@ -144,7 +144,7 @@ fn shapes(unit: usize) -> BTreeSet<(usize, usize, usize)> {
         .collect()
 }
 
-fn check_type(ways: &Ways, b: Dtype, t: Dtype) {
+fn check_type(ways: &Ways, b: DType, t: DType) {
     for (index, (m, n, k)) in shapes(b.block_elements()).into_iter().enumerate() {
         let case = Case {
             b,
@@ -178,8 +178,8 @@ fn check_type(ways: &Ways, b: Dtype, t: Dtype) {
 fn products_of_numbers() {
     let ways = Ways::open();
     for b in FLOATS {
-        check_type(&ways, b, Dtype::F32);
-        check_type(&ways, b, Dtype::F16);
+        check_type(&ways, b, DType::F32);
+        check_type(&ways, b, DType::F16);
     }
 }
 
@@ -188,8 +188,8 @@ fn products_of_numbers() {
 fn products_of_blocks() {
     let ways = Ways::open();
     for b in weights().filter(|b| b.block_elements() > 1) {
-        check_type(&ways, b, Dtype::F32);
-        check_type(&ways, b, Dtype::F16);
+        check_type(&ways, b, DType::F32);
+        check_type(&ways, b, DType::F16);
     }
 }
 
@@ -211,7 +211,7 @@ fn any_strides_in_a_shared_matrix() {
             // Five products of at most 1.
             .map(|value| crate::ways::within(value, 7.0 * ROUNDING * 5.0))
             .collect();
-        let output = Output::strided(Dtype::F32, m, n, n + 2);
+        let output = Output::strided(DType::F32, m, n, n + 2);
         ways.check(
             &format!("{m} rows"),
             &[&a, &b],

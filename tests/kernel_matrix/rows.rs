@@ -5,7 +5,7 @@ use ironbridge::ops::{
     Activation, AddBias, Argmax, CopyBytes, CopyRows, Elementwise, Embedding, Fill, RmsNorm, Rope,
     RopePairing, Softmax, Transpose,
 };
-use ironbridge::{Commands, Dtype, Result};
+use ironbridge::{Commands, DType, Result};
 use serial_test::serial;
 
 use crate::EDGES;
@@ -39,7 +39,7 @@ fn embedding() {
             };
             let want = exactly(ids.iter().flat_map(row).collect());
             let ids = Typed::integers(&ids);
-            let output = Output::strided(Dtype::F32, count, width, width + 3);
+            let output = Output::strided(DType::F32, count, width, width + 3);
             let what = format!("embedding of {dtype:?}, {count} × {width}");
             ways.check(
                 &what,
@@ -77,7 +77,7 @@ fn rms_norm_also_in_place() {
             ..Default::default()
         };
         let what = format!("rms_norm, {count} × {width}");
-        let output = Output::strided(Dtype::F32, count, width, width + 3);
+        let output = Output::strided(DType::F32, count, width, width + 3);
         ways.check(
             &what,
             &[&x, &weight],
@@ -135,7 +135,7 @@ fn rope_in_both_pairings() {
             let positions = Typed::integers(&at);
             let divisors: Vec<f32> = (0..head_dim).map(|i| 1.0 + i as f32 / 4.0).collect();
             let has_factors = index % 3 == 0;
-            let factors = Typed::nearest(Dtype::F32, &divisors);
+            let factors = Typed::nearest(DType::F32, &divisors);
             let used = has_factors.then_some(&divisors[..]);
             let values = oracle::rope(&rope, &x_values, &at, used);
             // An angle below 2⁹ of some roundings; what is not rotated stays as it is.
@@ -194,7 +194,7 @@ fn add_and_silu_mul_also_in_place() {
                 .map(|(&a, &b)| function(a, b));
             let want = close(values.collect(), tolerance);
             let what = format!("{name} of {count}");
-            let output = Output::strided(Dtype::F32, 1, count, count);
+            let output = Output::strided(DType::F32, 1, count, count);
             ways.check(&what, &[&a, &b], &output, &want, |commands, inputs, out| {
                 let [a, b] = [inputs[0], inputs[1]];
                 record(commands, &Elementwise { count, a, b, out })
@@ -239,14 +239,14 @@ fn activations_also_in_place() {
     for count in EDGES {
         let x: Vec<f32> = numbers(count, 1).iter().map(|v| v * 10.0).collect();
         let x_values = f64s(&x);
-        let x = Typed::nearest(Dtype::F32, &x);
+        let x = Typed::nearest(DType::F32, &x);
         for (name, record, function) in functions {
             let want = close(
                 x_values.iter().copied().map(function).collect(),
                 4.0 * ROUNDING,
             );
             let what = format!("{name} of {count}");
-            let output = Output::strided(Dtype::F32, 1, count, count);
+            let output = Output::strided(DType::F32, 1, count, count);
             ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
                 let x = inputs[0];
                 record(commands, &Activation { count, x, out })
@@ -271,7 +271,7 @@ fn add_bias_also_in_place() {
         let sum = |(place, x): (usize, &f64)| x + bias_values[place % width];
         let want = close(x_values.iter().enumerate().map(sum).collect(), ROUNDING);
         let what = format!("add_bias, {count} × {width}");
-        let output = Output::strided(Dtype::F32, count, width, width + 2);
+        let output = Output::strided(DType::F32, count, width, width + 2);
         ways.check(
             &what,
             &[&x, &bias],
@@ -323,13 +323,13 @@ fn softmax_also_in_place() {
             scale: 20.0,
             ..Default::default()
         };
-        let output = Output::strided(Dtype::F32, count, width, width + 3);
+        let output = Output::strided(DType::F32, count, width, width + 3);
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
             let x = inputs[0].row_stride(width + 1);
             commands.softmax(&Softmax { x, out, ..softmax })
         });
         let packed: Vec<f32> = scores.iter().map(|&score| score as f32).collect();
-        let packed = Typed::nearest(Dtype::F32, &packed);
+        let packed = Typed::nearest(DType::F32, &packed);
         let output = Output::in_place(&packed, count, width);
         ways.check(&what, &[], &output, &want, |commands, _, x| {
             commands.softmax(&Softmax {
@@ -357,8 +357,8 @@ fn argmax() {
         };
         let seen = rows(&f64s(&x), count, width, width + 2);
         let want = exactly(seen.chunks(width).map(lowest).collect());
-        let x = Typed::nearest(Dtype::F32, &x);
-        let output = Output::strided(Dtype::U32, 1, count, count);
+        let x = Typed::nearest(DType::F32, &x);
+        let output = Output::strided(DType::U32, 1, count, count);
         let what = format!("argmax, {count} × {width}");
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
             commands.argmax(&Argmax {
@@ -375,7 +375,7 @@ fn argmax() {
 #[serial]
 fn transpose() {
     let ways = Ways::open();
-    for dtype in FLOATS.into_iter().chain([Dtype::U32]) {
+    for dtype in FLOATS.into_iter().chain([DType::U32]) {
         for (count, width) in shapes(34) {
             let x = Typed::made_up(dtype, count * (width + 1), 1);
             let seen = rows(&x.values, count, width, width + 1);
@@ -395,12 +395,12 @@ fn transpose() {
 }
 
 /// What `copy` must make of the values of `src`: the nearest, or for blocks no farther off than half a step of theirs.
-fn copied(src: &[f64], to: Dtype) -> Vec<Want> {
+fn copied(src: &[f64], to: DType) -> Vec<Want> {
     let nearest = |narrow: fn(f64) -> f64| exactly(src.iter().copied().map(narrow).collect());
     match to {
-        Dtype::F16 => nearest(|v| f16::from_f64(v).to_f64()),
-        Dtype::Bf16 => nearest(|v| bf16::from_f64(v).to_f64()),
-        Dtype::Q8_0 => (src.chunks(32))
+        DType::F16 => nearest(|v| f16::from_f64(v).to_f64()),
+        DType::Bf16 => nearest(|v| bf16::from_f64(v).to_f64()),
+        DType::Q8_0 => (src.chunks(32))
             .flat_map(|block| {
                 let largest = block.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
                 // The scale is rounded to F16, which moves up to 127 steps.
@@ -419,8 +419,8 @@ fn copies_between_all_types() {
     let floats = FLOATS
         .into_iter()
         .flat_map(|from| FLOATS.map(|to| (from, to)));
-    let blocks = FLOATS.into_iter().map(|from| (from, Dtype::Q8_0));
-    let others = [(Dtype::Q8_0, Dtype::F32), (Dtype::U32, Dtype::U32)];
+    let blocks = FLOATS.into_iter().map(|from| (from, DType::Q8_0));
+    let others = [(DType::Q8_0, DType::F32), (DType::U32, DType::U32)];
     for (from, to) in floats.chain(blocks).chain(others) {
         let unit = from.block_elements().max(to.block_elements());
         for (count, width) in shapes(4) {
@@ -446,8 +446,8 @@ fn copies_between_all_types() {
 fn bytes_copied_and_filled() {
     let ways = Ways::open();
     for words in EDGES {
-        let src = Typed::made_up(Dtype::U32, words, 1);
-        let output = Output::strided(Dtype::U32, 1, words, words);
+        let src = Typed::made_up(DType::U32, words, 1);
+        let output = Output::strided(DType::U32, 1, words, words);
         let what = format!("{words} words");
         let want = exactly(src.values.clone());
         ways.check(&what, &[&src], &output, &want, |commands, inputs, dst| {

@@ -1,39 +1,39 @@
 //! Numbers as each type stores them.
 
 use half::{bf16, f16};
-use ironbridge::Dtype;
+use ironbridge::DType;
 
 use crate::oracle;
 use crate::support::{f64s, numbers};
 
 /// The floats, in which activations and caches come.
-pub const FLOATS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+pub const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// What weights are stored as.
-pub fn weights() -> impl Iterator<Item = Dtype> {
-    let all = Dtype::ALL.iter().copied();
-    all.filter(|dtype| *dtype != Dtype::U32)
+pub fn weights() -> impl Iterator<Item = DType> {
+    let all = DType::ALL.iter().copied();
+    all.filter(|dtype| *dtype != DType::U32)
 }
 
 /// Elements as they lie in memory, and what they are worth.
 pub struct Typed {
-    pub dtype: Dtype,
+    pub dtype: DType,
     pub bytes: Vec<u8>,
     pub values: Vec<f64>,
 }
 
 impl Typed {
     /// The nearest that a float type, or Q8_0, has.
-    pub fn nearest(dtype: Dtype, numbers: &[f32]) -> Typed {
+    pub fn nearest(dtype: DType, numbers: &[f32]) -> Typed {
         let bytes = match dtype {
-            Dtype::F32 => numbers.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Dtype::F16 => (numbers.iter())
+            DType::F32 => numbers.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            DType::F16 => (numbers.iter())
                 .flat_map(|&v| f16::from_f32(v).to_le_bytes())
                 .collect(),
-            Dtype::Bf16 => (numbers.iter())
+            DType::Bf16 => (numbers.iter())
                 .flat_map(|&v| bf16::from_f32(v).to_le_bytes())
                 .collect(),
-            Dtype::Q8_0 => oracle::q8_0(numbers).0,
+            DType::Q8_0 => oracle::q8_0(numbers).0,
             other => panic!("{other:?} is not made here"),
         };
         let values = values(dtype, &bytes);
@@ -46,7 +46,7 @@ impl Typed {
 
     pub fn integers(integers: &[u32]) -> Typed {
         Typed {
-            dtype: Dtype::U32,
+            dtype: DType::U32,
             bytes: integers.iter().flat_map(|v| v.to_le_bytes()).collect(),
             values: integers.iter().map(|&v| v.into()).collect(),
         }
@@ -54,12 +54,12 @@ impl Typed {
 
     /// Made up, the same for the same seed: numbers in [-1, 1), or any integers, or a row of the blocks of which
     /// another implementation has said what they are worth (tests/data/blocks.json).
-    pub fn made_up(dtype: Dtype, elements: usize, seed: u64) -> Typed {
+    pub fn made_up(dtype: DType, elements: usize, seed: u64) -> Typed {
         match dtype {
-            Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::Q8_0 => {
+            DType::F32 | DType::F16 | DType::Bf16 | DType::Q8_0 => {
                 Typed::nearest(dtype, &numbers(elements, seed))
             }
-            Dtype::U32 => {
+            DType::U32 => {
                 let numbers = numbers(elements, seed);
                 Typed::integers(&numbers.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
             }
@@ -68,7 +68,7 @@ impl Typed {
     }
 }
 
-fn blocks(dtype: Dtype, elements: usize, seed: u64) -> Typed {
+fn blocks(dtype: DType, elements: usize, seed: u64) -> Typed {
     let fixtures: serde_json::Value =
         serde_json::from_str(include_str!("../data/blocks.json")).expect("JSON");
     let name = dtype.name();
@@ -97,22 +97,22 @@ fn blocks(dtype: Dtype, elements: usize, seed: u64) -> Typed {
 }
 
 /// What the bytes of a float type, of U32 or of Q8_0 are worth.
-pub fn values(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
+pub fn values(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     let half = |pair: &[u8]| f16::from_le_bytes([pair[0], pair[1]]);
     let word = |four: &[u8]| <[u8; 4]>::try_from(four).expect("four bytes");
     let elements = bytes.chunks_exact(dtype.block_bytes());
     match dtype {
-        Dtype::F32 => elements
+        DType::F32 => elements
             .map(|v| f32::from_le_bytes(word(v)).into())
             .collect(),
-        Dtype::U32 => elements
+        DType::U32 => elements
             .map(|v| u32::from_le_bytes(word(v)).into())
             .collect(),
-        Dtype::F16 => elements.map(|v| half(v).to_f64()).collect(),
-        Dtype::Bf16 => elements
+        DType::F16 => elements.map(|v| half(v).to_f64()).collect(),
+        DType::Bf16 => elements
             .map(|v| bf16::from_le_bytes([v[0], v[1]]).to_f64())
             .collect(),
-        Dtype::Q8_0 => elements
+        DType::Q8_0 => elements
             .flat_map(|block| {
                 let scale = half(block).to_f64();
                 block[2..].iter().map(move |&v| scale * f64::from(v as i8))
@@ -131,5 +131,5 @@ pub fn rows(all: &[f64], rows: usize, width: usize, stride: usize) -> Vec<f64> {
 /// `f32`s and what they are worth.
 pub fn floats(elements: usize, seed: u64) -> (Typed, Vec<f64>) {
     let numbers = numbers(elements, seed);
-    (Typed::nearest(Dtype::F32, &numbers), f64s(&numbers))
+    (Typed::nearest(DType::F32, &numbers), f64s(&numbers))
 }

@@ -1,7 +1,7 @@
 //! The ways in which an operation is run, and what is asked of its output in each.
 
 use ironbridge::ops::Activation;
-use ironbridge::{Commands, Device, Dtype, Result, Tensor};
+use ironbridge::{Commands, DType, Device, Result, Tensor};
 use serial_test::serial;
 
 use crate::support::run;
@@ -35,7 +35,7 @@ const POISON: u8 = 0xff;
 
 /// Rows of an output.
 pub struct Output {
-    pub dtype: Dtype,
+    pub dtype: DType,
     pub rows: usize,
     pub width: usize,
     /// From row to row.
@@ -45,7 +45,7 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn strided(dtype: Dtype, rows: usize, width: usize, stride: usize) -> Output {
+    pub fn strided(dtype: DType, rows: usize, width: usize, stride: usize) -> Output {
         Output {
             dtype,
             rows,

@@ -163,7 +163,7 @@ fn memory_is_reclaimed_with_a_report() {
     let mut commands = device.commands().unwrap();
     let fill = ironbridge::ops::Fill {
         length: 1 << 20,
-        out: out.tensor_at(0, ironbridge::Dtype::U32),
+        out: out.tensor_at(0, ironbridge::DType::U32),
         value: 1,
     };
     commands.fill(&fill).unwrap();

@@ -2,7 +2,7 @@
 
 use ironbridge::memory::Category;
 use ironbridge::ops::Fill;
-use ironbridge::{Device, Dtype, Error, MatmulExecutor, Storage};
+use ironbridge::{DType, Device, Error, MatmulExecutor, Storage};
 
 use crate::{open, report};
 
@@ -33,7 +33,7 @@ fn work_in_flight_that_keeps_memory_is_waited_for() {
     let device = options.open("cpu:delay_us=20000").unwrap();
     let buffer = device.buffer::<u8>(1 << 20).unwrap();
     let mut commands = device.commands().unwrap();
-    let out = buffer.tensor_at(0, Dtype::U32);
+    let out = buffer.tensor_at(0, DType::U32);
     let length = 1 << 20;
     commands
         .fill(&Fill {

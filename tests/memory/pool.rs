@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ironbridge::memory::{Category, IdlePolicy};
 use ironbridge::ops::CopyBytes;
-use ironbridge::{Buffer, Device, Dtype};
+use ironbridge::{Buffer, DType, Device};
 use proptest::prelude::*;
 
 use crate::{open, report};
@@ -64,7 +64,7 @@ fn fill_with(device: &Device, buffer: &Buffer<u8>, value: u8) {
     let mut commands = device.commands().unwrap();
     let fill = ironbridge::ops::Fill {
         length: buffer.len(),
-        out: buffer.tensor_at(0, Dtype::U32),
+        out: buffer.tensor_at(0, DType::U32),
         value,
     };
     commands.fill(&fill).unwrap();
@@ -139,8 +139,8 @@ fn what_is_in_flight_is_never_handed_out_nor_purged() {
         commands
             .copy_bytes(&CopyBytes {
                 length: LENGTH,
-                src: source.tensor_at(0, Dtype::U32),
-                dst: copy.tensor_at(0, Dtype::U32),
+                src: source.tensor_at(0, DType::U32),
+                dst: copy.tensor_at(0, DType::U32),
             })
             .unwrap();
         let pending = commands.commit().unwrap();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ironbridge::memory::set_trace_hook;
 use ironbridge::ops::{Fill, Matmul};
-use ironbridge::{Device, Dtype, diagnostics};
+use ironbridge::{DType, Device, diagnostics};
 use serial_test::serial;
 
 use crate::open;
@@ -81,7 +81,7 @@ fn every_line_says_what_the_counters_say() {
             m: 8,
             n: 4,
             k: round,
-            a: a.tensor_at(0, Dtype::F32),
+            a: a.tensor_at(0, DType::F32),
             b: b.tensor(),
             c: c.tensor(),
             ..Default::default()

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ironbridge::Dtype;
+use ironbridge::DType;
 use ironbridge::memory::{emit_tracing_events, set_trace_hook};
 use ironbridge::ops::Fill;
 use serial_test::serial;
@@ -47,7 +47,7 @@ impl Subscriber for Listener {
 fn every_operation_is_an_event() {
     let device = open();
     let buffer = device.buffer::<u32>(1000).unwrap();
-    let out = buffer.tensor_at(0, Dtype::U32);
+    let out = buffer.tensor_at(0, DType::U32);
     let fill = Fill {
         length: 4000,
         out,

@@ -56,7 +56,7 @@ fn holder() {
         if next_step() {
             let mut commands = device.commands().unwrap();
             for value in 0..2 {
-                let out = held.tensor_at(0, ironbridge::Dtype::U32);
+                let out = held.tensor_at(0, ironbridge::DType::U32);
                 let length = 4096;
                 commands.fill(&Fill { length, out, value }).unwrap();
             }
@@ -171,7 +171,7 @@ fn tidy() {
     let options = device.buffer_options().label("temporary").pooled();
     let buffer = options.create::<u8>(5000).unwrap();
     let mut commands = device.commands().unwrap();
-    let out = buffer.tensor_at(0, ironbridge::Dtype::U32);
+    let out = buffer.tensor_at(0, ironbridge::DType::U32);
     commands
         .fill(&Fill {
             length: 4096,
@@ -204,7 +204,7 @@ fn model() {
         let mut commands = device.commands().unwrap();
         let copy = ironbridge::ops::CopyBytes {
             length: 64,
-            src: weights.tensor_at(tensor.start as usize, ironbridge::Dtype::U32),
+            src: weights.tensor_at(tensor.start as usize, ironbridge::DType::U32),
             dst: touched.tensor(),
         };
         commands.copy_bytes(&copy).unwrap();
