@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ironbridge::ops::Attention;
-use ironbridge::{Device, Dtype, f16};
+use ironbridge::{DType, Device, f16};
 
 /// Those of a query, and elements of each.
 const HEADS: usize = 32;
@@ -39,7 +39,7 @@ fn attention(criterion: &mut Criterion) {
             let wide: Vec<u8> = (0..cached).flat_map(|i| value(i).to_le_bytes()).collect();
             let half = |i| f16::from_f32(value(i)).to_le_bytes();
             let half: Vec<u8> = (0..cached).flat_map(half).collect();
-            for (name, dtype, bytes) in [("f32", Dtype::F32, wide), ("f16", Dtype::F16, half)] {
+            for (name, dtype, bytes) in [("f32", DType::F32, wide), ("f16", DType::F16, half)] {
                 let [k, v] = [(), ()].map(|()| device.buffer_from(&bytes).expect("memory"));
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                     bencher.iter(|| {

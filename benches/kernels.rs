@@ -9,40 +9,40 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ironbridge::ops::Matmul;
-use ironbridge::{Device, Dtype, f16};
+use ironbridge::{DType, Device, f16};
 
 const D_MODEL: usize = 2048;
 /// (name, outputs)
 const PROJECTIONS: [(&str, usize); 3] = [("q", 2048), ("kv", 256), ("output", 32_000)];
 const TOKENS: [usize; 4] = [15, 5, 4, 1];
 /// (name, type, stored output by input, rows interleaved)
-const WEIGHTS: [(&str, Dtype, bool, bool); 12] = [
-    ("f32", Dtype::F32, false, false),
-    ("f32_transposed", Dtype::F32, true, false),
-    ("f16_transposed", Dtype::F16, true, false),
-    ("q8_0_transposed", Dtype::Q8_0, true, false),
-    ("q4_0_transposed", Dtype::Q4_0, true, false),
-    ("q4_k_transposed", Dtype::Q4K, true, false),
-    ("q6_k_transposed", Dtype::Q6K, true, false),
-    ("f16_interleaved", Dtype::F16, true, true),
-    ("q8_0_interleaved", Dtype::Q8_0, true, true),
-    ("q4_0_interleaved", Dtype::Q4_0, true, true),
-    ("q4_k_interleaved", Dtype::Q4K, true, true),
-    ("q6_k_interleaved", Dtype::Q6K, true, true),
+const WEIGHTS: [(&str, DType, bool, bool); 12] = [
+    ("f32", DType::F32, false, false),
+    ("f32_transposed", DType::F32, true, false),
+    ("f16_transposed", DType::F16, true, false),
+    ("q8_0_transposed", DType::Q8_0, true, false),
+    ("q4_0_transposed", DType::Q4_0, true, false),
+    ("q4_k_transposed", DType::Q4K, true, false),
+    ("q6_k_transposed", DType::Q6K, true, false),
+    ("f16_interleaved", DType::F16, true, true),
+    ("q8_0_interleaved", DType::Q8_0, true, true),
+    ("q4_0_interleaved", DType::Q4_0, true, true),
+    ("q4_k_interleaved", DType::Q4K, true, true),
+    ("q6_k_interleaved", DType::Q6K, true, true),
 ];
 
 /// `count` weights of no special values.
-fn weights(dtype: Dtype, count: usize) -> Vec<u8> {
+fn weights(dtype: DType, count: usize) -> Vec<u8> {
     let value = |i: usize| (i % 61) as f32 / 61.0 - 0.5;
     match dtype {
-        Dtype::F32 => (0..count).flat_map(|i| value(i).to_le_bytes()).collect(),
-        Dtype::F16 => (0..count)
+        DType::F32 => (0..count).flat_map(|i| value(i).to_le_bytes()).collect(),
+        DType::F16 => (0..count)
             .flat_map(|i| f16::from_f32(value(i)).to_le_bytes())
             .collect(),
-        Dtype::Q8_0 => blocks(count / 32, &[0], 34),
-        Dtype::Q4_0 => blocks(count / 32, &[0], 18),
-        Dtype::Q4K => blocks(count / 256, &[0, 2], 144),
-        Dtype::Q6K => blocks(count / 256, &[208], 210),
+        DType::Q8_0 => blocks(count / 32, &[0], 34),
+        DType::Q4_0 => blocks(count / 32, &[0], 18),
+        DType::Q4K => blocks(count / 256, &[0, 2], 144),
+        DType::Q6K => blocks(count / 256, &[208], 210),
         _ => unreachable!("no such weights here"),
     }
 }

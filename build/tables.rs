@@ -13,14 +13,14 @@ pub fn write(out: &Path) -> Result<(), String> {
     let rows = (1..)
         .zip(text.lines())
         .filter_map(|(number, line)| {
-            Dtype::parse(line)
+            DType::parse(line)
                 .map_err(|error| format!("{DTYPES}:{number}: {error}"))
                 .transpose()
         })
-        .collect::<Result<Vec<Dtype>, String>>()?;
+        .collect::<Result<Vec<DType>, String>>()?;
     let mut code = String::new();
     for (name, what, holds) in LISTS {
-        let rows = rows.iter().filter(|row| holds(row)).map(Dtype::tokens);
+        let rows = rows.iter().filter(|row| holds(row)).map(DType::tokens);
         let rows: String = rows.collect();
         code += &format!(
             "/// Calls a macro with the rows of `{DTYPES}` {what}.\n\
@@ -33,7 +33,7 @@ pub fn write(out: &Path) -> Result<(), String> {
 }
 
 /// A list of rows: its macro, which rows it has, and whether a row is one of them.
-type List = (&'static str, &'static str, fn(&Dtype) -> bool);
+type List = (&'static str, &'static str, fn(&DType) -> bool);
 
 const LISTS: [List; 3] = [
     ("dtypes", "that operations take", |row| row.class != "FILE"),
@@ -44,7 +44,7 @@ const LISTS: [List; 3] = [
 ];
 
 /// A row of `dtypes.def`, which documents the fields.
-struct Dtype {
+struct DType {
     class: String,
     name: String,
     ggml: i32,
@@ -55,9 +55,9 @@ struct Dtype {
     doc: String,
 }
 
-impl Dtype {
+impl DType {
     /// `None` of a line that is no row.
-    fn parse(line: &str) -> Result<Option<Dtype>, String> {
+    fn parse(line: &str) -> Result<Option<DType>, String> {
         let Some((class, row)) = line
             .strip_prefix("DTYPE_")
             .and_then(|row| row.split_once('('))
@@ -77,7 +77,7 @@ impl Dtype {
             .trim_start_matches("/*")
             .trim_end_matches("*/");
         let number = |cell: &str| cell.parse().map_err(|_| format!("{cell:?} is no number"));
-        Ok(Some(Dtype {
+        Ok(Some(DType {
             class: class.to_owned(),
             name: name.to_owned(),
             ggml: ggml.parse().map_err(|_| format!("{ggml:?} is no number"))?,
@@ -111,7 +111,7 @@ impl Dtype {
     }
 
     fn tokens(&self) -> String {
-        let Dtype {
+        let DType {
             name,
             ggml,
             elements,

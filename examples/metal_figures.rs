@@ -12,7 +12,7 @@ use ironbridge::kernel::Library;
 use ironbridge::ops::{
     Argmax, Attention, CopyRows, Elementwise, Embedding, Matmul, RmsNorm, Rope, Softmax, Transpose,
 };
-use ironbridge::{Commands, Device, Dtype, f16};
+use ironbridge::{Commands, DType, Device, f16};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -195,8 +195,8 @@ fn throughput() -> Outcome {
     let weights = [
         ("f32", other.tensor()),
         ("f16", halves.tensor()),
-        ("Q8_0", bytes.tensor_at(0, Dtype::Q8_0)),
-        ("Q4_K", bytes.tensor_at(0, Dtype::Q4K)),
+        ("Q8_0", bytes.tensor_at(0, DType::Q8_0)),
+        ("Q4_K", bytes.tensor_at(0, DType::Q4K)),
     ];
     for (kind, m) in [
         ("in tiles, m = 64", 64),
@@ -306,7 +306,7 @@ fn throughput() -> Outcome {
             rows,
             width,
             src: x,
-            dst: bytes.tensor_at(0, Dtype::Q8_0),
+            dst: bytes.tensor_at(0, DType::Q8_0),
         })
     })?;
     measure(&device, "transpose", count, ELEMENTS, |commands| {
@@ -322,7 +322,7 @@ fn throughput() -> Outcome {
             rows,
             width,
             vocab: 16,
-            table: bytes.tensor_at(0, Dtype::Q8_0),
+            table: bytes.tensor_at(0, DType::Q8_0),
             ids: ids.tensor(),
             out: y,
         })

@@ -439,14 +439,14 @@ impl<'a> BufferOptions<'a> {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use ironbridge::{Device, Dtype, memory::Category};
+    /// use ironbridge::{Device, DType, memory::Category};
     ///
     /// let file = std::fs::File::open("model.gguf")?;
     /// // SAFETY: nobody changes the file while it is mapped.
     /// let model = unsafe { memmap2::Mmap::map(&file)? };
     /// let device = Device::open("default")?;
     /// let bytes = device.buffer_options().category(Category::Weights).wrap(model)?;
-    /// let output_weight = bytes.tensor_at(4096, Dtype::Q8_0);
+    /// let output_weight = bytes.tensor_at(4096, DType::Q8_0);
     /// # Ok(())
     /// # }
     /// ```

@@ -28,7 +28,7 @@ pub trait Element:
 /// An [`Element`] that operations can compute with.
 pub trait Number: Element {
     /// Its name in a [`Tensor`](crate::Tensor).
-    const DTYPE: Dtype;
+    const DTYPE: DType;
 }
 
 macro_rules! elements {
@@ -36,7 +36,7 @@ macro_rules! elements {
         impl sealed::Sealed for $element {}
         impl Element for $element {}
         $(impl Number for $element {
-            const DTYPE: Dtype = Dtype::$dtype;
+            const DTYPE: DType = DType::$dtype;
         })?
     )*};
 }
@@ -53,45 +53,45 @@ macro_rules! dtype_of_rows {
         /// number of blocks. Layouts: `ggml-common.h` of llama.cpp.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Dtype {
+        pub enum DType {
             $(#[doc = $doc] $variant,)*
         }
 
-        impl Dtype {
+        impl DType {
             /// Every type.
-            pub const ALL: &[Dtype] = &[$(Dtype::$variant,)*];
+            pub const ALL: &[DType] = &[$(DType::$variant,)*];
 
             /// GGML's name: `"Q4_K"`.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Dtype::$variant => stringify!($name),)*
+                    $(DType::$variant => stringify!($name),)*
                 }
             }
 
             /// Elements that are stored together: 1, or 32 or 256 for block types.
             pub const fn block_elements(self) -> usize {
                 match self {
-                    $(Dtype::$variant => $elements,)*
+                    $(DType::$variant => $elements,)*
                 }
             }
 
             /// Bytes of one block.
             pub const fn block_bytes(self) -> usize {
                 match self {
-                    $(Dtype::$variant => $bytes,)*
+                    $(DType::$variant => $bytes,)*
                 }
             }
 
             /// Bytes that a tensor's offset is a multiple of.
             pub const fn alignment(self) -> usize {
                 match self {
-                    $(Dtype::$variant => $alignment,)*
+                    $(DType::$variant => $alignment,)*
                 }
             }
 
             pub(crate) const fn native(self) -> ffi::iron_dtype {
                 match self {
-                    $(Dtype::$variant => ffi::$constant,)*
+                    $(DType::$variant => ffi::$constant,)*
                 }
             }
         }
@@ -99,18 +99,18 @@ macro_rules! dtype_of_rows {
 }
 dtypes!(dtype_of_rows);
 
-impl Dtype {
+impl DType {
     /// Whether [`Commands::interleave`](crate::Commands::interleave) takes rows of it.
     pub const fn can_interleave(self) -> bool {
         matches!(
             self,
-            Dtype::F16
-                | Dtype::Bf16
-                | Dtype::Q8_0
-                | Dtype::Q4_0
-                | Dtype::Q4K
-                | Dtype::Q5K
-                | Dtype::Q6K
+            DType::F16
+                | DType::Bf16
+                | DType::Q8_0
+                | DType::Q4_0
+                | DType::Q4K
+                | DType::Q5K
+                | DType::Q6K
         )
     }
 
@@ -129,18 +129,18 @@ mod tests {
 
     #[test]
     fn bytes_of_whole_blocks_only() {
-        assert_eq!(Dtype::F32.bytes(3), Some(12));
-        assert_eq!(Dtype::Bf16.bytes(3), Some(6));
-        assert_eq!(Dtype::Q8_0.bytes(64), Some(68));
-        assert_eq!(Dtype::Q8_0.bytes(33), None);
-        assert_eq!(Dtype::U32.bytes(usize::MAX), None);
+        assert_eq!(DType::F32.bytes(3), Some(12));
+        assert_eq!(DType::Bf16.bytes(3), Some(6));
+        assert_eq!(DType::Q8_0.bytes(64), Some(68));
+        assert_eq!(DType::Q8_0.bytes(33), None);
+        assert_eq!(DType::U32.bytes(usize::MAX), None);
     }
 
     #[test]
     fn a_dtype_is_as_large_as_its_element() {
-        assert_eq!(Dtype::F32.block_bytes(), size_of::<f32>());
-        assert_eq!(Dtype::F16.block_bytes(), size_of::<f16>());
-        assert_eq!(Dtype::Bf16.block_bytes(), size_of::<bf16>());
-        assert_eq!(Dtype::U32.block_bytes(), size_of::<u32>());
+        assert_eq!(DType::F32.block_bytes(), size_of::<f32>());
+        assert_eq!(DType::F16.block_bytes(), size_of::<f16>());
+        assert_eq!(DType::Bf16.block_bytes(), size_of::<bf16>());
+        assert_eq!(DType::U32.block_bytes(), size_of::<u32>());
     }
 }

@@ -74,7 +74,7 @@ mod tensor;
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
 pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
 pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
-pub use dtype::{Dtype, Element, Number};
+pub use dtype::{DType, Element, Number};
 pub use error::{Error, Failure, Result, Status};
 pub use half::{bf16, f16};
 pub use memory::Storage;

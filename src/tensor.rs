@@ -1,7 +1,7 @@
 //! Views: which part of a buffer an operation reads or writes, and as what.
 
 use crate::buffer::Buffer;
-use crate::dtype::{Dtype, Element, Number};
+use crate::dtype::{DType, Element, Number};
 use crate::ffi;
 use crate::handle::Handle;
 
@@ -30,7 +30,7 @@ pub struct Tensor<'a> {
     offset: u64,
     row_stride: u64,
     batch_stride: u64,
-    dtype: Option<Dtype>,
+    dtype: Option<DType>,
 }
 
 impl<'a> Tensor<'a> {
@@ -72,7 +72,7 @@ impl<'a> Tensor<'a> {
     }
 
     /// How the elements are stored; `None` for the default, which is no tensor.
-    pub fn dtype(&self) -> Option<Dtype> {
+    pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
@@ -87,7 +87,7 @@ impl<'a> Tensor<'a> {
             offset: self.offset,
             row_stride: self.row_stride,
             batch_stride: self.batch_stride,
-            dtype: self.dtype.map_or(0, Dtype::native),
+            dtype: self.dtype.map_or(0, DType::native),
         }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Tensor<'a> {
 
 impl<T: Element> Buffer<T> {
     /// The buffer's bytes from `byte_offset` on as elements of `dtype`: one of many weights in a file wrapped as bytes.
-    pub fn tensor_at(&self, byte_offset: usize, dtype: Dtype) -> Tensor<'_> {
+    pub fn tensor_at(&self, byte_offset: usize, dtype: DType) -> Tensor<'_> {
         Tensor {
             buffer: Some(&self.handle),
             offset: byte_offset as u64,
@@ -132,15 +132,15 @@ mod tests {
             dtype: Some(dtype),
             ..Tensor::default()
         };
-        assert_eq!(of(Dtype::F32).skip(3).skip(2).byte_offset(), 20);
-        assert_eq!(of(Dtype::F16).skip_bytes(6).skip(1).byte_offset(), 8);
-        assert_eq!(of(Dtype::Q8_0).skip(64).byte_offset(), 68);
+        assert_eq!(of(DType::F32).skip(3).skip(2).byte_offset(), 20);
+        assert_eq!(of(DType::F16).skip_bytes(6).skip(1).byte_offset(), 8);
+        assert_eq!(of(DType::Q8_0).skip(64).byte_offset(), 68);
     }
 
     #[test]
     fn half_a_block_is_nowhere() {
         let tensor = Tensor {
-            dtype: Some(Dtype::Q8_0),
+            dtype: Some(DType::Q8_0),
             ..Tensor::default()
         };
         assert_eq!(tensor.skip(16).byte_offset(), u64::MAX);

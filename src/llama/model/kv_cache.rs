@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::commands::Commands;
 use crate::device::Device;
-use crate::dtype::Dtype;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::arch::config::Config;
 use crate::llama::error::LlamaError;
@@ -25,11 +25,11 @@ pub enum CacheType {
 }
 
 impl CacheType {
-    fn dtype(self) -> Dtype {
+    fn dtype(self) -> DType {
         match self {
-            CacheType::F32 => Dtype::F32,
-            CacheType::F16 => Dtype::F16,
-            CacheType::Q8_0 => Dtype::Q8_0,
+            CacheType::F32 => DType::F32,
+            CacheType::F16 => DType::F16,
+            CacheType::Q8_0 => DType::Q8_0,
         }
     }
 
@@ -84,7 +84,7 @@ impl KvCache {
 pub(crate) struct LayerCache {
     keys: Buffer<u8>,   // context × kv_dim, of `dtype`
     values: Buffer<u8>, // context × kv_dim, of `dtype`
-    dtype: Dtype,
+    dtype: DType,
     kv_dim: usize,
 }
 
@@ -94,7 +94,7 @@ impl LayerCache {
         config: &Config,
         layer: usize,
         context: usize,
-        dtype: Dtype,
+        dtype: DType,
     ) -> Result<LayerCache> {
         let kv_dim = config.kv_dim();
         let bytes = context * kv_dim / dtype.block_elements() * dtype.block_bytes();

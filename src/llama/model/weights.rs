@@ -12,7 +12,7 @@ use half::{bf16, f16};
 
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceKind};
-use crate::dtype::Dtype;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::TensorType;
@@ -198,7 +198,7 @@ impl<'a> Weights<'a> {
             return Ok(None);
         };
         match tensor.tensor_type() {
-            TensorType::F32 => self.weight(tensor, Dtype::F32, None).map(Some),
+            TensorType::F32 => self.weight(tensor, DType::F32, None).map(Some),
             TensorType::F16 => self.widened(tensor, f16::from_le_bytes).map(Some),
             TensorType::BF16 => self.widened(tensor, bf16::from_le_bytes).map(Some),
             _ => Err(unsupported(tensor, "F32, F16 and BF16")),
@@ -245,7 +245,7 @@ impl<'a> Weights<'a> {
     fn weight(
         &mut self,
         tensor: &ModelTensor,
-        dtype: Dtype,
+        dtype: DType,
         strips: Option<Strips>,
     ) -> Result<Weight> {
         match (&self.source, &tensor.place) {
@@ -289,7 +289,7 @@ impl<'a> Weights<'a> {
         let numbers = numbers.iter().map(|number| from(*number).into());
         let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
         let buffer = Arc::new(self.copy(tensor, &bytes, false)?);
-        Ok(Weight::new(buffer, 0, Dtype::F32))
+        Ok(Weight::new(buffer, 0, DType::F32))
     }
 
     /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a
@@ -312,8 +312,8 @@ impl<'a> Weights<'a> {
 }
 
 /// The type of elements that a file's tensor has on the device, if operations take it.
-fn dtype_of(tensor_type: TensorType) -> Option<Dtype> {
-    let mut all = Dtype::ALL.iter().copied();
+fn dtype_of(tensor_type: TensorType) -> Option<DType> {
+    let mut all = DType::ALL.iter().copied();
     all.find(|dtype| dtype.name() == tensor_type.name())
 }
 
@@ -448,12 +448,12 @@ mod tests {
             dtype,
             interleaved,
         };
-        let first = place(&here, 34, Dtype::Q8_0, true);
-        assert!(place(&here, 3 * 34, Dtype::Q8_0, true).follows(&first, 64));
-        assert!(!place(&here, 3 * 34, Dtype::Q8_0, true).follows(&first, 32));
-        assert!(!place(&here, 3 * 34, Dtype::Q8_0, false).follows(&first, 64));
-        assert!(!place(&here, 3 * 34, Dtype::Q4_0, true).follows(&first, 64));
-        assert!(!place(&elsewhere, 3 * 34, Dtype::Q8_0, true).follows(&first, 64));
+        let first = place(&here, 34, DType::Q8_0, true);
+        assert!(place(&here, 3 * 34, DType::Q8_0, true).follows(&first, 64));
+        assert!(!place(&here, 3 * 34, DType::Q8_0, true).follows(&first, 32));
+        assert!(!place(&here, 3 * 34, DType::Q8_0, false).follows(&first, 64));
+        assert!(!place(&here, 3 * 34, DType::Q4_0, true).follows(&first, 64));
+        assert!(!place(&elsewhere, 3 * 34, DType::Q8_0, true).follows(&first, 64));
     }
 
     #[test]

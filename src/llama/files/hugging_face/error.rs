@@ -39,7 +39,7 @@ pub enum HuggingFaceError {
         "tensor {name} is stored as {dtype}; F32, F16 and BF16 can be used",
         name = quoted(name)
     )]
-    Dtype { name: String, dtype: &'static str },
+    DType { name: String, dtype: &'static str },
     #[error(
         "tensor {name} has the shape {shape:?}; 1 to 4 sizes above zero are possible",
         name = quoted(name)

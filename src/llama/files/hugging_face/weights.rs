@@ -123,7 +123,7 @@ impl Tensors<'_> {
             SafetensorsDtype::F16 => TensorType::F16,
             SafetensorsDtype::BF16 => TensorType::BF16,
             other => {
-                return Err(HuggingFaceError::Dtype {
+                return Err(HuggingFaceError::DType {
                     name: tensor.name.clone(),
                     dtype: other.name(),
                 });

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::weight::Weight;
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::dtype::Dtype;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::files::mapped_file::MappedFile;
 use crate::memory::Category;
@@ -79,7 +79,7 @@ pub(crate) struct Strips {
 }
 
 impl Strips {
-    pub fn of(width: usize, rows: usize, dtype: Dtype) -> Option<Strips> {
+    pub fn of(width: usize, rows: usize, dtype: DType) -> Option<Strips> {
         let whole = dtype.can_interleave() && rows.is_multiple_of(Interleave::STRIP);
         whole.then_some(Strips { rows, width })
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::dtype::Dtype;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::memory::Category;
 use crate::tensor::Tensor;
@@ -18,7 +18,7 @@ pub(crate) struct Weight(Arc<RwLock<Placed>>);
 pub(crate) struct Placed {
     pub(crate) buffer: Arc<Buffer<u8>>,
     pub(crate) offset: usize,
-    pub(crate) dtype: Dtype,
+    pub(crate) dtype: DType,
     pub(crate) interleaved: bool,
 }
 
@@ -42,7 +42,7 @@ impl Placed {
 }
 
 impl Weight {
-    pub(crate) fn new(buffer: Arc<Buffer<u8>>, offset: usize, dtype: Dtype) -> Weight {
+    pub(crate) fn new(buffer: Arc<Buffer<u8>>, offset: usize, dtype: DType) -> Weight {
         Weight(Arc::new(RwLock::new(Placed {
             buffer,
             offset,
@@ -60,7 +60,7 @@ impl Weight {
             .flat_map(|number| number.to_le_bytes())
             .collect();
         let buffer = Arc::new(options.create_from(&bytes)?);
-        Ok(Weight::new(buffer, 0, Dtype::F32))
+        Ok(Weight::new(buffer, 0, DType::F32))
     }
 
     pub fn place(&self) -> Placed {
