@@ -325,6 +325,7 @@ fn throughput() -> Outcome {
             table: bytes.tensor_at(0, DType::Q8_0),
             ids: ids.tensor(),
             out: y,
+            scale: None,
         })
     })?;
     measure(&device, "argmax", count, ELEMENTS, |commands| {

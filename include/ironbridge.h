@@ -418,12 +418,13 @@ typedef struct iron_interleave {
 } iron_interleave;
 IRON_API iron_status iron_encode_interleave(iron_commands *commands, const iron_interleave *interleave);
 
-/* out[i] = table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows ×
- * width. An id >= vocab gives a row of NaN. */
+/* out[i] = scale · table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows ×
+ * width. An id >= vocab gives a row of NaN. scale: finite; 0: 1. */
 typedef struct iron_embedding {
   size_t size;
   uint64_t rows, width, vocab;
   iron_tensor table, ids, out;
+  float scale;
 } iron_embedding;
 IRON_API iron_status iron_encode_embedding(iron_commands *commands, const iron_embedding *embedding);
 

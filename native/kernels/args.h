@@ -65,12 +65,13 @@ typedef struct interleave_args {
   iron_u32 rows, width; /* whole strips, whole blocks */
 } interleave_args;
 
-/* embedding_<B>: out[i][:] = table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
+/* embedding_<B>: out[i][:] = scale * table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
 enum { EMBEDDING_TABLE = 0, EMBEDDING_IDS = 1, EMBEDDING_OUT = 2, EMBEDDING_ARGS = 3 };
 typedef struct embedding_args {
   iron_u64 table_row_stride, out_row_stride;
-  iron_u32 rows, width, vocab, reserved;
+  iron_u32 rows, width, vocab;
+  float scale;
 } embedding_args;
 
 /* rms_norm: out[i][j] = x[i][j] / sqrt(mean over j of x[i][j]^2 + eps) * weight[j], all f32; out may be x.

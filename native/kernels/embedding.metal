@@ -22,7 +22,7 @@ template <typename Stored, typename Reader>
   uint id = ids[row];
   float value = no_weight();
   if (id < args.vocab) value = Reader::at(table, id * args.table_row_stride + j);
-  out[row * args.out_row_stride + j] = value;
+  out[row * args.out_row_stride + j] = args.scale * value;
 }
 
 template <typename Block>
@@ -45,7 +45,7 @@ template <typename Block>
   bool adds = Block::OFFSET || id >= args.vocab;
 #pragma unroll
   for (uint i = 0; i < 16; ++i) {
-    if (16 * group + i < args.width) out[i] = adds ? scale * q[i] + offset : scale * q[i];
+    if (16 * group + i < args.width) out[i] = args.scale * (adds ? scale * q[i] + offset : scale * q[i]);
   }
 }
 

@@ -505,10 +505,11 @@ pub struct iron_embedding {
     pub table: iron_tensor,
     pub ids: iron_tensor,
     pub out: iron_tensor,
+    pub scale: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_embedding"][::core::mem::size_of::<iron_embedding>() - 152usize];
+    ["Size of iron_embedding"][::core::mem::size_of::<iron_embedding>() - 160usize];
     ["Alignment of iron_embedding"][::core::mem::align_of::<iron_embedding>() - 8usize];
     [
         "Offset of field: iron_embedding::size",
@@ -531,6 +532,9 @@ const _: () = {
     [
         "Offset of field: iron_embedding::out",
     ][::core::mem::offset_of!(iron_embedding, out) - 112usize];
+    [
+        "Offset of field: iron_embedding::scale",
+    ][::core::mem::offset_of!(iron_embedding, scale) - 152usize];
 };
 impl Default for iron_embedding {
     fn default() -> Self {

@@ -234,6 +234,7 @@ impl Model {
             table: parts.embedding.place().tensor(),
             ids: state.ids.tensor(),
             out: state.x.tensor(), // rows × width
+            scale: None,
         })?;
         for (layer, block) in parts.blocks.iter().enumerate() {
             block.forward(commands, &parts.config, state, layer, pass)?;
@@ -260,6 +261,7 @@ impl Model {
             table: state.x.tensor(),
             ids: state.outputs.tensor(),
             out: gathered,
+            scale: None,
         })?;
         parts.norm.forward(commands, outputs, gathered, normed)?;
         let logits = state.logits.tensor().skip(first * parts.config.vocabulary);

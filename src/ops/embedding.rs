@@ -5,7 +5,7 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// `out[i] = table[ids[i]]` (`iron_embedding`).
+/// `out[i] = scale · table[ids[i]]` (`iron_embedding`).
 ///
 /// An id that is not in the table gives a row of NaN: visible at once, and never another token's row.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,6 +22,8 @@ pub struct Embedding<'a> {
     pub ids: Tensor<'a>,
     /// `rows × width`; F32.
     pub out: Tensor<'a>,
+    /// What each element is multiplied by; finite. `None`: 1. Gemma's is the square root of the width.
+    pub scale: Option<f32>,
 }
 
 impl Commands {
@@ -36,6 +38,8 @@ impl Commands {
             table: embedding.table.native(),
             ids: embedding.ids.native(),
             out: embedding.out.native(),
+            // 0 is the C default.
+            scale: embedding.scale.unwrap_or(0.0),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_embedding", unsafe {

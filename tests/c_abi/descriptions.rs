@@ -23,6 +23,7 @@ pub fn embedding(table: Buffer, ids: Buffer, out: Buffer) -> iron_embedding {
         table: f32s(table),
         ids: u32s(ids),
         out: f32s(out),
+        scale: 0.0,
     }
 }
 

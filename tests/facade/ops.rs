@@ -42,12 +42,17 @@ fn embedding_from_tables_of_every_type() {
                 table,
                 ids: ids_buffer.tensor(),
                 out: out.tensor(),
+                scale: Some(2.5),
             })
         })
         .unwrap();
         let want: Vec<f64> = ids
             .iter()
-            .flat_map(|&id| means[id as usize * width..][..width].iter().copied())
+            .flat_map(|&id| {
+                means[id as usize * width..][..width]
+                    .iter()
+                    .map(|mean| 2.5 * mean)
+            })
             .collect();
         assert_close(&out.to_vec().unwrap(), &want, 1e-6);
     }
@@ -67,6 +72,7 @@ fn an_id_outside_the_table_is_nan_and_not_another_token() {
             table: table.tensor(),
             ids: ids.tensor(),
             out: out.tensor(),
+            scale: None,
         })
     })
     .unwrap();

@@ -213,6 +213,7 @@ fn record(
             table: t0,
             ids: t1,
             out: t2,
+            scale: flag.then_some(s3 as f32),
         }),
         2 => commands.rms_norm(&RmsNorm {
             rows: s0,

@@ -69,7 +69,7 @@ static void interleave(Call *call) {
 static void embedding(Call *call) {
   ENCODE(call, iron_encode_embedding, iron_embedding, .rows = dimension(call), .width = blocks(call),
          .vocab = dimension(call), .table = tensor(call, any_dtype(call)), .ids = tensor(call, IRON_U32),
-         .out = tensor(call, IRON_F32));
+         .out = tensor(call, IRON_F32), .scale = random_float(&call->random));
 }
 
 static void rms_norm(Call *call) {

@@ -11,6 +11,9 @@ iron_status iron_encode_embedding(iron_commands *handle, const iron_embedding *g
     IRON_TRY(IronDimensionCheck("rows", embedding.rows));
     IRON_TRY(IronDimensionCheck("width", embedding.width));
     IRON_TRY(IronDimensionCheck("vocab", embedding.vocab));
+    if (!isfinite(embedding.scale)) {
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)embedding.scale);
+    }
 
     IronOperand table, ids, out;
     IronShape table_shape = {.rows = embedding.vocab, .width = embedding.width};
@@ -28,7 +31,8 @@ iron_status iron_encode_embedding(iron_commands *handle, const iron_embedding *g
                                 .out_row_stride = out.row_stride,
                                 .rows = (uint32_t)embedding.rows,
                                 .width = (uint32_t)embedding.width,
-                                .vocab = (uint32_t)embedding.vocab};
+                                .vocab = (uint32_t)embedding.vocab,
+                                .scale = embedding.scale == 0 ? 1 : embedding.scale};
     const IronOperand operands[] = {[EMBEDDING_TABLE] = table, [EMBEDDING_IDS] = ids, [EMBEDDING_OUT] = out};
     int kernel = IronKernelFind(IRON_OPERATION_EMBEDDING, table.dtype, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, EMBEDDING_ARGS, &arguments, sizeof arguments,

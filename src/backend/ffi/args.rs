@@ -115,7 +115,7 @@ pub struct embedding_args {
     pub rows: iron_u32,
     pub width: iron_u32,
     pub vocab: iron_u32,
-    pub reserved: iron_u32,
+    pub scale: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -137,8 +137,8 @@ const _: () = {
         "Offset of field: embedding_args::vocab",
     ][::core::mem::offset_of!(embedding_args, vocab) - 24usize];
     [
-        "Offset of field: embedding_args::reserved",
-    ][::core::mem::offset_of!(embedding_args, reserved) - 28usize];
+        "Offset of field: embedding_args::scale",
+    ][::core::mem::offset_of!(embedding_args, scale) - 28usize];
 };
 pub const RMS_NORM_X: _bindgen_ty_5 = 0;
 pub const RMS_NORM_WEIGHT: _bindgen_ty_5 = 1;

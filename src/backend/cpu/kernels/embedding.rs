@@ -32,6 +32,11 @@ pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<
             if id < args.vocab {
                 let entry = table.at(id as usize * args.table_row_stride as usize, width);
                 machine.isa.run(Widen { entry, out, width });
+                if args.scale != 1.0 {
+                    // SAFETY: `at` checked `width` elements, and no other range has this row.
+                    let out = unsafe { std::slice::from_raw_parts_mut(out, width) };
+                    out.iter_mut().for_each(|value| *value *= args.scale);
+                }
             } else {
                 // SAFETY: `at` checked `width` elements.
                 (0..width).for_each(|j| unsafe { out.add(j).write(f32::NAN) });
@@ -79,7 +84,7 @@ pub mod tests {
             rows: ids.len() as u32,
             width: width as u32,
             vocab: VOCAB as u32,
-            reserved: 0,
+            scale: 1.0,
         };
         let run = |on: Executor| {
             let (mut table, mut ids) = (table.clone(), ids);
@@ -144,7 +149,7 @@ pub mod tests {
             rows: 2,
             width: 32,
             vocab: 3,
-            reserved: 0,
+            scale: 1.0,
         };
         let run = |args: embedding_args, blocks: usize, ids: usize, out: usize| {
             let mut table = Numbers::new(1).vec::<BlockQ8_0>(blocks * 32);
