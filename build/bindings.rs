@@ -10,7 +10,7 @@ use crate::clang::sysroot;
 /// (header, items to declare, name of the result in OUT_DIR and below `src/`)
 const HEADERS: [(&str, &str, &str, &str); 5] = [
     (
-        "include/ironbridge.h",
+        "include/ironbridge_memory.h", // and ironbridge.h, which it includes
         "(iron|IRON)_.*",
         "ironbridge.rs",
         "src/ffi/ironbridge.rs",

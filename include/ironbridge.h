@@ -26,10 +26,16 @@
  * Options and descriptions start with `size`: set it to sizeof the struct. Fields that a caller's older struct lacks
  * take their defaults, and zero is the default of every field, so `{.size = sizeof(iron_matmul)}` is a valid start. A
  * newer struct is accepted while all that this library does not know of it is zero, so zero a struct that is to be
- * filled, too. A size that ends inside a field is IRON_ERROR_INVALID_ARGUMENT, and so is one of more than 4096.
+ * filled, too. A size that ends inside a field is IRON_ERROR_INVALID_ARGUMENT, and so is one of more than 4096. Structs
+ * that stand in others or in arrays have `reserved` fields instead, which are zero. Fields have the same size for every
+ * compiler: an enumeration is a uint32_t, and so is a truth value, 0 or 1.
  *
  * Limits. In every limit 0 is the default and the largest number of its type is no limit. Settings that change an open
- * device have its present limits for a default.
+ * device have its present limits for a default. The timeout of a wait is no limit that has a default: 0 polls.
+ *
+ * Stability. What this header declares keeps its names and meanings from 1.0 on. Kernels of the caller's and all of
+ * ironbridge_memory.h are experimental: any version may change them. A program that defines IRON_STABLE_ONLY before it
+ * includes this header gets no experimental declaration. IRON_ABI_VERSION grows with every change of either part.
  *
  * fork. A child has none of its parent's threads, so only devices that it opened itself can be used. Whatever it asks
  * of an inherited device, or of what belongs to one, fails at once with IRON_ERROR_INVALID_HANDLE. The handles can be
@@ -77,7 +83,6 @@
 #ifndef IRONBRIDGE_H
 #define IRONBRIDGE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -94,7 +99,7 @@ extern "C" {
 /* -------------------------------------------------------------------------------------------- version and errors -- */
 
 /* Grows with every change that an older caller could notice. */
-#define IRON_ABI_VERSION 2u
+#define IRON_ABI_VERSION 3u
 /* The crate's version. */
 #define IRON_VERSION "0.1.0"
 
@@ -157,10 +162,10 @@ typedef enum iron_device_kind {
 
 typedef struct iron_device_info {
   size_t size;
-  iron_device_kind kind;
+  uint32_t kind;  /* iron_device_kind */
   uint32_t index; /* in the list of devices */
   char name[128]; /* NUL-terminated UTF-8 */
-  bool unified_memory;
+  uint32_t unified_memory; /* 0 or 1 */
   uint32_t max_threads_per_threadgroup;
   uint32_t max_threadgroup_memory; /* bytes */
   uint64_t max_buffer_length;      /* bytes */
@@ -184,12 +189,13 @@ typedef enum iron_idle_policy {
 typedef struct iron_device_options {
   size_t size;
   uint32_t max_operations;         /* operations recorded before the commands flush by themselves; 0: 100 */
-  /* command buffers submitted and not complete, beyond which a flush waits; 0: 8; at most 64 */
+  /* command buffers submitted and not complete, beyond which a flush waits; 0: 8; UINT32_MAX: 64, which a queue
+   * holds; else at most 64 */
   uint32_t max_in_flight;
   uint64_t max_flush_bytes;        /* bytes touched by the recorded operations before they flush; 0: 1 GiB */
   uint64_t pool_max_bytes;         /* idle memory kept for reuse; 0: 256 MiB; UINT64_MAX: no limit */
   uint32_t pool_max_buffers;       /* idle buffers kept; 0: 64; UINT32_MAX: no limit */
-  iron_idle_policy pool_policy;
+  uint32_t pool_policy;            /* iron_idle_policy */
   /* larger buffers bypass the pool, as weights do; 0 or UINT64_MAX: those larger than pool_max_bytes */
   uint64_t pool_max_buffer_bytes;
   /* nanoseconds after which idle memory goes back to the system; 0: 30 s; UINT64_MAX: no limit */
@@ -256,18 +262,17 @@ typedef enum iron_category {
   IRON_CATEGORY_QUEUES = 7,     /* queues and command buffers: counted, their bytes are the driver's */
   IRON_CATEGORY_INTERLEAVED = 8 /* weights in another order than their file's: iron_encode_interleave */
 } iron_category;
-#define IRON_CATEGORY_COUNT 9
 
 typedef struct iron_buffer_options {
   size_t size;
-  iron_storage storage;
-  iron_category category;
+  uint32_t storage;  /* iron_storage */
+  uint32_t category; /* iron_category */
   const char *label; /* UTF-8, copied; NULL: none */
-  /* take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed. Weights,
-   * interleaved or not, and what is larger than pool_max_buffer_bytes bypass the pool. */
-  bool pooled;
-  /* only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
-  bool read_only;
+  /* 1: take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed.
+   * Weights, interleaved or not, and what is larger than pool_max_buffer_bytes bypass the pool. */
+  uint32_t pooled;
+  /* 1, only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
+  uint32_t read_only;
 } iron_buffer_options;
 
 /* Names the place in the caller's source where this thread makes its next call: what that call allocates or records is
@@ -326,7 +331,7 @@ typedef enum iron_commands_state {
 
 typedef struct iron_commands_info {
   size_t size;
-  iron_commands_state state;
+  uint32_t state;           /* iron_commands_state */
   uint32_t operations;      /* recorded so far */
   uint32_t command_buffers; /* submitted so far: more than one when the commands flushed themselves */
   uint64_t device_time;     /* nanoseconds that the device worked, summed over the complete command buffers */
@@ -389,7 +394,8 @@ typedef struct iron_tensor {
   uint64_t offset;       /* bytes, a multiple of the element's size (of 2 for block types) */
   uint64_t row_stride;   /* elements from row to row; 0: packed */
   uint64_t batch_stride; /* elements from matrix to matrix; 0: the same matrix for every batch (or one batch only) */
-  iron_dtype dtype;
+  uint32_t dtype;        /* iron_dtype */
+  uint32_t reserved[7];  /* 0 */
 } iron_tensor;
 
 /* c[m,n] = op(a) op(b) + bias, f32 accumulation.
@@ -404,7 +410,7 @@ typedef struct iron_matmul {
   uint64_t m, n, k;
   iron_tensor a, b, bias, c;
   uint32_t batch;
-  bool transpose_a, transpose_b, interleaved_b;
+  uint32_t transpose_a, transpose_b, interleaved_b; /* 0 or 1 */
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
 
@@ -418,8 +424,8 @@ typedef struct iron_interleave {
 } iron_interleave;
 IRON_API iron_status iron_encode_interleave(iron_commands *commands, const iron_interleave *interleave);
 
-/* out[i] = scale · table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out: rows ×
- * width. An id >= vocab gives a row of NaN. scale: finite; 0: 1. */
+/* out[i] = scale · table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out:
+ * rows × width. An id >= vocab gives a row of NaN. scale: finite; 0: 1. */
 typedef struct iron_embedding {
   size_t size;
   uint64_t rows, width, vocab;
@@ -449,7 +455,7 @@ typedef struct iron_rope {
   size_t size;
   uint64_t tokens, heads, head_dim, rotary_dim;
   iron_tensor x, positions, factors;
-  iron_rope_pairing pairing;
+  uint32_t pairing; /* iron_rope_pairing */
   float frequency_base, frequency_scale;
 } iron_rope;
 IRON_API iron_status iron_encode_rope(iron_commands *commands, const iron_rope *rope);
@@ -546,7 +552,9 @@ IRON_API iron_status iron_encode_copy_bytes(iron_commands *commands, iron_buffer
 IRON_API iron_status iron_encode_fill(iron_commands *commands, iron_buffer *buffer, uint64_t offset, uint64_t length,
                                       uint8_t value);
 
-/* -------------------------------------------------------------------------------------------------- user kernels -- */
+/* ------------------------------------------------------------------------------------ user kernels: experimental -- */
+
+#ifndef IRON_STABLE_ONLY
 
 /* Compiles Metal Shading Language. IRON_ERROR_COMPILE: iron_last_error() has the compiler's messages.
  * IRON_ERROR_UNSUPPORTED: this device cannot compile source; the message says what it would need. */
@@ -563,13 +571,14 @@ typedef enum iron_constant_type {
 /* A value for `constant T x [[function_constant(index)]]`. */
 typedef struct iron_constant {
   uint32_t index;
-  iron_constant_type type;
+  uint32_t type; /* iron_constant_type */
   union {
-    bool boolean;
+    uint32_t boolean; /* 0 or 1 */
     int32_t i32;
     uint32_t u32;
     float f32;
   } value;
+  uint32_t reserved[5]; /* 0 */
 } iron_constant;
 
 /* The kernel `name` of a library, specialized with `constants` (may be NULL when there are none). */
@@ -591,13 +600,14 @@ typedef enum iron_argument_kind {
   IRON_ARGUMENT_THREADGROUP = 3 /* `length` bytes of threadgroup memory, a multiple of 16 */
 } iron_argument_kind;
 typedef struct iron_argument {
-  iron_argument_kind kind;
+  uint32_t kind;       /* iron_argument_kind */
   uint32_t index;      /* [[buffer(index)]] or [[threadgroup(index)]], < 31 */
   iron_buffer *buffer; /* BUFFER */
   uint64_t offset;     /* BUFFER */
-  iron_access access;  /* BUFFER: what the kernel does with it */
   const void *bytes;   /* BYTES */
   uint64_t length;     /* BYTES, THREADGROUP */
+  uint32_t access;     /* BUFFER: iron_access, what the kernel does with it */
+  uint32_t reserved[5];/* 0 */
 } iron_argument;
 
 typedef struct iron_dispatch {
@@ -606,158 +616,12 @@ typedef struct iron_dispatch {
   size_t argument_count;
   uint32_t grid[3];        /* threads when `threads`, else threadgroups; none may be 0 */
   uint32_t threadgroup[3]; /* threads per threadgroup; none may be 0 */
-  bool threads;
+  uint32_t threads;        /* 0 or 1 */
 } iron_dispatch;
 /* Records a dispatch of a kernel of the same device. */
 IRON_API iron_status iron_encode_kernel(iron_commands *commands, iron_kernel *kernel, const iron_dispatch *dispatch);
 
-/* -------------------------------------------------------------------------------------------------------- memory -- */
-
-typedef struct iron_memory_usage {
-  uint64_t bytes;
-  uint64_t count;
-} iron_memory_usage;
-
-typedef struct iron_memory_info {
-  size_t size;
-  uint64_t device_bytes; /* the device's own currentAllocatedSize */
-  uint64_t active_bytes; /* in buffers that somebody holds or commands use */
-  uint64_t peak_bytes;   /* the most active_bytes has been since the device was opened or the peak reset */
-  uint64_t pool_bytes;   /* idle in the pool */
-  uint64_t pool_buffers;
-  uint64_t pool_hits, pool_misses;
-  uint64_t in_flight;    /* command buffers submitted and not complete */
-  /* by iron_category; wrapped memory counts where its owner put it */
-  iron_memory_usage categories[IRON_CATEGORY_COUNT];
-  uint64_t active_buffers, peak_buffers;
-  uint64_t pool_bypasses;  /* pooled requests that were too large, or weights: neither hits nor misses */
-  uint64_t pool_evictions; /* idle buffers given back because there were too many or too much of them */
-  uint64_t pool_expired;   /* because their idle time was over */
-  uint64_t pool_purged;    /* because somebody asked, or memory ran short */
-  uint64_t allocations, releases; /* buffers made and given back, pooled ones each time */
-  uint64_t operations;      /* recorded */
-  uint64_t command_buffers; /* submitted */
-  /* The sum of `categories` + rounding_bytes - empty_bytes + unaccounted_bytes is device_bytes. */
-  uint64_t rounding_bytes;  /* what the device adds to buffers, to make whole pages of them */
-  uint64_t empty_bytes;     /* idle under IRON_IDLE_EMPTY: the device does not count them */
-  /* what others have on the device: 0 for the software device when nothing is being made or released */
-  int64_t unaccounted_bytes;
-  iron_memory_usage baseline[IRON_CATEGORY_COUNT]; /* `categories` when the baseline was set; 0 at first */
-} iron_memory_info;
-IRON_API iron_status iron_memory_describe(iron_device *device, iron_memory_info *info);
-
-enum {
-  IRON_RESET_PEAK = 1,     /* the peaks are what is active now */
-  IRON_RESET_BASELINE = 2, /* the baseline is what is allocated now */
-  /* hits, misses, bypasses, evictions, expired, purged, operations and command buffers start at 0 */
-  IRON_RESET_COUNTERS = 4
-};
-/* `what`: any of the above, added. */
-IRON_API iron_status iron_memory_reset(iron_device *device, uint32_t what);
-
-/* Those of iron_device_options that can change while the device is open, under the same names and with the same
- * meanings. 0: as it is. */
-typedef struct iron_memory_settings {
-  size_t size;
-  uint64_t pool_max_bytes;
-  uint32_t pool_max_buffers;
-  iron_idle_policy pool_policy;
-  uint64_t pool_max_buffer_bytes;
-  uint64_t pool_idle_time;
-  uint64_t memory_limit;
-} iron_memory_settings;
-/* Takes effect at once: idle memory beyond the new limits goes back to the system. */
-IRON_API iron_status iron_memory_configure(iron_device *device, const iron_memory_settings *settings);
-/* The settings as iron_memory_configure takes them. */
-IRON_API iron_status iron_memory_configuration(iron_device *device, iron_memory_settings *settings);
-
-typedef enum iron_reclaim {
-  IRON_RECLAIM_SYNC = 1,   /* waits for all work: what only that kept is given back */
-  IRON_RECLAIM_PURGE = 2,  /* gives idle memory back to the system (Empty, then release) and waits for nothing */
-  IRON_RECLAIM_CLEANUP = 3 /* both, and resets the counters and peaks */
-} iron_reclaim;
-typedef struct iron_reclaimed {
-  size_t size;
-  uint64_t device_before, device_after; /* the device's currentAllocatedSize */
-  uint64_t freed_bytes;                 /* the difference, 0 when others allocated more meanwhile */
-  uint64_t buffers;                     /* idle ones given back */
-  uint64_t command_buffers;             /* waited for */
-  uint64_t buffer_bytes;                /* of the idle buffers given back */
-} iron_reclaimed;
-/* `timeout` is the wait's, in nanoseconds; when it passes first the rest is done and IRON_ERROR_TIMEOUT returned.
- * Failures of the work waited for are left to iron_commands_wait and iron_device_sync. `reclaimed` may be NULL. */
-IRON_API iron_status iron_memory_reclaim(iron_device *device, iron_reclaim what, uint64_t timeout,
-                                         iron_reclaimed *reclaimed);
-
-/* One live buffer, idle ones of the pool apart. */
-typedef struct iron_allocation {
-  size_t size;
-  uint64_t bytes;
-  iron_category category;
-  iron_storage storage;
-  const char *label;   /* "" when it has none */
-  const char *file;    /* where it was made (iron_source); NULL: nobody said */
-  size_t file_length;  /* its bytes: it need not end with a NUL */
-  uint32_t line;
-  bool pooled, wrapped;
-  bool in_use;         /* by commands that are recorded or in flight, or by a map */
-  uint64_t references; /* of its handle; 0: only commands keep it */
-  uint64_t age;        /* nanoseconds since it was made */
-} iron_allocation;
-/* `allocation` and its texts are valid during the call only. It may call ironbridge. */
-typedef void (*iron_allocation_callback)(const iron_allocation *allocation, void *context);
-/* Calls `visit` for each live buffer of the device, the largest first. */
-IRON_API iron_status iron_memory_list(iron_device *device, iron_allocation_callback visit, void *context);
-
-/* Bytes that may be left over without a word. */
-#define IRON_LEAK_THRESHOLD (1u << 20)
-/* What was still allocated on a device when it was closed or the process ended. */
-struct iron_leaks {
-  size_t size;
-  const char *device; /* its name */
-  bool at_exit;
-  uint64_t device_before, device_after; /* the device's currentAllocatedSize before and after the purge */
-  uint64_t freed_bytes;                 /* the difference */
-  uint64_t leaked_bytes, leaked_count;  /* live buffers, idle ones of the pool apart */
-  const iron_allocation *allocations;   /* leaked_count of them, the largest first */
-};
-typedef void (*iron_leak_callback)(const iron_leaks *leaks, void *context);
-/* Leaks beyond the threshold are told to `hook`, once for each device, instead of stderr. NULL: to stderr again. It is
- * called by iron_device_close and, for devices that are open then, when the process exits. A device that closes because
- * nobody has any of it any more has leaked nothing. */
-IRON_API iron_status iron_leak_hook(iron_leak_callback hook, void *context);
-
-/* One recorded operation, and the memory after it. */
-typedef struct iron_trace_event {
-  size_t size;
-  const char *operation; /* "matmul" */
-  const char *shape;     /* "a=784x100 b=100x10 c=784x10" */
-  const char *file;      /* where it was recorded (iron_source); NULL: nobody said */
-  size_t file_length;
-  uint32_t line;
-  uint64_t resident_bytes; /* of the process */
-  uint64_t device_bytes, active_bytes, pool_bytes, pool_buffers;
-  uint64_t command_buffers; /* recorded or in flight */
-  int64_t live_handles;
-  /* objects that wait in the pools of this thread; -1 where the runtime cannot tell (Apple's) */
-  int64_t autoreleased;
-  int64_t autoreleased_without_pool;
-} iron_trace_event;
-typedef void (*iron_trace_callback)(const iron_trace_event *event, void *context);
-/* Tells `hook` of every operation, on the thread that recorded it; NULL ends that. It must not call ironbridge. */
-IRON_API iron_status iron_trace_hook(iron_trace_callback hook, void *context);
-
-/* Process-wide figures about the bridge itself. */
-typedef struct iron_diagnostics {
-  size_t size;
-  int64_t live_handles;               /* handles given out and not given back, of all kinds */
-  int64_t live_objects;               /* Objective-C objects of ironbridge's own classes */
-  int64_t autoreleased_without_pool;  /* since the start; -1 where the runtime cannot tell (Apple's) */
-} iron_diagnostics;
-IRON_API iron_status iron_diagnose(iron_diagnostics *diagnostics);
-/* Calls `visit` once for each of ironbridge's Objective-C classes with the number of its live objects. */
-typedef void (*iron_live_objects_callback)(const char *class_name, int64_t live, void *context);
-IRON_API iron_status iron_live_objects(iron_live_objects_callback visit, void *context);
+#endif /* IRON_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -456,7 +456,7 @@ impl<'a> BufferOptions<'a> {
     #[track_caller]
     pub fn wrap<M: HostMemory>(&self, memory: M) -> Result<Buffer<u8>> {
         let (mut options, _label) = self.native()?;
-        options.read_only = true;
+        options.read_only = 1;
 
         // Boxed first: memory may lie inside its owner, which must not move any more.
         let owner = Box::into_raw(Box::new(memory));
@@ -507,8 +507,8 @@ impl<'a> BufferOptions<'a> {
             },
             category: self.category.native(),
             label: label.as_deref().map_or(ptr::null(), |label| label.as_ptr()),
-            pooled: self.pooled,
-            read_only: false,
+            pooled: self.pooled.into(),
+            read_only: 0,
         };
         Ok((options, label))
     }

@@ -385,7 +385,7 @@ impl DeviceInfo {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned(),
-            unified_memory: info.unified_memory,
+            unified_memory: info.unified_memory != 0,
             max_threads_per_threadgroup: info.max_threads_per_threadgroup,
             max_threadgroup_memory: info.max_threadgroup_memory,
             max_buffer_length: info.max_buffer_length,

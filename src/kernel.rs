@@ -108,7 +108,12 @@ impl Constant {
     fn native(self, index: u32) -> ffi::iron_constant {
         use crate::ffi::iron_constant__bindgen_ty_1 as Value;
         let (type_, value) = match self {
-            Constant::Bool(boolean) => (ffi::IRON_CONSTANT_BOOL, Value { boolean }),
+            Constant::Bool(boolean) => (
+                ffi::IRON_CONSTANT_BOOL,
+                Value {
+                    boolean: boolean.into(),
+                },
+            ),
             Constant::I32(i32_) => (ffi::IRON_CONSTANT_I32, Value { i32_ }),
             Constant::U32(u32_) => (ffi::IRON_CONSTANT_U32, Value { u32_ }),
             Constant::F32(f32_) => (ffi::IRON_CONSTANT_F32, Value { f32_ }),
@@ -117,6 +122,7 @@ impl Constant {
             index,
             type_,
             value,
+            ..Default::default()
         }
     }
 }
@@ -326,7 +332,7 @@ impl Commands {
             argument_count: arguments.len(),
             grid,
             threadgroup: dispatch.threadgroup,
-            threads,
+            threads: threads.into(),
         };
         // SAFETY: the handles are live; the struct starts with its size, its array is as long as stated, and the bytes
         // that the array points to are borrowed for as long as it; the caller vouches for the kernel.

@@ -48,7 +48,7 @@ pub enum Category {
 
 impl Category {
     /// All of them, in the order of the C header.
-    pub const ALL: [Category; ffi::IRON_CATEGORY_COUNT as usize] = [
+    pub const ALL: [Category; 9] = [
         Category::Other,
         Category::Weights,
         Category::Activations,

@@ -88,6 +88,7 @@ impl<'a> Tensor<'a> {
             row_stride: self.row_stride,
             batch_stride: self.batch_stride,
             dtype: self.dtype.map_or(0, DType::native),
+            ..Default::default()
         }
     }
 

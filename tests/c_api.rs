@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const HEADER: &str = include_str!("../include/ironbridge.h");
+const HEADERS: &str = concat!(
+    include_str!("../include/ironbridge.h"),
+    include_str!("../include/ironbridge_memory.h")
+);
 
 /// The folder of the libraries, beside this very test: `target/PROFILE/deps`.
 fn libraries() -> PathBuf {
@@ -68,7 +71,13 @@ fn header_compiles(compilers: &[String], language: &str, standard: &str) {
     // Twice: the guard must hold.
     std::fs::write(
         &source,
-        "#include \"ironbridge.h\"\n#include \"ironbridge.h\"\n",
+        [
+            "ironbridge_memory.h",
+            "ironbridge.h",
+            "ironbridge_monitor.h",
+        ]
+        .map(|header| format!("#include \"{header}\"\n").repeat(2))
+        .concat(),
     )
     .expect("written");
     for compiler in compilers {
@@ -91,14 +100,44 @@ fn header_is_clean_cxx17() {
     header_compiles(&compilers(&["g++", "clang++"], "clang++"), "c++", "c++17");
 }
 
-/// The names that the header declares with IRON_API.
+/// Whether a C program compiles that defines IRON_STABLE_ONLY.
+fn is_stable(program: &str) -> bool {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("program.c");
+    std::fs::write(&source, program).expect("written");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
+        .arg("-DIRON_STABLE_ONLY")
+        .arg("-I")
+        .arg(repository().join("include"))
+        .arg(&source);
+    let output = compiler.output().expect("the compiler starts");
+    output.status.success()
+}
+
+#[test]
+fn experimental_declarations_can_be_left_out() {
+    let readme = include_str!("../README.md");
+    let program = readme.split_once("```c\n").expect("it has a C program").1;
+    assert!(is_stable(program.split_once("```").expect("an end").0));
+
+    let experimental =
+        "#include <ironbridge.h>\nint main(void) { return (int)iron_kernel_release(0); }\n";
+    assert!(!is_stable(experimental));
+    assert!(!is_stable(
+        "#include <ironbridge_memory.h>\nint main(void) { return 0; }\n"
+    ));
+}
+
+/// The names that the headers declare with IRON_API.
 fn declared() -> BTreeSet<String> {
     let name_of = |declaration: &str| {
         let head = declaration.split('(').next()?;
         let start = head.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')? + 1;
         Some(head[start..].to_string())
     };
-    HEADER
+    HEADERS
         .split("\nIRON_API ")
         .skip(1)
         .map(|declaration| name_of(declaration).expect("a declaration is TYPE NAME(…)"))

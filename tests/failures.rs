@@ -452,7 +452,7 @@ fn an_allocation_that_fails_is_an_error_and_no_more() {
 #[serial]
 fn the_pool_makes_room() {
     let pooled = iron_buffer_options {
-        pooled: true,
+        pooled: 1,
         ..buffer_options()
     };
     with_device("cpu:fail_allocation=2", |device| {
@@ -491,7 +491,7 @@ fn a_device_of_small_buffers() {
         for pooled in [false, true] {
             for storage in [IRON_STORAGE_SHARED, IRON_STORAGE_PRIVATE] {
                 let options = iron_buffer_options {
-                    pooled,
+                    pooled: pooled.into(),
                     storage,
                     ..buffer_options()
                 };

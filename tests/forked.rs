@@ -85,7 +85,7 @@ fn works() -> i32 {
     let (mut device, mut target, mut commands) = (null_mut(), null_mut(), null_mut());
     let mut values = [0f32; 64];
     let options = iron_buffer_options {
-        pooled: true,
+        pooled: 1,
         ..buffer_options()
     };
     let statuses = [
@@ -211,7 +211,7 @@ fn a_child_of_a_busy_process_works() {
                         device.get(),
                         256,
                         &iron_buffer_options {
-                            pooled: true,
+                            pooled: 1,
                             ..buffer_options()
                         },
                     );

@@ -6,10 +6,11 @@
  */
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ironbridge.h"
+#include "ironbridge_memory.h"
 
 /* Ends the program with the library's own sentence when a call failed. */
 static void check(iron_status status, const char *call) {

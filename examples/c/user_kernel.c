@@ -4,10 +4,11 @@
  *   user_kernel
  *
  * Where there is no Metal this needs clang at run time, as the build does. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ironbridge.h"
+#include "ironbridge_memory.h"
 
 enum { BYTES = 100000, GROUPS = 4, THREADS = 128, BINS = 16 };
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SEQ, D_MODEL, KV_DIM = 15, 256, 32
 F32 = 1  # IRON_F32
-ABI_VERSION = 2  # IRON_ABI_VERSION of the header that the structs below were written from
+ABI_VERSION = 3  # IRON_ABI_VERSION of the header that the structs below were written from
 F32_EPSILON = 2.0**-23
 
 
@@ -23,10 +23,10 @@ class DeviceInfo(ctypes.Structure):
 
     _fields_ = [
         ("size", ctypes.c_size_t),
-        ("kind", ctypes.c_int),
+        ("kind", ctypes.c_uint32),
         ("index", ctypes.c_uint32),
         ("name", ctypes.c_char * 128),
-        ("unified_memory", ctypes.c_bool),
+        ("unified_memory", ctypes.c_uint32),
         ("max_threads_per_threadgroup", ctypes.c_uint32),
         ("max_threadgroup_memory", ctypes.c_uint32),
         ("max_buffer_length", ctypes.c_uint64),
@@ -43,7 +43,8 @@ class Tensor(ctypes.Structure):
         ("offset", ctypes.c_uint64),
         ("row_stride", ctypes.c_uint64),
         ("batch_stride", ctypes.c_uint64),
-        ("dtype", ctypes.c_int),
+        ("dtype", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32 * 7),
     ]
 
 
@@ -60,9 +61,9 @@ class Matmul(ctypes.Structure):
         ("bias", Tensor),
         ("c", Tensor),
         ("batch", ctypes.c_uint32),
-        ("transpose_a", ctypes.c_bool),
-        ("transpose_b", ctypes.c_bool),
-        ("interleaved_b", ctypes.c_bool),
+        ("transpose_a", ctypes.c_uint32),
+        ("transpose_b", ctypes.c_uint32),
+        ("interleaved_b", ctypes.c_uint32),
     ]
 
 

@@ -59,9 +59,9 @@ impl Allocation {
                 };
                 (String::from_utf8_lossy(file).into_owned(), native.line)
             }),
-            pooled: native.pooled,
-            wrapped: native.wrapped,
-            in_use: native.in_use,
+            pooled: native.pooled != 0,
+            wrapped: native.wrapped != 0,
+            in_use: native.in_use != 0,
             references: native.references,
             age: Duration::from_nanos(native.age),
         }
@@ -134,7 +134,7 @@ impl Leaks {
         Leaks {
             // SAFETY: the caller's promise.
             device: unsafe { text(native.device) },
-            at_exit: native.at_exit,
+            at_exit: native.at_exit != 0,
             device_before: native.device_before,
             device_after: native.device_after,
             freed_bytes: native.freed_bytes,

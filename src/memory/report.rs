@@ -95,8 +95,8 @@ impl MemoryReport {
             rounding_bytes: info.rounding_bytes,
             empty_bytes: info.empty_bytes,
             unaccounted_bytes: info.unaccounted_bytes,
-            categories: info.categories.map(usage),
-            baseline: info.baseline.map(usage),
+            categories: std::array::from_fn(|index| usage(info.categories[index])),
+            baseline: std::array::from_fn(|index| usage(info.baseline[index])),
         })
     }
 

@@ -49,9 +49,9 @@ impl Commands {
             bias: matmul.bias.unwrap_or_default().native(),
             c: matmul.c.native(),
             batch: matmul.batch,
-            transpose_a: matmul.transpose_a,
-            transpose_b: matmul.transpose_b,
-            interleaved_b: matmul.interleaved_b,
+            transpose_a: matmul.transpose_a.into(),
+            transpose_b: matmul.transpose_b.into(),
+            interleaved_b: matmul.interleaved_b.into(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("iron_encode_matmul", unsafe {

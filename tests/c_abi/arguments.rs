@@ -7,6 +7,7 @@ use ironbridge::ffi::*;
 use serial_test::serial;
 
 use crate::abi::*;
+use crate::descriptions::*;
 use crate::fixture::*;
 
 #[test]
@@ -193,15 +194,13 @@ struct Longer<T> {
     more: [u64; 2],
 }
 
-/// The fields of a struct of more than one byte, but for its size, with their offsets: as bindgen found them in the
-/// header.
-fn long_fields(of: &str) -> Vec<(String, usize)> {
+/// The fields of a struct but for its size, with their offsets: as bindgen found them in the header.
+fn fields(of: &str) -> Vec<(String, usize)> {
     let bindings = include_str!("../../src/ffi/ironbridge.rs");
     let (_, text) = bindings
         .split_once(&format!("pub struct {of} {{"))
         .expect("a struct of the header");
-    let (declared, text) = text.split_once("\n}").expect("an end");
-    let is_long = |name: &str| !declared.contains(&format!("pub {name}: bool,"));
+    let (_, text) = text.split_once("\n}").expect("an end");
     let fields: Vec<_> = text
         .split(&format!("offset_of!({of}, "))
         .skip(1)
@@ -210,7 +209,7 @@ fn long_fields(of: &str) -> Vec<(String, usize)> {
             let (offset, _) = rest.split_once("usize").expect("an offset");
             (name.to_owned(), offset.parse().expect("a number"))
         })
-        .filter(|(name, offset)| *offset > 0 && is_long(name))
+        .filter(|(_, offset)| *offset > 0)
         .collect();
     assert!(!fields.is_empty(), "{of}");
     fields
@@ -251,7 +250,7 @@ fn structs_say_their_size() {
                 );
             }
             // A size that ends inside a field: what is there of a pointer is none.
-            for (name, offset) in long_fields(stringify!($type)) {
+            for (name, offset) in fields(stringify!($type)) {
                 let mut given = $type {
                     size: offset + 1,
                     ..Default::default()
@@ -436,6 +435,141 @@ fn a_longer_struct_is_taken_while_the_rest_is_zero() {
         &mut weights
     )));
     release_buffer(weights);
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn structs_without_a_size_have_reserved_fields_that_are_zero() {
+    let fixture = Fixture::new();
+    let Fixture {
+        buffer,
+        commands,
+        library,
+        kernel,
+        ..
+    } = fixture;
+    for index in 0..7 {
+        let mut norm = rms_norm(buffer, buffer, buffer);
+        norm.weight.reserved[index] = 5;
+        fails(
+            call!(iron_encode_rms_norm(commands, &norm)),
+            IRON_ERROR_INVALID_ARGUMENT,
+            &format!("weight: reserved[{index}] is 5, this library (ABI {IRON_ABI_VERSION})"),
+        );
+    }
+    for index in 0..5 {
+        let mut arguments = [buffer_argument(0, buffer), buffer_argument(1, buffer)];
+        arguments[1].reserved[index] = u32::MAX;
+        fails(
+            call!(iron_encode_kernel(commands, kernel, &dispatch(&arguments))),
+            IRON_ERROR_INVALID_ARGUMENT,
+            &format!("arguments[1]: reserved[{index}] is 4294967295"),
+        );
+        let mut constant = iron_constant {
+            type_: IRON_CONSTANT_I32,
+            ..Default::default()
+        };
+        constant.reserved[index] = 1;
+        let mut made = null_mut();
+        fails(
+            call!(iron_kernel_create(
+                library,
+                KERNEL.as_ptr(),
+                &constant,
+                1,
+                &mut made
+            )),
+            IRON_ERROR_INVALID_ARGUMENT,
+            &format!("constants[0]: reserved[{index}] is 1"),
+        );
+    }
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn truth_values_are_0_or_1() {
+    let fixture = Fixture::new();
+    let Fixture {
+        device,
+        buffer,
+        commands,
+        library,
+        kernel,
+        ..
+    } = fixture;
+    macro_rules! refused {
+        ($call:expr, $name:expr) => {
+            fails(
+                $call,
+                IRON_ERROR_INVALID_ARGUMENT,
+                &format!("{}: is 2, 0 and 1 are possible", $name),
+            );
+        };
+    }
+    macro_rules! product {
+        ($($field:ident)*) => {$({
+            let mut matmul = matmul_of((buffer, buffer, buffer), (4, 4, 4));
+            matmul.$field = 2;
+            refused!(call!(iron_encode_matmul(commands, &matmul)), stringify!($field));
+        })*};
+    }
+    product!(transpose_a transpose_b interleaved_b);
+    let mut made = null_mut();
+    let mut options = buffer_options();
+    options.pooled = 2;
+    refused!(
+        call!(iron_buffer_create(device, 64, &options, &mut made)),
+        "options.pooled"
+    );
+    options = buffer_options();
+    options.read_only = 2;
+    refused!(
+        call!(iron_buffer_create(device, 64, &options, &mut made)),
+        "options.read_only"
+    );
+    let mut threads = dispatch(&[]);
+    threads.threads = 2;
+    refused!(
+        call!(iron_encode_kernel(commands, kernel, &threads)),
+        "threads"
+    );
+    let constant = iron_constant {
+        type_: IRON_CONSTANT_BOOL,
+        value: iron_constant__bindgen_ty_1 { boolean: 256 },
+        ..Default::default()
+    };
+    let mut made = null_mut();
+    fails(
+        call!(iron_kernel_create(
+            library,
+            KERNEL.as_ptr(),
+            &constant,
+            1,
+            &mut made
+        )),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "constants[0].value: 256 is no truth value",
+    );
+    fixture.finish();
+}
+
+#[test]
+#[serial]
+fn arrays_by_category_say_how_many_there_are() {
+    let fixture = Fixture::new();
+    let info = memory(fixture.device);
+    assert_eq!(
+        info.category_count,
+        u64::from(IRON_CATEGORY_INTERLEAVED) + 1
+    );
+    assert_eq!(info.categories.len(), IRON_CATEGORY_CAPACITY as usize);
+    let rest = &info.categories[info.category_count as usize..];
+    assert!(
+        rest.iter()
+            .all(|usage| (usage.bytes, usage.count) == (0, 0))
+    );
     fixture.finish();
 }
 
@@ -637,7 +771,7 @@ fn constants_that_are_unknown() {
         ),
         (
             iron_buffer_options {
-                read_only: true,
+                read_only: 1,
                 ..buffer_options()
             },
             "read_only",
@@ -660,7 +794,7 @@ fn constants_that_are_unknown() {
         ),
         (
             iron_buffer_options {
-                pooled: true,
+                pooled: 1,
                 ..buffer_options()
             },
             "pooled",
@@ -718,6 +852,13 @@ fn constants_that_are_unknown() {
         IRON_ERROR_INVALID_ARGUMENT,
         "max_in_flight",
     );
+    let unlimited = iron_device_options {
+        max_operations: u32::MAX,
+        max_in_flight: u32::MAX,
+        max_flush_bytes: u64::MAX,
+        ..Default::default()
+    };
+    release_device(open_with("cpu", &unlimited));
     fails(
         call!(iron_buffer_set_label(buffer, c"\x80".as_ptr())),
         IRON_ERROR_INVALID_ARGUMENT,

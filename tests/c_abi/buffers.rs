@@ -172,7 +172,7 @@ fn wrapped_memory_is_used_in_place_and_given_back_once() {
 
     // Read-only memory refuses every write.
     let options = iron_buffer_options {
-        read_only: true,
+        read_only: 1,
         ..buffer_options()
     };
     ok(call!(iron_buffer_wrap(
@@ -233,7 +233,7 @@ fn pooled_buffers_come_back() {
     let fixture = Fixture::new();
     let device = fixture.device;
     let options = iron_buffer_options {
-        pooled: true,
+        pooled: 1,
         category: IRON_CATEGORY_SCRATCH,
         ..buffer_options()
     };
@@ -304,7 +304,7 @@ fn the_pool_is_bounded() {
     };
     let device = open_with("cpu", &options);
     let pooled = iron_buffer_options {
-        pooled: true,
+        pooled: 1,
         ..buffer_options()
     };
     let release_all_on = |device, lengths: &[u64]| {

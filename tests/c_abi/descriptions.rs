@@ -157,7 +157,7 @@ pub fn dispatch(arguments: &[iron_argument]) -> iron_dispatch {
         argument_count: arguments.len(),
         grid: [1; 3],
         threadgroup: [1; 3],
-        threads: true,
+        threads: 1,
     }
 }
 

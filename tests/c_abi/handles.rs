@@ -194,20 +194,23 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
 
 /// The functions of the header whose parameters include a handle.
 fn functions_with_handles() -> BTreeSet<String> {
-    include_str!("../../include/ironbridge.h")
-        .split("IRON_API ")
-        .skip(2) // before the first, and the macro's own definition
-        .filter_map(|text| text.split_once(';'))
-        .filter_map(|(declaration, _)| declaration.split_once('('))
-        .filter(|(_, parameters)| {
-            ["device", "buffer", "commands", "library", "kernel"]
-                .iter()
-                .any(|kind| {
-                    parameters.contains(&format!("iron_{kind} *")) && !only_result(parameters, kind)
-                })
-        })
-        .filter_map(|(head, _)| head.rsplit([' ', '*']).next().map(String::from))
-        .collect()
+    concat!(
+        include_str!("../../include/ironbridge.h"),
+        include_str!("../../include/ironbridge_memory.h")
+    )
+    .split("IRON_API ")
+    .skip(2) // before the first, and the macro's own definition
+    .filter_map(|text| text.split_once(';'))
+    .filter_map(|(declaration, _)| declaration.split_once('('))
+    .filter(|(_, parameters)| {
+        ["device", "buffer", "commands", "library", "kernel"]
+            .iter()
+            .any(|kind| {
+                parameters.contains(&format!("iron_{kind} *")) && !only_result(parameters, kind)
+            })
+    })
+    .filter_map(|(head, _)| head.rsplit([' ', '*']).next().map(String::from))
+    .collect()
 }
 
 /// The parameter is the place for a new handle: `iron_device **device`.

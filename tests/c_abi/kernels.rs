@@ -118,7 +118,7 @@ fn dispatches_that_do_not_fit() {
         argument_count: arguments.len(),
         grid: [8, 1, 1],
         threadgroup: [8, 1, 1],
-        threads: true,
+        threads: 1,
     };
     let encode = |dispatch: &iron_dispatch| {
         call!(iron_encode_kernel(
@@ -165,7 +165,7 @@ fn dispatches_that_do_not_fit() {
     fails(encode(&it), IRON_ERROR_OUT_OF_RANGE, "threadgroup: ");
     let it = iron_dispatch {
         grid: [u32::MAX, 1, 1],
-        threads: false,
+        threads: 0,
         ..right
     };
     fails(encode(&it), IRON_ERROR_OUT_OF_RANGE, "grid[0]: ");
@@ -329,11 +329,13 @@ fn kernels_of_which_no_pipeline_can_be_made_say_why() {
         index,
         type_: IRON_CONSTANT_U32,
         value: iron_constant__bindgen_ty_1 { u32_: u32 },
+        ..Default::default()
     };
     let boolean = |index| iron_constant {
         index,
         type_: IRON_CONSTANT_BOOL,
-        value: iron_constant__bindgen_ty_1 { boolean: true },
+        value: iron_constant__bindgen_ty_1 { boolean: 1 },
+        ..Default::default()
     };
     for (name, constants, reason) in [
         (
@@ -414,7 +416,7 @@ fn a_kernel_runs_over_buffers_and_bytes() {
         argument_count: arguments.len(),
         grid: [2, 2, 1],
         threadgroup: [1, 1, 1],
-        threads: true,
+        threads: 1,
     };
     let commands = begin(fixture.device);
     ok(call!(iron_encode_kernel(

@@ -36,7 +36,7 @@ fn matmuls_that_do_not_fit() {
     let read_only = {
         let mut wrapped = null_mut();
         let options = iron_buffer_options {
-            read_only: true,
+            read_only: 1,
             ..buffer_options()
         };
         ok(call!(iron_buffer_wrap(
@@ -75,21 +75,21 @@ fn matmuls_that_do_not_fit() {
         |it| it.b.dtype = IRON_U32 => IRON_ERROR_SHAPE, "b: U32";
         |it| it.b.dtype = IRON_Q8_0 => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0 are multiples of 32";
         |it| (it.b.dtype, it.n) = (IRON_Q8_0, 32) => IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k";
-        |it| (it.b.dtype, it.transpose_b) = (IRON_Q8_0, true) => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0";
-        |it| (it.interleaved_b, it.transpose_b) = (true, true) => IRON_ERROR_SHAPE, "b: F32 cannot be interleaved";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q4_1, true, true, 16, 32, 1)
+        |it| (it.b.dtype, it.transpose_b) = (IRON_Q8_0, 1) => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0";
+        |it| (it.interleaved_b, it.transpose_b) = (1, 1) => IRON_ERROR_SHAPE, "b: F32 cannot be interleaved";
+        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q4_1, 1, 1, 16, 32, 1)
             => IRON_ERROR_SHAPE, "b: Q4_1 cannot be interleaved";
-        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_F16, true, 16, 16, 1)
+        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_F16, 1, 16, 16, 1)
             => IRON_ERROR_SHAPE, "b: interleaved weights are stored n × k";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, true, true, 15, 32, 1)
+        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, 1, 1, 15, 32, 1)
             => IRON_ERROR_SHAPE, "b: interleaved weights are packed strips of 16 rows; n is 15";
         |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.b.row_stride)
-            = (IRON_Q8_0, true, true, 16, 32, 1, 64) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
-        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, true, 32, 32, 1)
+            = (IRON_Q8_0, 1, 1, 16, 32, 1, 64) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
+        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, 1, 32, 32, 1)
             => IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k";
         |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.batch, it.c.batch_stride,
             it.b.batch_stride)
-            = (IRON_Q8_0, true, true, 16, 32, 1, 2, 16, 544) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
+            = (IRON_Q8_0, 1, 1, 16, 32, 1, 2, 16, 544) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
         |it| it.c.dtype = IRON_F16 => IRON_ERROR_SHAPE, "c: is F16, a is F32";
         |it| it.bias = tensor(b, IRON_F16) => IRON_ERROR_SHAPE, "bias: is F16, a is F32";
         |it| it.bias = iron_tensor { offset: 4096 - 60, ..tensor(b, IRON_F32) } => IRON_ERROR_OUT_OF_RANGE, "bias: ";
@@ -387,7 +387,7 @@ fn every_type_of_every_operation_has_its_kernel() {
                 a: tensor(x, kind),
                 b: tensor(y, b),
                 c: tensor(z, kind),
-                transpose_b: true,
+                transpose_b: 1,
                 ..matmul_of((x, y, z), (3, 5, 256))
             };
             runs(call!(iron_encode_matmul(commands, &matmul)));
@@ -408,8 +408,8 @@ fn every_type_of_every_operation_has_its_kernel() {
                 a: tensor(x, kind),
                 b: tensor(y, b),
                 c: tensor(z, kind),
-                transpose_b: true,
-                interleaved_b: true,
+                transpose_b: 1,
+                interleaved_b: 1,
                 ..matmul_of((x, y, z), (3, 16, 256))
             };
             runs(call!(iron_encode_matmul(commands, &matmul)));

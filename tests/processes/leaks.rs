@@ -63,7 +63,7 @@ fn a_leak_in_rust_is_named_at_exit() {
 
 fn a_leak_in_c_is_named_at_exit() {
     const PROGRAM: &str = r#"
-#include <ironbridge.h>
+#include <ironbridge_memory.h>
 int main(void) {
   iron_device *device;
   iron_buffer *kept, *forgotten;

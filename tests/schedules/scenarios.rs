@@ -89,7 +89,7 @@ fn pooled(device: Device, bytes: u64) -> *mut iron_buffer {
         device.get(),
         bytes,
         &iron_buffer_options {
-            pooled: true,
+            pooled: 1,
             ..buffer_options()
         },
     )

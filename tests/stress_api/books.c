@@ -40,7 +40,7 @@ void books_check_device(iron_device *device, unsigned patience) {
   expect("bytes of rounding", (int64_t)info.rounding_bytes, 0);
   expect("bytes empty", (int64_t)info.empty_bytes, 0);
   expect("bytes unaccounted for", info.unaccounted_bytes, 0);
-  for (int category = 0; category < IRON_CATEGORY_COUNT; category++)
+  for (int category = 0; category < IRON_CATEGORY_CAPACITY; category++)
     expect("bytes in a category", (int64_t)info.categories[category].bytes, 0);
   expect("handles", diagnose().live_handles, 1);
 }

@@ -2,7 +2,7 @@
 #ifndef STRESS_BOOKS_H
 #define STRESS_BOOKS_H
 
-#include <ironbridge.h>
+#include <ironbridge_memory.h>
 
 /* The library's own threads let go of the last objects within `patience` milliseconds. */
 

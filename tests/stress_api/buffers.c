@@ -19,11 +19,11 @@ static uint64_t length_for(Call *call) {
 
 static iron_buffer_options options_for(Call *call) {
   Random *random = &call->random;
-  return (iron_buffer_options){.storage = (iron_storage)(random_chance(random, 70) ? 0 : random_constant(random, 0, 1)),
-                               .category = (iron_category)random_constant(
-                                   random, 0, random_chance(random, 90) ? IRON_CATEGORY_SCRATCH : IRON_CATEGORY_COUNT),
+  uint32_t last = random_chance(random, 90) ? IRON_CATEGORY_SCRATCH : IRON_CATEGORY_CAPACITY;
+  return (iron_buffer_options){.storage = random_chance(random, 70) ? 0 : random_constant(random, 0, 1),
+                               .category = random_constant(random, 0, last),
                                .label = random_chance(random, 80) ? "a buffer" : given_text(call),
-                               .pooled = random_chance(random, 50)};
+                               .pooled = random_chance(random, 98) ? random_chance(random, 50) : 2};
 }
 
 static void keep(Call *call, const char *function, iron_status status, void *place, void *result) {

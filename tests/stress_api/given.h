@@ -3,7 +3,7 @@
 #ifndef STRESS_GIVEN_H
 #define STRESS_GIVEN_H
 
-#include <ironbridge.h>
+#include <ironbridge_memory.h>
 #include <stddef.h>
 
 #include "handles.h"

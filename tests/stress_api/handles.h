@@ -9,7 +9,7 @@
 #ifndef STRESS_HANDLES_H
 #define STRESS_HANDLES_H
 
-#include <ironbridge.h>
+#include <ironbridge_memory.h>
 #include <stdbool.h>
 
 #include "random.h"

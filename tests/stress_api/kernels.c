@@ -109,6 +109,7 @@ static iron_argument argument_for(Call *call, uint32_t index) {
   argument.buffer = handles_any(call, BUFFER);
   if (random_chance(random, 5)) argument.offset = random_count(random, 64) * 4;
   argument.bytes = given_or_null(call, call->scratch);
+  if (random_chance(random, 2)) argument.reserved[random_below(random, 5)] = 1;
   return argument;
 }
 

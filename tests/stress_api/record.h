@@ -2,7 +2,8 @@
 #ifndef STRESS_RECORD_H
 #define STRESS_RECORD_H
 
-#include <ironbridge.h>
+#include <ironbridge_memory.h>
+#include <stdbool.h>
 
 #include "functions.h"
 

@@ -3,7 +3,7 @@
 #ifndef IRON_BRIDGE_LAYOUT_H
 #define IRON_BRIDGE_LAYOUT_H
 
-#include "ironbridge.h"
+#include "ironbridge_memory.h"
 
 typedef struct IronField {
   const char *name;

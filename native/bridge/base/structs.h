@@ -3,7 +3,6 @@
 #ifndef IRON_BRIDGE_STRUCTS_H
 #define IRON_BRIDGE_STRUCTS_H
 
-#include "ironbridge.h"
 #include "layout.h"
 
 /* Copies the caller's `given` into `local`; what a shorter struct lacks is zero, the default. */
@@ -22,6 +21,13 @@ void IronStructWrite(void *given, const IronLayout *layout, const void *local);
   IRON_TRY(IronStructReadOptional(&(local), IRON_LAYOUT_OF(local), given, argument))
 #define IRON_CLEAR_STRUCT(given, argument) IRON_TRY(IronStructClear(given, IRON_LAYOUT_OF(*(given)), argument))
 #define IRON_WRITE_STRUCT(given, local) IronStructWrite(given, IRON_LAYOUT_OF(local), &(local))
+
+/* Checks a truth value among the fields of a struct. */
+iron_status IronTruthCheck(const char *field, uint32_t value);
+/* Checks the `reserved` fields of a struct that has no size. */
+iron_status IronReservedCheck(const char *argument, const uint32_t *reserved, size_t count);
+#define IRON_CHECK_RESERVED(argument, given) \
+  IRON_TRY(IronReservedCheck(argument, (given).reserved, sizeof(given).reserved / sizeof(uint32_t)))
 
 /* Checks an out-parameter for a handle and sets it to NULL. */
 #define IRON_CLEAR_RESULT(result, argument)                                                      \

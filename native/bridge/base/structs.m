@@ -73,3 +73,18 @@ void IronStructWrite(void *given, const IronLayout *layout, const void *local) {
   size_t size = size_of(given);
   memcpy((char *)given + sizeof size, (const char *)local + sizeof size, known_part(size, layout) - sizeof size);
 }
+
+iron_status IronTruthCheck(const char *field, uint32_t value) {
+  if (value <= 1) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is %u, 0 and 1 are possible", field, value);
+}
+
+iron_status IronReservedCheck(const char *argument, const uint32_t *reserved, size_t count) {
+  for (size_t index = 0; index < count; index++)
+    if (reserved[index] != 0)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                             "%s: reserved[%zu] is %u, this library (ABI %u) knows no use of it: the struct was not "
+                             "zeroed, or the header is newer",
+                             argument, index, reserved[index], IRON_ABI_VERSION);
+  return IRON_OK;
+}

@@ -286,6 +286,8 @@ static iron_status check_options(const iron_buffer_options *options, bool wrappe
   if (options->category > IRON_CATEGORY_SCRATCH && options->category != IRON_CATEGORY_INTERLEAVED)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: category %u is none that a buffer can have",
                            options->category);
+  IRON_TRY(IronTruthCheck("options.pooled", options->pooled));
+  IRON_TRY(IronTruthCheck("options.read_only", options->read_only));
   if (wrapped && options->storage != IRON_STORAGE_SHARED)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: wrapped memory cannot be in private storage");
   if (wrapped && options->pooled)

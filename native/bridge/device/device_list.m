@@ -125,6 +125,7 @@ static iron_status complete_options(iron_device_options *options) {
   const uint64_t second = UINT64_C(1000000000);
   if (options->pool_policy > IRON_IDLE_RELEASE)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: pool_policy %u is none", options->pool_policy);
+  if (options->max_in_flight == UINT32_MAX) options->max_in_flight = MAX_IN_FLIGHT;
   if (options->max_in_flight > MAX_IN_FLIGHT)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: max_in_flight is %u, at most %d is possible",
                            options->max_in_flight, MAX_IN_FLIGHT);

@@ -6,10 +6,13 @@
 #import <Foundation/Foundation.h>
 #include <stdbool.h>
 
-#include "ironbridge.h"
+#include "ironbridge_memory.h"
 #include "publication.h"
 
 @class IronDevice;
+
+enum { IRON_CATEGORY_COUNT = IRON_CATEGORY_INTERLEAVED + 1 };
+_Static_assert((int)IRON_CATEGORY_COUNT <= IRON_CATEGORY_CAPACITY, "the header's arrays have a place for each category");
 
 /* What iron_memory_reset sets to 0. */
 typedef struct IronMemoryCounters {

@@ -89,6 +89,7 @@ static void describe(IronDevice *device, iron_memory_info *info) {
   info->in_flight = device->in_flight;
   info->rounding_bytes = memory->rounding_bytes;
   info->empty_bytes = memory->empty_bytes;
+  info->category_count = IRON_CATEGORY_COUNT;
   uint64_t accounted = memory->rounding_bytes - memory->empty_bytes;
   for (int category = 0; category < IRON_CATEGORY_COUNT; category++) {
     info->categories[category] = memory->categories[category];

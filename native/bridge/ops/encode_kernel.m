@@ -78,6 +78,7 @@ static iron_status check_arguments(Bindings *bindings, const iron_dispatch *disp
     const iron_argument *argument = &dispatch->arguments[index];
     char *name = bindings->names[index];
     snprintf(name, sizeof bindings->names[index], "arguments[%zu]", index);
+    IRON_CHECK_RESERVED(name, *argument);
     switch (argument->kind) {
       case IRON_ARGUMENT_BUFFER: IRON_TRY(check_buffer(bindings, argument, name, kernel->device)); break;
       case IRON_ARGUMENT_BYTES: IRON_TRY(check_bytes(bindings, argument, name)); break;
@@ -97,6 +98,7 @@ static iron_status check_grid(const iron_dispatch *dispatch, IronKernel *kernel)
   MTLSize widest = [kernel->device->metal maxThreadsPerThreadgroup];
   const uint64_t limits[3] = {widest.width, widest.height, widest.depth};
   uint64_t threads = 1;
+  IRON_TRY(IronTruthCheck("threads", dispatch->threads));
   for (int axis = 0; axis < 3; axis++) {
     uint64_t grid = dispatch->grid[axis], group = dispatch->threadgroup[axis];
     if (grid == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "grid[%d]: is 0", axis);

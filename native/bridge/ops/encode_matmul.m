@@ -41,6 +41,9 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     IRON_TRY(IronDimensionCheck("m", m));
     IRON_TRY(IronDimensionCheck("n", n));
     IRON_TRY(IronDimensionCheck("k", k));
+    IRON_TRY(IronTruthCheck("transpose_a", matmul.transpose_a));
+    IRON_TRY(IronTruthCheck("transpose_b", matmul.transpose_b));
+    IRON_TRY(IronTruthCheck("interleaved_b", matmul.interleaved_b));
 
     IronOperand a, b, bias, c;
     IronShape a_shape = {.rows = matmul.transpose_a ? k : m, .width = matmul.transpose_a ? m : k, .planes = batch};

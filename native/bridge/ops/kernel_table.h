@@ -3,6 +3,8 @@
 #ifndef IRON_BRIDGE_KERNEL_TABLE_H
 #define IRON_BRIDGE_KERNEL_TABLE_H
 
+#include <stdbool.h>
+
 #include "ironbridge.h"
 
 struct IronOperand;

@@ -1,6 +1,7 @@
 #import "operand.h"
 
-#import "base/error.h"
+#import "base/entry.h"
+#import "base/structs.h"
 
 /* How elements of a type lie in memory: `bytes` for every `elements`, `alignment` for the first. */
 typedef struct Layout {
@@ -127,6 +128,7 @@ iron_status IronOperandResolve(IronOperand *operand, const char *name, const iro
                            .width = shape.width,
                            .planes = shape.planes ? shape.planes : 1};
   if (!operand->buffer) return IRON_ERROR_INVALID_HANDLE;
+  IRON_CHECK_RESERVED(name, *tensor);
   if (operand->buffer->device != device)
     return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
   if ((access & IRON_ACCESS_WRITE) && operand->buffer->read_only)

@@ -1,5 +1,7 @@
 #import "user_kernel.h"
 
+#include <stdio.h>
+
 #import "base/entry.h"
 #import "base/handle.h"
 #import "pipelines.h"
@@ -78,6 +80,15 @@ iron_status iron_library_release(iron_library *handle) {
 
 #pragma mark Kernel
 
+static iron_status check_constant(const iron_constant *constant, size_t index) {
+  char name[32];
+  snprintf(name, sizeof name, "constants[%zu]", index);
+  IRON_CHECK_RESERVED(name, *constant);
+  if (constant->type != IRON_CONSTANT_BOOL || constant->value.boolean <= 1) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s.value: %u is no truth value, 0 or 1", name,
+                         constant->value.boolean);
+}
+
 static iron_status read_constants(MTLFunctionConstantValues *values, const iron_constant *constants, size_t count) {
   enum { MAX_INDEX = 65535 }; /* Metal Shading Language specification, 5.8.1 */
   for (size_t index = 0; index < count; index++) {
@@ -85,16 +96,19 @@ static iron_status read_constants(MTLFunctionConstantValues *values, const iron_
     if (constant->index > MAX_INDEX)
       return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "constants[%zu].index: %u is more than %d", index,
                              constant->index, MAX_INDEX);
+    IRON_TRY(check_constant(constant, index));
+    bool boolean = constant->value.boolean;
+    const void *value = &constant->value;
     MTLDataType type;
     switch (constant->type) {
-      case IRON_CONSTANT_BOOL: type = MTLDataTypeBool; break;
+      case IRON_CONSTANT_BOOL: type = MTLDataTypeBool, value = &boolean; break;
       case IRON_CONSTANT_I32: type = MTLDataTypeInt; break;
       case IRON_CONSTANT_U32: type = MTLDataTypeUInt; break;
       case IRON_CONSTANT_F32: type = MTLDataTypeFloat; break;
       default:
         return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants[%zu].type: %u is none", index, constant->type);
     }
-    [values setConstantValue:&constant->value type:type atIndex:constant->index];
+    [values setConstantValue:value type:type atIndex:constant->index];
   }
   return IRON_OK;
 }
