@@ -103,7 +103,7 @@ fn fault(page: &Path, text: &str, link: &Link) -> Option<String> {
     None
 }
 
-/// The identifier that a link names: `parallel_for` of `` `ComputePool::parallel_for` ``.
+/// The identifier that a link names: `parallel_for` of `` `ThreadPool::parallel_for` ``.
 fn symbol<'a>(link: &Link<'a>) -> Option<&'a str> {
     let name = link.text.strip_prefix('`')?.strip_suffix('`')?;
     let source = [".rs", ".m", ".h", ".c", ".metal"];
@@ -203,7 +203,7 @@ fn a_broken_link_is_found() {
         .collect();
     assert_eq!(faults, [true, false, true, true]);
     let link = Link {
-        text: "`ComputePool::parallel_for`",
+        text: "`ThreadPool::parallel_for`",
         target: "../src/pool.rs",
     };
     assert_eq!(symbol(&link), Some("parallel_for"));

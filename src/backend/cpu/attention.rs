@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::bindings::{Dispatch, Extent, View};
 use super::machine::{ALONE, Machine};
 use super::quants::Readable;
-use super::scratch::{Line, Scratch, Shortage};
+use super::scratch::{AllocStatus, CacheLine, Scratch};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 use tiled::{Memory, Tile};
@@ -21,7 +21,7 @@ const MAX_HEAD_DIM: usize = 256;
 const BLOCK: usize = 64;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 /// `attention_<C>`, and `attention_tiled_256_<C>`.
@@ -40,7 +40,7 @@ pub fn attention_up_to<C: Readable, const D: usize>(
     dispatch.expect_points([args.heads.into(), args.tokens.into(), 1])?;
 
     let separable = out.writes_once()
-        && (out.shares_rows_with(&queries.q) || out.is_apart_from(&queries.q))
+        && (out.aliases_rows_of(&queries.q) || out.is_apart_from(&queries.q))
         && out.is_apart_from(&queries.k)
         && out.is_apart_from(&queries.v);
     let head_dim = args.head_dim as usize;
@@ -55,10 +55,10 @@ pub fn attention_up_to<C: Readable, const D: usize>(
                 row_of(token, args.out_token_stride, head, args.out_head_stride),
                 head_dim,
             );
-            let (found, weighted) = memory.results(row, head_dim);
+            let (running, weighted) = memory.results(row, head_dim);
             for (d, weighted) in weighted.iter().enumerate() {
                 // SAFETY: `at` checked `head_dim` elements.
-                unsafe { to.add(d).write(weighted / found.sum) };
+                unsafe { to.add(d).write(weighted / running.sum) };
             }
         }
     })
@@ -91,9 +91,13 @@ pub fn attention_split<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> R
             let (token, head) = tile.token_and_head(row);
             let part = (token * heads + head) * pieces.count + tile.piece;
             let to = parts.at(part * (head_dim + 2), head_dim + 2);
-            let (found, weighted) = memory.results(row, head_dim);
-            let largest = if found.sum == 0.0 { 0.0 } else { found.largest };
-            let values = weighted.iter().chain([&largest, &found.sum]);
+            let (running, weighted) = memory.results(row, head_dim);
+            let largest = if running.sum == 0.0 {
+                0.0
+            } else {
+                running.largest
+            };
+            let values = weighted.iter().chain([&largest, &running.sum]);
             for (index, value) in values.enumerate() {
                 // SAFETY: `at` checked `head_dim + 2` elements.
                 unsafe { to.add(index).write(*value) };
@@ -305,12 +309,12 @@ impl<'a, C: Readable> Queries<'a, C> {
             true => machine.grain(rows * self.work(keys)),
             false => ALONE,
         };
-        let shortage = Shortage::default();
+        let status = AllocStatus::default();
         let items = tokens.div_ceil(tokens_of_tile) * parts * pieces.count;
         machine.for_ranges(items, grain, |range| {
-            let scratch = match Scratch::take(&KEPT, Memory::bytes(rows, head_dim)) {
+            let scratch = match Scratch::take(&ARENA, Memory::bytes(rows, head_dim)) {
                 Ok(scratch) => scratch,
-                Err(exhausted) => return shortage.note(Err(exhausted)),
+                Err(error) => return status.note(Err(error)),
             };
             let memory = Memory::new(&scratch, rows, head_dim);
             for index in range {
@@ -326,14 +330,14 @@ impl<'a, C: Readable> Queries<'a, C> {
                     pieces,
                     piece: index % pieces.count,
                 };
-                machine.isa.run(tiled::Compute {
+                machine.isa.run(tiled::ComputeTile {
                     tile: &tile,
                     memory: &memory,
                 });
                 store(&tile, &memory);
             }
         });
-        shortage.into_result("a tile of an attention")
+        status.into_result("a tile of an attention")
     }
 }
 

@@ -305,7 +305,7 @@ extern "C" fn adopt_thread() {
 }
 
 extern "C" fn takes_guests() -> bool {
-    working_machine().is_some_and(Machine::takes_guests)
+    working_machine().is_some_and(Machine::accepts_foreign_threads)
 }
 
 extern "C" fn threads() -> u32 {
@@ -352,7 +352,7 @@ unsafe extern "C" fn pin_threads(
 }
 
 extern "C" fn patience() -> u64 {
-    working_machine().map_or(0, |machine| machine.pool.patience().as_nanos() as u64)
+    working_machine().map_or(0, |machine| machine.pool.spin_budget().as_nanos() as u64)
 }
 
 /// The outcome of a change of the machine.

@@ -5,7 +5,7 @@
 //! are checked pointers. Two things make that sound. Between dispatches it is Metal's own rule, kept by the device and
 //! the bridge: while a dispatch runs, nobody else writes what it touches or reads what it writes. Within one, kernels
 //! share their work between threads only when no thread writes what another touches ([`View::writes_once`],
-//! [`View::is_apart_from`], [`View::shares_rows_with`]); else one thread does it all.
+//! [`View::is_apart_from`], [`View::aliases_rows_of`]); else one thread does it all.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -157,7 +157,8 @@ impl<'a> Dispatch<'a> {
         let mut strides = extent.steps.iter().filter(|(count, _)| *count > 1);
         if let Some((_, stride)) = strides.find(|(_, stride)| stride % per_value != 0) {
             return Err(self.invalid(format!(
-                "{name} (binding {index}) has a stride of {stride} elements, which is not a multiple of its block of {per_value}"
+                "{name} (binding {index}) has a stride of {stride} elements, which is not a multiple of its block of \
+                 {per_value}"
             )));
         }
         let bytes = extent
@@ -299,7 +300,7 @@ impl<'a, T: Stored> View<'a, T> {
 
     /// The address of element `start`, which may be outside the view: for prefetching, not to be followed.
     #[inline(always)]
-    pub fn near(&self, start: usize) -> *const T {
+    pub fn prefetch_address(&self, start: usize) -> *const T {
         self.pointer.wrapping_add(start / T::ELEMENTS)
     }
 
@@ -327,7 +328,7 @@ impl<'a, T: Stored> View<'a, T> {
     }
 
     /// Whether row i of the one is row i of the other, so that the thread that has a row has it in both.
-    pub fn shares_rows_with<U: Stored>(&self, other: &View<U>) -> bool {
+    pub fn aliases_rows_of<U: Stored>(&self, other: &View<U>) -> bool {
         self.pointer.addr() == other.pointer.addr()
             && size_of::<T>() == size_of::<U>()
             && self.extent.steps == other.extent.steps
@@ -444,11 +445,11 @@ mod tests {
     fn rows_are_shared_when_all_of_their_layout_is_the_same() {
         let mut memory = [0f32; 64];
         let first = view(&mut memory, Extent::rows(4u32, 8, 3u32));
-        assert!(first.shares_rows_with(&first));
+        assert!(first.aliases_rows_of(&first));
         for extent in [Extent::rows(4u32, 9, 3u32), Extent::rows(4u32, 8, 4u32)] {
-            assert!(!first.shares_rows_with(&View { extent, ..first }));
+            assert!(!first.aliases_rows_of(&View { extent, ..first }));
         }
         let pointer = first.pointer.wrapping_add(1);
-        assert!(!first.shares_rows_with(&View { pointer, ..first }));
+        assert!(!first.aliases_rows_of(&View { pointer, ..first }));
     }
 }

@@ -21,7 +21,7 @@ pub const PIECE: usize = 1 << 34;
 enum State {
     /// No limit, or no dispatch.
     Free,
-    /// Begun just now: not worth a look at the clock.
+    /// Begun just now: the clock need not be read.
     New(Instant),
     Until(Instant),
     Over,

@@ -6,39 +6,39 @@ use std::time::Duration;
 use super::deadline::{self, Watch};
 use super::msl::watchdog::DISPATCH;
 use super::simd::Isa;
-use crate::backend::cpu::threads::thread_pool::ComputePool;
+use crate::backend::cpu::threads::thread_pool::ThreadPool;
 
 /// What kernels compute with.
 pub struct Machine {
-    pub pool: ComputePool,
+    pub pool: ThreadPool,
     pub isa: Isa,
     /// How much work, in multiply-adds, is worth handing to another thread.
-    pub share: usize,
-    /// How long a dispatch may take; `None`: for ever.
+    pub grain_work: usize,
+    /// How long a dispatch may take; `None`: no limit.
     pub deadline: Option<Duration>,
 }
 
 impl Machine {
     pub fn new(threads: usize) -> Machine {
         Machine {
-            pool: ComputePool::new(threads),
+            pool: ThreadPool::new(threads),
             isa: Isa::best(),
             // What a thread does in some ten microseconds, several times what it takes to wake it.
-            share: 1 << 18,
+            grain_work: 1 << 18,
             deadline: Some(DISPATCH.default),
         }
     }
 
     /// Whether threads that are not the device's own may bring work. Not where that changes more of them than the rules
     /// of function calls allow in practice: llama.cpp configures tiles once per thread.
-    pub fn takes_guests(&self) -> bool {
-        self.pool.takes_guests() && !self.isa.has_tiles()
+    pub fn accepts_foreign_threads(&self) -> bool {
+        self.pool.accepts_foreign_threads() && !self.isa.has_tiles()
     }
 
     /// The grain for items of `work` multiply-adds each.
     pub fn grain(&self, work: usize) -> Grain {
         Grain {
-            least: self.share.div_ceil(work.max(1)),
+            least: self.grain_work.div_ceil(work.max(1)),
             most: (deadline::PIECE / work.max(1)).max(1),
         }
     }
@@ -74,7 +74,7 @@ impl Machine {
     }
 }
 
-/// How many items are worth handing to another thread, and how many are done without a look at the clock.
+/// How many items are worth handing to another thread, and how many are done between two readings of the clock.
 #[derive(Clone, Copy)]
 pub struct Grain {
     least: usize,

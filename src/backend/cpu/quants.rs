@@ -1,4 +1,4 @@
-//! How a type lies in a buffer, and how its elements become f32 or integers for products.
+//! How a type is stored in a buffer, and how its elements become f32 or integers for products.
 
 mod blocks;
 mod dot;
@@ -10,7 +10,7 @@ pub use blocks::*;
 pub use dot::{Integers, SCALED_GROUPS, Scales};
 pub use iq4::*;
 pub use storage::*;
-pub use x16::{BlockRows, Interleaved, InterleavedIntegers, SHARES, STRIP, WORD};
+pub use x16::{BlockRows, Interleaved, InterleavedIntegers, SUB_BLOCKS, WORD, X16_ROWS};
 
 use crate::tables::block_dtypes;
 

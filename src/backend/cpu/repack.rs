@@ -2,7 +2,7 @@
 
 use super::bindings::{Dispatch, Extent, View};
 use super::machine::{ALONE, Machine};
-use super::quants::{Interleaved, STRIP};
+use super::quants::{Interleaved, X16_ROWS};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
@@ -10,9 +10,9 @@ pub fn interleave<B: Interleaved>(dispatch: &Dispatch, machine: &Machine) -> Res
     let args: interleave_args = dispatch.arguments(INTERLEAVE_ARGS)?;
     let (rows, width) = (args.rows, args.width);
     let blocks = width as usize / B::ELEMENTS;
-    if !rows.is_multiple_of(STRIP as u32) || !(width as usize).is_multiple_of(B::ELEMENTS) {
+    if !rows.is_multiple_of(X16_ROWS as u32) || !(width as usize).is_multiple_of(B::ELEMENTS) {
         return Err(dispatch.invalid(format!(
-            "{rows} rows of {width} weights are not strips of {STRIP} rows of blocks of {}",
+            "{rows} rows of {width} weights are not panels of {X16_ROWS} rows of blocks of {}",
             B::ELEMENTS
         )));
     }
@@ -22,23 +22,23 @@ pub fn interleave<B: Interleaved>(dispatch: &Dispatch, machine: &Machine) -> Res
     let out: View<B> = dispatch.view(INTERLEAVE_OUT, "out", out)?;
     dispatch.expect_points([blocks as u64, rows.into(), 1])?;
 
-    let strips = rows as usize / STRIP;
+    let panels = rows as usize / X16_ROWS;
     let width = width as usize;
     let grain = match out.is_apart_from(&x) {
-        true => machine.grain(STRIP * width),
+        true => machine.grain(X16_ROWS * width),
         false => ALONE,
     };
-    machine.for_ranges(strips, grain, |range| {
-        for strip in range {
-            let to = out.at(strip * STRIP * width, STRIP * width);
-            let rows: [*const B; STRIP] = std::array::from_fn(|row| {
-                let start = (strip * STRIP + row) * args.x_row_stride as usize;
+    machine.for_ranges(panels, grain, |range| {
+        for panel in range {
+            let to = out.at(panel * X16_ROWS * width, X16_ROWS * width);
+            let rows: [*const B; X16_ROWS] = std::array::from_fn(|row| {
+                let start = (panel * X16_ROWS + row) * args.x_row_stride as usize;
                 x.at(start, width).cast_const()
             });
             for block in 0..blocks {
                 for (row, from) in rows.iter().enumerate() {
-                    // SAFETY: `at` checked a row's blocks and a strip's.
-                    unsafe { put_block(from.add(block), to.add(block * STRIP), row) };
+                    // SAFETY: `at` checked a row's blocks and an x16 panel's.
+                    unsafe { put_block(from.add(block), to.add(block * X16_ROWS), row) };
                 }
             }
         }
@@ -57,17 +57,17 @@ unsafe fn put_block<B: Interleaved>(from: *const B, to: *mut B, row: usize) {
     // SAFETY: the caller's promise; a word is two halves.
     unsafe {
         for word in 0..B::WORDS {
-            let to = to.add(2 * (B::place(word) * STRIP + row));
+            let to = to.add(2 * (B::place(word) * X16_ROWS + row));
             to.write(words.add(2 * word).read());
             to.add(1).write(words.add(2 * word + 1).read());
         }
-        let halves = to.add(2 * B::WORDS * STRIP + row);
+        let halves = to.add(2 * B::WORDS * X16_ROWS + row);
         for half in 0..before {
-            halves.add(half * STRIP).write(from.add(half).read());
+            halves.add(half * X16_ROWS).write(from.add(half).read());
         }
         for half in 0..after {
             let from = words.add(2 * B::WORDS + half);
-            halves.add((before + half) * STRIP).write(from.read());
+            halves.add((before + half) * X16_ROWS).write(from.read());
         }
     }
 }
@@ -80,7 +80,7 @@ pub mod tests {
     use crate::backend::cpu::quants::*;
     use crate::backend::cpu::testing::*;
 
-    /// The words of a block as they come to lie.
+    /// The words of a block in their order in memory.
     fn order(name: &str, words: usize) -> Vec<usize> {
         let eight = |first: usize| first..first + 8;
         match name {
@@ -111,21 +111,21 @@ pub mod tests {
     /// `halves`: the bytes of a block that are halves.
     fn check<B: Sample>(
         name: &'static str,
-        strips: usize,
+        panels: usize,
         blocks: usize,
         gap: usize,
         halves: std::ops::Range<usize>,
     ) {
-        let (rows, stride) = (strips * STRIP, blocks + gap);
+        let (rows, stride) = (panels * X16_ROWS, blocks + gap);
         let x: Vec<B> = Numbers::new((rows * blocks) as u64).vec(rows * stride * B::ELEMENTS);
         let size = size_of::<B>();
         // SAFETY: blocks are plain bytes without padding.
         let from =
             unsafe { std::slice::from_raw_parts(x.as_ptr().cast::<u8>(), size_of_val(&x[..])) };
         let mut expected = Vec::new();
-        for (strip, block) in (0..strips).flat_map(|s| (0..blocks).map(move |b| (s, b))) {
+        for (panel, block) in (0..panels).flat_map(|s| (0..blocks).map(move |b| (s, b))) {
             let rows = || {
-                (strip * STRIP..(strip + 1) * STRIP)
+                (panel * X16_ROWS..(panel + 1) * X16_ROWS)
                     .map(|row| &from[(row * stride + block) * size..][..size])
             };
             let words = (0..size)
@@ -159,22 +159,22 @@ pub mod tests {
             let bytes = out.iter().flat_map(|half| half.to_le_bytes());
             assert!(
                 bytes.eq(expected.iter().copied()),
-                "{name} {strips} {blocks} {gap}"
+                "{name} {panels} {blocks} {gap}"
             );
         });
     }
 
     pub fn at_edge(name: &'static str, edge: usize) {
-        let strips = edge.div_ceil(STRIP);
-        for (strips, blocks, gap) in [(strips, 2, 0), (1, edge.min(9), 1)] {
+        let panels = edge.div_ceil(X16_ROWS);
+        for (panels, blocks, gap) in [(panels, 2, 0), (1, edge.min(9), 1)] {
             match name {
-                "interleave_f16" => check::<f16>(name, strips, blocks, gap, 0..2),
-                "interleave_bf16" => check::<bf16>(name, strips, blocks, gap, 0..2),
-                "interleave_q8_0" => check::<BlockQ8_0>(name, strips, blocks, gap, 0..2),
-                "interleave_q4_0" => check::<BlockQ4_0>(name, strips, blocks, gap, 0..2),
-                "interleave_q4_k" => check::<BlockQ4K>(name, strips, blocks, gap, 0..4),
-                "interleave_q5_k" => check::<BlockQ5K>(name, strips, blocks, gap, 0..4),
-                "interleave_q6_k" => check::<BlockQ6K>(name, strips, blocks, gap, 208..210),
+                "interleave_f16" => check::<f16>(name, panels, blocks, gap, 0..2),
+                "interleave_bf16" => check::<bf16>(name, panels, blocks, gap, 0..2),
+                "interleave_q8_0" => check::<BlockQ8_0>(name, panels, blocks, gap, 0..2),
+                "interleave_q4_0" => check::<BlockQ4_0>(name, panels, blocks, gap, 0..2),
+                "interleave_q4_k" => check::<BlockQ4K>(name, panels, blocks, gap, 0..4),
+                "interleave_q5_k" => check::<BlockQ5K>(name, panels, blocks, gap, 0..4),
+                "interleave_q6_k" => check::<BlockQ6K>(name, panels, blocks, gap, 208..210),
                 _ => panic!("{name}: a type that no test knows"),
             }
         }

@@ -1,4 +1,5 @@
-//! Memory of the calling thread, kept for its next use: a steady state allocates nothing and meets no fresh page.
+//! Thread-local scratch arenas: memory stays with its thread for the next use, so a steady state allocates nothing and
+//! touches no fresh page.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +12,23 @@ const LINE: usize = 64;
 
 #[repr(align(64))]
 #[derive(Clone, Copy)]
-pub struct Line {
+pub struct CacheLine {
     _bytes: [u8; LINE],
 }
 
-/// Where a thread keeps one piece of memory between uses.
-pub type Keep = LocalKey<Cell<Vec<Line>>>;
+/// One piece of a thread's memory, between uses.
+pub type Arena = LocalKey<Cell<Vec<CacheLine>>>;
 
 /// There is no memory.
 #[derive(Debug)]
-pub struct Exhausted;
+pub struct AllocError;
 
 /// Whether there was no memory for some part of a kernel's work, on whichever thread.
 #[derive(Default)]
-pub struct Shortage(AtomicBool);
+pub struct AllocStatus(AtomicBool);
 
-impl Shortage {
-    pub fn note(&self, part: Result<(), Exhausted>) {
+impl AllocStatus {
+    pub fn note(&self, part: Result<(), AllocError>) {
         if part.is_err() {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -43,26 +44,26 @@ impl Shortage {
 }
 
 pub struct Scratch {
-    keep: &'static Keep,
-    memory: Vec<Line>,
+    arena: &'static Arena,
+    memory: Vec<CacheLine>,
     pointer: *mut u8,
 }
 
 impl Scratch {
-    /// At least `bytes` of any content, aligned to a cache line. While it lives, another taken from the same `keep` is
+    /// At least `bytes` of any content, aligned to a cache line. While it lives, another taken from the same `arena` is
     /// fresh memory.
-    pub fn take(keep: &'static Keep, bytes: usize) -> Result<Scratch, Exhausted> {
-        let mut memory = keep.take();
+    pub fn take(arena: &'static Arena, bytes: usize) -> Result<Scratch, AllocError> {
+        let mut memory = arena.take();
         let lines = bytes.div_ceil(LINE);
         if memory.len() < lines {
             memory
                 .try_reserve_exact(lines - memory.len())
-                .map_err(|_| Exhausted)?;
-            memory.resize(lines, Line { _bytes: [0; LINE] });
+                .map_err(|_| AllocError)?;
+            memory.resize(lines, CacheLine { _bytes: [0; LINE] });
         }
         let pointer = memory.as_mut_ptr().cast();
         Ok(Scratch {
-            keep,
+            arena,
             memory,
             pointer,
         })
@@ -93,6 +94,6 @@ unsafe impl Sync for Scratch {}
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.keep.set(std::mem::take(&mut self.memory));
+        self.arena.set(std::mem::take(&mut self.memory));
     }
 }

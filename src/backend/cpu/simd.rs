@@ -17,7 +17,7 @@ mod x86_64;
 use half::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
-pub use amx::{Amx, Configured, DEPTH, NEAR, TILE, Tile};
+pub use amx::{Amx, Configured, DEPTH, PREFETCH_BYTES, TILE, Tile};
 use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use portable::narrow_bf16;
@@ -37,7 +37,7 @@ pub trait Simd: Copy + Send + Sync {
     /// Vectors that fit the registers.
     const REGISTERS: usize;
     /// The prefetch distance of what is read in address order, in bytes; 0: none ([`prefetch`]).
-    const AHEAD: usize = 0;
+    const PREFETCH_DISTANCE: usize = 0;
 
     fn splat(self, value: f32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -105,50 +105,50 @@ pub trait Simd: Copy + Send + Sync {
     type Bytes: Copy;
     /// 32 bytes, of which one or two make a [`Simd::Bytes`].
     type Group: Copy;
-    /// What [`signed`](Simd::signed) adds to its bytes, where the instruction set multiplies unsigned bytes with signed
-    /// ones only. A sum of products is then too large by as many times the sum of the other factors.
-    const SIGNED_OFFSET: i32;
+    /// What [`bias_group`](Simd::bias_group) adds to its bytes, where the instruction set multiplies unsigned bytes
+    /// with signed ones only. A sum of products is then too large by this times the sum of the other factors.
+    const SIGNED_BIAS: i32;
 
     fn splat_int(self, value: i32) -> Self::Ints;
     /// a + 128 · b.
-    fn plus_128(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn mul128_add(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
     fn to_float(self, a: Self::Ints) -> Self::Vector;
     /// sums + the four products of each lane. `a` is from 0 to 127, `b` from -127 to 127.
     fn dot(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
-    /// The same for an `a` that was made with [`signed`](Simd::signed).
+    /// The same for an `a` that was made with [`bias_group`](Simd::bias_group).
     fn dot_signed(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
-    fn splat_short(self, value: i16) -> Self::Bytes;
+    fn splat_i16(self, value: i16) -> Self::Bytes;
     /// sums + two neighbouring products each, in 16 bits. `a` and `b` are as for [`dot`](Simd::dot).
-    fn dot_shorts(self, sums: Self::Bytes, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    fn maddubs_i16(self, sums: Self::Bytes, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// Whether [`dot`](Simd::dot) takes several instructions, so that it is quicker to add up in 16 bits what fits
-    /// ([`dot_shorts`](Simd::dot_shorts)), and not to take an integer of 15 bits for two bytes
-    /// ([`dot_pairs`](Simd::dot_pairs)).
-    const PAIRS: bool;
+    /// ([`maddubs_i16`](Simd::maddubs_i16)), and not to take an integer of 15 bits for two bytes
+    /// ([`madd_i16`](Simd::madd_i16)).
+    const I16_MADD: bool;
     /// The first and the third byte of each lane's four, and the others, as integers of 16 bits.
-    fn pairs(self, signed: bool, a: Self::Bytes) -> [Self::Bytes; 2];
+    fn widen_i16(self, signed: bool, a: Self::Bytes) -> [Self::Bytes; 2];
     /// sums + the two products of each lane's integers of 16 bits.
-    fn dot_pairs(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
-    /// Signed bytes as `dot_signed` wants them: [`Simd::SIGNED_OFFSET`] more.
-    fn signed(self, a: Self::Group) -> Self::Group;
+    fn madd_i16(self, sums: Self::Ints, a: Self::Bytes, b: Self::Bytes) -> Self::Ints;
+    /// Signed bytes as `dot_signed` wants them: [`Simd::SIGNED_BIAS`] more.
+    fn bias_group(self, a: Self::Group) -> Self::Group;
     /// `a` shifted right by `shift` bits and masked; `mask` has none of the `shift` upper bits.
-    fn bits(self, a: Self::Group, shift: u32, mask: u8) -> Self::Group;
+    fn extract_bits(self, a: Self::Group, shift: u32, mask: u8) -> Self::Group;
     /// `a`, whose `shift` upper bits are 0, shifted left, and the bits of `b`.
-    fn with_bits(self, a: Self::Group, shift: u32, b: Self::Group) -> Self::Group;
+    fn insert_bits(self, a: Self::Group, shift: u32, b: Self::Group) -> Self::Group;
     /// Signed bytes as `dot_signed` wants them.
-    fn signed_bytes(self, a: Self::Bytes) -> Self::Bytes;
+    fn bias_bytes(self, a: Self::Bytes) -> Self::Bytes;
     /// Each byte shifted right by `right` bits, or left where that is negative, and masked; `mask` has only bits that
     /// come from the same byte.
-    fn moved(self, a: Self::Bytes, right: i32, mask: u8) -> Self::Bytes;
+    fn shift_mask(self, a: Self::Bytes, right: i32, mask: u8) -> Self::Bytes;
     /// The bits of both.
-    fn either(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// Byte `byte` of each lane's four.
     fn unsigned_byte(self, a: Self::Bytes, byte: usize) -> Self::Vector;
     /// The same for signed ones.
     fn signed_byte(self, a: Self::Bytes, byte: usize) -> Self::Vector;
     /// `table[i]` for each byte i of `a`, all below 16.
-    fn look_up(self, a: Self::Group, table: &[i8; 16]) -> Self::Group;
+    fn shuffle_lut(self, a: Self::Group, table: &[i8; 16]) -> Self::Group;
     /// One group, or two where there is room for them.
-    fn join(self, first: Self::Group, second: Self::Group) -> Self::Bytes;
+    fn concat(self, first: Self::Group, second: Self::Group) -> Self::Bytes;
 
     /// # Safety
     /// `from` is readable for `4 * LANES` values.
@@ -186,7 +186,7 @@ pub trait Simd: Copy + Send + Sync {
     ///
     /// # Safety
     /// `from` is readable for `LANES / EACH` values.
-    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> Self::Vector;
+    unsafe fn broadcast_groups<const EACH: usize>(self, from: *const f32) -> Self::Vector;
     /// Writes bytes `4 * i .. 4 * i + 4` of group `j` to `to + i * stride + 4 * j`.
     ///
     /// # Safety
@@ -214,7 +214,7 @@ pub fn prefetch<T>(from: *const T) {
 /// The same, into L2 only.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub fn prefetch_second<T>(from: *const T) {
+pub fn prefetch_l2<T>(from: *const T) {
     // SAFETY: as for `prefetch`.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.cast());
@@ -235,7 +235,7 @@ pub fn prefetch_lines<T>(from: *const T, bytes: usize) {
 /// A compiler fence: reads before and after it stay in this order, in which the processor prefetches. Built for one
 /// processor, the compiler would reorder them (docs/perf, Zen 4).
 #[inline(always)]
-pub fn in_order() {
+pub fn read_order_fence() {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
@@ -243,7 +243,7 @@ pub fn in_order() {
 /// each instruction: Intel's processors split a multiply-add whose operand is indexed in two ("Intel 64 and IA-32
 /// Architectures Optimization Reference Manual", on micro-fusion and unlamination).
 #[inline(always)]
-pub fn unindexed<T>(mut pointer: *const T) -> *const T {
+pub fn opaque_pointer<T>(mut pointer: *const T) -> *const T {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[allow(
         clippy::pointers_in_nomem_asm_block,
@@ -259,17 +259,16 @@ pub fn unindexed<T>(mut pointer: *const T) -> *const T {
 /// An opaque trip count, so that the compiler does not unroll the loop. Unrolled, it would read what all iterations
 /// need before the first and spill it.
 #[inline(always)]
-pub fn kept_a_loop(turns: usize) -> usize {
-    std::hint::black_box(turns)
+pub fn opaque_trip_count(count: usize) -> usize {
+    std::hint::black_box(count)
 }
 
 /// A loop that can be compiled for any instruction set. `run` and what it calls must be `#[inline(always)]`.
 pub trait Body {
     type Output;
-    /// Whether it uses [`Simd::moved`], so that it is worth a loop of its own where the processor has an instruction
-    /// for that.
-    const MOVES_BITS: bool = false;
-    /// Whether it uses [`Simd::AHEAD`], so that it is worth one of its own for processors of either kind.
+    /// Whether it uses [`Simd::shift_mask`], for which processors with GFNI get a loop of their own.
+    const NEEDS_BIT_PERMUTE: bool = false;
+    /// Whether it uses [`Simd::PREFETCH_DISTANCE`], so that it is worth one of its own for processors of either kind.
     const READS_AHEAD: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
@@ -279,7 +278,7 @@ struct Properties {
     lanes: usize,
     registers: usize,
     ahead: usize,
-    pairs: bool,
+    i16_madd: bool,
 }
 
 /// An instruction set that this processor has.
@@ -294,9 +293,9 @@ pub enum Isa {
     Avx512Vbmi(x86_64::Avx512<true, false>),
     #[cfg(target_arch = "x86_64")]
     Avx512VbmiAhead(Avx512VbmiAhead),
-    /// As `Avx512Vbmi`, but the one before is what strips are read with ([`Isa::for_strips`]).
+    /// As `Avx512Vbmi`, but the one before is what x16 panels are read with ([`Isa::for_x16`]).
     #[cfg(target_arch = "x86_64")]
-    Avx512VbmiStripsAhead(x86_64::Avx512<true, false>),
+    Avx512VbmiX16Ahead(x86_64::Avx512<true, false>),
     /// The same for all but the products of many rows.
     #[cfg(target_arch = "x86_64")]
     Avx512Amx(Amx),
@@ -317,13 +316,13 @@ impl Isa {
             let mut alike = [
                 x86_64::Avx512::new().map(Isa::Avx512Vbmi),
                 x86_64::Avx512::new().map(Isa::Avx512VbmiAhead),
-                x86_64::Avx512::new().map(Isa::Avx512VbmiStripsAhead),
+                x86_64::Avx512::new().map(Isa::Avx512VbmiX16Ahead),
             ];
             // The one for this processor comes last.
             alike.rotate_left(match x86_64::reads_ahead() {
                 ReadsAhead::Nothing => 1,
                 ReadsAhead::Everything => 2,
-                ReadsAhead::Strips => 0,
+                ReadsAhead::X16 => 0,
             });
             available.extend(alike.into_iter().flatten());
             available.extend(Amx::new().map(Isa::Avx512Amx));
@@ -348,17 +347,17 @@ impl Isa {
             Isa::Avx512(_)
             | Isa::Avx512Vbmi(_)
             | Isa::Avx512VbmiAhead(_)
-            | Isa::Avx512VbmiStripsAhead(_)
+            | Isa::Avx512VbmiX16Ahead(_)
             | Isa::Avx512Amx(_) => x86_64::Avx2::new().map(Isa::Avx2),
             _ => None,
         }
     }
 
     /// The one for x16 panels with few rows of A, which come from memory once, in address order.
-    pub fn for_strips(self) -> Isa {
+    pub fn for_x16(self) -> Isa {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512VbmiStripsAhead(simd) => Isa::Avx512VbmiAhead(simd.ahead()),
+            Isa::Avx512VbmiX16Ahead(simd) => Isa::Avx512VbmiAhead(simd.ahead()),
             isa => isa,
         }
     }
@@ -390,7 +389,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512VbmiStripsAhead(_) => {
+            Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512VbmiX16Ahead(_) => {
                 "AVX-512 with VBMI and GFNI"
             }
             #[cfg(target_arch = "x86_64")]
@@ -412,14 +411,14 @@ impl Isa {
         self.properties().registers
     }
 
-    /// [`Simd::AHEAD`].
+    /// [`Simd::PREFETCH_DISTANCE`].
     pub fn ahead(self) -> usize {
         self.properties().ahead
     }
 
-    /// [`Simd::PAIRS`].
-    pub fn pairs(self) -> bool {
-        self.properties().pairs
+    /// [`Simd::I16_MADD`].
+    pub fn i16_madd(self) -> bool {
+        self.properties().i16_madd
     }
 
     fn properties(self) -> Properties {
@@ -434,8 +433,8 @@ impl Isa {
                 Properties {
                     lanes: S::LANES,
                     registers: S::REGISTERS,
-                    ahead: S::AHEAD,
-                    pairs: S::PAIRS,
+                    ahead: S::PREFETCH_DISTANCE,
+                    i16_madd: S::I16_MADD,
                 }
             }
         }
@@ -452,7 +451,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(simd) | Isa::Avx512VbmiStripsAhead(simd) => simd.run(body),
+            Isa::Avx512Vbmi(simd) | Isa::Avx512VbmiX16Ahead(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512VbmiAhead(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
@@ -534,7 +533,7 @@ mod tests {
                 true => 127 * 128,
                 false => (i as i32 * 4099 % 32513 - 16256) as i16,
             });
-            // In pairs as `Simd::pairs` has them, from byte `odd` on.
+            // In pairs as `Simd::widen_i16` has them, from byte `odd` on.
             let plane = |odd: usize| -> [i8; 64] {
                 std::array::from_fn(|i| {
                     wide[i / 4 * 4 + i % 4 / 2 * 2 + odd].to_le_bytes()[i % 2] as i8
@@ -564,21 +563,20 @@ mod tests {
             });
             for (signed, b) in [(false, unsigned), (true, b)] {
                 let sums = sum(b, &|i| wide[i].into());
-                let [first, second] = simd.pairs(signed, load(&b));
-                let half = simd.dot_pairs(start, first, load(&plane(0)));
-                let whole = simd.dot_pairs(half, second, load(&plane(1)));
+                let [first, second] = simd.widen_i16(signed, load(&b));
+                let half = simd.madd_i16(start, first, load(&plane(0)));
+                let whole = simd.madd_i16(half, second, load(&plane(1)));
                 check(whole, &|lane| sums[lane] - 3);
             }
             // Eight steps of 4-bit integers fit 16 bits.
-            let mut shorts = simd.splat_short(0);
+            let mut partial = simd.splat_i16(0);
             for _ in 0..8 {
-                shorts = simd.dot_shorts(shorts, load(&few), load(&a));
+                partial = simd.maddubs_i16(partial, load(&few), load(&a));
             }
             let sums = sum(few, &|i| a[i].into());
-            check(
-                simd.dot_pairs(start, shorts, simd.splat_short(1)),
-                &|lane| 8 * sums[lane] - 3,
-            );
+            check(simd.madd_i16(start, partial, simd.splat_i16(1)), &|lane| {
+                8 * sums[lane] - 3
+            });
         }
     }
 
@@ -690,7 +688,7 @@ mod tests {
             Isa::Avx512Amx(_) => assert!(vbmi && intel && amx),
             // Not every system lets tiles be used.
             Isa::Avx512VbmiAhead(_) => assert!(vbmi && intel),
-            Isa::Avx512VbmiStripsAhead(_) => assert!(vbmi && zen_5),
+            Isa::Avx512VbmiX16Ahead(_) => assert!(vbmi && zen_5),
             Isa::Avx512Vbmi(_) => assert!(vbmi && !intel && !zen_5),
             _ => assert!(!vbmi),
         }

@@ -30,7 +30,7 @@ pub fn machines() -> &'static [Machine] {
         let isas = Isa::available().into_iter();
         let machine = |isa, threads| Machine {
             isa,
-            share: 1,
+            grain_work: 1,
             ..Machine::new(threads)
         };
         isas.flat_map(|isa| [1, 3].map(|threads| machine(isa, threads)))

@@ -16,13 +16,13 @@ use crate::backend::cpu::simd::Simd;
 /// What a query has found so far, beside its values weighted by exp(score - largest): the sum of the weights, 0 when
 /// there is none.
 #[derive(Clone, Copy)]
-pub struct Found {
+pub struct RunningSoftmax {
     pub largest: f32,
     pub sum: f32,
 }
 
-impl Found {
-    pub const NOTHING: Found = Found {
+impl RunningSoftmax {
+    pub const EMPTY: RunningSoftmax = RunningSoftmax {
         largest: f32::NEG_INFINITY,
         sum: 0.0,
     };
@@ -81,7 +81,7 @@ impl Found {
     /// # Safety
     /// The query is readable for `head_dim` elements rounded up to `GROUP`, 0 past `head_dim`.
     #[inline(always)]
-    pub unsafe fn look_at<S: Simd, C: Readable>(
+    pub unsafe fn visit_keys<S: Simd, C: Readable>(
         &mut self,
         simd: S,
         queries: &Queries<C>,

@@ -1,8 +1,8 @@
 //! The queries of some tokens by the heads that share keys: a block of keys and its values are read once for all of
 //! them, and scores and sums of values are products of matrices.
 //!
-//! Keys that only some of the queries see, at the ends, are left to each ([`Found::look_at`]): what is in them does not
-//! reach the others.
+//! Keys that only some of the queries see, at both ends, are computed per query ([`RunningSoftmax::visit_keys`]), so
+//! their contents do not reach the other queries.
 
 #![allow(
     clippy::needless_range_loop,
@@ -12,7 +12,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::online_softmax::Found;
+use super::online_softmax::RunningSoftmax;
 use super::{BLOCK, Pieces, Queries, row_of};
 use crate::backend::cpu::gemm::microkernel::{add_step, add_to_sums};
 use crate::backend::cpu::quants::{GROUP, Readable};
@@ -23,12 +23,12 @@ use crate::backend::cpu::simd::{Body, Simd};
 pub const ROWS: usize = 64;
 /// The most tokens: of the keys that only some of them see there are fewer.
 pub const TOKENS: usize = 16;
-/// With fewer queries it is not worth to put keys in order for them.
-const FEW_ROWS: usize = 4;
+/// Fewer queries do not pay for packing keys.
+const MIN_ROWS: usize = 4;
 /// The same for fewer keys.
-const FEW_KEYS: usize = 16;
+const MIN_KEYS: usize = 16;
 /// Queries that are multiplied at a time.
-const TOGETHER: usize = 4;
+const TILE_ROWS: usize = 4;
 /// Keys that are put in order at a time.
 const KEYS: usize = 8;
 
@@ -78,7 +78,7 @@ pub struct Memory<'s> {
     /// Of [`KEYS`][`width`].
     wide: *mut f32,
     /// Of each row.
-    found: *mut Found,
+    running: *mut RunningSoftmax,
     /// Elements of a head, rounded up to `GROUP`.
     width: usize,
     scratch: PhantomData<&'s Scratch>,
@@ -88,7 +88,7 @@ impl<'s> Memory<'s> {
     /// Values of `query`, `scores`, `keys`, and `wide`.
     fn sizes(rows: usize, head_dim: usize) -> [usize; 4] {
         let (rows, width) = (
-            rows.next_multiple_of(TOGETHER),
+            rows.next_multiple_of(TILE_ROWS),
             head_dim.next_multiple_of(GROUP),
         );
         [rows * width, rows * BLOCK, BLOCK * width, KEYS * width]
@@ -96,7 +96,8 @@ impl<'s> Memory<'s> {
 
     pub fn bytes(rows: usize, head_dim: usize) -> usize {
         let [query, scores, keys, wide] = Self::sizes(rows, head_dim);
-        (2 * query + scores + 2 * keys + wide) * size_of::<f32>() + rows * size_of::<Found>()
+        (2 * query + scores + 2 * keys + wide) * size_of::<f32>()
+            + rows * size_of::<RunningSoftmax>()
     }
 
     pub fn new(scratch: &'s Scratch, rows: usize, head_dim: usize) -> Memory<'s> {
@@ -114,32 +115,32 @@ impl<'s> Memory<'s> {
             keys: next(keys),
             values: next(keys),
             wide: next(wide),
-            found: scratch.at(start, rows),
+            running: scratch.at(start, rows),
             width: head_dim.next_multiple_of(GROUP),
             scratch: PhantomData,
         }
     }
 
     /// What the query of a row has found, and its values.
-    pub fn results(&self, row: usize, head_dim: usize) -> (Found, &[f32]) {
+    pub fn results(&self, row: usize, head_dim: usize) -> (RunningSoftmax, &[f32]) {
         // SAFETY: it is for no more rows than there is memory for, and they have been computed.
         unsafe {
             let weighted = self.weighted.add(row * self.width);
             (
-                self.found.add(row).read(),
+                self.running.add(row).read(),
                 std::slice::from_raw_parts(weighted, head_dim),
             )
         }
     }
 }
 
-pub struct Compute<'t, 'q, 'a, 's, C> {
+pub struct ComputeTile<'t, 'q, 'a, 's, C> {
     pub tile: &'t Tile<'q, 'a, C>,
     /// For all its rows.
     pub memory: &'t Memory<'s>,
 }
 
-impl<C: Readable> Body for Compute<'_, '_, '_, '_, C> {
+impl<C: Readable> Body for ComputeTile<'_, '_, '_, '_, C> {
     type Output = ();
 
     #[inline(always)]
@@ -148,36 +149,36 @@ impl<C: Readable> Body for Compute<'_, '_, '_, '_, C> {
         let (first, last) = (tile.keys(tile.tokens.start), tile.keys(tile.tokens.end - 1));
         // Neither end moves back from one token to the next.
         let mut shared = last.start..first.end;
-        if shared.len() < FEW_KEYS || tile.rows() < FEW_ROWS {
+        if shared.len() < MIN_KEYS || tile.rows() < MIN_ROWS {
             shared = first.start..first.start;
         }
         // SAFETY: there is memory for all rows.
         unsafe {
-            self.take_queries(simd);
+            self.load_queries(simd);
             for row in 0..tile.rows() {
                 let keys = tile.keys(tile.token_and_head(row).0);
-                self.look_alone(simd, row, keys.start..keys.end.min(shared.start));
+                self.visit_for_row(simd, row, keys.start..keys.end.min(shared.start));
             }
             for start in shared.clone().step_by(BLOCK) {
-                self.look_together(simd, start, BLOCK.min(shared.end - start));
+                self.visit_for_all(simd, start, BLOCK.min(shared.end - start));
             }
             for row in 0..tile.rows() {
                 let keys = tile.keys(tile.token_and_head(row).0);
-                self.look_alone(simd, row, keys.start.max(shared.end)..keys.end);
+                self.visit_for_row(simd, row, keys.start.max(shared.end)..keys.end);
             }
         }
     }
 }
 
-impl<C: Readable> Compute<'_, '_, '_, '_, C> {
+impl<C: Readable> ComputeTile<'_, '_, '_, '_, C> {
     /// # Safety
     /// There is memory for all rows.
     #[inline(always)]
-    unsafe fn take_queries<S: Simd>(&self, simd: S) {
-        let Compute { tile, memory } = self;
+    unsafe fn load_queries<S: Simd>(&self, simd: S) {
+        let ComputeTile { tile, memory } = self;
         let Queries { args, q, .. } = tile.queries;
         let head_dim = args.head_dim as usize;
-        let rows = tile.rows().next_multiple_of(TOGETHER);
+        let rows = tile.rows().next_multiple_of(TILE_ROWS);
         // SAFETY: the caller's promise, and `at` checked `head_dim` elements.
         unsafe {
             memory.query.write_bytes(0, rows * memory.width);
@@ -187,7 +188,7 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
                 let start = row_of(token, args.q_token_stride, head, args.q_head_stride);
                 let from = q.at(start, head_dim).cast_const();
                 f32::widen(simd, from, memory.query.add(row * memory.width), head_dim);
-                memory.found.add(row).write(Found::NOTHING);
+                memory.running.add(row).write(RunningSoftmax::EMPTY);
             }
         }
     }
@@ -197,16 +198,16 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
     /// # Safety
     /// There is memory for all rows.
     #[inline(always)]
-    unsafe fn look_alone<S: Simd>(&self, simd: S, row: usize, keys: Range<usize>) {
-        let Compute { tile, memory } = self;
+    unsafe fn visit_for_row<S: Simd>(&self, simd: S, row: usize, keys: Range<usize>) {
+        let ComputeTile { tile, memory } = self;
         let (queries, start) = (tile.queries, row * memory.width);
         // SAFETY: the caller's promise; queries have been padded.
         unsafe {
             let to = memory.weighted.add(start);
             let weighted = std::slice::from_raw_parts_mut(to, queries.args.head_dim as usize);
             let query = memory.query.add(start);
-            let found = &mut *memory.found.add(row);
-            found.look_at(simd, queries, tile.kv_head, query, keys, weighted);
+            let running = &mut *memory.running.add(row);
+            running.visit_keys(simd, queries, tile.kv_head, query, keys, weighted);
         }
     }
 
@@ -215,16 +216,16 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
     /// # Safety
     /// There is memory for all rows.
     #[inline(always)]
-    unsafe fn look_together<S: Simd>(&self, simd: S, start: usize, count: usize) {
-        let Compute { tile, memory } = self;
+    unsafe fn visit_for_all<S: Simd>(&self, simd: S, start: usize, count: usize) {
+        let ComputeTile { tile, memory } = self;
         let (args, width) = (&tile.queries.args, memory.width);
         let head_dim = args.head_dim as usize;
-        let rows = tile.rows().next_multiple_of(TOGETHER);
+        let rows = tile.rows().next_multiple_of(TILE_ROWS);
         // SAFETY: the caller's promise.
         unsafe {
-            self.put_keys(simd, start, count);
+            self.pack_keys(simd, start, count);
             memory.scores.write_bytes(0, rows * BLOCK);
-            let product = Product {
+            let product = TileGemm {
                 rows: memory.query,
                 width,
                 count: rows,
@@ -237,7 +238,7 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
             product.add(simd, count.div_ceil(S::LANES));
             for row in 0..tile.rows() {
                 let scores = &mut *memory.scores.add(row * BLOCK).cast::<[f32; BLOCK]>();
-                let rescale = match (*memory.found.add(row)).weigh(scores, count, args.scale) {
+                let rescale = match (*memory.running.add(row)).weigh(scores, count, args.scale) {
                     Some(rescale) => rescale,
                     None => {
                         *scores = [0.0; BLOCK];
@@ -256,7 +257,7 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
                 let value = tile.queries.value(start + i, tile.kv_head);
                 C::widen(simd, value, memory.values.add(i * width), head_dim);
             }
-            let product = Product {
+            let product = TileGemm {
                 rows: memory.scores,
                 width: BLOCK,
                 count: rows,
@@ -275,10 +276,10 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
     /// # Safety
     /// There is memory for all rows.
     #[inline(always)]
-    unsafe fn put_keys<S: Simd>(&self, simd: S, start: usize, count: usize) {
+    unsafe fn pack_keys<S: Simd>(&self, simd: S, start: usize, count: usize) {
         /// Elements of a key in a [`Simd::Group`].
         const ELEMENTS: usize = 8;
-        let Compute { tile, memory } = self;
+        let ComputeTile { tile, memory } = self;
         let head_dim = tile.queries.args.head_dim as usize;
         for first in (0..count).step_by(KEYS) {
             for key in 0..KEYS {
@@ -306,11 +307,11 @@ impl<C: Readable> Compute<'_, '_, '_, '_, C> {
 
 /// Rows that are multiplied with a panel.
 #[derive(Clone, Copy)]
-struct Product {
+struct TileGemm {
     rows: *const f32,
     /// Values from one of `rows` to the next.
     width: usize,
-    /// Of `rows`: a multiple of [`TOGETHER`].
+    /// Of `rows`: a multiple of [`TILE_ROWS`].
     count: usize,
     /// Of [step][column].
     panel: *const f32,
@@ -320,11 +321,11 @@ struct Product {
     sums_width: usize,
 }
 
-impl Product {
+impl TileGemm {
     /// sums = sums + rows · panel for some vectors of columns.
     ///
     /// # Safety
-    /// All is as the fields say, and there are so many.
+    /// All is as the fields say, and there are `vectors` vectors.
     #[inline(always)]
     unsafe fn add<S: Simd>(self, simd: S, vectors: usize) {
         let mut vector = 0;
@@ -332,9 +333,9 @@ impl Product {
             // SAFETY: the caller's promise. The sums, a step and a value fit the registers.
             vector += unsafe {
                 match vectors - vector {
-                    4.. if S::REGISTERS >= 32 => self.strip::<S, 4>(simd, vector),
-                    2.. => self.strip::<S, 2>(simd, vector),
-                    _ => self.strip::<S, 1>(simd, vector),
+                    4.. if S::REGISTERS >= 32 => self.add_columns::<S, 4>(simd, vector),
+                    2.. => self.add_columns::<S, 2>(simd, vector),
+                    _ => self.add_columns::<S, 1>(simd, vector),
                 }
             };
         }
@@ -345,16 +346,16 @@ impl Product {
     /// # Safety
     /// As for [`add`](Self::add).
     #[inline(always)]
-    unsafe fn strip<S: Simd, const V: usize>(self, simd: S, vector: usize) -> usize {
+    unsafe fn add_columns<S: Simd, const V: usize>(self, simd: S, vector: usize) -> usize {
         let column = vector * S::LANES;
-        for first in (0..self.count).step_by(TOGETHER) {
-            let mut rows = [self.rows; TOGETHER];
+        for first in (0..self.count).step_by(TILE_ROWS) {
+            let mut rows = [self.rows; TILE_ROWS];
             // SAFETY: the caller's promise.
             unsafe {
-                for i in 0..TOGETHER {
+                for i in 0..TILE_ROWS {
                     rows[i] = self.rows.add((first + i) * self.width);
                 }
-                let mut tile = [[simd.splat(0.0); V]; TOGETHER];
+                let mut tile = [[simd.splat(0.0); V]; TILE_ROWS];
                 for step in 0..self.depth {
                     let from = self.panel.add(step * self.panel_width + column);
                     let mut vectors = [simd.splat(0.0); V];

@@ -1,9 +1,9 @@
 //! f32 GEMM with B stored `[n][k]` and 3 to 16 rows of A: a 5 × 4 dot-product micro-kernel, 9 loads per 20
 //! multiply-adds.
 //!
-//! With so few rows an outer product ([`turned`](super::gemm_packed_a)) takes 9 loads per 8 multiply-adds. All rows are
-//! multiplied with the part of B at hand, which L1 holds with their own part, while the next part of B is prefetched.
-//! So B is read once, at an even rate.
+//! With this few rows an outer product ([`gemm_packed_a`](super::gemm_packed_a)) takes 9 loads per 8 multiply-adds. All
+//! rows are multiplied with a part of B that L1 holds together with their own part, while the next part of B is
+//! prefetched. So B is read once, at an even rate.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,9 +13,9 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::problem::{Block, Product};
+use super::problem::{Block, Gemm};
 use crate::backend::cpu::quants::Writable;
-use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
 use crate::backend::ffi::args::matmul_args;
 
@@ -24,46 +24,42 @@ pub const COLUMNS: usize = 4;
 /// Rows of a tile: 20 sums, a step's vectors of all rows and of a column fill 26 of 32 registers.
 const ROWS: usize = 5;
 /// Rows of A: with fewer than three a tile would wait for its sums.
-const LEAST: usize = 3;
-const MOST: usize = LANES;
+const MIN_ROWS: usize = 3;
+const MAX_ROWS: usize = LANES;
 /// The most tiles that the rows make.
-const TILES: usize = MOST.div_ceil(ROWS);
+const TILES: usize = MAX_ROWS.div_ceil(ROWS);
 /// Tiles of columns whose sums are kept in L2 while all steps pass. They share a piece of A.
 const GROUP: usize = 64;
 /// The most steps for which all rows of A, four columns of B and the next four stay in L1, also one of 32 KiB.
 const PIECE: usize = 256;
 /// Bytes of B that L3 holds. From there the prefetch of one tile's columns takes as long as one tile, from memory as
-/// long as [`FARTHEST`] tiles.
+/// long as [`MAX_DISTANCE`] tiles.
 const CACHED: usize = 8 << 20;
-const FARTHEST: usize = 2;
+const MAX_DISTANCE: usize = 2;
 /// The most lanes of a vector.
 const LANES: usize = 16;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 /// Whether this loop is the fastest. On Intel's processors an outer product is as fast.
 pub fn suits(isa: Isa, args: &matmul_args) -> bool {
     let wide = isa.lanes() == LANES && isa.registers() == 32 && isa.ahead() == 0;
-    wide && (LEAST..=MOST).contains(&(args.m as usize))
+    wide && (MIN_ROWS..=MAX_ROWS).contains(&(args.m as usize))
 }
 
 /// For products that this [`suits`].
-pub fn compute<T: Writable>(
-    isa: Isa,
-    product: &Product<f32, T>,
-    block: Block,
-) -> Result<(), Exhausted> {
-    let (rows, columns) = (block.rows.len(), product.output.args.n as usize);
+pub fn compute<T: Writable>(isa: Isa, gemm: &Gemm<f32, T>, block: Block) -> Result<(), AllocError> {
+    let (rows, columns) = (block.rows.len(), gemm.output.args.n as usize);
     let (a, sums) = (rows * PIECE, rows * GROUP * LANES);
-    let scratch = Scratch::take(&KEPT, (a + sums) * size_of::<f32>())?;
-    isa.run(Compute {
-        product,
+    let scratch = Scratch::take(&ARENA, (a + sums) * size_of::<f32>())?;
+    isa.run(GemmDot {
+        gemm,
         tiles: Tile::all(rows),
-        ahead: match columns.saturating_mul(product.k() * size_of::<f32>()) {
+        prefetch: match columns.saturating_mul(gemm.k() * size_of::<f32>()) {
             ..=CACHED => 1,
-            _ => FARTHEST,
+            _ => MAX_DISTANCE,
         },
         block,
         a: scratch.at(0, a),
@@ -78,11 +74,11 @@ struct Tile {
     /// None are left of the last tiles.
     count: usize,
     /// Which of the next columns are prefetched meanwhile.
-    ahead: Range<usize>,
+    prefetch: Range<usize>,
 }
 
 impl Tile {
-    /// All about equally high: [`LEAST`] and more rows make tiles of 3 to [`ROWS`].
+    /// All about equally high: [`MIN_ROWS`] and more rows make tiles of 3 to [`ROWS`].
     fn all(rows: usize) -> [Tile; TILES] {
         let tiles = rows.div_ceil(ROWS).max(1);
         let height = rows.div_ceil(tiles);
@@ -91,18 +87,18 @@ impl Tile {
             Tile {
                 first,
                 count: height.min(rows - first),
-                ahead: tile * COLUMNS / tiles..(tile + 1) * COLUMNS / tiles,
+                prefetch: tile * COLUMNS / tiles..(tile + 1) * COLUMNS / tiles,
             }
         })
     }
 }
 
-struct Compute<'a, T> {
-    product: &'a Product<'a, f32, T>,
+struct GemmDot<'a, T> {
+    gemm: &'a Gemm<'a, f32, T>,
     block: Block,
     tiles: [Tile; TILES],
     /// The prefetch distance, in tiles of columns.
-    ahead: usize,
+    prefetch: usize,
     /// All rows' values of a piece's steps: [tile][vector of steps][row of the tile].
     a: *mut f32,
     /// [tile of columns][row], a vector each, folded: whole vectors of all columns would keep L2 busy.
@@ -113,11 +109,11 @@ struct Compute<'a, T> {
 struct Group {
     columns: Range<usize>,
     /// Where B's rows start: for each tile, and for those after the last, which need not be there.
-    tiles: [[*const f32; COLUMNS]; GROUP + FARTHEST],
+    tiles: [[*const f32; COLUMNS]; GROUP + MAX_DISTANCE],
     count: usize,
 }
 
-impl<T: Writable> Body for Compute<'_, T> {
+impl<T: Writable> Body for GemmDot<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -126,7 +122,7 @@ impl<T: Writable> Body for Compute<'_, T> {
         if S::LANES != LANES || S::REGISTERS < 32 {
             unreachable!("`suits` says for which instruction sets this is");
         }
-        let k = self.product.k();
+        let k = self.gemm.k();
         // Pieces are about equally long.
         let pieces = k.div_ceil(PIECE).max(1);
         let piece = k.div_ceil(pieces).next_multiple_of(LANES).max(LANES);
@@ -143,23 +139,23 @@ impl<T: Writable> Body for Compute<'_, T> {
     }
 }
 
-impl<T: Writable> Compute<'_, T> {
+impl<T: Writable> GemmDot<'_, T> {
     fn group(&self, first: usize) -> Group {
-        let Compute { product, block, .. } = self;
+        let GemmDot { gemm, block, .. } = self;
         let columns = first..block.columns.end.min(first + GROUP * COLUMNS);
         let count = columns.len().div_ceil(COLUMNS);
-        let mut tiles = [[std::ptr::null(); COLUMNS]; GROUP + FARTHEST];
+        let mut tiles = [[std::ptr::null(); COLUMNS]; GROUP + MAX_DISTANCE];
         for tile in 0..count {
             for j in 0..COLUMNS {
                 // Past the last column that one stands in; its sums are not used.
                 let column = (first + tile * COLUMNS + j).min(columns.end - 1);
-                let row = product.b_row(block.batch, column);
-                tiles[tile][j] = product.b.at(row, product.k()).cast_const();
+                let row = gemm.b_row(block.batch, column);
+                tiles[tile][j] = gemm.b.at(row, gemm.k()).cast_const();
             }
         }
-        for tile in count..count + FARTHEST {
+        for tile in count..count + MAX_DISTANCE {
             for j in 0..COLUMNS {
-                tiles[tile][j] = product.near(block.batch, first + tile * COLUMNS + j, 0);
+                tiles[tile][j] = gemm.prefetch_address(block.batch, first + tile * COLUMNS + j, 0);
             }
         }
         Group {
@@ -173,13 +169,13 @@ impl<T: Writable> Compute<'_, T> {
     /// L1.
     #[inline(always)]
     fn gather<S: Simd>(&self, simd: S, steps: &Range<usize>) {
-        let (batch, k) = (self.block.batch, self.product.k());
+        let (batch, k) = (self.block.batch, self.gemm.k());
         let width = steps.len().next_multiple_of(LANES);
         for tile in &self.tiles {
             let to = self.a.wrapping_add(tile.first * width);
             for i in 0..tile.count {
                 let row = self.block.rows.start + tile.first + i;
-                let from = self.product.a.row(batch, row, k);
+                let from = self.gemm.a.row(batch, row, k);
                 // SAFETY: `row` checked the row, which has zeros up to a whole last vector. `compute` made room for a
                 // piece of each row.
                 unsafe {
@@ -196,18 +192,18 @@ impl<T: Writable> Compute<'_, T> {
     /// prefetched.
     #[inline(always)]
     fn multiply<S: Simd>(&self, simd: S, group: &Group, index: usize, steps: &Range<usize>) {
-        let next = index + self.ahead;
+        let next = index + self.prefetch;
         let (next, step) = if next < group.count {
             (next, steps.start)
-        } else if steps.end < self.product.k() {
+        } else if steps.end < self.gemm.k() {
             ((next - group.count).min(group.count - 1), steps.end)
         } else {
             (next, 0)
         };
-        let (mut b, mut ahead) = (group.tiles[index], group.tiles[next]);
+        let (mut b, mut prefetch) = (group.tiles[index], group.tiles[next]);
         for j in 0..COLUMNS {
             b[j] = b[j].wrapping_add(steps.start);
-            ahead[j] = ahead[j].wrapping_add(step);
+            prefetch[j] = prefetch[j].wrapping_add(step);
         }
         let rows = self.block.rows.len();
         let width = steps.len().next_multiple_of(LANES);
@@ -217,7 +213,7 @@ impl<T: Writable> Compute<'_, T> {
                 break;
             }
             let sums = (index * rows + tile.first) * LANES;
-            let part = Part {
+            let operands = TileOperands {
                 row: self.block.rows.start + tile.first,
                 columns: first..group.columns.end.min(first + COLUMNS),
                 steps,
@@ -225,32 +221,34 @@ impl<T: Writable> Compute<'_, T> {
                 b,
                 sums: self.sums.wrapping_add(sums),
             };
-            let ahead = &ahead[tile.ahead.clone()];
+            let prefetch = &prefetch[tile.prefetch.clone()];
             // SAFETY: `at` checked the columns, `gather` wrote the rows, and `compute` made room for the sums.
             unsafe {
                 match tile.count {
-                    3 => self.multiply_rows::<S, 3>(simd, &part, ahead),
-                    4 => self.multiply_rows::<S, 4>(simd, &part, ahead),
-                    _ => self.multiply_rows::<S, ROWS>(simd, &part, ahead),
+                    3 => self.multiply_rows::<S, 3>(simd, &operands, prefetch),
+                    4 => self.multiply_rows::<S, 4>(simd, &operands, prefetch),
+                    _ => self.multiply_rows::<S, ROWS>(simd, &operands, prefetch),
                 }
             }
         }
     }
 
     /// # Safety
-    /// As for [`multiply_tile`](Compute::multiply_tile).
+    /// As for [`multiply_tile`](GemmDot::multiply_tile).
     #[inline(always)]
     unsafe fn multiply_rows<S: Simd, const M: usize>(
         &self,
         simd: S,
-        part: &Part,
-        ahead: &[*const f32],
+        operands: &TileOperands,
+        prefetch: &[*const f32],
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            match *ahead {
-                [first, second, ..] => self.multiply_tile::<S, M, 2>(simd, part, [first, second]),
-                _ => self.multiply_tile::<S, M, 1>(simd, part, [ahead[0]]),
+            match *prefetch {
+                [first, second, ..] => {
+                    self.multiply_tile::<S, M, 2>(simd, operands, [first, second])
+                }
+                _ => self.multiply_tile::<S, M, 1>(simd, operands, [prefetch[0]]),
             }
         }
     }
@@ -261,21 +259,21 @@ impl<T: Writable> Compute<'_, T> {
     /// The part's values of `M` rows and of all columns are readable for its steps, those of the rows up to a whole
     /// last vector, and its sums are readable and writable.
     #[inline(always)]
-    unsafe fn multiply_tile<S: Simd, const M: usize, const AHEAD: usize>(
+    unsafe fn multiply_tile<S: Simd, const M: usize, const PREFETCHED: usize>(
         &self,
         simd: S,
-        part: &Part,
-        ahead: [*const f32; AHEAD],
+        operands: &TileOperands,
+        next: [*const f32; PREFETCHED],
     ) {
         let mut sums = [[simd.splat(0.0); COLUMNS]; M];
-        let (mut a, mut b, count) = (part.a, part.b, part.steps.len());
+        let (mut a, mut b, count) = (operands.a, operands.b, operands.steps.len());
         let whole = count - count % LANES;
         // SAFETY: the caller's promise.
         unsafe {
             for step in (0..whole).step_by(LANES) {
                 add_step(simd, a, b, step, &mut sums);
-                for j in 0..AHEAD {
-                    prefetch(ahead[j].wrapping_add(step));
+                for j in 0..PREFETCHED {
+                    prefetch(next[j].wrapping_add(step));
                 }
                 a = a.add(M * LANES);
             }
@@ -289,9 +287,9 @@ impl<T: Writable> Compute<'_, T> {
                 }
                 add_step(simd, a, b, 0, &mut sums);
             }
-            let before = part.steps.start > 0;
+            let before = operands.steps.start > 0;
             for i in 0..M {
-                let at = part.sums.add(i * LANES);
+                let at = operands.sums.add(i * LANES);
                 let folded = simd.fold_each(sums[i]);
                 let sum = match before {
                     true => simd.add(folded, simd.load(at)),
@@ -300,10 +298,10 @@ impl<T: Writable> Compute<'_, T> {
                 simd.store(sum, at);
             }
             // In a loop of its own: with it the one above is not unrolled, and the sums leave their registers.
-            if part.steps.end == self.product.k() {
+            if operands.steps.end == self.gemm.k() {
                 for i in 0..M {
-                    let sum = simd.load(part.sums.add(i * LANES));
-                    self.store(part.row + i, &part.columns, simd.sum_folded(sum));
+                    let sum = simd.load(operands.sums.add(i * LANES));
+                    self.store(operands.row + i, &operands.columns, simd.sum_folded(sum));
                 }
             }
         }
@@ -311,11 +309,11 @@ impl<T: Writable> Compute<'_, T> {
 
     #[inline(always)]
     fn store(&self, row: usize, columns: &Range<usize>, sums: [f32; COLUMNS]) {
-        let Compute { product, block, .. } = self;
+        let GemmDot { gemm, block, .. } = self;
         let count = columns.len();
-        let c = (product.output).c_at(block.batch, row, columns.start, count);
+        let c = (gemm.output).c_at(block.batch, row, columns.start, count);
         for column in 0..count {
-            let bias = product.output.bias_at(columns.start + column);
+            let bias = gemm.output.bias_at(columns.start + column);
             // SAFETY: `c_at` checked the columns.
             unsafe { c.add(column).write(T::from_f32(sums[column] + bias)) };
         }
@@ -323,7 +321,7 @@ impl<T: Writable> Compute<'_, T> {
 }
 
 /// What one tile multiplies.
-struct Part<'a> {
+struct TileOperands<'a> {
     /// The first row of C.
     row: usize,
     columns: Range<usize>,

@@ -10,11 +10,11 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::microkernel::{self, Accumulate, PIECE, Widen};
-use super::problem::{Block, Narrow, Product, ROWS};
+use super::problem::{Block, Gemm, Narrow, ROWS};
 use crate::backend::cpu::bindings::View;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{Readable, Writable};
-use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd};
 use crate::backend::fault::Fault;
 
@@ -28,50 +28,50 @@ const CACHED: usize = 1 << 16;
 const SQUARE: usize = 8;
 
 thread_local! {
-    static KEPT_A: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA_A: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
-/// A, as panels of [`ROWS`] rows: [strip][step][row].
-pub struct Turned {
+/// A, as panels of [`ROWS`] rows: [micro-panel][step][row].
+pub struct PackedA {
     scratch: Scratch,
     isa: Isa,
     /// What the last rows of a panel are computed with that fill but half a vector.
     half: Option<Isa>,
     /// Rows of a matrix, the ones that only fill a vector up among them.
     rows: usize,
-    /// Steps from one strip to the next.
+    /// Steps from one micro-panel to the next.
     depth: usize,
     /// Floats from one matrix to the next; 0 when all batches share one.
     batch_stride: usize,
 }
 
 /// The rows that are neighbors in a panel.
-struct Strip {
+struct MicroPanel {
     /// From the first row of the panel on.
     first: usize,
     rows: usize,
 }
 
-impl Turned {
+impl PackedA {
     pub fn new<B: Readable, T: Writable>(
         machine: &Machine,
-        product: &Product<B, T, View<T>>,
-    ) -> Result<Turned, Fault> {
-        let args = &product.output.args;
+        gemm: &Gemm<B, T, View<T>>,
+    ) -> Result<PackedA, Fault> {
+        let args = &gemm.output.args;
         let half = machine.isa.half();
         let unit = half.unwrap_or(machine.isa).lanes();
         let rows = (args.m as usize).next_multiple_of(unit);
-        let depth = product.k().next_multiple_of(SQUARE);
+        let depth = gemm.k().next_multiple_of(SQUARE);
         let matrix = rows.saturating_mul(depth);
         let batches = match args.a_batch_stride {
             0 => args.batch.min(1),
             _ => args.batch,
         } as usize;
         let count = matrix.saturating_mul(batches);
-        let scratch = Scratch::take(&KEPT_A, count.saturating_mul(size_of::<f32>()))
+        let scratch = Scratch::take(&ARENA_A, count.saturating_mul(size_of::<f32>()))
             .map_err(|_| Fault::OutOfMemory(format!("no memory for {count} floats of A")))?;
-        let turned = Turned {
+        let packed = PackedA {
             scratch,
             isa: machine.isa,
             half,
@@ -79,21 +79,21 @@ impl Turned {
             depth,
             batch_stride: if batches > 1 { matrix } else { 0 },
         };
-        let (squares, pieces) = (rows / SQUARE, product.k().div_ceil(PIECE));
+        let (squares, pieces) = (rows / SQUARE, gemm.k().div_ceil(PIECE));
         let grain = machine.grain(4 * SQUARE * PIECE);
         machine.for_ranges(batches * squares * pieces, grain, |range| {
             for item in range {
                 let (square, piece) = (item / pieces, item % pieces * PIECE);
-                machine.isa.run(Turn {
-                    product,
-                    to: &turned,
+                machine.isa.run(Transpose {
+                    gemm,
+                    to: &packed,
                     batch: square / squares,
                     row: square % squares * SQUARE,
-                    steps: piece..product.k().min(piece + PIECE),
+                    steps: piece..gemm.k().min(piece + PIECE),
                 });
             }
         });
-        Ok(turned)
+        Ok(packed)
     }
 
     /// Rows of the panel that begins with `row`.
@@ -108,18 +108,18 @@ impl Turned {
         self.scratch.at(start * size_of::<f32>(), count)
     }
 
-    /// The strip that has row `row` of a panel of this many.
-    fn strip(&self, panel_rows: usize, row: usize) -> Strip {
+    /// The micro-panel that has row `row` of a panel of this many.
+    fn micro_panel(&self, panel_rows: usize, row: usize) -> MicroPanel {
         let lanes = self.isa.lanes();
         let vectors = panel_rows / lanes;
-        match microkernel::strips(self.isa.registers(), vectors)
-            .find(|strip| strip.contains(&(row / lanes)))
+        match microkernel::micro_panels(self.isa.registers(), vectors)
+            .find(|micro_panel| micro_panel.contains(&(row / lanes)))
         {
-            Some(strip) => Strip {
-                first: strip.start * lanes,
-                rows: strip.len() * lanes,
+            Some(micro_panel) => MicroPanel {
+                first: micro_panel.start * lanes,
+                rows: micro_panel.len() * lanes,
             },
-            None => Strip {
+            None => MicroPanel {
                 first: vectors * lanes,
                 rows: panel_rows - vectors * lanes,
             },
@@ -128,45 +128,45 @@ impl Turned {
 }
 
 /// Transposes [`SQUARE`] rows over some steps.
-struct Turn<'a, B, T> {
-    product: &'a Product<'a, B, T, View<'a, T>>,
-    to: &'a Turned,
+struct Transpose<'a, B, T> {
+    gemm: &'a Gemm<'a, B, T, View<'a, T>>,
+    to: &'a PackedA,
     batch: usize,
     row: usize,
     steps: Range<usize>,
 }
 
-impl<B: Readable, T: Writable> Body for Turn<'_, B, T> {
+impl<B: Readable, T: Writable> Body for Transpose<'_, B, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Turn {
-            product,
+        let Transpose {
+            gemm,
             to,
             batch,
             row: first_row,
             steps,
         } = self;
-        let args = &product.output.args;
+        let args = &gemm.output.args;
         let row_stride = args.a_row_stride as usize;
         let start = batch * args.a_batch_stride as usize;
         let rows = SQUARE.min((args.m as usize).saturating_sub(first_row));
 
         let panel_row = first_row / ROWS * ROWS;
         let within = first_row - panel_row;
-        let strip = to.strip(to.panel_rows(panel_row), within);
-        let apart = strip.rows;
+        let micro_panel = to.micro_panel(to.panel_rows(panel_row), within);
+        let stride = micro_panel.rows;
         let out = to.panel(batch, panel_row);
-        let out = out.wrapping_add(strip.first * to.depth + within - strip.first);
+        let out = out.wrapping_add(micro_panel.first * to.depth + within - micro_panel.first);
 
         if args.transpose_a != 0 {
             for x in steps {
                 // SAFETY: `at` checked the rows of A; a step of the panel has room for a square's rows.
                 unsafe {
-                    let out = out.add(x * apart);
+                    let out = out.add(x * stride);
                     if rows > 0 {
-                        let from = product.a.at(start + x * row_stride + first_row, rows);
+                        let from = gemm.a.at(start + x * row_stride + first_row, rows);
                         T::widen(simd, from, out, rows);
                     }
                     out.add(rows).write_bytes(0, SQUARE - rows);
@@ -177,31 +177,31 @@ impl<B: Readable, T: Writable> Body for Turn<'_, B, T> {
         let mut wide = [[0f32; PIECE]; SQUARE];
         for (i, wide) in wide.iter_mut().enumerate().take(rows) {
             let row = start + (first_row + i) * row_stride;
-            let from = product.a.at(row + steps.start, steps.len());
+            let from = gemm.a.at(row + steps.start, steps.len());
             // SAFETY: `at` checked the row, and there are at most PIECE steps.
             unsafe { T::widen(simd, from, wide.as_mut_ptr(), steps.len()) };
         }
         for x in (0..steps.len()).step_by(SQUARE) {
-            // SAFETY: PIECE is a multiple of SQUARE, as are the steps that a strip has room for.
+            // SAFETY: PIECE is a multiple of SQUARE, as are the steps that a micro-panel has room for.
             unsafe {
                 let square = load_square(simd, wide.as_ptr().cast::<f32>().add(x), PIECE);
-                let out = out.add((steps.start + x) * apart);
-                simd.interleave(square, out.cast(), apart * size_of::<f32>());
+                let out = out.add((steps.start + x) * stride);
+                simd.interleave(square, out.cast(), stride * size_of::<f32>());
             }
         }
     }
 }
 
 /// # Safety
-/// `from` is readable for 8 rows of 8 values `apart` from one another.
+/// `from` is readable for 8 rows of 8 values `stride` from one another.
 #[inline(always)]
-unsafe fn load_square<S: Simd>(simd: S, from: *const f32, apart: usize) -> [S::Group; SQUARE] {
+unsafe fn load_square<S: Simd>(simd: S, from: *const f32, stride: usize) -> [S::Group; SQUARE] {
     // SAFETY: the caller's promise.
     unsafe {
         let first = simd.load_group(from.cast());
         let mut square = [first; SQUARE];
         for (i, group) in square.iter_mut().enumerate().skip(1) {
-            *group = simd.load_group(from.add(i * apart).cast());
+            *group = simd.load_group(from.add(i * stride).cast());
         }
         square
     }
@@ -209,16 +209,16 @@ unsafe fn load_square<S: Simd>(simd: S, from: *const f32, apart: usize) -> [S::G
 
 pub fn compute<B: Readable, T: Writable>(
     isa: Isa,
-    product: &Product<B, T, View<T>>,
-    a: &Turned,
+    gemm: &Gemm<B, T, View<T>>,
+    a: &PackedA,
     block: Block,
-) -> Result<(), Exhausted> {
+) -> Result<(), AllocError> {
     let Block {
         batch,
         rows,
         columns,
     } = block;
-    let k = product.k();
+    let k = gemm.k();
     let width = a.panel_rows(rows.start);
     let vectors = width / isa.lanes();
     let panel = a.panel(batch, rows.start).cast_const();
@@ -226,15 +226,15 @@ pub fn compute<B: Readable, T: Writable>(
     let float = size_of::<f32>();
     let wide_start = GROUP * width * float;
     let rest_start = wide_start + COLUMNS * PIECE * float;
-    let scratch = Scratch::take(&KEPT, rest_start + SQUARE * GROUP * float)?;
+    let scratch = Scratch::take(&ARENA, rest_start + SQUARE * GROUP * float)?;
     let sums: *mut f32 = scratch.at(0, GROUP * width);
     let wide: *mut f32 = scratch.at(wide_start, COLUMNS * PIECE);
     let staging: *mut f32 = scratch.at(rest_start, SQUARE * GROUP);
 
     // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but
     // once.
-    let in_place = match vectors <= microkernel::most_vectors(isa.registers()) {
-        true => product.b.as_f32(),
+    let in_place = match vectors <= microkernel::max_vectors(isa.registers()) {
+        true => gemm.b.as_f32(),
         false => None,
     };
     // All steps of a tile, one after the other, or those of A that fit the cache, for all tiles.
@@ -242,7 +242,7 @@ pub fn compute<B: Readable, T: Writable>(
     for first in columns.clone().step_by(GROUP) {
         let group = first..columns.end.min(first + GROUP);
         for column in 0..group.len().next_multiple_of(COLUMNS) {
-            let bias = product.output.bias_at((first + column).min(group.end - 1));
+            let bias = gemm.output.bias_at((first + column).min(group.end - 1));
             // SAFETY: there is room for `GROUP` columns of sums.
             unsafe { std::slice::from_raw_parts_mut(sums.add(column * width), width).fill(bias) };
         }
@@ -256,9 +256,9 @@ pub fn compute<B: Readable, T: Writable>(
             .peekable();
         while let Some((tile, x)) = pieces.next() {
             let (count, depth) = (COLUMNS.min(group.end - tile), PIECE.min(k - x));
-            let b = |j: usize| product.b_row(batch, tile + j.min(count - 1)) + x;
+            let b = |j: usize| gemm.b_row(batch, tile + j.min(count - 1)) + x;
             // No closures, as of `from_fn`: they would be calls here.
-            let mut rows = [std::ptr::null(); microkernel::MOST_ROWS];
+            let mut rows = [std::ptr::null(); microkernel::MAX_ROWS];
             match in_place {
                 Some(memory) => {
                     for j in 0..COLUMNS {
@@ -267,7 +267,7 @@ pub fn compute<B: Readable, T: Writable>(
                 }
                 None => {
                     isa.run(Widen {
-                        from: std::array::from_fn(|j| product.b.at(b(j), depth).cast_const()),
+                        from: std::array::from_fn(|j| gemm.b.at(b(j), depth).cast_const()),
                         rows: count,
                         to: wide,
                         count: depth,
@@ -278,10 +278,10 @@ pub fn compute<B: Readable, T: Writable>(
                 }
             }
             let (next_tile, next_x) = pieces.peek().copied().unwrap_or((group.end, 0));
-            let mut ahead = [std::ptr::null(); COLUMNS];
+            let mut prefetch = [std::ptr::null(); COLUMNS];
             for j in 0..COLUMNS {
                 let row = (next_tile + j).min(columns.end - 1);
-                ahead[j] = product.near(batch, row, next_x).cast();
+                prefetch[j] = gemm.prefetch_address(batch, row, next_x).cast();
             }
             let whole = Accumulate {
                 rows,
@@ -293,9 +293,9 @@ pub fn compute<B: Readable, T: Writable>(
                 depth,
                 sums: sums.wrapping_add((tile - first) * width),
                 width,
-                ahead,
-                ahead_step: size_of::<B>(),
-                ahead_all_along: false,
+                prefetch,
+                prefetch_step: size_of::<B>(),
+                prefetch_throughout: false,
             };
             let done = vectors * isa.lanes();
             if let Some(half) = a.half
@@ -305,14 +305,14 @@ pub fn compute<B: Readable, T: Writable>(
                     panel: panel.wrapping_add(done * a.depth),
                     vectors: 1,
                     sums: whole.sums.wrapping_add(done),
-                    ahead_step: if vectors == 0 { whole.ahead_step } else { 0 },
+                    prefetch_step: if vectors == 0 { whole.prefetch_step } else { 0 },
                     ..whole
                 });
             }
             isa.run(whole);
         }
         isa.run(Store {
-            product,
+            gemm,
             block: Block {
                 batch,
                 rows: rows.clone(),
@@ -328,7 +328,7 @@ pub fn compute<B: Readable, T: Writable>(
 
 /// Writes a block of C from sums of [column][row].
 struct Store<'a, B, T> {
-    product: &'a Product<'a, B, T, View<'a, T>>,
+    gemm: &'a Gemm<'a, B, T, View<'a, T>>,
     block: Block,
     sums: *const f32,
     width: usize,
@@ -342,7 +342,7 @@ impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Store {
-            product,
+            gemm,
             block,
             sums,
             width,
@@ -360,7 +360,7 @@ impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
                 }
                 for i in 0..SQUARE.min(block.rows.end - row) {
                     let (from, first) = (staging.add(i * GROUP), block.columns.start);
-                    let c = product.output.c_at(block.batch, row + i, first, columns);
+                    let c = gemm.output.c_at(block.batch, row + i, first, columns);
                     let narrow = Narrow {
                         from: from.cast_const(),
                         to: c,

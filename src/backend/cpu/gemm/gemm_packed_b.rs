@@ -4,50 +4,49 @@
 use std::cell::Cell;
 
 use super::microkernel::{self, Accumulate, PIECE, Widen};
-use super::problem::{Block, Lines, Narrow, Product};
-use crate::backend::cpu::quants::{GROUP, Readable, STRIP, Writable};
-use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use super::problem::{Block, Gemm, MatrixView, Narrow};
+use crate::backend::cpu::quants::{GROUP, Readable, Writable, X16_ROWS};
+use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
 
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 32;
 /// Columns of a panel.
 const WIDTH: usize = 128;
-/// Rows of B that are on their way from memory while one is copied: the pieces are too short for the processor to
-/// foresee them.
-const AHEAD: usize = 8;
+/// Rows of B that are prefetched while one is copied: the pieces are too short for the hardware prefetcher.
+const PREFETCH_ROWS: usize = 8;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
-/// How B lies.
+/// The layout of B.
 #[derive(Clone, Copy)]
 pub enum Order {
     /// A row of B has a value of each column.
     Rows,
-    /// Columns of C are rows of B, which lie in strips.
-    Strips,
+    /// Columns of C are rows of B, in x16 panels.
+    X16,
 }
 
 pub fn compute<A: Readable, B: Readable, T: Writable>(
     isa: Isa,
-    product: &Product<B, T, Lines<A>>,
+    gemm: &Gemm<B, T, MatrixView<A>>,
     order: Order,
     block: Block,
-) -> Result<(), Exhausted> {
+) -> Result<(), AllocError> {
     let Block {
         batch,
         rows,
         columns,
     } = block;
-    let (a, k) = (product.a, product.k());
+    let (a, k) = (gemm.a, gemm.k());
     let float = size_of::<f32>();
     let tile_rows = microkernel::rows(isa.registers());
     let wide_start = PIECE * WIDTH * float;
     let sums_start = wide_start + tile_rows * PIECE * float;
     let sums_count = rows.len().next_multiple_of(tile_rows) * WIDTH;
-    let scratch = Scratch::take(&KEPT, sums_start + sums_count * float)?;
+    let scratch = Scratch::take(&ARENA, sums_start + sums_count * float)?;
     let panel: *mut f32 = scratch.at(0, PIECE * WIDTH);
     let wide: *mut f32 = scratch.at(wide_start, tile_rows * PIECE);
     let sums: *mut f32 = scratch.at(sums_start, sums_count);
@@ -60,7 +59,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
         let vectors = part.columns.len().div_ceil(isa.lanes());
         let width = vectors * isa.lanes();
         for column in 0..width {
-            let bias = product
+            let bias = gemm
                 .output
                 .bias_at((first + column).min(part.columns.end - 1));
             // SAFETY: there is room for the sums of all rows.
@@ -73,7 +72,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
         for x in (0..k).step_by(PIECE) {
             let depth = PIECE.min(k - x);
             isa.run(Pack {
-                product,
+                gemm,
                 order,
                 part,
                 x,
@@ -82,24 +81,24 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
             });
             // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are
             // read but once.
-            let in_place = match vectors <= microkernel::most_vectors(isa.registers()) {
+            let in_place = match vectors <= microkernel::max_vectors(isa.registers()) {
                 true => a.memory.as_f32(),
                 false => None,
             };
-            // Of strips, the next piece is prefetched meanwhile.
+            // Of x16 panels, the next piece is prefetched meanwhile.
             let (next_first, next_x) = match x + depth < k {
                 true => (first, x + depth),
                 false => (first + WIDTH, 0),
             };
-            let next = product.near(batch, next_first, next_x * STRIP);
-            let next_apart = STRIP * k;
+            let next = gemm.prefetch_address(batch, next_first, next_x * X16_ROWS);
+            let next_apart = X16_ROWS * k;
             for row in rows.clone().step_by(tile_rows) {
                 let count = tile_rows.min(rows.end - row);
                 let start = |i: usize| {
                     let row = row + i.min(count - 1);
                     batch * a.batch_stride + row * a.row_stride + x
                 };
-                let lines = match in_place {
+                let a_rows = match in_place {
                     Some(memory) => {
                         std::array::from_fn(|i| memory.at(start(i), depth).cast_const())
                     }
@@ -116,7 +115,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                     }
                 };
                 isa.run(Accumulate {
-                    rows: lines,
+                    rows: a_rows,
                     count,
                     panel,
                     first_step: 0,
@@ -125,17 +124,17 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                     depth,
                     sums: sums.wrapping_add((row - rows.start) * width),
                     width,
-                    ahead: std::array::from_fn(|i| next.wrapping_add(i * next_apart).cast()),
-                    ahead_step: match order {
-                        Order::Strips if row == rows.start => STRIP * size_of::<B>(),
+                    prefetch: std::array::from_fn(|i| next.wrapping_add(i * next_apart).cast()),
+                    prefetch_step: match order {
+                        Order::X16 if row == rows.start => X16_ROWS * size_of::<B>(),
                         _ => 0,
                     },
-                    ahead_all_along: true,
+                    prefetch_throughout: true,
                 });
             }
         }
         isa.run(Store {
-            product,
+            gemm,
             part,
             sums,
             width,
@@ -146,12 +145,12 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
 
 /// Copies rows `x .. x + depth` of B's columns of `part` to `panel`, zeros past the last column.
 struct Pack<'a, A, B, T> {
-    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    gemm: &'a Gemm<'a, B, T, MatrixView<'a, A>>,
     order: Order,
     part: &'a Block,
     x: usize,
     depth: usize,
-    /// Of [strip][row][vector][lane].
+    /// Of [micro-panel][row][vector][lane].
     panel: *mut f32,
 }
 
@@ -162,15 +161,17 @@ impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
     fn run<S: Simd>(self, simd: S) {
         // Where each vector's first step is, and how far it is to the next one.
         let mut places = [(0, 0); WIDTH];
-        for strip in microkernel::strips(S::REGISTERS, self.part.columns.len().div_ceil(S::LANES)) {
-            for vector in strip.clone() {
-                let start = strip.start * self.depth + vector - strip.start;
-                places[vector] = (start * S::LANES, strip.len() * S::LANES);
+        for micro_panel in
+            microkernel::micro_panels(S::REGISTERS, self.part.columns.len().div_ceil(S::LANES))
+        {
+            for vector in micro_panel.clone() {
+                let start = micro_panel.start * self.depth + vector - micro_panel.start;
+                places[vector] = (start * S::LANES, micro_panel.len() * S::LANES);
             }
         }
         match self.order {
             Order::Rows => self.pack_rows(simd, &places),
-            Order::Strips => self.pack_strips(simd, &places),
+            Order::X16 => self.pack_x16(simd, &places),
         }
     }
 }
@@ -179,7 +180,7 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
     #[inline(always)]
     fn pack_rows<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
         let Pack {
-            product,
+            gemm,
             part,
             x,
             panel,
@@ -188,11 +189,12 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
         let columns = part.columns.len();
         let (whole, rest) = (columns / S::LANES, columns % S::LANES);
         for row in 0..self.depth {
-            let start = product.b_row(part.batch, x + row) + part.columns.start;
-            let from = product.b.at(start, columns).cast_const();
-            let ahead = product.near(part.batch, x + row + AHEAD, part.columns.start);
+            let start = gemm.b_row(part.batch, x + row) + part.columns.start;
+            let from = gemm.b.at(start, columns).cast_const();
+            let later =
+                gemm.prefetch_address(part.batch, x + row + PREFETCH_ROWS, part.columns.start);
             for column in (0..columns).step_by(S::LANES) {
-                prefetch(ahead.wrapping_add(column));
+                prefetch(later.wrapping_add(column));
             }
             // SAFETY: `at` checked all columns of the row; the panel has room for the vectors that they are in.
             unsafe {
@@ -213,20 +215,20 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
         }
     }
 
-    /// One strip after the other, each along its memory.
+    /// One x16 panel after the other, each along its memory.
     #[inline(always)]
-    fn pack_strips<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
+    fn pack_x16<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
         let columns = self.part.columns.clone();
-        for column in columns.clone().step_by(STRIP) {
-            let strip = self.product.strip(self.part.batch, column);
+        for column in columns.clone().step_by(X16_ROWS) {
+            let panel = self.gemm.x16_panel(self.part.batch, column);
             let first = (column - columns.start) / S::LANES;
             for step in 0..self.depth {
-                for vector in 0..STRIP / S::LANES {
+                for vector in 0..X16_ROWS / S::LANES {
                     let (start, apart) = places[first + vector];
-                    // SAFETY: `strip` checked all steps of its columns; the panel has room for the vectors that they
-                    // are in.
+                    // SAFETY: `x16_panel` checked all steps of its columns; the packed panel has room for their
+                    // vectors.
                     unsafe {
-                        let from = strip.add((self.x + step) * STRIP);
+                        let from = panel.add((self.x + step) * X16_ROWS);
                         let values = B::vector(simd, from, 0, vector * S::LANES);
                         simd.store(values, self.panel.add(start + step * apart));
                     }
@@ -238,7 +240,7 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
 
 /// Writes `part` of C from sums of [row][column].
 struct Store<'a, A, B, T> {
-    product: &'a Product<'a, B, T, Lines<'a, A>>,
+    gemm: &'a Gemm<'a, B, T, MatrixView<'a, A>>,
     part: &'a Block,
     sums: *const f32,
     width: usize,
@@ -250,14 +252,14 @@ impl<A: Readable, B: Readable, T: Writable> Body for Store<'_, A, B, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Store {
-            product,
+            gemm,
             part,
             sums,
             width,
         } = self;
         let (first, columns) = (part.columns.start, part.columns.len());
         for (index, row) in part.rows.clone().enumerate() {
-            let c = product.output.c_at(part.batch, row, first, columns);
+            let c = gemm.output.c_at(part.batch, row, first, columns);
             let narrow = Narrow {
                 from: sums.wrapping_add(index * width),
                 to: c,

@@ -1,5 +1,6 @@
-//! Float GEMM on the x16 layout, up to 16 rows of A, where a prefetch distance pays ([`Simd::AHEAD`]): panels are
-//! multiplied as they lie, a tile of rows at a time. Widening them for each tile anew costs less than a packed copy.
+//! Float GEMM on the x16 layout, up to 16 rows of A, where a prefetch distance pays ([`Simd::PREFETCH_DISTANCE`]):
+//! panels are multiplied in place, a tile of rows at a time. Widening them anew for each tile costs less than a packed
+//! copy.
 
 #![allow(
     clippy::needless_range_loop,
@@ -7,79 +8,79 @@
 )]
 
 use super::microkernel::{PIECE, ROWS, add_step, add_to_sums};
-use super::problem::{Block, Product};
-use crate::backend::cpu::quants::{Interleaved, Readable, STRIP, Writable};
+use super::problem::{Block, Gemm};
+use crate::backend::cpu::quants::{Interleaved, Readable, Writable, X16_ROWS};
 use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch_lines};
 
-/// Strips that are multiplied at a time.
-const TOGETHER: usize = 3;
+/// x16 panels that are multiplied at a time.
+const PANELS: usize = 3;
 /// Columns of a unit of work.
-pub const COLUMNS: usize = TOGETHER * STRIP;
+pub const COLUMNS: usize = PANELS * X16_ROWS;
 /// The most rows of A.
-const MOST: usize = 2 * ROWS;
+const MAX_ROWS: usize = 2 * ROWS;
 /// Rows of a tile for the last few.
 const FEW: usize = ROWS / 2;
 
 /// The most rows of A for which this loop is the fastest.
-pub fn most(isa: Isa) -> usize {
+pub fn max_rows(isa: Isa) -> usize {
     match isa.ahead() {
         0 => 0,
-        _ => MOST,
+        _ => MAX_ROWS,
     }
 }
 
-/// For up to [`most`] rows of A.
-pub struct Compute<'a, B, T> {
-    pub product: &'a Product<'a, B, T>,
-    /// Its columns are whole strips.
+/// For up to [`max_rows`] rows of A.
+pub struct GemmX16<'a, B, T> {
+    pub gemm: &'a Gemm<'a, B, T>,
+    /// Its columns are whole x16 panels.
     pub block: Block,
 }
 
-impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
+impl<B: Readable + Interleaved, T: Writable> Body for GemmX16<'_, B, T> {
     type Output = ();
     const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         // Not compiled for the others.
-        if S::AHEAD == 0 || S::LANES != STRIP {
-            unreachable!("`most` says for which instruction sets this is");
+        if S::PREFETCH_DISTANCE == 0 || S::LANES != X16_ROWS {
+            unreachable!("`max_rows` says for which instruction sets this is");
         }
         let columns = self.block.columns.clone();
         for column in columns.clone().step_by(COLUMNS) {
-            match (columns.end - column) / STRIP {
+            match (columns.end - column) / X16_ROWS {
                 1 => self.multiply::<S, 1>(simd, column),
                 2 => self.multiply::<S, 2>(simd, column),
-                _ => self.multiply::<S, TOGETHER>(simd, column),
+                _ => self.multiply::<S, PANELS>(simd, column),
             }
         }
     }
 }
 
-impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
-    /// The `V` strips from `column` on, of a vector in each step.
+impl<B: Readable + Interleaved, T: Writable> GemmX16<'_, B, T> {
+    /// The `V` x16 panels from `column` on, of a vector in each step.
     #[inline(always)]
     fn multiply<S: Simd, const V: usize>(&self, simd: S, column: usize) {
-        let Compute { product, block } = self;
-        let (batch, k, rows) = (block.batch, product.k(), block.rows.clone());
-        let mut strips = [std::ptr::null(); V];
+        let GemmX16 { gemm, block } = self;
+        let (batch, k, rows) = (block.batch, gemm.k(), block.rows.clone());
+        let mut panels = [std::ptr::null(); V];
         for v in 0..V {
-            strips[v] = product.strip(batch, column + v * STRIP);
+            panels[v] = gemm.x16_panel(batch, column + v * X16_ROWS);
         }
-        let mut a = [std::ptr::null(); MOST];
-        for i in 0..MOST {
+        let mut a = [std::ptr::null(); MAX_ROWS];
+        for i in 0..MAX_ROWS {
             // Tiles may have more rows than there are: then the last one is computed more than once.
-            a[i] = product.a.row(batch, (rows.start + i).min(rows.end - 1), k);
+            a[i] = gemm.a.row(batch, (rows.start + i).min(rows.end - 1), k);
         }
-        let mut sums = [[[0f32; STRIP]; V]; MOST];
+        let mut sums = [[[0f32; X16_ROWS]; V]; MAX_ROWS];
         for start in (0..k).step_by(PIECE) {
             let piece = Piece {
-                strips,
+                panels,
                 start,
                 end: k.min(start + PIECE),
             };
             for first in (0..rows.len()).step_by(ROWS) {
-                // SAFETY: `strip` and `row` checked all steps, and sums are of whole tiles.
+                // SAFETY: `x16_panel` and `row` checked all steps, and sums are of whole tiles.
                 unsafe {
                     let (a, sums) = (a.as_ptr().add(first), sums.as_mut_ptr().add(first));
                     match (first, rows.len() - first) {
@@ -92,15 +93,15 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
         }
         for (i, row) in rows.enumerate() {
             for v in 0..V {
-                product.store_strip(batch, row, column + v * STRIP, sums[i][v]);
+                gemm.store_x16(batch, row, column + v * X16_ROWS, sums[i][v]);
             }
         }
     }
 }
 
-/// Steps of some strips.
+/// Steps of some x16 panels.
 struct Piece<B, const V: usize> {
-    strips: [*const B; V],
+    panels: [*const B; V],
     start: usize,
     end: usize,
 }
@@ -109,13 +110,13 @@ impl<B: Readable + Interleaved, const V: usize> Piece<B, V> {
     /// Adds the products with `N` rows of A. The `FIRST` of them prefetch.
     ///
     /// # Safety
-    /// The strips have these steps, and so have `N` rows at `a`; there are `N` sums.
+    /// The x16 panels have these steps, and so have `N` rows at `a`; there are `N` sums.
     #[inline(always)]
     unsafe fn add<S: Simd, const N: usize, const FIRST: bool>(
         &self,
         simd: S,
         a: *const *const f32,
-        sums: *mut [[f32; STRIP]; V],
+        sums: *mut [[f32; X16_ROWS]; V],
     ) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -124,16 +125,16 @@ impl<B: Readable + Interleaved, const V: usize> Piece<B, V> {
             for step in self.start..self.end {
                 let mut vectors = [simd.splat(0.0); V];
                 for v in 0..V {
-                    let values = self.strips[v].add(step * STRIP);
+                    let values = self.panels[v].add(step * X16_ROWS);
                     if FIRST {
-                        let near = values.wrapping_byte_add(S::AHEAD);
-                        prefetch_lines(near, STRIP * size_of::<B>());
+                        let later = values.wrapping_byte_add(S::PREFETCH_DISTANCE);
+                        prefetch_lines(later, X16_ROWS * size_of::<B>());
                     }
                     vectors[v] = B::vector(simd, values, 0, 0);
                 }
                 tile = add_step(simd, a, step, vectors, tile);
             }
-            add_to_sums(simd, tile, sums.cast(), V * STRIP);
+            add_to_sums(simd, tile, sums.cast(), V * X16_ROWS);
         }
     }
 }

@@ -8,38 +8,38 @@
 
 use std::cell::Cell;
 
-use super::problem::{Block, Lines, Narrow, Product};
+use super::problem::{Block, Gemm, MatrixView, Narrow};
 use crate::backend::cpu::quants::{GROUP, Readable, Writable};
-use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
+use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
 
 /// Up to this many rows of A, their products with a row of B take less time than it takes to read it.
-pub const MOST_ROWS: usize = 6;
+pub const MAX_ROWS: usize = 6;
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 64;
 /// Columns of a pass: the rows of B at hand and the next ones share L1.
-const SPAN: usize = 512;
+const PASS_COLUMNS: usize = 512;
 /// Rows of B at a time.
 const STEPS: usize = 8;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 pub fn compute<A: Readable, B: Readable, T: Writable>(
     isa: Isa,
-    product: &Product<B, T, Lines<A>>,
+    gemm: &Gemm<B, T, MatrixView<A>>,
     block: Block,
-) -> Result<(), Exhausted> {
-    let count = block.rows.len() * SPAN;
-    let scratch = Scratch::take(&KEPT, count * size_of::<f32>())?;
-    for first in block.columns.clone().step_by(SPAN) {
-        isa.run(Sweep {
-            product,
+) -> Result<(), AllocError> {
+    let count = block.rows.len() * PASS_COLUMNS;
+    let scratch = Scratch::take(&ARENA, count * size_of::<f32>())?;
+    for first in block.columns.clone().step_by(PASS_COLUMNS) {
+        isa.run(Axpy {
+            gemm,
             part: Block {
                 batch: block.batch,
                 rows: block.rows.clone(),
-                columns: first..block.columns.end.min(first + SPAN),
+                columns: first..block.columns.end.min(first + PASS_COLUMNS),
             },
             sums: scratch.at(0, count),
         });
@@ -47,28 +47,28 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
     Ok(())
 }
 
-struct Sweep<'a, A, B, T> {
-    product: &'a Product<'a, B, T, Lines<'a, A>>,
-    /// At most [`SPAN`] columns.
+struct Axpy<'a, A, B, T> {
+    gemm: &'a Gemm<'a, B, T, MatrixView<'a, A>>,
+    /// At most [`PASS_COLUMNS`] columns.
     part: Block,
-    /// Of [row][SPAN].
+    /// Of [row][PASS_COLUMNS].
     sums: *mut f32,
 }
 
-impl<A: Readable, B: Readable, T: Writable> Body for Sweep<'_, A, B, T> {
+impl<A: Readable, B: Readable, T: Writable> Body for Axpy<'_, A, B, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let (rows, columns) = (self.part.rows.clone(), self.part.columns.clone());
         for column in 0..columns.len() {
-            let bias = self.product.output.bias_at(columns.start + column);
+            let bias = self.gemm.output.bias_at(columns.start + column);
             for row in 0..rows.len() {
-                // SAFETY: there are sums for every row and SPAN columns.
-                unsafe { self.sums.add(row * SPAN + column).write(bias) };
+                // SAFETY: there are sums for every row and PASS_COLUMNS columns.
+                unsafe { self.sums.add(row * PASS_COLUMNS + column).write(bias) };
             }
         }
-        let k = self.product.k();
+        let k = self.gemm.k();
         let whole = k - k % STEPS;
         for step in (0..whole).step_by(STEPS) {
             self.add::<S, STEPS>(simd, step);
@@ -78,9 +78,9 @@ impl<A: Readable, B: Readable, T: Writable> Body for Sweep<'_, A, B, T> {
         }
         for (index, row) in rows.enumerate() {
             let (batch, first) = (self.part.batch, columns.start);
-            let c = self.product.output.c_at(batch, row, first, columns.len());
+            let c = self.gemm.output.c_at(batch, row, first, columns.len());
             let narrow = Narrow {
-                from: self.sums.wrapping_add(index * SPAN).cast_const(),
+                from: self.sums.wrapping_add(index * PASS_COLUMNS).cast_const(),
                 to: c,
                 count: columns.len(),
             };
@@ -91,33 +91,33 @@ impl<A: Readable, B: Readable, T: Writable> Body for Sweep<'_, A, B, T> {
 
 /// Rows of B, from the first column on.
 #[derive(Clone, Copy)]
-struct Lead<B, const N: usize> {
+struct RowGroup<B, const N: usize> {
     rows: [*const B; N],
     /// What to prefetch meanwhile, for each. Need not be readable.
-    ahead: Option<[*const B; N]>,
+    next: Option<[*const B; N]>,
 }
 
-impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
+impl<A: Readable, B: Readable, T: Writable> Axpy<'_, A, B, T> {
     /// Adds the products of `N` rows of B, from `step` on.
     #[inline(always)]
     fn add<S: Simd, const N: usize>(&self, simd: S, step: usize) {
-        let Product { b, .. } = self.product;
+        let Gemm { b, .. } = self.gemm;
         let columns = self.part.columns.clone();
-        let start = |j| self.product.b_row(self.part.batch, step + j) + columns.start;
+        let start = |j| self.gemm.b_row(self.part.batch, step + j) + columns.start;
         let rows = std::array::from_fn(|j| b.at(start(j), columns.len()).cast_const());
-        let ahead = |j| (self.product).near(self.part.batch, step + N + j, columns.start);
+        let next = |j| (self.gemm).prefetch_address(self.part.batch, step + N + j, columns.start);
         let (mut row, count) = (0, self.part.rows.len());
         while row < count {
-            let lead = Lead {
+            let group = RowGroup {
                 rows,
-                ahead: (row == 0).then(|| std::array::from_fn(ahead)),
+                next: (row == 0).then(|| std::array::from_fn(next)),
             };
             // SAFETY: `at` checked the rows of B.
             row += unsafe {
                 match count - row {
-                    1 => self.add_to::<S, 1, N>(simd, row, step, lead),
-                    2..=3 => self.add_to::<S, 2, N>(simd, row, step, lead),
-                    _ => self.add_to::<S, 4, N>(simd, row, step, lead),
+                    1 => self.add_to::<S, 1, N>(simd, row, step, group),
+                    2..=3 => self.add_to::<S, 2, N>(simd, row, step, group),
+                    _ => self.add_to::<S, 4, N>(simd, row, step, group),
                 }
             };
         }
@@ -126,21 +126,21 @@ impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
     /// The same for `M` rows of C. Returns `M`.
     ///
     /// # Safety
-    /// The rows of B are readable in all columns of the part, and there are so many rows of sums.
+    /// The rows of B are readable in all columns of the part, and there are `M` rows of sums.
     #[inline(always)]
     unsafe fn add_to<S: Simd, const M: usize, const N: usize>(
         &self,
         simd: S,
         row: usize,
         step: usize,
-        b: Lead<B, N>,
+        b: RowGroup<B, N>,
     ) -> usize {
-        let (a, columns) = (self.product.a, self.part.columns.len());
+        let (a, columns) = (self.gemm.a, self.part.columns.len());
         let mut values = [[0f32; N]; M];
         for i in 0..M {
-            let line =
+            let start =
                 self.part.batch * a.batch_stride + (self.part.rows.start + row + i) * a.row_stride;
-            let from = a.memory.at(line + step, N).cast_const();
+            let from = a.memory.at(start + step, N).cast_const();
             for j in 0..N {
                 // SAFETY: `at` checked the place.
                 values[i][j] = unsafe { A::element(from, j) };
@@ -149,11 +149,11 @@ impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
         let whole = columns - columns % S::LANES;
         // SAFETY: the caller's promise.
         unsafe {
-            let sums = self.sums.add(row * SPAN);
+            let sums = self.sums.add(row * PASS_COLUMNS);
             for column in (0..whole).step_by(S::LANES) {
-                if let Some(ahead) = b.ahead {
+                if let Some(next) = b.next {
                     for j in 0..N {
-                        prefetch(ahead[j].wrapping_add(column));
+                        prefetch(next[j].wrapping_add(column));
                     }
                 }
                 let mut vectors = [simd.splat(0.0); N];
@@ -165,7 +165,7 @@ impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
                     for j in 1..N {
                         sum = simd.mul_add(simd.splat(values[i][j]), vectors[j], sum);
                     }
-                    let to = sums.add(i * SPAN + column);
+                    let to = sums.add(i * PASS_COLUMNS + column);
                     simd.store(simd.add(simd.load(to), sum), to);
                 }
             }
@@ -175,7 +175,7 @@ impl<A: Readable, B: Readable, T: Writable> Sweep<'_, A, B, T> {
                     for j in 0..N {
                         sum += values[i][j] * B::element(b.rows[j], column);
                     }
-                    *sums.add(i * SPAN + column) += sum;
+                    *sums.add(i * PASS_COLUMNS + column) += sum;
                 }
             }
         }

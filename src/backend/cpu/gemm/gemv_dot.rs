@@ -1,7 +1,7 @@
 //! Dot-form GEMV, B stored `[n][k]` and up to 6 rows of A: every element of C is the dot product of a row of A and a
 //! row of B, which is read once, from memory.
 
-use super::problem::{Block, Product};
+use super::problem::{Block, Gemm};
 use crate::backend::cpu::kernels::dot::dots;
 use crate::backend::cpu::quants::{Readable, Writable};
 use crate::backend::cpu::simd::{Body, Simd};
@@ -11,17 +11,17 @@ pub const COLUMNS: usize = 4;
 /// Rows of A that are multiplied together: 3 × 4 sums, 3 and 1 operands fill the 16 registers of AVX2.
 const TILE_ROWS: usize = 3;
 
-pub struct Compute<'a, B, T> {
-    pub product: &'a Product<'a, B, T>,
+pub struct GemvDot<'a, B, T> {
+    pub gemm: &'a Gemm<'a, B, T>,
     pub block: Block,
 }
 
-impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
+impl<B: Readable, T: Writable> Body for GemvDot<'_, B, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Compute { product, block } = self;
+        let GemvDot { gemm, block } = self;
         let columns = block.columns.clone();
         // As many streams as a tile has columns, each from one end of its part to the other, so that the processor
         // prefetches the next row of each. Streams that leap over the rows of others have half the rate.
@@ -30,8 +30,8 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
             let places: [usize; COLUMNS] = std::array::from_fn(|j| first + j * apart);
             // Past the end the last column stands in; its result is not used.
             let b = places.map(|column| {
-                let row = product.b_row(block.batch, column.min(columns.end - 1));
-                product.b.at(row, product.k()).cast_const()
+                let row = gemm.b_row(block.batch, column.min(columns.end - 1));
+                gemm.b.at(row, gemm.k()).cast_const()
             });
             let used = places.map(|column| (column < columns.end).then_some(column));
             for row in block.rows.clone().step_by(TILE_ROWS) {
@@ -39,11 +39,9 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
                 // SAFETY: `at` checked the rows of B.
                 unsafe {
                     match left {
-                        1 => multiply_tile::<S, B, T, 1>(simd, product, batch, row, used, b),
-                        2 => multiply_tile::<S, B, T, 2>(simd, product, batch, row, used, b),
-                        _ => {
-                            multiply_tile::<S, B, T, TILE_ROWS>(simd, product, batch, row, used, b)
-                        }
+                        1 => multiply_tile::<S, B, T, 1>(simd, gemm, batch, row, used, b),
+                        2 => multiply_tile::<S, B, T, 2>(simd, gemm, batch, row, used, b),
+                        _ => multiply_tile::<S, B, T, TILE_ROWS>(simd, gemm, batch, row, used, b),
                     }
                 }
             }
@@ -56,21 +54,21 @@ impl<B: Readable, T: Writable> Body for Compute<'_, B, T> {
 #[inline(always)]
 unsafe fn multiply_tile<S: Simd, B: Readable, T: Writable, const M: usize>(
     simd: S,
-    product: &Product<B, T>,
+    gemm: &Gemm<B, T>,
     batch: usize,
     row: usize,
     columns: [Option<usize>; COLUMNS],
     b: [*const B; COLUMNS],
 ) {
-    let k = product.k();
-    let a = std::array::from_fn(|i| product.a.row(batch, row + i, k));
+    let k = gemm.k();
+    let a = std::array::from_fn(|i| gemm.a.row(batch, row + i, k));
     // SAFETY: the caller's promise; `Rows::row` gives rows with room for a whole last group and zeros in it.
     let sums: [[f32; COLUMNS]; M] = unsafe { dots(simd, a, b, k) };
     for (i, sums) in sums.iter().enumerate() {
         for (column, sum) in columns.into_iter().zip(sums) {
             let Some(column) = column else { continue };
-            let c = product.output.c_at(batch, row + i, column, 1);
-            let bias = product.output.bias_at(column);
+            let c = gemm.output.c_at(batch, row + i, column, 1);
+            let bias = gemm.output.bias_at(column);
             // SAFETY: `c_at` checked the place.
             unsafe { c.write(T::from_f32(sum + bias)) };
         }

@@ -8,26 +8,26 @@
 
 use std::ops::Range;
 
-use super::problem::{Block, Product};
-use crate::backend::cpu::quants::{Interleaved, Readable, STRIP, Stored, Writable};
-use crate::backend::cpu::simd::{Body, Simd, in_order, prefetch_lines};
+use super::problem::{Block, Gemm};
+use crate::backend::cpu::quants::{Interleaved, Readable, Stored, Writable, X16_ROWS};
+use crate::backend::cpu::simd::{Body, Simd, prefetch_lines, read_order_fence};
 
 /// The most rows of A.
-pub const MOST: usize = 4;
+pub const MAX_ROWS: usize = 4;
 
-pub struct Compute<'a, B, T> {
-    pub product: &'a Product<'a, B, T>,
-    /// Its columns are whole strips.
+pub struct GemvX16<'a, B, T> {
+    pub gemm: &'a Gemm<'a, B, T>,
+    /// Its columns are whole x16 panels.
     pub block: Block,
 }
 
-impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
+impl<B: Readable + Interleaved, T: Writable> Body for GemvX16<'_, B, T> {
     type Output = ();
     const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        match STRIP / S::LANES {
+        match X16_ROWS / S::LANES {
             1 => self.multiply_rows::<S, 1>(simd),
             2 => self.multiply_rows::<S, 2>(simd),
             _ => self.multiply_rows::<S, 4>(simd),
@@ -35,17 +35,17 @@ impl<B: Readable + Interleaved, T: Writable> Body for Compute<'_, B, T> {
     }
 }
 
-impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
-    /// `V`: the vectors that a strip's rows fill.
+impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
+    /// `V`: the vectors that an x16 panel's rows fill.
     #[inline(always)]
     fn multiply_rows<S: Simd, const V: usize>(self, simd: S) {
         match self.block.rows.len() {
             1 if S::REGISTERS < 32 => self.multiply::<S, V, 1, 2, 2>(simd),
-            1 if S::AHEAD > 0 => self.multiply::<S, V, 1, 4, 2>(simd),
+            1 if S::PREFETCH_DISTANCE > 0 => self.multiply::<S, V, 1, 4, 2>(simd),
             1 => self.multiply::<S, V, 1, 4, 1>(simd),
             2 => self.multiply::<S, V, 2, 2, 1>(simd),
             3 => self.multiply::<S, V, 3, 1, 1>(simd),
-            _ => self.multiply::<S, V, MOST, 1, 1>(simd),
+            _ => self.multiply::<S, V, MAX_ROWS, 1, 1>(simd),
         }
     }
 
@@ -57,43 +57,43 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
         self,
         simd: S,
     ) {
-        let Compute { product, block } = self;
-        let (batch, k) = (block.batch, product.k());
+        let GemvX16 { gemm, block } = self;
+        let (batch, k) = (block.batch, gemm.k());
         let a: [*const f32; M] =
-            std::array::from_fn(|i| product.a.row(batch, block.rows.start + i, k));
+            std::array::from_fn(|i| gemm.a.row(batch, block.rows.start + i, k));
         let whole = k - k % STEPS;
-        let turns = Turns::<N>::new(block.columns);
-        for turn in 0..turns.count {
-            let columns = turns.columns(turn);
-            let mut strips = [std::ptr::null(); N];
+        let streams = PanelStreams::<N>::new(block.columns);
+        for round in 0..streams.count {
+            let columns = streams.columns(round);
+            let mut panels = [std::ptr::null(); N];
             for n in 0..N {
-                strips[n] = product.strip(batch, columns[n]);
+                panels[n] = gemm.x16_panel(batch, columns[n]);
             }
             let mut sums = [[[[simd.splat(0.0); M]; V]; STEPS]; N];
-            // SAFETY: `strip` checked the strips, and A's rows have `k` values.
+            // SAFETY: `x16_panel` checked the x16 panels, and A's rows have `k` values.
             unsafe {
                 for step in (0..whole).step_by(STEPS) {
                     for n in 0..N {
-                        if S::AHEAD > 0 {
-                            let near = strips[n].wrapping_add(step * STRIP);
-                            let near = near.wrapping_byte_add(S::AHEAD);
-                            prefetch_lines(near, STEPS * STRIP * size_of::<B>());
+                        if S::PREFETCH_DISTANCE > 0 {
+                            let later = panels[n].wrapping_add(step * X16_ROWS);
+                            let later = later.wrapping_byte_add(S::PREFETCH_DISTANCE);
+                            prefetch_lines(later, STEPS * X16_ROWS * size_of::<B>());
                         }
                         for chain in 0..STEPS {
                             let sums = &mut sums[n][chain];
-                            *sums = add(simd, a, strips[n], step + chain, *sums);
+                            *sums = add(simd, a, panels[n], step + chain, *sums);
                         }
                     }
                 }
                 for step in whole..k {
                     for n in 0..N {
-                        sums[n][0] = add(simd, a, strips[n], step, sums[n][0]);
+                        sums[n][0] = add(simd, a, panels[n], step, sums[n][0]);
                     }
                 }
             }
             for n in 0..N {
                 for i in 0..M {
-                    let mut values = [0f32; STRIP];
+                    let mut values = [0f32; X16_ROWS];
                     for v in 0..V {
                         let mut sum = sums[n][0][v][i];
                         for chain in 1..STEPS {
@@ -102,83 +102,83 @@ impl<B: Readable + Interleaved, T: Writable> Compute<'_, B, T> {
                         // SAFETY: the vectors are as long as the values.
                         unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
                     }
-                    product.store_strip(batch, block.rows.start + i, columns[n], values);
+                    gemm.store_x16(batch, block.rows.start + i, columns[n], values);
                 }
             }
         }
     }
 }
 
-impl<B: Stored, T: Writable> Product<'_, B, T> {
-    /// Writes a strip's columns of a row of C.
+impl<B: Stored, T: Writable> Gemm<'_, B, T> {
+    /// Writes an x16 panel's columns of a row of C.
     #[inline(always)]
-    pub(super) fn store_strip(
+    pub(super) fn store_x16(
         &self,
         batch: usize,
         row: usize,
         column: usize,
-        mut values: [f32; STRIP],
+        mut values: [f32; X16_ROWS],
     ) {
         if self.output.bias.is_some() {
-            for j in 0..STRIP {
+            for j in 0..X16_ROWS {
                 values[j] += self.output.bias_at(column + j);
             }
         }
-        let c = self.output.c_at(batch, row, column, STRIP);
-        for j in 0..STRIP {
-            // SAFETY: `c_at` checked a strip's columns.
+        let c = self.output.c_at(batch, row, column, X16_ROWS);
+        for j in 0..X16_ROWS {
+            // SAFETY: `c_at` checked an x16 panel's columns.
             unsafe { c.add(j).write(T::from_f32(values[j])) };
         }
     }
 }
 
-/// `N` strips at a time, each of them the next one of a stream of neighbours.
-pub struct Turns<const N: usize> {
+/// `N` x16 panels at a time, each the next one of a stream of neighboring panels.
+pub struct PanelStreams<const N: usize> {
     first: usize,
-    strips: usize,
+    panels: usize,
     pub count: usize,
 }
 
-impl<const N: usize> Turns<N> {
-    /// `columns` are whole strips.
+impl<const N: usize> PanelStreams<N> {
+    /// `columns` are whole x16 panels.
     #[inline(always)]
-    pub fn new(columns: Range<usize>) -> Turns<N> {
-        let strips = columns.len() / STRIP;
-        Turns {
+    pub fn new(columns: Range<usize>) -> PanelStreams<N> {
+        let panels = columns.len() / X16_ROWS;
+        PanelStreams {
             first: columns.start,
-            strips,
-            count: strips.div_ceil(N),
+            panels,
+            count: panels.div_ceil(N),
         }
     }
 
-    /// Where the strips of a turn begin. When streams are not equally long, the last one ends with a strip that is done
-    /// already.
+    /// Where the x16 panels of a round begin. When streams are not equally long, the last one ends with a panel that is
+    /// computed twice.
     #[inline(always)]
-    pub fn columns(&self, turn: usize) -> [usize; N] {
+    pub fn columns(&self, round: usize) -> [usize; N] {
         let mut columns = [0; N];
         for n in 0..N {
-            columns[n] = self.first + (n * self.count + turn).min(self.strips - 1) * STRIP;
+            columns[n] = self.first + (n * self.count + round).min(self.panels - 1) * X16_ROWS;
         }
         columns
     }
 }
 
-/// Adds the products of a step's values of a strip with those of A.
+/// Adds the products of a step's values of an x16 panel with those of A.
 ///
 /// # Safety
-/// The strip and the rows of A are readable there.
+/// The x16 panel and the rows of A are readable there.
 #[inline(always)]
 unsafe fn add<S: Simd, B: Readable + Interleaved, const V: usize, const M: usize>(
     simd: S,
     a: [*const f32; M],
-    strip: *const B,
+    panel: *const B,
     step: usize,
     mut sums: [[S::Vector; M]; V],
 ) -> [[S::Vector; M]; V] {
     for v in 0..V {
         // SAFETY: the caller's promise.
-        let values = unsafe { B::vector(simd, strip.add(step * STRIP), 0, v * S::LANES) };
-        in_order();
+        let values = unsafe { B::vector(simd, panel.add(step * X16_ROWS), 0, v * S::LANES) };
+        read_order_fence();
         for i in 0..M {
             // SAFETY: the caller's promise.
             let a = unsafe { simd.splat(a[i].add(step).read()) };

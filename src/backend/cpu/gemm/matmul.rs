@@ -9,57 +9,57 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx;
 use super::gemm_packed_b::Order;
-pub use super::problem::{Lines, Output, Product, Weights, WideOutput};
+pub use super::problem::{Gemm, MatrixView, Output, Weights, WideOutput};
 use super::{
     gemm_dot, gemm_packed_a, gemm_packed_b, gemm_x16, gemv_axpy, gemv_dot, gemv_x16, quant,
 };
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{
-    Integers, Interleaved, InterleavedIntegers, Readable, STRIP, Stored, Writable,
+    Integers, Interleaved, InterleavedIntegers, Readable, Stored, Writable, X16_ROWS,
 };
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
-/// From this many rows of A on, a product with a transposed B waits for the processor, not for memory.
+/// From this many rows of A on, a product with a transposed B is compute-bound.
 const MANY_ROWS: u32 = 7;
 
 pub fn matmul<B: Readable, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_product::<B, T>(dispatch, |product, separable| {
-        let args = &product.output.args;
+    with_gemm::<B, T>(dispatch, |gemm, separable| {
+        let args = &gemm.output.args;
         let mut packed = Vec::new();
         if args.transpose_b != 0 && args.m >= MANY_ROWS {
             if gemm_dot::suits(machine.isa, args)
-                && let Some(b) = product.b.as_f32()
+                && let Some(b) = gemm.b.as_f32()
             {
-                let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
-                let output = product.output;
-                let product = &Product { a, b, output };
-                return product.try_for_blocks(machine, separable, gemm_dot::COLUMNS, |block| {
-                    gemm_dot::compute(machine.isa, product, block)
+                let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
+                let output = gemm.output;
+                let gemm = &Gemm { a, b, output };
+                return gemm.try_for_blocks(machine, separable, gemm_dot::COLUMNS, |block| {
+                    gemm_dot::compute(machine.isa, gemm, block)
                 });
             }
-            let a = &gemm_packed_a::Turned::new(machine, product)?;
-            return product.try_for_blocks(machine, separable, gemm_packed_a::COLUMNS, |block| {
-                gemm_packed_a::compute(machine.isa, product, a, block)
+            let a = &gemm_packed_a::PackedA::new(machine, gemm)?;
+            return gemm.try_for_blocks(machine, separable, gemm_packed_a::COLUMNS, |block| {
+                gemm_packed_a::compute(machine.isa, gemm, a, block)
             });
         }
-        let (b, output) = (product.b, product.output);
+        let (b, output) = (gemm.b, gemm.output);
         if args.transpose_b == 0 && args.transpose_a == 0 {
-            let a = Lines::of(args, product.a);
-            return multiply_as_is(machine, &Product { a, b, output }, separable);
+            let a = MatrixView::of(args, gemm.a);
+            return multiply_as_is(machine, &Gemm { a, b, output }, separable);
         }
-        let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
+        let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
         if args.transpose_b == 0 {
-            let a = a.lines();
-            return multiply_as_is(machine, &Product { a, b, output }, separable);
+            let a = a.view();
+            return multiply_as_is(machine, &Gemm { a, b, output }, separable);
         }
-        let product = &Product { a, b, output };
-        product.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
-            machine.isa.run(gemv_dot::Compute { product, block });
+        let gemm = &Gemm { a, b, output };
+        gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
+            machine.isa.run(gemv_dot::GemvDot { gemm, block });
         });
         Ok(())
     })
@@ -67,68 +67,68 @@ pub fn matmul<B: Readable, T: Writable>(
 
 fn multiply_as_is<A: Readable, B: Readable, T: Writable>(
     machine: &Machine,
-    product: &Product<B, T, Lines<A>>,
+    gemm: &Gemm<B, T, MatrixView<A>>,
     separable: bool,
 ) -> Result<(), Fault> {
-    if product.output.args.m as usize <= gemv_axpy::MOST_ROWS {
-        return product.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
-            gemv_axpy::compute(machine.isa, product, block)
+    if gemm.output.args.m as usize <= gemv_axpy::MAX_ROWS {
+        return gemm.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
+            gemv_axpy::compute(machine.isa, gemm, block)
         });
     }
-    product.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-        gemm_packed_b::compute(machine.isa, product, Order::Rows, block)
+    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+        gemm_packed_b::compute(machine.isa, gemm, Order::Rows, block)
     })
 }
 
-/// The same for a B whose rows lie in strips.
+/// The same for a B of x16 panels.
 pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_strips::<B, T>(dispatch, |product, separable| {
-        let (args, b, output) = (&product.output.args, product.b, product.output);
+    with_x16::<B, T>(dispatch, |gemm, separable| {
+        let (args, b, output) = (&gemm.output.args, gemm.b, gemm.output);
         let mut packed = Vec::new();
         let m = args.m as usize;
         #[cfg(target_arch = "x86_64")]
         if let Some(amx) = machine.isa.amx()
-            && m >= amx::gemm::LEAST_ROWS_OF_NUMBERS
+            && m >= amx::gemm::MIN_ROWS_FLOAT
         {
-            let product = &product.with_rows(dispatch, machine, &mut packed)?;
-            let (a, b, output) = (&product.a, product.b, product.output);
-            return amx::gemm::multiply(amx, machine, &Product { a, b, output }, separable);
+            let gemm = &gemm.with_rows(dispatch, machine, &mut packed)?;
+            let (a, b, output) = (&gemm.a, gemm.b, gemm.output);
+            return amx::gemm::multiply(amx, machine, &Gemm { a, b, output }, separable);
         }
-        let isa = machine.isa.for_strips();
-        let tiled = m <= gemm_x16::most(isa);
-        if m <= gemv_x16::MOST || tiled {
-            let a = &product.with_rows(dispatch, machine, &mut packed)?.a;
-            let product = &Product { a, b, output };
-            if m <= gemv_x16::MOST {
-                product.for_blocks(machine, separable, STRIP, |block| {
-                    isa.run(gemv_x16::Compute { product, block });
+        let isa = machine.isa.for_x16();
+        let tiled = m <= gemm_x16::max_rows(isa);
+        if m <= gemv_x16::MAX_ROWS || tiled {
+            let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
+            let gemm = &Gemm { a, b, output };
+            if m <= gemv_x16::MAX_ROWS {
+                gemm.for_blocks(machine, separable, X16_ROWS, |block| {
+                    isa.run(gemv_x16::GemvX16 { gemm, block });
                 });
             } else {
-                product.for_blocks(machine, separable, gemm_x16::COLUMNS, |block| {
-                    isa.run(gemm_x16::Compute { product, block });
+                gemm.for_blocks(machine, separable, gemm_x16::COLUMNS, |block| {
+                    isa.run(gemm_x16::GemmX16 { gemm, block });
                 });
             }
             return Ok(());
         }
         if args.transpose_a == 0 {
-            let a = Lines::of(args, product.a);
-            return multiply_strips(machine, &Product { a, b, output }, separable);
+            let a = MatrixView::of(args, gemm.a);
+            return multiply_x16(machine, &Gemm { a, b, output }, separable);
         }
-        let a = product.with_rows(dispatch, machine, &mut packed)?.a.lines();
-        multiply_strips(machine, &Product { a, b, output }, separable)
+        let a = gemm.with_rows(dispatch, machine, &mut packed)?.a.view();
+        multiply_x16(machine, &Gemm { a, b, output }, separable)
     })
 }
 
-fn multiply_strips<A: Readable, B: Readable, T: Writable>(
+fn multiply_x16<A: Readable, B: Readable, T: Writable>(
     machine: &Machine,
-    product: &Product<B, T, Lines<A>>,
+    gemm: &Gemm<B, T, MatrixView<A>>,
     separable: bool,
 ) -> Result<(), Fault> {
-    product.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-        gemm_packed_b::compute(machine.isa, product, Order::Strips, block)
+    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+        gemm_packed_b::compute(machine.isa, gemm, Order::X16, block)
     })
 }
 
@@ -138,78 +138,72 @@ pub fn matmul_integers<B: Integers, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_product::<B, T>(dispatch, |product, separable| {
-        multiply_as_integers(
-            dispatch,
-            machine,
-            product,
-            separable,
-            quant::matmul::multiply,
-        )
+    with_gemm::<B, T>(dispatch, |gemm, separable| {
+        multiply_as_integers(dispatch, machine, gemm, separable, quant::matmul::multiply)
     })
 }
 
 fn multiply_as_integers<B: Integers, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
-    product: &Product<B, T, View<T>>,
+    gemm: &Gemm<B, T, View<T>>,
     separable: bool,
-    multiply: impl FnOnce(&Machine, &Product<B, f32>, bool) -> Result<(), Fault>,
+    multiply: impl FnOnce(&Machine, &Gemm<B, f32>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut packed = Vec::new();
-    let product = product.with_rows(dispatch, machine, &mut packed)?;
+    let gemm = gemm.with_rows(dispatch, machine, &mut packed)?;
     let mut wide = WideOutput::default();
-    let output = wide.of(dispatch, &product.output)?;
-    let (a, b) = (product.a, product.b);
+    let output = wide.of(dispatch, &gemm.output)?;
+    let (a, b) = (gemm.a, gemm.b);
     let separable = separable || !T::IS_F32;
-    multiply(machine, &Product { a: &a, b, output }, separable)?;
+    multiply(machine, &Gemm { a: &a, b, output }, separable)?;
     if !T::IS_F32 {
-        output.narrow_to(machine, &product.output);
+        output.narrow_to(machine, &gemm.output);
     }
     Ok(())
 }
 
-/// The same for a B whose rows lie in strips.
+/// The same for a B of x16 panels.
 pub fn matmul_interleaved_integers<B: InterleavedIntegers + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_strips::<B, T>(dispatch, |product, separable| {
+    with_x16::<B, T>(dispatch, |gemm, separable| {
         multiply_as_integers(
             dispatch,
             machine,
-            product,
+            gemm,
             separable,
             quant::matmul::multiply_interleaved,
         )
     })
 }
 
-/// As [`with_product`], for a B that has to be whole strips.
-fn with_strips<B: Interleaved, T: Writable>(
+/// As [`with_gemm`], for a B that has to be whole x16 panels.
+fn with_x16<B: Interleaved, T: Writable>(
     dispatch: &Dispatch,
-    multiply: impl FnOnce(&Product<B, T, View<T>>, bool) -> Result<(), Fault>,
+    multiply: impl FnOnce(&Gemm<B, T, View<T>>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    with_product::<B, T>(dispatch, |product, separable| {
-        let args = &product.output.args;
-        let strip = STRIP as u64 * u64::from(args.k);
+    with_gemm::<B, T>(dispatch, |gemm, separable| {
+        let args = &gemm.output.args;
+        let panel = X16_ROWS as u64 * u64::from(args.k);
         let packed = args.b_row_stride == u64::from(args.k)
-            && args.b_batch_stride.is_multiple_of(strip.max(1));
-        if args.transpose_b == 0 || !packed || !args.n.is_multiple_of(STRIP as u32) {
+            && args.b_batch_stride.is_multiple_of(panel.max(1));
+        if args.transpose_b == 0 || !packed || !args.n.is_multiple_of(X16_ROWS as u32) {
             return Err(dispatch.invalid(format!(
-                "interleaved b must be whole strips of {STRIP} packed rows: transpose_b is {}, n {}, k {}, its row stride {} and its batch \
-                 stride {}",
+                "interleaved b must be whole panels of {X16_ROWS} packed rows: transpose_b is {}, n {}, k {}, its row \
+                 stride {} and its batch stride {}",
                 args.transpose_b, args.n, args.k, args.b_row_stride, args.b_batch_stride
             )));
         }
-        multiply(product, separable)
+        multiply(gemm, separable)
     })
 }
 
-/// Checks a dispatch and calls `multiply` with its operands and with whether threads may share the work.
-fn with_product<B: Stored, T: Writable>(
+/// Checks a dispatch and calls `multiply` with its operands and with whether several threads may compute them.
+fn with_gemm<B: Stored, T: Writable>(
     dispatch: &Dispatch,
-    multiply: impl FnOnce(&Product<B, T, View<T>>, bool) -> Result<(), Fault>,
+    multiply: impl FnOnce(&Gemm<B, T, View<T>>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let args: matmul_args = dispatch.arguments(MATMUL_ARGS)?;
     let (m, n, k, batch) = (args.m, args.n, args.k, args.batch);
@@ -246,7 +240,7 @@ fn with_product<B: Stored, T: Writable>(
         && c.is_apart_from(&b)
         && bias.is_none_or(|bias| c.is_apart_from(&bias));
     let output = Output { args, bias, c };
-    multiply(&Product { a, b, output }, separable)
+    multiply(&Gemm { a, b, output }, separable)
 }
 
 #[cfg(test)]

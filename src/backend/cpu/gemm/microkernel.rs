@@ -11,17 +11,17 @@
 use std::ops::Range;
 
 use crate::backend::cpu::quants::Readable;
-use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, prefetch, prefetch_lines, unindexed};
+use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, opaque_pointer, prefetch, prefetch_lines};
 
 /// Rows that are read a value at a time.
 pub const ROWS: usize = 8;
 /// The same where it is the most. 16 registers hold the sums of 6 rows and two vectors; with those of 4 rows each
 /// addition would wait for the one before (docs/perf, Zen 3).
-pub const MOST_ROWS: usize = 12;
+pub const MAX_ROWS: usize = 12;
 
-/// Rows that are read a value at a time, with so many registers.
+/// Rows that are read a value at a time, with this many registers.
 pub const fn rows(registers: usize) -> usize {
-    if registers < 32 { MOST_ROWS } else { ROWS }
+    if registers < 32 { MAX_ROWS } else { ROWS }
 }
 
 /// Steps that are summed in registers: a tile's rows stay in L1, and sums of sums are more exact than long ones.
@@ -30,21 +30,23 @@ pub const PIECE: usize = 256;
 const LINE: usize = CACHE_LINE / size_of::<f32>();
 /// Steps of a vector each that are multiplied without a branch between them.
 const UNROLLED: usize = 4;
-/// Vectors of a strip, at most.
+/// Vectors of a micro-panel, at most.
 const VECTORS: usize = 3;
 
-/// Vectors of a strip, at most, with so many registers. Of 16, three vectors, a value and the sums of four rows take
-/// all, and the compiler may spill them.
-pub const fn most_vectors(registers: usize) -> usize {
+/// The most vectors of a micro-panel with this many registers. Three vectors, a value and the sums of four rows take
+/// all of 16, and the compiler may spill them.
+pub const fn max_vectors(registers: usize) -> usize {
     if registers < 32 { 2 } else { VECTORS }
 }
 
-/// The strips of a panel of `vectors` vectors: a strip's vectors are neighbors, and then its steps are. They are about
-/// equally wide.
+/// The micro-panels of a panel of `vectors` vectors, about equally wide. A step's vectors are contiguous in a
+/// micro-panel, and its steps follow one another.
 #[inline(always)]
-pub fn strips(registers: usize, vectors: usize) -> impl Iterator<Item = Range<usize>> {
-    let strips = vectors.div_ceil(most_vectors(registers));
-    (0..strips).map(move |strip| vectors * strip / strips..vectors * (strip + 1) / strips)
+pub fn micro_panels(registers: usize, vectors: usize) -> impl Iterator<Item = Range<usize>> {
+    let micro_panels = vectors.div_ceil(max_vectors(registers));
+    (0..micro_panels).map(move |micro_panel| {
+        vectors * micro_panel / micro_panels..vectors * (micro_panel + 1) / micro_panels
+    })
 }
 
 /// Adds to `sums`, of [row][vector][lane], the products of `rows` and a panel over some steps.
@@ -52,14 +54,14 @@ pub fn strips(registers: usize, vectors: usize) -> impl Iterator<Item = Range<us
 pub struct Accumulate {
     /// Each from the first step on. One past an odd `count` stands for nothing and is readable all the same; the others
     /// are not used.
-    pub rows: [*const f32; MOST_ROWS],
+    pub rows: [*const f32; MAX_ROWS],
     pub count: usize,
-    /// Of [strip][step][vector][lane].
+    /// Of [micro-panel][step][vector][lane].
     pub panel: *const f32,
     pub first_step: usize,
-    /// In a step of all strips.
+    /// In a step of all micro-panels.
     pub vectors: usize,
-    /// Steps from one strip to the next.
+    /// Steps from one micro-panel to the next.
     pub panel_depth: usize,
     pub depth: usize,
     /// For `count` rows, and one more where that is odd.
@@ -67,10 +69,10 @@ pub struct Accumulate {
     /// Values of `sums` from one row to the next.
     pub width: usize,
     /// What to prefetch meanwhile, for each row, and how many bytes of it in a step. Need not be readable.
-    pub ahead: [*const u8; ROWS],
-    pub ahead_step: usize,
-    /// Whether it is prefetched all along, or with the first strip: before the first of these rows is read again.
-    pub ahead_all_along: bool,
+    pub prefetch: [*const u8; ROWS],
+    pub prefetch_step: usize,
+    /// Whether it is prefetched all along, or with the first micro-panel: before the first of these rows is read again.
+    pub prefetch_throughout: bool,
 }
 
 impl Body for Accumulate {
@@ -79,43 +81,46 @@ impl Body for Accumulate {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for strip in strips(S::REGISTERS, self.vectors) {
-            let start = strip.start * S::LANES;
-            let step = self.first_step * strip.len() * S::LANES;
-            let part = Strip {
+        for micro_panel in micro_panels(S::REGISTERS, self.vectors) {
+            let start = micro_panel.start * S::LANES;
+            let step = self.first_step * micro_panel.len() * S::LANES;
+            let part = MicroPanel {
                 panel: self.panel.wrapping_add(start * self.panel_depth + step),
                 sums: self.sums.wrapping_add(start),
-                leads: match self.ahead_all_along {
-                    true => strip.start * ROWS / self.vectors..strip.end * ROWS / self.vectors,
-                    false if strip.start == 0 => 0..ROWS,
+                prefetched: match self.prefetch_throughout {
+                    true => {
+                        micro_panel.start * ROWS / self.vectors
+                            ..micro_panel.end * ROWS / self.vectors
+                    }
+                    false if micro_panel.start == 0 => 0..ROWS,
                     false => 0..0,
                 },
             };
             // SAFETY: as the fields say.
             unsafe {
-                match strip.len() {
-                    1 => self.strip::<S, 1>(simd, &part),
-                    2 => self.strip::<S, 2>(simd, &part),
-                    _ => self.strip::<S, VECTORS>(simd, &part),
+                match micro_panel.len() {
+                    1 => self.micro_panel::<S, 1>(simd, &part),
+                    2 => self.micro_panel::<S, 2>(simd, &part),
+                    _ => self.micro_panel::<S, VECTORS>(simd, &part),
                 }
             }
         }
     }
 }
 
-struct Strip {
+struct MicroPanel {
     panel: *const f32,
     sums: *mut f32,
     /// For which of the rows memory is prefetched during it.
-    leads: Range<usize>,
+    prefetched: Range<usize>,
 }
 
 impl Accumulate {
     /// # Safety
-    /// `strip` is of `V` vectors, and all is as the fields say.
+    /// `micro-panel` is of `V` vectors, and all is as the fields say.
     #[inline(always)]
-    unsafe fn strip<S: Simd, const V: usize>(&self, simd: S, strip: &Strip) {
-        // The sums, a step of the strip and a value fill the registers.
+    unsafe fn micro_panel<S: Simd, const V: usize>(&self, simd: S, micro_panel: &MicroPanel) {
+        // The sums, a step of the micro-panel and a value fill the registers.
         let most = const { (S::REGISTERS - 1 - V) / V };
         // Tiles are about equally high: with but a few sums, each addition waits for the one before.
         let even = self.count.div_ceil(self.count.div_ceil(most).max(1));
@@ -124,11 +129,11 @@ impl Accumulate {
             // SAFETY: the caller's promise.
             row += unsafe {
                 match (self.count - row).min(even) {
-                    1 => self.tile::<S, V, 1>(simd, strip, row),
-                    2 => self.tile::<S, V, 2>(simd, strip, row),
-                    3..=4 => self.tile::<S, V, 4>(simd, strip, row),
-                    5..=6 => self.tile::<S, V, 6>(simd, strip, row),
-                    _ => self.tile::<S, V, 8>(simd, strip, row),
+                    1 => self.tile::<S, V, 1>(simd, micro_panel, row),
+                    2 => self.tile::<S, V, 2>(simd, micro_panel, row),
+                    3..=4 => self.tile::<S, V, 4>(simd, micro_panel, row),
+                    5..=6 => self.tile::<S, V, 6>(simd, micro_panel, row),
+                    _ => self.tile::<S, V, 8>(simd, micro_panel, row),
                 }
             };
         }
@@ -144,31 +149,31 @@ impl Accumulate {
     unsafe fn whole_lines<S: Simd, const V: usize, const N: usize>(
         &self,
         simd: S,
-        strip: &Strip,
+        micro_panel: &MicroPanel,
         row: usize,
         mut rows: [*const f32; N],
         mut tile: [[S::Vector; V]; N],
     ) -> ([[S::Vector; V]; N], usize) {
-        let mut panel = strip.panel;
+        let mut panel = micro_panel.panel;
         let lines = self.depth / LINE;
-        // With a longer prefetch distance the next piece comes by itself.
-        let leads = S::AHEAD == 0
-            && self.ahead_step > 0
-            && strip.leads.start <= row
-            && row + N <= strip.leads.end;
+        // A longer prefetch distance covers the next piece already.
+        let prefetched = S::PREFETCH_DISTANCE == 0
+            && self.prefetch_step > 0
+            && micro_panel.prefetched.start <= row
+            && row + N <= micro_panel.prefetched.end;
         for line in 0..lines {
             for part in 0..LINE / UNROLLED {
-                if leads {
+                if prefetched {
                     // Not for all rows at a time: the processor has few buffers for what is under way.
                     for j in (part..N).step_by(LINE / UNROLLED) {
-                        let ahead = self.ahead[row + j];
-                        prefetch(ahead.wrapping_add(line * LINE * self.ahead_step));
+                        let from = self.prefetch[row + j];
+                        prefetch(from.wrapping_add(line * LINE * self.prefetch_step));
                     }
                 }
                 for j in 0..N {
-                    rows[j] = unindexed(rows[j]);
+                    rows[j] = opaque_pointer(rows[j]);
                 }
-                panel = unindexed(panel);
+                panel = opaque_pointer(panel);
                 for step in 0..UNROLLED {
                     let mut vectors = [simd.splat(0.0); V];
                     // SAFETY: the caller's promise.
@@ -191,12 +196,12 @@ impl Accumulate {
     /// `N` rows, from `row` on. Returns `N`.
     ///
     /// # Safety
-    /// As `strip`, and there are as many rows and sums.
+    /// As for `micro_panel`, and there are `N` rows and their sums.
     #[inline(always)]
     unsafe fn tile<S: Simd, const V: usize, const N: usize>(
         &self,
         simd: S,
-        strip: &Strip,
+        micro_panel: &MicroPanel,
         row: usize,
     ) -> usize {
         let mut rows = [self.rows[row]; N];
@@ -205,23 +210,30 @@ impl Accumulate {
         unsafe {
             let mut tile = [[simd.splat(0.0); V]; N];
             let mut done = 0;
-            if V == 1 && LINE * self.ahead_step <= CACHE_LINE {
-                (tile, done) = self.whole_lines::<S, V, N>(simd, strip, row, rows, tile);
+            if V == 1 && LINE * self.prefetch_step <= CACHE_LINE {
+                (tile, done) = self.whole_lines::<S, V, N>(simd, micro_panel, row, rows, tile);
             }
             for line in (done..self.depth).step_by(LINE) {
-                for lead in strip.leads.start.max(row)..strip.leads.end.min(row + N) {
-                    let ahead = self.ahead[lead].wrapping_add(line * self.ahead_step);
-                    prefetch_lines(ahead, LINE * self.ahead_step);
+                for row_index in
+                    micro_panel.prefetched.start.max(row)..micro_panel.prefetched.end.min(row + N)
+                {
+                    let from = self.prefetch[row_index].wrapping_add(line * self.prefetch_step);
+                    prefetch_lines(from, LINE * self.prefetch_step);
                 }
                 for step in line..self.depth.min(line + LINE) {
                     let mut vectors = [simd.splat(0.0); V];
                     for v in 0..V {
-                        vectors[v] = simd.load(strip.panel.add((step * V + v) * S::LANES));
+                        vectors[v] = simd.load(micro_panel.panel.add((step * V + v) * S::LANES));
                     }
                     tile = add_step(simd, rows, step, vectors, tile);
                 }
             }
-            add_to_sums(simd, tile, strip.sums.add(row * self.width), self.width);
+            add_to_sums(
+                simd,
+                tile,
+                micro_panel.sums.add(row * self.width),
+                self.width,
+            );
         }
         N
     }
@@ -252,7 +264,7 @@ pub unsafe fn add_step<S: Simd, const V: usize, const N: usize>(
 /// Adds `tile` to sums whose rows are `width` values apart.
 ///
 /// # Safety
-/// There are so many.
+/// The sums are readable and writable.
 #[inline(always)]
 pub unsafe fn add_to_sums<S: Simd, const V: usize, const N: usize>(
     simd: S,
@@ -273,7 +285,7 @@ pub unsafe fn add_to_sums<S: Simd, const V: usize, const N: usize>(
 
 /// Widens pieces of rows, or copies them: [row][PIECE].
 pub struct Widen<B> {
-    pub from: [*const B; MOST_ROWS],
+    pub from: [*const B; MAX_ROWS],
     pub rows: usize,
     pub to: *mut f32,
     /// Of each row, at most [`PIECE`].

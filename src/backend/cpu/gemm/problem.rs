@@ -6,8 +6,8 @@ use crate::backend::cpu::bindings::{Dispatch, View};
 #[cfg(target_arch = "x86_64")]
 pub use crate::backend::cpu::gemm::amx::unpack_b::Weights;
 use crate::backend::cpu::machine::{ALONE, Machine};
-use crate::backend::cpu::quants::{GROUP, Readable, STRIP, Stored, Writable};
-use crate::backend::cpu::scratch::{Exhausted, Shortage};
+use crate::backend::cpu::quants::{GROUP, Readable, Stored, Writable, X16_ROWS};
+use crate::backend::cpu::scratch::{AllocError, AllocStatus};
 use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
@@ -23,7 +23,7 @@ impl<B> Weights for B {}
 pub const ROWS: usize = 256;
 
 /// The operands of one dispatch.
-pub struct Product<'a, B, T, A = &'a Rows<'a>> {
+pub struct Gemm<'a, B, T, A = &'a Rows<'a>> {
     pub a: A,
     pub b: View<'a, B>,
     pub output: Output<'a, T>,
@@ -114,18 +114,18 @@ impl WideOutput {
     }
 }
 
-impl<'a, B: Stored, T: Writable> Product<'a, B, T, View<'a, T>> {
+impl<'a, B: Stored, T: Writable> Gemm<'a, B, T, View<'a, T>> {
     /// The same with A as rows of f32.
     pub fn with_rows<'b>(
         &self,
         dispatch: &Dispatch,
         machine: &Machine,
         packed: &'b mut Vec<f32>,
-    ) -> Result<Product<'a, B, T, Rows<'b>>, Fault>
+    ) -> Result<Gemm<'a, B, T, Rows<'b>>, Fault>
     where
         'a: 'b,
     {
-        Ok(Product {
+        Ok(Gemm {
             a: Rows::new(dispatch, machine, &self.output.args, self.a, packed)?,
             b: self.b,
             output: self.output,
@@ -133,7 +133,7 @@ impl<'a, B: Stored, T: Writable> Product<'a, B, T, View<'a, T>> {
     }
 }
 
-impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
+impl<B: Stored, T: Writable, A: Sync> Gemm<'_, B, T, A> {
     #[inline]
     pub fn k(&self) -> usize {
         self.output.args.k as usize
@@ -148,18 +148,19 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
 
     /// The address of an element of a row of the stored B, of which neither need be there: for prefetching, not to be
     /// followed.
-    pub fn near(&self, batch: usize, row: usize, element: usize) -> *const B {
+    pub fn prefetch_address(&self, batch: usize, row: usize, element: usize) -> *const B {
         let args = &self.output.args;
         let batch = batch.wrapping_mul(args.b_batch_stride as usize);
         let row = row.wrapping_mul(args.b_row_stride as usize);
-        self.b.near(batch.wrapping_add(row).wrapping_add(element))
+        self.b
+            .prefetch_address(batch.wrapping_add(row).wrapping_add(element))
     }
 
-    /// The strip that has row `row` of an interleaved B: all of its blocks are inside the view.
+    /// The x16 panel that has row `row` of an interleaved B: all of its blocks are inside the view.
     #[inline]
-    pub fn strip(&self, batch: usize, row: usize) -> *const B {
-        let start = self.b_row(batch, row - row % STRIP);
-        self.b.at(start, STRIP * self.k()).cast_const()
+    pub fn x16_panel(&self, batch: usize, row: usize) -> *const B {
+        let start = self.b_row(batch, row - row % X16_ROWS);
+        self.b.at(start, X16_ROWS * self.k()).cast_const()
     }
 
     /// Calls `compute` for blocks that together are C, each some multiple of `unit` columns wide.
@@ -199,13 +200,13 @@ impl<B: Stored, T: Writable, A: Sync> Product<'_, B, T, A> {
         machine: &Machine,
         separable: bool,
         unit: usize,
-        compute: impl Fn(Block) -> Result<(), Exhausted> + Sync,
+        compute: impl Fn(Block) -> Result<(), AllocError> + Sync,
     ) -> Result<(), Fault> {
-        let shortage = Shortage::default();
+        let status = AllocStatus::default();
         self.for_blocks(machine, separable, unit, |block| {
-            shortage.note(compute(block));
+            status.note(compute(block));
         });
-        shortage.into_result("a panel of a product")
+        status.into_result("a panel of a gemm")
     }
 }
 
@@ -280,8 +281,8 @@ impl<'a> Rows<'a> {
         })
     }
 
-    pub fn lines(&self) -> Lines<'a, f32> {
-        Lines {
+    pub fn view(&self) -> MatrixView<'a, f32> {
+        MatrixView {
             memory: self.memory,
             row_stride: self.row_stride,
             batch_stride: self.batch_stride,
@@ -323,7 +324,7 @@ impl<T: Writable> Body for Narrow<T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let whole = self.count - self.count % S::LANES;
-        // SAFETY: whoever makes one has checked both places.
+        // SAFETY: both places were checked where the value was made.
         unsafe {
             for i in (0..whole).step_by(S::LANES) {
                 T::store(simd, simd.load(self.from.add(i)), self.to.add(i));
@@ -335,18 +336,18 @@ impl<T: Writable> Body for Narrow<T> {
     }
 }
 
-/// A whose rows lie in memory as such.
+/// A as strided rows in memory.
 #[derive(Clone, Copy)]
-pub struct Lines<'a, A> {
+pub struct MatrixView<'a, A> {
     pub memory: View<'a, A>,
     pub row_stride: usize,
     pub batch_stride: usize,
 }
 
-impl<'a, A> Lines<'a, A> {
+impl<'a, A> MatrixView<'a, A> {
     /// An A that is not transposed.
-    pub fn of(args: &matmul_args, memory: View<'a, A>) -> Lines<'a, A> {
-        Lines {
+    pub fn of(args: &matmul_args, memory: View<'a, A>) -> MatrixView<'a, A> {
+        MatrixView {
             memory,
             row_stride: args.a_row_stride as usize,
             batch_stride: args.a_batch_stride as usize,

@@ -29,7 +29,7 @@ fn for_elements(
     let out: View<f32> = dispatch.view(ACTIVATION_OUT, "out", all)?;
     dispatch.expect_points([args.count, 1, 1])?;
 
-    let separable = out.shares_rows_with(&x) || out.is_apart_from(&x);
+    let separable = out.aliases_rows_of(&x) || out.is_apart_from(&x);
     let grain = if separable {
         machine.grain(work)
     } else {

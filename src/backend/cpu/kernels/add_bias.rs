@@ -17,7 +17,7 @@ pub fn add_bias(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 
     let width = width as usize;
     let separable = out.writes_once()
-        && (out.shares_rows_with(&x) || out.is_apart_from(&x))
+        && (out.aliases_rows_of(&x) || out.is_apart_from(&x))
         && out.is_apart_from(&bias);
     let grain = if separable {
         machine.grain(2 * width)

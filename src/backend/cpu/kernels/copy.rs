@@ -88,7 +88,7 @@ fn for_pieces<S: Stored, D: Stored>(
 
     let width = width as usize;
     let pieces_per_row = width.div_ceil(PIECE);
-    let separable = dst.writes_once() && (dst.shares_rows_with(&src) || dst.is_apart_from(&src));
+    let separable = dst.writes_once() && (dst.aliases_rows_of(&src) || dst.is_apart_from(&src));
     let grain = if separable {
         machine.grain(4 * width.min(PIECE))
     } else {

@@ -35,7 +35,7 @@ fn for_elements(
 
     let separable = [&a, &b]
         .into_iter()
-        .all(|input| out.shares_rows_with(input) || out.is_apart_from(input));
+        .all(|input| out.aliases_rows_of(input) || out.is_apart_from(input));
     if !separable {
         // One after the other, each as the ones before have left it.
         for i in 0..args.count as usize {

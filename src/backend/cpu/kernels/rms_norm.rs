@@ -18,7 +18,7 @@ pub fn rms_norm(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 
     let width = width as usize;
     let separable = out.writes_once()
-        && (out.shares_rows_with(&x) || out.is_apart_from(&x))
+        && (out.aliases_rows_of(&x) || out.is_apart_from(&x))
         && out.is_apart_from(&weight);
     let grain = if separable {
         machine.grain(4 * width)

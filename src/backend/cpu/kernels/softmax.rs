@@ -16,7 +16,7 @@ pub fn softmax(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 
     let (x_stride, out_stride) = (args.x_row_stride as usize, args.out_row_stride as usize);
     let width = width as usize;
-    let separable = out.writes_once() && (out.shares_rows_with(&x) || out.is_apart_from(&x));
+    let separable = out.writes_once() && (out.aliases_rows_of(&x) || out.is_apart_from(&x));
     let grain = if separable {
         machine.grain(16 * width)
     } else {

@@ -1,4 +1,4 @@
-//! GGML's block-quantised types as they lie in memory, and the weights they stand for.
+//! GGML's block-quantized types as they are stored, and the weights they stand for.
 //!
 //! Layouts and formulas: `ggml-common.h` and `dequantize_row_*` of `ggml-quants.c` in llama.cpp. In each formula every
 //! product is exact in f32 but Q6_K's, and there is at most one sum, so that all orders of evaluation give the same

@@ -1,4 +1,4 @@
-//! Block-quantised weights as small integers with scales, for integer dot products.
+//! Block-quantized weights as small integers with scales, for integer dot products.
 
 #![allow(
     clippy::needless_range_loop,
@@ -17,10 +17,10 @@ pub const SCALED_GROUPS: usize = 8;
 /// Weights that are, in groups of [`GROUP`], `scale · (integer − ZERO) − minimum`.
 pub trait Integers: Stored {
     /// Weights that share a scale: 32 or 16.
-    const SHARE: usize = GROUP;
-    /// Whether the integers are those of [`Simd::signed`]; else they are from 0 to 127.
+    const SUB_BLOCK: usize = GROUP;
+    /// Whether the integers are those of [`Simd::bias_group`]; else they are from 0 to 127.
     const SIGNED: bool = false;
-    /// The integer that stands for no weight, apart from what `Simd::signed` adds.
+    /// The integer that stands for no weight, apart from what `Simd::bias_group` adds.
     const ZERO: i32 = 0;
     const HAS_MINIMUM: bool = false;
     /// The largest magnitude of an integer.
@@ -38,10 +38,10 @@ pub trait Integers: Stored {
     /// `row` is readable for these groups.
     unsafe fn scales<S: Simd>(simd: S, row: *const Self, first: usize, count: usize) -> Scales;
 
-    /// [`Integers::ZERO`] and what `Simd::signed` adds.
+    /// [`Integers::ZERO`] and what `Simd::bias_group` adds.
     #[inline(always)]
     fn zero<S: Simd>() -> i32 {
-        Self::ZERO + if Self::SIGNED { S::SIGNED_OFFSET } else { 0 }
+        Self::ZERO + if Self::SIGNED { S::SIGNED_BIAS } else { 0 }
     }
 }
 
@@ -146,7 +146,7 @@ macro_rules! one_group {
 pub(super) use {one_group, scales_of_halves};
 
 one_group!(BlockQ8_0, { SIGNED: bool = true; }, scale, |simd, from| {
-    simd.signed(simd.load_group((&raw const (*from).quants).cast()))
+    simd.bias_group(simd.load_group((&raw const (*from).quants).cast()))
 });
 one_group!(BlockQ4_0, { ZERO: i32 = 8; LARGEST: i32 = 15; }, scale, |simd, from| {
     simd.load_nibbles((&raw const (*from).quants).cast())
@@ -157,12 +157,12 @@ one_group!(BlockQ4_1, { HAS_MINIMUM: bool = true; LARGEST: i32 = 15; }, scale an
 one_group!(BlockQ5_0, { ZERO: i32 = 16; LARGEST: i32 = 31; }, scale, |simd, from| {
     let high = fifth_bits((&raw const (*from).high).read());
     let high = simd.load_group(high.as_ptr());
-    simd.with_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
+    simd.insert_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
 });
 one_group!(BlockQ5_1, { HAS_MINIMUM: bool = true; LARGEST: i32 = 31; }, scale and minimum, |simd, from| {
     let high = fifth_bits((&raw const (*from).high).read());
     let high = simd.load_group(high.as_ptr());
-    simd.with_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
+    simd.insert_bits(high, 4, simd.load_nibbles((&raw const (*from).quants).cast()))
 });
 /// A byte of 0 or 1 for each bit.
 #[inline(always)]
@@ -225,7 +225,7 @@ impl Integers for BlockQ4K {
         unsafe {
             let quants: *const u8 = (&raw const (*row.add(group / 8)).quants).cast();
             let nibbles = simd.load_group(quants.add(group % 8 / 2 * GROUP));
-            simd.bits(nibbles, (group % 2 * 4) as u32, 15)
+            simd.extract_bits(nibbles, (group % 2 * 4) as u32, 15)
         }
     }
 
@@ -254,9 +254,9 @@ impl Integers for BlockQ5K {
             let block = row.add(group / 8);
             let quants: *const u8 = (&raw const (*block).quants).cast();
             let nibbles = simd.load_group(quants.add(group % 8 / 2 * GROUP));
-            let nibbles = simd.bits(nibbles, (group % 2 * 4) as u32, 15);
+            let nibbles = simd.extract_bits(nibbles, (group % 2 * 4) as u32, 15);
             let high = simd.load_group((&raw const (*block).high).cast());
-            simd.with_bits(simd.bits(high, (group % 8) as u32, 1), 4, nibbles)
+            simd.insert_bits(simd.extract_bits(high, (group % 8) as u32, 1), 4, nibbles)
         }
     }
 
@@ -275,7 +275,7 @@ impl Integers for BlockQ5K {
 }
 
 impl Integers for BlockQ6K {
-    const SHARE: usize = 16;
+    const SUB_BLOCK: usize = 16;
     const ZERO: i32 = 32;
     const LARGEST: i32 = 63;
 
@@ -287,10 +287,10 @@ impl Integers for BlockQ6K {
             let (half, quarter) = (group % 8 / 4, group % 4);
             let quants: *const u8 = (&raw const (*block).quants).cast();
             let nibbles = simd.load_group(quants.add(half * 64 + quarter % 2 * GROUP));
-            let nibbles = simd.bits(nibbles, (quarter / 2 * 4) as u32, 15);
+            let nibbles = simd.extract_bits(nibbles, (quarter / 2 * 4) as u32, 15);
             let high: *const u8 = (&raw const (*block).high).cast();
             let high = simd.load_group(high.add(half * GROUP));
-            simd.with_bits(simd.bits(high, (quarter * 2) as u32, 3), 4, nibbles)
+            simd.insert_bits(simd.extract_bits(high, (quarter * 2) as u32, 3), 4, nibbles)
         }
     }
 
@@ -312,7 +312,7 @@ impl Integers for BlockQ6K {
 }
 
 impl Integers for BlockQ3K {
-    const SHARE: usize = 16;
+    const SUB_BLOCK: usize = 16;
     const ZERO: i32 = 4;
     const LARGEST: i32 = 7;
 
@@ -323,9 +323,9 @@ impl Integers for BlockQ3K {
             let block = row.add(group / 8);
             let quants: *const u8 = (&raw const (*block).quants).cast();
             let quants = simd.load_group(quants.add(group % 8 / 4 * GROUP));
-            let quants = simd.bits(quants, (group % 4 * 2) as u32, 3);
+            let quants = simd.extract_bits(quants, (group % 4 * 2) as u32, 3);
             let high = simd.load_group((&raw const (*block).high).cast());
-            simd.with_bits(simd.bits(high, (group % 8) as u32, 1), 2, quants)
+            simd.insert_bits(simd.extract_bits(high, (group % 8) as u32, 1), 2, quants)
         }
     }
 
@@ -349,7 +349,7 @@ impl Integers for BlockQ3K {
 }
 
 impl Integers for BlockQ2K {
-    const SHARE: usize = 16;
+    const SUB_BLOCK: usize = 16;
     const HAS_MINIMUM: bool = true;
     const LARGEST: i32 = 3;
 
@@ -359,7 +359,7 @@ impl Integers for BlockQ2K {
         unsafe {
             let quants: *const u8 = (&raw const (*row.add(group / 8)).quants).cast();
             let quants = simd.load_group(quants.add(group % 8 / 4 * GROUP));
-            simd.bits(quants, (group % 4 * 2) as u32, 3)
+            simd.extract_bits(quants, (group % 4 * 2) as u32, 3)
         }
     }
 

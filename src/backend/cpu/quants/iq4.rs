@@ -31,5 +31,5 @@ impl Block for BlockIq4Nl {
 
 one_group!(BlockIq4Nl, { SIGNED: bool = true; }, scale, |simd, from| {
     let nibbles = simd.load_nibbles((&raw const (*from).quants).cast());
-    simd.signed(simd.look_up(nibbles, &LEVELS))
+    simd.bias_group(simd.shuffle_lut(nibbles, &LEVELS))
 });

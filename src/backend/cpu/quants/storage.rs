@@ -4,9 +4,9 @@ use half::{bf16, f16};
 
 use crate::backend::cpu::simd::{Simd, widen_f16};
 
-/// A value as it lies in a buffer.
+/// A value as it is stored in a buffer.
 pub trait Stored: Copy + Send + Sync + 'static {
-    /// How many elements one stored value stands for: more than one in block-quantised types.
+    /// How many elements one stored value stands for: more than one in block-quantized types.
     const ELEMENTS: usize = 1;
     const IS_F32: bool = false;
 }

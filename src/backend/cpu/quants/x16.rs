@@ -1,4 +1,4 @@
-//! Weights whose rows lie interleaved: `interleave_<B>` of `args.h` says how.
+//! Weights whose rows are interleaved: `interleave_<B>` of `args.h` says how.
 //!
 //! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four
 //! integers as the integer dot products take them.
@@ -11,14 +11,14 @@ use super::storage::{BlockQ8_0, Stored};
 use crate::backend::cpu::simd::{Simd, prefetch};
 use crate::backend::ffi::args::INTERLEAVE_ROWS;
 
-/// Rows of a strip.
-pub const STRIP: usize = INTERLEAVE_ROWS as usize;
+/// Rows of an x16 panel.
+pub const X16_ROWS: usize = INTERLEAVE_ROWS as usize;
 
 /// Bytes of a word, and the integers that it holds in part or as a whole.
 pub const WORD: usize = 4;
 
-/// The most shares of a block.
-pub const SHARES: usize = 16;
+/// The most sub-blocks of a block.
+pub const SUB_BLOCKS: usize = 16;
 
 /// Types that can be interleaved. A number is a block of its own.
 pub trait Interleaved: Stored {
@@ -26,7 +26,7 @@ pub trait Interleaved: Stored {
     const HALVES: (usize, usize);
     const WORDS: usize = (size_of::<Self>() - 2 * (Self::HALVES.0 + Self::HALVES.1)) / WORD;
 
-    /// Where a word of a block comes to lie: first what is needed first.
+    /// The place of a word of a block, in the order in which words are read.
     #[inline(always)]
     fn place(word: usize) -> usize {
         word
@@ -41,13 +41,13 @@ impl Interleaved for bf16 {
     const HALVES: (usize, usize) = (1, 0);
 }
 
-/// Those that are made of small integers. Groups and shares are counted within a block.
+/// Those that are made of small integers. Groups and sub-blocks are counted within a block.
 ///
 /// One loop computes a block's spans, and each of its instructions reads in address order: processors prefetch a stream
 /// only when one load instruction follows it. A loop for each span reads half as much (docs/perf, Zen 5).
 ///
-/// A step of a span has four integers of each of the span's pieces. A piece has a share of its own, but those of Q4_0
-/// are halves of one.
+/// A step of a span has four integers of each of the span's pieces. A piece has a sub-block of its own, but the pieces
+/// of Q4_0 are halves of one.
 pub trait InterleavedIntegers: Integers + Interleaved {
     /// Spans of a block.
     const SPANS: usize;
@@ -74,17 +74,17 @@ pub trait InterleavedIntegers: Integers + Interleaved {
     /// The integers of a piece that a step's words have.
     fn integers_of<S: Simd>(simd: S, words: Self::Words<S>, span: usize, piece: usize) -> S::Bytes;
 
-    /// What the factors of shares are computed from.
+    /// What the factors of sub-blocks are computed from.
     type Factors<S: Simd>: Copy;
 
     /// # Safety
     /// The block is readable.
     unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> Self::Factors<S>;
 
-    /// What a share's integers are multiplied with, apart from the block's scale.
-    fn scale<S: Simd>(simd: S, factors: &Self::Factors<S>, share: usize) -> S::Vector;
+    /// What a sub-block's integers are multiplied with, apart from the block's scale.
+    fn scale<S: Simd>(simd: S, factors: &Self::Factors<S>, sub_block: usize) -> S::Vector;
 
-    /// What is taken off from a share's weights, apart from the block's minimum: nothing where a type has none.
+    /// What is taken off from a sub-block's weights, apart from the block's minimum: nothing where a type has none.
     #[inline(always)]
     fn minimum<S: Simd>(simd: S, _: &Self::Factors<S>, _: usize) -> S::Vector {
         simd.splat(0.0)
@@ -111,7 +111,7 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     #[inline(always)]
     pub fn new(blocks: *const B, row: usize) -> BlockRows<B> {
         let words: *const i8 = blocks.cast();
-        let halves = words.wrapping_add(B::WORDS * WORD * STRIP).cast::<f16>();
+        let halves = words.wrapping_add(B::WORDS * WORD * X16_ROWS).cast::<f16>();
         BlockRows {
             words: words.wrapping_add(WORD * row),
             halves: halves.wrapping_add(row),
@@ -119,9 +119,9 @@ impl<B: InterleavedIntegers> BlockRows<B> {
         }
     }
 
-    /// Starts to bring the cache line near that begins `bytes` after the first word, whether it is readable or not.
+    /// Prefetches the cache line that begins `bytes` after the first word, whether it is readable or not.
     #[inline(always)]
-    pub fn bring_near(self, bytes: usize) {
+    pub fn prefetch(self, bytes: usize) {
         prefetch(self.words.wrapping_add(bytes));
     }
 
@@ -130,7 +130,7 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     #[inline(always)]
     unsafe fn word<S: Simd>(self, simd: S, word: usize) -> S::Bytes {
         // SAFETY: the caller's promise.
-        unsafe { simd.load_bytes(self.words.add(word * WORD * STRIP)) }
+        unsafe { simd.load_bytes(self.words.add(word * WORD * X16_ROWS)) }
     }
 
     /// The scale of each row's block.
@@ -150,7 +150,7 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     #[inline(always)]
     pub unsafe fn minimum<S: Simd>(self, simd: S) -> S::Vector {
         // SAFETY: the caller's promise.
-        unsafe { simd.load_f16(self.halves.add(STRIP)) }
+        unsafe { simd.load_f16(self.halves.add(X16_ROWS)) }
     }
 }
 
@@ -192,7 +192,7 @@ impl InterleavedIntegers for BlockQ8_0 {
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, _: usize) -> S::Bytes {
-        simd.signed_bytes(words)
+        simd.bias_bytes(words)
     }
 }
 
@@ -219,14 +219,14 @@ impl InterleavedIntegers for BlockQ4_0 {
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
-        simd.moved(words, 4 * piece as i32, 15)
+        simd.shift_mask(words, 4 * piece as i32, 15)
     }
 }
 
 /// The factors of Q4_K and Q5_K: where the three words lie that have the 12 bytes of scales and minima.
 macro_rules! six_bits {
     ($scales:literal, $minima:literal, $lower:literal) => {
-        /// A byte of a word is a share's: scales 0 to 3, scales 4 to 7, minima 0 to 3, minima 4 to 7.
+        /// A byte of a word is a sub-block's: scales 0 to 3, scales 4 to 7, minima 0 to 3, minima 4 to 7.
         /// (`get_scale_min_k4`.)
         type Factors<S: Simd> = [S::Bytes; 4];
 
@@ -239,23 +239,23 @@ macro_rules! six_bits {
                 minima = rows.word(simd, $minima);
                 lower = rows.word(simd, $lower);
             }
-            let upper_bits = |word| simd.moved(word, 2, 0x30);
+            let upper_bits = |word| simd.shift_mask(word, 2, 0x30);
             [
-                simd.moved(scales, 0, 63),
-                simd.either(upper_bits(scales), simd.moved(lower, 0, 15)),
-                simd.moved(minima, 0, 63),
-                simd.either(upper_bits(minima), simd.moved(lower, 4, 15)),
+                simd.shift_mask(scales, 0, 63),
+                simd.or(upper_bits(scales), simd.shift_mask(lower, 0, 15)),
+                simd.shift_mask(minima, 0, 63),
+                simd.or(upper_bits(minima), simd.shift_mask(lower, 4, 15)),
             ]
         }
 
         #[inline(always)]
-        fn scale<S: Simd>(simd: S, factors: &[S::Bytes; 4], share: usize) -> S::Vector {
-            simd.unsigned_byte(factors[share / 4], share % 4)
+        fn scale<S: Simd>(simd: S, factors: &[S::Bytes; 4], sub_block: usize) -> S::Vector {
+            simd.unsigned_byte(factors[sub_block / 4], sub_block % 4)
         }
 
         #[inline(always)]
-        fn minimum<S: Simd>(simd: S, factors: &[S::Bytes; 4], share: usize) -> S::Vector {
-            simd.unsigned_byte(factors[2 + share / 4], share % 4)
+        fn minimum<S: Simd>(simd: S, factors: &[S::Bytes; 4], sub_block: usize) -> S::Vector {
+            simd.unsigned_byte(factors[2 + sub_block / 4], sub_block % 4)
         }
     };
 }
@@ -292,7 +292,7 @@ impl InterleavedIntegers for BlockQ4K {
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
-        simd.moved(words, 4 * piece as i32, 15)
+        simd.shift_mask(words, 4 * piece as i32, 15)
     }
 }
 
@@ -345,8 +345,11 @@ impl InterleavedIntegers for BlockQ5K {
         span: usize,
         piece: usize,
     ) -> S::Bytes {
-        let nibbles = simd.moved(nibbles, 4 * piece as i32, 15);
-        simd.either(simd.moved(high, (2 * span + piece) as i32 - 4, 16), nibbles)
+        let nibbles = simd.shift_mask(nibbles, 4 * piece as i32, 15);
+        simd.or(
+            simd.shift_mask(high, (2 * span + piece) as i32 - 4, 16),
+            nibbles,
+        )
     }
 }
 
@@ -399,8 +402,8 @@ impl InterleavedIntegers for BlockQ6K {
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: [S::Bytes; 3], _: usize, piece: usize) -> S::Bytes {
-        let nibbles = simd.moved(words[1 + piece % 2], 4 * (piece / 2) as i32, 15);
-        simd.either(simd.moved(words[0], 2 * piece as i32 - 4, 48), nibbles)
+        let nibbles = simd.shift_mask(words[1 + piece % 2], 4 * (piece / 2) as i32, 15);
+        simd.or(simd.shift_mask(words[0], 2 * piece as i32 - 4, 48), nibbles)
     }
 
     #[inline(always)]
@@ -417,7 +420,7 @@ impl InterleavedIntegers for BlockQ6K {
     }
 
     #[inline(always)]
-    fn scale<S: Simd>(simd: S, factors: &[S::Bytes; 4], share: usize) -> S::Vector {
-        simd.signed_byte(factors[share / 4], share % 4)
+    fn scale<S: Simd>(simd: S, factors: &[S::Bytes; 4], sub_block: usize) -> S::Vector {
+        simd.signed_byte(factors[sub_block / 4], sub_block % 4)
     }
 }

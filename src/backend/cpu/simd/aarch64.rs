@@ -133,7 +133,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     type Ints = int32x4x2_t;
     type Bytes = int8x16x2_t;
     type Group = int8x16x2_t;
-    const SIGNED_OFFSET: i32 = 0;
+    const SIGNED_BIAS: i32 = 0;
 
     #[inline(always)]
     fn splat_int(self, value: i32) -> int32x4x2_t {
@@ -141,7 +141,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn plus_128(self, a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t {
+    fn mul128_add(self, a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t {
         baseline!(int32x4x2_t(
             vaddq_s32(a.0, vshlq_n_s32::<7>(b.0)),
             vaddq_s32(a.1, vshlq_n_s32::<7>(b.1))
@@ -171,20 +171,20 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn splat_short(self, value: i16) -> int8x16x2_t {
+    fn splat_i16(self, value: i16) -> int8x16x2_t {
         let both = baseline!(vreinterpretq_s8_s16(vdupq_n_s16(value)));
         int8x16x2_t(both, both)
     }
 
     #[inline(always)]
-    fn dot_shorts(self, sums: int8x16x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int8x16x2_t {
+    fn maddubs_i16(self, sums: int8x16x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int8x16x2_t {
         int8x16x2_t(shorts(sums.0, a.0, b.0), shorts(sums.1, a.1, b.1))
     }
 
-    const PAIRS: bool = false;
+    const I16_MADD: bool = false;
 
     #[inline(always)]
-    fn pairs(self, signed: bool, a: int8x16x2_t) -> [int8x16x2_t; 2] {
+    fn widen_i16(self, signed: bool, a: int8x16x2_t) -> [int8x16x2_t; 2] {
         [
             int8x16x2_t(even(signed, a.0), even(signed, a.1)),
             int8x16x2_t(odd(signed, a.0), odd(signed, a.1)),
@@ -192,7 +192,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn dot_pairs(self, sums: int32x4x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int32x4x2_t {
+    fn madd_i16(self, sums: int32x4x2_t, a: int8x16x2_t, b: int8x16x2_t) -> int32x4x2_t {
         baseline!(int32x4x2_t(
             vaddq_s32(sums.0, twos(a.0, b.0)),
             vaddq_s32(sums.1, twos(a.1, b.1))
@@ -200,12 +200,12 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn signed(self, a: int8x16x2_t) -> int8x16x2_t {
+    fn bias_group(self, a: int8x16x2_t) -> int8x16x2_t {
         a
     }
 
     #[inline(always)]
-    fn bits(self, a: int8x16x2_t, shift: u32, mask: u8) -> int8x16x2_t {
+    fn extract_bits(self, a: int8x16x2_t, shift: u32, mask: u8) -> int8x16x2_t {
         baseline! {
             let (down, mask) = (vdupq_n_s8(-(shift as i8)), vdupq_n_u8(mask));
             int8x16x2_t(
@@ -216,7 +216,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn with_bits(self, a: int8x16x2_t, shift: u32, b: int8x16x2_t) -> int8x16x2_t {
+    fn insert_bits(self, a: int8x16x2_t, shift: u32, b: int8x16x2_t) -> int8x16x2_t {
         baseline! {
             let up = vdupq_n_s8(shift as i8);
             int8x16x2_t(
@@ -227,12 +227,12 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn signed_bytes(self, a: int8x16x2_t) -> int8x16x2_t {
+    fn bias_bytes(self, a: int8x16x2_t) -> int8x16x2_t {
         a
     }
 
     #[inline(always)]
-    fn moved(self, a: int8x16x2_t, right: i32, mask: u8) -> int8x16x2_t {
+    fn shift_mask(self, a: int8x16x2_t, right: i32, mask: u8) -> int8x16x2_t {
         baseline! {
             let (down, mask) = (vdupq_n_s8(-right as i8), vdupq_n_u8(mask));
             int8x16x2_t(
@@ -243,7 +243,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn either(self, a: int8x16x2_t, b: int8x16x2_t) -> int8x16x2_t {
+    fn or(self, a: int8x16x2_t, b: int8x16x2_t) -> int8x16x2_t {
         baseline!(int8x16x2_t(vorrq_s8(a.0, b.0), vorrq_s8(a.1, b.1)))
     }
 
@@ -266,7 +266,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn look_up(self, a: int8x16x2_t, table: &[i8; 16]) -> int8x16x2_t {
+    fn shuffle_lut(self, a: int8x16x2_t, table: &[i8; 16]) -> int8x16x2_t {
         baseline! {
             let table = vld1q_s8(table.as_ptr());
             int8x16x2_t(
@@ -277,7 +277,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    fn join(self, first: int8x16x2_t, _: int8x16x2_t) -> int8x16x2_t {
+    fn concat(self, first: int8x16x2_t, _: int8x16x2_t) -> int8x16x2_t {
         first
     }
 
@@ -319,7 +319,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
-    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> float32x4x2_t {
+    unsafe fn broadcast_groups<const EACH: usize>(self, from: *const f32) -> float32x4x2_t {
         baseline!(float32x4x2_t(
             vdupq_n_f32(from.read()),
             vdupq_n_f32(from.add(4 / EACH).read())

@@ -16,12 +16,12 @@ pub const TILE: usize = 16;
 /// Values of bf16 in a row of a tile: the steps of a product of two.
 pub const DEPTH: usize = 32;
 /// Bytes that are prefetched in a step of a product.
-pub const NEAR: usize = 128;
+pub const PREFETCH_BYTES: usize = 128;
 /// Bytes of a row.
 const ROW: usize = 64;
 
 /// What a register holds. A first factor has a row of C in each row; a second one two steps in each, of which every
-/// column of C has a neighbouring pair; C itself is of f32.
+/// column of C has a neighboring pair; C itself is of f32.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct Tile([u8; TILE * ROW]);
@@ -104,8 +104,8 @@ pub struct Configured(PhantomData<*const ()>);
 
 impl Configured {
     /// Adds to two tiles of C the products of the tiles at `a` and of those at `b`, `steps` of them one after the
-    /// other: of `b` two in each step. Meanwhile [`NEAR`] bytes in each step are prefetched of what either `near`
-    /// points to, which need not be readable.
+    /// other: of `b` two in each step. Each step prefetches [`PREFETCH_BYTES`] bytes at either of `prefetch`, which
+    /// need not be readable.
     ///
     /// # Safety
     /// So many tiles are readable, at least one, and the two of C are writable.
@@ -116,7 +116,7 @@ impl Configured {
         b: *const Tile,
         steps: usize,
         c: *mut Tile,
-        near: [*const u8; 2],
+        prefetch: [*const u8; 2],
     ) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -127,15 +127,15 @@ impl Configured {
                 "tileloadd tmm4, [{a} + {row}]",
                 "tileloadd tmm6, [{b} + {row}]",
                 "tileloadd tmm7, [{b} + {row} + 1024]",
-                "prefetcht1 [{near}]",
-                "prefetcht1 [{near} + 64]",
+                "prefetcht1 [{prefetch}]",
+                "prefetcht1 [{prefetch} + 64]",
                 "tdpbf16ps tmm0, tmm4, tmm6",
                 "prefetcht1 [{other}]",
                 "prefetcht1 [{other} + 64]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
                 "add {a}, 1024",
                 "add {b}, 2048",
-                "add {near}, {bytes}",
+                "add {prefetch}, {bytes}",
                 "add {other}, {bytes}",
                 "dec {steps}",
                 "jnz 2b",
@@ -145,10 +145,10 @@ impl Configured {
                 b = inout(reg) b => _,
                 steps = inout(reg) steps => _,
                 c = in(reg) c,
-                near = inout(reg) near[0] => _,
-                other = inout(reg) near[1] => _,
+                prefetch = inout(reg) prefetch[0] => _,
+                other = inout(reg) prefetch[1] => _,
                 row = in(reg) ROW,
-                bytes = const NEAR,
+                bytes = const PREFETCH_BYTES,
                 out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),
             );
@@ -166,7 +166,7 @@ impl Configured {
         b: *const Tile,
         steps: usize,
         c: *mut Tile,
-        near: [*const u8; 2],
+        prefetch: [*const u8; 2],
     ) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -180,8 +180,8 @@ impl Configured {
                 "tileloadd tmm6, [{b} + {row}]",
                 "tileloadd tmm7, [{b} + {row} + 1024]",
                 "tileloadd tmm5, [{next} + {row}]",
-                "prefetcht1 [{near}]",
-                "prefetcht1 [{near} + 64]",
+                "prefetcht1 [{prefetch}]",
+                "prefetcht1 [{prefetch} + 64]",
                 "tdpbf16ps tmm0, tmm4, tmm6",
                 "prefetcht1 [{other}]",
                 "prefetcht1 [{other} + 64]",
@@ -191,7 +191,7 @@ impl Configured {
                 "add {a}, 1024",
                 "add {next}, 1024",
                 "add {b}, 2048",
-                "add {near}, {bytes}",
+                "add {prefetch}, {bytes}",
                 "add {other}, {bytes}",
                 "dec {steps}",
                 "jnz 2b",
@@ -204,10 +204,10 @@ impl Configured {
                 b = inout(reg) b => _,
                 steps = inout(reg) steps => _,
                 c = in(reg) c,
-                near = inout(reg) near[0] => _,
-                other = inout(reg) near[1] => _,
+                prefetch = inout(reg) prefetch[0] => _,
+                other = inout(reg) prefetch[1] => _,
                 row = in(reg) ROW,
-                bytes = const NEAR,
+                bytes = const PREFETCH_BYTES,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),

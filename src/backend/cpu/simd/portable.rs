@@ -87,7 +87,7 @@ impl Simd for Portable {
     type Ints = [i32; LANES];
     type Bytes = [i8; 32];
     type Group = [i8; 32];
-    const SIGNED_OFFSET: i32 = 0;
+    const SIGNED_BIAS: i32 = 0;
 
     #[inline(always)]
     fn splat_int(self, value: i32) -> [i32; LANES] {
@@ -95,7 +95,7 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn plus_128(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
+    fn mul128_add(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
         std::array::from_fn(|lane| a[lane] + (b[lane] << 7))
     }
 
@@ -118,13 +118,13 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn splat_short(self, value: i16) -> [i8; 32] {
+    fn splat_i16(self, value: i16) -> [i8; 32] {
         let bytes = value.to_le_bytes();
         std::array::from_fn(|i| bytes[i % 2] as i8)
     }
 
     #[inline(always)]
-    fn dot_shorts(self, sums: [i8; 32], a: [i8; 32], b: [i8; 32]) -> [i8; 32] {
+    fn maddubs_i16(self, sums: [i8; 32], a: [i8; 32], b: [i8; 32]) -> [i8; 32] {
         std::array::from_fn(|i| {
             let first = i / 2 * 2;
             let product = |i: usize| i16::from(a[i]) * i16::from(b[i]);
@@ -133,10 +133,10 @@ impl Simd for Portable {
         })
     }
 
-    const PAIRS: bool = false;
+    const I16_MADD: bool = false;
 
     #[inline(always)]
-    fn pairs(self, signed: bool, a: [i8; 32]) -> [[i8; 32]; 2] {
+    fn widen_i16(self, signed: bool, a: [i8; 32]) -> [[i8; 32]; 2] {
         std::array::from_fn(|odd| {
             std::array::from_fn(|i| match (a[i / 2 * 2 + odd], i % 2) {
                 (byte, 0) => byte,
@@ -147,7 +147,7 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn dot_pairs(self, sums: [i32; LANES], a: [i8; 32], b: [i8; 32]) -> [i32; LANES] {
+    fn madd_i16(self, sums: [i32; LANES], a: [i8; 32], b: [i8; 32]) -> [i32; LANES] {
         let integer = |bytes: [i8; 32], i: usize| {
             i32::from(i16::from_le_bytes([bytes[i] as u8, bytes[i + 1] as u8]))
         };
@@ -158,27 +158,27 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn signed(self, a: [i8; 32]) -> [i8; 32] {
+    fn bias_group(self, a: [i8; 32]) -> [i8; 32] {
         a
     }
 
     #[inline(always)]
-    fn bits(self, a: [i8; 32], shift: u32, mask: u8) -> [i8; 32] {
+    fn extract_bits(self, a: [i8; 32], shift: u32, mask: u8) -> [i8; 32] {
         a.map(|a| (a as u8 >> shift & mask) as i8)
     }
 
     #[inline(always)]
-    fn with_bits(self, a: [i8; 32], shift: u32, b: [i8; 32]) -> [i8; 32] {
+    fn insert_bits(self, a: [i8; 32], shift: u32, b: [i8; 32]) -> [i8; 32] {
         std::array::from_fn(|i| a[i] << shift | b[i])
     }
 
     #[inline(always)]
-    fn signed_bytes(self, a: [i8; 32]) -> [i8; 32] {
+    fn bias_bytes(self, a: [i8; 32]) -> [i8; 32] {
         a
     }
 
     #[inline(always)]
-    fn moved(self, a: [i8; 32], right: i32, mask: u8) -> [i8; 32] {
+    fn shift_mask(self, a: [i8; 32], right: i32, mask: u8) -> [i8; 32] {
         a.map(|a| match right >= 0 {
             true => (a as u8 >> right & mask) as i8,
             false => ((a as u8) << -right & mask) as i8,
@@ -186,7 +186,7 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn either(self, a: [i8; 32], b: [i8; 32]) -> [i8; 32] {
+    fn or(self, a: [i8; 32], b: [i8; 32]) -> [i8; 32] {
         std::array::from_fn(|i| a[i] | b[i])
     }
 
@@ -201,12 +201,12 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn look_up(self, a: [i8; 32], table: &[i8; 16]) -> [i8; 32] {
+    fn shuffle_lut(self, a: [i8; 32], table: &[i8; 16]) -> [i8; 32] {
         a.map(|a| table[a as usize & 15])
     }
 
     #[inline(always)]
-    fn join(self, first: [i8; 32], _: [i8; 32]) -> [i8; 32] {
+    fn concat(self, first: [i8; 32], _: [i8; 32]) -> [i8; 32] {
         first
     }
 
@@ -243,7 +243,7 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> [f32; LANES] {
+    unsafe fn broadcast_groups<const EACH: usize>(self, from: *const f32) -> [f32; LANES] {
         // SAFETY: the caller's promise.
         std::array::from_fn(|lane| unsafe { from.add(lane / EACH).read() })
     }

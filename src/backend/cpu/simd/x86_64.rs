@@ -18,13 +18,13 @@ use super::{Body, Simd};
 /// Intel's processors prefetch by themselves only within a page of 4 KiB ("Intel 64 and IA-32 Architectures
 /// Optimization Reference Manual", on its streamer). AMD's keep up up to Zen 4; Zen 5 falls behind when it also unpacks
 /// integers. `docs/perf/` has what each gains, by distance.
-const FAR_AHEAD: usize = 4 << 10;
+const DISTANCE: usize = 4 << 10;
 
-/// What a prefetch distance of [`FAR_AHEAD`] pays for on a processor.
+/// What a prefetch distance of [`DISTANCE`] pays for on a processor.
 pub enum ReadsAhead {
     Nothing,
     /// Panels in the x16 layout with few rows of A: AMD's processors from Zen 5 on.
-    Strips,
+    X16,
     /// Intel's.
     Everything,
 }
@@ -42,7 +42,7 @@ pub fn reads_ahead() -> ReadsAhead {
     let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
     match vendor.as_flattened() {
         b"GenuineIntel" => ReadsAhead::Everything,
-        b"AuthenticAMD" if family >= ZEN_5 => ReadsAhead::Strips,
+        b"AuthenticAMD" if family >= ZEN_5 => ReadsAhead::X16,
         _ => ReadsAhead::Nothing,
     }
 }
@@ -164,7 +164,7 @@ impl Simd for Avx2 {
     type Ints = __m256i;
     type Bytes = __m256i;
     type Group = __m256i;
-    const SIGNED_OFFSET: i32 = 0;
+    const SIGNED_BIAS: i32 = 0;
 
     #[inline(always)]
     fn splat_int(self, value: i32) -> __m256i {
@@ -172,7 +172,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn plus_128(self, a: __m256i, b: __m256i) -> __m256i {
+    fn mul128_add(self, a: __m256i, b: __m256i) -> __m256i {
         proven!(_mm256_add_epi32(a, _mm256_slli_epi32::<7>(b)))
     }
 
@@ -196,19 +196,19 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn splat_short(self, value: i16) -> __m256i {
+    fn splat_i16(self, value: i16) -> __m256i {
         proven!(_mm256_set1_epi16(value))
     }
 
     #[inline(always)]
-    fn dot_shorts(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+    fn maddubs_i16(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
         proven!(_mm256_add_epi16(sums, _mm256_maddubs_epi16(a, b)))
     }
 
-    const PAIRS: bool = true;
+    const I16_MADD: bool = true;
 
     #[inline(always)]
-    fn pairs(self, signed: bool, a: __m256i) -> [__m256i; 2] {
+    fn widen_i16(self, signed: bool, a: __m256i) -> [__m256i; 2] {
         proven! {
             match signed {
                 true => [
@@ -224,44 +224,44 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn dot_pairs(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+    fn madd_i16(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
         proven!(_mm256_add_epi32(sums, _mm256_madd_epi16(a, b)))
     }
 
     #[inline(always)]
-    fn signed(self, a: __m256i) -> __m256i {
+    fn bias_group(self, a: __m256i) -> __m256i {
         a
     }
 
     #[inline(always)]
-    fn bits(self, a: __m256i, shift: u32, mask: u8) -> __m256i {
-        proven!(bits(a, shift, mask))
+    fn extract_bits(self, a: __m256i, shift: u32, mask: u8) -> __m256i {
+        proven!(extract_bits(a, shift, mask))
     }
 
     #[inline(always)]
-    fn with_bits(self, a: __m256i, shift: u32, b: __m256i) -> __m256i {
-        proven!(with_bits(a, shift, b))
+    fn insert_bits(self, a: __m256i, shift: u32, b: __m256i) -> __m256i {
+        proven!(insert_bits(a, shift, b))
     }
 
     #[inline(always)]
-    fn signed_bytes(self, a: __m256i) -> __m256i {
+    fn bias_bytes(self, a: __m256i) -> __m256i {
         a
     }
 
     #[inline(always)]
-    fn moved(self, a: __m256i, right: i32, mask: u8) -> __m256i {
+    fn shift_mask(self, a: __m256i, right: i32, mask: u8) -> __m256i {
         proven! {
             let count = _mm_cvtsi32_si128(right.abs());
-            let moved = match right >= 0 {
+            let shifted = match right >= 0 {
                 true => _mm256_srl_epi16(a, count),
                 false => _mm256_sll_epi16(a, count),
             };
-            _mm256_and_si256(moved, _mm256_set1_epi8(mask as i8))
+            _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
         }
     }
 
     #[inline(always)]
-    fn either(self, a: __m256i, b: __m256i) -> __m256i {
+    fn or(self, a: __m256i, b: __m256i) -> __m256i {
         proven!(_mm256_or_si256(a, b))
     }
 
@@ -282,12 +282,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn look_up(self, a: __m256i, table: &[i8; 16]) -> __m256i {
-        proven!(look_up(a, table))
+    fn shuffle_lut(self, a: __m256i, table: &[i8; 16]) -> __m256i {
+        proven!(shuffle_lut(a, table))
     }
 
     #[inline(always)]
-    fn join(self, first: __m256i, _: __m256i) -> __m256i {
+    fn concat(self, first: __m256i, _: __m256i) -> __m256i {
         first
     }
 
@@ -322,7 +322,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> __m256 {
+    unsafe fn broadcast_groups<const EACH: usize>(self, from: *const f32) -> __m256 {
         proven! {
             match EACH {
                 8 => _mm256_set1_ps(from.read()),
@@ -337,7 +337,7 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 lanes. With `VBMI`, the processor has that and GFNI; with `AHEAD`, it is worth prefetching on ([`FAR_AHEAD`]). No
+/// 16 lanes. With `VBMI`, the processor has that and GFNI; with `AHEAD`, it is worth prefetching on ([`DISTANCE`]). No
 /// processor is known that has neither.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512<const VBMI: bool, const AHEAD: bool>(());
@@ -375,7 +375,7 @@ impl Avx512<false, true> {
 impl Avx512<true, false> {
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        match B::MOVES_BITS || B::READS_AHEAD {
+        match B::NEEDS_BIT_PERMUTE || B::READS_AHEAD {
             true => proven!(compiled_with_vbmi(self, body)),
             false => Avx512::<false, true>(()).run(body),
         }
@@ -385,7 +385,7 @@ impl Avx512<true, false> {
 impl Avx512<true, true> {
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        match (B::MOVES_BITS, B::READS_AHEAD) {
+        match (B::NEEDS_BIT_PERMUTE, B::READS_AHEAD) {
             (true, true) => proven!(compiled_with_vbmi(self, body)),
             (true, false) => Avx512::<true, false>(()).run(body),
             (false, _) => Avx512::<false, true>(()).run(body),
@@ -402,7 +402,7 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     type Vector = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
-    const AHEAD: usize = if AHEAD { FAR_AHEAD } else { 0 };
+    const PREFETCH_DISTANCE: usize = if AHEAD { DISTANCE } else { 0 };
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {
@@ -503,7 +503,7 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     type Ints = __m512i;
     type Bytes = __m512i;
     type Group = __m256i;
-    const SIGNED_OFFSET: i32 = 128;
+    const SIGNED_BIAS: i32 = 128;
 
     #[inline(always)]
     fn splat_int(self, value: i32) -> __m512i {
@@ -511,7 +511,7 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
-    fn plus_128(self, a: __m512i, b: __m512i) -> __m512i {
+    fn mul128_add(self, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_add_epi32(a, _mm512_slli_epi32::<7>(b)))
     }
 
@@ -531,19 +531,19 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
-    fn splat_short(self, value: i16) -> __m512i {
+    fn splat_i16(self, value: i16) -> __m512i {
         proven!(_mm512_set1_epi16(value))
     }
 
     #[inline(always)]
-    fn dot_shorts(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    fn maddubs_i16(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_add_epi16(sums, _mm512_maddubs_epi16(a, b)))
     }
 
-    const PAIRS: bool = false;
+    const I16_MADD: bool = false;
 
     #[inline(always)]
-    fn pairs(self, signed: bool, a: __m512i) -> [__m512i; 2] {
+    fn widen_i16(self, signed: bool, a: __m512i) -> [__m512i; 2] {
         proven! {
             match signed {
                 true => [
@@ -559,50 +559,50 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
-    fn dot_pairs(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    fn madd_i16(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_add_epi32(sums, _mm512_madd_epi16(a, b)))
     }
 
     #[inline(always)]
-    fn signed(self, a: __m256i) -> __m256i {
+    fn bias_group(self, a: __m256i) -> __m256i {
         proven!(_mm256_xor_si256(a, _mm256_set1_epi8(-128)))
     }
 
     #[inline(always)]
-    fn bits(self, a: __m256i, shift: u32, mask: u8) -> __m256i {
-        proven!(bits(a, shift, mask))
+    fn extract_bits(self, a: __m256i, shift: u32, mask: u8) -> __m256i {
+        proven!(extract_bits(a, shift, mask))
     }
 
     #[inline(always)]
-    fn with_bits(self, a: __m256i, shift: u32, b: __m256i) -> __m256i {
-        proven!(with_bits(a, shift, b))
+    fn insert_bits(self, a: __m256i, shift: u32, b: __m256i) -> __m256i {
+        proven!(insert_bits(a, shift, b))
     }
 
     #[inline(always)]
-    fn signed_bytes(self, a: __m512i) -> __m512i {
+    fn bias_bytes(self, a: __m512i) -> __m512i {
         proven!(_mm512_xor_si512(a, _mm512_set1_epi8(-128)))
     }
 
     /// A shift and a mask, or one product with a matrix of bits.
     #[inline(always)]
-    fn moved(self, a: __m512i, right: i32, mask: u8) -> __m512i {
+    fn shift_mask(self, a: __m512i, right: i32, mask: u8) -> __m512i {
         proven! {
             if VBMI && right != 0 {
-                let matrix = _mm512_set1_epi64(moving(right, mask));
+                let matrix = _mm512_set1_epi64(bit_matrix(right, mask));
                 return _mm512_gf2p8affine_epi64_epi8::<0>(a, matrix);
             }
             let count = _mm_cvtsi32_si128(right.abs());
-            let moved = match right {
+            let shifted = match right {
                 0 => a,
                 1.. => _mm512_srl_epi16(a, count),
                 _ => _mm512_sll_epi16(a, count),
             };
-            _mm512_and_si512(moved, _mm512_set1_epi8(mask as i8))
+            _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
         }
     }
 
     #[inline(always)]
-    fn either(self, a: __m512i, b: __m512i) -> __m512i {
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
         proven!(_mm512_or_si512(a, b))
     }
 
@@ -623,12 +623,12 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
-    fn look_up(self, a: __m256i, table: &[i8; 16]) -> __m256i {
-        proven!(look_up(a, table))
+    fn shuffle_lut(self, a: __m256i, table: &[i8; 16]) -> __m256i {
+        proven!(shuffle_lut(a, table))
     }
 
     #[inline(always)]
-    fn join(self, first: __m256i, second: __m256i) -> __m512i {
+    fn concat(self, first: __m256i, second: __m256i) -> __m512i {
         proven!(_mm512_inserti64x4::<1>(
             _mm512_castsi256_si512(first),
             second
@@ -666,7 +666,7 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 
     #[inline(always)]
-    unsafe fn spread<const EACH: usize>(self, from: *const f32) -> __m512 {
+    unsafe fn broadcast_groups<const EACH: usize>(self, from: *const f32) -> __m512 {
         proven! {
             match EACH {
                 8 => {
@@ -689,12 +689,11 @@ impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
     }
 }
 
-/// The matrix of bits that moves a byte's bits as [`Simd::moved`] says, for `gf2p8affineqb`: its byte 7 - i chooses bit
-/// i.
+/// The matrix of bits for `gf2p8affineqb` that does [`Simd::shift_mask`]: its byte 7 - i chooses bit i.
 ///
 /// A constant without a loop: a loop may remain in a build with optimization at link time, and spills all vectors.
 #[inline(always)]
-const fn moving(right: i32, mask: u8) -> i64 {
+const fn bit_matrix(right: i32, mask: u8) -> i64 {
     const SAME: u64 = 0x0102_0408_1020_4080;
     const EACH: u64 = 0x0101_0101_0101_0101;
     (match right {
@@ -706,7 +705,7 @@ const fn moving(right: i32, mask: u8) -> i64 {
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
-unsafe fn bits(a: __m256i, shift: u32, mask: u8) -> __m256i {
+unsafe fn extract_bits(a: __m256i, shift: u32, mask: u8) -> __m256i {
     // SAFETY: the caller's promise. Bits that cross into the next byte are masked away.
     unsafe {
         let shifted = _mm256_srl_epi16(a, _mm_cvtsi32_si128(shift as i32));
@@ -717,7 +716,7 @@ unsafe fn bits(a: __m256i, shift: u32, mask: u8) -> __m256i {
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
-unsafe fn with_bits(a: __m256i, shift: u32, b: __m256i) -> __m256i {
+unsafe fn insert_bits(a: __m256i, shift: u32, b: __m256i) -> __m256i {
     // SAFETY: the caller's promise. The upper bits are 0, so that none crosses into the next byte.
     unsafe { _mm256_or_si256(_mm256_sll_epi16(a, _mm_cvtsi32_si128(shift as i32)), b) }
 }
@@ -725,7 +724,7 @@ unsafe fn with_bits(a: __m256i, shift: u32, b: __m256i) -> __m256i {
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
-unsafe fn look_up(a: __m256i, table: &[i8; 16]) -> __m256i {
+unsafe fn shuffle_lut(a: __m256i, table: &[i8; 16]) -> __m256i {
     // SAFETY: the caller's promise, and 16 bytes of table.
     unsafe {
         let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));

@@ -27,12 +27,12 @@ pub fn configured() -> Result<Option<Vec<usize>>, String> {
     let Some(text) = std::env::var_os(PIN_VARIABLE) else {
         return Ok(None);
     };
-    let places = match &*text.to_string_lossy() {
+    let cpuset = match &*text.to_string_lossy() {
         "any" => Vec::new(),
         "all" => allowed().map_err(PinError::text)?.to_vec(),
         text => parse(text)?,
     };
-    Ok(Some(places))
+    Ok(Some(cpuset))
 }
 
 fn parse(text: &str) -> Result<Vec<usize>, String> {

@@ -1,7 +1,7 @@
 //! The threads that compute, shared by every queue of the process.
 //!
-//! A call of [`ComputePool::parallel_for`] is a job of numbered chunks. The calling thread works on its own job, and
-//! idle threads of the pool help; so a job never waits for a free thread, whoever calls: several queues at once, or a
+//! A call of [`ThreadPool::parallel_for`] is a job of numbered chunks. The calling thread works on its own job, and
+//! idle threads of the pool help; so a job never waits for a free thread. Several queues may call at once, or a
 //! chunk of another job.
 //!
 //! Kernels follow one another within microseconds, and waking a thread takes as long as many of them. So a thread
@@ -29,24 +29,24 @@ pub const MAX_THREADS: usize = 1024;
 const SPIN: Duration = Duration::from_micros(300);
 /// The spin budget of a thread that brings jobs or waits for their ends, while a processor is spare: a few times what
 /// it takes to wake a virtual processor.
-const PATIENCE: Duration = Duration::from_micros(500);
+const WAIT_SPIN: Duration = Duration::from_micros(500);
 /// Jobs that can have helpers at one time. Further ones are done by their callers alone.
 const SLOTS: usize = 16;
 /// No processor.
-const NOWHERE: usize = usize::MAX;
+const NO_CORE: usize = usize::MAX;
 
 thread_local! {
     /// The placement epoch that this thread has applied, if it is one of the device's own, which bring jobs; 0: none
     /// yet.
-    static FOLLOWED: Cell<Option<usize>> = const { Cell::new(None) };
+    static APPLIED_EPOCH: Cell<Option<usize>> = const { Cell::new(None) };
     /// The reserved core that it was pinned to since then, because it had work for several threads.
-    static HOME: Cell<usize> = const { Cell::new(NOWHERE) };
+    static PINNED_CORE: Cell<usize> = const { Cell::new(NO_CORE) };
 }
 
 /// Marks the calling thread, which brings jobs, as the device's own: it may be pinned. The program's threads are at
 /// most moved.
 pub fn adopt_this_thread() {
-    FOLLOWED.set(Some(FOLLOWED.get().unwrap_or(0)));
+    APPLIED_EPOCH.set(Some(APPLIED_EPOCH.get().unwrap_or(0)));
 }
 
 /// The number of threads that the environment asks for, else one for each processor that this process may use.
@@ -66,30 +66,30 @@ fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
-pub struct ComputePool {
+pub struct ThreadPool {
     shared: Arc<Shared>,
-    crew: Mutex<Crew>,
+    workers: Mutex<Workers>,
     /// The placement epoch: grows with every change of affinity; 0 before the first. No two pools share a number.
-    placement: AtomicUsize,
-    /// The reserved core, which no helper is pinned to, where helpers have the others; else [`NOWHERE`].
-    home: AtomicUsize,
+    placement_epoch: AtomicUsize,
+    /// The reserved core, which no helper is pinned to, where helpers have the others; else [`NO_CORE`].
+    reserved_core: AtomicUsize,
     /// Whether the compute threads were pinned by a call or the environment.
     pinned: AtomicBool,
 }
 
 /// The workers and their affinity.
-struct Crew {
+struct Workers {
     /// Helper `i` at `i - 1`: the caller of a job is thread 0 of it.
     helpers: Vec<thread::JoinHandle<()>>,
     /// The processors that threads were asked to be pinned to, round-robin. Empty: any. `None`: nothing was asked.
-    places: Option<Vec<usize>>,
+    cpuset: Option<Vec<usize>>,
     /// Those of them for the threads that bring jobs.
     callers: Vec<usize>,
 }
 
 struct Shared {
     slots: [Slot; SLOTS],
-    /// Helpers that sleep, or are about to. Counted under `sleep`, before the last look for work.
+    /// Helpers that sleep, or are about to. Counted under `sleep`, before the last check for work.
     sleepers: AtomicUsize,
     sleep: Mutex<()>,
     /// Signalled when a job arrives or the number of threads changes.
@@ -115,7 +115,7 @@ struct Slot {
     job: UnsafeCell<Job>,
     panicked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Whether the caller sleeps until the last helper has left. Set under `sleep`, before the last look.
+    /// Whether the caller sleeps until the last helper has left. Set under `sleep`, before the last check.
     waiting: AtomicBool,
     sleep: Mutex<()>,
     left: Condvar,
@@ -129,16 +129,16 @@ struct Job {
 }
 
 // SAFETY: `job` is written by the slot's taker while it is closed, and read by helpers that saw it open, which the
-// taker outwaits; its `body` points to a `Sync` closure. Everything else in a slot is Send and Sync.
+// taker waits for; its `body` points to a `Sync` closure. Everything else in a slot is Send and Sync.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
-impl ComputePool {
+impl ThreadPool {
     /// A pool in which `threads` threads compute: the caller of `parallel_for` and `threads - 1` helpers. When the
     /// system refuses a thread, the pool has fewer.
-    pub fn new(threads: usize) -> ComputePool {
-        let pool = ComputePool {
+    pub fn new(threads: usize) -> ThreadPool {
+        let pool = ThreadPool {
             shared: Arc::new(Shared {
                 slots: std::array::from_fn(|_| Slot::new()),
                 sleepers: AtomicUsize::new(0),
@@ -148,13 +148,13 @@ impl ComputePool {
                 spins: AtomicBool::new(true),
                 spare: AtomicBool::new(false),
             }),
-            crew: Mutex::new(Crew {
+            workers: Mutex::new(Workers {
                 helpers: Vec::new(),
-                places: None,
+                cpuset: None,
                 callers: Vec::new(),
             }),
-            placement: AtomicUsize::new(0),
-            home: AtomicUsize::new(NOWHERE),
+            placement_epoch: AtomicUsize::new(0),
+            reserved_core: AtomicUsize::new(NO_CORE),
             pinned: AtomicBool::new(false),
         };
         pool.set_threads(threads);
@@ -167,9 +167,9 @@ impl ComputePool {
     }
 
     /// The spin budget of threads that bring jobs or wait for their ends.
-    pub fn patience(&self) -> Duration {
+    pub fn spin_budget(&self) -> Duration {
         match self.shared.spare.load(Ordering::Relaxed) {
-            true => PATIENCE,
+            true => WAIT_SPIN,
             false => Duration::ZERO,
         }
     }
@@ -178,15 +178,15 @@ impl ComputePool {
     /// refuses a thread. Waits for helpers that are too many, until the ends of the jobs that they are at; so no job
     /// may call this.
     pub fn set_threads(&self, threads: usize) -> usize {
-        let mut crew = lock(&self.crew);
+        let mut workers = lock(&self.workers);
         let wanted = threads.clamp(1, MAX_THREADS) - 1;
         self.shared.set_threads(wanted + 1);
-        let kept = wanted.min(crew.helpers.len());
-        for helper in crew.helpers.drain(kept..) {
+        let kept = wanted.min(workers.helpers.len());
+        for helper in workers.helpers.drain(kept..) {
             // A helper catches the panics of chunks, so it ends normally.
             let _ = helper.join();
         }
-        for index in crew.helpers.len() + 1..=wanted {
+        for index in workers.helpers.len() + 1..=wanted {
             let shared = Arc::clone(&self.shared);
             let helper = thread::Builder::new()
                 .name(format!("softmetal-{index}"))
@@ -194,106 +194,107 @@ impl ComputePool {
             let Ok(helper) = helper else {
                 break;
             };
-            crew.helpers.push(helper);
+            workers.helpers.push(helper);
         }
-        self.shared.set_threads(crew.helpers.len() + 1);
-        // Places were allowed before. What the system forbids since then is no reason not to compute.
-        let _ = self.place(&mut crew);
-        crew.helpers.len() + 1
+        self.shared.set_threads(workers.helpers.len() + 1);
+        // The set was allowed before. What the system forbids since then is no reason not to compute.
+        let _ = self.place(&mut workers);
+        workers.helpers.len() + 1
     }
 
-    /// Pins each helper to one of `places`, round-robin, and the threads that bring jobs to those that no helper has,
-    /// if any. No places: every thread may run on every processor of the process again.
-    pub fn pin(&self, places: &[usize]) -> Result<(), PinError> {
-        affinity::check(places)?;
-        let mut crew = lock(&self.crew);
-        if crew.places.as_deref() == Some(places) {
+    /// Pins each helper to one of `cpuset`, round-robin, and the threads that bring jobs to those that no helper has,
+    /// if any. An empty set: every thread may run on every processor of the process again.
+    pub fn pin(&self, cpuset: &[usize]) -> Result<(), PinError> {
+        affinity::check(cpuset)?;
+        let mut workers = lock(&self.workers);
+        if workers.cpuset.as_deref() == Some(cpuset) {
             return Ok(());
         }
-        crew.places = Some(places.to_vec());
-        self.place(&mut crew)
+        workers.cpuset = Some(cpuset.to_vec());
+        self.place(&mut workers)
     }
 
     /// Whether foreign threads, which cannot be pinned, may bring jobs: not where the compute threads were pinned on
     /// request.
-    pub fn takes_guests(&self) -> bool {
+    pub fn accepts_foreign_threads(&self) -> bool {
         !self.pinned.load(Ordering::Relaxed)
     }
 
-    /// Applies [`ComputePool::pin`] to the calling thread, if it is one of the device's own. It reads one number,
+    /// Applies [`ThreadPool::pin`] to the calling thread, if it is one of the device's own. It reads one number,
     /// unless that has changed.
     pub fn place_caller(&self) {
-        let Some(followed) = FOLLOWED.get() else {
+        let Some(applied) = APPLIED_EPOCH.get() else {
             return;
         };
-        let number = self.placement.load(Ordering::Relaxed);
-        if followed != number {
-            FOLLOWED.set(Some(number));
-            HOME.set(NOWHERE);
+        let number = self.placement_epoch.load(Ordering::Relaxed);
+        if applied != number {
+            APPLIED_EPOCH.set(Some(number));
+            PINNED_CORE.set(NO_CORE);
             // As with new helpers.
-            let _ = affinity::pin_this_thread(&lock(&self.crew).callers);
+            let _ = affinity::pin_this_thread(&lock(&self.workers).callers);
         }
     }
 
     /// Moves a thread that brings a job for several threads to the reserved core: until the next placement, or, if it
     /// is not the device's own, for as long as the system leaves it there.
-    fn come_home(&self) {
-        let home = self.home.load(Ordering::Relaxed);
-        if home == NOWHERE {
+    fn move_to_reserved_core(&self) {
+        let reserved_core = self.reserved_core.load(Ordering::Relaxed);
+        if reserved_core == NO_CORE {
             return;
         }
-        match FOLLOWED.get() {
-            None => affinity::move_this_thread(home),
-            Some(_) if HOME.replace(home) == home => {}
+        match APPLIED_EPOCH.get() {
+            None => affinity::move_this_thread(reserved_core),
+            Some(_) if PINNED_CORE.replace(reserved_core) == reserved_core => {}
             Some(_) => {
                 // As with new helpers.
-                let _ = affinity::pin_this_thread(&[home]);
+                let _ = affinity::pin_this_thread(&[reserved_core]);
             }
         }
     }
 
-    /// Pins the helpers as `crew` says, and callers when they come. If nothing was asked, and there are as many threads
-    /// as processors, each helper gets one of its own: a thread that slept may else be woken on a busy processor,
-    /// though one is idle. Threads that bring jobs, of which there may be several, stay free as long as their jobs are
-    /// for one thread.
-    fn place(&self, crew: &mut Crew) -> Result<(), PinError> {
+    /// Pins the helpers as `workers` says, and callers at their next job. If nothing was asked, and there are as many
+    /// threads as processors, each helper gets a processor of its own: a thread that slept may else be woken on a busy
+    /// processor, though one is idle. Threads that bring jobs, of which there may be several, stay free as long as
+    /// their jobs are for one thread.
+    fn place(&self, workers: &mut Workers) -> Result<(), PinError> {
         /// The number of the newest placement of any pool.
         static NEWEST: AtomicUsize = AtomicUsize::new(0);
         let any = match affinity::allowed() {
-            Err(_) if crew.places.is_none() => return Ok(()),
+            Err(_) if workers.cpuset.is_none() => return Ok(()),
             any => any?,
         };
-        let spread = crew.places.is_none() && any.len() > 1 && crew.helpers.len() + 1 == any.len();
-        let places = match &crew.places {
-            Some(places) => places.as_slice(),
+        let spread =
+            workers.cpuset.is_none() && any.len() > 1 && workers.helpers.len() + 1 == any.len();
+        let cpuset = match &workers.cpuset {
+            Some(cpuset) => cpuset.as_slice(),
             None if spread => any,
             None => &[],
         };
-        let count = places.len();
-        let mut callers = places.to_vec();
-        for (index, helper) in (1..).zip(&crew.helpers) {
+        let count = cpuset.len();
+        let mut callers = cpuset.to_vec();
+        for (index, helper) in (1..).zip(&workers.helpers) {
             let place = match count {
                 0 => any,
-                _ => &places[index % count..][..1],
+                _ => &cpuset[index % count..][..1],
             };
             affinity::pin_thread(helper, place)?;
             callers.retain(|processor| !place.contains(processor));
         }
-        crew.callers = match spread || count == 0 {
+        workers.callers = match spread || count == 0 {
             true => any.to_vec(),
-            false if callers.is_empty() => places.to_vec(),
+            false if callers.is_empty() => cpuset.to_vec(),
             false => callers,
         };
         self.pinned.store(!spread && count > 0, Ordering::Relaxed);
-        let home = if spread { any[0] } else { NOWHERE };
-        self.home.store(home, Ordering::Relaxed);
+        let reserved_core = if spread { any[0] } else { NO_CORE };
+        self.reserved_core.store(reserved_core, Ordering::Relaxed);
         let number = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
-        self.placement.store(number, Ordering::Relaxed);
+        self.placement_epoch.store(number, Ordering::Relaxed);
         Ok(())
     }
 
     /// Calls `body` once with each of `0..chunks`, in no order, on several threads, and returns when all calls have.
-    /// Chunks are claimed one at a time by whoever is free; as many chunks as threads gives a static partition.
+    /// Free threads claim one chunk at a time; as many chunks as threads gives a static partition.
     ///
     /// # Panics
     /// When `body` panicked, with the payload of the first panic, after the other chunks have ended.
@@ -307,7 +308,7 @@ impl ComputePool {
             (0..chunks).for_each(body);
             return;
         };
-        self.come_home();
+        self.move_to_reserved_core();
         let body: &(dyn Fn(usize) + Sync) = &body;
         // SAFETY: only the lifetime changes. `Slot::job` says why nobody follows the pointer after this function has
         // returned.
@@ -321,7 +322,7 @@ impl ComputePool {
 
         slot.work(Job { body, chunks });
         slot.open.store(false, Ordering::SeqCst);
-        slot.outwait_helpers(self.shared.spin());
+        slot.wait_for_helpers(self.shared.spin());
         let panic = match slot.panicked.swap(false, Ordering::Relaxed) {
             true => lock(&slot.panic).take(),
             false => None,
@@ -333,14 +334,14 @@ impl ComputePool {
     }
 }
 
-impl Drop for ComputePool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.set_threads(1);
     }
 }
 
 impl Shared {
-    /// Helpers whose index is not below `threads` end when they next look for work.
+    /// Helpers whose index is not below `threads` end at their next check for work.
     fn set_threads(&self, threads: usize) {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.spins.store(threads <= processors, Ordering::Relaxed);
@@ -406,7 +407,7 @@ impl Shared {
     }
 
     /// Wakes helpers that sleep, at most `count`. One that is about to sleep either sees the open slot or is seen here:
-    /// both sides write first and look then.
+    /// both sides write before they read.
     fn wake(&self, count: usize) {
         let sleepers = self.sleepers.load(Ordering::SeqCst);
         if sleepers > 0 {
@@ -460,7 +461,7 @@ impl Slot {
     }
 
     /// Waits until no helper is inside. Their counting down makes what they wrote visible.
-    fn outwait_helpers(&self, spin: Duration) {
+    fn wait_for_helpers(&self, spin: Duration) {
         let alone = || self.helpers.load(Ordering::SeqCst) == 0;
         if spin_until(spin, alone) {
             return;
@@ -477,13 +478,13 @@ impl Slot {
     }
 }
 
-/// Looks for at most `limit` whether `done`, at least once, and returns whether it was.
+/// Spins until `done`, for at most `limit` and at least one check. Returns whether it was done.
 fn spin_until(limit: Duration, done: impl Fn() -> bool) -> bool {
-    /// Between two looks at the clock.
-    const LOOKS: usize = 64;
+    /// Polls between two readings of the clock.
+    const POLLS: usize = 64;
     let start = Instant::now();
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             if done() {
                 return true;
             }
@@ -512,7 +513,7 @@ mod tests {
     #[test]
     fn every_chunk_runs_once() {
         for threads in [1, 2, 5] {
-            let pool = ComputePool::new(threads);
+            let pool = ThreadPool::new(threads);
             for chunks in [0, 1, 2, 3, 64, 1000] {
                 let runs: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
                 pool.parallel_for(chunks, |chunk| {
@@ -524,21 +525,21 @@ mod tests {
     }
 
     #[test]
-    fn patience_takes_a_processor_to_spare() {
+    fn spinning_takes_a_spare_processor() {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let pool = ComputePool::new(processors);
-        assert_eq!(pool.patience(), Duration::ZERO);
+        let pool = ThreadPool::new(processors);
+        assert_eq!(pool.spin_budget(), Duration::ZERO);
         if processors > 1 {
             pool.set_threads(processors - 1);
-            assert_eq!(pool.patience(), PATIENCE);
+            assert_eq!(pool.spin_budget(), WAIT_SPIN);
         }
         pool.set_threads(processors + 1);
-        assert_eq!(pool.patience(), Duration::ZERO);
+        assert_eq!(pool.spin_budget(), Duration::ZERO);
     }
 
     #[test]
     fn several_callers_share_a_pool() {
-        let pool = ComputePool::new(3);
+        let pool = ThreadPool::new(3);
         let total = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -556,7 +557,7 @@ mod tests {
 
     #[test]
     fn calls_may_nest() {
-        let pool = ComputePool::new(2);
+        let pool = ThreadPool::new(2);
         let total = AtomicUsize::new(0);
         pool.parallel_for(8, |_| {
             pool.parallel_for(8, |_| {
@@ -570,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
-        let pool = ComputePool::new(2);
+        let pool = ThreadPool::new(2);
         let ran = AtomicUsize::new(0);
         let result = catch_unwind(AssertUnwindSafe(|| {
             pool.parallel_for(16, |chunk| {
@@ -592,7 +593,7 @@ mod tests {
 
     #[test]
     fn more_callers_than_slots_and_more_threads_than_processors() {
-        let pool = ComputePool::new(12);
+        let pool = ThreadPool::new(12);
         let total = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..2 * SLOTS {
@@ -610,7 +611,7 @@ mod tests {
 
     #[test]
     fn what_helpers_wrote_is_seen_by_the_caller() {
-        let pool = ComputePool::new(3);
+        let pool = ThreadPool::new(3);
         let mut values = vec![0usize; 64];
         for round in 1..2000 {
             let pointer = values.as_mut_ptr().expose_provenance();
@@ -653,7 +654,7 @@ mod tests {
         thread_local! {
             static AT_FIRST: Cell<Option<usize>> = const { Cell::new(None) };
         }
-        let pool = ComputePool::new(3);
+        let pool = ThreadPool::new(3);
         let more = AtomicUsize::new(0);
         let before = ALLOCATIONS.get();
         for _ in 0..1000 {
@@ -670,7 +671,7 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_changes_while_jobs_run() {
-        let pool = ComputePool::new(2);
+        let pool = ThreadPool::new(2);
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -692,15 +693,15 @@ mod tests {
             }
             done.store(true, Ordering::Relaxed);
         });
-        assert_eq!(lock(&pool.crew).helpers.len(), pool.threads() - 1);
+        assert_eq!(lock(&pool.workers).helpers.len(), pool.threads() - 1);
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn idle_threads_use_no_processor() {
-        let pool = ComputePool::new(4);
+        let pool = ThreadPool::new(4);
         pool.parallel_for(64, |_| thread::sleep(Duration::from_micros(10)));
-        // On a busy machine a helper may get a processor for its last look only much later.
+        // On a busy machine a helper may get a processor for its last check only much later.
         let start = Instant::now();
         loop {
             let before = helpers_time(&pool);
@@ -718,16 +719,16 @@ mod tests {
 
     /// What the helpers have used of the processors so far.
     #[cfg(target_os = "linux")]
-    fn helpers_time(pool: &ComputePool) -> Duration {
+    fn helpers_time(pool: &ThreadPool) -> Duration {
         use std::os::unix::thread::JoinHandleExt;
         let mut total = Duration::ZERO;
-        for helper in &lock(&pool.crew).helpers {
+        for helper in &lock(&pool.workers).helpers {
             let mut clock = 0;
             let mut time = libc::timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
             };
-            // SAFETY: the helper runs, and both places are of the types that are written.
+            // SAFETY: the helper runs, and both cpuset are of the types that are written.
             unsafe {
                 assert_eq!(
                     libc::pthread_getcpuclockid(helper.as_pthread_t(), &mut clock),

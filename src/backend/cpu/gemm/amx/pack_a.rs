@@ -7,12 +7,12 @@ use half::bf16;
 use crate::backend::cpu::gemm::problem::Rows;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::GROUP;
-use crate::backend::cpu::scratch::{Line, Scratch};
+use crate::backend::cpu::scratch::{CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, DEPTH, Simd, TILE, Tile, narrow_bf16};
 use crate::backend::fault::Fault;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 /// Of [part][batch][row of tiles][step]. Rows and steps that there are not are zeros.
@@ -20,7 +20,7 @@ pub struct Activations {
     scratch: Scratch,
     /// Rows of tiles of all matrices.
     row_tiles: usize,
-    /// Rows of tiles from one matrix to the next; 0 when all share one.
+    /// Rows of tiles from one matrix to the next; 0 when all sub-block one.
     batch_tiles: usize,
     /// Tiles in a row of them.
     steps: usize,
@@ -32,7 +32,7 @@ impl Activations {
         let (in_batch, steps) = (a.rows.div_ceil(TILE), k.div_ceil(DEPTH));
         let row_tiles = a.batches.saturating_mul(in_batch);
         let bytes = row_tiles.saturating_mul(parts * steps * size_of::<Tile>());
-        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+        let scratch = Scratch::take(&ARENA, bytes).map_err(|_| {
             Fault::OutOfMemory(format!(
                 "no memory for {bytes} bytes of rounded activations"
             ))
@@ -89,7 +89,7 @@ impl Activations {
     }
 }
 
-/// Where a row's values come to lie: as many in a tile as it has steps.
+/// Where a row's values are stored: [`DEPTH`] of them in a tile.
 struct Row {
     start: *mut [u16; DEPTH],
     parts: usize,

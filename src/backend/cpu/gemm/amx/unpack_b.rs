@@ -1,4 +1,4 @@
-//! Strips unpacked to tiles of bf16.
+//! x16 panels unpacked to tiles of bf16.
 
 #![allow(
     clippy::needless_range_loop,
@@ -13,13 +13,13 @@ use half::{bf16, f16};
 
 use crate::backend::cpu::quants::{
     BlockQ4_0, BlockQ4K, BlockQ5K, BlockQ6K, BlockQ8_0, BlockRows, Interleaved,
-    InterleavedIntegers, Readable, SHARES, STRIP, WORD,
+    InterleavedIntegers, Readable, SUB_BLOCKS, WORD, X16_ROWS,
 };
 use crate::backend::cpu::simd::{
-    Avx512VbmiAhead, CACHE_LINE, DEPTH, Tile, kept_a_loop, prefetch_second,
+    Avx512VbmiAhead, CACHE_LINE, DEPTH, Tile, opaque_trip_count, prefetch_l2,
 };
 
-/// Strips that are multiplied together.
+/// x16 panels that are multiplied together.
 pub const WIDTH: usize = 2;
 
 /// Weights as sums of bf16.
@@ -32,40 +32,40 @@ pub trait Weights: Interleaved {
     /// others.
     const PRODUCTS: &'static [(usize, usize)];
 
-    /// Unpacks some steps of a strip to `panel`, as its strip number `column`.
+    /// Unpacks some steps of `source`, an x16 panel, to `panel`, as its column of tiles number `column`.
     ///
     /// # Safety
-    /// The strip is readable there, and the panel has room. The first step is that of a block.
+    /// `source` is readable there, and the panel has room. The first step is that of a block.
     unsafe fn fill(
         simd: Avx512VbmiAhead,
-        strip: *const Self,
+        source: *const Self,
         steps: Range<usize>,
         column: usize,
         panel: Panel,
-        near: Near,
+        prefetch: Prefetch,
     );
 }
 
-/// Memory that is prefetched while a strip is unpacked. It need not be readable.
+/// Memory that is prefetched while an x16 panel is unpacked. It need not be readable.
 #[derive(Clone, Copy)]
-pub struct Near {
+pub struct Prefetch {
     pub from: *const u8,
     pub bytes: usize,
 }
 
-impl Near {
-    /// Brings the share of one of some turns.
+impl Prefetch {
+    /// Prefetches part `part_index` of `parts`.
     #[inline(always)]
-    fn bring(self, turn: usize, turns: usize) {
-        let each = self.bytes / turns;
-        let from = self.from.wrapping_add(turn * each);
+    fn issue(self, part_index: usize, parts: usize) {
+        let each = self.bytes / parts;
+        let from = self.from.wrapping_add(part_index * each);
         for line in (0..each).step_by(CACHE_LINE) {
-            prefetch_second(from.wrapping_add(line));
+            prefetch_l2(from.wrapping_add(line));
         }
     }
 }
 
-/// Room for tiles of [part][step][strip].
+/// Room for tiles of [part][step][column].
 #[derive(Clone, Copy)]
 pub struct Panel {
     tiles: *mut Tile,
@@ -73,7 +73,7 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// With so many steps of tiles in a part.
+    /// With `steps` steps of tiles in a part.
     pub fn new(tiles: *mut Tile, steps: usize) -> Panel {
         Panel { tiles, steps }
     }
@@ -92,7 +92,7 @@ impl Panel {
     }
 }
 
-/// Two vectors rounded to bf16, lane by lane neighbours.
+/// Two vectors rounded to bf16, lane by lane neighbors.
 ///
 /// Halves are rounded away from zero. (`vcvtne2ps2bf16` and what would bring its halves together take half as much time
 /// again.)
@@ -100,7 +100,7 @@ impl Panel {
 /// # Safety
 /// The processor has AVX-512, and no lane is a NaN other than the default one.
 #[inline(always)]
-unsafe fn pairs(first: __m512, second: __m512) -> __m512i {
+unsafe fn bf16_pairs(first: __m512, second: __m512) -> __m512i {
     // SAFETY: the caller's promise.
     unsafe {
         let half = _mm512_set1_epi32(0x8000);
@@ -110,7 +110,7 @@ unsafe fn pairs(first: __m512, second: __m512) -> __m512i {
     }
 }
 
-/// The upper halves of both, lane by lane neighbours.
+/// The upper halves of both, lane by lane neighbors.
 ///
 /// # Safety
 /// The processor has AVX-512.
@@ -136,7 +136,7 @@ unsafe fn fractions(bytes: __m512i, byte: usize) -> __m512 {
     const AND_OR: i32 = 0xea;
     // SAFETY: the caller's promise.
     unsafe {
-        let moved = match byte {
+        let shifted = match byte {
             0 => _mm512_slli_epi32::<15>(bytes),
             1 => _mm512_slli_epi32::<7>(bytes),
             2 => _mm512_srli_epi32::<1>(bytes),
@@ -144,7 +144,7 @@ unsafe fn fractions(bytes: __m512i, byte: usize) -> __m512 {
         };
         let mantissa = _mm512_set1_epi32(0x007f_8000);
         let one = _mm512_set1_epi32(1f32.to_bits() as i32);
-        _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<AND_OR>(moved, mantissa, one))
+        _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<AND_OR>(shifted, mantissa, one))
     }
 }
 
@@ -171,7 +171,7 @@ struct Factors {
     offset: __m512,
 }
 
-/// Of a block's shares.
+/// Of a block's sub-blocks.
 ///
 /// # Safety
 /// The block is readable and the processor has AVX-512.
@@ -179,10 +179,10 @@ struct Factors {
 unsafe fn factors<B: InterleavedIntegers>(
     simd: Avx512VbmiAhead,
     rows: BlockRows<B>,
-) -> [MaybeUninit<Factors>; SHARES] {
+) -> [MaybeUninit<Factors>; SUB_BLOCKS] {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut of_shares = [MaybeUninit::uninit(); SHARES];
+        let mut of_sub_blocks = [MaybeUninit::uninit(); SUB_BLOCKS];
         let factors = B::factors(simd, rows);
         let scale = finite_or_nan(rows.scale(simd));
         let minimum = match B::HAS_MINIMUM {
@@ -191,17 +191,17 @@ unsafe fn factors<B: InterleavedIntegers>(
         };
         // A fraction is 1 too large, and its integer the one that stands for 0: exact, they have few bits.
         let zero = _mm512_set1_ps(-(256 + B::zero::<Avx512VbmiAhead>()) as f32);
-        for share in 0..B::ELEMENTS / B::SHARE {
-            let scale = _mm512_mul_ps(scale, B::scale(simd, &factors, share));
+        for sub_block in 0..B::ELEMENTS / B::SUB_BLOCK {
+            let scale = _mm512_mul_ps(scale, B::scale(simd, &factors, sub_block));
             let mut offset = _mm512_mul_ps(scale, zero);
             if B::HAS_MINIMUM {
-                let of_share = B::minimum(simd, &factors, share);
-                offset = _mm512_fnmadd_ps(minimum, of_share, offset);
+                let of_sub_block = B::minimum(simd, &factors, sub_block);
+                offset = _mm512_fnmadd_ps(minimum, of_sub_block, offset);
             }
             let scale = _mm512_mul_ps(scale, _mm512_set1_ps(256.0));
-            of_shares[share].write(Factors { scale, offset });
+            of_sub_blocks[sub_block].write(Factors { scale, offset });
         }
-        of_shares
+        of_sub_blocks
     }
 }
 
@@ -210,29 +210,29 @@ unsafe fn factors<B: InterleavedIntegers>(
 /// # Safety
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
-unsafe fn fill_integers<B: InterleavedIntegers>(
+unsafe fn fill_blocks<B: InterleavedIntegers>(
     simd: Avx512VbmiAhead,
-    strip: *const B,
+    source: *const B,
     steps: Range<usize>,
     column: usize,
     panel: Panel,
-    near: Near,
+    prefetch: Prefetch,
 ) {
-    let (turns, blocks) = (B::SPANS * B::STEPS, steps.len() / B::ELEMENTS);
+    let (parts, blocks) = (B::SPANS * B::STEPS, steps.len() / B::ELEMENTS);
     for first in steps.clone().step_by(B::ELEMENTS) {
-        let rows = BlockRows::new(strip.wrapping_add(first / B::ELEMENTS * STRIP), 0);
-        // SAFETY: the caller's promise; all shares have factors.
+        let rows = BlockRows::new(source.wrapping_add(first / B::ELEMENTS * X16_ROWS), 0);
+        // SAFETY: the caller's promise; all sub-blocks have factors.
         unsafe {
             let factors = factors(simd, rows);
             for span in 0..B::SPANS {
-                for step in 0..kept_a_loop(B::STEPS) {
-                    let turn = (first - steps.start) / B::ELEMENTS * turns;
-                    near.bring(turn + span * B::STEPS + step, turns * blocks);
+                for step in 0..opaque_trip_count(B::STEPS) {
+                    let part_index = (first - steps.start) / B::ELEMENTS * parts;
+                    prefetch.issue(part_index + span * B::STEPS + step, parts * blocks);
                     let words = B::words(simd, rows, span, step);
                     for piece in 0..B::PIECES {
                         let start = B::start(span, piece);
                         let integers = B::integers_of(simd, words, span, piece);
-                        let factors = factors[start / B::SHARE].assume_init();
+                        let factors = factors[start / B::SUB_BLOCK].assume_init();
                         let mut weights = [_mm512_setzero_ps(); WORD];
                         for byte in 0..WORD {
                             let fractions = fractions(integers, byte);
@@ -241,8 +241,8 @@ unsafe fn fill_integers<B: InterleavedIntegers>(
                         }
                         let to = panel.row(0, first - steps.start + start, column);
                         let to = to.wrapping_add(step * WORD / 2);
-                        _mm512_store_si512(to, pairs(weights[0], weights[1]));
-                        _mm512_store_si512(to.add(1), pairs(weights[2], weights[3]));
+                        _mm512_store_si512(to, bf16_pairs(weights[0], weights[1]));
+                        _mm512_store_si512(to.add(1), bf16_pairs(weights[2], weights[3]));
                     }
                 }
             }
@@ -250,18 +250,18 @@ unsafe fn fill_integers<B: InterleavedIntegers>(
     }
 }
 
-/// [`Weights::fill`] for numbers, of which the last part has all that is left.
+/// [`Weights::fill`] for floats. The last part has the remainder.
 ///
 /// # Safety
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
-unsafe fn fill_numbers<B: Readable + Weights>(
+unsafe fn fill_floats<B: Readable + Weights>(
     simd: Avx512VbmiAhead,
-    strip: *const B,
+    source: *const B,
     steps: Range<usize>,
     column: usize,
     panel: Panel,
-    near: Near,
+    prefetch: Prefetch,
 ) {
     let padded = steps.len().next_multiple_of(DEPTH);
     for at in (0..padded).step_by(2) {
@@ -271,10 +271,10 @@ unsafe fn fill_numbers<B: Readable + Weights>(
             for i in 0..2 {
                 let step = steps.start + at + i;
                 if step < steps.end {
-                    rest[i] = B::vector(simd, strip.add(step * STRIP), 0, 0);
+                    rest[i] = B::vector(simd, source.add(step * X16_ROWS), 0, 0);
                 }
             }
-            near.bring(at / 2, padded / 2);
+            prefetch.issue(at / 2, padded / 2);
             for part in 0..B::PARTS {
                 let mut first = rest;
                 if part + 1 < B::PARTS {
@@ -316,21 +316,21 @@ macro_rules! weights {
 
             unsafe fn fill(
                 simd: Avx512VbmiAhead,
-                strip: *const Self,
+                source: *const Self,
                 steps: Range<usize>,
                 column: usize,
                 panel: Panel,
-                near: Near,
+                prefetch: Prefetch,
             ) {
                 // SAFETY: the caller's promise; `simd` is the proof for the instructions.
-                unsafe { $fill(simd, strip, steps, column, panel, near) };
+                unsafe { $fill(simd, source, steps, column, panel, prefetch) };
             }
         })*)*
     };
 }
 
 weights! {
-    fill_integers(1 parts, 1 a_parts, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4K BlockQ5K BlockQ6K;
-    fill_numbers(2 parts, 3 a_parts, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]): f16;
-    fill_numbers(1 parts, 3 a_parts, [(0, 0), (1, 0), (2, 0)]): bf16;
+    fill_blocks(1 parts, 1 a_parts, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4K BlockQ5K BlockQ6K;
+    fill_floats(2 parts, 3 a_parts, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]): f16;
+    fill_floats(1 parts, 3 a_parts, [(0, 0), (1, 0), (2, 0)]): bf16;
 }

@@ -181,7 +181,7 @@ fn in_strips<B: Sample>(name: &str, b: &[B], k: usize) -> Vec<B> {
         .bind(INTERLEAVE_OUT, &mut out)
         .arguments(INTERLEAVE_ARGS, &args)
         .run(&machines()[0])
-        .expect("whole strips");
+        .expect("whole panels");
     out
 }
 
@@ -207,10 +207,10 @@ fn product_of(prefix: &str, types: &str) -> &'static str {
     name.expect("in the table")
 }
 
-/// Products of strips, of every type that can be interleaved, with `n` and `k` rounded up to what that needs.
+/// Products of x16 panels, of every type that can be interleaved, with `n` and `k` rounded up to what that needs.
 fn check_interleaved(case: Case, on: On) {
     let of_blocks = |unit: usize| Case {
-        n: case.n.next_multiple_of(STRIP),
+        n: case.n.next_multiple_of(X16_ROWS),
         k: case.k.next_multiple_of(unit),
         transpose_b: true,
         ..case
@@ -263,12 +263,12 @@ fn strips_of_every_shape_on_every_instruction_set() {
     check_interleaved(wide, On::Native);
 }
 
-/// The product of m rows of A and strips of n rows, both of k values.
+/// The product of m rows of A and x16 panels of n rows, both of k values.
 fn multiply_strips<B: Sample>(
     name: &'static str,
     executor: Executor,
     a: &[f32],
-    strips: &[B],
+    panels: &[B],
     [m, n, k]: [usize; 3],
 ) -> Vec<f32> {
     let args = matmul_args {
@@ -277,7 +277,7 @@ fn multiply_strips<B: Sample>(
         ..args(m as u32, n as u32, k as u32)
     };
     let mut c = vec![0f32; m * n];
-    let (mut a, mut b) = (a.to_vec(), strips.to_vec());
+    let (mut a, mut b) = (a.to_vec(), panels.to_vec());
     let call = Call::new(name)
         .bind(MATMUL_A, &mut a)
         .bind(MATMUL_B, &mut b)
@@ -288,8 +288,8 @@ fn multiply_strips<B: Sample>(
     c
 }
 
-/// Many rows round activations, and with tiles of bf16 weights, but add up to no more than this: ‖c − exact‖ / ‖exact‖
-/// of numbers without outliers, of which 8 bits of integers give 3.6e-3 to 4.0e-3, bf16 2.1e-3 to 2.3e-3 and f32 3e-7.
+/// Many rows round activations, and with tiles of bf16 weights, but the relative error of the norm is bounded: that of
+/// floats without outliers, of which 8 bits of integers give 3.6e-3 to 4.0e-3, bf16 2.1e-3 to 2.3e-3 and f32 3e-7.
 #[test]
 fn many_rows_of_strips_round_little() {
     check_rounding::<BlockQ8_0>("matmul_interleaved_q8_0_f32", 4.2e-3);
@@ -301,18 +301,18 @@ fn many_rows_of_strips_round_little() {
 }
 
 fn check_rounding<B: Sample>(name: &'static str, most: f64) {
-    let (m, n, k) = (17, 2 * STRIP, 2048);
+    let (m, n, k) = (17, 2 * X16_ROWS, 2048);
     let mut numbers = Numbers::new(7);
     let a: Vec<f32> = numbers.vec(m * k);
     let b: Vec<B> = numbers.vec(n * k);
     let b = &b[..n * k / B::ELEMENTS];
-    let strips = in_strips(name, b, k);
+    let panels = in_strips(name, b, k);
     let exact = |i: usize, j: usize| -> f64 {
         let product = |x| f64::from(a[i * k + x]) * B::value(b, j * k + x);
         (0..k).map(product).sum()
     };
     let exact: Vec<f64> = (0..m * n).map(|i| exact(i / n, i % n)).collect();
-    let run = |executor: Executor| multiply_strips(name, executor, &a, &strips, [m, n, k]);
+    let run = |executor: Executor| multiply_strips(name, executor, &a, &panels, [m, n, k]);
     On::Native.each(run, |c| {
         let norm =
             |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
@@ -344,7 +344,7 @@ fn strips_that_are_no_numbers() {
 
 fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut B)) {
     const ROWS: [usize; 2] = [3, 20];
-    let (n, k) = (2 * STRIP, 512);
+    let (n, k) = (2 * X16_ROWS, 512);
     let mut numbers = Numbers::new(m as u64);
     let a: Vec<f32> = numbers.vec(m * k);
     let mut b: Vec<B> = numbers.vec(n * k);
@@ -445,14 +445,14 @@ pub fn at_edge(name: &'static str, edge: usize) {
     };
     for (m, n, k) in shapes.iter().copied() {
         for transpose_b in [false, true] {
-            let strips = prefix == "matmul_interleaved_";
-            let by_rows = prefix.starts_with("matvec") || unit > 1 || strips;
+            let panels = prefix == "matmul_interleaved_";
+            let by_rows = prefix.starts_with("matvec") || unit > 1 || panels;
             if by_rows && !transpose_b {
                 continue;
             }
             let case = Case {
                 m,
-                n: n.next_multiple_of(if strips { STRIP } else { 1 }),
+                n: n.next_multiple_of(if panels { X16_ROWS } else { 1 }),
                 k: k.next_multiple_of(unit),
                 transpose_b,
                 ..PLAIN

@@ -1,33 +1,33 @@
 //! Quantized GEMM with packed B: rows of B are packed so that four integers of each are neighbors. An element of C is
 //! then a lane of a vector, and every load serves several rows of A.
 //!
-//! A panel is filled by a loop for each type of B, and multiplied by one for each [`Kind`] of them.
+//! A panel is filled by a loop for each type of B, and multiplied by one for each [`QuantKind`] of them.
 
 use std::cell::Cell;
 
 use super::block_dot::dot;
 use super::quantize_a::{Activations, Row, TILE_ROWS};
-use crate::backend::cpu::gemm::problem::{Block, Output, Product};
+use crate::backend::cpu::gemm::problem::{Block, Gemm, Output};
 use crate::backend::cpu::quants::{
-    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, STRIP, Scales,
+    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, Scales, X16_ROWS,
 };
-use crate::backend::cpu::scratch::{Exhausted, Line, Scratch};
-use crate::backend::cpu::simd::{Body, CACHE_LINE, Isa, Simd, kept_a_loop, prefetch_lines};
+use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
+use crate::backend::cpu::simd::{Body, CACHE_LINE, Isa, Simd, opaque_trip_count, prefetch_lines};
 
 /// Columns of C that a panel of the widest instruction set makes.
 pub const COLUMNS: usize = 32;
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;
 /// Columns that are interleaved together.
-const TOGETHER: usize = 8;
-/// Integers of a group that are neighbours.
+const INTERLEAVED_COLUMNS: usize = 8;
+/// Integers of a group that are neighbors.
 const DEPTH: usize = 4;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
-/// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each share its scales and minima,
+/// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each sub-block its scales and minima,
 /// [column].
 #[derive(Clone, Copy)]
 struct Panel {
@@ -57,50 +57,42 @@ impl Panel {
 /// For a B of plain rows.
 pub fn compute<B: Integers>(
     isa: Isa,
-    product: &Product<B, f32>,
+    gemm: &Gemm<B, f32>,
     a: &Activations,
     block: Block,
-) -> Result<(), Exhausted> {
-    compute_filled(isa, product, a, block, |part, panel| {
-        isa.run(Fill {
-            product,
-            part,
-            panel,
-        });
+) -> Result<(), AllocError> {
+    compute_filled(isa, gemm, a, block, |part, panel| {
+        isa.run(Fill { gemm, part, panel });
     })
 }
 
-/// For a B of strips.
+/// For a B of x16 panels.
 pub fn compute_interleaved<B: InterleavedIntegers>(
     isa: Isa,
-    product: &Product<B, f32>,
+    gemm: &Gemm<B, f32>,
     a: &Activations,
     block: Block,
-) -> Result<(), Exhausted> {
-    compute_filled(isa, product, a, block, |part, panel| {
-        isa.run(FillFromStrips {
-            product,
-            part,
-            panel,
-        });
+) -> Result<(), AllocError> {
+    compute_filled(isa, gemm, a, block, |part, panel| {
+        isa.run(FillFromX16 { gemm, part, panel });
     })
 }
 
 fn compute_filled<B: Integers>(
     isa: Isa,
-    product: &Product<B, f32>,
+    gemm: &Gemm<B, f32>,
     a: &Activations,
     block: Block,
     fill: impl Fn(&Block, Panel),
-) -> Result<(), Exhausted> {
+) -> Result<(), AllocError> {
     let width = VECTORS * isa.lanes();
-    let shares = (product.k() / GROUP).next_multiple_of(SCALED_GROUPS) * (GROUP / B::SHARE);
-    let (integers, scales) = (product.k() * width, 4 * shares * width);
-    let scratch = Scratch::take(&KEPT, integers + 2 * scales)?;
+    let sub_blocks = (gemm.k() / GROUP).next_multiple_of(SCALED_GROUPS) * (GROUP / B::SUB_BLOCK);
+    let (integers, scales) = (gemm.k() * width, 4 * sub_blocks * width);
+    let scratch = Scratch::take(&ARENA, integers + 2 * scales)?;
     let panel = Panel {
         integers: scratch.at(0, integers),
-        scales: scratch.at(integers, shares * width),
-        minima: scratch.at(integers + scales, shares * width),
+        scales: scratch.at(integers, sub_blocks * width),
+        minima: scratch.at(integers + scales, sub_blocks * width),
     };
     for first in block.columns.clone().step_by(width) {
         let part = &Block {
@@ -110,28 +102,28 @@ fn compute_filled<B: Integers>(
         };
         fill(part, panel);
         let multiply = Multiply {
-            output: &product.output,
+            output: &gemm.output,
             a,
             part,
             panel,
-            ahead: Ahead::of(product, &block, first + width, width),
+            next: NextPanel::of(gemm, &block, first + width, width),
         };
-        let shorts = match isa.pairs() {
-            true => const { shorts::<B>() },
+        let i16_steps = match isa.i16_madd() {
+            true => const { i16_steps::<B>() },
             false => 1,
         };
-        match (B::SHARE, B::HAS_MINIMUM, shorts) {
-            (32, false, 8) => isa.run(multiply.of::<Kind<32, false, false, 8>>()),
-            (32, false, 4) => isa.run(multiply.of::<Kind<32, false, false, 4>>()),
-            (32, false, _) if B::SIGNED => isa.run(multiply.of::<Kind<32, false, true, 1>>()),
-            (32, false, _) => isa.run(multiply.of::<Kind<32, false, false, 1>>()),
-            (32, true, 8) => isa.run(multiply.of::<Kind<32, true, false, 8>>()),
-            (32, true, 4) => isa.run(multiply.of::<Kind<32, true, false, 4>>()),
-            (32, true, _) => isa.run(multiply.of::<Kind<32, true, false, 1>>()),
-            (_, false, 2) => isa.run(multiply.of::<Kind<16, false, false, 2>>()),
-            (_, false, _) => isa.run(multiply.of::<Kind<16, false, false, 1>>()),
-            (_, true, 2) => isa.run(multiply.of::<Kind<16, true, false, 2>>()),
-            (_, true, _) => isa.run(multiply.of::<Kind<16, true, false, 1>>()),
+        match (B::SUB_BLOCK, B::HAS_MINIMUM, i16_steps) {
+            (32, false, 8) => isa.run(multiply.of::<QuantKind<32, false, false, 8>>()),
+            (32, false, 4) => isa.run(multiply.of::<QuantKind<32, false, false, 4>>()),
+            (32, false, _) if B::SIGNED => isa.run(multiply.of::<QuantKind<32, false, true, 1>>()),
+            (32, false, _) => isa.run(multiply.of::<QuantKind<32, false, false, 1>>()),
+            (32, true, 8) => isa.run(multiply.of::<QuantKind<32, true, false, 8>>()),
+            (32, true, 4) => isa.run(multiply.of::<QuantKind<32, true, false, 4>>()),
+            (32, true, _) => isa.run(multiply.of::<QuantKind<32, true, false, 1>>()),
+            (_, false, 2) => isa.run(multiply.of::<QuantKind<16, false, false, 2>>()),
+            (_, false, _) => isa.run(multiply.of::<QuantKind<16, false, false, 1>>()),
+            (_, true, 2) => isa.run(multiply.of::<QuantKind<16, true, false, 2>>()),
+            (_, true, _) => isa.run(multiply.of::<QuantKind<16, true, false, 1>>()),
         }
     }
     Ok(())
@@ -139,7 +131,7 @@ fn compute_filled<B: Integers>(
 
 /// Fills a panel with the rows of B for the columns of `part`. Past the last column it stands in for others.
 struct Fill<'a, B> {
-    product: &'a Product<'a, B, f32>,
+    gemm: &'a Gemm<'a, B, f32>,
     part: &'a Block,
     /// with room for that
     panel: Panel,
@@ -150,43 +142,39 @@ impl<B: Integers> Body for Fill<'_, B> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Fill {
-            product,
-            part,
-            panel,
-        } = self;
+        let Fill { gemm, part, panel } = self;
         let width = VECTORS * S::LANES;
-        let groups = product.k() / GROUP;
-        let per_group = GROUP / B::SHARE;
-        for first in (0..part.columns.len()).step_by(TOGETHER) {
-            let rows: [*const B; TOGETHER] = std::array::from_fn(|i| {
+        let groups = gemm.k() / GROUP;
+        let per_group = GROUP / B::SUB_BLOCK;
+        for first in (0..part.columns.len()).step_by(INTERLEAVED_COLUMNS) {
+            let rows: [*const B; INTERLEAVED_COLUMNS] = std::array::from_fn(|i| {
                 let column = (part.columns.start + first + i).min(part.columns.end - 1);
-                let start = product.b_row(part.batch, column);
-                product.b.at(start, product.k()).cast_const()
+                let start = gemm.b_row(part.batch, column);
+                gemm.b.at(start, gemm.k()).cast_const()
             });
             for start in (0..groups).step_by(SCALED_GROUPS) {
                 let count = SCALED_GROUPS.min(groups - start);
-                // Of the next rows, maybe those of the next panel: they are too short for the processor to see by
-                // itself that they follow.
-                for i in 0..TOGETHER {
-                    let row = part.columns.start + first + TOGETHER + i;
-                    let next = product.near(part.batch, row, start * GROUP);
+                // Of the next rows, maybe those of the next panel: they are too short for the
+                // hardware prefetcher.
+                for i in 0..INTERLEAVED_COLUMNS {
+                    let row = part.columns.start + first + INTERLEAVED_COLUMNS + i;
+                    let next = gemm.prefetch_address(part.batch, row, start * GROUP);
                     let bytes = SCALED_GROUPS * GROUP / B::ELEMENTS * size_of::<B>();
                     prefetch_lines(next, bytes);
                 }
                 for group in start..start + count {
                     // SAFETY: `at` checked the rows, and `compute` made room for the panel.
                     unsafe {
-                        let mut integers = [B::integers(simd, rows[0], group); TOGETHER];
-                        for i in 1..TOGETHER {
+                        let mut integers = [B::integers(simd, rows[0], group); INTERLEAVED_COLUMNS];
+                        for i in 1..INTERLEAVED_COLUMNS {
                             integers[i] = B::integers(simd, rows[i], group);
                         }
                         let to = panel.integers.add(group * GROUP * width + first * DEPTH);
                         simd.interleave(integers, to, width * DEPTH);
                     }
                 }
-                let mut scales = [Scales::new([0.0; 2 * SCALED_GROUPS]); TOGETHER];
-                for i in 0..TOGETHER {
+                let mut scales = [Scales::new([0.0; 2 * SCALED_GROUPS]); INTERLEAVED_COLUMNS];
+                for i in 0..INTERLEAVED_COLUMNS {
                     // SAFETY: as above.
                     scales[i] = unsafe { B::scales(simd, rows[i], start, count) };
                 }
@@ -198,9 +186,9 @@ impl<B: Integers> Body for Fill<'_, B> {
                         // SAFETY: an array has two times eight.
                         unsafe { simd.load_group(from) }
                     };
-                    let mut transposed = [of(&scales[0].scales); TOGETHER];
-                    let mut minima = [of(&scales[0].minima); TOGETHER];
-                    for i in 1..TOGETHER {
+                    let mut transposed = [of(&scales[0].scales); INTERLEAVED_COLUMNS];
+                    let mut minima = [of(&scales[0].minima); INTERLEAVED_COLUMNS];
+                    for i in 1..INTERLEAVED_COLUMNS {
                         transposed[i] = of(&scales[i].scales);
                         minima[i] = of(&scales[i].minima);
                     }
@@ -219,40 +207,40 @@ impl<B: Integers> Body for Fill<'_, B> {
     }
 }
 
-/// The same with rows of B that lie in strips, where they are in a panel's order already.
-struct FillFromStrips<'a, B> {
-    product: &'a Product<'a, B, f32>,
+/// The same with a B of x16 panels, whose integers are in a packed panel's order already.
+struct FillFromX16<'a, B> {
+    gemm: &'a Gemm<'a, B, f32>,
     part: &'a Block,
     /// with room for that
     panel: Panel,
 }
 
-impl<B: InterleavedIntegers> Body for FillFromStrips<'_, B> {
+impl<B: InterleavedIntegers> Body for FillFromX16<'_, B> {
     type Output = ();
-    const MOVES_BITS: bool = true;
+    const NEEDS_BIT_PERMUTE: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let k = self.product.k();
+        let k = self.gemm.k();
         let Block { batch, columns, .. } = self.part;
         for first in (0..columns.len()).step_by(S::LANES) {
             let column = columns.start + first;
-            let strip = self.product.strip(*batch, column);
+            let panel = self.gemm.x16_panel(*batch, column);
             for block in 0..k / B::ELEMENTS {
-                let rows = BlockRows::new(strip.wrapping_add(block * STRIP), column % STRIP);
-                // SAFETY: `strip` checked all of its blocks, and `compute` made room for the panel.
+                let rows = BlockRows::new(panel.wrapping_add(block * X16_ROWS), column % X16_ROWS);
+                // SAFETY: `x16_panel` checked all of its blocks, and `compute` made room for the panel.
                 unsafe {
                     for span in 0..B::SPANS {
                         self.span(simd, rows, block, span, first);
                     }
-                    self.share_factors(simd, rows, block, first);
+                    self.sub_block_factors(simd, rows, block, first);
                 }
             }
         }
     }
 }
 
-impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
+impl<B: InterleavedIntegers> FillFromX16<'_, B> {
     /// Writes the integers of a span of one vector's rows, at column `first` of the panel.
     ///
     /// # Safety
@@ -269,7 +257,7 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
         let width = VECTORS * S::LANES;
         let panel = self.panel.integers.wrapping_add(first * DEPTH);
         let to = |piece| panel.wrapping_add((block * B::ELEMENTS + B::start(span, piece)) * width);
-        for step in 0..kept_a_loop(B::STEPS) {
+        for step in 0..opaque_trip_count(B::STEPS) {
             // SAFETY: the caller's promise.
             unsafe {
                 let words = B::words(simd, rows, span, step);
@@ -287,7 +275,7 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
     /// # Safety
     /// The block is readable, and the panel has room.
     #[inline(always)]
-    unsafe fn share_factors<S: Simd>(
+    unsafe fn sub_block_factors<S: Simd>(
         &self,
         simd: S,
         rows: BlockRows<B>,
@@ -295,17 +283,18 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
         first: usize,
     ) {
         let width = VECTORS * S::LANES;
-        let shares = B::ELEMENTS / B::SHARE;
+        let sub_blocks = B::ELEMENTS / B::SUB_BLOCK;
         // SAFETY: the caller's promise.
         unsafe {
             let factors = B::factors(simd, rows);
             let scale = rows.scale(simd);
-            for share in 0..shares {
-                let at = (block * shares + share) * width + first;
-                let scale = simd.mul(scale, B::scale(simd, &factors, share));
+            for sub_block in 0..sub_blocks {
+                let at = (block * sub_blocks + sub_block) * width + first;
+                let scale = simd.mul(scale, B::scale(simd, &factors, sub_block));
                 simd.store(scale, self.panel.scales.add(at));
                 if B::HAS_MINIMUM {
-                    let minimum = simd.mul(rows.minimum(simd), B::minimum(simd, &factors, share));
+                    let minimum =
+                        simd.mul(rows.minimum(simd), B::minimum(simd, &factors, sub_block));
                     simd.store(minimum, self.panel.minima.add(at));
                 }
             }
@@ -316,41 +305,41 @@ impl<B: InterleavedIntegers> FillFromStrips<'_, B> {
 /// The rows of B of the next panel, which are prefetched while one is multiplied: to fill a panel takes less time than
 /// to read them, and memory would have nothing to do in between.
 #[derive(Clone, Copy)]
-struct Ahead {
+struct NextPanel {
     from: *const u8,
     bytes: usize,
     /// Bytes at a time.
     each: usize,
 }
 
-impl Ahead {
+impl NextPanel {
     /// The rows from `column` on, those that there are in `block` of `count`.
     fn of<B: Integers>(
-        product: &Product<B, f32>,
+        gemm: &Gemm<B, f32>,
         block: &Block,
         column: usize,
         count: usize,
-    ) -> Ahead {
-        let k = product.k();
-        let rows = match product.output.args.b_row_stride == k as u64 {
+    ) -> NextPanel {
+        let k = gemm.k();
+        let rows = match gemm.output.args.b_row_stride == k as u64 {
             true => block.columns.end.saturating_sub(column).min(count),
             false => 0,
         };
         let bytes = rows * (k / B::ELEMENTS) * size_of::<B>();
-        let turns = block.rows.len().div_ceil(TILE_ROWS) * (k / GROUP);
-        Ahead {
-            from: product.near(block.batch, column, 0).cast(),
+        let calls = block.rows.len().div_ceil(TILE_ROWS) * (k / GROUP);
+        NextPanel {
+            from: gemm.prefetch_address(block.batch, column, 0).cast(),
             bytes,
-            each: bytes.div_ceil(turns.max(1)).next_multiple_of(CACHE_LINE),
+            each: bytes.div_ceil(calls.max(1)).next_multiple_of(CACHE_LINE),
         }
     }
 
     /// Prefetches some of it and returns the rest.
     #[inline(always)]
-    fn bring(self) -> Ahead {
+    fn prefetch_some(self) -> NextPanel {
         let bytes = self.each.min(self.bytes);
         prefetch_lines(self.from, bytes);
-        Ahead {
+        NextPanel {
             from: self.from.wrapping_add(bytes),
             bytes: self.bytes - bytes,
             ..self
@@ -358,12 +347,11 @@ impl Ahead {
     }
 }
 
-/// How many steps' products of B's integers and bytes of A can be added up in 16 bits, a power of two: 2 · 15 · 127 · 8
-/// < 2^15.
-const fn shorts<B: Integers>() -> usize {
+/// How many steps' products of B's integers and bytes of A fit 16 bits, a power of two: 2 · 15 · 127 · 8 < 2^15.
+const fn i16_steps<B: Integers>() -> usize {
     let steps = match B::LARGEST {
-        ..=15 if B::SHARE == GROUP => 8,
-        ..=31 if B::SHARE == GROUP => 4,
+        ..=15 if B::SUB_BLOCK == GROUP => 8,
+        ..=31 if B::SUB_BLOCK == GROUP => 4,
         ..=63 => 2,
         _ => 1,
     };
@@ -372,30 +360,35 @@ const fn shorts<B: Integers>() -> usize {
 }
 
 /// What a panel's multiplication has to know of B's type.
-struct Kind<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const SHORTS: usize>;
+struct QuantKind<
+    const SUB_BLOCK: usize,
+    const HAS_MINIMUM: bool,
+    const SIGNED: bool,
+    const I16_STEPS: usize,
+>;
 
-trait Shape {
-    const SHARE: usize;
+trait QuantTraits {
+    const SUB_BLOCK: usize;
     const HAS_MINIMUM: bool;
     const SIGNED: bool;
     /// Steps that are added up in 16 bits.
-    const SHORTS: usize;
+    const I16_STEPS: usize;
 }
 
-impl<const SHARE: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const SHORTS: usize> Shape
-    for Kind<SHARE, HAS_MINIMUM, SIGNED, SHORTS>
+impl<const SUB_BLOCK: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const I16_STEPS: usize>
+    QuantTraits for QuantKind<SUB_BLOCK, HAS_MINIMUM, SIGNED, I16_STEPS>
 {
-    const SHARE: usize = SHARE;
+    const SUB_BLOCK: usize = SUB_BLOCK;
     const HAS_MINIMUM: bool = HAS_MINIMUM;
     const SIGNED: bool = SIGNED;
-    const SHORTS: usize = SHORTS;
+    const I16_STEPS: usize = I16_STEPS;
 }
 
-/// Steps of the loop in which no sum of 16 bits is widened: all of a share where there are none.
-const fn turns<K: Shape>() -> usize {
-    match K::SHORTS {
-        1 => K::SHARE / DEPTH,
-        shorts => shorts,
+/// Steps of the loop in which no sum of 16 bits is widened: all of a sub-block where there are none.
+const fn inner_steps<K: QuantTraits>() -> usize {
+    match K::I16_STEPS {
+        1 => K::SUB_BLOCK / DEPTH,
+        i16_steps => i16_steps,
     }
 }
 
@@ -406,51 +399,52 @@ struct Multiply<'a> {
     a: &'a Activations,
     part: &'a Block,
     panel: Panel,
-    ahead: Ahead,
+    next: NextPanel,
 }
 
 impl<'a> Multiply<'a> {
-    fn of<K: Shape>(self) -> MultiplyKind<'a, K> {
+    fn of<K: QuantTraits>(self) -> MultiplyKind<'a, K> {
         MultiplyKind(self, std::marker::PhantomData)
     }
 }
 
 struct MultiplyKind<'a, K>(Multiply<'a>, std::marker::PhantomData<K>);
 
-impl<K: Shape> Body for MultiplyKind<'_, K> {
+impl<K: QuantTraits> Body for MultiplyKind<'_, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         // Not compiled for the others.
-        let is_used = match S::PAIRS {
-            true => K::SHORTS > 1 || K::SIGNED,
-            false => K::SHORTS == 1,
+        let is_used = match S::I16_MADD {
+            true => K::I16_STEPS > 1 || K::SIGNED,
+            false => K::I16_STEPS == 1,
         };
         if !is_used {
             unreachable!("`compute_filled` says for which instruction sets this is");
         }
         let rows = &self.0.part.rows;
-        let mut ahead = self.0.ahead;
+        let mut next = self.0.next;
         for first in rows.clone().step_by(TILE_ROWS) {
             let order = self.0.a.order(self.0.part.batch, first);
             let end = rows.end.min(first + TILE_ROWS);
             // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums
-            // of floats wait in memory. With sums of 16 bits a byte of A is the other one's turn after it, and only
-            // sums of less than a share's products need as many of 32 bits beside them.
-            let one_sum = S::PAIRS && (K::SHORTS == 1 || K::SHORTS == K::SHARE / DEPTH);
+            // of floats stay in memory. With sums of 16 bits a byte of A comes after the other one, and only
+            // sums of less than a sub-block's products need as many of 32 bits beside them.
+            let one_sum =
+                S::I16_MADD && (K::I16_STEPS == 1 || K::I16_STEPS == K::SUB_BLOCK / DEPTH);
             let step = match S::LANES == 16 || one_sum {
                 true => TILE_ROWS,
                 false => 2,
             };
             for row in (first..end).step_by(step) {
-                // SAFETY: the panel is filled, and so many rows are left.
-                ahead = unsafe {
+                // SAFETY: the panel is filled, and there are that many rows.
+                next = unsafe {
                     match (end - row).min(step) {
-                        1 => self.0.tile::<S, K, 1>(simd, row, order, ahead),
-                        2 => self.0.tile::<S, K, 2>(simd, row, order, ahead),
-                        3 => self.0.tile::<S, K, 3>(simd, row, order, ahead),
-                        _ => self.0.tile::<S, K, TILE_ROWS>(simd, row, order, ahead),
+                        1 => self.0.tile::<S, K, 1>(simd, row, order, next),
+                        2 => self.0.tile::<S, K, 2>(simd, row, order, next),
+                        3 => self.0.tile::<S, K, 3>(simd, row, order, next),
+                        _ => self.0.tile::<S, K, TILE_ROWS>(simd, row, order, next),
                     }
                 };
             }
@@ -470,30 +464,30 @@ impl Multiply<'_> {
     /// # Safety
     /// The panel is filled for `part`, which has `M` rows from `row` on, and the order is that of their tile.
     #[inline(always)]
-    unsafe fn tile<S: Simd, K: Shape, const M: usize>(
+    unsafe fn tile<S: Simd, K: QuantTraits, const M: usize>(
         &self,
         simd: S,
         row: usize,
         (single, double): (&[u32], &[u32]),
-        mut ahead: Ahead,
-    ) -> Ahead {
+        mut next: NextPanel,
+    ) -> NextPanel {
         let a: [Row; M] = std::array::from_fn(|i| self.a.row(self.part.batch, row + i));
         let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
         // SAFETY: the caller's promise; the order is one of the groups of these rows.
         unsafe {
             for group in single {
-                ahead = ahead.bring();
+                next = next.prefetch_some();
                 sums = self.add_group::<S, K, M, false>(simd, &a, *group as usize, sums);
             }
             for group in double {
-                ahead = ahead.bring();
+                next = next.prefetch_some();
                 sums = self.add_group::<S, K, M, true>(simd, &a, *group as usize, sums);
             }
             for (i, sums) in sums.iter().enumerate() {
                 self.store(simd, row + i, sums);
             }
         }
-        ahead
+        next
     }
 
     /// Adds the products of a group, of whose activations both bytes count or only the upper one.
@@ -501,7 +495,7 @@ impl Multiply<'_> {
     /// # Safety
     /// As for [`Multiply::tile`]; `a` and the panel have the group.
     #[inline(always)]
-    unsafe fn add_group<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+    unsafe fn add_group<S: Simd, K: QuantTraits, const M: usize, const DOUBLE: bool>(
         &self,
         simd: S,
         a: &[Row; M],
@@ -509,16 +503,16 @@ impl Multiply<'_> {
         mut sums: Sums<S, M>,
     ) -> Sums<S, M> {
         let width = VECTORS * S::LANES;
-        let per_group = GROUP / K::SHARE;
+        let per_group = GROUP / K::SUB_BLOCK;
         // SAFETY: the caller's promise.
         unsafe {
-            for share in group * per_group..(group + 1) * per_group {
-                let products = match S::PAIRS {
-                    true => self.sums_of_shorts::<S, K, M, DOUBLE>(simd, a, share),
-                    false => self.sums_of_bytes::<S, K, M, DOUBLE>(simd, a, share),
+            for sub_block in group * per_group..(group + 1) * per_group {
+                let products = match S::I16_MADD {
+                    true => self.sums_in_i16::<S, K, M, DOUBLE>(simd, a, sub_block),
+                    false => self.sums_in_i32::<S, K, M, DOUBLE>(simd, a, sub_block),
                 };
                 for v in 0..VECTORS {
-                    let at = share * width + v * S::LANES;
+                    let at = sub_block * width + v * S::LANES;
                     let scales = simd.load(self.panel.scales.add(at));
                     for i in 0..M {
                         let scale = simd.splat(a[i].scales.add(group).read());
@@ -529,7 +523,7 @@ impl Multiply<'_> {
                     if K::HAS_MINIMUM {
                         let minima = simd.load(self.panel.minima.add(at));
                         for i in 0..M {
-                            let weight = simd.splat(-a[i].weights.add(share).read());
+                            let weight = simd.splat(-a[i].weights.add(sub_block).read());
                             sums[i][v] = simd.mul_add(minima, weight, sums[i][v]);
                         }
                     }
@@ -539,43 +533,43 @@ impl Multiply<'_> {
         sums
     }
 
-    /// The sums that those of a share's products begin with.
+    /// The sums that those of a sub-block's products begin with.
     ///
     /// # Safety
-    /// `a` has the share.
+    /// `a` has the sub-block.
     #[inline(always)]
-    unsafe fn starts<S: Simd, K: Shape, const M: usize>(
+    unsafe fn starts<S: Simd, K: QuantTraits, const M: usize>(
         simd: S,
         a: &[Row; M],
-        share: usize,
+        sub_block: usize,
     ) -> Ints<S, M> {
         let mut starts = [[simd.splat_int(0); VECTORS]; M];
         if !K::HAS_MINIMUM {
             for i in 0..M {
                 // SAFETY: the caller's promise.
-                starts[i] = [simd.splat_int(unsafe { a[i].starts.add(share).read() }); VECTORS];
+                starts[i] = [simd.splat_int(unsafe { a[i].starts.add(sub_block).read() }); VECTORS];
             }
         }
         starts
     }
 
-    /// The sums of a share's products, each in 32 bits, with both bytes of A at a time.
+    /// The sums of a sub-block's products, each in 32 bits, with both bytes of A at a time.
     ///
     /// # Safety
-    /// As for [`Multiply::tile`]; `a` and the panel have the share.
+    /// As for [`Multiply::tile`]; `a` and the panel have the sub-block.
     #[inline(always)]
-    unsafe fn sums_of_bytes<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+    unsafe fn sums_in_i32<S: Simd, K: QuantTraits, const M: usize, const DOUBLE: bool>(
         &self,
         simd: S,
         a: &[Row; M],
-        share: usize,
+        sub_block: usize,
     ) -> Ints<S, M> {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut products = Self::starts::<S, K, M>(simd, a, share);
+            let mut products = Self::starts::<S, K, M>(simd, a, sub_block);
             let mut upper = [[simd.splat_int(0); VECTORS]; M];
-            for step in 0..kept_a_loop(K::SHARE / DEPTH) {
-                let at = share * K::SHARE + step * DEPTH;
+            for step in 0..opaque_trip_count(K::SUB_BLOCK / DEPTH) {
+                let at = sub_block * K::SUB_BLOCK + step * DEPTH;
                 let b = self.panel.step(simd, at);
                 for i in 0..M {
                     let [high, low] = a[i].planes;
@@ -596,7 +590,7 @@ impl Multiply<'_> {
             if DOUBLE {
                 for i in 0..M {
                     for v in 0..VECTORS {
-                        products[i][v] = simd.plus_128(products[i][v], upper[i][v]);
+                        products[i][v] = simd.mul128_add(products[i][v], upper[i][v]);
                     }
                 }
             }
@@ -607,68 +601,68 @@ impl Multiply<'_> {
     /// The same, in 16 bits as far as that goes, with one byte of A after the other.
     ///
     /// # Safety
-    /// As for [`Multiply::sums_of_bytes`].
+    /// As for [`Multiply::sums_in_i32`].
     #[inline(always)]
-    unsafe fn sums_of_shorts<S: Simd, K: Shape, const M: usize, const DOUBLE: bool>(
+    unsafe fn sums_in_i16<S: Simd, K: QuantTraits, const M: usize, const DOUBLE: bool>(
         &self,
         simd: S,
         a: &[Row; M],
-        share: usize,
+        sub_block: usize,
     ) -> Ints<S, M> {
         // SAFETY: the caller's promise.
         unsafe {
             if !DOUBLE {
-                let starts = Self::starts::<S, K, M>(simd, a, share);
-                return self.add_plane::<S, K, M>(simd, a, 0, share, starts);
+                let starts = Self::starts::<S, K, M>(simd, a, sub_block);
+                return self.add_plane::<S, K, M>(simd, a, 0, sub_block, starts);
             }
             let zeros = [[simd.splat_int(0); VECTORS]; M];
-            let upper = self.add_plane::<S, K, M>(simd, a, 0, share, zeros);
-            let starts = Self::starts::<S, K, M>(simd, a, share);
-            let mut products = self.add_plane::<S, K, M>(simd, a, 1, share, starts);
+            let upper = self.add_plane::<S, K, M>(simd, a, 0, sub_block, zeros);
+            let starts = Self::starts::<S, K, M>(simd, a, sub_block);
+            let mut products = self.add_plane::<S, K, M>(simd, a, 1, sub_block, starts);
             for i in 0..M {
                 for v in 0..VECTORS {
-                    products[i][v] = simd.plus_128(products[i][v], upper[i][v]);
+                    products[i][v] = simd.mul128_add(products[i][v], upper[i][v]);
                 }
             }
             products
         }
     }
 
-    /// Adds a share's products with a plane of A's bytes.
+    /// Adds a sub-block's products with a plane of A's bytes.
     ///
     /// # Safety
-    /// As for [`Multiply::sums_of_bytes`].
+    /// As for [`Multiply::sums_in_i32`].
     #[inline(always)]
-    unsafe fn add_plane<S: Simd, K: Shape, const M: usize>(
+    unsafe fn add_plane<S: Simd, K: QuantTraits, const M: usize>(
         &self,
         simd: S,
         a: &[Row; M],
         plane: usize,
-        share: usize,
+        sub_block: usize,
         mut sums: Ints<S, M>,
     ) -> Ints<S, M> {
         // SAFETY: the caller's promise.
         unsafe {
-            for first in (0..K::SHARE / DEPTH).step_by(const { turns::<K>() }) {
-                let mut shorts = [[simd.splat_short(0); VECTORS]; M];
-                for step in 0..kept_a_loop(const { turns::<K>() }) {
-                    let at = share * K::SHARE + (first + step) * DEPTH;
+            for first in (0..K::SUB_BLOCK / DEPTH).step_by(const { inner_steps::<K>() }) {
+                let mut partial = [[simd.splat_i16(0); VECTORS]; M];
+                for step in 0..opaque_trip_count(const { inner_steps::<K>() }) {
+                    let at = sub_block * K::SUB_BLOCK + (first + step) * DEPTH;
                     let b = self.panel.step(simd, at);
                     for i in 0..M {
                         let a = simd.splat_bytes(a[i].planes[plane].add(at));
                         for v in 0..VECTORS {
-                            match K::SHORTS {
+                            match K::I16_STEPS {
                                 1 => sums[i][v] = dot(simd, K::SIGNED, sums[i][v], b[v], a),
-                                _ => shorts[i][v] = simd.dot_shorts(shorts[i][v], b[v], a),
+                                _ => partial[i][v] = simd.maddubs_i16(partial[i][v], b[v], a),
                             }
                         }
                     }
                 }
-                if K::SHORTS > 1 {
-                    let ones = simd.splat_short(1);
+                if K::I16_STEPS > 1 {
+                    let ones = simd.splat_i16(1);
                     for i in 0..M {
                         for v in 0..VECTORS {
-                            sums[i][v] = simd.dot_pairs(sums[i][v], shorts[i][v], ones);
+                            sums[i][v] = simd.madd_i16(sums[i][v], partial[i][v], ones);
                         }
                     }
                 }

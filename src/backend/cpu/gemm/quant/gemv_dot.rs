@@ -1,53 +1,53 @@
 //! Dot-form GEMV, quantized B stored `[n][k]` and up to 2 rows of A: each row of B is read once, in order, and each
 //! element of C is one dot product.
 
-use super::block_dot::Products;
+use super::block_dot::DotSums;
 use super::quantize_a::{Activations, Row};
-use crate::backend::cpu::gemm::problem::{Block, Product};
+use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::quants::{GROUP, Integers, SCALED_GROUPS};
 use crate::backend::cpu::simd::{Body, Simd};
 
 /// The most rows of A.
-pub const MOST: usize = 2;
-/// Columns of C that are neighbours in a cache line: threads should not share one.
+pub const MAX_ROWS: usize = 2;
+/// Columns of C that are neighbors in a cache line: threads should not share one.
 pub const COLUMNS: usize = 16;
 /// Chains of sums, so that one addition need not wait for the one before.
 const CHAINS: usize = 4;
 
-pub struct Compute<'a, B> {
-    pub product: &'a Product<'a, B, f32>,
+pub struct QuantGemvDot<'a, B> {
+    pub gemm: &'a Gemm<'a, B, f32>,
     pub a: &'a Activations,
     pub block: Block,
 }
 
-impl<B: Integers> Body for Compute<'_, B> {
+impl<B: Integers> Body for QuantGemvDot<'_, B> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
             1 => self.multiply::<S, 1>(simd),
-            _ => self.multiply::<S, MOST>(simd),
+            _ => self.multiply::<S, MAX_ROWS>(simd),
         }
     }
 }
 
-impl<B: Integers> Compute<'_, B> {
+impl<B: Integers> QuantGemvDot<'_, B> {
     #[inline(always)]
     fn multiply<S: Simd, const M: usize>(self, simd: S) {
-        let Compute { product, a, block } = self;
+        let QuantGemvDot { gemm, a, block } = self;
         let a: [Row; M] = std::array::from_fn(|i| a.row(block.batch, block.rows.start + i));
-        let k = product.k();
+        let k = gemm.k();
         for column in block.columns {
-            let b = product.b.at(product.b_row(block.batch, column), k);
+            let b = gemm.b.at(gemm.b_row(block.batch, column), k);
             // SAFETY: `at` checked the row, and `Activations` made rows of k integers.
             let dots = unsafe { dots(simd, a, b.cast_const(), k / GROUP) };
             for (i, dot) in dots.into_iter().enumerate() {
-                let c = product
+                let c = gemm
                     .output
                     .c_at(block.batch, block.rows.start + i, column, 1);
                 // SAFETY: `c_at` checked the place.
-                unsafe { c.write(dot + product.output.bias_at(column)) };
+                unsafe { c.write(dot + gemm.output.bias_at(column)) };
             }
         }
     }
@@ -108,7 +108,7 @@ unsafe fn add_groups<S: Simd, B: Integers, const M: usize>(
     count: usize,
     mut sums: [Sums<S>; M],
 ) -> [Sums<S>; M] {
-    let (per_group, together) = (GROUP / B::SHARE, S::LANES / 8);
+    let (per_group, together) = (GROUP / B::SUB_BLOCK, S::LANES / 8);
     let corrected = B::HAS_MINIMUM || B::zero::<S>() != 0;
     // SAFETY: the caller's promise, here and below.
     let scales = unsafe { B::scales(simd, b, first, count) };
@@ -135,7 +135,7 @@ unsafe fn add_groups<S: Simd, B: Integers, const M: usize>(
         unsafe {
             let integers = B::integers(simd, b, first + group);
             let next = (group + together - 1).min(count - 1);
-            let integers = simd.join(integers, B::integers(simd, b, first + next));
+            let integers = simd.concat(integers, B::integers(simd, b, first + next));
             for i in 0..M {
                 let at = (first + group) * GROUP;
                 let [first, second] = a[i].planes;
@@ -143,12 +143,12 @@ unsafe fn add_groups<S: Simd, B: Integers, const M: usize>(
                     simd.load_bytes(first.add(at)),
                     simd.load_bytes(second.add(at)),
                 ];
-                let products = Products::new(simd, 0).add(simd, B::SIGNED, integers, planes);
+                let products = DotSums::new(simd, 0).add(simd, B::SIGNED, integers, planes);
                 let factors = factors[i].as_ptr().add(group * per_group);
-                let factors = if B::SHARE == 16 {
-                    simd.spread::<4>(factors)
+                let factors = if B::SUB_BLOCK == 16 {
+                    simd.broadcast_groups::<4>(factors)
                 } else {
-                    simd.spread::<8>(factors)
+                    simd.broadcast_groups::<8>(factors)
                 };
                 let products = products.total(simd);
                 // A known place, when the loop is unrolled; else the first.

@@ -14,15 +14,15 @@ use std::marker::PhantomData;
 
 use super::gemv_dot::COLUMNS;
 use super::quantize_a::{Activations, Row};
-use crate::backend::cpu::gemm::problem::{Block, Product};
+use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers};
-use crate::backend::cpu::scratch::{Line, Scratch};
+use crate::backend::cpu::scratch::{CacheLine, Scratch};
 use crate::backend::fault::Fault;
 use units::{Q4_0, Q4K, Q6K, Unit};
 
 /// The most rows of A.
-const MOST: usize = 4;
+const MAX_ROWS: usize = 4;
 /// Bytes of a vector.
 const VECTOR: usize = 64;
 /// Lanes of 32 bits of a vector, and scales of a unit.
@@ -35,10 +35,10 @@ const PIECE: usize = 16;
 const ROUND: usize = 9 << 10;
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
-pub type Multiply<B> = fn(&Machine, &Product<B, f32>, &Activations, bool) -> Result<(), Fault>;
+pub type Multiply<B> = fn(&Machine, &Gemm<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
 /// What multiplies this many rows of A with a B of this type, where that is faster than the ways for all types. For
 /// processors with VBMI only.
@@ -53,24 +53,24 @@ pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
     } else {
         return None;
     };
-    (rows <= MOST).then_some(multiply)
+    (rows <= MAX_ROWS).then_some(multiply)
 }
 
 fn multiply_units<B: Integers, U: Unit>(
     machine: &Machine,
-    product: &Product<B, f32>,
+    gemm: &Gemm<B, f32>,
     a: &Activations,
     separable: bool,
 ) -> Result<(), Fault> {
-    let a = &Arranged::<U>::new(product, a)?;
-    product.for_blocks(machine, separable, COLUMNS, |block| {
+    let a = &PackedA::<U>::new(gemm, a)?;
+    gemm.for_blocks(machine, separable, COLUMNS, |block| {
         // SAFETY: `multiply` is for processors that have the features.
         unsafe {
             match block.rows.len() {
-                1 => multiply_block::<B, U, 1>(product, a, block),
-                2 => multiply_block::<B, U, 2>(product, a, block),
-                3 => multiply_block::<B, U, 3>(product, a, block),
-                _ => multiply_block::<B, U, MOST>(product, a, block),
+                1 => multiply_block::<B, U, 1>(gemm, a, block),
+                2 => multiply_block::<B, U, 2>(gemm, a, block),
+                3 => multiply_block::<B, U, 3>(gemm, a, block),
+                _ => multiply_block::<B, U, MAX_ROWS>(gemm, a, block),
             }
         }
     });
@@ -78,15 +78,15 @@ fn multiply_units<B: Integers, U: Unit>(
 }
 
 /// The integers of A in the order of the vectors of units.
-struct Arranged<U> {
+struct PackedA<U> {
     scratch: Scratch,
     units: usize,
-    /// Rows from one matrix to the next; 0 when all share one.
+    /// Rows from one matrix to the next; 0 when all sub-block one.
     batch_rows: usize,
     order: PhantomData<fn() -> U>,
 }
 
-impl<U: Unit> Arranged<U> {
+impl<U: Unit> PackedA<U> {
     /// Vectors of integers in a unit.
     const VECTORS: usize = U::GROUPS * GROUP / VECTOR;
     /// Bytes of a unit: for each vector the upper and the lower bytes of 15-bit integers; a scale for each scale of B;
@@ -95,31 +95,31 @@ impl<U: Unit> Arranged<U> {
     const SCALES: usize = 2 * Self::VECTORS * VECTOR;
     const CORRECTIONS: usize = Self::SCALES + VECTOR;
 
-    fn new<B: Integers>(product: &Product<B, f32>, a: &Activations) -> Result<Arranged<U>, Fault> {
-        let (batches, rows) = (product.a.batches, product.a.rows);
-        let groups = product.k() / GROUP;
+    fn new<B: Integers>(gemm: &Gemm<B, f32>, a: &Activations) -> Result<PackedA<U>, Fault> {
+        let (batches, rows) = (gemm.a.batches, gemm.a.rows);
+        let groups = gemm.k() / GROUP;
         let units = groups.div_ceil(U::GROUPS);
         let bytes = (batches * rows * units).saturating_mul(Self::BYTES);
-        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+        let scratch = Scratch::take(&ARENA, bytes).map_err(|_| {
             Fault::OutOfMemory(format!(
                 "no memory for {bytes} bytes of rounded activations"
             ))
         })?;
-        let arranged = Arranged {
+        let packed = PackedA {
             scratch,
             units,
             batch_rows: if batches > 1 { rows } else { 0 },
             order: PhantomData,
         };
         for (batch, row) in (0..batches).flat_map(|batch| (0..rows).map(move |row| (batch, row))) {
-            let (from, to) = (a.row(batch, row), arranged.row(batch, row));
+            let (from, to) = (a.row(batch, row), packed.row(batch, row));
             for unit in 0..units {
                 // SAFETY: `row` checked all units of the place, which nobody else has yet, and those of A have so many
                 // groups.
-                unsafe { Self::arrange::<B>(from, unit, groups, to.add(unit * Self::BYTES)) };
+                unsafe { Self::pack_unit::<B>(from, unit, groups, to.add(unit * Self::BYTES)) };
             }
         }
-        Ok(arranged)
+        Ok(packed)
     }
 
     /// All units of a row.
@@ -133,7 +133,7 @@ impl<U: Unit> Arranged<U> {
     ///
     /// # Safety
     /// `from` is a row of `groups` groups and `to` has room.
-    unsafe fn arrange<B: Integers>(from: Row, unit: usize, groups: usize, to: *mut u8) {
+    unsafe fn pack_unit<B: Integers>(from: Row, unit: usize, groups: usize, to: *mut u8) {
         let first = unit * U::GROUPS;
         let pieces = VECTOR / PIECE;
         // SAFETY: the caller's promise; what is read is below `groups` groups.
@@ -150,14 +150,14 @@ impl<U: Unit> Arranged<U> {
                 }
             }
             for lane in 0..LANES {
-                let share = unit * LANES + lane;
-                let group = share * B::SHARE / GROUP;
+                let sub_block = unit * LANES + lane;
+                let group = sub_block * B::SUB_BLOCK / GROUP;
                 let (mut scale, mut correction) = (0.0, 0.0);
                 if group < groups {
                     scale = from.scales.add(group).read();
                     // Minima are what A's sums themselves are multiplied with.
                     let zero = if B::HAS_MINIMUM { 1 } else { B::ZERO };
-                    correction = scale * (zero * from.sums.add(share).read()) as f32;
+                    correction = scale * (zero * from.sums.add(sub_block).read()) as f32;
                 }
                 to.add(Self::SCALES).cast::<f32>().add(lane).write(scale);
                 let to = to.add(Self::CORRECTIONS).cast::<f32>();
@@ -171,8 +171,8 @@ impl<U: Unit> Arranged<U> {
 /// The processor has the features, and `block` has `M` rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
 unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
-    product: &Product<B, f32>,
-    a: &Arranged<U>,
+    gemm: &Gemm<B, f32>,
+    a: &PackedA<U>,
     block: Block,
 ) {
     let Block {
@@ -180,7 +180,7 @@ unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
         rows,
         columns,
     } = block;
-    let k = product.k();
+    let k = gemm.k();
     let bytes = k / B::ELEMENTS * size_of::<B>();
     let mut a_rows = [std::ptr::null::<u8>(); M];
     for i in 0..M {
@@ -194,13 +194,13 @@ unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
         if column >= columns.end {
             continue;
         }
-        let b = product.b.at(product.b_row(batch, column), k);
-        // SAFETY: `at` checked the row's bytes, and `Arranged` made rows of its units.
+        let b = gemm.b.at(gemm.b_row(batch, column), k);
+        // SAFETY: `at` checked the row's bytes, and `PackedA` made rows of its units.
         let dots = unsafe { dots::<U, M>(a_rows, b.cast::<u8>().cast_const(), bytes) };
         for i in 0..M {
-            let c = product.output.c_at(batch, rows.start + i, column, 1);
+            let c = gemm.output.c_at(batch, rows.start + i, column, 1);
             // SAFETY: `c_at` checked the place.
-            unsafe { c.write(dots[i] + product.output.bias_at(column)) };
+            unsafe { c.write(dots[i] + gemm.output.bias_at(column)) };
         }
     }
 }
@@ -223,7 +223,7 @@ unsafe fn dots<U: Unit, const M: usize>(a: [*const u8; M], b: *const u8, bytes: 
         }
         let rest = bytes - whole * U::BYTES;
         if rest > 0 {
-            let mut padded = [0u8; MOST_BYTES];
+            let mut padded = [0u8; MAX_BYTES];
             let from = b.add(whole * U::BYTES);
             from.copy_to_nonoverlapping(padded.as_mut_ptr(), rest);
             sums = add_unit::<U, M>(a, whole, padded.as_ptr(), sums);
@@ -238,7 +238,7 @@ unsafe fn dots<U: Unit, const M: usize>(a: [*const u8; M], b: *const u8, bytes: 
 }
 
 /// Bytes of the longest unit.
-const MOST_BYTES: usize = 288;
+const MAX_BYTES: usize = 288;
 
 /// What is summed up for one row of A.
 #[derive(Clone, Copy)]
@@ -258,27 +258,27 @@ unsafe fn add_unit<U: Unit, const M: usize>(
     b: *const u8,
     mut sums: [Sums; M],
 ) -> [Sums; M] {
-    const { assert!(U::BYTES <= MOST_BYTES && U::GROUPS * GROUP <= units::MOST * VECTOR) }
+    const { assert!(U::BYTES <= MAX_BYTES && U::GROUPS * GROUP <= units::MAX_VECTORS * VECTOR) }
     // SAFETY: the caller's promise.
     unsafe {
         let b = U::load(b);
         let mut factors = [_mm512_setzero_ps(); M];
         for i in 0..M {
-            let a = a[i].add(unit * Arranged::<U>::BYTES);
-            let corrections = _mm512_load_ps(a.add(Arranged::<U>::CORRECTIONS).cast());
+            let a = a[i].add(unit * PackedA::<U>::BYTES);
+            let corrections = _mm512_load_ps(a.add(PackedA::<U>::CORRECTIONS).cast());
             let corrections = _mm512_fmadd_ps(b.minima, corrections, sums[i].corrections);
             sums[i].corrections = corrections;
-            let scales = _mm512_load_ps(a.add(Arranged::<U>::SCALES).cast());
+            let scales = _mm512_load_ps(a.add(PackedA::<U>::SCALES).cast());
             factors[i] = _mm512_mul_ps(b.scales, scales);
         }
-        for step in 0..Arranged::<U>::VECTORS / U::TOGETHER {
-            let lanes = _mm512_loadu_si512(U::SHARES[step].as_ptr().cast());
+        for step in 0..PackedA::<U>::VECTORS / U::STEP_VECTORS {
+            let lanes = _mm512_loadu_si512(U::SCALE_OF_LANE[step].as_ptr().cast());
             for i in 0..M {
-                let a = a[i].add(unit * Arranged::<U>::BYTES);
+                let a = a[i].add(unit * PackedA::<U>::BYTES);
                 let mut products = _mm512_setzero_si512();
                 for plane in 0..2 {
                     products = _mm512_slli_epi32::<7>(products);
-                    for vector in step * U::TOGETHER..(step + 1) * U::TOGETHER {
+                    for vector in step * U::STEP_VECTORS..(step + 1) * U::STEP_VECTORS {
                         let a = _mm512_load_si512(a.add((2 * vector + plane) * VECTOR).cast());
                         products = _mm512_dpbusd_epi32(products, b.integers[vector], a);
                     }

@@ -4,71 +4,73 @@
 //! Words, scales and panels keep that order, because the processor's own prefetching follows few others. Two panels far
 //! from each other, a word of each alternately, are two such streams, which keep more reads in flight than one. Sums of
 //! both fit the registers for a single row of A. With half as wide vectors they fit where products are pairs
-//! ([`Simd::PAIRS`]) and a span has at most two pieces; Q6_K has four, so one half follows the other.
+//! ([`Simd::I16_MADD`]) and a span has at most two pieces; Q6_K has four, so one half follows the other.
 //!
-//! Prefetch instructions help Intel's processors, and AMD's from Zen 5 on ([`Simd::AHEAD`], [`Isa::for_strips`]).
+//! Prefetch instructions help Intel's processors, and AMD's from Zen 5 on ([`Simd::PREFETCH_DISTANCE`]).
 //! `docs/perf/` has what each choice gained.
 
 use std::mem::MaybeUninit;
 
-use super::block_dot::Products;
+use super::block_dot::DotSums;
 use super::quantize_a::{Activations, Row};
-use crate::backend::cpu::gemm::gemv_x16::Turns;
-use crate::backend::cpu::gemm::problem::{Block, Product};
-use crate::backend::cpu::quants::{BlockRows, GROUP, InterleavedIntegers, SHARES, STRIP, WORD};
-use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, in_order, kept_a_loop};
+use crate::backend::cpu::gemm::gemv_x16::PanelStreams;
+use crate::backend::cpu::gemm::problem::{Block, Gemm};
+use crate::backend::cpu::quants::{
+    BlockRows, GROUP, InterleavedIntegers, SUB_BLOCKS, WORD, X16_ROWS,
+};
+use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, opaque_trip_count, read_order_fence};
 
 /// The most rows of A.
-pub const MOST: usize = 4;
-/// The most vectors that the rows of a strip fill.
+pub const MAX_ROWS: usize = 4;
+/// The most vectors that the rows of an x16 panel fill.
 const VECTORS: usize = 4;
 
-pub struct Compute<'a, B> {
-    pub product: &'a Product<'a, B, f32>,
+pub struct QuantGemvX16<'a, B> {
+    pub gemm: &'a Gemm<'a, B, f32>,
     pub a: &'a Activations,
-    /// Its columns are whole strips.
+    /// Its columns are whole x16 panels.
     pub block: Block,
 }
 
-impl<B: InterleavedIntegers> Body for Compute<'_, B> {
+impl<B: InterleavedIntegers> Body for QuantGemvX16<'_, B> {
     type Output = ();
-    const MOVES_BITS: bool = true;
+    const NEEDS_BIT_PERMUTE: bool = true;
     const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::LANES == STRIP || S::PAIRS && B::PIECES == 4 => {
+            1 if S::LANES == X16_ROWS || S::I16_MADD && B::PIECES == 4 => {
                 self.multiply::<S, 1, 2, 2>(simd)
             }
-            1 if S::PAIRS => self.multiply::<S, 1, 2, 4>(simd),
+            1 if S::I16_MADD => self.multiply::<S, 1, 2, 4>(simd),
             1 => self.multiply::<S, 1, 1, 1>(simd),
-            2 if S::PAIRS && B::PIECES < 4 => self.multiply::<S, 2, 1, 2>(simd),
+            2 if S::I16_MADD && B::PIECES < 4 => self.multiply::<S, 2, 1, 2>(simd),
             2 => self.multiply::<S, 2, 1, 1>(simd),
             _ if B::PIECES == 4 => self.multiply::<S, 2, 1, 1>(simd),
-            _ => self.multiply::<S, MOST, 1, 1>(simd),
+            _ => self.multiply::<S, MAX_ROWS, 1, 1>(simd),
         }
     }
 }
 
-impl<B: InterleavedIntegers> Compute<'_, B> {
-    /// With `M` rows of A, and `N` strips alternately, `R` vectors of their rows at a time.
+impl<B: InterleavedIntegers> QuantGemvX16<'_, B> {
+    /// With `M` rows of A, and `N` x16 panels alternately, `R` vectors of their rows at a time.
     #[inline(always)]
     fn multiply<S: Simd, const M: usize, const N: usize, const R: usize>(self, simd: S) {
-        const { assert!(S::LANES * VECTORS >= STRIP) }
-        let Compute { product, a, block } = self;
+        const { assert!(S::LANES * VECTORS >= X16_ROWS) }
+        let QuantGemvX16 { gemm, a, block } = self;
         let Block {
             batch,
             rows,
             columns,
         } = block;
         let each = R / N;
-        let turns = Turns::<N>::new(columns);
-        for turn in 0..turns.count {
-            let columns = turns.columns(turn);
-            let mut strips = [std::ptr::null(); N];
+        let streams = PanelStreams::<N>::new(columns);
+        for round in 0..streams.count {
+            let columns = streams.columns(round);
+            let mut panels = [std::ptr::null(); N];
             for n in 0..N {
-                strips[n] = product.strip(batch, columns[n]);
+                panels[n] = gemm.x16_panel(batch, columns[n]);
             }
             for row in rows.clone().step_by(M) {
                 // A third row comes with a fourth that is the same, so that there is a loop less to compile.
@@ -77,15 +79,15 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
                     rows_of_a[i] = a.row(batch, (row + i).min(rows.end - 1));
                 }
                 let mut sums = [[[simd.splat(0.0); M]; R]; VECTORS];
-                for block in 0..product.k() / B::ELEMENTS {
-                    let here = |n: usize| strips[n].wrapping_add(block * STRIP);
-                    for v in 0..STRIP / S::LANES / each {
+                for block in 0..gemm.k() / B::ELEMENTS {
+                    let here = |n: usize| panels[n].wrapping_add(block * X16_ROWS);
+                    for v in 0..X16_ROWS / S::LANES / each {
                         let mut rows = [BlockRows::new(here(0), v * each * S::LANES); R];
                         for r in 1..R {
                             let first = (v * each + r % each) * S::LANES;
                             rows[r] = BlockRows::new(here(r / each), first);
                         }
-                        // SAFETY: `strip` checked all of its blocks, and A's rows have as many.
+                        // SAFETY: `x16_panel` checked all of its blocks, and A's rows have as many.
                         sums[v] = unsafe {
                             add_block::<S, B, M, R>(simd, rows_of_a, rows, block, sums[v])
                         };
@@ -93,13 +95,13 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
                 }
                 for n in 0..N {
                     for i in 0..M.min(rows.end - row) {
-                        let mut values = [0f32; STRIP];
-                        for v in 0..STRIP / S::LANES {
+                        let mut values = [0f32; X16_ROWS];
+                        for v in 0..X16_ROWS / S::LANES {
                             let sum = sums[v / each][n * each + v % each][i];
                             // SAFETY: the vectors are as long as the values.
                             unsafe { simd.store(sum, values.as_mut_ptr().add(v * S::LANES)) };
                         }
-                        product.store_strip(batch, row + i, columns[n], values);
+                        gemm.store_x16(batch, row + i, columns[n], values);
                     }
                 }
             }
@@ -107,7 +109,7 @@ impl<B: InterleavedIntegers> Compute<'_, B> {
     }
 }
 
-/// Adds the products of block `block` of each strip to its `sums`.
+/// Adds the products of block `block` of each x16 panel to its `sums`.
 ///
 /// # Safety
 /// B's blocks are readable and A's rows have them.
@@ -119,48 +121,48 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
     block: usize,
     mut sums: [[S::Vector; M]; N],
 ) -> [[S::Vector; M]; N] {
-    let shares = const {
-        assert!(B::ELEMENTS / B::SHARE <= SHARES);
-        B::ELEMENTS / B::SHARE
+    let sub_blocks = const {
+        assert!(B::ELEMENTS / B::SUB_BLOCK <= SUB_BLOCKS);
+        B::ELEMENTS / B::SUB_BLOCK
     };
-    // SAFETY: the caller's promise; all spans together write the totals of all shares.
+    // SAFETY: the caller's promise; all spans together write the totals of all sub-blocks.
     unsafe {
-        if S::AHEAD > 0 {
+        if S::PREFETCH_DISTANCE > 0 {
             // The others with the words.
             for line in const { B::SPANS * B::STEPS * lines_of_step::<B>()..lines_of::<B>() } {
                 for n in 0..N {
-                    rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
+                    rows[n].prefetch(S::PREFETCH_DISTANCE + line * CACHE_LINE);
                 }
             }
         }
-        let mut totals = [const { MaybeUninit::uninit() }; SHARES];
-        for span in 0..kept_a_loop(B::SPANS) {
-            match shares / B::SPANS {
+        let mut totals = [const { MaybeUninit::uninit() }; SUB_BLOCKS];
+        for span in 0..opaque_trip_count(B::SPANS) {
+            match sub_blocks / B::SPANS {
                 1 => add_span::<S, B, M, N, 1>(simd, a, rows, block, span, &mut totals),
                 2 => add_span::<S, B, M, N, 2>(simd, a, rows, block, span, &mut totals),
                 _ => add_span::<S, B, M, N, 4>(simd, a, rows, block, span, &mut totals),
             }
         }
         let mut products = totals[0].assume_init_read();
-        if shares > 1 {
+        if sub_blocks > 1 {
             let mut factors = [B::factors(simd, rows[0]); N];
             for n in 1..N {
                 factors[n] = B::factors(simd, rows[n]);
             }
             products = [[simd.splat(0.0); M]; N];
             let mut minima = products;
-            for share in 0..shares {
-                let totals = totals[share].assume_init_ref();
+            for sub_block in 0..sub_blocks {
+                let totals = totals[sub_block].assume_init_ref();
                 for n in 0..N {
-                    let factor = B::scale(simd, &factors[n], share);
+                    let factor = B::scale(simd, &factors[n], sub_block);
                     for i in 0..M {
                         products[n][i] = simd.mul_add(totals[n][i], factor, products[n][i]);
                     }
                     if B::HAS_MINIMUM {
-                        let minimum = B::minimum(simd, &factors[n], share);
+                        let minimum = B::minimum(simd, &factors[n], sub_block);
                         for i in 0..M {
                             let weight =
-                                simd.splat(a[i].weights.add(block * shares + share).read());
+                                simd.splat(a[i].weights.add(block * sub_blocks + sub_block).read());
                             minima[n][i] = simd.mul_add(minimum, weight, minima[n][i]);
                         }
                     }
@@ -185,12 +187,12 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
     sums
 }
 
-/// Sums of products of a share of `N` strips and `M` rows of A, times the scale of A.
+/// Sums of products of a sub-block of `N` x16 panels and `M` rows of A, times the scale of A.
 type Total<S, const M: usize, const N: usize> = MaybeUninit<[[<S as Simd>::Vector; M]; N]>;
 
 /// Cache lines of 16 blocks.
 const fn lines_of<B>() -> usize {
-    size_of::<[B; STRIP]>().div_ceil(CACHE_LINE)
+    size_of::<[B; X16_ROWS]>().div_ceil(CACHE_LINE)
 }
 
 /// Those that are prefetched in each step.
@@ -198,9 +200,9 @@ const fn lines_of_step<B: InterleavedIntegers>() -> usize {
     lines_of::<B>() / (B::SPANS * B::STEPS)
 }
 
-/// Writes the totals of a span's shares, `P` of them, each of as many of its pieces.
+/// Writes the totals of a span's sub-blocks, `P` of them, each of as many of its pieces.
 ///
-/// They wait until the block's words have been read, because its factors lie between them and after them.
+/// They are scaled after the block's words have been read, because its factors are between the words and after them.
 ///
 /// # Safety
 /// As for [`add_block`].
@@ -217,30 +219,30 @@ unsafe fn add_span<
     rows: [BlockRows<B>; N],
     block: usize,
     span: usize,
-    totals: &mut [Total<S, M, N>; SHARES],
+    totals: &mut [Total<S, M, N>; SUB_BLOCKS],
 ) {
-    let mut products = [[[Products::new(simd, 0); M]; N]; P];
-    let in_block = |share: usize| B::start(span, share) / B::SHARE;
+    let mut products = [[[DotSums::new(simd, 0); M]; N]; P];
+    let in_block = |sub_block: usize| B::start(span, sub_block) / B::SUB_BLOCK;
     // SAFETY: the caller's promise.
     unsafe {
         if !B::HAS_MINIMUM && B::zero::<S>() != 0 {
-            for share in 0..P {
+            for sub_block in 0..P {
                 for i in 0..M {
-                    let at = block * (B::ELEMENTS / B::SHARE) + in_block(share);
+                    let at = block * (B::ELEMENTS / B::SUB_BLOCK) + in_block(sub_block);
                     let start = a[i].starts.add(at).read();
                     for n in 0..N {
-                        products[share][n][i] = Products::new(simd, start);
+                        products[sub_block][n][i] = DotSums::new(simd, start);
                     }
                 }
             }
         }
-        for step in 0..kept_a_loop(B::STEPS) {
-            if S::AHEAD > 0 {
+        for step in 0..opaque_trip_count(B::STEPS) {
+            if S::PREFETCH_DISTANCE > 0 {
                 let lines = const { lines_of_step::<B>() };
                 let first = (span * B::STEPS + step) * lines;
                 for line in first..first + lines {
                     for n in 0..N {
-                        rows[n].bring_near(S::AHEAD + line * CACHE_LINE);
+                        rows[n].prefetch(S::PREFETCH_DISTANCE + line * CACHE_LINE);
                     }
                 }
             }
@@ -248,7 +250,7 @@ unsafe fn add_span<
             for n in 1..N {
                 words[n] = B::words(simd, rows[n], span, step);
             }
-            in_order();
+            read_order_fence();
             for piece in 0..B::PIECES {
                 let at = block * B::ELEMENTS + B::start(span, piece) + step * WORD;
                 for n in 0..N {
@@ -258,16 +260,16 @@ unsafe fn add_span<
                 }
             }
         }
-        for share in 0..P {
-            let group = (block * B::ELEMENTS + B::start(span, share)) / GROUP;
+        for sub_block in 0..P {
+            let group = (block * B::ELEMENTS + B::start(span, sub_block)) / GROUP;
             let mut sums = [[simd.splat(0.0); M]; N];
             for i in 0..M {
                 let scale = simd.splat(a[i].scales.add(group).read());
                 for n in 0..N {
-                    sums[n][i] = simd.mul(products[share][n][i].total(simd), scale);
+                    sums[n][i] = simd.mul(products[sub_block][n][i].total(simd), scale);
                 }
             }
-            totals[in_block(share)].write(sums);
+            totals[in_block(sub_block)].write(sums);
         }
     }
 }
@@ -282,8 +284,8 @@ unsafe fn add_piece<S: Simd, B: InterleavedIntegers, const M: usize>(
     a: [Row; M],
     at: usize,
     b: S::Bytes,
-    mut products: [Products<S>; M],
-) -> [Products<S>; M] {
+    mut products: [DotSums<S>; M],
+) -> [DotSums<S>; M] {
     for i in 0..M {
         let [first, second] = a[i].planes;
         // SAFETY: the caller's promise.

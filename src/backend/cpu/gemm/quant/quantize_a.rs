@@ -1,6 +1,6 @@
 //! A as integers of 15 bits with a scale for each group: `scale · (128 · high + low)`, or of 8: `scale · high`.
 //!
-//! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::PAIRS`]), an integer of 15
+//! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::I16_MADD`]), an integer of 15
 //! bits is of one part.
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use crate::backend::cpu::gemm::problem::Rows;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Integers, SCALED_GROUPS, WORD};
-use crate::backend::cpu::scratch::{Line, Scratch};
+use crate::backend::cpu::scratch::{CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd};
 use crate::backend::fault::Fault;
 
@@ -28,18 +28,18 @@ const OUTLIERS: f32 = 2.0;
 pub enum Precision {
     /// 15 bits.
     Exact,
-    /// 15 bits, for [`Simd::dot_pairs`].
-    Pairs,
+    /// 15 bits, for [`Simd::madd_i16`].
+    I16,
     /// 15 bits in the groups of a tile whose squared rounding error to 8 would be above [`OUTLIERS`] times the average
     /// of that tile; 8 bits in the others.
     Mixed,
 }
 
 impl Precision {
-    /// For so many rows of A, which up to `few` are multiplied without a panel.
+    /// For `rows` rows of A. Up to `few` of them are multiplied without a panel.
     pub fn of(isa: Isa, rows: usize, few: usize) -> Precision {
         match rows {
-            rows if rows <= few && isa.pairs() => Precision::Pairs,
+            rows if rows <= few && isa.i16_madd() => Precision::I16,
             ..=EXACT_ROWS => Precision::Exact,
             _ => Precision::Mixed,
         }
@@ -49,7 +49,7 @@ impl Precision {
 pub struct Activations {
     scratch: Scratch,
     layout: Layout,
-    /// Rows from one matrix to the next; 0 when all share one.
+    /// Rows from one matrix to the next; 0 when all sub-block one.
     batch_rows: usize,
 }
 
@@ -57,7 +57,7 @@ pub struct Activations {
 #[derive(Clone, Copy)]
 pub struct Row {
     /// The upper bytes of k integers, and zeros up to a multiple of two groups, and as many lower ones, which groups of
-    /// 8 bits do not have. With [`Precision::Pairs`] the first and the third of every four integers, and the others,
+    /// 8 bits do not have. With [`Precision::I16`] the first and the third of every four integers, and the others,
     /// two bytes each.
     pub planes: [*const i8; 2],
     /// One for each group, of `128 · high + low` or of `high` alone, and zeros up to a multiple of [`SCALED_GROUPS`].
@@ -93,11 +93,11 @@ impl Layout {
         let second = integers;
         let scales = second + integers;
         let sums = scales + 4 * groups;
-        let shares = groups * (GROUP / B::SHARE);
-        let weights = sums + 4 * shares;
-        let starts = weights + 4 * shares;
-        let order = starts + 4 * shares;
-        let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<Line>());
+        let sub_blocks = groups * (GROUP / B::SUB_BLOCK);
+        let weights = sums + 4 * sub_blocks;
+        let starts = weights + 4 * sub_blocks;
+        let order = starts + 4 * sub_blocks;
+        let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<CacheLine>());
         Layout {
             k,
             second,
@@ -112,7 +112,7 @@ impl Layout {
 }
 
 thread_local! {
-    static KEPT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 impl Activations {
@@ -125,7 +125,7 @@ impl Activations {
         let layout = Layout::new::<B>(k);
         let rows = a.batches * a.rows;
         let bytes = rows.saturating_mul(layout.stride);
-        let scratch = Scratch::take(&KEPT, bytes).map_err(|_| {
+        let scratch = Scratch::take(&ARENA, bytes).map_err(|_| {
             Fault::OutOfMemory(format!(
                 "no memory for {bytes} bytes of rounded activations"
             ))
@@ -146,13 +146,13 @@ impl Activations {
                         from: a.row(batch, row, k),
                         to: activations.place(batch, row),
                         layout,
-                        share: B::SHARE,
-                        pairs: precision == Precision::Pairs,
+                        sub_block: B::SUB_BLOCK,
+                        as_i16: precision == Precision::I16,
                     });
                 }
                 let to = rows.map(|row| activations.place(batch, row));
                 // SAFETY: these rows are rounded, and nobody else has them.
-                unsafe { choose(to.clone(), layout, B::SHARE, precision) };
+                unsafe { choose(to.clone(), layout, B::SUB_BLOCK, precision) };
                 for row in to {
                     machine.isa.run(Correct::<B> {
                         row,
@@ -209,7 +209,7 @@ impl Activations {
 unsafe fn choose(
     rows: impl Iterator<Item = *mut i8> + Clone,
     layout: Layout,
-    share: usize,
+    sub_block: usize,
     precision: Precision,
 ) {
     let groups = layout.k / GROUP;
@@ -241,8 +241,8 @@ unsafe fn choose(
                 let scale = scale(row, group);
                 scale.write(scale.read() * 128.0);
                 let sums: *mut i32 = row.add(layout.sums).cast();
-                for part in group * GROUP / share..(group + 1) * GROUP / share {
-                    let integers = std::slice::from_raw_parts(row.add(part * share), share);
+                for part in group * GROUP / sub_block..(group + 1) * GROUP / sub_block {
+                    let integers = std::slice::from_raw_parts(row.add(part * sub_block), sub_block);
                     let sum = integers.iter().map(|integer| i32::from(*integer)).sum();
                     sums.add(part).write(sum);
                 }
@@ -265,18 +265,18 @@ impl<B: Integers> Body for Correct<B> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let Correct { row, layout, .. } = self;
-        let per_group = GROUP / B::SHARE;
-        // SAFETY: a row of the layout, which has as many of each as there are shares.
+        let per_group = GROUP / B::SUB_BLOCK;
+        // SAFETY: a row of the layout, which has as many of each as there are sub-blocks.
         unsafe {
             let (scales, sums) = (row.add(layout.scales), row.add(layout.sums));
             let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
             let (weights, starts) = (row.add(layout.weights), row.add(layout.starts));
             let (weights, starts) = (weights.cast::<f32>(), starts.cast::<i32>());
-            for share in 0..layout.k / B::SHARE {
-                let sum = sums.add(share).read();
-                let weight = sum as f32 * scales.add(share / per_group).read();
-                weights.add(share).write(weight);
-                starts.add(share).write(-B::zero::<S>() * sum);
+            for sub_block in 0..layout.k / B::SUB_BLOCK {
+                let sum = sums.add(sub_block).read();
+                let weight = sum as f32 * scales.add(sub_block / per_group).read();
+                weights.add(sub_block).write(weight);
+                starts.add(sub_block).write(-B::zero::<S>() * sum);
             }
         }
     }
@@ -286,8 +286,8 @@ struct Round {
     from: *const f32,
     to: *mut i8,
     layout: Layout,
-    share: usize,
-    pairs: bool,
+    sub_block: usize,
+    as_i16: bool,
 }
 
 impl Body for Round {
@@ -295,21 +295,21 @@ impl Body for Round {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        match self.share {
-            16 => self.shares::<16>(),
-            _ => self.shares::<GROUP>(),
+        match self.sub_block {
+            16 => self.sub_blocks::<16>(),
+            _ => self.sub_blocks::<GROUP>(),
         }
     }
 }
 
 impl Round {
     #[inline(always)]
-    fn shares<const SHARE: usize>(self) {
+    fn sub_blocks<const SUB_BLOCK: usize>(self) {
         let Round {
             from,
             to,
             layout,
-            pairs,
+            as_i16,
             ..
         } = self;
         let Layout {
@@ -320,7 +320,7 @@ impl Round {
             order,
             ..
         } = layout;
-        let per_group = GROUP / SHARE;
+        let per_group = GROUP / SUB_BLOCK;
         // SAFETY: `from` is a row of `k` values and `to` one of the layout's bytes.
         unsafe {
             // What pads the integers, the scales and the sums.
@@ -333,7 +333,7 @@ impl Round {
                 let at = group * GROUP;
                 let values = &*from.add(at).cast::<[f32; GROUP]>();
                 let (factor, scale) = rounding(values);
-                if pairs {
+                if as_i16 {
                     for (plane, to) in planes.into_iter().enumerate() {
                         let to = to.add(at).cast::<i32>();
                         for word in 0..GROUP / WORD {
@@ -355,8 +355,8 @@ impl Round {
                     // Once more: an array of them would be written and read in pieces that the processor has to wait
                     // for.
                     let mut sum = 0;
-                    for i in 0..SHARE {
-                        sum += rounded(values[part * SHARE + i], factor);
+                    for i in 0..SUB_BLOCK {
+                        sum += rounded(values[part * SUB_BLOCK + i], factor);
                     }
                     sums.add(group * per_group + part).write(sum);
                 }

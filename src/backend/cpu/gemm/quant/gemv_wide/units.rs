@@ -1,24 +1,24 @@
-//! What lies in memory for 16 scales of a type, as vectors.
+//! The memory of 16 scales of a type, as vectors.
 
 use std::arch::x86_64::*;
 
 use super::LANES;
 
 /// The most vectors of integers in a unit.
-pub const MOST: usize = 8;
+pub const MAX_VECTORS: usize = 8;
 /// The most steps.
 const STEPS: usize = 4;
 
 /// A few blocks with [`LANES`] scales together. Vectors of integers that have the same scales lane for lane are
-/// neighbours, a step.
+/// neighbors, a step.
 pub trait Unit {
     /// In memory.
     const BYTES: usize;
     const GROUPS: usize;
     /// Vectors of a step.
-    const TOGETHER: usize;
+    const STEP_VECTORS: usize;
     /// For each step the scale of each lane.
-    const SHARES: [[u32; LANES]; STEPS];
+    const SCALE_OF_LANE: [[u32; LANES]; STEPS];
 
     /// Which 16 of the unit's weights are the integers `16 * piece ..` of vector `vector`.
     fn piece(vector: usize, piece: usize) -> usize;
@@ -30,7 +30,7 @@ pub trait Unit {
 
 pub struct Vectors {
     /// Without sign.
-    pub integers: [__m512i; MOST],
+    pub integers: [__m512i; MAX_VECTORS],
     pub scales: __m512,
     /// What A's corrections are multiplied with: minima, or scales where a type has a zero.
     pub minima: __m512,
@@ -86,15 +86,15 @@ impl Q4_0 {
 impl Unit for Q4_0 {
     const BYTES: usize = 16 * Q4_0_BYTES;
     const GROUPS: usize = 16;
-    const TOGETHER: usize = 2;
-    const SHARES: [[u32; LANES]; STEPS] = {
-        let mut shares = [[0; LANES]; STEPS];
+    const STEP_VECTORS: usize = 2;
+    const SCALE_OF_LANE: [[u32; LANES]; STEPS] = {
+        let mut lanes = [[0; LANES]; STEPS];
         let mut i = 0;
         while i < STEPS * LANES {
-            shares[i / LANES][i % LANES] = (i / 4) as u32;
+            lanes[i / LANES][i % LANES] = (i / 4) as u32;
             i += 1;
         }
-        shares
+        lanes
     };
 
     fn piece(vector: usize, piece: usize) -> usize {
@@ -111,7 +111,7 @@ impl Unit for Q4_0 {
                 memory[i] = _mm512_loadu_si512(from.add(64 * i).cast());
             }
             memory[4] = _mm512_castsi256_si512(_mm256_loadu_si256(from.add(256).cast()));
-            let mut integers = [_mm512_setzero_si512(); MOST];
+            let mut integers = [_mm512_setzero_si512(); MAX_VECTORS];
             for step in 0..STEPS {
                 let places = _mm512_loadu_si512(Self::QUANTS[step].as_ptr().cast());
                 let quants = _mm512_permutex2var_epi8(memory[step], places, memory[step + 1]);
@@ -162,20 +162,20 @@ impl Q4K {
 impl Unit for Q4K {
     const BYTES: usize = 2 * Q4_K_BYTES;
     const GROUPS: usize = 16;
-    const TOGETHER: usize = 2;
-    const SHARES: [[u32; LANES]; STEPS] = {
-        let mut shares = [[0; LANES]; STEPS];
+    const STEP_VECTORS: usize = 2;
+    const SCALE_OF_LANE: [[u32; LANES]; STEPS] = {
+        let mut lanes = [[0; LANES]; STEPS];
         let mut i = 0;
         while i < STEPS * LANES {
             let (step, lane) = (i / LANES, i % LANES);
-            shares[step][lane] = (step / 2 * 8 + lane / 4 * 2 + step % 2) as u32;
+            lanes[step][lane] = (step / 2 * 8 + lane / 4 * 2 + step % 2) as u32;
             i += 1;
         }
-        shares
+        lanes
     };
 
     fn piece(vector: usize, piece: usize) -> usize {
-        let group = Self::SHARES[vector / 2][4 * piece] as usize;
+        let group = Self::SCALE_OF_LANE[vector / 2][4 * piece] as usize;
         2 * group + vector % 2
     }
 
@@ -183,7 +183,7 @@ impl Unit for Q4K {
     unsafe fn load(from: *const u8) -> Vectors {
         // SAFETY: the caller's promise: 288 bytes.
         unsafe {
-            let mut integers = [_mm512_setzero_si512(); MOST];
+            let mut integers = [_mm512_setzero_si512(); MAX_VECTORS];
             for block in 0..2 {
                 let quants = from.add(block * Q4_K_BYTES + Q4_K_HEADER);
                 let first = _mm512_loadu_si512(quants.cast());
@@ -260,8 +260,8 @@ impl Q6K {
 impl Unit for Q6K {
     const BYTES: usize = 210;
     const GROUPS: usize = 8;
-    const TOGETHER: usize = 1;
-    const SHARES: [[u32; LANES]; STEPS] = Q4_0::SHARES;
+    const STEP_VECTORS: usize = 1;
+    const SCALE_OF_LANE: [[u32; LANES]; STEPS] = Q4_0::SCALE_OF_LANE;
 
     fn piece(vector: usize, piece: usize) -> usize {
         4 * vector + piece
@@ -271,7 +271,7 @@ impl Unit for Q6K {
     unsafe fn load(from: *const u8) -> Vectors {
         // SAFETY: the caller's promise: 210 bytes.
         unsafe {
-            let mut integers = [_mm512_setzero_si512(); MOST];
+            let mut integers = [_mm512_setzero_si512(); MAX_VECTORS];
             for half in 0..2 {
                 let nibbles = nibbles(_mm512_loadu_si512(from.add(64 * half).cast()));
                 let high = _mm256_loadu_si256(from.add(Self::HIGH + 32 * half).cast());
