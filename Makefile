@@ -37,7 +37,9 @@ test: setup ## every test: library, command line, integration, C and Python prog
 	cargo test --features $(FEATURES)
 
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
-	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi --test llama_golden
+	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
+	  --skip bindings:: --skip programs:: --skip stress_api::
+	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- llama_golden::
 
 test-neon: ## kernels and bridge on emulated 64-bit ARM, with dot products and without; FILTER= picks unit tests
 	@scripts/test-neon.sh $(FILTER)
@@ -51,7 +53,7 @@ stress-api: setup ## random calls of every C function for SECONDS, up to THREADS
 	@scripts/stress-api.sh '$(SANITIZER)' '$(SECONDS)' '$(THREADS)' '$(SEED)'
 
 faults: setup ## whole generations under planned faults: allocations, command buffers, limits; SHORT=1 for a part
-	IRONBRIDGE_FAULTS=$(if $(SHORT),short,full) cargo test --features $(FEATURES) --test faults -- --nocapture
+	IRONBRIDGE_FAULTS=$(if $(SHORT),short,full) cargo test --features $(FEATURES) --test process -- faults:: --nocapture
 
 soak: setup ## SOAK small matmuls on one thread and on eight: memory stays; a plot in target/soak; PEER=1 adds candle
 	mkdir -p target/soak

@@ -33,6 +33,7 @@ fn main() {
         exit(1);
     }
 
+    println!("cargo:rustc-check-cfg=cfg(ironbridge_native)");
     for variable in ["DOCS_RS", "IRONBRIDGE_CHECK_ONLY"] {
         println!("cargo:rerun-if-env-changed={variable}");
         if env::var_os(variable).is_some_and(|value| value == "1") {
@@ -98,6 +99,7 @@ fn build(out: &Path) -> Result<(), String> {
     clang.describe_for_tests(&target);
     clang.describe_for_doctor();
     exports::only_the_c_abi(out, &target);
+    println!("cargo:rustc-cfg=ironbridge_native");
     Ok(())
 }
 

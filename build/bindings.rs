@@ -1,5 +1,5 @@
 //! Rust declarations of the C headers: made with bindgen where libclang is at hand, else the checked-in ones are used.
-//! `tests/bindings.rs` holds the two equal; `make bindings` copies the made ones over the checked-in ones.
+//! `tests/c_abi/bindings.rs` holds the two equal; `make bindings` copies the made ones over the checked-in ones.
 
 use std::env;
 use std::fs;

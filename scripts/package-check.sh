@@ -22,11 +22,6 @@ tar -xzf "$crate" -C "$outside"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 cd "$outside/ironbridge-$version"
 chosen=(--locked --features "${1:-cli}")
-tests=()
-for test in tests/*.rs tests/*/main.rs; do
-  test=$(basename "${test%/main.rs}" .rs)
-  [ "$test" = detector ] || tests+=(--test "$test")
-done
 cargo test "${chosen[@]}" --lib -- --skip cpu::kernel --skip cpu::gemm --skip cpu::attention --skip cpu::repack
-cargo test "${chosen[@]}" --bins --examples "${tests[@]}"
+cargo test "${chosen[@]}" --bins --examples --test '*' -- --skip detector:: --skip llama_golden_f16::
 cargo test "${chosen[@]}" --doc

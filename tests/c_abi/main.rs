@@ -4,11 +4,19 @@
 #[path = "../abi/mod.rs"]
 mod abi;
 mod arguments;
+#[cfg(ironbridge_native)]
+mod bindings;
 mod buffers;
 mod commands;
 mod descriptions;
+mod failures;
 mod fixture;
 mod handles;
 mod kernels;
+mod lifetimes;
 mod names;
 mod operations;
+#[path = "../abi/pool.rs"]
+mod pool;
+mod programs;
+mod stress_api;

@@ -8,6 +8,7 @@ mod failures;
 mod kernels;
 mod lifetimes;
 mod matmul;
+mod memory;
 mod ops;
 mod oracle;
 mod projections;

@@ -1,4 +1,4 @@
-/* Every function of every header in include/, once. `stress-api --functions` prints the list; tests/stress_api.rs
+/* Every function of every header in include/, once. `stress-api --functions` prints the list; tests/c_abi/stress_api.rs
  * compares it with the headers, so that a new function cannot be forgotten. */
 #ifndef STRESS_FUNCTIONS_H
 #define STRESS_FUNCTIONS_H

@@ -1,0 +1,277 @@
+//! The C ABI as its users meet it: the header under strict compilers, the libraries' exported names, and the C and
+//! Python programs of `examples/` against the libraries that cargo just built.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const HEADERS: &str = concat!(
+    include_str!("../../include/ironbridge.h"),
+    include_str!("../../include/ironbridge_memory.h")
+);
+
+/// The folder of the libraries, beside this very test: `target/PROFILE/deps`.
+fn libraries() -> PathBuf {
+    let test = std::env::current_exe().expect("a running test has a path");
+    test.parent()
+        .expect("an executable lies in a folder")
+        .to_path_buf()
+}
+
+fn shared_library() -> PathBuf {
+    libraries().join(format!("libironbridge{}", std::env::consts::DLL_SUFFIX))
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The output of a program that must succeed.
+fn run(command: &mut Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; run `make setup`"));
+    let stdout = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(
+        status.success(),
+        "{command:?} ended with {status}\n{stdout}\n{}",
+        String::from_utf8_lossy(&stderr)
+    );
+    stdout
+}
+
+/// Those of `names` that are installed, with the newest versioned clang.
+fn compilers(plain: &[&str], clang: &str) -> Vec<String> {
+    let newest = (11..40)
+        .rev()
+        .map(|version| format!("{clang}-{version}"))
+        .find(|name| is_installed(name));
+    let plain = plain.iter().map(|name| name.to_string());
+    plain
+        .filter(|name| is_installed(name))
+        .chain(newest)
+        .collect()
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+fn header_compiles(compilers: &[String], language: &str, standard: &str) {
+    assert!(
+        compilers.len() >= 2,
+        "gcc's and clang's {language} compilers are needed, found {compilers:?}: run `make setup`"
+    );
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("includes_header");
+    // Twice: the guard must hold.
+    std::fs::write(
+        &source,
+        [
+            "ironbridge_memory.h",
+            "ironbridge.h",
+            "ironbridge_monitor.h",
+        ]
+        .map(|header| format!("#include \"{header}\"\n").repeat(2))
+        .concat(),
+    )
+    .expect("written");
+    for compiler in compilers {
+        run(Command::new(compiler)
+            .args(["-x", language, &format!("-std={standard}")])
+            .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"])
+            .arg("-I")
+            .arg(repository().join("include"))
+            .arg(&source));
+    }
+}
+
+#[test]
+fn header_is_clean_c11() {
+    header_compiles(&compilers(&["gcc", "clang"], "clang"), "c", "c11");
+}
+
+#[test]
+fn header_is_clean_cxx17() {
+    header_compiles(&compilers(&["g++", "clang++"], "clang++"), "c++", "c++17");
+}
+
+/// Whether a C program compiles that defines IRON_STABLE_ONLY.
+fn is_stable(program: &str) -> bool {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("program.c");
+    std::fs::write(&source, program).expect("written");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
+        .arg("-DIRON_STABLE_ONLY")
+        .arg("-I")
+        .arg(repository().join("include"))
+        .arg(&source);
+    let output = compiler.output().expect("the compiler starts");
+    output.status.success()
+}
+
+#[test]
+fn experimental_declarations_can_be_left_out() {
+    let readme = include_str!("../../README.md");
+    let program = readme.split_once("```c\n").expect("it has a C program").1;
+    assert!(is_stable(program.split_once("```").expect("an end").0));
+
+    let experimental =
+        "#include <ironbridge.h>\nint main(void) { return (int)iron_kernel_release(0); }\n";
+    assert!(!is_stable(experimental));
+    assert!(!is_stable(
+        "#include <ironbridge_memory.h>\nint main(void) { return 0; }\n"
+    ));
+}
+
+/// The names that the headers declare with IRON_API.
+fn declared() -> BTreeSet<String> {
+    let name_of = |declaration: &str| {
+        let head = declaration.split('(').next()?;
+        let start = head.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')? + 1;
+        Some(head[start..].to_string())
+    };
+    HEADERS
+        .split("\nIRON_API ")
+        .skip(1)
+        .map(|declaration| name_of(declaration).expect("a declaration is TYPE NAME(…)"))
+        .collect()
+}
+
+/// The names that a shared library exports.
+fn exported(library: &Path) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    let underscore = if cfg!(target_os = "macos") {
+        nm.arg("-gUj");
+        "_"
+    } else {
+        nm.args(["-D", "--defined-only", "--format=just-symbols"]);
+        ""
+    };
+    run(nm.arg(library))
+        .lines()
+        .map(|name| name.strip_prefix(underscore).unwrap_or(name).to_string())
+        .collect()
+}
+
+#[test]
+fn shared_library_exports_the_header_and_nothing_else() {
+    let declared = declared();
+    let exported = exported(&shared_library());
+    assert!(declared.contains("iron_version") && declared.len() > 40);
+    let missing: Vec<_> = declared.difference(&exported).collect();
+    let extra: Vec<_> = exported.difference(&declared).collect();
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "declared and not exported: {missing:?}\nexported and not declared: {extra:?}"
+    );
+}
+
+/// Builds a C program against the shared library, after other libraries, with the strictness of the header's own test.
+fn build(source: &Path, before: &[&str], out: &Path) -> PathBuf {
+    let program = out.join("program");
+    run(Command::new("cc")
+        .args([
+            "-O2",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+        ])
+        .arg("-I")
+        .arg(repository().join("include"))
+        .arg(source)
+        .args(before)
+        .arg(shared_library())
+        .arg(format!("-Wl,-rpath,{}", libraries().display()))
+        .arg("-o")
+        .arg(&program));
+    program
+}
+
+/// The C program of the README, as a file in `folder`.
+fn readme_program(folder: &Path) -> PathBuf {
+    let readme = include_str!("../../README.md");
+    let program = readme.split_once("```c\n").expect("it has a C program").1;
+    let program = program.split_once("```").expect("a block of code ends").0;
+    let source = folder.join("readme.c");
+    std::fs::write(&source, program).expect("written");
+    source
+}
+
+#[test]
+fn program_in_the_readme_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = build(&readme_program(folder.path()), &[], folder.path());
+    assert_eq!(run(&mut Command::new(program)), "2 1\n4 3\n");
+}
+
+/// GNUstep's `_Block_copy` copies nothing. A program that gets that one must hear about it and not crash.
+#[test]
+#[cfg(target_os = "linux")]
+fn program_that_puts_gnustep_before_the_blocks_runtime_gets_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let gnustep = ["-Wl,--no-as-needed", "-lgnustep-base"];
+    let program = build(&readme_program(folder.path()), &gnustep, folder.path());
+    let output = Command::new(program).output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("-lBlocksRuntime before -lgnustep-base"),
+        "{text}"
+    );
+}
+
+/// The lines that `examples/{c,python}` print for Q, K and V.
+fn assert_three_right_projections(output: &str) {
+    for name in ["Q  15 x 256", "K  15 x 32", "V  15 x 32"] {
+        assert!(
+            output
+                .lines()
+                .any(|line| line.starts_with(name) && line.ends_with("right")),
+            "no right {name} in\n{output}"
+        );
+    }
+}
+
+#[test]
+fn c_programs_run_against_the_static_and_the_shared_library() {
+    let out = tempfile::tempdir().expect("a temporary folder");
+    let variable = |name: &str, folder: &Path| format!("{name}={}", folder.display());
+    run(Command::new("make")
+        .arg("-C")
+        .arg(repository().join("examples/c"))
+        .arg(variable("LIBRARY", &libraries()))
+        .arg(variable("OUT", out.path()))
+        // A `make` above this test has flags and job tokens that are not for this one.
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL"));
+    for program in ["qkv-static", "qkv-shared"] {
+        let output = run(&mut Command::new(out.path().join(program)));
+        assert_three_right_projections(&output);
+        assert!(output.ends_with("handles left over: 0\n"), "{output}");
+    }
+    for program in ["user_kernel-static", "user_kernel-shared"] {
+        assert_eq!(
+            run(&mut Command::new(out.path().join(program))),
+            "counts of 100000 bytes in 16 bins: right\n\
+             sums of 100000 bytes in 16 bins: right\n\
+             handles left over: 0\n"
+        );
+    }
+}
+
+#[test]
+fn python_program_runs_against_the_shared_library() {
+    let program = repository().join("examples/python/qkv.py");
+    assert_three_right_projections(&run(Command::new("python3")
+        .arg(program)
+        .arg(shared_library())));
+}

@@ -1,0 +1,10 @@
+//! The command line, the examples, and what the repository says about itself: links of the guides, the table of modules,
+//! how the build finds GNUstep. Programs are run as a user runs them.
+
+mod architecture;
+mod build_discovery;
+mod chat_terminal;
+mod command_line;
+mod docs_links;
+mod doctor;
+mod examples;

@@ -1,0 +1,473 @@
+//! What works row by row or element by element.
+
+use half::{bf16, f16};
+use ironbridge::ops::{
+    Activation, AddBias, Argmax, CopyBytes, CopyRows, Elementwise, Embedding, Fill, RmsNorm, Rope,
+    RopePairing, Softmax, Transpose,
+};
+use ironbridge::{Commands, DType, Result};
+use serial_test::serial;
+
+use crate::kernel_matrix::EDGES;
+use crate::kernel_matrix::typed::{FLOATS, Typed, floats, rows, weights};
+use crate::kernel_matrix::ways::{Output, ROUNDING, Want, Ways, close, exactly, within};
+use crate::oracle;
+use crate::support::{f64s, numbers};
+
+/// Rows and width with an edge in either.
+fn shapes(other: usize) -> impl Iterator<Item = (usize, usize)> {
+    EDGES
+        .into_iter()
+        .flat_map(move |edge| [(other, edge), (edge, other)])
+}
+
+#[test]
+#[serial]
+fn embedding() {
+    let ways = Ways::open();
+    let vocab = 7;
+    for dtype in weights() {
+        let unit = dtype.block_elements();
+        for (count, width) in shapes(5) {
+            let width = width.next_multiple_of(unit);
+            // The last one of each eight has no row.
+            let ids: Vec<u32> = (0..count as u32).map(|i| i * 5 % 8).collect();
+            let table = Typed::made_up(dtype, vocab * width, 1);
+            let row = |&id: &u32| match (id as usize) < vocab {
+                true => table.values[id as usize * width..][..width].to_vec(),
+                false => vec![f64::NAN; width],
+            };
+            // Exact with every type: a power of two.
+            let scale = (count % 2 == 1).then_some(0.5);
+            let scaled = |value| value * f64::from(scale.unwrap_or(1.0));
+            let want = exactly(ids.iter().flat_map(row).map(scaled).collect());
+            let ids = Typed::integers(&ids);
+            let output = Output::strided(DType::F32, count, width, width + 3);
+            let what = format!("embedding of {dtype:?}, {count} × {width}");
+            ways.check(
+                &what,
+                &[&table, &ids],
+                &output,
+                &want,
+                |commands, inputs, out| {
+                    commands.embedding(&Embedding {
+                        rows: count,
+                        width,
+                        vocab,
+                        table: inputs[0],
+                        ids: inputs[1],
+                        out,
+                        scale,
+                    })
+                },
+            );
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn rms_norm_also_in_place() {
+    let ways = Ways::open();
+    for (count, width) in shapes(5) {
+        let ((x, x_values), (weight, weight_values)) = (floats(count * width, 1), floats(width, 2));
+        let values = oracle::rms_norm(&x_values, &weight_values, f64::from(1e-5f32));
+        // The sum of squares is off by up to `width` roundings, halved by the root; then a handful.
+        let want = close(values, (width as f64 / 2.0 + 6.0) * ROUNDING);
+        let norm = RmsNorm {
+            rows: count,
+            width,
+            eps: 1e-5,
+            ..Default::default()
+        };
+        let what = format!("rms_norm, {count} × {width}");
+        let output = Output::strided(DType::F32, count, width, width + 3);
+        ways.check(
+            &what,
+            &[&x, &weight],
+            &output,
+            &want,
+            |commands, inputs, out| {
+                let [x, weight] = [inputs[0], inputs[1]];
+                commands.rms_norm(&RmsNorm {
+                    x,
+                    weight,
+                    out,
+                    ..norm
+                })
+            },
+        );
+        let output = Output::in_place(&x, count, width);
+        ways.check(&what, &[&weight], &output, &want, |commands, inputs, x| {
+            let (weight, out) = (inputs[0], x);
+            commands.rms_norm(&RmsNorm {
+                x,
+                weight,
+                out,
+                ..norm
+            })
+        });
+    }
+}
+
+#[test]
+#[serial]
+fn rope_in_both_pairings() {
+    let ways = Ways::open();
+    let sizes = EDGES
+        .into_iter()
+        .flat_map(|edge| [(edge, 2, 10), (3, edge, 8), (2, 2, 2 * edge)]);
+    for (index, (tokens, heads, head_dim)) in sizes.enumerate() {
+        for pairing in [RopePairing::Interleaved, RopePairing::Half] {
+            let rope = Rope {
+                tokens,
+                heads,
+                head_dim,
+                // All of a head, or its first part.
+                rotary_dim: if index % 2 == 0 || head_dim < 4 {
+                    head_dim
+                } else {
+                    head_dim / 4 * 2
+                },
+                pairing,
+                frequency_base: 10_000.0,
+                frequency_scale: 0.5,
+                ..Default::default()
+            };
+            let (x, x_values) = floats(tokens * heads * head_dim, 1);
+            let at: Vec<u32> = (0..tokens as u32).map(|token| token + 100).collect();
+            let positions = Typed::integers(&at);
+            let divisors: Vec<f32> = (0..head_dim).map(|i| 1.0 + i as f32 / 4.0).collect();
+            let has_factors = index % 3 == 0;
+            let factors = Typed::nearest(DType::F32, &divisors);
+            let used = has_factors.then_some(&divisors[..]);
+            let values = oracle::rope(&rope, &x_values, &at, used);
+            // An angle below 2⁹ of some roundings; what is not rotated stays as it is.
+            let want: Vec<Want> = (values.into_iter().zip(&x_values))
+                .map(|(value, before)| match value == *before {
+                    true => within(value, 0.0),
+                    false => within(value, 8.0 * 512.0 * ROUNDING),
+                })
+                .collect();
+            let output = Output::in_place(&x, tokens, heads * head_dim);
+            let what = format!("{rope:?}");
+            ways.check(
+                &what,
+                &[&positions, &factors],
+                &output,
+                &want,
+                |commands, inputs, x| {
+                    commands.rope(&Rope {
+                        x,
+                        positions: inputs[0],
+                        factors: has_factors.then_some(inputs[1]),
+                        ..rope
+                    })
+                },
+            );
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn add_and_silu_mul_also_in_place() {
+    type Record = fn(&mut Commands, &Elementwise<'_>) -> Result<()>;
+    type Function = fn(f64, f64) -> f64;
+    let functions: [(&str, Record, Function, f64); 2] = [
+        (
+            "add",
+            |commands, operands| commands.add(operands),
+            |a, b| a + b,
+            ROUNDING,
+        ),
+        (
+            "silu_mul",
+            |commands, operands| commands.silu_mul(operands),
+            |a, b| oracle::silu(a) * b,
+            4.0 * ROUNDING,
+        ),
+    ];
+    let ways = Ways::open();
+    for count in EDGES {
+        let ((a, a_values), (b, b_values)) = (floats(count, 1), floats(count, 2));
+        for (name, record, function, tolerance) in functions {
+            let values = a_values
+                .iter()
+                .zip(&b_values)
+                .map(|(&a, &b)| function(a, b));
+            let want = close(values.collect(), tolerance);
+            let what = format!("{name} of {count}");
+            let output = Output::strided(DType::F32, 1, count, count);
+            ways.check(&what, &[&a, &b], &output, &want, |commands, inputs, out| {
+                let [a, b] = [inputs[0], inputs[1]];
+                record(commands, &Elementwise { count, a, b, out })
+            });
+            ways.check(
+                &what,
+                &[&b],
+                &Output::in_place(&a, 1, count),
+                &want,
+                |commands, inputs, a| {
+                    let (b, out) = (inputs[0], a);
+                    record(commands, &Elementwise { count, a, b, out })
+                },
+            );
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn activations_also_in_place() {
+    type Record = fn(&mut Commands, &Activation<'_>) -> Result<()>;
+    type Function = fn(f64) -> f64;
+    let functions: [(&str, Record, Function); 3] = [
+        (
+            "relu",
+            |commands, operands| commands.relu(operands),
+            oracle::relu,
+        ),
+        (
+            "sigmoid",
+            |commands, operands| commands.sigmoid(operands),
+            oracle::sigmoid,
+        ),
+        (
+            "tanh",
+            |commands, operands| commands.tanh(operands),
+            f64::tanh,
+        ),
+    ];
+    let ways = Ways::open();
+    for count in EDGES {
+        let x: Vec<f32> = numbers(count, 1).iter().map(|v| v * 10.0).collect();
+        let x_values = f64s(&x);
+        let x = Typed::nearest(DType::F32, &x);
+        for (name, record, function) in functions {
+            let want = close(
+                x_values.iter().copied().map(function).collect(),
+                4.0 * ROUNDING,
+            );
+            let what = format!("{name} of {count}");
+            let output = Output::strided(DType::F32, 1, count, count);
+            ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
+                let x = inputs[0];
+                record(commands, &Activation { count, x, out })
+            });
+            ways.check(
+                &what,
+                &[],
+                &Output::in_place(&x, 1, count),
+                &want,
+                |commands, _, x| record(commands, &Activation { count, x, out: x }),
+            );
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn add_bias_also_in_place() {
+    let ways = Ways::open();
+    for (count, width) in shapes(6) {
+        let ((x, x_values), (bias, bias_values)) = (floats(count * width, 1), floats(width, 2));
+        let sum = |(place, x): (usize, &f64)| x + bias_values[place % width];
+        let want = close(x_values.iter().enumerate().map(sum).collect(), ROUNDING);
+        let what = format!("add_bias, {count} × {width}");
+        let output = Output::strided(DType::F32, count, width, width + 2);
+        ways.check(
+            &what,
+            &[&x, &bias],
+            &output,
+            &want,
+            |commands, inputs, out| {
+                commands.add_bias(&AddBias {
+                    rows: count,
+                    width,
+                    x: inputs[0],
+                    bias: inputs[1],
+                    out,
+                })
+            },
+        );
+        ways.check(
+            &what,
+            &[&bias],
+            &Output::in_place(&x, count, width),
+            &want,
+            |commands, inputs, x| {
+                commands.add_bias(&AddBias {
+                    rows: count,
+                    width,
+                    x,
+                    bias: inputs[0],
+                    out: x,
+                })
+            },
+        );
+    }
+}
+
+#[test]
+#[serial]
+fn softmax_also_in_place() {
+    let ways = Ways::open();
+    for (count, width) in shapes(6) {
+        let (x, x_values) = floats(count * (width + 1), 1);
+        let scores = rows(&x_values, count, width, width + 1);
+        let weights = |row: &[f64]| oracle::softmax(row, 20.0);
+        let values: Vec<f64> = scores.chunks(width).flat_map(weights).collect();
+        // Roundings of scores up to 20, of the largest and of their difference shift the exponent.
+        let want = close(values, (2.0 * (20.0 + 20.0) + 8.0) * ROUNDING);
+        let what = format!("softmax, {count} × {width}");
+        let softmax = Softmax {
+            rows: count,
+            width,
+            scale: 20.0,
+            ..Default::default()
+        };
+        let output = Output::strided(DType::F32, count, width, width + 3);
+        ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
+            let x = inputs[0].row_stride(width + 1);
+            commands.softmax(&Softmax { x, out, ..softmax })
+        });
+        let packed: Vec<f32> = scores.iter().map(|&score| score as f32).collect();
+        let packed = Typed::nearest(DType::F32, &packed);
+        let output = Output::in_place(&packed, count, width);
+        ways.check(&what, &[], &output, &want, |commands, _, x| {
+            commands.softmax(&Softmax {
+                x,
+                out: x,
+                ..softmax
+            })
+        });
+    }
+}
+
+#[test]
+#[serial]
+fn argmax() {
+    let ways = Ways::open();
+    for (count, width) in shapes(7) {
+        // Eight values, so that rows have several largest ones.
+        let x: Vec<f32> = numbers(count * (width + 2), 1)
+            .iter()
+            .map(|v| (v * 4.0).floor())
+            .collect();
+        let lowest = |row: &[f64]| {
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            row.iter().position(|v| *v == largest).expect("one is") as f64
+        };
+        let seen = rows(&f64s(&x), count, width, width + 2);
+        let want = exactly(seen.chunks(width).map(lowest).collect());
+        let x = Typed::nearest(DType::F32, &x);
+        let output = Output::strided(DType::U32, 1, count, count);
+        let what = format!("argmax, {count} × {width}");
+        ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
+            commands.argmax(&Argmax {
+                rows: count,
+                width,
+                x: inputs[0].row_stride(width + 2),
+                out,
+            })
+        });
+    }
+}
+
+#[test]
+#[serial]
+fn transpose() {
+    let ways = Ways::open();
+    for dtype in FLOATS.into_iter().chain([DType::U32]) {
+        for (count, width) in shapes(34) {
+            let x = Typed::made_up(dtype, count * (width + 1), 1);
+            let seen = rows(&x.values, count, width, width + 1);
+            let want = exactly(oracle::transpose(&seen, count, width));
+            let output = Output::strided(dtype, width, count, count + 2);
+            let what = format!("transpose of {dtype:?}, {count} × {width}");
+            ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
+                commands.transpose(&Transpose {
+                    rows: count,
+                    width,
+                    x: inputs[0].row_stride(width + 1),
+                    out,
+                })
+            });
+        }
+    }
+}
+
+/// What `copy` must make of the values of `src`: the nearest, or for blocks no farther off than half a step of theirs.
+fn copied(src: &[f64], to: DType) -> Vec<Want> {
+    let nearest = |narrow: fn(f64) -> f64| exactly(src.iter().copied().map(narrow).collect());
+    match to {
+        DType::F16 => nearest(|v| f16::from_f64(v).to_f64()),
+        DType::Bf16 => nearest(|v| bf16::from_f64(v).to_f64()),
+        DType::Q8_0 => (src.chunks(32))
+            .flat_map(|block| {
+                let largest = block.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+                // The scale is rounded to F16, which moves up to 127 steps.
+                let tolerance = largest / 127.0 * (0.501 + 127.0 / 2048.0);
+                block.iter().map(move |&value| within(value, tolerance))
+            })
+            .collect(),
+        _ => exactly(src.to_vec()),
+    }
+}
+
+#[test]
+#[serial]
+fn copies_between_all_types() {
+    let ways = Ways::open();
+    let floats = FLOATS
+        .into_iter()
+        .flat_map(|from| FLOATS.map(|to| (from, to)));
+    let blocks = FLOATS.into_iter().map(|from| (from, DType::Q8_0));
+    let others = [(DType::Q8_0, DType::F32), (DType::U32, DType::U32)];
+    for (from, to) in floats.chain(blocks).chain(others) {
+        let unit = from.block_elements().max(to.block_elements());
+        for (count, width) in shapes(4) {
+            let width = width.next_multiple_of(unit);
+            let src = Typed::made_up(from, count * (width + unit), 1);
+            let want = copied(&rows(&src.values, count, width, width + unit), to);
+            let output = Output::strided(to, count, width, width + 2 * unit);
+            let what = format!("{from:?} to {to:?}, {count} × {width}");
+            ways.check(&what, &[&src], &output, &want, |commands, inputs, dst| {
+                commands.copy(&CopyRows {
+                    rows: count,
+                    width,
+                    src: inputs[0].row_stride(width + unit),
+                    dst,
+                })
+            });
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn bytes_copied_and_filled() {
+    let ways = Ways::open();
+    for words in EDGES {
+        let src = Typed::made_up(DType::U32, words, 1);
+        let output = Output::strided(DType::U32, 1, words, words);
+        let what = format!("{words} words");
+        let want = exactly(src.values.clone());
+        ways.check(&what, &[&src], &output, &want, |commands, inputs, dst| {
+            commands.copy_bytes(&CopyBytes {
+                length: 4 * words,
+                src: inputs[0],
+                dst,
+            })
+        });
+        let want = exactly(vec![f64::from(0x1717_1717u32); words]);
+        ways.check(&what, &[], &output, &want, |commands, _, out| {
+            commands.fill(&Fill {
+                length: 4 * words,
+                out,
+                value: 0x17,
+            })
+        });
+    }
+}
