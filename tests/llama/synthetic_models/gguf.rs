@@ -1,6 +1,8 @@
 //! Writes small GGUF files.
 
 use half::{bf16, f16};
+use ironbridge::DType;
+use ironbridge::llama::gguf::TensorType;
 
 pub enum Value {
     U32(u32),
@@ -19,6 +21,9 @@ pub enum Storage {
     F16,
     Bf16,
     Q8_0,
+    /// Blocks of which another implementation has said what they are worth (tests/data/blocks.json). The numbers choose
+    /// among them.
+    Blocks(DType),
     /// A type that cannot be computed with.
     Q8_1,
 }
@@ -109,7 +114,56 @@ impl Storage {
             Storage::Q8_1 => 9,
             Storage::Q8_0 => 8,
             Storage::Bf16 => 30,
+            Storage::Blocks(dtype) => {
+                let mut all = TensorType::ALL.iter();
+                let same = all.find(|known| known.name() == dtype.name());
+                *same.expect("every type of weights is GGML's") as u32
+            }
         }
+    }
+}
+
+/// The blocks of a type and their weights.
+pub struct Fixture {
+    length: usize,
+    blocks: Vec<(Vec<u8>, Vec<f64>)>,
+}
+
+impl Fixture {
+    pub fn of(dtype: DType) -> Fixture {
+        let text = include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/data/blocks.json"
+        ));
+        let all: serde_json::Value = serde_json::from_str(text).unwrap();
+        let list = |field: &str| {
+            let list = all[dtype.name()][field].as_array().unwrap().iter();
+            list.map(|number| number.as_u64().unwrap() as u32)
+                .collect::<Vec<u32>>()
+        };
+        let (bytes, weights) = (list("bytes"), list("weights"));
+        let bytes = bytes.chunks(dtype.block_bytes());
+        let bytes = bytes.map(|block| block.iter().map(|byte| *byte as u8).collect());
+        let weights = weights.chunks(dtype.block_elements());
+        let worth = |bits: &u32| f64::from(f32::from_bits(*bits));
+        let weights = weights.map(|block| block.iter().map(worth).collect());
+        Fixture {
+            length: dtype.block_elements(),
+            blocks: bytes.zip(weights).collect(),
+        }
+    }
+
+    /// The root of the mean square of the weights.
+    pub fn size(&self) -> f64 {
+        let weights: Vec<f64> = (self.blocks.iter())
+            .flat_map(|(_, weights)| weights.clone())
+            .collect();
+        (weights.iter().map(|weight| weight * weight).sum::<f64>() / weights.len() as f64).sqrt()
+    }
+
+    fn chosen<'a>(&'a self, numbers: &'a [f32]) -> impl Iterator<Item = &'a (Vec<u8>, Vec<f64>)> {
+        let choose = |numbers: &[f32]| &self.blocks[usize::from(numbers[0] < 0.0)];
+        numbers.chunks(self.length).map(choose)
     }
 }
 
@@ -129,6 +183,11 @@ impl Tensor {
                 .chunks(32)
                 .flat_map(|block| q8_0(block).0)
                 .collect(),
+            Storage::Blocks(dtype) => {
+                let fixture = Fixture::of(dtype);
+                let chosen = fixture.chosen(&self.numbers);
+                chosen.flat_map(|(bytes, _)| bytes.clone()).collect()
+            }
             Storage::Q8_1 => vec![0; self.numbers.len() / 32 * 40],
         }
     }
@@ -149,6 +208,11 @@ impl Tensor {
                 .chunks(32)
                 .flat_map(|block| q8_0(block).1)
                 .collect(),
+            Storage::Blocks(dtype) => {
+                let fixture = Fixture::of(dtype);
+                let chosen = fixture.chosen(&self.numbers);
+                chosen.flat_map(|(_, weights)| weights.clone()).collect()
+            }
             Storage::Q8_1 => vec![0.0; self.numbers.len()],
         }
     }

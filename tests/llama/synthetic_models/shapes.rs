@@ -1,14 +1,14 @@
 //! Models of every shape and type of weights compute what float64 computes.
 
-use crate::synthetic_models::gguf::Storage;
+use crate::synthetic_models::gguf::{Fixture, Storage};
 use crate::synthetic_models::oracle::Oracle;
 use crate::synthetic_models::parts::{Parts, Shape};
-use ironbridge::Device;
 use ironbridge::llama::{
     CacheType, LlamaError, LoadOptions, Model, ModelFile, Sequences, Session, SessionOptions,
     WeightStorage,
 };
 use ironbridge::memory::Category;
+use ironbridge::{DType, Device};
 
 /// Bounds the largest difference of two lists of logits, all of which are around 1 in size.
 fn assert_close(found: &[f32], expected: &[f64], tolerance: f64, what: &str) {
@@ -34,10 +34,13 @@ const TOLERANCE_OF_MANY: f64 = 5e-2;
 
 /// As one batch, in two, and token by token.
 fn check(shape: &Shape) {
-    let parts = Parts::new(shape);
+    check_parts(shape, &Parts::new(shape));
+}
+
+fn check_parts(shape: &Shape, parts: &Parts) {
     let file = parts.file();
     let model = Model::open(&Device::open("default").unwrap(), file.path()).unwrap();
-    let expected = Oracle::new(shape, &parts).logits(&TOKENS);
+    let expected = Oracle::new(shape, parts).logits(&TOKENS);
     for batch in [512, 7, 1] {
         let options = SessionOptions {
             batch,
@@ -46,8 +49,8 @@ fn check(shape: &Shape) {
         let mut session = Session::new(&model, options).unwrap();
         session.feed(&TOKENS).unwrap();
         let tolerance = match shape.storage {
-            Storage::Q8_0 if batch > 8 => TOLERANCE_OF_MANY,
-            Storage::Q8_0 => TOLERANCE_OF_FEW,
+            Storage::Q8_0 | Storage::Blocks(_) if batch > 8 => TOLERANCE_OF_MANY,
+            Storage::Q8_0 | Storage::Blocks(_) => TOLERANCE_OF_FEW,
             _ => TOLERANCE,
         };
         let what = format!("{shape:?}, batches of {batch}");
@@ -62,6 +65,35 @@ fn weights_of_every_type() {
             storage,
             ..Default::default()
         });
+    }
+}
+
+/// Files of every block type are read, and their weights are those of the `gguf` package.
+#[test]
+fn blocks_of_every_type() {
+    let all = DType::ALL.iter().copied();
+    for dtype in all.filter(|dtype| dtype.block_elements() > 1) {
+        let shape = Shape {
+            width: 256,
+            layers: 1,
+            head_dim: 64,
+            rotary_dim: 64,
+            feed_forward: 256,
+            storage: Storage::Blocks(dtype),
+            ..Default::default()
+        };
+        let mut parts = Parts::new(&shape);
+        // Some blocks have weights of about a thousand: norms are as much smaller, so that scores and logits are around
+        // 1.
+        let factor = 1.0 / (128.0 * Fixture::of(dtype).size());
+        let norms = parts
+            .tensors
+            .iter_mut()
+            .filter(|tensor| tensor.dimensions.len() == 1);
+        norms
+            .flat_map(|norm| &mut norm.numbers)
+            .for_each(|number| *number *= factor as f32);
+        check_parts(&shape, &parts);
     }
 }
 
