@@ -385,7 +385,8 @@ typedef enum iron_dtype {
   IRON_Q4_K = 23,  /* 256, 144 */
   IRON_Q5_K = 24,  /* 256, 176 */
   IRON_Q6_K = 25,  /* 256, 210 */
-  IRON_IQ4_NL = 26 /* 32, 18 */
+  IRON_IQ4_NL = 26, /* 32, 18 */
+  IRON_IQ4_XS = 27  /* 256, 136 */
 } iron_dtype;
 
 /* A matrix in a buffer, row-major. */

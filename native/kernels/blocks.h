@@ -138,6 +138,25 @@ struct iq4_nl {
   }
 };
 
+/* 256 weights: half scale, 16 bits of upper and 4 bytes of lower bits of 6-bit scales for 32 weights, 128 bytes of
+ * nibbles that choose among the same levels. */
+struct iq4_xs {
+  enum { WEIGHTS = 256, WORDS = 68, OFFSET = 0, RUNS = 2, STEP = 1 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    uint share = group / 2, low = byte_at(block + 2, share / 2) >> (share % 2 * 4) & 15;
+    uint high = block[1] >> (2 * share) & 3;
+    scale = half_of(block[0]) * (float(low | high << 4) - 32);
+    offset = 0;
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) {
+      uint word = block[4 + 8 * share + i] >> (4 * (group % 2));
+      q[2 * i] = iq4_nl_levels[word & 15];
+      q[2 * i + 1] = iq4_nl_levels[word >> 8 & 15];
+    }
+  }
+};
+
 /* 256 weights: 16 bytes with a scale and a minimum of 4 bits for 16 weights, 64 bytes of 2-bit numbers, half scale,
  * half minimum. */
 struct q2_k {

@@ -332,6 +332,7 @@ pub const IRON_Q4_K: iron_dtype = 23;
 pub const IRON_Q5_K: iron_dtype = 24;
 pub const IRON_Q6_K: iron_dtype = 25;
 pub const IRON_IQ4_NL: iron_dtype = 26;
+pub const IRON_IQ4_XS: iron_dtype = 27;
 pub type iron_dtype = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

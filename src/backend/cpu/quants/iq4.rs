@@ -3,13 +3,15 @@
 use half::f16;
 
 use super::blocks::{Block, blocks, nibble};
-use super::dot::{Integers, Scales, halves, one_group, scales_of_halves};
+use super::dot::{Integers, SCALED_GROUPS, Scales, halves, one_group, scales_of_halves};
 use super::storage::GROUP;
-use crate::backend::cpu::simd::Simd;
+use crate::backend::cpu::simd::{Simd, widen_f16};
 
 blocks! {
     /// `scale · level[q]`.
     BlockIq4Nl { scale: f16, quants: [u8; 16] }
+    /// `scale · (s − 32) · level[q]`: s has 6 bits for 32 weights, the upper 2 of them apart.
+    BlockIq4Xs { scale: f16, high: u16, low: [u8; 4], quants: [[u8; 16]; 8] }
 }
 
 /// The levels, in scales: closer together where weights are more frequent. (`kvalues_iq4nl`.)
@@ -33,3 +35,52 @@ one_group!(BlockIq4Nl, { SIGNED: bool = true; }, scale, |simd, from| {
     let nibbles = simd.load_nibbles((&raw const (*from).quants).cast());
     simd.bias_group(simd.shuffle_lut(nibbles, &LEVELS))
 });
+
+/// The 6-bit scale of group `group` of 8.
+#[inline(always)]
+fn six_bits(high: u16, low: [u8; 4], group: usize) -> f32 {
+    let low = low[group / 2] >> (group % 2 * 4) & 15;
+    let high = (high >> (2 * group) & 3) as u8;
+    f32::from(low | high << 4) - 32.0
+}
+
+impl Block for BlockIq4Xs {
+    #[inline(always)]
+    fn group(&self, group: usize) -> [f32; GROUP] {
+        let scale = self.scale.to_f32() * six_bits(self.high, self.low, group);
+        std::array::from_fn(|i| scale * level(nibble(&self.quants[group], i)))
+    }
+}
+
+impl Integers for BlockIq4Xs {
+    const SIGNED: bool = true;
+
+    #[inline(always)]
+    unsafe fn integers<S: Simd>(simd: S, row: *const BlockIq4Xs, group: usize) -> S::Group {
+        // SAFETY: the caller's promise; no reference is made.
+        unsafe {
+            let quants: *const [u8; 16] = (&raw const (*row.add(group / 8)).quants).cast();
+            let nibbles = simd.load_nibbles(quants.add(group % 8).cast());
+            simd.signed(simd.look_up(nibbles, &LEVELS))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scales<S: Simd>(_: S, row: *const BlockIq4Xs, first: usize, _: usize) -> Scales {
+        // SAFETY: the caller's promise; no reference is made.
+        let (scale, high, low) = unsafe {
+            let block = row.add(first / 8);
+            (
+                (&raw const (*block).scale).read(),
+                (&raw const (*block).high).read(),
+                (&raw const (*block).low).read(),
+            )
+        };
+        let scale = widen_f16(scale.to_bits());
+        let mut scales = [0.0; 2 * SCALED_GROUPS];
+        for (group, product) in scales.iter_mut().take(SCALED_GROUPS).enumerate() {
+            *product = scale * six_bits(high, low, group);
+        }
+        Scales::new(scales)
+    }
+}
