@@ -6,9 +6,25 @@ use std::fs;
 use std::path::Path;
 
 const DTYPES: &str = "native/kernels/dtypes.def";
+const OPS: &str = "native/kernels/ops.def";
 
 /// Writes `tables.rs`.
 pub fn write(out: &Path) -> Result<(), String> {
+    let code = dtypes()? + &operations()?;
+    let path = out.join("tables.rs");
+    fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A macro that calls another one with rows.
+fn list(name: &str, of: &str, rows: &str) -> String {
+    format!(
+        "/// Calls a macro with the rows of `{of}`.\n\
+         macro_rules! {name} {{\n    ($with:ident) => {{ $with! {{\n{rows}    }} }};\n}}\n\
+         pub(crate) use {name};\n"
+    )
+}
+
+fn dtypes() -> Result<String, String> {
     let text = fs::read_to_string(DTYPES).map_err(|error| format!("{DTYPES}: {error}"))?;
     let rows = (1..)
         .zip(text.lines())
@@ -22,14 +38,81 @@ pub fn write(out: &Path) -> Result<(), String> {
     for (name, what, holds) in LISTS {
         let rows = rows.iter().filter(|row| holds(row)).map(DType::tokens);
         let rows: String = rows.collect();
-        code += &format!(
-            "/// Calls a macro with the rows of `{DTYPES}` {what}.\n\
-             macro_rules! {name} {{\n    ($with:ident) => {{ $with! {{\n{rows}    }} }};\n}}\n\
-             pub(crate) use {name};\n"
+        code += &list(name, &format!("{DTYPES} {what}"), &rows);
+    }
+    Ok(code)
+}
+
+/// The rows of `ops.def`, each with its form's.
+fn operations() -> Result<String, String> {
+    let text = fs::read_to_string(OPS).map_err(|error| format!("{OPS}: {error}"))?;
+    let rows = calls(&text).map_err(|error| format!("{OPS}: {error}"))?;
+    let mut tokens = String::new();
+    for (called, cells) in &rows {
+        let (name, form, kernel) = match (*called, &cells[..]) {
+            ("OP", [_, name, form, family, geometry]) => {
+                (name, form, format!("{family} {geometry}"))
+            }
+            ("OP_OF_TYPES", [_, name, form]) => (name, form, String::new()),
+            ("FORM", [_, _, _, _, _, _]) => continue,
+            _ => return Err(format!("{OPS}: {called} with {} columns", cells.len())),
+        };
+        let is_form = |(called, cells): &&(&str, Vec<&str>)| *called == "FORM" && cells[0] == *form;
+        let Some((_, form_cells)) = rows.iter().find(is_form) else {
+            return Err(format!("{OPS}: {name} has the form {form}, which is none"));
+        };
+        let (argument, values, operands) = (form_cells[1], form_cells[2], form_cells[3]);
+        let _ = writeln!(
+            tokens,
+            "        {name} {{ form {form} {argument}, encoder iron_encode_{name}(iron_{form}), values [{values}], \
+             operands [{operands}], kernel [{kernel}] }}"
         );
     }
-    let path = out.join("tables.rs");
-    fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))
+    Ok(list("operations", OPS, &tokens))
+}
+
+/// The calls of macros that begin a line: their names and arguments.
+fn calls(text: &str) -> Result<Vec<(&str, Vec<&str>)>, String> {
+    let mut calls = Vec::new();
+    let mut rest = text;
+    while let Some((line, after)) = rest.split_once('\n') {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        match line.split_once('(') {
+            Some((name, _)) if is_name(name) => {
+                let (cells, end) = arguments(&rest[name.len() + 1..])
+                    .ok_or_else(|| format!("{name}( has no end"))?;
+                calls.push((name, cells));
+                rest = end;
+            }
+            _ => rest = after,
+        }
+    }
+    Ok(calls)
+}
+
+/// What stands between the commas up to the closing parenthesis, and what follows that.
+fn arguments(text: &str) -> Option<(Vec<&str>, &str)> {
+    let (mut cells, mut start, mut depth) = (Vec::new(), 0, 0);
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' | b',' if depth == 0 => {
+                cells.push(text[start..index].trim());
+                start = index + 1;
+                if byte == b')' {
+                    return Some((cells, &text[start..]));
+                }
+            }
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// A list of rows: its macro, which rows it has, and whether a row is one of them.

@@ -98,22 +98,12 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_commands_describe(commands, null_mut())), "info");
     null_argument(call!(iron_encode_matmul(commands, null())), "matmul");
     null_argument(call!(iron_encode_embedding(commands, null())), "embedding");
-    null_argument(call!(iron_encode_rms_norm(commands, null())), "norm");
     null_argument(call!(iron_encode_rope(commands, null())), "rope");
     null_argument(call!(iron_encode_attention(commands, null())), "attention");
-    null_argument(call!(iron_encode_add(commands, null())), "operands");
-    null_argument(call!(iron_encode_silu_mul(commands, null())), "operands");
-    null_argument(call!(iron_encode_relu(commands, null())), "operands");
-    null_argument(call!(iron_encode_sigmoid(commands, null())), "operands");
-    null_argument(call!(iron_encode_tanh(commands, null())), "operands");
-    null_argument(call!(iron_encode_add_bias(commands, null())), "add_bias");
-    null_argument(call!(iron_encode_transpose(commands, null())), "transpose");
     null_argument(
         call!(iron_encode_interleave(commands, null())),
         "interleave",
     );
-    null_argument(call!(iron_encode_softmax(commands, null())), "softmax");
-    null_argument(call!(iron_encode_argmax(commands, null())), "argmax");
     null_argument(call!(iron_encode_copy(commands, null())), "copy");
     null_argument(
         call!(iron_encode_kernel(commands, kernel, null())),

@@ -68,36 +68,6 @@ pub fn attention(q: Buffer, k: Buffer, v: Buffer, out: Buffer) -> iron_attention
     }
 }
 
-pub fn elementwise(a: Buffer, b: Buffer, out: Buffer) -> iron_elementwise {
-    iron_elementwise {
-        size: size_of::<iron_elementwise>(),
-        count: 256,
-        a: f32s(a),
-        b: f32s(b),
-        out: f32s(out),
-    }
-}
-
-pub fn activation(x: Buffer, out: Buffer) -> iron_activation {
-    iron_activation {
-        size: size_of::<iron_activation>(),
-        count: 256,
-        x: f32s(x),
-        out: f32s(out),
-    }
-}
-
-pub fn add_bias(x: Buffer, bias: Buffer, out: Buffer) -> iron_add_bias {
-    iron_add_bias {
-        size: size_of::<iron_add_bias>(),
-        rows: 4,
-        width: 8,
-        x: f32s(x),
-        bias: f32s(bias),
-        out: f32s(out),
-    }
-}
-
 pub fn transpose(x: Buffer, out: Buffer) -> iron_transpose {
     iron_transpose {
         size: size_of::<iron_transpose>(),
@@ -115,27 +85,6 @@ pub fn interleave(x: Buffer, out: Buffer) -> iron_interleave {
         width: 32,
         x: tensor(x, IRON_Q8_0),
         out: tensor(out, IRON_Q8_0),
-    }
-}
-
-pub fn softmax(x: Buffer, out: Buffer) -> iron_softmax {
-    iron_softmax {
-        size: size_of::<iron_softmax>(),
-        rows: 4,
-        width: 8,
-        x: f32s(x),
-        out: f32s(out),
-        scale: 0.0,
-    }
-}
-
-pub fn argmax(x: Buffer, out: Buffer) -> iron_argmax {
-    iron_argmax {
-        size: size_of::<iron_argmax>(),
-        rows: 4,
-        width: 8,
-        x: f32s(x),
-        out: u32s(out),
     }
 }
 

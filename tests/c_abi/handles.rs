@@ -10,6 +10,7 @@ use serial_test::serial;
 use crate::abi::*;
 use crate::descriptions::*;
 use crate::fixture::*;
+use crate::rowwise::{Given, OPERATIONS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -116,10 +117,6 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_embedding, "table", Buffer: |h| (commands, &embedding(h.cast(), b, b));
         iron_encode_embedding, "ids", Buffer: |h| (commands, &embedding(b, h.cast(), b));
         iron_encode_embedding, "out", Buffer: |h| (commands, &embedding(b, b, h.cast()));
-        iron_encode_rms_norm, "commands", Commands: |h| (h.cast(), &rms_norm(b, b, b));
-        iron_encode_rms_norm, "x", Buffer: |h| (commands, &rms_norm(h.cast(), b, b));
-        iron_encode_rms_norm, "weight", Buffer: |h| (commands, &rms_norm(b, h.cast(), b));
-        iron_encode_rms_norm, "out", Buffer: |h| (commands, &rms_norm(b, b, h.cast()));
         iron_encode_rope, "commands", Commands: |h| (h.cast(), &rope(b, b));
         iron_encode_rope, "x", Buffer: |h| (commands, &rope(h.cast(), b));
         iron_encode_rope, "positions", Buffer: |h| (commands, &rope(b, h.cast()));
@@ -128,39 +125,9 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_attention, "k", Buffer: |h| (commands, &attention(b, h.cast(), b, b));
         iron_encode_attention, "v", Buffer: |h| (commands, &attention(b, b, h.cast(), b));
         iron_encode_attention, "out", Buffer: |h| (commands, &attention(b, b, b, h.cast()));
-        iron_encode_add, "commands", Commands: |h| (h.cast(), &elementwise(b, b, b));
-        iron_encode_add, "a", Buffer: |h| (commands, &elementwise(h.cast(), b, b));
-        iron_encode_add, "b", Buffer: |h| (commands, &elementwise(b, h.cast(), b));
-        iron_encode_add, "out", Buffer: |h| (commands, &elementwise(b, b, h.cast()));
-        iron_encode_silu_mul, "commands", Commands: |h| (h.cast(), &elementwise(b, b, b));
-        iron_encode_silu_mul, "a", Buffer: |h| (commands, &elementwise(h.cast(), b, b));
-        iron_encode_silu_mul, "b", Buffer: |h| (commands, &elementwise(b, h.cast(), b));
-        iron_encode_silu_mul, "out", Buffer: |h| (commands, &elementwise(b, b, h.cast()));
-        iron_encode_relu, "commands", Commands: |h| (h.cast(), &activation(b, b));
-        iron_encode_relu, "x", Buffer: |h| (commands, &activation(h.cast(), b));
-        iron_encode_relu, "out", Buffer: |h| (commands, &activation(b, h.cast()));
-        iron_encode_sigmoid, "commands", Commands: |h| (h.cast(), &activation(b, b));
-        iron_encode_sigmoid, "x", Buffer: |h| (commands, &activation(h.cast(), b));
-        iron_encode_sigmoid, "out", Buffer: |h| (commands, &activation(b, h.cast()));
-        iron_encode_tanh, "commands", Commands: |h| (h.cast(), &activation(b, b));
-        iron_encode_tanh, "x", Buffer: |h| (commands, &activation(h.cast(), b));
-        iron_encode_tanh, "out", Buffer: |h| (commands, &activation(b, h.cast()));
-        iron_encode_add_bias, "commands", Commands: |h| (h.cast(), &add_bias(b, b, b));
-        iron_encode_add_bias, "x", Buffer: |h| (commands, &add_bias(h.cast(), b, b));
-        iron_encode_add_bias, "bias", Buffer: |h| (commands, &add_bias(b, h.cast(), b));
-        iron_encode_add_bias, "out", Buffer: |h| (commands, &add_bias(b, b, h.cast()));
-        iron_encode_transpose, "commands", Commands: |h| (h.cast(), &transpose(b, b));
-        iron_encode_transpose, "x", Buffer: |h| (commands, &transpose(h.cast(), b));
-        iron_encode_transpose, "out", Buffer: |h| (commands, &transpose(b, h.cast()));
         iron_encode_interleave, "commands", Commands: |h| (h.cast(), &interleave(b, b));
         iron_encode_interleave, "x", Buffer: |h| (commands, &interleave(h.cast(), b));
         iron_encode_interleave, "out", Buffer: |h| (commands, &interleave(b, h.cast()));
-        iron_encode_softmax, "commands", Commands: |h| (h.cast(), &softmax(b, b));
-        iron_encode_softmax, "x", Buffer: |h| (commands, &softmax(h.cast(), b));
-        iron_encode_softmax, "out", Buffer: |h| (commands, &softmax(b, h.cast()));
-        iron_encode_argmax, "commands", Commands: |h| (h.cast(), &argmax(b, b));
-        iron_encode_argmax, "x", Buffer: |h| (commands, &argmax(h.cast(), b));
-        iron_encode_argmax, "out", Buffer: |h| (commands, &argmax(b, h.cast()));
         iron_encode_copy, "commands", Commands: |h| (h.cast(), &copy(b, b));
         iron_encode_copy, "src", Buffer: |h| (commands, &copy(h.cast(), b));
         iron_encode_copy, "dst", Buffer: |h| (commands, &copy(b, h.cast()));
@@ -190,6 +157,34 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_memory_reclaim, "device", Device: |h| (h.cast(), IRON_RECLAIM_SYNC, 0, null_mut());
         iron_memory_list, "device", Device: |h| (h.cast(), Some(visit_nothing), null_mut());
     }
+}
+
+/// The same of the operations in ops.def.
+fn operation_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
+    let mut calls = Vec::new();
+    for operation in OPERATIONS {
+        let right = Given::new(operation, &vec![fixture.buffer; operation.operands.len()]);
+        for operand in operation.operands {
+            let given = right.clone();
+            calls.push(HandleCall {
+                function: operation.function,
+                argument: operand.name,
+                kind: Kind::Buffer,
+                call: Box::new(move |handle| {
+                    let mut given = given.clone();
+                    given.at::<iron_tensor>(operand.offset).buffer = handle.cast();
+                    given.call(fixture.commands)
+                }),
+            });
+        }
+        calls.push(HandleCall {
+            function: operation.function,
+            argument: "commands",
+            kind: Kind::Commands,
+            call: Box::new(move |handle| right.call(handle.cast())),
+        });
+    }
+    calls
 }
 
 /// The functions of the header whose parameters include a handle.
@@ -224,7 +219,8 @@ fn only_result(parameters: &str, kind: &str) -> bool {
 #[serial]
 fn handles_that_are_none() {
     let fixture = Fixture::new();
-    let calls = handle_calls(&fixture);
+    let mut calls = handle_calls(&fixture);
+    calls.extend(operation_calls(&fixture));
 
     let tested: BTreeSet<String> = calls.iter().map(|call| call.function.into()).collect();
     assert_eq!(tested, functions_with_handles(), "functions of the header");

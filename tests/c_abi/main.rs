@@ -20,3 +20,4 @@ mod operations;
 mod pool;
 mod programs;
 mod stress_api;
+mod rowwise;

@@ -72,12 +72,6 @@ static void embedding(Call *call) {
          .out = tensor(call, IRON_F32), .scale = random_float(&call->random));
 }
 
-static void rms_norm(Call *call) {
-  ENCODE(call, iron_encode_rms_norm, iron_rms_norm, .rows = dimension(call), .width = dimension(call),
-         .x = tensor(call, IRON_F32), .weight = tensor(call, IRON_F32), .out = tensor(call, IRON_F32),
-         .eps = random_float(&call->random));
-}
-
 static void rope(Call *call) {
   Random *random = &call->random;
   ENCODE(call, iron_encode_rope, iron_rope, .tokens = dimension(call), .heads = dimension(call),
@@ -104,39 +98,29 @@ static void attention(Call *call) {
          .scale = random_chance(random, 70) ? 0 : random_float(random));
 }
 
-#define ELEMENTWISE(call, name)                                                                                   \
-  ENCODE(call, name, iron_elementwise, .count = random_count(&(call)->random, 1000), .a = tensor(call, IRON_F32), \
-         .b = tensor(call, IRON_F32), .out = tensor(call, IRON_F32))
-static void add(Call *call) { ELEMENTWISE(call, iron_encode_add); }
-static void silu_mul(Call *call) { ELEMENTWISE(call, iron_encode_silu_mul); }
-
-#define ACTIVATION(call, name)                                                                                   \
-  ENCODE(call, name, iron_activation, .count = random_count(&(call)->random, 1000), .x = tensor(call, IRON_F32), \
-         .out = tensor(call, IRON_F32))
-static void relu(Call *call) { ACTIVATION(call, iron_encode_relu); }
-static void sigmoid(Call *call) { ACTIVATION(call, iron_encode_sigmoid); }
-static void hyperbolic(Call *call) { ACTIVATION(call, iron_encode_tanh); }
-
-static void add_bias(Call *call) {
-  ENCODE(call, iron_encode_add_bias, iron_add_bias, .rows = dimension(call), .width = dimension(call),
-         .x = tensor(call, IRON_F32), .bias = tensor(call, IRON_F32), .out = tensor(call, IRON_F32));
-}
-
-static void transpose(Call *call) {
-  iron_dtype type = (iron_dtype)random_constant(&call->random, IRON_F32, IRON_U32);
-  ENCODE(call, iron_encode_transpose, iron_transpose, .rows = dimension(call), .width = dimension(call),
-         .x = tensor(call, type), .out = tensor(call, type));
-}
-
-static void softmax(Call *call) {
-  ENCODE(call, iron_encode_softmax, iron_softmax, .rows = dimension(call), .width = dimension(call),
-         .x = tensor(call, IRON_F32), .out = tensor(call, IRON_F32), .scale = random_float(&call->random));
-}
-
-static void argmax(Call *call) {
-  ENCODE(call, iron_encode_argmax, iron_argmax, .rows = dimension(call), .width = dimension(call),
-         .x = tensor(call, IRON_F32), .out = tensor(call, IRON_U32));
-}
+/* The operations of ops.def. Where operands are of several types, it is the same one. */
+#define DIMENSION(name) .name = dimension(call),
+#define SCALE(name) .name = random_float(&call->random),
+#define EPSILON(name) .name = random_float(&call->random),
+#define IN(name, types, rows, width) .name = tensor(call, types),
+#define REUSED(name, types, rows, width) .name = tensor(call, types),
+#define OUT(name, types, rows, width) .name = tensor(call, types),
+#define FORM(form, argument, values, tensors, ...)                                                \
+  static iron_##form form##_of(Call *call) {                                                      \
+    const iron_dtype F32 = IRON_F32, U32 = IRON_U32,                                              \
+                     PLAIN = (iron_dtype)random_constant(&call->random, IRON_F32, IRON_U32);      \
+    (void)F32, (void)U32, (void)PLAIN;                                                            \
+    return (iron_##form){values tensors};                                                         \
+  }
+#define CALL_OF(name, form)                                              \
+  static void call_##name(Call *call) {                                  \
+    GIVEN(iron_##form) operands = {.value = form##_of(call)};            \
+    given_input(call, &operands, sizeof(iron_##form));                   \
+    CALL(iron_encode_##name, commands_of(call), given_or_null(call, &operands)); \
+  }
+#define OP(NAME, name, form, ...) CALL_OF(name, form)
+#define OP_OF_TYPES(NAME, name, form) CALL_OF(name, form)
+#include "../../native/kernels/ops.def"
 
 static void copy(Call *call) {
   iron_dtype from = (iron_dtype)random_constant(&call->random, IRON_F32, IRON_BF16);
@@ -166,8 +150,10 @@ static void fill(Call *call) {
 }
 
 static const Entry entries[] = {
-    {matmul, 40},   {interleave, 10}, {embedding, 15}, {rms_norm, 10}, {rope, 10},       {attention, 20},
-    {add, 10},      {silu_mul, 10},   {relu, 5},       {sigmoid, 5},   {hyperbolic, 5},  {add_bias, 10},
-    {transpose, 8}, {softmax, 10},    {argmax, 10},    {copy, 15},     {copy_bytes, 30}, {fill, 40},
+    {matmul, 40}, {interleave, 10}, {embedding, 15},  {rope, 10},
+    {attention, 20}, {copy, 15},    {copy_bytes, 30}, {fill, 40},
+#define OP(NAME, name, ...) {call_##name, 8},
+#define OP_OF_TYPES(NAME, name, ...) {call_##name, 8},
+#include "../../native/kernels/ops.def"
 };
 const Entries operation_calls = {entries, sizeof entries / sizeof *entries};

@@ -14,20 +14,13 @@ typedef enum IronOperation {
   IRON_OPERATION_MATMUL_INTERLEAVED, /* the same */
   IRON_OPERATION_INTERLEAVE,         /* x and out */
   IRON_OPERATION_EMBEDDING,          /* table */
-  IRON_OPERATION_RMS_NORM,
   IRON_OPERATION_ROPE,
-  IRON_OPERATION_ATTENTION, /* k and v */
+  IRON_OPERATION_ATTENTION,       /* k and v */
   IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */
-  IRON_OPERATION_ADD,
-  IRON_OPERATION_SILU_MUL,
-  IRON_OPERATION_SOFTMAX,
-  IRON_OPERATION_RELU,
-  IRON_OPERATION_SIGMOID,
-  IRON_OPERATION_TANH,
-  IRON_OPERATION_ADD_BIAS,
-  IRON_OPERATION_TRANSPOSE, /* x and out */
-  IRON_OPERATION_COPY, /* src; dst */
-  IRON_OPERATION_ARGMAX,
+  IRON_OPERATION_COPY,            /* src; dst */
+#define OP(NAME, ...) IRON_OPERATION_##NAME,
+#define OP_OF_TYPES(NAME, ...) IRON_OPERATION_##NAME, /* its operands */
+#include "ops.def"
   IRON_OPERATIONS /* how many there are */
 } IronOperation;
 

@@ -102,6 +102,8 @@ const IronKernelEntry IronKernelTable[] = {
   MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F16, #name "_f16")     \
   {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, BLOCKS_OF_A_ROW},
 #include "dtypes.def"
+#define OP(NAME, name, form, family, geometry) {IRON_OPERATION_##NAME, {0}, ALWAYS, #family, #name, geometry},
+#include "ops.def"
 
     INTERLEAVED(IRON_F16, "f16")
     INTERLEAVED(IRON_BF16, "bf16")
@@ -111,7 +113,6 @@ const IronKernelEntry IronKernelTable[] = {
     INTERLEAVED(IRON_Q5_K, "q5_k")
     INTERLEAVED(IRON_Q6_K, "q6_k")
 
-    {IRON_OPERATION_RMS_NORM, {0}, ALWAYS, "rms_norm", "rms_norm", SIMDGROUP_PER_POINT},
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},
 
     ATTENTIONS(IRON_F32, "f32")
@@ -120,13 +121,6 @@ const IronKernelEntry IronKernelTable[] = {
     ATTENTIONS(IRON_Q8_0, "q8_0")
     {IRON_OPERATION_ATTENTION_MERGE, {0}, ALWAYS, "attention_split", "attention_merge", SIMDGROUP_PER_POINT},
 
-    {IRON_OPERATION_ADD, {0}, ALWAYS, "elementwise", "add", THREAD_PER_POINT},
-    {IRON_OPERATION_SILU_MUL, {0}, ALWAYS, "elementwise", "silu_mul", THREAD_PER_POINT},
-    {IRON_OPERATION_RELU, {0}, ALWAYS, "activation", "relu", THREAD_PER_POINT},
-    {IRON_OPERATION_SIGMOID, {0}, ALWAYS, "activation", "sigmoid", THREAD_PER_POINT},
-    {IRON_OPERATION_TANH, {0}, ALWAYS, "activation", "tanh", THREAD_PER_POINT},
-    {IRON_OPERATION_ADD_BIAS, {0}, ALWAYS, "add_bias", "add_bias", THREAD_PER_POINT},
-    {IRON_OPERATION_SOFTMAX, {0}, ALWAYS, "softmax", "softmax", SIMDGROUP_PER_POINT},
 
     {IRON_OPERATION_TRANSPOSE, {IRON_F32}, ALWAYS, "transpose", "transpose_32", TILE_OF_32},
     {IRON_OPERATION_TRANSPOSE, {IRON_U32}, ALWAYS, "transpose", "transpose_32", TILE_OF_32},
@@ -148,7 +142,6 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_COPY, {IRON_Q8_0, IRON_F32}, ALWAYS, "copy", "copy_q8_0_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_U32, IRON_U32}, ALWAYS, "copy", "copy_u32_u32", THREAD_PER_POINT},
 
-    {IRON_OPERATION_ARGMAX, {0}, ALWAYS, "argmax", "argmax", SIMDGROUP_PER_POINT},
 };
 
 enum { KERNELS = sizeof IronKernelTable / sizeof *IronKernelTable };

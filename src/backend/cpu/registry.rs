@@ -17,7 +17,7 @@ use super::machine::Machine;
 use super::quants::*;
 use super::{attention, repack};
 use crate::backend::fault::Fault;
-use crate::tables::block_dtypes;
+use crate::tables::{block_dtypes, operations};
 
 /// A native kernel.
 #[derive(Debug)]
@@ -57,7 +57,6 @@ static SINGLES: &[Kernel] = kernels! {
         c"embedding_f16" => embedding::embedding::<f16>,
         c"embedding_bf16" => embedding::embedding::<bf16>,
     }
-    rms_norm(Geometry::SIMDGROUP_PER_POINT) { c"rms_norm" => rms_norm::rms_norm, }
     rope(Geometry::THREAD_PER_POINT) { c"rope" => rope::rope, }
     attention(Geometry::SIMDGROUP_PER_POINT) {
         c"attention_f32" => attention::attention::<f32>,
@@ -88,16 +87,6 @@ static SINGLES: &[Kernel] = kernels! {
     attention_split(Geometry::SIMDGROUP_PER_POINT) {
         c"attention_merge" => attention::attention_merge,
     }
-    elementwise(Geometry::THREAD_PER_POINT) {
-        c"add" => elementwise::add,
-        c"silu_mul" => elementwise::silu_mul,
-    }
-    activation(Geometry::THREAD_PER_POINT) {
-        c"relu" => activation::relu,
-        c"sigmoid" => activation::sigmoid,
-        c"tanh" => activation::tanh,
-    }
-    add_bias(Geometry::THREAD_PER_POINT) { c"add_bias" => add_bias::add_bias, }
     transpose(Geometry::new([32, 32, 1], 256)) {
         c"transpose_32" => transpose::transpose::<u32>,
         c"transpose_16" => transpose::transpose::<f16>,
@@ -127,7 +116,6 @@ static SINGLES: &[Kernel] = kernels! {
         c"matmul_interleaved_q5_k_f16" => matmul::matmul_interleaved_integers::<BlockQ5K, f16>,
         c"matmul_interleaved_q6_k_f16" => matmul::matmul_interleaved_integers::<BlockQ6K, f16>,
     }
-    softmax(Geometry::SIMDGROUP_PER_POINT) { c"softmax" => softmax::softmax, }
     copy(Geometry::THREAD_PER_POINT) {
         c"copy_f32_f32" => copy::copy_same::<f32>,
         c"copy_f32_f16" => copy::copy::<f32, f16>,
@@ -146,7 +134,6 @@ static SINGLES: &[Kernel] = kernels! {
         c"copy_f16_q8_0" => copy::quantize::<f16>,
         c"copy_bf16_q8_0" => copy::quantize::<bf16>,
     }
-    argmax(Geometry::SIMDGROUP_PER_POINT) { c"argmax" => argmax::argmax, }
 };
 
 /// A kernel whose name is made of parts.
@@ -205,12 +192,30 @@ macro_rules! kernels_of_blocks {
 
 static KERNELS_OF_BLOCKS: &[[Kernel; 7]] = block_dtypes!(kernels_of_blocks);
 
+/// The kernel of each row-wise operation, which is a function of that name in its family's module.
+macro_rules! kernels_of_operations {
+    ($($name:ident {
+        form $form:ident $argument:literal,
+        encoder $encode:ident($given:ident),
+        values [$($values:tt)*],
+        operands [$($operands:tt)*],
+        kernel [$($family:ident $geometry:ident)?]
+    })*) => {
+        &[$($(
+            named(concat!(stringify!($name), "\0"), stringify!($family), Geometry::$geometry, $family::$name),
+        )?)*]
+    };
+}
+
+static KERNELS_OF_OPERATIONS: &[Kernel] = operations!(kernels_of_operations);
+
 /// All native kernels.
 pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     SINGLES
         .iter()
         .chain(PRODUCTS_OF_NUMBERS.as_flattened())
         .chain(KERNELS_OF_BLOCKS.as_flattened())
+        .chain(KERNELS_OF_OPERATIONS)
 }
 
 /// The kernels of one family.
