@@ -77,7 +77,7 @@ impl<T: Element> Buffer<T> {
     pub fn label(&self) -> Result<String> {
         let mut label = [0u8; 256];
         // SAFETY: the handle is live and `label` has room for as many bytes as stated.
-        check("iron_buffer_label", unsafe {
+        check("Buffer::label", unsafe {
             ffi::iron_buffer_label(self.handle.as_ptr(), label.as_mut_ptr().cast(), label.len())
         })?;
         let end = label.iter().position(|&byte| byte == 0);
@@ -88,7 +88,7 @@ impl<T: Element> Buffer<T> {
     pub fn set_label(&self, label: &str) -> Result<()> {
         let label = text("label", label)?;
         // SAFETY: the handle is live and the text NUL-terminated.
-        check("iron_buffer_set_label", unsafe {
+        check("Buffer::set_label", unsafe {
             ffi::iron_buffer_set_label(self.handle.as_ptr(), label.as_ptr())
         })
     }
@@ -117,7 +117,7 @@ impl<T: Element> Buffer<T> {
         let offset = self.byte_offset("Buffer::read_at", start, elements.len())?;
         // SAFETY: the handle is live, and `elements` may be written for its size with any bytes, as T is plain old
         // data.
-        check("iron_buffer_read", unsafe {
+        check("Buffer::read_at", unsafe {
             ffi::iron_buffer_read(
                 self.handle.as_ptr(),
                 offset,
@@ -133,7 +133,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::InUse`] while commands that are still being recorded touch the buffer, [`Error::ReadOnly`].
     pub fn write(&mut self, elements: &[T]) -> Result<()> {
-        self.check_len("Buffer::write", elements.len())?;
+        self.check_len("Buffer::write_at", elements.len())?;
         self.write_at(0, elements)
     }
 
@@ -143,7 +143,7 @@ impl<T: Element> Buffer<T> {
         let offset = self.byte_offset("Buffer::write_at", start, elements.len())?;
         // SAFETY: the handle is live, and `elements` may be read for its size: T has no padding. `&mut self` keeps
         // every other host access away, the bridge keeps the device's.
-        check("iron_buffer_write", unsafe {
+        check("Buffer::write_at", unsafe {
             ffi::iron_buffer_write(
                 self.handle.as_ptr(),
                 offset,
@@ -229,7 +229,7 @@ impl<'a, T: Element> Map<'a, T> {
     ) -> Result<Self> {
         let mut pointer = ptr::null_mut();
         // SAFETY: the handle is live and `pointer` may be written.
-        check("iron_buffer_map", unsafe {
+        check("Buffer::map", unsafe {
             ffi::iron_buffer_map(handle.as_ptr(), access, &mut pointer)
         })?;
         let start = NonNull::new(pointer.cast::<T>()).unwrap_or(NonNull::dangling());
@@ -241,7 +241,7 @@ impl<'a, T: Element> Map<'a, T> {
         match !pointer.is_null() && start.is_aligned() {
             true => Ok(map), // else its drop ends the map
             false => Err(Error::new(
-                "iron_buffer_map",
+                "Buffer::map",
                 Status::Internal,
                 format!(
                     "a mapped address, {pointer:p}, that no {} lies at",
@@ -395,7 +395,7 @@ impl<'a> BufferOptions<'a> {
         })?;
         let (options, _label) = self.native()?;
         note_caller();
-        let handle = Handle::create("iron_buffer_create", |buffer| {
+        let handle = Handle::create("Device::buffer", |buffer| {
             // SAFETY: the device is live, the options start with their size and their label outlives the call, `buffer`
             // may be written.
             unsafe {
@@ -415,7 +415,7 @@ impl<'a> BufferOptions<'a> {
     pub fn create_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
         let (options, _label) = self.native()?;
         note_caller();
-        let handle = Handle::create("iron_buffer_create_with_bytes", |buffer| {
+        let handle = Handle::create("Device::buffer_from", |buffer| {
             // SAFETY: as in `create`; `elements` may be read for its size, since T has no padding.
             unsafe {
                 ffi::iron_buffer_create_with_bytes(
@@ -465,7 +465,7 @@ impl<'a> BufferOptions<'a> {
         let len = bytes.len();
         let whole_pages = len.checked_next_multiple_of(page_size()).unwrap_or(len);
         note_caller();
-        let made = Handle::create("iron_buffer_wrap", |buffer| {
+        let made = Handle::create("BufferOptions::wrap", |buffer| {
             // SAFETY: `HostMemory` promises memory that is readable to the end of its last page and stays as long as
             // its owner, which only the callback drops; the bridge calls that once, and only if the wrapping succeeds.
             // `read_only` makes sure that nothing writes through the pointer. The rest as in `create`.

@@ -42,7 +42,7 @@ impl Commands {
     /// Submits what is recorded so far and goes on recording (`iron_commands_flush`).
     pub fn flush(&mut self) -> Result<()> {
         // SAFETY: the handle is live.
-        check("iron_commands_flush", unsafe {
+        check("Commands::flush", unsafe {
             ffi::iron_commands_flush(self.handle.as_ptr())
         })
     }
@@ -50,7 +50,7 @@ impl Commands {
     /// Submits the rest and ends the recording (`iron_commands_commit`). Does not wait.
     pub fn commit(self) -> Result<Pending> {
         // SAFETY: the handle is live.
-        check("iron_commands_commit", unsafe {
+        check("Commands::commit", unsafe {
             ffi::iron_commands_commit(self.handle.as_ptr())
         })?;
         Ok(Pending {
@@ -66,7 +66,7 @@ impl Commands {
     /// Those of `wait`.
     pub fn run(self) -> Result<()> {
         // SAFETY: the handle is live.
-        check("iron_commands_run", unsafe {
+        check("Commands::run", unsafe {
             ffi::iron_commands_run(self.handle.as_ptr())
         })
     }
@@ -132,7 +132,7 @@ impl Pending {
 
     fn wait_native(&self, timeout: u64) -> Result<()> {
         // SAFETY: the handle is live.
-        check("iron_commands_wait", unsafe {
+        check("Pending::wait", unsafe {
             ffi::iron_commands_wait(self.handle.as_ptr(), timeout)
         })
     }
@@ -175,7 +175,7 @@ impl CommandsInfo {
             ..Default::default()
         };
         // SAFETY: the handle is live, and `info` may be written and starts with its size.
-        check("iron_commands_describe", unsafe {
+        check("Commands::info", unsafe {
             ffi::iron_commands_describe(handle.as_ptr(), &mut info)
         })?;
         Ok(CommandsInfo {
@@ -235,7 +235,7 @@ impl<'a> CommandsOptions<'a> {
                 .map_or(std::ptr::null(), |label| label.as_ptr()),
             max_operations: self.max_operations,
         };
-        let handle = Handle::create("iron_commands_begin", |commands| {
+        let handle = Handle::create("Device::commands", |commands| {
             // SAFETY: the device is live, the options start with their size and their label outlives the call,
             // `commands` may be written.
             unsafe { ffi::iron_commands_begin(self.device.handle.as_ptr(), &options, commands) }

@@ -47,14 +47,14 @@ impl Device {
     pub fn list() -> Result<Vec<DeviceInfo>> {
         let mut count = 0;
         // SAFETY: `count` may be written.
-        check("iron_device_count", unsafe {
+        check("Device::list", unsafe {
             ffi::iron_device_count(&mut count)
         })?;
         (0..count)
             .map(|index| {
                 let mut info = DeviceInfo::blank();
                 // SAFETY: `info` may be written and starts with its size.
-                check("iron_device_describe_index", unsafe {
+                check("Device::list", unsafe {
                     ffi::iron_device_describe_index(index, &mut info)
                 })?;
                 Ok(DeviceInfo::from_native(&info))
@@ -66,7 +66,7 @@ impl Device {
     pub fn info(&self) -> Result<DeviceInfo> {
         let mut info = DeviceInfo::blank();
         // SAFETY: the handle is live, and `info` may be written and starts with its size.
-        check("iron_device_describe", unsafe {
+        check("Device::info", unsafe {
             ffi::iron_device_describe(self.handle.as_ptr(), &mut info)
         })?;
         Ok(DeviceInfo::from_native(&info))
@@ -90,7 +90,7 @@ impl Device {
 
     fn sync_native(&self, timeout: u64) -> Result<()> {
         // SAFETY: the handle is live.
-        check("iron_device_sync", unsafe {
+        check("Device::sync", unsafe {
             ffi::iron_device_sync(self.handle.as_ptr(), timeout)
         })
     }
@@ -124,7 +124,7 @@ impl Device {
     pub fn compute_threads(&self) -> Result<u32> {
         let mut threads = 0;
         // SAFETY: the handle is live and `threads` may be written.
-        check("iron_compute_threads", unsafe {
+        check("Device::compute_threads", unsafe {
             ffi::iron_compute_threads(self.handle.as_ptr(), &mut threads)
         })?;
         Ok(threads)
@@ -134,7 +134,7 @@ impl Device {
     /// (`iron_compute_set_threads`). `IRONBRIDGE_THREADS` sets it from the start.
     pub fn set_compute_threads(&self, threads: u32) -> Result<()> {
         // SAFETY: the handle is live.
-        check("iron_compute_set_threads", unsafe {
+        check("Device::set_compute_threads", unsafe {
             ffi::iron_compute_set_threads(self.handle.as_ptr(), threads)
         })
     }
@@ -145,7 +145,7 @@ impl Device {
     /// of the process's.
     pub fn pin_compute_threads(&self, processors: &[u32]) -> Result<()> {
         // SAFETY: the handle is live, and there are as many processors as stated.
-        check("iron_compute_pin", unsafe {
+        check("Device::pin_compute_threads", unsafe {
             ffi::iron_compute_pin(self.handle.as_ptr(), processors.as_ptr(), processors.len())
         })
     }
@@ -215,7 +215,7 @@ impl Device {
 
     fn reset_memory(&self, what: u32) -> Result<()> {
         // SAFETY: the handle is live.
-        check("iron_memory_reset", unsafe {
+        check("Device::reset_memory", unsafe {
             ffi::iron_memory_reset(self.handle.as_ptr(), what)
         })
     }
@@ -314,7 +314,7 @@ impl DeviceOptions {
             size: size_of::<ffi::iron_device_options>(),
             ..self.native
         };
-        let handle = Handle::create("iron_device_open", |device| {
+        let handle = Handle::create("Device::open", |device| {
             // SAFETY: the text is NUL-terminated, the options start with their size, `device` may be written.
             unsafe { ffi::iron_device_open(selector.as_ptr(), &options, device) }
         })?;

@@ -29,7 +29,9 @@ pub fn diagnose() -> Result<Diagnostics> {
         ..Default::default()
     };
     // SAFETY: `native` may be written and starts with its size.
-    check("iron_diagnose", unsafe { ffi::iron_diagnose(&mut native) })?;
+    check("diagnostics::diagnose", unsafe {
+        ffi::iron_diagnose(&mut native)
+    })?;
     Ok(Diagnostics {
         live_handles: native.live_handles,
         live_objects: native.live_objects,
@@ -42,7 +44,7 @@ pub fn diagnose() -> Result<Diagnostics> {
 pub fn live_objects() -> Result<BTreeMap<String, i64>> {
     let mut classes = BTreeMap::new();
     // SAFETY: `collect` takes the context for what it is, a map that nothing else uses during the call.
-    check("iron_live_objects", unsafe {
+    check("diagnostics::live_objects", unsafe {
         ffi::iron_live_objects(Some(collect), (&raw mut classes).cast())
     })?;
     Ok(classes)

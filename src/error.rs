@@ -107,6 +107,52 @@ impl Error {
         }
     }
 
+    /// The same error of a function that calls `parts` otherwise than the one that failed: pairs of its name and the
+    /// caller's.
+    pub(crate) fn renamed(mut self, call: &'static str, parts: &[(&str, &str)]) -> Error {
+        let Some(failure) = self.failure_mut() else {
+            return self;
+        };
+        failure.call = call;
+        let message = std::mem::take(&mut failure.message);
+        let (subject, rest) = message.split_once(": ").unwrap_or(("", &message));
+        let of = |name: &str| parts.iter().find(|(known, _)| *known == name);
+        let mut rest = rest.to_owned();
+        for (name, theirs) in parts {
+            rest = rest.replace(&format!(", {name} is "), &format!(", {theirs} is "));
+            rest = rest.replace(&format!(", set {name}"), &format!(", set {theirs}"));
+        }
+        if let Some((_, theirs)) = rest.strip_prefix("overlaps ").and_then(&of) {
+            rest = format!("overlaps {theirs}");
+        }
+        let subject = of(subject).map_or(subject, |(_, theirs)| theirs);
+        failure.message = match subject {
+            "" => rest,
+            subject => format!("{subject}: {rest}"),
+        };
+        self
+    }
+
+    fn failure_mut(&mut self) -> Option<&mut Failure> {
+        match self {
+            Error::InvalidArgument(failure)
+            | Error::WrongDevice(failure)
+            | Error::ReadOnly(failure)
+            | Error::NoDevice(failure)
+            | Error::Unsupported(failure)
+            | Error::NotFound(failure)
+            | Error::Compile(failure)
+            | Error::OutOfMemory(failure)
+            | Error::State(failure)
+            | Error::InUse(failure)
+            | Error::Timeout(failure)
+            | Error::Poisoned(failure)
+            | Error::Device(failure)
+            | Error::Internal(failure) => Some(failure),
+            Error::Llama(_) | Error::Text { .. } | Error::System { .. } => None,
+        }
+    }
+
     /// An error that the facade finds before it asks the bridge.
     pub(crate) fn new(call: &'static str, status: Status, message: String) -> Error {
         let failure = Failure {
@@ -151,7 +197,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The function that failed: one of the C ABI, or the Rust one that refused before calling it.
+    /// The function of this crate that failed, such as `Commands::matmul`.
     pub fn call(&self) -> &'static str {
         self.call
     }
@@ -161,7 +207,7 @@ impl Failure {
         self.status
     }
 
-    /// The sentence of `iron_last_error`; where the bridge left none, the status' name.
+    /// The sentence of `iron_last_error`, without its function; where the bridge left none, the status' name.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -263,7 +309,8 @@ impl fmt::Display for Status {
     }
 }
 
-/// Turns the status that the C function `call` has just returned on this thread into a result.
+/// Turns the status that a C function has just returned on this thread into a result. `call`: the Rust function that
+/// asked, which the caller knows.
 pub(crate) fn check(call: &'static str, status: ffi::iron_status) -> Result<()> {
     if status == ffi::IRON_OK {
         return Ok(());
@@ -271,11 +318,19 @@ pub(crate) fn check(call: &'static str, status: ffi::iron_status) -> Result<()> 
     // SAFETY: never null, NUL-terminated and valid until this thread's next failing call, which comes after the copy.
     let sentence = unsafe { CStr::from_ptr(ffi::iron_last_error()) }.to_string_lossy();
     let status = Status::from_native(status);
-    let message = match sentence.is_empty() {
-        true => status.to_string(),
-        false => sentence.into_owned(),
+    let message = match without_function(&sentence) {
+        "" => status.to_string(),
+        sentence => sentence.to_owned(),
     };
     Err(Error::new(call, status, message))
+}
+
+/// The bridge's sentence without the C function that it begins with: "iron_encode_matmul: a: …".
+fn without_function(sentence: &str) -> &str {
+    match sentence.split_once(": ") {
+        Some((function, rest)) if function.starts_with("iron_") => rest,
+        _ => sentence,
+    }
 }
 
 #[cfg(test)]
@@ -286,14 +341,14 @@ mod tests {
     #[test]
     fn an_error_shows_the_sentence_and_its_source_the_call() {
         let error = Error::new(
-            "iron_encode_matmul",
+            "Commands::matmul",
             Status::Shape,
             "c: 4 rows do not hold m = 5".into(),
         );
         assert_eq!(error.to_string(), "c: 4 rows do not hold m = 5");
         assert_eq!(
             error.source().map(ToString::to_string).as_deref(),
-            Some("iron_encode_matmul returned IRON_ERROR_SHAPE")
+            Some("Commands::matmul returned IRON_ERROR_SHAPE")
         );
         assert_eq!(error.status(), Some(Status::Shape));
         assert!(matches!(error, Error::InvalidArgument(_)));
@@ -314,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_number_from_a_newer_bridge_is_internal_and_keeps_its_value() {
-        let error = Error::new("iron_device_open", Status::from_native(99), "new".into());
+        let error = Error::new("Device::open", Status::from_native(99), "new".into());
         assert!(matches!(error, Error::Internal(_)));
         assert_eq!(error.status(), Some(Status::Unknown(99)));
     }

@@ -51,7 +51,7 @@ impl Library {
     /// [`Error::Unsupported`](crate::Error::Unsupported) where the device cannot compile source.
     pub fn from_source(device: &Device, source: &str) -> Result<Library> {
         let source = text("source", source)?;
-        let handle = Handle::create("iron_library_create", |library| {
+        let handle = Handle::create("Library::from_source", |library| {
             // SAFETY: the device is live, the text NUL-terminated, and `library` may be written.
             unsafe { ffi::iron_library_create(device.handle.as_ptr(), source.as_ptr(), library) }
         })?;
@@ -74,7 +74,7 @@ impl Library {
             .iter()
             .map(|(index, value)| value.native(*index))
             .collect();
-        let handle = Handle::create("iron_kernel_create", |kernel| {
+        let handle = Handle::create("Library::kernel", |kernel| {
             // SAFETY: the library is live, the text NUL-terminated, the array as long as stated, and `kernel` may be
             // written.
             unsafe {
@@ -141,7 +141,7 @@ impl Kernel {
             ..Default::default()
         };
         // SAFETY: the handle is live, and `info` may be written and starts with its size.
-        check("iron_kernel_describe", unsafe {
+        check("Kernel::info", unsafe {
             ffi::iron_kernel_describe(self.handle.as_ptr(), &mut info)
         })?;
         Ok(KernelInfo {
@@ -336,7 +336,7 @@ impl Commands {
         };
         // SAFETY: the handles are live; the struct starts with its size, its array is as long as stated, and the bytes
         // that the array points to are borrowed for as long as it; the caller vouches for the kernel.
-        check("iron_encode_kernel", unsafe {
+        check("Commands::dispatch", unsafe {
             ffi::iron_encode_kernel(self.recorder(), kernel.handle.as_ptr(), &native)
         })
     }

@@ -77,7 +77,7 @@ impl Allocation {
         }
         let mut list: Vec<Allocation> = Vec::new();
         // SAFETY: the device is live; `collect` takes the context for what it is.
-        check("iron_memory_list", unsafe {
+        check("Device::allocations", unsafe {
             ffi::iron_memory_list(
                 device.handle.as_ptr(),
                 Some(collect),
@@ -155,7 +155,7 @@ impl Leaks {
             ..Default::default()
         };
         // SAFETY: the device is live, and `native` may be written and starts with its size.
-        check("iron_device_close", unsafe {
+        check("Device::close", unsafe {
             ffi::iron_device_close(device.handle.as_ptr(), timeout, &mut native)
         })?;
         // SAFETY: its texts and list are NULL.

@@ -66,7 +66,7 @@ impl MemoryReport {
             ..Default::default()
         };
         // SAFETY: the device is live, and `info` may be written and starts with its size.
-        check("iron_memory_describe", unsafe {
+        check("Device::memory", unsafe {
             ffi::iron_memory_describe(device.handle.as_ptr(), &mut info)
         })?;
         let usage = |usage: ffi::iron_memory_usage| Usage {

@@ -64,7 +64,7 @@ impl MemorySettings {
             ..Default::default()
         };
         // SAFETY: the device is live, and `native` may be written and starts with its size.
-        check("iron_memory_configuration", unsafe {
+        check("Device::memory_settings", unsafe {
             ffi::iron_memory_configuration(device.handle.as_ptr(), &mut native)
         })?;
         Ok(MemorySettings {
@@ -93,7 +93,7 @@ impl MemorySettings {
             memory_limit: limit(self.memory_limit),
         };
         // SAFETY: the device is live, and the struct starts with its size and outlives the call.
-        check("iron_memory_configure", unsafe {
+        check("Device::set_memory_settings", unsafe {
             ffi::iron_memory_configure(device.handle.as_ptr(), &native)
         })
     }
@@ -140,7 +140,7 @@ impl Reclaimed {
             ..Default::default()
         };
         // SAFETY: the device is live, and `native` may be written and starts with its size.
-        check("iron_memory_reclaim", unsafe {
+        check("Device::reclaim", unsafe {
             ffi::iron_memory_reclaim(device.handle.as_ptr(), what, timeout, &mut native)
         })?;
         Ok(Reclaimed {

@@ -33,7 +33,7 @@ impl Commands {
     pub fn relu(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_relu", unsafe {
+        check("Commands::relu", unsafe {
             ffi::iron_encode_relu(self.recorder(), &native)
         })
     }
@@ -43,7 +43,7 @@ impl Commands {
     pub fn sigmoid(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_sigmoid", unsafe {
+        check("Commands::sigmoid", unsafe {
             ffi::iron_encode_sigmoid(self.recorder(), &native)
         })
     }
@@ -53,7 +53,7 @@ impl Commands {
     pub fn tanh(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_tanh", unsafe {
+        check("Commands::tanh", unsafe {
             ffi::iron_encode_tanh(self.recorder(), &native)
         })
     }

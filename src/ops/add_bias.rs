@@ -34,7 +34,7 @@ impl Commands {
             out: add_bias.out.native(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_add_bias", unsafe {
+        check("Commands::add_bias", unsafe {
             ffi::iron_encode_add_bias(self.recorder(), &native)
         })
     }

@@ -30,7 +30,7 @@ impl Commands {
             out: argmax.out.native(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_argmax", unsafe {
+        check("Commands::argmax", unsafe {
             ffi::iron_encode_argmax(self.recorder(), &native)
         })
     }

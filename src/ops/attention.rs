@@ -65,7 +65,7 @@ impl Commands {
             scale: attention.scale,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_attention", unsafe {
+        check("Commands::attention", unsafe {
             ffi::iron_encode_attention(self.recorder(), &native)
         })
     }

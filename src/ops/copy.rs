@@ -45,7 +45,7 @@ impl Commands {
             dst: copy.dst.native(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_copy", unsafe {
+        check("Commands::copy", unsafe {
             ffi::iron_encode_copy(self.recorder(), &native)
         })
     }
@@ -54,7 +54,7 @@ impl Commands {
     #[track_caller]
     pub fn copy_bytes(&mut self, copy: &CopyBytes<'_>) -> Result<()> {
         // SAFETY: the commands are live, and the buffers are live or null, which the bridge refuses.
-        check("iron_encode_copy_bytes", unsafe {
+        check("Commands::copy_bytes", unsafe {
             ffi::iron_encode_copy_bytes(
                 self.recorder(),
                 copy.src.native_buffer(),

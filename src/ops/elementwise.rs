@@ -36,7 +36,7 @@ impl Commands {
     pub fn add(&mut self, operands: &Elementwise<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_add", unsafe {
+        check("Commands::add", unsafe {
             ffi::iron_encode_add(self.recorder(), &native)
         })
     }
@@ -47,7 +47,7 @@ impl Commands {
     pub fn silu_mul(&mut self, operands: &Elementwise<'_>) -> Result<()> {
         let native = operands.native();
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_silu_mul", unsafe {
+        check("Commands::silu_mul", unsafe {
             ffi::iron_encode_silu_mul(self.recorder(), &native)
         })
     }

@@ -42,7 +42,7 @@ impl Commands {
             scale: embedding.scale.unwrap_or(0.0),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_embedding", unsafe {
+        check("Commands::embedding", unsafe {
             ffi::iron_encode_embedding(self.recorder(), &native)
         })
     }

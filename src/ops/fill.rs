@@ -21,7 +21,7 @@ impl Commands {
     #[track_caller]
     pub fn fill(&mut self, fill: &Fill<'_>) -> Result<()> {
         // SAFETY: the commands are live, and the buffer is live or null, which the bridge refuses.
-        check("iron_encode_fill", unsafe {
+        check("Commands::fill", unsafe {
             ffi::iron_encode_fill(
                 self.recorder(),
                 fill.out.native_buffer(),

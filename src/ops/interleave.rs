@@ -41,7 +41,7 @@ impl Commands {
             out: interleave.out.native(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_interleave", unsafe {
+        check("Commands::interleave", unsafe {
             ffi::iron_encode_interleave(self.recorder(), &native)
         })
     }

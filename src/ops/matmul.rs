@@ -54,7 +54,7 @@ impl Commands {
             interleaved_b: matmul.interleaved_b.into(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_matmul", unsafe {
+        check("Commands::matmul", unsafe {
             ffi::iron_encode_matmul(self.recorder(), &native)
         })
     }

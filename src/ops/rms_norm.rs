@@ -38,7 +38,7 @@ impl Commands {
             eps: norm.eps,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_rms_norm", unsafe {
+        check("Commands::rms_norm", unsafe {
             ffi::iron_encode_rms_norm(self.recorder(), &native)
         })
     }

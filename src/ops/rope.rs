@@ -64,7 +64,7 @@ impl Commands {
             frequency_scale: rope.frequency_scale,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_rope", unsafe {
+        check("Commands::rope", unsafe {
             ffi::iron_encode_rope(self.recorder(), &native)
         })
     }

@@ -36,7 +36,7 @@ impl Commands {
             scale: softmax.scale,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_softmax", unsafe {
+        check("Commands::softmax", unsafe {
             ffi::iron_encode_softmax(self.recorder(), &native)
         })
     }

@@ -30,7 +30,7 @@ impl Commands {
             out: transpose.out.native(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("iron_encode_transpose", unsafe {
+        check("Commands::transpose", unsafe {
             ffi::iron_encode_transpose(self.recorder(), &native)
         })
     }

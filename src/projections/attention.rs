@@ -57,6 +57,33 @@ pub enum Projection {
     O,
 }
 
+impl Projection {
+    /// What a product's parts are called here.
+    fn names(self) -> &'static [(&'static str, &'static str)] {
+        const Q_DIM: &str = "heads · head_dim";
+        const KV_DIM: &str = "kv_heads · head_dim";
+        macro_rules! names {
+            ($weight:literal, $outputs:expr, $inputs:expr) => {
+                &[
+                    ("a", "x"),
+                    ("b", $weight),
+                    ("c", "out"),
+                    ("m", "tokens"),
+                    ("n", $outputs),
+                    ("k", $inputs),
+                    ("transpose_b", "layout"),
+                ]
+            };
+        }
+        match self {
+            Projection::Q => names!("wq", Q_DIM, "d_model"),
+            Projection::K => names!("wk", KV_DIM, "d_model"),
+            Projection::V => names!("wv", KV_DIM, "d_model"),
+            Projection::O => names!("wo", "d_model", Q_DIM),
+        }
+    }
+}
+
 /// Where [`AttentionProjections`] put queries, keys and values.
 #[derive(Debug, Clone, Copy)]
 pub struct Projected<'a> {
@@ -106,9 +133,16 @@ impl AttentionProjections<'_> {
         x: Tensor<'_>,
         out: Projected<'_>,
     ) -> Result<()> {
-        self.record(commands, Projection::Q, tokens, x, out.q)?;
-        self.record(commands, Projection::K, tokens, x, out.k)?;
-        self.record(commands, Projection::V, tokens, x, out.v)
+        for (which, out, name) in [
+            (Projection::Q, out.q, "q"),
+            (Projection::K, out.k, "k"),
+            (Projection::V, out.v, "v"),
+        ] {
+            if let Err(error) = self.record(commands, which, tokens, x, out) {
+                return Err(error.renamed("AttentionProjections::record_qkv", &[("out", name)]));
+            }
+        }
+        Ok(())
     }
 
     /// Records one projection of `x`.
@@ -133,7 +167,7 @@ impl AttentionProjections<'_> {
             Projection::V => (self.d_model, kv_dim, self.wv),
             Projection::O => (q_dim, self.d_model, self.wo),
         };
-        commands.matmul(&Matmul {
+        let product = Matmul {
             m: tokens,
             n: outputs,
             k: inputs,
@@ -142,6 +176,8 @@ impl AttentionProjections<'_> {
             transpose_b: self.layout == WeightLayout::OutputByInput,
             c: out,
             ..Default::default()
-        })
+        };
+        let recorded = commands.matmul(&product);
+        recorded.map_err(|error| error.renamed("AttentionProjections::record", which.names()))
     }
 }

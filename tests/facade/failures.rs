@@ -1,9 +1,9 @@
 //! Failures that are planned: each is reported once, typed, and the device goes on.
 
-use ironbridge::ops::{Elementwise, Fill};
+use ironbridge::ops::{Elementwise, Fill, Matmul};
 use ironbridge::{Buffer, CommandsState, Device, Error, Pending, Result, Status};
 
-use crate::support::assert_status;
+use crate::support::{assert_status, device};
 
 fn commit_add(device: &Device, a: &Buffer<f32>, out: &Buffer<f32>) -> Result<Pending> {
     let mut commands = device.commands()?;
@@ -137,4 +137,44 @@ fn selectors_that_nothing_answers_to_are_refused_by_name() {
         assert!(!error.to_string().is_empty());
     }
     assert!(matches!(Device::open("c\0pu"), Err(Error::Text { .. })));
+}
+
+/// A Rust program never called `iron_…`: messages name the argument, and their source the method.
+#[test]
+fn errors_name_methods_of_rust() {
+    let device = device();
+    let buffer = device.buffer::<f32>(4).unwrap();
+    let mut commands = device.commands().unwrap();
+    let errors = [
+        (device.buffer::<f32>(0).unwrap_err(), "Device::buffer"),
+        (Device::open("nothing").unwrap_err(), "Device::open"),
+        (Device::open("cpu:no_key=1").unwrap_err(), "Device::open"),
+        (
+            buffer.read_at(3, &mut [0.0; 2]).unwrap_err(),
+            "Buffer::read_at",
+        ),
+        (
+            commands.matmul(&Matmul::default()).unwrap_err(),
+            "Commands::matmul",
+        ),
+    ];
+    for (error, call) in errors {
+        assert!(!error.to_string().contains("iron_"), "{error}");
+        let failure = error.failure().expect("a call failed");
+        assert_eq!(failure.call(), call, "{error}");
+        let source = std::error::Error::source(&error)
+            .expect("a failure")
+            .to_string();
+        assert!(source.starts_with(call), "{source}");
+    }
+    // A selector with an option that does not exist is no missing device.
+    let unknown = Device::open("cpu:no_key=1").unwrap_err();
+    assert!(matches!(unknown, Error::InvalidArgument(_)), "{unknown:?}");
+    assert!(
+        unknown
+            .to_string()
+            .starts_with("selector: there is no key 'no_key'"),
+        "{unknown}"
+    );
+    assert!(matches!(Device::open("nothing"), Err(Error::NoDevice(_))));
 }

@@ -1,7 +1,7 @@
 //! Q, K, V and O of grouped-query attention.
 
-use ironbridge::Device;
 use ironbridge::projections::{AttentionProjections, Projected, Projection, WeightLayout};
+use ironbridge::{DType, Device};
 
 use crate::oracle::{self, transpose};
 use crate::support::{assert_close, device, f64s, numbers};
@@ -119,4 +119,89 @@ fn an_output_of_the_wrong_width_is_refused() {
     };
     let overflow = huge.project(&device, Projection::Q, TOKENS, x.tensor(), short.tensor());
     assert!(overflow.is_err());
+}
+
+/// What is wrong is named as the caller knows it: x, wq, out and d_model, not a, b, c and k.
+#[test]
+fn errors_name_the_arguments_of_projections() {
+    let device = device();
+    let weights = device.buffer::<f32>(D_MODEL * D_MODEL).unwrap();
+    let x = device.buffer::<f32>(TOKENS * D_MODEL).unwrap();
+    let short = device.buffer::<f32>(1).unwrap();
+    let right = AttentionProjections {
+        d_model: D_MODEL,
+        heads: HEADS,
+        kv_heads: KV_HEADS,
+        head_dim: HEAD_DIM,
+        layout: WeightLayout::InputByOutput,
+        wq: weights.tensor(),
+        wk: weights.tensor(),
+        wv: weights.tensor(),
+        wo: weights.tensor(),
+    };
+    let out = device.buffer::<f32>(TOKENS * D_MODEL).unwrap();
+    let message = |of: AttentionProjections<'_>, which, tokens, x, out| -> String {
+        let made = of.project(&device, which, tokens, x, out);
+        made.unwrap_err().to_string()
+    };
+    let (x, out, short) = (x.tensor(), out.tensor(), short.tensor());
+    let needs = |name: &str| format!("{name}: ");
+    for (which, weight) in [
+        (Projection::Q, "wq"),
+        (Projection::K, "wk"),
+        (Projection::V, "wv"),
+        (Projection::O, "wo"),
+    ] {
+        let wrong = AttentionProjections {
+            wq: short,
+            wk: short,
+            wv: short,
+            wo: short,
+            ..right
+        };
+        let text = message(wrong, which, TOKENS, x, out);
+        assert!(text.starts_with(&needs(weight)), "{text}");
+        let text = message(right, which, TOKENS, short, out);
+        assert!(text.starts_with("x: "), "{text}");
+        let text = message(right, which, TOKENS, x, short);
+        assert!(text.starts_with("out: "), "{text}");
+        assert_eq!(message(right, which, 0, x, out), "tokens: is 0");
+        let text = message(right, which, TOKENS, x, x);
+        assert_eq!(text, "out: overlaps x");
+    }
+    let none = AttentionProjections {
+        d_model: 0,
+        ..right
+    };
+    assert_eq!(
+        message(none, Projection::K, TOKENS, x, out),
+        "d_model: is 0"
+    );
+    let none = AttentionProjections {
+        kv_heads: 0,
+        ..right
+    };
+    let text = message(none, Projection::K, TOKENS, x, out);
+    assert_eq!(text, "kv_heads · head_dim: is 0");
+    let blocks = device.buffer::<u8>(34 * D_MODEL * D_MODEL / 32).unwrap();
+    let blocks = AttentionProjections {
+        wk: blocks.tensor_at(0, DType::Q8_0),
+        ..right
+    };
+    let text = message(blocks, Projection::K, TOKENS, x, out);
+    assert!(
+        text.starts_with("wk: Q8_0 ") && !text.contains("transpose_b"),
+        "{text}"
+    );
+
+    let mut commands = device.commands().unwrap();
+    let projected = Projected {
+        q: out,
+        k: out,
+        v: short,
+    };
+    let refused = right
+        .record_qkv(&mut commands, TOKENS, x, projected)
+        .unwrap_err();
+    assert!(refused.to_string().starts_with("v: "), "{refused}");
 }
