@@ -14,6 +14,32 @@ use crate::ffi;
 use crate::handle::{Handle, note_caller};
 use crate::memory::{Category, Storage, page_size};
 
+impl Device {
+    /// A zeroed buffer of `len` elements (`iron_buffer_create`).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer,
+    /// [`Error::OutOfMemory`].
+    #[track_caller]
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        self.buffer_options().create(len)
+    }
+
+    /// A buffer filled from `elements` (`iron_buffer_create_with_bytes`).
+    ///
+    /// # Errors
+    /// As [`buffer`](Device::buffer).
+    #[track_caller]
+    pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
+        self.buffer_options().create_from(elements)
+    }
+
+    /// A buffer with a label, a category, private storage, from the pool, or around memory that exists already.
+    pub fn buffer_options(&self) -> BufferOptions<'_> {
+        BufferOptions::new(self)
+    }
+}
+
 /// `len` elements of device memory (`iron_buffer`).
 ///
 /// The host reads and writes it through the methods here, each of which first waits for the commands in flight that

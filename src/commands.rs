@@ -7,6 +7,18 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::handle::{Handle, note_caller};
 
+impl Device {
+    /// Starts recording (`iron_commands_begin`).
+    pub fn commands(&self) -> Result<Commands> {
+        self.commands_options().begin()
+    }
+
+    /// Commands with a label or a flush limit of their own.
+    pub fn commands_options(&self) -> CommandsOptions<'_> {
+        CommandsOptions::new(self)
+    }
+}
+
 /// Operations being recorded (`iron_commands`). From [`Device::commands`]; what can be recorded is in
 /// [`ops`](crate::ops).
 ///

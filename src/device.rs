@@ -3,15 +3,9 @@
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
-use crate::buffer::{Buffer, BufferOptions};
-use crate::commands::{Commands, CommandsOptions};
-use crate::dtype::Element;
 use crate::error::{Error, Result, check};
 use crate::ffi;
 use crate::handle::Handle;
-use crate::memory::{
-    Allocation, IdlePolicy, Leaks, MemoryReport, MemorySettings, Reclaim, Reclaimed, limit,
-};
 
 /// A Metal device, Apple's or the software one, with its own queue, memory pool and figures (`iron_device`).
 ///
@@ -95,30 +89,6 @@ impl Device {
         })
     }
 
-    /// A zeroed buffer of `len` elements (`iron_buffer_create`).
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] when `len` is zero or larger than the device's longest buffer,
-    /// [`Error::OutOfMemory`].
-    #[track_caller]
-    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        self.buffer_options().create(len)
-    }
-
-    /// A buffer filled from `elements` (`iron_buffer_create_with_bytes`).
-    ///
-    /// # Errors
-    /// As [`buffer`](Device::buffer).
-    #[track_caller]
-    pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
-        self.buffer_options().create_from(elements)
-    }
-
-    /// A buffer with a label, a category, private storage, from the pool, or around memory that exists already.
-    pub fn buffer_options(&self) -> BufferOptions<'_> {
-        BufferOptions::new(self)
-    }
-
     /// How many threads the software device computes on (`iron_compute_threads`). On a Metal device this and what
     /// changes it are [`Error::Unsupported`].
     pub fn compute_threads(&self) -> Result<u32> {
@@ -148,89 +118,6 @@ impl Device {
         check("Device::pin_compute_threads", unsafe {
             ffi::iron_compute_pin(self.handle.as_ptr(), processors.as_ptr(), processors.len())
         })
-    }
-
-    /// Starts recording (`iron_commands_begin`).
-    pub fn commands(&self) -> Result<Commands> {
-        self.commands_options().begin()
-    }
-
-    /// Commands with a label or a flush limit of their own.
-    pub fn commands_options(&self) -> CommandsOptions<'_> {
-        CommandsOptions::new(self)
-    }
-
-    /// What this device's memory is used for (`iron_memory_describe`).
-    pub fn memory(&self) -> Result<MemoryReport> {
-        MemoryReport::of(self)
-    }
-
-    /// Gives all idle memory of the pool back to the system and returns its bytes: [`Reclaim::Purge`]. Memory that
-    /// commands use is not touched.
-    pub fn purge(&self) -> Result<u64> {
-        Ok(self.reclaim(Reclaim::Purge)?.buffer_bytes)
-    }
-
-    /// Gives memory back as `what` says, waiting for as long as it takes, and tells what that brought
-    /// (`iron_memory_reclaim`). Failures of work that this waits for are left to
-    /// [`Pending::wait`](crate::Pending::wait) and [`sync`](Device::sync).
-    pub fn reclaim(&self, what: Reclaim) -> Result<Reclaimed> {
-        Reclaimed::by(self, what, u64::MAX)
-    }
-
-    /// Waits for all work, gives idle memory back and resets counters and peaks: [`Reclaim::Cleanup`].
-    pub fn cleanup(&self) -> Result<Reclaimed> {
-        self.reclaim(Reclaim::Cleanup)
-    }
-
-    /// The limits of this device's memory (`iron_memory_configuration`).
-    pub fn memory_settings(&self) -> Result<MemorySettings> {
-        MemorySettings::of(self)
-    }
-
-    /// Changes them. Idle memory beyond the new ones goes back to the system at once (`iron_memory_configure`).
-    pub fn set_memory_settings(&self, settings: &MemorySettings) -> Result<()> {
-        settings.apply(self)
-    }
-
-    /// The live buffers, the largest first; idle ones of the pool apart (`iron_memory_list`).
-    pub fn allocations(&self) -> Result<Vec<Allocation>> {
-        Allocation::list(self)
-    }
-
-    /// The peaks of [`memory`](Device::memory) are what is active now (`iron_memory_reset`).
-    pub fn reset_memory_peak(&self) -> Result<()> {
-        self.reset_memory(ffi::IRON_RESET_PEAK)
-    }
-
-    /// What is allocated now is the baseline that later changes are counted from (`iron_memory_reset`).
-    pub fn set_memory_baseline(&self) -> Result<()> {
-        self.reset_memory(ffi::IRON_RESET_BASELINE)
-    }
-
-    /// Hits, misses, bypasses, evictions, operations and command buffers start at 0 again (`iron_memory_reset`).
-    pub fn reset_memory_counters(&self) -> Result<()> {
-        self.reset_memory(ffi::IRON_RESET_COUNTERS)
-    }
-
-    fn reset_memory(&self, what: u32) -> Result<()> {
-        // SAFETY: the handle is live.
-        check("Device::reset_memory", unsafe {
-            ffi::iron_memory_reset(self.handle.as_ptr(), what)
-        })
-    }
-
-    /// Ends the use of the device for everybody who has it, and finds what is still allocated (`iron_device_close`).
-    ///
-    /// Waits for the work in flight. Every buffer that is still held then is taken for leaked: its memory goes back to
-    /// the system unless a map or commands use it, and beyond [`LEAK_THRESHOLD`](crate::memory::LEAK_THRESHOLD) bytes
-    /// the leaks are reported on stderr or to the [hook](crate::memory::set_leak_hook). Clones of the device, its
-    /// buffers and commands answer with [`Error::InvalidArgument`] from then on; dropping them is fine.
-    ///
-    /// A device that is dropped without this closes when nobody has any of it any more; if that is never, the leaks are
-    /// reported when the process exits.
-    pub fn close(self) -> Result<Leaks> {
-        Leaks::at_close(&self, u64::MAX)
     }
 }
 
@@ -322,6 +209,29 @@ impl DeviceOptions {
     }
 }
 
+/// What becomes of a pooled buffer that nobody uses (`iron_idle_policy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum IdlePolicy {
+    /// The system may take the pages when it needs them: quick to use again.
+    #[default]
+    Volatile,
+    /// The pages go back at once and only the addresses are kept.
+    Empty,
+    /// Nothing is kept: the buffer goes back to the system at once.
+    Release,
+}
+
+impl IdlePolicy {
+    pub(crate) fn native(self) -> ffi::iron_idle_policy {
+        match self {
+            IdlePolicy::Volatile => ffi::IRON_IDLE_VOLATILE,
+            IdlePolicy::Empty => ffi::IRON_IDLE_EMPTY,
+            IdlePolicy::Release => ffi::IRON_IDLE_RELEASE,
+        }
+    }
+}
+
 /// Whose Metal it is (`iron_device_kind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -403,4 +313,9 @@ pub(crate) fn text(argument: &'static str, text: &str) -> Result<CString> {
 /// A limit in the C ABI's unit, where the largest number means for ever: 584 years are.
 pub(crate) fn nanoseconds(limit: Duration) -> u64 {
     u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The C ABI's zero stands for its default, its largest number for "no limit". A limit of 0 becomes 1.
+pub(crate) fn limit(most: Option<u64>) -> u64 {
+    most.map_or(u64::MAX, |most| most.max(1))
 }

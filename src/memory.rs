@@ -2,6 +2,7 @@
 //!
 //! [`docs/MEMORY.md`](https://github.com/ironbridge-rs/ironbridge/blob/main/docs/MEMORY.md) has the whole picture.
 
+mod device;
 mod leaks;
 pub mod monitor;
 mod process;
@@ -13,12 +14,12 @@ pub use leaks::{Allocation, LEAK_THRESHOLD, LeakHook, Leaks, set_leak_hook};
 pub(crate) use process::page_size;
 pub use process::{ProcessMemory, process_memory};
 pub use report::{Change, MemoryChange, MemoryReport};
-pub(crate) use settings::limit;
-pub use settings::{IdlePolicy, MemorySettings, Reclaim, Reclaimed};
+pub use settings::{MemorySettings, Reclaim, Reclaimed};
 #[cfg(feature = "tracing")]
 pub use trace::emit_tracing_events;
 pub use trace::{TraceEvent, TraceHook, set_trace_hook};
 
+pub use crate::device::IdlePolicy;
 use crate::ffi;
 
 /// What memory is for; every allocation is counted under one of these (`iron_category`).

@@ -19,8 +19,6 @@ use crate::error::Result;
 use crate::llama::arch::config::Config;
 use crate::llama::files::model_file::{ModelFile, ModelFormat};
 use crate::llama::files::progress::LoadProgress;
-use crate::llama::runtime::options::SessionOptions;
-use crate::llama::runtime::session::Session;
 use crate::ops::{Embedding, RopePairing};
 use activations::Activations;
 use block::Block;
@@ -178,15 +176,6 @@ impl Model {
             parse_special: false,
         };
         self.tokenizer().encode_with(prompt, options)
-    }
-
-    /// A session with the default options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::new`].
-    pub fn session(&self) -> Result<Session> {
-        Session::new(self, SessionOptions::default())
     }
 
     /// Moves at once all weights that [`WeightStorage::Moved`] would move by and by. For a program that has time now

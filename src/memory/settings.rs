@@ -2,32 +2,9 @@
 
 use std::time::Duration;
 
-use crate::device::{Device, nanoseconds};
+use crate::device::{Device, IdlePolicy, limit, nanoseconds};
 use crate::error::{Result, check};
 use crate::ffi;
-
-/// What becomes of a pooled buffer that nobody uses (`iron_idle_policy`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum IdlePolicy {
-    /// The system may take the pages when it needs them: quick to use again.
-    #[default]
-    Volatile,
-    /// The pages go back at once and only the addresses are kept.
-    Empty,
-    /// Nothing is kept: the buffer goes back to the system at once.
-    Release,
-}
-
-impl IdlePolicy {
-    pub(crate) fn native(self) -> ffi::iron_idle_policy {
-        match self {
-            IdlePolicy::Volatile => ffi::IRON_IDLE_VOLATILE,
-            IdlePolicy::Empty => ffi::IRON_IDLE_EMPTY,
-            IdlePolicy::Release => ffi::IRON_IDLE_RELEASE,
-        }
-    }
-}
 
 /// Limits of a device's memory (`iron_memory_settings`). From [`Device::memory_settings`], to
 /// [`Device::set_memory_settings`].
@@ -46,11 +23,6 @@ pub struct MemorySettings {
     pub pool_policy: IdlePolicy,
     /// Bytes in buffers, wrapped ones apart, beyond which none is made. `None`: no limit.
     pub memory_limit: Option<u64>,
-}
-
-/// The C ABI's zero stands for its default, its largest number for "no limit". A limit of 0 becomes 1.
-pub(crate) fn limit(most: Option<u64>) -> u64 {
-    most.map_or(u64::MAX, |most| most.max(1))
 }
 
 fn given(value: u64) -> Option<u64> {

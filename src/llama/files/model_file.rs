@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::gguf::{GgufFile, Metadata, TensorType};
-use super::hugging_face;
 use super::mapped_file::MappedFile;
-use crate::llama::error::LlamaError;
 
 /// A model's metadata and tensors, under GGUF's names whatever they are read from. Tensors stay in the files, which are
 /// mapped into memory.
@@ -64,21 +61,6 @@ pub(crate) enum Place {
 }
 
 impl ModelFile {
-    /// Opens a GGUF file, or a folder with `config.json`, one or more `.safetensors` and `tokenizer.json` or
-    /// `tokenizer.model`.
-    ///
-    /// # Errors
-    ///
-    /// [`LlamaError::Open`] when a file cannot be opened or mapped; [`LlamaError::Gguf`], [`LlamaError::Safetensors`]
-    /// and [`LlamaError::HuggingFace`] when one is not what its name says.
-    pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, LlamaError> {
-        let path = path.as_ref();
-        match path.is_dir() {
-            true => hugging_face::open(path),
-            false => GgufFile::open(path).map(ModelFile::from),
-        }
-    }
-
     /// Names must not repeat.
     pub(crate) fn new(
         format: ModelFormat,

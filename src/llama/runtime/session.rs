@@ -15,6 +15,17 @@ use crate::llama::model::Model;
 #[derive(Debug)]
 pub struct Session(Sequences);
 
+impl Model {
+    /// A session with the default options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::new`].
+    pub fn session(&self) -> Result<Session> {
+        Session::new(self, SessionOptions::default())
+    }
+}
+
 impl Session {
     /// # Errors
     ///
