@@ -469,7 +469,7 @@ impl<'a> BufferOptions<'a> {
     ///
     /// let file = std::fs::File::open("model.gguf")?;
     /// // SAFETY: nobody changes the file while it is mapped.
-    /// let model = unsafe { memmap2::Mmap::map(&file)? };
+    /// let model = unsafe { ironbridge::FileMapping::of(&file)? };
     /// let device = Device::open("default")?;
     /// let bytes = device.buffer_options().category(Category::Weights).wrap(model)?;
     /// let output_weight = bytes.tensor_at(4096, DType::Q8_0);
@@ -561,14 +561,6 @@ unsafe extern "C" fn drop_owner<M: HostMemory>(
 pub unsafe trait HostMemory: Send + Sync + 'static {
     /// The memory. It must start on a page, or wrapping it fails.
     fn bytes(&self) -> &[u8];
-}
-
-// SAFETY: a mapping has a fixed address and whole pages, is read-only, and whoever made it promised (`Mmap::map` is
-// unsafe for this reason) that the file does not change. Dropping it unmaps, nothing more.
-unsafe impl HostMemory for memmap2::Mmap {
-    fn bytes(&self) -> &[u8] {
-        self
-    }
 }
 
 // SAFETY: what is shared does not move, and lives as long as any owner.

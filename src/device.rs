@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
+use crate::device_selector::DeviceSelector;
 use crate::error::{Error, Result, check};
 use crate::ffi;
 use crate::handle::Handle;
@@ -16,19 +17,48 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens a device with the default options (`iron_device_open`).
+    /// Opens a device with the default options (`iron_device_open`): by a [`DeviceSelector`], or by the text of one.
     ///
-    /// | `selector` | |
-    /// | --- | --- |
-    /// | `""`, `"default"` | the environment's `IRONBRIDGE_DEVICE`, else Metal where there is one, else the software device |
-    /// | `"metal"` | Apple's default Metal device |
-    /// | `"cpu"` | the software device; `"cpu:KEY=VALUE,…"` makes it small or faulty for tests |
-    /// | `"0"`, `"1"`, … | by index in [`Device::list`] |
+    /// ```
+    /// use ironbridge::Device;
+    ///
+    /// # fn main() -> Result<(), ironbridge::Error> {
+    /// let device = Device::open("default")?; // Metal where there is one
+    /// let software = Device::cpu()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::NoDevice`] when none answers to the selector.
-    pub fn open(selector: &str) -> Result<Device> {
+    /// [`Error::NoDevice`] when none answers to the selector, [`Error::InvalidArgument`] when it has options that the
+    /// device does not know.
+    pub fn open<S>(selector: S) -> Result<Device>
+    where
+        S: TryInto<DeviceSelector>,
+        Error: From<S::Error>,
+    {
         Device::options().open(selector)
+    }
+
+    /// Opens ironbridge's software device, which every host has.
+    pub fn cpu() -> Result<Device> {
+        Device::open(DeviceSelector::cpu())
+    }
+
+    /// Opens Apple's default Metal device.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] when this machine has none.
+    pub fn metal() -> Result<Device> {
+        Device::open(DeviceSelector::Metal)
+    }
+
+    /// Opens the device at this place of [`Device::list`].
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] past its end.
+    pub fn from_index(index: u32) -> Result<Device> {
+        Device::open(DeviceSelector::Index(index))
     }
 
     /// Limits that can be set before opening.
@@ -195,8 +225,13 @@ impl DeviceOptions {
     }
 
     /// Opens a device with these limits; for `selector` and errors see [`Device::open`] (`iron_device_open`).
-    pub fn open(&self, selector: &str) -> Result<Device> {
-        let selector = text("selector", selector)?;
+    pub fn open<S>(&self, selector: S) -> Result<Device>
+    where
+        S: TryInto<DeviceSelector>,
+        Error: From<S::Error>,
+    {
+        let selector: DeviceSelector = selector.try_into()?;
+        let selector = text("selector", &selector.to_string())?;
         let options = ffi::iron_device_options {
             size: size_of::<ffi::iron_device_options>(),
             ..self.native

@@ -1,5 +1,6 @@
 //! What can go wrong, typed, with the bridge's own sentence kept.
 
+use std::convert::Infallible;
 use std::ffi::{CStr, NulError};
 use std::fmt;
 use std::io;
@@ -78,6 +79,13 @@ pub enum Error {
         /// Its answer.
         source: io::Error,
     },
+}
+
+/// What cannot fail has no error: selectors that need not be read.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Error {
+        match never {}
+    }
 }
 
 impl Error {

@@ -43,9 +43,9 @@
 //! 3. Objects of different devices do not mix: [`Error::WrongDevice`].
 //! 4. A failure of the device is reported by [`Pending::wait`] or [`Device::sync`], and what it should have written
 //!    cannot be read ([`Error::Poisoned`]): there are errors, never wrong numbers.
-//! 5. The only unsafe functions here are [`Commands::dispatch`](Commands#method.dispatch), which runs a kernel of the
-//!    caller's that nobody else can judge, the trait [`HostMemory`], whose implementors vouch for foreign memory, and
-//!    the C functions in [`ffi`].
+//! 5. What nobody but the caller can judge is unsafe: [`Commands::dispatch`](Commands#method.dispatch), which runs a
+//!    kernel of the caller's, [`FileMapping::of`], which maps a file that others could change, and the trait
+//!    [`HostMemory`], whose implementors vouch for foreign memory.
 //!
 //! No thread needs an autorelease pool: every entry of the bridge drains its own.
 
@@ -56,10 +56,15 @@ mod backend;
 mod buffer;
 mod commands;
 mod device;
+mod device_selector;
 pub mod diagnostics;
 mod dtype;
 mod error;
+/// The C ABI as bindgen declares it, for the tests of the C ABI; no part of the interface. Rust programs that need the
+/// C functions can declare them from the headers.
+#[doc(hidden)]
 pub mod ffi;
+mod file_mapping;
 mod handle;
 pub mod kernel;
 pub mod llama;
@@ -67,6 +72,8 @@ pub mod memory;
 mod msl;
 pub mod ops;
 pub mod projections;
+/// For `ironbridge stress` and the tests; no part of the interface.
+#[doc(hidden)]
 pub mod stress;
 mod tables;
 mod tensor;
@@ -74,8 +81,10 @@ mod tensor;
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
 pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
 pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
+pub use device_selector::DeviceSelector;
 pub use dtype::{DType, Element, Number};
 pub use error::{Error, Failure, Result, Status};
+pub use file_mapping::FileMapping;
 pub use half::{bf16, f16};
 pub use memory::Storage;
 pub use memory::monitor;

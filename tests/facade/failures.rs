@@ -1,7 +1,9 @@
 //! Failures that are planned: each is reported once, typed, and the device goes on.
 
 use ironbridge::ops::{Elementwise, Fill, Matmul};
-use ironbridge::{Buffer, CommandsState, Device, Error, Pending, Result, Status};
+use ironbridge::{
+    Buffer, CommandsState, Device, DeviceKind, DeviceSelector, Error, Pending, Result, Status,
+};
 
 use crate::support::{assert_status, device};
 
@@ -147,7 +149,7 @@ fn errors_name_methods_of_rust() {
     let mut commands = device.commands().unwrap();
     let errors = [
         (device.buffer::<f32>(0).unwrap_err(), "Device::buffer"),
-        (Device::open("nothing").unwrap_err(), "Device::open"),
+        (Device::from_index(999).unwrap_err(), "Device::open"),
         (Device::open("cpu:no_key=1").unwrap_err(), "Device::open"),
         (
             buffer.read_at(3, &mut [0.0; 2]).unwrap_err(),
@@ -176,5 +178,25 @@ fn errors_name_methods_of_rust() {
             .starts_with("selector: there is no key 'no_key'"),
         "{unknown}"
     );
+    let unknown = Device::open(DeviceSelector::Cpu("delay_us".into())).unwrap_err();
+    assert!(matches!(unknown, Error::InvalidArgument(_)), "{unknown:?}");
     assert!(matches!(Device::open("nothing"), Err(Error::NoDevice(_))));
+}
+
+#[test]
+fn devices_are_opened_by_what_they_are() {
+    let software = Device::cpu().unwrap().info().unwrap();
+    assert_eq!(software.kind, DeviceKind::Software);
+    let listed = Device::list().unwrap();
+    for (index, info) in listed.iter().enumerate() {
+        let opened = Device::from_index(index as u32).unwrap().info().unwrap();
+        assert_eq!((opened.index, &opened.name), (info.index, &info.name));
+    }
+    match listed.iter().any(|info| info.kind == DeviceKind::Metal) {
+        true => assert_eq!(
+            Device::metal().unwrap().info().unwrap().kind,
+            DeviceKind::Metal
+        ),
+        false => assert!(matches!(Device::metal(), Err(Error::NoDevice(_)))),
+    }
 }

@@ -13,5 +13,6 @@ mod ops;
 mod oracle;
 mod projections;
 mod properties;
+mod public_api;
 mod support;
 mod wrapping;

@@ -170,7 +170,7 @@ fn a_mapped_file_of_any_length_holds_weights_at_byte_offsets() {
     file.write_all(b"end").unwrap();
     let length = file.metadata().unwrap().len() as usize;
     // SAFETY: nobody else knows this file.
-    let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
+    let map = unsafe { ironbridge::FileMapping::of(&file).unwrap() };
 
     let device = device();
     let wrapped = device.buffer_options().wrap(map).unwrap();

@@ -11,7 +11,7 @@ use crate::memory::{open, report};
 
 const PAGE: usize = 16384;
 
-struct Pages(memmap2::MmapMut);
+pub struct Pages(memmap2::MmapMut);
 
 // SAFETY: an anonymous mapping has whole pages, does not move, and nobody writes to it.
 unsafe impl ironbridge::HostMemory for Pages {
@@ -20,7 +20,7 @@ unsafe impl ironbridge::HostMemory for Pages {
     }
 }
 
-fn pages(count: usize) -> Arc<Pages> {
+pub fn pages(count: usize) -> Arc<Pages> {
     Arc::new(Pages(memmap2::MmapMut::map_anon(count * PAGE).unwrap()))
 }
 

@@ -4,6 +4,7 @@ use ironbridge::memory::Category;
 use ironbridge::ops::Fill;
 use ironbridge::{DType, Device, Error, MatmulExecutor, Storage};
 
+use crate::memory::accounts::pages;
 use crate::memory::{open, report};
 
 #[test]
@@ -59,10 +60,7 @@ fn work(device: &Device) -> Result<(), Error> {
             .buffer_options()
             .storage(Storage::Private)
             .create_from(&[7u8; 9])?;
-        let mapped = memmap2::MmapMut::map_anon(16384)
-            .unwrap()
-            .make_read_only()
-            .unwrap();
+        let mapped = pages(1);
         let wrapped = device
             .buffer_options()
             .category(Category::Weights)

@@ -196,7 +196,7 @@ fn model() {
         let tensor = file.header().tensor("blk.16.weight").unwrap().bytes();
         let mapped = std::fs::File::open(&path).unwrap();
         // SAFETY: nobody changes the file.
-        let mapped = unsafe { memmap2::Mmap::map(&mapped) }.unwrap();
+        let mapped = unsafe { ironbridge::FileMapping::of(&mapped) }.unwrap();
         let options = device.buffer_options().category(Category::Weights);
         let weights = options.wrap(mapped).unwrap();
         assert!(device.memory().unwrap().active_bytes > 2 << 30);
