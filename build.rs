@@ -15,6 +15,19 @@ mod exports;
 mod gnustep;
 #[path = "build/kernels.rs"]
 mod kernels;
+#[cfg(feature = "nvidia")]
+#[path = "src/msl"]
+#[allow(dead_code, reason = "the library uses the rest")]
+mod msl {
+    pub mod error;
+    pub mod ptx;
+    pub mod rewrite;
+    pub mod target;
+    pub mod tokens;
+}
+#[cfg(feature = "nvidia")]
+#[path = "build/ptx.rs"]
+mod ptx;
 #[path = "build/tables.rs"]
 mod tables;
 
@@ -38,6 +51,8 @@ fn main() {
         println!("cargo:rerun-if-env-changed={variable}");
         if env::var_os(variable).is_some_and(|value| value == "1") {
             bindings::use_checked_in(&out);
+            #[cfg(feature = "nvidia")]
+            std::fs::write(out.join("nvidia_kernels.bin"), []).expect("OUT_DIR can be written");
             return;
         }
     }
@@ -57,6 +72,11 @@ fn build(out: &Path) -> Result<(), String> {
     bindings::generate(out);
 
     let clang = Clang::find(out, &target)?;
+    #[cfg(feature = "nvidia")]
+    if target == "linux" {
+        println!("cargo:rerun-if-changed=src/msl");
+        ptx::embed(clang.path(), out)?;
+    }
     let sources = native_sources();
     let mut native = clang.compiler();
     native

@@ -7,6 +7,8 @@ mod clang;
 mod compiler;
 pub(crate) mod compiler_info;
 mod diagnostics;
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
+pub(crate) mod embedded_ptx;
 pub(crate) mod error;
 pub(crate) mod function_constants;
 mod headers;
@@ -14,8 +16,13 @@ pub(crate) mod library;
 mod limits;
 mod object;
 mod process;
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
+pub(crate) mod ptx;
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
+pub(crate) mod ptx_library;
 mod rewrite;
 mod scratch;
+mod target;
 mod tokens;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 #ifndef MSL_MATH_H
 #define MSL_MATH_H
 
+#include "functions.h"
 #include "vector.h"
 
 namespace msl {
@@ -19,13 +20,13 @@ MSL_INLINE float fract(float x) {
 MSL_INLINE float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x != x ? 0.0f : x; }
 MSL_INLINE float saturate(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 MSL_INLINE float sinpi(float x) {
-  return __builtin_sinf((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f);
+  return msl::sin((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f);
 }
 MSL_INLINE float cospi(float x) {
-  return __builtin_cosf((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f);
+  return msl::cos((x - 2.0f * __builtin_rintf(x * 0.5f)) * 3.14159265358979323846f);
 }
-MSL_INLINE float tanpi(float x) { return __builtin_tanf((x - __builtin_rintf(x)) * 3.14159265358979323846f); }
-MSL_INLINE float exp10(float x) { return __builtin_powf(10.0f, x); }
+MSL_INLINE float tanpi(float x) { return msl::tan((x - __builtin_rintf(x)) * 3.14159265358979323846f); }
+MSL_INLINE float exp10(float x) { return msl::pow(10.0f, x); }
 }
 
 namespace metal {
@@ -40,11 +41,11 @@ namespace metal {
   template <class T, int N> MSL_INLINE vec<T, N> name(packed_vec<T, N> x) { return name(vec<T, N>(x)); }
 /* Those that exist as precise:: and fast:: too. */
 #define MSL_EACH_MATH1(M)                                                                                      \
-  M(exp, __builtin_expf) M(exp2, __builtin_exp2f) M(exp10, msl::exp10) M(log, __builtin_logf)                  \
-  M(log2, __builtin_log2f) M(log10, __builtin_log10f) M(sqrt, __builtin_sqrtf) M(rsqrt, msl::rsqrt)            \
-  M(sin, __builtin_sinf) M(cos, __builtin_cosf) M(tan, __builtin_tanf) M(asin, __builtin_asinf)                \
-  M(acos, __builtin_acosf) M(atan, __builtin_atanf) M(sinh, __builtin_sinhf) M(cosh, __builtin_coshf)          \
-  M(tanh, __builtin_tanhf) M(asinh, __builtin_asinhf) M(acosh, __builtin_acoshf) M(atanh, __builtin_atanhf)    \
+  M(exp, msl::exp) M(exp2, msl::exp2) M(exp10, msl::exp10) M(log, msl::log)                  \
+  M(log2, msl::log2) M(log10, msl::log10) M(sqrt, __builtin_sqrtf) M(rsqrt, msl::rsqrt)            \
+  M(sin, msl::sin) M(cos, msl::cos) M(tan, msl::tan) M(asin, msl::asin)                \
+  M(acos, msl::acos) M(atan, msl::atan) M(sinh, msl::sinh) M(cosh, msl::cosh)          \
+  M(tanh, msl::tanh) M(asinh, msl::asinh) M(acosh, msl::acosh) M(atanh, msl::atanh)    \
   M(sinpi, msl::sinpi) M(cospi, msl::cospi) M(tanpi, msl::tanpi) M(floor, __builtin_floorf)                    \
   M(ceil, __builtin_ceilf) M(round, __builtin_roundf) M(rint, __builtin_rintf) M(trunc, __builtin_truncf)      \
   M(fract, msl::fract) M(sign, msl::sign) M(saturate, msl::saturate) M(fabs, __builtin_fabsf)
@@ -94,13 +95,13 @@ MSL_MATH2(max, (a < b || a != a) ? b : a)
 MSL_MATH2(min, (b < a || a != a) ? b : a)
 MSL_MATH2(fmax, (a < b || a != a) ? b : a)
 MSL_MATH2(fmin, (b < a || a != a) ? b : a)
-MSL_MATH2(pow, __builtin_powf((float)a, (float)b))
-MSL_MATH2(powr, __builtin_powf((float)a, (float)b))
-MSL_MATH2(fmod, __builtin_fmodf((float)a, (float)b))
-MSL_MATH2(atan2, __builtin_atan2f((float)a, (float)b))
+MSL_MATH2(pow, msl::pow((float)a, (float)b))
+MSL_MATH2(powr, msl::pow((float)a, (float)b))
+MSL_MATH2(fmod, msl::fmod((float)a, (float)b))
+MSL_MATH2(atan2, msl::atan2((float)a, (float)b))
 MSL_MATH2(copysign, __builtin_copysignf((float)a, (float)b))
-MSL_MATH2(fdim, __builtin_fdimf((float)a, (float)b))
-MSL_MATH2(nextafter, __builtin_nextafterf((float)a, (float)b))
+MSL_MATH2(fdim, msl::fdim((float)a, (float)b))
+MSL_MATH2(nextafter, msl::nextafter((float)a, (float)b))
 MSL_MATH2(step, (T)(b < a ? 0.0f : 1.0f))
 MSL_MATH2(divide, a / b)
 
@@ -155,15 +156,15 @@ template <class T, int N> MSL_INLINE vec<T, N> select(vec<T, N> no, vec<T, N> ye
 /* ---------------------------------------------------------------------------------------------- with other types -- */
 
 template <class T, msl::if_real<T> = 0> MSL_INLINE T ldexp(T x, int exponent) {
-  return (T)__builtin_ldexpf((float)x, exponent);
+  return (T)msl::ldexp((float)x, exponent);
 }
 template <class T, int N> MSL_INLINE vec<T, N> ldexp(vec<T, N> x, vec<int, N> exponent) {
   MSL_COMPONENTS(T, N, ldexp(x[i], exponent[i]))
 }
 template <class T, msl::if_real<T> = 0> MSL_INLINE T frexp(T x, int &exponent) {
-  return (T)__builtin_frexpf((float)x, &exponent);
+  return (T)msl::frexp((float)x, exponent);
 }
-template <class T, msl::if_real<T> = 0> MSL_INLINE int ilogb(T x) { return __builtin_ilogbf((float)x); }
+template <class T, msl::if_real<T> = 0> MSL_INLINE int ilogb(T x) { return msl::ilogb((float)x); }
 template <class T, msl::if_real<T> = 0> MSL_INLINE T modf(T x, T &whole) {
   whole = (T)__builtin_truncf((float)x);
   return (T)__builtin_copysignf(__builtin_isinf((float)x) ? 0.0f : (float)x - (float)whole, (float)x);
@@ -305,7 +306,7 @@ MSL_INLINE uint pack_float_to_unorm2x16(float2 v) {
 
 /* Every half is computed as such, so a host without half arithmetic needs clang's helpers, which its runtime library
  * would otherwise bring. They are this library's own, for there is no such library to link. */
-#if !defined(__F16C__) && !defined(__aarch64__)
+#if !defined(__F16C__) && !defined(__aarch64__) && !defined(__NVPTX__)
 extern "C" __attribute__((weak, visibility("hidden"))) float __extendhfsf2(half value) {
   uint word = as_type<ushort>(value), sign = (word & 0x8000u) << 16, exponent = (word >> 10) & 31u,
        fraction = word & 1023u;

@@ -4,8 +4,8 @@
 #define MSL_SIMD_H
 
 #include "atomic.h"
-#include "cpu/threads.h"
 #include "math.h"
+#include "threads.h"
 
 namespace metal {
 
@@ -20,7 +20,9 @@ MSL_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem
 
 MSL_INLINE void threadgroup_barrier(mem_flags, MSL_SITE) { msl::threadgroup_barrier(MSL_HERE); }
 MSL_INLINE void simdgroup_barrier(mem_flags, MSL_SITE) { msl::simd_barrier(MSL_HERE); }
-MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
+MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {
+  msl::fence();
+}
 
 }
 
@@ -39,17 +41,6 @@ MSL_FOLD(conjunction, a &b, 0)
 MSL_FOLD(disjunction, a | b, 0)
 MSL_FOLD(difference, a ^ b, 0)
 #undef MSL_FOLD
-
-/* A quad-group is four neighbouring threads. Its values travel with those of the whole SIMD-group. */
-template <class Fold, class T> MSL_INLINE T quad_reduce(T value, uint site) {
-  operation exchange;
-  exchange.give(value);
-  exchange.arrive(site);
-  uint first = exchange.index & ~3u;
-  T result = exchange.take<T>(first);
-  for (uint i = 1; i < 4; i++) result = Fold::apply(result, exchange.take<T>(first + i));
-  return result;
-}
 }
 
 namespace metal {

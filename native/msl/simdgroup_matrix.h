@@ -4,6 +4,7 @@
 #ifndef MSL_SIMDGROUP_MATRIX_H
 #define MSL_SIMDGROUP_MATRIX_H
 
+#include "matrix_place.h"
 #include "simd.h"
 
 namespace metal {
@@ -16,7 +17,7 @@ template <class T, int Columns, int Rows> struct simdgroup_matrix {
 
   simdgroup_matrix() = default;
   MSL_INLINE explicit simdgroup_matrix(T diagonal) {
-    msl::matrix_place place;
+    msl::matrix_place place(msl::lane_index());
     elements = storage_type(place.row == place.column ? diagonal : (T)0.0f,
                             place.row == place.column + 1 ? diagonal : (T)0.0f);
   }
@@ -42,7 +43,7 @@ template <class T, class S>
 MSL_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8> &d, const S *source, ulong row_stride = 8,
                                ulong2 origin = ulong2(0), bool transpose = false) {
   static_assert(is_same_v<T, remove_cv_t<S>>, "simdgroup_load needs memory of the matrix's own type");
-  msl::matrix_place place;
+  msl::matrix_place place(msl::lane_index());
   source += origin.y * row_stride + origin.x;
   for (uint i = 0; i < 2; i++) {
     ulong row = place.row, column = place.column + i;
@@ -53,7 +54,7 @@ template <class T, class S>
 MSL_INLINE void simdgroup_store(simdgroup_matrix<T, 8, 8> a, S *destination, ulong row_stride = 8,
                                 ulong2 origin = ulong2(0), bool transpose = false) {
   static_assert(is_same_v<T, S>, "simdgroup_store needs memory of the matrix's own type");
-  msl::matrix_place place;
+  msl::matrix_place place(msl::lane_index());
   destination += origin.y * row_stride + origin.x;
   for (uint i = 0; i < 2; i++) {
     ulong row = place.row, column = place.column + i;

@@ -15,11 +15,14 @@ use super::limits::Limits;
 use super::object::Refusal;
 use super::rewrite::{FunctionConstant, Kernel, Program, Value};
 use super::scratch::Scratch;
+use super::target::{self, Target};
 use super::tokens::{Kind, tokenize};
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
+use super::ptx;
 use super::{diagnostics, object};
 
-/// MSL 3.1, as `__METAL_VERSION__` states it.
-const METAL_VERSION: &str = "310";
+/// What a source is checked with, whatever it is compiled for.
+const CPU: Target = Target::Cpu { validate: false };
 
 /// What the preprocessor is told to call the list of files that it looked at.
 const FILES: &str = "ironbridge-files:";
@@ -169,12 +172,12 @@ impl Compiler {
     }
 
     fn check(&self, program: &Program, source: &str) -> Result<(), Error> {
-        let text = self.translation_unit(&program.text(&program.samples()), false);
+        let text = CPU.translation_unit(program, &program.samples());
         let mut mentions = text.clone();
         for (index, kernel) in program.kernels.iter().enumerate() {
             mentions += &kernel.mention(index);
         }
-        let mut arguments = self.compiler_arguments(false);
+        let mut arguments = self.compiler_arguments(CPU);
         arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
         let run = self.clang.run(&arguments, &mentions, &self.limits)?;
         if !run.success {
@@ -184,7 +187,7 @@ impl Compiler {
         let Some(error) = diagnostics::warnings(&run.stderr, CONSTRUCTORS, source) else {
             return Ok(());
         };
-        let object = self.object(&self.compiler_arguments(false), &text)?;
+        let object = self.object(&self.compiler_arguments(CPU), &text)?;
         match object::check(&object) {
             Err(Refusal::Initializer(_)) => Err(error),
             _ => Ok(()), // what else there may be is found when a kernel is compiled
@@ -212,9 +215,10 @@ impl Compiler {
         values: &[Option<Value>],
         validate: bool,
     ) -> Result<Entry, Error> {
-        let mut text = self.translation_unit(&program.text(values), validate);
+        let target = Target::Cpu { validate };
+        let mut text = target.translation_unit(program, values);
         text += &kernel.export();
-        let arguments = self.compiler_arguments(validate);
+        let arguments = self.compiler_arguments(target);
         self.cache.entry(self.key(&arguments, &text), || {
             let constants = &program.constants;
             let missing = |error: &Error| missing_constant(&error.to_string(), constants);
@@ -231,6 +235,34 @@ impl Compiler {
             self.link(&object)
                 .map_err(|error| missing(&error).unwrap_or(error))
         })
+    }
+
+    #[cfg(all(feature = "nvidia", target_os = "linux"))]
+    /// The PTX module of one kernel with its function constants set, from the cache or made now.
+    pub fn ptx(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+    ) -> Result<String, Error> {
+        let mut text = Target::Nvptx.translation_unit(program, values);
+        text += &kernel.export();
+        let mut arguments = self.compiler_arguments(Target::Nvptx);
+        arguments.extend(["-o", "-", "-"].map(OsString::from));
+        let module = self.cache.read(self.key(&arguments, &text), || {
+            let run = self.clang.run(&arguments, &text, &self.limits)?;
+            if !run.success {
+                return Err(diagnostics::error(&run.stderr, ""));
+            }
+            let module = String::from_utf8_lossy(&run.stdout).into_owned();
+            let Some(symbol) = ptx::undefined(&module) else {
+                return Ok(module.into_bytes());
+            };
+            let refusal = Refusal::Undefined(String::from(symbol));
+            Err(undefined_constant(symbol, &program.constants)
+                .unwrap_or_else(|| undefined(&program.text(values), symbol, &refusal)))
+        })?;
+        Ok(String::from_utf8_lossy(&module).into_owned())
     }
 
     /// Makes a library of an object, in the cache's folder or where there is room.
@@ -268,129 +300,23 @@ impl Compiler {
             .join(format!("{}-{serial}.{kind}.part", std::process::id()))
     }
 
-    /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the
-    /// kernel uses becomes machine code.
-    fn translation_unit(&self, rewritten: &str, validate: bool) -> String {
-        let validation = if validate {
-            "#include \"cpu/validation.h\"\n"
-        } else {
-            ""
-        };
-        format!(
-            "#include \"msl.h\"\n{validation}\
-             #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
-             #line 1 \"program_source\"\n{rewritten}\n\
-             #pragma clang attribute pop\n"
-        )
-    }
-
     fn preprocessor_arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = [
-            "-E",
-            "-x",
-            "c++",
-            "-std=c++17",
-            "-undef",
-            "-nostdinc",
-            "-nostdinc++",
-            // Another spelling of brackets would pass by the rewriter.
-            "-fno-digraphs",
-            "-fno-crash-diagnostics",
-            "-w",
-            "-fno-caret-diagnostics",
-            "-fno-color-diagnostics",
+        let mut arguments = target::preprocessor_arguments(&self.shim.macros);
+        let dependencies = [
             "-MD",
             "-MT",
             FILES.trim_end_matches(':'),
             "-MF",
             // Not by the name of a file that clang could remove.
             "/dev/fd/2",
-            "-D__METAL__=1",
-            "-D__METAL_MACOS__=1",
-            "-D__METAL_CPP__=1",
-            "-D__clang__=1",
-            "-D__HAVE_BFLOAT__=1",
-            "-D__HAVE_SIMDGROUP_MATRIX__=1",
-            "-D__HAVE_SIMDGROUP_REDUCTION__=1",
-        ]
-        .map(OsString::from)
-        .to_vec();
-        arguments.push(format!("-D__METAL_VERSION__={METAL_VERSION}").into());
-        arguments.push("-isystem".into());
-        arguments.push(self.shim.macros.clone().into_os_string());
-        arguments.push("-".into());
+            "-",
+        ];
+        arguments.extend(dependencies.map(OsString::from));
         arguments
     }
 
-    fn compiler_arguments(&self, validate: bool) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = [
-            "-x",
-            "c++",
-            "-std=c++17",
-            "-fdeclspec",
-            "-nostdinc",
-            "-nostdinc++",
-            "-fno-digraphs",
-            "-fno-crash-diagnostics",
-            // A loop that does not end is one: the watchdog ends it. Without this it may become nothing at all, not
-            // even a return.
-            "-fno-finite-loops",
-            "-fno-stack-protector",
-            "-fno-exceptions",
-            "-fno-rtti",
-            "-fsigned-char",
-            "-fno-strict-aliasing",
-            "-fno-math-errno",
-            "-fno-threadsafe-statics",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-fvisibility-inlines-hidden",
-            "-Wno-reserved-user-defined-literal",
-            "-fno-caret-diagnostics",
-            "-fno-color-diagnostics",
-            "-ftemplate-backtrace-limit=0",
-            "-ferror-limit=40",
-            processor_argument(),
-        ]
-        .map(OsString::from)
-        .to_vec();
-        if cfg!(target_arch = "x86_64") {
-            // Code that clang takes to be never reached ends the threadgroup, and does not run on into the next
-            // function.
-            arguments.extend(["-mllvm", "-trap-unreachable"].map(OsString::from));
-            // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an
-            // expression.
-            arguments.push("-fexcess-precision=16".into());
-        }
-        if cfg!(target_arch = "aarch64") {
-            // A processor's own atomics, not calls of functions of GCC's library, which nothing is linked with.
-            arguments.push("-mno-outline-atomics".into());
-        }
-        if cfg!(target_os = "linux") {
-            // A frame larger than a page touches every page on its way, so that none steps over a stack's guard.
-            arguments.push("-fstack-clash-protection".into());
-        }
-        let mode: &[&str] = match validate {
-            false => &["-O2"],
-            true => &[
-                "-O1",
-                "-fsanitize=kernel-address",
-                "-mllvm",
-                "-asan-instrumentation-with-call-threshold=0",
-                "-mllvm",
-                "-asan-kernel-mem-intrinsic-prefix=1",
-                "-mllvm",
-                "-asan-stack=0",
-                "-mllvm",
-                "-asan-globals=0",
-                "-mllvm",
-                "-asan-constructor-kind=none",
-            ],
-        };
-        arguments.extend(mode.iter().map(OsString::from));
-        arguments.push("-I".into());
-        arguments.push(self.shim.library.clone().into_os_string());
-        arguments
+    fn compiler_arguments(&self, target: Target) -> Vec<OsString> {
+        target.arguments(&self.shim.library)
     }
 }
 
@@ -418,14 +344,6 @@ fn link_arguments() -> &'static [&'static str] {
             "-Wl,-z,noexecstack",
             "-Wl,--hash-style=gnu",
         ]
-    }
-}
-
-fn processor_argument() -> &'static str {
-    if cfg!(target_arch = "x86_64") {
-        "-march=native"
-    } else {
-        "-mcpu=native"
     }
 }
 

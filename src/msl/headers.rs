@@ -22,13 +22,19 @@ const HEADERS: &[(&str, &str)] = headers![
     "math.h",
     "matrix.h",
     "atomic.h",
-    "cpu/abi.h",
-    "cpu/threads.h",
+    "matrix_place.h",
     "simd.h",
     "simdgroup_matrix.h",
-    "cpu/entry.h",
+    "bound.h",
     "constants.h",
+    "cpu/abi.h",
+    "cpu/functions.h",
+    "cpu/threads.h",
+    "cpu/entry.h",
     "cpu/validation.h",
+    "nvptx/functions.h",
+    "nvptx/threads.h",
+    "nvptx/entry.h",
 ];
 
 /// What the preprocessor finds as `<metal_stdlib>`, and as every part of it.

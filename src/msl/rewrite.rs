@@ -43,6 +43,8 @@ enum Segment {
     ConstantValue(usize),
     /// Whether a function constant has a value.
     ConstantDefined(usize),
+    /// A loop pragma, for those targets that follow it.
+    LoopPragma(String),
 }
 
 /// What becomes of one token. Its gap always stays.
@@ -102,6 +104,12 @@ impl Program {
     /// The C++ text with `values` for the function constants, in the order of `constants`; one without a value is
     /// declared and not defined, so that only a kernel that uses it fails.
     pub fn text(&self, values: &[Option<Value>]) -> String {
+        self.text_with(values, false)
+    }
+
+    /// The same, with the source's loop pragmas if `unrolls`: a GPU keeps arrays in registers when the loops over them
+    /// are unrolled; on the CPU it only costs compile time.
+    pub fn text_with(&self, values: &[Option<Value>], unrolls: bool) -> String {
         let mut text = String::new();
         for segment in &self.segments {
             match segment {
@@ -119,6 +127,8 @@ impl Program {
                         text += &value.initialiser(&self.constants[*index]);
                     }
                 }
+                Segment::LoopPragma(line) if unrolls => text += line,
+                Segment::LoopPragma(_) => {}
                 Segment::ConstantDefined(index) => {
                     text += if values[*index].is_some() {
                         "true"
@@ -232,7 +242,7 @@ impl<'s> Rewriter<'s> {
         let mut segments = Vec::new();
         let mut text = String::new();
         for (token, edit) in self.tokens.list.iter().zip(&self.edits) {
-            push_gap(&mut text, token.gap);
+            push_gap(&mut segments, &mut text, token.gap);
             let hole = match edit {
                 Edit::Keep => {
                     text += token.text;
@@ -247,32 +257,45 @@ impl<'s> Rewriter<'s> {
                 Edit::ConstantValue(index) => Segment::ConstantValue(*index),
                 Edit::ConstantDefined(index) => Segment::ConstantDefined(*index),
             };
-            segments.push(Segment::Text(std::mem::take(&mut text)));
-            segments.push(hole);
+            push_hole(&mut segments, &mut text, hole);
         }
-        push_gap(&mut text, self.tokens.tail);
+        push_gap(&mut segments, &mut text, self.tokens.tail);
         text.push('\n');
         segments.push(Segment::Text(text));
         segments
     }
 }
 
+fn push_hole(segments: &mut Vec<Segment>, text: &mut String, hole: Segment) {
+    segments.push(Segment::Text(std::mem::take(text)));
+    segments.push(hole);
+}
+
 /// Of directives only line markers and the pragmas that change what code means are passed on, so that clang acts on
-/// nothing else; loop pragmas ask for a GPU's unrolling, which only costs compile time here.
-fn push_gap(text: &mut String, gap: &str) {
+/// nothing else; loop pragmas are kept apart.
+fn push_gap(segments: &mut Vec<Segment>, text: &mut String, gap: &str) {
     const PRAGMAS: [&str; 4] = ["pack", "STDC", "clang fp", "METAL"];
+    const LOOPS: [&str; 3] = ["unroll", "nounroll", "clang loop"];
     if !gap.contains('#') {
         text.push_str(gap);
         return;
     }
     for line in gap.split_inclusive('\n') {
         let directive = line.trim().strip_prefix('#').map(str::trim_start);
+        let starts = |pragma: &str, with: &[&str]| {
+            let pragma = pragma.trim_start();
+            with.iter().any(|word| pragma.starts_with(word))
+        };
         let kept = match directive {
             None => true,
             Some(rest) => match after_word(rest, "pragma") {
-                Some(pragma) => PRAGMAS
-                    .iter()
-                    .any(|kept| pragma.trim_start().starts_with(kept)),
+                Some(pragma) => {
+                    if starts(pragma, &LOOPS) {
+                        let directive = format!("#pragma{pragma}");
+                        push_hole(segments, text, Segment::LoopPragma(directive));
+                    }
+                    starts(pragma, &PRAGMAS)
+                }
                 None => after_word(rest, "ident").is_none(),
             },
         };

@@ -1,11 +1,10 @@
 /* The narrow layer between the Metal standard library and what executes it: who a thread is, the barriers, the exchange
- * of values within a SIMD-group, and threadgroup memory. Everything else of this folder is plain arithmetic. This
- * implementation asks a CPU executor through abi.h; one for a GPU would replace this header and entry.h and nothing
- * else. */
+ * of values within a SIMD-group, and threadgroup memory. Each target has this header, entry.h and functions.h; the rest
+ * of the library is plain arithmetic. This one asks a CPU executor through abi.h. */
 #ifndef MSL_THREADS_H
 #define MSL_THREADS_H
 
-#include "../types.h"
+#include "../matrix_place.h"
 #include "abi.h"
 
 namespace msl {
@@ -29,6 +28,9 @@ MSL_INLINE void simd_barrier(uint site) {
   msl_lane *lane = self();
   lane->group->runtime->simd_barrier(lane, nullptr, site);
 }
+
+/* What a thread wrote before is read by others after a barrier only. */
+MSL_INLINE void fence() {}
 
 /* One operation of a SIMD-group: every thread writes below `area`, calls arrive, and then reads what the others
  * wrote. */
@@ -107,6 +109,17 @@ template <class Fold, bool inclusive, class T> MSL_INLINE T prefix(T value, uint
   return exchange.take<T>(exchange.index);
 }
 
+/* A quad-group is four neighbouring threads. Its values travel with those of the whole SIMD-group. */
+template <class Fold, class T> MSL_INLINE T quad_reduce(T value, uint site) {
+  operation exchange;
+  exchange.give(value);
+  exchange.arrive(site);
+  uint first = exchange.index & ~3u;
+  T result = exchange.take<T>(first);
+  for (uint i = 1; i < 4; i++) result = Fold::apply(result, exchange.take<T>(first + i));
+  return result;
+}
+
 /* A bit for each participant whose predicate holds. */
 inline void ballot_combine(unsigned char *area, uint lanes) {
   uint votes = 0;
@@ -120,16 +133,6 @@ MSL_INLINE uint ballot(bool predicate, uint site) {
   exchange.arrive(site, ballot_combine);
   return exchange.take<uint>(0);
 }
-
-/* Where this thread's two elements of an 8x8 matrix stand: in `row`, at `column` and `column + 1`. */
-struct matrix_place {
-  uint row, column;
-  MSL_INLINE matrix_place(uint lane = lane_index()) {
-    uint quad = lane / 4;
-    row = (quad & 4) + lane / 2 % 4;
-    column = (quad & 2) * 2 + lane % 2 * 2;
-  }
-};
 
 /* d = a b + c, this thread's two elements of each. A float product is what the hardware accumulates in. */
 MSL_INLINE void multiply_accumulate(float (&d)[2], const float (&a)[2], const float (&b)[2], const float (&c)[2],

@@ -52,8 +52,17 @@ impl Kernel {
 
     /// Makes this kernel the library's own.
     pub fn export(&self) -> String {
+        self.in_its_namespace(format!("MSL_EXPORT({})", self.exported()))
+    }
+
+    /// Makes this one of several kernels of a library, for targets that have those.
+    pub fn export_as(&self, number: usize) -> String {
+        self.in_its_namespace(format!("MSL_EXPORT_AS({number}, {})", self.exported()))
+    }
+
+    fn exported(&self) -> String {
         let max_threads = self.max_threads.as_deref().unwrap_or(MAX_THREADS);
-        self.in_its_namespace(format!("MSL_EXPORT(({max_threads}), {})", self.instance()))
+        format!("({max_threads}), {}", self.instance())
     }
 
     /// Makes the compiler instantiate this kernel; `index` tells several of them apart.

@@ -61,7 +61,7 @@ impl Integers for BlockIq4Xs {
         unsafe {
             let quants: *const [u8; 16] = (&raw const (*row.add(group / 8)).quants).cast();
             let nibbles = simd.load_nibbles(quants.add(group % 8).cast());
-            simd.signed(simd.look_up(nibbles, &LEVELS))
+            simd.bias_group(simd.shuffle_lut(nibbles, &LEVELS))
         }
     }
 

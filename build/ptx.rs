@@ -1,0 +1,171 @@
+//! Compiles ironbridge's own kernels to PTX, with the rewriter and the flags that the library uses for other sources, so
+//! that a program needs no compiler for them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+use std::thread;
+
+use crate::kernels;
+use crate::msl::ptx;
+use crate::msl::rewrite::Program;
+use crate::msl::target::{self, Target};
+
+const LIBRARY: &str = "native/msl";
+
+/// A kernel's module.
+pub struct Module {
+    pub family: String,
+    pub name: String,
+    pub ptx: String,
+}
+
+/// Writes what `src/msl/embedded_ptx.rs` includes.
+pub fn embed(clang: &Path, out: &Path) -> Result<(), String> {
+    let modules = compile(clang, out)?;
+    let mut records = Vec::new();
+    for family in modules.chunk_by(|a, b| a.family == b.family) {
+        let mut text = Vec::new();
+        for module in family {
+            put(&mut text, module.name.as_bytes());
+            put(&mut text, module.ptx.as_bytes());
+        }
+        put(&mut records, family[0].family.as_bytes());
+        records.extend((family.len() as u32).to_le_bytes());
+        put(&mut records, &miniz_oxide::deflate::compress_to_vec(&text, 6));
+    }
+    let path = out.join("nvidia_kernels.bin");
+    fs::write(&path, records).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Appends a length and as many bytes.
+fn put(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend((bytes.len() as u32).to_le_bytes());
+    to.extend(bytes);
+}
+
+/// Compiles every family of `native/kernels`, several at a time.
+pub fn compile(clang: &Path, out: &Path) -> Result<Vec<Module>, String> {
+    let macros = out.join("metal_headers");
+    fs::create_dir_all(&macros).map_err(|error| format!("{}: {error}", macros.display()))?;
+    let header = fs::read_to_string(Path::new(LIBRARY).join("metal_stdlib"));
+    let header = header.map_err(|error| format!("{LIBRARY}/metal_stdlib: {error}"))?;
+    fs::write(macros.join("metal_stdlib"), header)
+        .map_err(|error| format!("{}: {error}", macros.display()))?;
+
+    // The longest first, so that nobody waits for it at the end.
+    let mut families = kernels::families()?;
+    families.sort_by_key(|path| std::cmp::Reverse(weight(path)));
+    let next = Mutex::new(families.into_iter());
+    let results = Mutex::new(Vec::new());
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let Some(path) = next.lock().expect("no worker panics").next() else {
+                        break;
+                    };
+                    let modules = family(clang, out, &macros, &path)
+                        .map_err(|error| format!("{}: {error}", path.display()));
+                    results.lock().expect("no worker panics").push(modules);
+                }
+            });
+        }
+    });
+    let mut modules = Vec::new();
+    for found in results.into_inner().expect("no worker panics") {
+        modules.extend(found?);
+    }
+    modules.sort_by(|a: &Module, b| (&a.family, &a.name).cmp(&(&b.family, &b.name)));
+    Ok(modules)
+}
+
+/// Which families take long: those with matrices in blocks.
+fn weight(path: &Path) -> u32 {
+    let name = path.to_string_lossy();
+    u32::from(name.contains("matmul") || name.contains("attention"))
+        + 2 * u32::from(name.contains("blocks"))
+}
+
+fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Module>, String> {
+    let (family, text) = kernels::source(path)?;
+    let mut arguments = target::preprocessor_arguments(macros);
+    arguments.push("-".into());
+    let text = format!("#line 1 \"{family}.metal\"\n{text}");
+    let preprocessed = run(clang, &arguments, &text)?;
+    let program = Program::parse(&preprocessed).map_err(|error| error.to_string())?;
+    let mut text = Target::Nvptx.translation_unit(&program, &program.samples());
+    for (number, kernel) in program.kernels.iter().enumerate() {
+        text += &kernel.export_as(number);
+    }
+    let mut arguments = Target::Nvptx.arguments(Path::new(LIBRARY));
+    arguments.extend(["-o", "-", "-"].map(OsString::from));
+    let module = kept(clang, &arguments, &text, out)?;
+    if let Some(symbol) = ptx::undefined(&module) {
+        return Err(format!("`{symbol}` is not defined"));
+    }
+    let split = ptx::split(&module, program.kernels.len());
+    let modules = program.kernels.iter().zip(split).enumerate();
+    modules
+        .map(|(number, (kernel, ptx))| {
+            ptx::Description::read(&ptx, number).map_err(|error| format!("{}: {error}", kernel.name))?;
+            Ok(Module {
+                family: family.clone(),
+                name: kernel.name.clone(),
+                // As if it had been compiled alone.
+                ptx: ptx
+                    .replace(&ptx::entry(number), &ptx::entry(0))
+                    .replace(&format!("msl_description_{number}["), "msl_description_0["),
+            })
+        })
+        .collect()
+}
+
+/// What clang makes of a translation unit, kept in `out`: the build runs again after any change of a native file.
+fn kept(clang: &Path, arguments: &[OsString], text: &str, out: &Path) -> Result<String, String> {
+    let mut hasher = DefaultHasher::new();
+    (clang, arguments, text, &*LIBRARY_TEXT).hash(&mut hasher);
+    let path = out.join(format!("{:016x}.ptx", hasher.finish()));
+    if let Ok(module) = fs::read_to_string(&path) {
+        return Ok(module);
+    }
+    let module = run(clang, arguments, text)?;
+    fs::write(&path, &module).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(module)
+}
+
+/// All of the standard library's headers.
+static LIBRARY_TEXT: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
+    let folders = [Path::new(LIBRARY).to_path_buf(), Path::new(LIBRARY).join("nvptx")];
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let paths = entries.flatten().flatten().map(|entry| entry.path());
+    let mut texts: Vec<_> = paths.filter_map(|path| Some((path.clone(), fs::read(path).ok()?))).collect();
+    texts.sort();
+    texts
+});
+
+fn run(clang: &Path, arguments: &[OsString], input: &str) -> Result<String, String> {
+    let mut child = Command::new(clang)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", clang.display()))?;
+    let mut stdin = child.stdin.take().ok_or("no standard input")?;
+    let output = thread::scope(|scope| {
+        // A compiler that stops reading says why by itself.
+        scope.spawn(move || stdin.write_all(input.as_bytes()));
+        child.wait_with_output()
+    });
+    let output = output.map_err(|error| format!("{}: {error}", clang.display()))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}

@@ -1,0 +1,253 @@
+//! Commands as launches. A dispatch becomes one launch, or several when its grid has threadgroups of different sizes, or
+//! more of them in one direction than a launch may have.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use super::backend::Nvidia;
+use super::context::Context;
+use super::driver::{self, function_attribute};
+use super::stream::Staging;
+use crate::backend::fault::Fault;
+use crate::backend::vtable::{Action, Binding, Buffer as _, Dispatch};
+use crate::msl::ptx::Argument;
+
+/// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
+const MOST_GROUPS: u32 = 65535;
+/// Threadgroup memory that a kernel may have without asking.
+const USUAL_MEMORY: u32 = 48 << 10;
+
+/// Puts a command into a stream. The context is the calling thread's.
+pub fn enqueue(
+    context: &Context,
+    stream: driver::Stream,
+    staging: &mut Staging,
+    action: Action<Nvidia>,
+) -> Result<(), Fault> {
+    let driver = &context.driver;
+    match action {
+        Action::Dispatch(dispatch) => {
+            dispatch_all(context, stream, staging, &dispatch).map_err(|fault| {
+                let name = &dispatch.function().name;
+                match fault {
+                    Fault::Invalid(text) => Fault::Invalid(format!("kernel `{name}`: {text}")),
+                    Fault::OutOfBounds(text) => Fault::OutOfBounds(format!("kernel `{name}`: {text}")),
+                    Fault::DeviceLost(text) => Fault::DeviceLost(format!("kernel `{name}`: {text}")),
+                    other => other,
+                }
+            })
+        }
+        Action::Copy {
+            source,
+            source_offset,
+            destination,
+            destination_offset,
+            length,
+        } => {
+            let (from, to) = (
+                source.address() + source_offset,
+                destination.address() + destination_offset,
+            );
+            // SAFETY: ranges inside two live buffers, which the submission keeps.
+            let status = unsafe { (driver.copy_on_stream)(to, from, length as usize, stream) };
+            context.check("cuMemcpyAsync", status)
+        }
+        Action::Fill {
+            destination,
+            offset,
+            length,
+            value,
+        } => {
+            let to = destination.address() + offset;
+            // SAFETY: a range inside a live buffer, which the submission keeps.
+            let status = unsafe { (driver.set_on_stream)(to, value, length as usize, stream) };
+            context.check("cuMemsetD8Async", status)
+        }
+    }
+}
+
+/// A part of a grid whose threadgroups have one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub origin: [u32; 3],
+    pub groups: [u32; 3],
+    pub threads: [u32; 3],
+}
+
+/// The threadgroups of a grid and the launches that it takes. `threads`: the grid counts threads.
+pub fn parts(grid: [u32; 3], threadgroup: [u32; 3], threads: bool) -> ([u32; 3], Vec<Part>) {
+    let groups = match threads {
+        false => grid,
+        true => [0, 1, 2].map(|i| grid[i].div_ceil(threadgroup[i])),
+    };
+    let mut parts = vec![Part {
+        origin: [0; 3],
+        groups,
+        threads: threadgroup,
+    }];
+    if threads {
+        for i in 0..3 {
+            let rest = grid[i] % threadgroup[i];
+            // A smaller threadgroup's threads have the same indices when no direction below varies with them; then
+            // those too many leave at once.
+            let keeps_indices = threadgroup[i + 1..].iter().all(|threads| *threads == 1);
+            if rest != 0 && !keeps_indices {
+                parts = cut_edge(&parts, i, rest);
+            }
+        }
+    }
+    for i in 1..3 {
+        parts = parts.iter().flat_map(|part| cut_length(part, i)).collect();
+    }
+    parts.retain(|part| part.groups.iter().all(|groups| *groups > 0));
+    (groups, parts)
+}
+
+/// Takes the last threadgroups along a direction apart: they have `rest` threads there.
+fn cut_edge(parts: &[Part], direction: usize, rest: u32) -> Vec<Part> {
+    let cut = |part: &Part| {
+        let (mut whole, mut edge) = (*part, *part);
+        whole.groups[direction] -= 1;
+        edge.origin[direction] += whole.groups[direction];
+        edge.groups[direction] = 1;
+        edge.threads[direction] = rest;
+        [whole, edge]
+    };
+    parts.iter().flat_map(cut).collect()
+}
+
+fn cut_length(part: &Part, direction: usize) -> Vec<Part> {
+    let starts = (0..part.groups[direction]).step_by(MOST_GROUPS as usize);
+    let cut = starts.map(|start| {
+        let mut piece = *part;
+        piece.origin[direction] += start;
+        piece.groups[direction] = (part.groups[direction] - start).min(MOST_GROUPS);
+        piece
+    });
+    cut.collect()
+}
+
+/// Bytes as kernels' parameters are aligned.
+#[repr(align(16))]
+struct Packet([u8; 4096]);
+
+fn dispatch_all(
+    context: &Context,
+    stream: driver::Stream,
+    staging: &mut Staging,
+    dispatch: &Dispatch<Nvidia>,
+) -> Result<(), Fault> {
+    let function = dispatch.function();
+    let threadgroup = dispatch.threadgroup();
+    let (groups, parts) = parts(dispatch.grid(), threadgroup, dispatch.counts_threads());
+    let grid = match dispatch.counts_threads() {
+        true => dispatch.grid(),
+        false => [0, 1, 2].map(|i| groups[i].saturating_mul(threadgroup[i])),
+    };
+
+    let mut packet = Packet([0; 4096]);
+    let bytes = packet
+        .0
+        .get_mut(..function.description.packet_bytes)
+        .ok_or_else(|| Fault::Invalid(String::from("it has too many arguments")))?;
+    put(bytes, 0, grid);
+    put(bytes, 12, groups);
+    put(bytes, 36, threadgroup);
+    let shared = put_arguments(context, staging, dispatch, bytes)?;
+    if shared + function.info.static_threadgroup_memory > USUAL_MEMORY {
+        // SAFETY: a loaded function and a known attribute.
+        let status = unsafe {
+            (context.driver.function_set)(
+                function.handle,
+                function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                shared as i32,
+            )
+        };
+        context.check("cuFuncSetAttribute", status)?;
+    }
+    for part in parts {
+        put(bytes, 24, part.origin);
+        let mut parameters: [*mut c_void; 1] = [bytes.as_mut_ptr().cast()];
+        let [x, y, z] = part.groups;
+        let [width, height, depth] = part.threads;
+        // SAFETY: a loaded function whose one parameter has these bytes, which the call copies. Whatever they point to
+        // lives until the submission completes. What the kernel makes of it is its author's: backend.h.
+        let status = unsafe {
+            (context.driver.launch)(
+                function.handle,
+                x,
+                y,
+                z,
+                width,
+                height,
+                depth,
+                shared,
+                stream,
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        context.check("cuLaunchKernel", status)?;
+    }
+    Ok(())
+}
+
+/// Writes what the arguments are into the packet. Returns the bytes of threadgroup memory.
+fn put_arguments(
+    context: &Context,
+    staging: &mut Staging,
+    dispatch: &Dispatch<Nvidia>,
+    packet: &mut [u8],
+) -> Result<u32, Fault> {
+    let description = &dispatch.function().description;
+    let mut shared = 0;
+    for (number, argument) in description.arguments.iter().enumerate() {
+        let mut address = 0;
+        match *argument {
+            Argument::None => {}
+            Argument::Threadgroup { index } => {
+                address = u64::from(shared);
+                let length = dispatch.threadgroup_memory().get(index).copied().unwrap_or(0);
+                if length == 0 {
+                    return Err(Fault::Invalid(format!("threadgroup memory {index} has no length")));
+                }
+                shared += length.next_multiple_of(16);
+            }
+            Argument::Buffer { index, least, value } => {
+                let short = |length: u64| {
+                    Fault::OutOfBounds(format!(
+                        "buffer {index} has {length} bytes, and its argument needs {least}"
+                    ))
+                };
+                match dispatch.binding(index) {
+                    Binding::Nothing => {
+                        return Err(Fault::Invalid(format!("nothing is bound at buffer {index}")));
+                    }
+                    Binding::Buffer { length, .. } if length < least as u64 => {
+                        return Err(short(length));
+                    }
+                    Binding::Bytes(bytes) if bytes.len() < least => {
+                        return Err(short(bytes.len() as u64));
+                    }
+                    Binding::Buffer { buffer, offset, .. } => address = buffer.address() + offset,
+                    Binding::Bytes(bytes) => match value {
+                        Some(offset) => {
+                            let at = description.values + offset;
+                            packet[at..at + least].copy_from_slice(&bytes[..least]);
+                        }
+                        None => address = staging.keep(context, bytes)?,
+                    },
+                }
+            }
+        }
+        let at = description.memory + 8 * number;
+        packet[at..at + 8].copy_from_slice(&address.to_le_bytes());
+    }
+    Ok(shared)
+}
+
+fn put(packet: &mut [u8], at: usize, values: [u32; 3]) {
+    for (place, value) in packet[at..at + 12].chunks_mut(4).zip(values) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}

@@ -1,0 +1,431 @@
+//! Executes submissions in their order: their commands go into a CUDA stream as a whole, behind those of the submissions
+//! in front, and an event tells when they have ended. A thread of the stream's own does it, or one that waits for a
+//! submission (caller-runs): then no thread is woken on the way.
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
+
+use super::backend::Nvidia;
+use super::context::Context;
+use super::driver::{self, Address};
+use super::launch;
+use crate::backend::fault::Fault;
+use crate::backend::vtable::{self, Submission, Times, guarded};
+
+/// Of the stream's thread, which calls back into the program.
+const STACK: usize = 8 << 20;
+/// Submissions in the GPU's hands at a time.
+const MOST_IN_FLIGHT: usize = 8;
+/// How long a thread asks for an event before it sleeps.
+const SPIN: Duration = Duration::from_millis(2);
+/// Bytes of a slab for what setBytes copied.
+const SLAB: usize = 64 << 10;
+
+/// Memory for small arguments of kernels that point to them, for as long as a submission runs.
+pub struct Staging {
+    slabs: Vec<Slab>,
+    used: usize,
+    free: Vec<Slab>,
+}
+
+struct Slab {
+    pointer: *mut u8,
+    address: Address,
+    length: usize,
+}
+
+// SAFETY: memory that one thread at a time writes: the one that enqueues.
+unsafe impl Send for Slab {}
+
+impl Staging {
+    fn new() -> Staging {
+        Staging {
+            slabs: Vec::new(),
+            used: 0,
+            free: Vec::new(),
+        }
+    }
+
+    /// Copies bytes to where kernels read them; at least 4 KiB are a slab's.
+    pub fn keep(&mut self, context: &Context, bytes: &[u8]) -> Result<Address, Fault> {
+        let room = self.slabs.last().map_or(0, |slab| slab.length - self.used);
+        if room < bytes.len() {
+            let slab = match self.free.pop() {
+                Some(slab) if slab.length >= bytes.len() => slab,
+                _ => Slab::new(context, bytes.len().max(SLAB))?,
+            };
+            self.slabs.push(slab);
+            self.used = 0;
+        }
+        let Some(slab) = self.slabs.last() else {
+            return Err(Fault::Internal(String::from("there is no slab")));
+        };
+        // SAFETY: inside the slab, whose bytes from `used` on nobody reads yet.
+        unsafe {
+            let to = slab.pointer.add(self.used);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        let address = slab.address + self.used as u64;
+        self.used = (self.used + bytes.len()).next_multiple_of(16).min(slab.length);
+        Ok(address)
+    }
+
+    /// The slabs of the submission that was enqueued.
+    fn take(&mut self) -> Vec<Slab> {
+        self.used = 0;
+        std::mem::take(&mut self.slabs)
+    }
+}
+
+impl Slab {
+    fn new(context: &Context, length: usize) -> Result<Slab, Fault> {
+        let mut pointer = ptr::null_mut();
+        // SAFETY: a place for the pointer; freed by `Core`.
+        let status =
+            unsafe { (context.driver.host_allocate)(&mut pointer, length, driver::HOST_MAPPED) };
+        context.check("cuMemHostAlloc", status)?;
+        let mut address = 0;
+        // SAFETY: a place for the address of memory that is mapped.
+        let status = unsafe { (context.driver.host_address)(&mut address, pointer, 0) };
+        context.check("cuMemHostGetDevicePointer", status)?;
+        Ok(Slab {
+            pointer: pointer.cast(),
+            address,
+            length,
+        })
+    }
+
+    /// The context is the calling thread's.
+    fn free(self, context: &Context) {
+        // SAFETY: allocated once, and no kernel in flight reads it.
+        let _ = unsafe { (context.driver.host_free)(self.pointer.cast()) };
+    }
+}
+
+/// A queue of submissions.
+pub struct Stream {
+    core: Arc<Core>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Core {
+    context: Arc<Context>,
+    stream: driver::Stream,
+    state: Mutex<State>,
+    /// Something was submitted, a runner went, or the stream is closing.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    pending: VecDeque<Pending>,
+    in_flight: VecDeque<InFlight>,
+    /// The newest submission.
+    ticket: u64,
+    /// Who enqueues and completes, and calls back.
+    runner: Option<ThreadId>,
+    closing: bool,
+    events: Vec<driver::Event>,
+    staging: Option<Staging>,
+}
+
+struct Pending {
+    submission: Submission<Nvidia>,
+    ticket: u64,
+}
+
+/// A submission whose commands are in the CUDA stream, or could not be put there.
+struct InFlight {
+    submission: Submission<Nvidia>,
+    ticket: u64,
+    event: Option<driver::Event>,
+    enqueued: Result<(), Fault>,
+    slabs: Vec<Slab>,
+    start: u64,
+}
+
+impl Stream {
+    pub fn create(context: &Arc<Context>) -> Result<Stream, Fault> {
+        context.still_there()?;
+        let _entered = context.enter()?;
+        let mut stream = driver::Stream(ptr::null_mut());
+        // SAFETY: a place for the stream.
+        let status = unsafe { (context.driver.stream_create)(&mut stream, driver::NON_BLOCKING) };
+        context.check("cuStreamCreate", status)?;
+        let core = Arc::new(Core {
+            context: Arc::clone(context),
+            stream,
+            state: Mutex::new(State {
+                staging: Some(Staging::new()),
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+        });
+        let own = Arc::clone(&core);
+        let thread = thread::Builder::new()
+            .name(String::from("metal-queue"))
+            .stack_size(STACK)
+            .spawn(move || own.work())
+            .map_err(|error| Fault::OutOfMemory(format!("no thread for a queue: {error}")))?;
+        Ok(Stream {
+            core,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+}
+
+impl vtable::Stream<Nvidia> for Stream {
+    fn submit(&self, submission: Submission<Nvidia>, caller_helps: bool) -> u64 {
+        let mut state = self.core.lock();
+        state.ticket += 1;
+        let ticket = state.ticket;
+        state.pending.push_back(Pending { submission, ticket });
+        drop(state);
+        if !caller_helps {
+            self.core.changed.notify_all();
+        }
+        ticket
+    }
+
+    fn help(&self, ticket: u64) {
+        let state = self.core.lock();
+        if state.runner.is_none() && state.oldest().is_some_and(|oldest| oldest <= ticket) {
+            drop(self.core.run(state, ticket));
+        }
+    }
+
+    fn close(&self) {
+        let mut state = self.core.lock();
+        state.closing = true;
+        self.core.changed.notify_all();
+        let inside = state.runner == Some(thread::current().id());
+        while !inside && (state.runner.is_some() || state.oldest().is_some()) {
+            state = self.core.wait(state);
+        }
+        drop(state);
+        let own = self
+            .thread
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take();
+        if let Some(own) = own
+            && own.thread().id() != thread::current().id()
+            && !inside
+        {
+            // Its body catches panics, so it ends normally.
+            let _ = own.join();
+        }
+    }
+}
+
+impl State {
+    /// The oldest submission that is not complete.
+    fn oldest(&self) -> Option<u64> {
+        let in_flight = self.in_flight.front().map(|first| first.ticket);
+        in_flight.or_else(|| self.pending.front().map(|first| first.ticket))
+    }
+}
+
+impl Core {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The body of the stream's own thread.
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if state.runner.is_none() && state.oldest().is_some() {
+                state = self.run(state, u64::MAX);
+            } else if state.closing && state.oldest().is_none() {
+                return;
+            } else {
+                state = self.wait(state);
+            }
+        }
+    }
+
+    /// Enqueues and completes submissions up to `ticket` as the runner.
+    fn run<'s>(&'s self, mut state: MutexGuard<'s, State>, ticket: u64) -> MutexGuard<'s, State> {
+        state.runner = Some(thread::current().id());
+        while state.oldest().is_some_and(|oldest| oldest <= ticket) {
+            while state.in_flight.len() < MOST_IN_FLIGHT
+                && let Some(pending) = state.pending.pop_front()
+            {
+                let mut staging = state.staging.take().unwrap_or_else(Staging::new);
+                let event = state.events.pop();
+                drop(state);
+                let in_flight = self.enqueue(pending, event, &mut staging);
+                state = self.lock();
+                state.staging = Some(staging);
+                state.in_flight.push_back(in_flight);
+            }
+            state = self.complete_oldest(state);
+        }
+        state.runner = None;
+        self.changed.notify_all();
+        state
+    }
+
+    /// Begins a submission and puts its commands into the CUDA stream.
+    fn enqueue(
+        &self,
+        pending: Pending,
+        event: Option<driver::Event>,
+        staging: &mut Staging,
+    ) -> InFlight {
+        let mut in_flight = InFlight {
+            submission: pending.submission,
+            ticket: pending.ticket,
+            event,
+            enqueued: Ok(()),
+            slabs: Vec::new(),
+            start: 0,
+        };
+        if !in_flight.submission.begin() {
+            return in_flight;
+        }
+        in_flight.start = now();
+        in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging));
+        in_flight.slabs = staging.take();
+        in_flight
+    }
+
+    fn enqueue_commands(&self, in_flight: &mut InFlight, staging: &mut Staging) -> Result<(), Fault> {
+        let context = &*self.context;
+        context.still_there()?;
+        let _entered = context.enter()?;
+        let event = match in_flight.event {
+            Some(event) => event,
+            None => {
+                let mut event = driver::Event(ptr::null_mut());
+                // SAFETY: a place for the event.
+                let status =
+                    unsafe { (context.driver.event_create)(&mut event, driver::EVENT_SLEEPS) };
+                context.check("cuEventCreate", status)?;
+                in_flight.event = Some(event);
+                event
+            }
+        };
+        let enqueued = in_flight
+            .submission
+            .commands()
+            .try_for_each(|command| launch::enqueue(context, self.stream, staging, command.action));
+        // Also behind a part of the commands: what they use is not free before.
+        // SAFETY: a live event and stream of this context.
+        let status = unsafe { (context.driver.event_record)(event, self.stream) };
+        enqueued.and(context.check("cuEventRecord", status))
+    }
+
+    /// Waits for the oldest submission in flight and completes it. Returns early when there is something to enqueue.
+    fn complete_oldest<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        let Some(first) = state.in_flight.front() else {
+            return state;
+        };
+        let (event, started) = (first.event, first.start != 0);
+        if let (Some(event), true) = (event, started) {
+            drop(state);
+            let ended = self.wait_for(event);
+            state = self.lock();
+            match ended {
+                None => return state,
+                Some(Err(fault)) => {
+                    if let Some(first) = state.in_flight.front_mut() {
+                        first.enqueued = std::mem::replace(&mut first.enqueued, Ok(())).and(Err(fault));
+                    }
+                }
+                Some(Ok(())) => {}
+            }
+        }
+        let Some(first) = state.in_flight.pop_front() else {
+            return state;
+        };
+        state.events.extend(first.event);
+        if let Some(staging) = &mut state.staging {
+            staging.free.extend(first.slabs);
+        }
+        drop(state);
+        let times = Times {
+            start: first.start,
+            end: match first.start {
+                0 => 0,
+                _ => now(),
+            },
+        };
+        first.submission.complete(first.enqueued, times);
+        let state = self.lock();
+        self.changed.notify_all();
+        state
+    }
+
+    /// `None`: more was submitted meanwhile, and the GPU can be given that.
+    fn wait_for(&self, event: driver::Event) -> Option<Result<(), Fault>> {
+        let context = &*self.context;
+        let entered = context.enter();
+        if let Err(fault) = entered {
+            return Some(Err(fault));
+        }
+        let start = Instant::now();
+        loop {
+            // SAFETY: a recorded event of this context.
+            match unsafe { (context.driver.event_query)(event) } {
+                driver::status::NOT_READY => {}
+                status => return Some(context.check("a submission", status)),
+            }
+            let state = self.lock();
+            if !state.pending.is_empty() && state.in_flight.len() < MOST_IN_FLIGHT {
+                return None;
+            }
+            drop(state);
+            if start.elapsed() > SPIN {
+                // SAFETY: a recorded event of this context.
+                let status = unsafe { (context.driver.event_synchronize)(event) };
+                return Some(context.check("a submission", status));
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let Ok(_entered) = self.context.enter() else {
+            return; // the context is gone, and its streams with it
+        };
+        let state = self
+            .state
+            .get_mut()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        for event in state.events.drain(..) {
+            // SAFETY: created once, and nothing waits for it.
+            let _ = unsafe { (self.context.driver.event_destroy)(event) };
+        }
+        for slab in state.staging.take().into_iter().flat_map(|staging| staging.free) {
+            slab.free(&self.context);
+        }
+        // SAFETY: created once; what was submitted has completed.
+        let _ = unsafe { (self.context.driver.stream_destroy)(self.stream) };
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place for the time; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

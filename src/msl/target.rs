@@ -1,0 +1,188 @@
+//! What a Metal source is compiled for: clang's flags, the folder of the standard library that is the target's own, and
+//! the text that clang reads. `build.rs` compiles ironbridge's own kernels with the same.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::rewrite::{Program, Value};
+
+/// MSL 3.1, as `__METAL_VERSION__` states it.
+const METAL_VERSION: &str = "310";
+
+/// A target. What is compiled for the CPU is an object, for NVIDIA's GPUs a PTX module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This processor. `validate`: every access to memory is checked.
+    Cpu { validate: bool },
+    /// GPUs from compute capability 8.0 on.
+    Nvptx,
+}
+
+/// What makes clang preprocess a source from its standard input, whose `<metal_stdlib>` is in the folder `macros`.
+pub fn preprocessor_arguments(macros: &Path) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = [
+        "-E",
+        "-x",
+        "c++",
+        "-std=c++17",
+        "-undef",
+        "-nostdinc",
+        "-nostdinc++",
+        // Another spelling of brackets would pass by the rewriter.
+        "-fno-digraphs",
+        "-fno-crash-diagnostics",
+        "-w",
+        "-fno-caret-diagnostics",
+        "-fno-color-diagnostics",
+        "-D__METAL__=1",
+        "-D__METAL_MACOS__=1",
+        "-D__METAL_CPP__=1",
+        "-D__clang__=1",
+        "-D__HAVE_BFLOAT__=1",
+        "-D__HAVE_SIMDGROUP_MATRIX__=1",
+        "-D__HAVE_SIMDGROUP_REDUCTION__=1",
+    ]
+    .map(OsString::from)
+    .to_vec();
+    arguments.push(format!("-D__METAL_VERSION__={METAL_VERSION}").into());
+    arguments.push("-isystem".into());
+    arguments.push(macros.into());
+    arguments
+}
+
+impl Target {
+    /// What makes clang compile a translation unit; `library` is the folder of the standard library. How it gets the
+    /// text, and where the result goes, is the caller's.
+    pub fn arguments(self, library: &Path) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = [
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-fdeclspec",
+            "-nostdinc",
+            "-nostdinc++",
+            "-fno-digraphs",
+            "-fno-crash-diagnostics",
+            // A loop that does not end is one: the watchdog ends it. Without this it may become nothing at all, not
+            // even a return.
+            "-fno-finite-loops",
+            "-fno-exceptions",
+            "-fno-rtti",
+            "-fsigned-char",
+            "-fno-strict-aliasing",
+            "-fno-math-errno",
+            "-Wno-reserved-user-defined-literal",
+            "-fno-caret-diagnostics",
+            "-fno-color-diagnostics",
+            "-ftemplate-backtrace-limit=0",
+            "-ferror-limit=40",
+        ]
+        .map(OsString::from)
+        .to_vec();
+        match self {
+            Target::Cpu { validate } => cpu(&mut arguments, validate),
+            Target::Nvptx => arguments.extend(NVPTX.map(OsString::from)),
+        }
+        for folder in [library.to_path_buf(), library.join(self.folder())] {
+            arguments.push("-I".into());
+            arguments.push(folder.into_os_string());
+        }
+        arguments
+    }
+
+    /// The part of the standard library that is this target's.
+    fn folder(self) -> &'static str {
+        match self {
+            Target::Cpu { .. } => "cpu",
+            Target::Nvptx => "nvptx",
+        }
+    }
+
+    /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the
+    /// kernel uses becomes machine code.
+    pub fn translation_unit(self, program: &Program, values: &[Option<Value>]) -> String {
+        let validation = match self {
+            Target::Cpu { validate: true } => "#include \"cpu/validation.h\"\n",
+            _ => "",
+        };
+        let rewritten = program.text_with(values, self == Target::Nvptx);
+        format!(
+            "#include \"msl.h\"\n{validation}\
+             #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
+             #line 1 \"program_source\"\n{rewritten}\n\
+             #pragma clang attribute pop\n"
+        )
+    }
+}
+
+fn cpu(arguments: &mut Vec<OsString>, validate: bool) {
+    let always = [
+        "-fno-stack-protector",
+        "-fno-threadsafe-statics",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fvisibility-inlines-hidden",
+        processor_argument(),
+    ];
+    arguments.extend(always.map(OsString::from));
+    if cfg!(target_arch = "x86_64") {
+        // Code that clang takes to be never reached ends the threadgroup, and does not run on into the next function.
+        arguments.extend(["-mllvm", "-trap-unreachable"].map(OsString::from));
+        // Every operation on half rounds, as a GPU's does; clang's default keeps float precision within an expression.
+        arguments.push("-fexcess-precision=16".into());
+    }
+    if cfg!(target_arch = "aarch64") {
+        // A processor's own atomics, not calls of functions of GCC's library, which nothing is linked with.
+        arguments.push("-mno-outline-atomics".into());
+    }
+    if cfg!(target_os = "linux") {
+        // A frame larger than a page touches every page on its way, so that none steps over a stack's guard.
+        arguments.push("-fstack-clash-protection".into());
+    }
+    let mode: &[&str] = match validate {
+        false => &["-O2"],
+        true => &[
+            "-O1",
+            "-fsanitize=kernel-address",
+            "-mllvm",
+            "-asan-instrumentation-with-call-threshold=0",
+            "-mllvm",
+            "-asan-kernel-mem-intrinsic-prefix=1",
+            "-mllvm",
+            "-asan-stack=0",
+            "-mllvm",
+            "-asan-globals=0",
+            "-mllvm",
+            "-asan-constructor-kind=none",
+        ],
+    };
+    arguments.extend(mode.iter().map(OsString::from));
+}
+
+fn processor_argument() -> &'static str {
+    if cfg!(target_arch = "x86_64") {
+        "-march=native"
+    } else {
+        "-mcpu=native"
+    }
+}
+
+/// PTX of version 7.5 for compute capability 8.0, which drivers from 495 on take and later GPUs run as fast as their
+/// own. Contraction as Metal has it. Whatever exchanges values between lanes stays where control flow is uniform. All is
+/// inlined: a call hides which memory a pointer is for, and keeps arrays out of registers.
+const NVPTX: [&str; 14] = [
+    "--target=nvptx64-nvidia-cuda",
+    "-march=sm_80",
+    "-Xclang",
+    "-target-feature",
+    "-Xclang",
+    "+ptx75",
+    "-Xclang",
+    "-fconvergent-functions",
+    "-ffp-contract=fast",
+    "-mllvm",
+    "-inline-threshold=100000",
+    "-w",
+    "-O3",
+    "-S",
+];
