@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::clang::sysroot;
 
 /// (header, items to declare, name of the result in OUT_DIR and below `src/`)
-const HEADERS: [(&str, &str, &str, &str); 5] = [
+const HEADERS: [(&str, &str, &str, &str); 4] = [
     (
         "include/ironbridge_memory.h", // and ironbridge.h, which it includes
         "(iron|IRON)_.*",
@@ -27,12 +27,6 @@ const HEADERS: [(&str, &str, &str, &str); 5] = [
          |ARGMAX)_[A-Z_]+",
         "args.rs",
         "src/backend/ffi/args.rs",
-    ),
-    (
-        "native/softmetal/executor.h",
-        "(soft|SOFT)_.*",
-        "executor.rs",
-        "src/backend/ffi/executor.rs",
     ),
     (
         "native/softmetal/backend.h",

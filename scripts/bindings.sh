@@ -15,6 +15,5 @@ done <<'FILES'
 ironbridge.rs src/ffi/ironbridge.rs
 monitor.rs src/ffi/monitor.rs
 args.rs src/backend/ffi/args.rs
-executor.rs src/backend/ffi/executor.rs
 backend.rs src/backend/ffi/backend.rs
 FILES

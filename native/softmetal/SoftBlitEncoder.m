@@ -32,10 +32,12 @@ SOFT_COUNTED(SoftBlitEncoder)
   [_commandBuffer useBuffer:source];
   [_commandBuffer useBuffer:destination];
   soft_command *command = [_commandBuffer addCommandFor:_cmd];
-  command->kind = SOFT_COMMAND_COPY;
-  command->copy.source = (char *)[[source storage] pointer] + sourceOffset;
-  command->copy.destination = (char *)[[destination storage] pointer] + destinationOffset;
-  command->copy.length = size;
+  command->kind = SOFT_COPY;
+  command->copy = (soft_copy){.source = [[source storage] buffer],
+                              .destination = [[destination storage] buffer],
+                              .source_offset = sourceOffset,
+                              .destination_offset = destinationOffset,
+                              .length = size};
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value {
@@ -47,10 +49,11 @@ SOFT_COUNTED(SoftBlitEncoder)
   SOFT_REQUIRE(range.length % unit == 0, @"range.length (%" PRIu64 ") is not a multiple of 4", (uint64_t)range.length);
   [_commandBuffer useBuffer:filled];
   soft_command *command = [_commandBuffer addCommandFor:_cmd];
-  command->kind = SOFT_COMMAND_FILL;
-  command->fill.destination = (char *)[[filled storage] pointer] + range.location;
-  command->fill.length = range.length;
-  command->fill.value = value;
+  command->kind = SOFT_FILL;
+  command->fill = (soft_fill){.destination = [[filled storage] buffer],
+                              .offset = range.location,
+                              .length = range.length,
+                              .value = value};
 }
 
 - (void)synchronizeResource:(id<MTLResource>)resource {

@@ -54,11 +54,11 @@ SOFT_COUNTED(SoftBuffer)
 }
 
 - (void *)contents {
-  return self.storageMode == MTLStorageModePrivate ? NULL : [_storage pointer];
+  return [_storage contents];
 }
 
 - (uint64_t)gpuAddress {
-  return (uint64_t)(uintptr_t)[_storage pointer];
+  return [_storage address];
 }
 
 - (NSUInteger)allocatedSize {
@@ -98,4 +98,4 @@ SOFT_COUNTED(SoftBuffer)
 
 @end
 
-void SoftMetalPreferLargePages(id<MTLBuffer> buffer) { [[(SoftBuffer *)buffer storage] preferLargePages]; }
+void SoftMetalExpectReads(id<MTLBuffer> buffer) { [[(SoftBuffer *)buffer storage] expectReads]; }

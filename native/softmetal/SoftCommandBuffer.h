@@ -1,10 +1,10 @@
-/* id<MTLCommandBuffer>: records commands, and runs them when its queue's worker says so. */
+/* id<MTLCommandBuffer>: records commands, and hands them to its queue's stream in the order of the queue. */
 #ifndef SOFT_COMMAND_BUFFER_H
 #define SOFT_COMMAND_BUFFER_H
 
 #import "SoftCommand.h"
 #import "SoftReferent.h"
-#import "SoftWorker.h"
+#import "SoftQueueOrder.h"
 
 @class SoftBuffer, SoftDevice, SoftEncoder, SoftPipeline, SoftQueue;
 
@@ -27,9 +27,7 @@ typedef struct soft_handlers {
   NSMutableSet *_retained;  /* the public objects of those, with retained references */
   SoftEncoder *_encoder;    /* the open one; it keeps this object, not the other way round */
   NSString *_violation;     /* why it cannot be committed */
-  BOOL _needsWorker;        /* some command runs on no thread but the device's own */
-  soft_place *_place;       /* enqueued and not committed */
-  uint64_t _ticket;         /* enqueued */
+  soft_place _place;        /* in the queue's order */
   NSUInteger _plannedError;
   soft_handlers _scheduledHandlers, _completedHandlers;
   CFTimeInterval _kernelStart, _kernelEnd, _gpuStart, _gpuEnd;
@@ -44,6 +42,8 @@ typedef struct soft_handlers {
 - (void)usePipeline:(SoftPipeline *)pipeline;
 /* A zeroed command at the end of what is recorded. */
 - (soft_command *)addCommandFor:(SEL)selector;
+/* A zeroed table that commands point to; it stays as long as they. */
+- (void *)addTableOf:(size_t)count size:(size_t)size for:(SEL)selector;
 /* A copy of bytes that commands point into; it stays as long as they. */
 - (void *)keepBytes:(const void *)bytes length:(NSUInteger)length for:(SEL)selector;
 - (void)encoderDidEnd:(SoftEncoder *)encoder;
@@ -53,9 +53,6 @@ typedef struct soft_handlers {
 /* SoftMetalCommitQuietly and SoftMetalRun. */
 - (void)commitQuietly;
 - (void)runHere;
-
-/* Called once, by whoever does the worker's work. */
-- (void)run;
 @end
 
 #endif

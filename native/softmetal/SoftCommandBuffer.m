@@ -51,6 +51,9 @@ static void drop_handlers(soft_handlers *handlers) {
   *handlers = (soft_handlers){0};
 }
 
+static bool begin(void *context);
+static void complete(void *context, const soft_result *result);
+
 @implementation SoftCommandBuffer
 
 SOFT_COUNTED(SoftCommandBuffer)
@@ -72,7 +75,7 @@ SOFT_COUNTED(SoftCommandBuffer)
 - (void)dealloc {
   @autoreleasepool {
     if (self.status < MTLCommandBufferStatusCommitted) {
-      if (_place) [[_queue worker] leave:_place];
+      if (_place.number) [[_queue order] leave:&_place];
       [_queue commandBufferEnded];
     }
     [self dropHandlers];
@@ -195,7 +198,6 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 - (void)usePipeline:(SoftPipeline *)pipeline {
-  if (![pipeline runsOnAnyThread]) _needsWorker = YES;
   [self useReferent:[pipeline kernel] of:pipeline];
 }
 
@@ -203,6 +205,12 @@ SOFT_COUNTED(SoftCommandBuffer)
   soft_command *command = soft_command_list_add(&_commands);
   if (!command) soft_inconsistent(self, selector, @"out of memory");
   return command;
+}
+
+- (void *)addTableOf:(size_t)count size:(size_t)size for:(SEL)selector {
+  void *table = soft_command_list_table(&_commands, count, size);
+  if (!table) soft_inconsistent(self, selector, @"out of memory");
+  return table;
 }
 
 - (void *)keepBytes:(const void *)bytes length:(NSUInteger)length for:(SEL)selector {
@@ -247,9 +255,8 @@ SOFT_COUNTED(SoftCommandBuffer)
 
 - (void)enqueue {
   [self requireRecording:_cmd];
-  if (_place) return;
-  _place = [[_queue worker] enqueue:self];
-  _ticket = _place->ticket;
+  if (_place.number) return;
+  [[_queue order] enqueue:&_place];
   atomic_store(&_status, MTLCommandBufferStatusEnqueued);
 }
 
@@ -266,13 +273,11 @@ SOFT_COUNTED(SoftCommandBuffer)
   [self requireNoEncoder:selector];
   if (_violation) soft_inconsistent(self, selector, @"%@", _violation);
   [self beginUseFor:selector];
-  [self enqueue];
   _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer];
   atomic_store(&_status, MTLCommandBufferStatusCommitted);
-  soft_place *place = _place;
-  _place = NULL;
-  place->any_thread = !_needsWorker;
-  [[_queue worker] commit:place quietly:quietly];
+  soft_submission submission = {
+      .commands = _commands.first_chunk, .context = [self retain], .begin = begin, .complete = complete};
+  [[_queue order] commit:&_place submission:&submission quietly:quietly];
 }
 
 /* All referents are in use after this, or none and an exception. */
@@ -294,43 +299,70 @@ SOFT_COUNTED(SoftCommandBuffer)
 
 - (void)waitUntilScheduled {
   SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusCommitted, @"%@ is not committed", self);
-  if ([[_queue worker] isCurrentThread]) {
+  if ([[_queue order] isCurrentThread]) {
     SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusScheduled, @"this thread is the one to schedule %@", self);
     return;
   }
-  [[_queue worker] waitUntilScheduled:_ticket];
+  [[_queue order] waitUntilScheduled:&_place];
 }
 
 - (void)waitUntilCompleted {
   SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusCommitted, @"%@ is not committed", self);
-  if ([[_queue worker] isCurrentThread]) {
+  if ([[_queue order] isCurrentThread]) {
     SOFT_REQUIRE_STATE(self.status >= MTLCommandBufferStatusCompleted, @"this thread is the one to complete %@", self);
     return;
   }
-  [[_queue worker] waitUntilFinished:_ticket];
+  [[_queue order] waitUntilFinished:&_place];
 }
 
 - (void)runHere {
-  if (![[_queue worker] isCurrentThread]) [[_queue worker] workUntil:_ticket];
+  SoftQueueOrder *order = [_queue order];
+  if ([order isCurrentThread]) return;
+  [order retain];
+  [order helpUntil:&_place];
+  [order release];
 }
 
 #pragma mark Running
 
-- (void)run {
-  SoftWorker *worker = [_queue worker];
+/* Whether the commands may run. */
+- (bool)begin {
   _kernelStart = now();
   atomic_store(&_status, MTLCommandBufferStatusScheduled);
   call_handlers(&_scheduledHandlers, self);
-  [worker didSchedule:_ticket];
+  [[_queue order] didSchedule:_place.number];
   _kernelEnd = now();
+  _error = [[self refusal] retain];
+  return _error == nil;
+}
 
-  soft_schedule_point();
-  _gpuStart = now();
-  @autoreleasepool {
-    _error = [[self runCommands] retain];
+/* Why the commands cannot run (autoreleased), or nil. */
+- (NSError *)refusal {
+  if (_plannedError) {
+    NSString *text = [NSString stringWithFormat:@"%@ failed because the device's configuration says so", self];
+    return soft_command_buffer_error(_plannedError, text);
   }
-  sleep_for(1e-6 * (double)[[self softDevice] delay] - (now() - _gpuStart));
-  _gpuEnd = now();
+  return [self errorOfAbandonedReferents];
+}
+
+/* What went wrong (autoreleased), or nil. */
+- (NSError *)errorOfResult:(const soft_result *)result {
+  if (result->outcome == SOFT_OK) return [self errorOfAbandonedReferents];
+  const char *said = result->text ? result->text : "the backend gave no reason";
+  NSString *text = [NSString stringWithFormat:@"%@: %@", self, [NSString stringWithUTF8String:said]];
+  return soft_command_buffer_error(soft_outcome_code(result->outcome), text);
+}
+
+- (void)completeWith:(const soft_result *)result {
+  if (self.status < MTLCommandBufferStatusScheduled) [self begin]; /* a backend that lost it did not say so before */
+  if (!_error) _error = [[self errorOfResult:result] retain];
+  _gpuStart = result->start ? 1e-9 * (CFTimeInterval)result->start : _kernelEnd;
+  _gpuEnd = result->end ? 1e-9 * (CFTimeInterval)result->end : _gpuStart;
+  uint64_t delay = [[self softDevice] delay];
+  if (delay) {
+    sleep_for(1e-6 * (double)delay - (now() - _gpuStart));
+    _gpuEnd = now();
+  }
 
   /* What it used is free before anybody hears of its end, so that the memory figures are right for whoever waited. */
   @autoreleasepool {
@@ -345,20 +377,44 @@ SOFT_COUNTED(SoftCommandBuffer)
   [self dropHandlers];
 }
 
-/* What went wrong (autoreleased), or nil. */
-- (NSError *)runCommands {
-  if (_plannedError) {
-    NSString *text = [NSString stringWithFormat:@"%@ failed because the device's configuration says so", self];
-    return soft_command_buffer_error(_plannedError, text);
+/* The stream's callbacks. The reference that `context` is goes with the second one. */
+
+static bool begin(void *context) {
+  SoftCommandBuffer *commands = context;
+  SoftQueueOrder *order = [commands->_queue order];
+  soft_frame frame;
+  bool runs;
+  [order enter:&frame];
+  @autoreleasepool {
+    runs = [commands begin];
   }
-  NSError *error = [self errorOfAbandonedReferents];
-  if (error) return error;
-  NSString *text = nil;
-  soft_outcome outcome = soft_command_list_run(&_commands, [[self softDevice] executor], &text);
-  if (outcome != SOFT_OK) {
-    return soft_command_buffer_error(soft_outcome_code(outcome), [NSString stringWithFormat:@"%@: %@", self, text]);
+  [order leaveFrame:&frame];
+  soft_schedule_point();
+  return runs;
+}
+
+static void complete(void *context, const soft_result *result) {
+  SoftCommandBuffer *commands = context;
+  uint64_t number = commands->_place.number;
+  SoftQueue *queue = [commands->_queue retain];
+  SoftQueueOrder *order = [[queue order] retain];
+  soft_frame frame;
+  [order enter:&frame];
+  @autoreleasepool {
+    [commands completeWith:result];
   }
-  return [self errorOfAbandonedReferents];
+  @autoreleasepool {
+    [commands release];
+  }
+  /* The queue goes after the pool that its command buffer's last objects went to: when this is the last reference
+   * elsewhere, the thread that drops it waits for this one, which by then has nothing of the user's left to do. */
+  @autoreleasepool {
+    [queue release];
+  }
+  [order leaveFrame:&frame];
+  soft_schedule_point();
+  [order didFinish:number];
+  [order release];
 }
 
 - (NSError *)errorOfAbandonedReferents {

@@ -1,10 +1,11 @@
-/* id<MTLComputeCommandEncoder>. Commands run one after another, whatever the dispatch type: a serial order satisfies
- * every barrier. */
+/* id<MTLComputeCommandEncoder>. */
 #ifndef SOFT_COMPUTE_ENCODER_H
 #define SOFT_COMPUTE_ENCODER_H
 
 #import "SoftEncoder.h"
 #import "SoftStorage.h"
+
+@class SoftKernel;
 
 /* One entry of the argument table: a buffer from an offset, or a copy of bytes, or nothing. */
 typedef struct soft_argument {
@@ -20,6 +21,8 @@ typedef struct soft_argument {
   SoftKernel *_kernel; /* of the pipeline state that is set */
   soft_argument _arguments[SOFT_MAX_BINDINGS];
   uint32_t _threadgroupMemory[SOFT_MAX_BINDINGS];
+  uint32_t _argumentCount, _threadgroupMemoryCount; /* one more than the largest index that was ever set */
+  BOOL _overlaps; /* the next dispatch may overlap the one before it */
 }
 - (instancetype)initWithCommandBuffer:(SoftCommandBuffer *)commandBuffer dispatchType:(MTLDispatchType)dispatchType;
 @end

@@ -26,7 +26,7 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)dropArguments {
-  for (NSUInteger i = 0; i < SOFT_MAX_BINDINGS; i++) [self bind:(soft_argument){0} atIndex:i];
+  for (NSUInteger i = 0; i < _argumentCount; i++) [self bind:(soft_argument){0} atIndex:i];
   [_kernel release];
   _kernel = nil;
 }
@@ -46,6 +46,7 @@ SOFT_COUNTED(SoftComputeEncoder)
 - (void)bind:(soft_argument)argument atIndex:(NSUInteger)index {
   [_arguments[index].storage release];
   _arguments[index] = argument;
+  if (index >= _argumentCount) _argumentCount = (uint32_t)index + 1;
 }
 
 - (void)requireIndex:(NSUInteger)index for:(SEL)selector {
@@ -118,6 +119,7 @@ SOFT_COUNTED(SoftComputeEncoder)
   SOFT_REQUIRE(length <= limit, @"length (%" PRIu64 ") exceeds maxThreadgroupMemoryLength (%" PRIu64 ")",
                (uint64_t)length, (uint64_t)limit);
   _threadgroupMemory[index] = (uint32_t)length;
+  if (index >= _threadgroupMemoryCount) _threadgroupMemoryCount = (uint32_t)index + 1;
 }
 
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state {
@@ -148,6 +150,7 @@ SOFT_COUNTED(SoftComputeEncoder)
   [self requireOpen:_cmd];
   const MTLBarrierScope known = MTLBarrierScopeBuffers | MTLBarrierScopeTextures;
   SOFT_REQUIRE(scope && !(scope & ~known), @"scope (%" PRIu64 ") is not that of a compute encoder", (uint64_t)scope);
+  _overlaps = NO;
 }
 
 - (void)memoryBarrierWithResources:(const id<MTLResource>[])resources count:(NSUInteger)count {
@@ -155,6 +158,7 @@ SOFT_COUNTED(SoftComputeEncoder)
   for (NSUInteger i = 0; i < count; i++) {
     soft_require_buffer(self, _cmd, @"resource", resources[i], [self softDevice]);
   }
+  _overlaps = NO;
 }
 
 #pragma mark Dispatch
@@ -186,7 +190,7 @@ SOFT_COUNTED(SoftComputeEncoder)
                  (uint64_t)threads, [[_kernel function] name], info.max_total_threads_per_threadgroup);
   }
   NSUInteger memory = info.static_threadgroup_memory;
-  for (NSUInteger i = 0; i < SOFT_MAX_BINDINGS; i++) memory += _threadgroupMemory[i];
+  for (NSUInteger i = 0; i < _threadgroupMemoryCount; i++) memory += _threadgroupMemory[i];
   NSUInteger limit = [self softDevice].maxThreadgroupMemoryLength;
   if (memory > limit) {
     soft_invalid(self, selector,
@@ -205,25 +209,41 @@ SOFT_COUNTED(SoftComputeEncoder)
                 for:selector];
   [self requireThreads:group threadgroupMemoryFor:selector];
 
+  soft_dispatch dispatch = {
+      .function = [[_kernel function] handle],
+      .grid = {(uint32_t)grid.width, (uint32_t)grid.height, (uint32_t)grid.depth},
+      .threadgroup = {(uint32_t)group.width, (uint32_t)group.height, (uint32_t)group.depth},
+      .threads = threads,
+  };
+  [self copyArgumentsTo:&dispatch for:selector];
   soft_command *command = [_commandBuffer addCommandFor:selector];
-  command->kind = SOFT_COMMAND_DISPATCH;
-  command->dispatch.kernel = _kernel;
-  soft_dispatch *dispatch = &command->dispatch.arguments;
-  dispatch->grid[0] = (uint32_t)grid.width;
-  dispatch->grid[1] = (uint32_t)grid.height;
-  dispatch->grid[2] = (uint32_t)grid.depth;
-  dispatch->threadgroup[0] = (uint32_t)group.width;
-  dispatch->threadgroup[1] = (uint32_t)group.height;
-  dispatch->threadgroup[2] = (uint32_t)group.depth;
-  dispatch->threads = threads;
-  memcpy(dispatch->threadgroup_memory, _threadgroupMemory, sizeof _threadgroupMemory);
-  for (NSUInteger i = 0; i < SOFT_MAX_BINDINGS; i++) {
+  command->kind = SOFT_DISPATCH;
+  command->concurrent = _overlaps;
+  command->dispatch = dispatch;
+  _overlaps = _dispatchType == MTLDispatchTypeConcurrent;
+}
+
+/* The tables as they are now. */
+- (void)copyArgumentsTo:(soft_dispatch *)dispatch for:(SEL)selector {
+  if (_threadgroupMemoryCount) {
+    size_t size = sizeof *_threadgroupMemory;
+    uint32_t *memory = [_commandBuffer addTableOf:_threadgroupMemoryCount size:size for:selector];
+    memcpy(memory, _threadgroupMemory, _threadgroupMemoryCount * size);
+    dispatch->threadgroup_memory = memory;
+    dispatch->threadgroup_memory_count = _threadgroupMemoryCount;
+  }
+  if (!_argumentCount) return;
+  soft_binding *bindings = [_commandBuffer addTableOf:_argumentCount size:sizeof *bindings for:selector];
+  for (uint32_t i = 0; i < _argumentCount; i++) {
     const soft_argument *argument = &_arguments[i];
     if (!argument->length) continue;
-    /* An executor takes pointers that a kernel may write through; a kernel's `constant` arguments are never written. */
-    char *start = argument->bytes ? argument->bytes : [argument->storage pointer];
-    dispatch->bindings[i] = (soft_binding){start + argument->offset, argument->length - argument->offset};
+    bindings[i] = (soft_binding){.buffer = [argument->storage buffer],
+                                 .bytes = argument->bytes,
+                                 .offset = argument->offset,
+                                 .length = argument->length - argument->offset};
   }
+  dispatch->bindings = bindings;
+  dispatch->binding_count = _argumentCount;
 }
 
 @end

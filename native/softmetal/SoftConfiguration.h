@@ -11,12 +11,17 @@
   uint64_t _delay;
   uint64_t _schedule;
   uint64_t _scheduledThreads;
+  NSMutableArray *_backendOptions;
   NSMutableIndexSet *_failingAllocations;
   NSMutableDictionary *_failingCommandBuffers;
 }
+/* What the device itself understands; other entries are for the backend. Autoreleased. */
++ (NSArray *)keys;
 /* nil and *error when the text is not of softmetal.h's form. */
 - (instancetype)initWithText:(const char *)text error:(NSError **)error;
-- (uint64_t)maxBufferLength; /* bytes */
+/* The other entries, as they were given. Autoreleased. */
+- (NSString *)backendOptions;
+- (uint64_t)maxBufferLength; /* bytes; 0: the backend's */
 - (uint64_t)memoryLimit;     /* bytes */
 - (uint64_t)delay;           /* microseconds */
 - (uint64_t)schedule;        /* the seed of schedule.h, or 0: none */

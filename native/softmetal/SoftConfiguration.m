@@ -1,7 +1,5 @@
 #import "SoftConfiguration.h"
 
-#import "SoftPages.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +62,16 @@ static BOOL read_code(NSString *value, uint64_t *code) {
 
 SOFT_COUNTED(SoftConfiguration)
 
++ (NSArray *)keys {
+  return [NSArray arrayWithObjects:@"max_buffer_length", @"memory_limit", @"fail_allocation", @"fail_command_buffer",
+                                   @"delay_us", @"schedule", nil];
+}
+
 - (instancetype)initWithText:(const char *)text error:(NSError **)error {
   self = [super init];
   if (!self) return nil;
-  _maxBufferLength = soft_machine_memory() / 2;
   _memoryLimit = UINT64_MAX;
+  _backendOptions = [NSMutableArray new];
   _failingAllocations = [NSMutableIndexSet new];
   _failingCommandBuffers = [NSMutableDictionary new];
   NSString *wrong = text && *text ? [self read:[NSString stringWithUTF8String:text]] : nil;
@@ -84,6 +87,7 @@ SOFT_COUNTED(SoftConfiguration)
 }
 
 - (void)dealloc {
+  [_backendOptions release];
   [_failingAllocations release];
   [_failingCommandBuffers release];
   [super dealloc];
@@ -95,8 +99,13 @@ SOFT_COUNTED(SoftConfiguration)
   NSMutableSet *seen = [NSMutableSet set];
   for (NSString *entry in [text componentsSeparatedByString:@","]) {
     NSRange equals = [entry rangeOfString:@"="];
+    NSString *key = equals.location == NSNotFound ? entry : [entry substringToIndex:equals.location];
+    if ([entry length] == 0) return @"'' is not of the form KEY=VALUE";
+    if (![[SoftConfiguration keys] containsObject:key]) {
+      [_backendOptions addObject:entry];
+      continue;
+    }
     if (equals.location == NSNotFound) return [NSString stringWithFormat:@"'%@' is not of the form KEY=VALUE", entry];
-    NSString *key = [entry substringToIndex:equals.location];
     NSString *value = [entry substringFromIndex:NSMaxRange(equals)];
     BOOL repeatable = [key hasPrefix:@"fail_"];
     if (!repeatable && [seen containsObject:key]) return [NSString stringWithFormat:@"%@ is given twice", key];
@@ -141,13 +150,15 @@ SOFT_COUNTED(SoftConfiguration)
                                forKey:[NSNumber numberWithUnsignedLongLong:number]];
     return nil;
   }
-  return [NSString stringWithFormat:@"there is no key '%@'; the keys are max_buffer_length, memory_limit, "
-                                    @"fail_allocation, fail_command_buffer, delay_us and schedule",
-                                    key];
+  return nil;
 }
 
 - (NSString *)wrongValue:(NSString *)value of:(NSString *)key form:(NSString *)form {
   return [NSString stringWithFormat:@"%@=%@: the value must be %@", key, value, form];
+}
+
+- (NSString *)backendOptions {
+  return [_backendOptions componentsJoinedByString:@","];
 }
 
 - (uint64_t)maxBufferLength {

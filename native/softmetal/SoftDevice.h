@@ -2,21 +2,21 @@
 #ifndef SOFT_DEVICE_H
 #define SOFT_DEVICE_H
 
+#import "SoftBackend.h"
 #import "SoftConfiguration.h"
 #import "SoftMemory.h"
-#include "executor.h"
 
 @interface SoftDevice : SoftObject <MTLDevice> {
 @private
-  const soft_executor *_executor;
+  SoftBackend *_backend;
   SoftConfiguration *_configuration;
   SoftMemory *_memory;
   uint64_t _registryID;
   _Atomic(uint64_t) _allocations;    /* asked for so far */
   _Atomic(uint64_t) _commandBuffers; /* committed so far */
 }
-- (instancetype)initWithConfiguration:(SoftConfiguration *)configuration executor:(const soft_executor *)executor;
-- (const soft_executor *)executor;
+- (instancetype)initWithConfiguration:(SoftConfiguration *)configuration backend:(SoftBackend *)backend;
+- (SoftBackend *)backend;
 /* Microseconds that a command buffer takes at least. */
 - (uint64_t)delay;
 /* Counts one committed command buffer; returns the MTLCommandBufferError it shall end with, or 0. */

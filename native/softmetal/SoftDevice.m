@@ -4,7 +4,6 @@
 #import "SoftError.h"
 #import "SoftFunction.h"
 #import "SoftLibrary.h"
-#import "SoftPages.h"
 #import "SoftPipeline.h"
 #import "SoftQueue.h"
 #import "SoftValidation.h"
@@ -14,18 +13,18 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Apple's limits for an M1 (Metal feature set tables). */
-enum { MAX_THREADS_PER_THREADGROUP = 1024, MAX_THREADGROUP_MEMORY = 32768, MAX_COMMAND_BUFFERS = 64 };
+/* Of a queue, as Apple's. */
+enum { MAX_COMMAND_BUFFERS = 64 };
 
 @implementation SoftDevice
 
 SOFT_COUNTED(SoftDevice)
 
-- (instancetype)initWithConfiguration:(SoftConfiguration *)configuration executor:(const soft_executor *)executor {
+- (instancetype)initWithConfiguration:(SoftConfiguration *)configuration backend:(SoftBackend *)backend {
   static _Atomic(uint64_t) devices;
   self = [super init];
   if (!self) return nil;
-  _executor = executor;
+  _backend = [backend retain];
   _configuration = [configuration retain];
   _memory = [[SoftMemory alloc] initWithLimit:[configuration memoryLimit]];
   if ([configuration schedule]) soft_schedule_begin([configuration schedule], [configuration scheduledThreads]);
@@ -37,11 +36,12 @@ SOFT_COUNTED(SoftDevice)
   if ([_configuration schedule]) soft_schedule_end();
   [_configuration release];
   [_memory release];
+  [_backend release];
   [super dealloc];
 }
 
-- (const soft_executor *)executor {
-  return _executor;
+- (SoftBackend *)backend {
+  return _backend;
 }
 
 - (uint64_t)delay {
@@ -53,9 +53,7 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (NSString *)name {
-  uint32_t threads = _executor->threads();
-  return [NSString stringWithFormat:@"ironbridge software device (%s (%u thread%s))", _executor->name, threads,
-                                    threads == 1 ? "" : "s"];
+  return [NSString stringWithFormat:@"ironbridge software device (%s)", [_backend capabilities]->name];
 }
 
 - (uint64_t)registryID {
@@ -63,11 +61,12 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (MTLSize)maxThreadsPerThreadgroup {
-  return MTLSizeMake(MAX_THREADS_PER_THREADGROUP, MAX_THREADS_PER_THREADGROUP, MAX_THREADS_PER_THREADGROUP);
+  NSUInteger threads = [_backend capabilities]->max_threads_per_threadgroup;
+  return MTLSizeMake(threads, threads, threads);
 }
 
 - (NSUInteger)maxThreadgroupMemoryLength {
-  return MAX_THREADGROUP_MEMORY;
+  return [_backend capabilities]->max_threadgroup_memory;
 }
 
 - (BOOL)isLowPower {
@@ -83,16 +82,17 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (BOOL)hasUnifiedMemory {
-  return YES;
+  return ([_backend capabilities]->flags & SOFT_UNIFIED) != 0;
 }
 
 - (uint64_t)recommendedMaxWorkingSetSize {
-  uint64_t memory = soft_machine_memory() / 4 * 3;
+  uint64_t memory = [_backend capabilities]->working_set;
   return memory < [_configuration memoryLimit] ? memory : [_configuration memoryLimit];
 }
 
 - (NSUInteger)maxBufferLength {
-  return (NSUInteger)[_configuration maxBufferLength];
+  uint64_t length = [_configuration maxBufferLength];
+  return (NSUInteger)(length ? length : [_backend capabilities]->max_buffer_length);
 }
 
 - (NSUInteger)currentAllocatedSize {
@@ -129,9 +129,13 @@ SOFT_COUNTED(SoftDevice)
 }
 
 /* Counts one allocation and makes its storage unless it shall fail. */
-- (SoftStorage *)newStorageOfLength:(NSUInteger)length {
+- (SoftStorage *)newStorageOfLength:(NSUInteger)length options:(MTLResourceOptions)options {
   if ([_configuration failsAllocation:++_allocations]) return nil;
-  return [[SoftStorage alloc] initWithLength:length memory:_memory];
+  BOOL private = (options & MTLResourceStorageModeMask) == MTLResourceStorageModePrivate;
+  return [[SoftStorage alloc] initWithLength:length
+                                     storage:private ? SOFT_PRIVATE : SOFT_SHARED
+                                     backend:_backend
+                                      memory:_memory];
 }
 
 - (SoftBuffer *)newBufferOver:(SoftStorage *)storage length:(NSUInteger)length options:(MTLResourceOptions)options {
@@ -143,7 +147,7 @@ SOFT_COUNTED(SoftDevice)
 
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
   [self requireLength:length options:options of:_cmd];
-  return [self newBufferOver:[self newStorageOfLength:length] length:length options:options];
+  return [self newBufferOver:[self newStorageOfLength:length options:options] length:length options:options];
 }
 
 - (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer
@@ -151,8 +155,10 @@ SOFT_COUNTED(SoftDevice)
                             options:(MTLResourceOptions)options {
   SOFT_REQUIRE(pointer, @"pointer must not be NULL");
   [self requireLength:length options:options of:_cmd];
-  SoftStorage *storage = [self newStorageOfLength:length];
-  if (storage) memcpy([storage pointer], pointer, length);
+  SOFT_REQUIRE((options & MTLResourceStorageModeMask) != MTLResourceStorageModePrivate,
+               @"options ask for private storage, which the host cannot write");
+  SoftStorage *storage = [self newStorageOfLength:length options:options];
+  if (storage) memcpy([storage contents], pointer, length);
   return [self newBufferOver:storage length:length options:options];
 }
 
@@ -162,7 +168,7 @@ SOFT_COUNTED(SoftDevice)
                               deallocator:(void (^)(void *pointer, NSUInteger length))deallocator {
   SOFT_REQUIRE(pointer, @"pointer must not be NULL");
   [self requireLength:length options:options of:_cmd];
-  NSUInteger mask = soft_page_size() - 1;
+  NSUInteger mask = (NSUInteger)[_backend capabilities]->page_size - 1;
   SOFT_REQUIRE(((uintptr_t)pointer & mask) == 0, @"pointer (%p) is not a multiple of the page size", pointer);
   SOFT_REQUIRE((length & mask) == 0, @"length (%" PRIu64 ") is not a multiple of the page size", (uint64_t)length);
   SOFT_REQUIRE((options & MTLResourceStorageModeMask) != MTLResourceStorageModePrivate,
@@ -170,6 +176,7 @@ SOFT_COUNTED(SoftDevice)
   if ([_configuration failsAllocation:++_allocations]) return nil;
   SoftStorage *storage = [[SoftStorage alloc] initWithForeign:pointer
                                                        length:length
+                                                      backend:_backend
                                                        memory:_memory
                                                   deallocator:deallocator];
   return [self newBufferOver:storage length:length options:options];
@@ -184,9 +191,10 @@ SOFT_COUNTED(SoftDevice)
   SoftFunction *kernel = soft_require_function(self, _cmd, @"computeFunction", function, self);
   /* Whatever else can be wrong with a kernel was found when the function was made. */
   uint32_t memory = [kernel info].static_threadgroup_memory;
-  if (memory > MAX_THREADGROUP_MEMORY) {
-    NSString *said = [NSString stringWithFormat:@"its variables take %u bytes of threadgroup memory, the device has %d", memory,
-                                                MAX_THREADGROUP_MEMORY];
+  uint32_t limit = [_backend capabilities]->max_threadgroup_memory;
+  if (memory > limit) {
+    NSString *said = [NSString
+        stringWithFormat:@"its variables take %u bytes of threadgroup memory, the device has %u", memory, limit];
     if (error) *error = soft_library_error(MTLLibraryErrorCompileFailure, said);
     return nil;
   }
@@ -211,7 +219,7 @@ static BOOL blocks_are_copied(void) {
 }
 #endif
 
-id<MTLDevice> SoftMetalCreateDevice(const char *text, NSError **error) {
+id<MTLDevice> SoftMetalCreateDevice(const char *name, const char *text, NSError **error) {
 #ifdef GNUSTEP
   if (!blocks_are_copied()) {
     if (error) {
@@ -222,14 +230,24 @@ id<MTLDevice> SoftMetalCreateDevice(const char *text, NSError **error) {
     return nil;
   }
 #endif
-  const soft_executor *executor = softmetal_cpu_executor();
-  if (!executor) {
-    if (error) *error = soft_command_buffer_error(MTLCommandBufferErrorInternal, @"the CPU executor could not start");
-    return nil;
-  }
   SoftConfiguration *configuration = [[SoftConfiguration alloc] initWithText:text error:error];
   if (!configuration) return nil;
-  SoftDevice *device = [[SoftDevice alloc] initWithConfiguration:configuration executor:executor];
+  NSString *options = [configuration backendOptions];
+  NSString *which = [NSString stringWithUTF8String:name];
+  if ([options length] > 0) which = [NSString stringWithFormat:@"%@:%@", which, options];
+  SoftBackend *backend = [[SoftBackend alloc] initWithName:which error:error];
+  SoftDevice *device = nil;
+  if (backend) device = [[SoftDevice alloc] initWithConfiguration:configuration backend:backend];
+  [backend release];
   [configuration release];
   return device;
+}
+
+BOOL SoftMetalIsUnknownBackend(NSError *error) {
+  return [[error domain] isEqualToString:SoftBackendErrorDomain] && [error code] == SOFT_UNSUPPORTED;
+}
+
+uint64_t SoftMetalWaitBudget(id<MTLDevice> device) {
+  SoftBackend *backend = [(SoftDevice *)device backend];
+  return [backend table]->wait_budget([backend handle]);
 }

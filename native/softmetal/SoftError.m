@@ -1,5 +1,7 @@
 #import "SoftError.h"
 
+#include <stdlib.h>
+
 static NSError *error_in(NSString *domain, NSUInteger code, NSString *text) {
   NSDictionary *details = [NSDictionary dictionaryWithObject:text forKey:NSLocalizedDescriptionKey];
   return [NSError errorWithDomain:domain code:(NSInteger)code userInfo:details];
@@ -13,10 +15,10 @@ NSError *soft_library_error(MTLLibraryError code, NSString *text) {
   return error_in(MTLLibraryErrorDomain, code, text);
 }
 
-NSString *soft_executor_text(const soft_executor *executor, char *text, NSString *fallback) {
+NSString *soft_backend_text(char *text, NSString *fallback) {
   if (!text) return fallback;
   NSString *string = [NSString stringWithUTF8String:text];
-  executor->string_release(text);
+  free(text);
   return string ? string : fallback;
 }
 
@@ -28,6 +30,8 @@ MTLCommandBufferError soft_outcome_code(soft_outcome outcome) {
   case SOFT_OUT_OF_MEMORY: return MTLCommandBufferErrorOutOfMemory;
   case SOFT_STACK_OVERFLOW: return MTLCommandBufferErrorStackOverflow;
   case SOFT_TIMEOUT: return MTLCommandBufferErrorTimeout;
+  case SOFT_DEVICE_LOST: return MTLCommandBufferErrorDeviceRemoved;
+  case SOFT_CANCELED:
   case SOFT_INTERNAL:
   case SOFT_UNSUPPORTED: break;
   }

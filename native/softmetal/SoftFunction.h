@@ -1,16 +1,15 @@
-/* id<MTLFunction>: one kernel of a library, specialised by the executor. */
+/* id<MTLFunction>: one kernel of a library, specialized by the backend. */
 #ifndef SOFT_FUNCTION_H
 #define SOFT_FUNCTION_H
 
-#import "SoftObject.h"
-#include "executor.h"
+#import "SoftBackend.h"
 
 @class SoftDevice;
 
 @interface SoftFunction : SoftObject <MTLFunction> {
 @private
   SoftDevice *_device;
-  const soft_executor *_executor;
+  SoftBackend *_backend;
   soft_function *_handle;
   NSString *_name;
   NSString *_label;

@@ -12,7 +12,7 @@ SOFT_COUNTED(SoftFunction)
   self = [super init];
   if (!self) return nil;
   _device = [device retain];
-  _executor = [device executor];
+  _backend = [[device backend] retain];
   _handle = handle;
   _name = [name copy];
   return self;
@@ -20,7 +20,8 @@ SOFT_COUNTED(SoftFunction)
 
 - (void)dealloc {
   @autoreleasepool {
-    if (_handle) _executor->function_release(_handle);
+    if (_handle) [_backend table]->function_release(_handle);
+    [_backend release];
     [_name release];
     [_label release];
     [_device release];
@@ -34,7 +35,7 @@ SOFT_COUNTED(SoftFunction)
 
 - (soft_function_info)info {
   soft_function_info info = {0};
-  _executor->function_describe(_handle, &info);
+  [_backend table]->function_describe(_handle, &info);
   return info;
 }
 

@@ -1,17 +1,16 @@
-/* id<MTLLibrary>: a source that the executor compiled. */
+/* id<MTLLibrary>: a source that the backend compiled. */
 #ifndef SOFT_LIBRARY_H
 #define SOFT_LIBRARY_H
 
-#import "SoftObject.h"
-#include "executor.h"
+#import "SoftBackend.h"
 
 @class SoftDevice;
 
 @interface SoftLibrary : SoftObject <MTLLibrary> {
 @private
   SoftDevice *_device;
-  const soft_executor *_executor;
-  soft_library *_handle;
+  SoftBackend *_backend;
+  soft_module *_handle;
   NSString *_label;
 }
 /* nil and *error (MTLLibraryErrorDomain, the compiler's text) when the source does not compile. */

@@ -33,13 +33,15 @@ SOFT_COUNTED(SoftLibrary)
   self = [super init];
   if (!self) return nil;
   _device = [device retain];
-  _executor = [device executor];
+  _backend = [[device backend] retain];
   NSData *text = [with_macros(source, options) dataUsingEncoding:NSUTF8StringEncoding];
   char *detail = NULL;
-  _handle = _executor->library_create([text bytes], [text length], &detail);
-  NSString *said = soft_executor_text(_executor, detail, @"the compiler gave no reason");
-  if (_handle) return self;
-  MTLLibraryError code = _executor->compiles_source() ? MTLLibraryErrorCompileFailure : MTLLibraryErrorUnsupported;
+  soft_outcome outcome =
+      [_backend table]->module_create([_backend handle], [text bytes], [text length], &_handle, &detail);
+  NSString *said = soft_backend_text(detail, @"the compiler gave no reason");
+  if (outcome == SOFT_OK) return self;
+  _handle = NULL;
+  MTLLibraryError code = outcome == SOFT_UNSUPPORTED ? MTLLibraryErrorUnsupported : MTLLibraryErrorCompileFailure;
   if (error) *error = soft_library_error(code, said);
   [self release];
   return nil;
@@ -47,7 +49,8 @@ SOFT_COUNTED(SoftLibrary)
 
 - (void)dealloc {
   @autoreleasepool {
-    if (_handle) _executor->library_release(_handle);
+    if (_handle) [_backend table]->module_release(_handle);
+    [_backend release];
     [_label release];
     [_device release];
   }
@@ -61,7 +64,7 @@ SOFT_COUNTED(SoftLibrary)
 - (NSArray *)functionNames {
   NSMutableArray *names = [NSMutableArray array];
   const char *name;
-  for (size_t i = 0; (name = _executor->library_function_name(_handle, i)); i++) {
+  for (size_t i = 0; (name = [_backend table]->module_function_name(_handle, i)); i++) {
     [names addObject:[NSString stringWithUTF8String:name]];
   }
   return names;
@@ -69,10 +72,11 @@ SOFT_COUNTED(SoftLibrary)
 
 - (SoftFunction *)newFunction:(NSString *)name constants:(NSData *)constants error:(NSError **)error {
   char *detail = NULL;
-  soft_function *handle = _executor->function_create(_handle, [name UTF8String], [constants bytes],
-                                                     [constants length] / sizeof(soft_constant), &detail);
-  NSString *said = soft_executor_text(_executor, detail, @"the compiler gave no reason");
-  if (handle) return [[SoftFunction alloc] initWithDevice:_device handle:handle name:name];
+  soft_function *handle = NULL;
+  soft_outcome outcome = [_backend table]->function_create(
+      _handle, [name UTF8String], [constants bytes], [constants length] / sizeof(soft_constant), &handle, &detail);
+  NSString *said = soft_backend_text(detail, @"the compiler gave no reason");
+  if (outcome == SOFT_OK) return [[SoftFunction alloc] initWithDevice:_device handle:handle name:name];
   if (error) {
     BOOL known = [[self functionNames] containsObject:name];
     *error = soft_library_error(known ? MTLLibraryErrorCompileFailure : MTLLibraryErrorFunctionNotFound, said);

@@ -22,8 +22,6 @@
 }
 - (instancetype)initWithDevice:(SoftDevice *)device function:(SoftFunction *)function;
 - (SoftKernel *)kernel;
-/* Whether threads other than the device's own may run it. */
-- (BOOL)runsOnAnyThread;
 @end
 
 #endif

@@ -53,10 +53,6 @@ SOFT_COUNTED(SoftPipeline)
   return _kernel;
 }
 
-- (BOOL)runsOnAnyThread {
-  return _info.any_thread;
-}
-
 - (id<MTLDevice>)device {
   return (id<MTLDevice>)_device;
 }

@@ -3,22 +3,22 @@
 #define SOFT_QUEUE_H
 
 #import "SoftDevice.h"
-#import "SoftWorker.h"
+#import "SoftQueueOrder.h"
 
 @interface SoftQueue : SoftObject <MTLCommandQueue> {
 @private
   SoftDevice *_device;
-  SoftWorker *_worker;
+  SoftQueueOrder *_order;
   NSString *_label;
   pthread_mutex_t _lock;
   pthread_cond_t _fewer;
   NSUInteger _bound; /* command buffers that may exist and not be complete */
   NSUInteger _outstanding;
 }
-/* nil when the system has no thread left for the queue. */
+/* nil when the backend has no stream left. */
 - (instancetype)initWithDevice:(SoftDevice *)device bound:(NSUInteger)bound;
 - (SoftDevice *)softDevice;
-- (SoftWorker *)worker;
+- (SoftQueueOrder *)order;
 /* A command buffer of this queue is complete, or was given up before it was committed. */
 - (void)commandBufferEnded;
 @end

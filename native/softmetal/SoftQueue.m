@@ -18,8 +18,8 @@ SOFT_COUNTED(SoftQueue)
   pthread_cond_init(&_fewer, NULL);
   _device = [device retain];
   _bound = bound;
-  _worker = [[SoftWorker alloc] init];
-  if (_worker) return self;
+  _order = [[SoftQueueOrder alloc] initWithBackend:[device backend]];
+  if (_order) return self;
   [self release];
   return nil;
 }
@@ -27,8 +27,8 @@ SOFT_COUNTED(SoftQueue)
 - (void)dealloc {
   @autoreleasepool {
     soft_schedule_point();
-    [_worker close];
-    [_worker release];
+    [_order close];
+    [_order release];
     [_label release];
     [_device release];
   }
@@ -45,16 +45,16 @@ SOFT_COUNTED(SoftQueue)
   return _device;
 }
 
-- (SoftWorker *)worker {
-  return _worker;
+- (SoftQueueOrder *)order {
+  return _order;
 }
 
-/* Blocks while the bound is reached, as Apple's queues do. On the worker's own thread (in a handler) that would be for
- * ever, since nothing completes meanwhile. */
+/* Blocks while the bound is reached, as Apple's queues do. In a handler that would be for ever, since
+ * nothing completes meanwhile. */
 - (id<MTLCommandBuffer>)commandBufferRetaining:(BOOL)retaining for:(SEL)selector {
-  BOOL worker = [_worker isCurrentThread];
+  BOOL in_handler = [_order isCurrentThread];
   soft_lock(&_lock);
-  while (_outstanding >= _bound && !worker) {
+  while (_outstanding >= _bound && !in_handler) {
     soft_schedule_depart();
     pthread_cond_wait(&_fewer, &_lock);
   }

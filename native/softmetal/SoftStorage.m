@@ -1,7 +1,6 @@
 #import "SoftStorage.h"
 
 #include "SoftLock.h"
-#import "SoftPages.h"
 #include "schedule.h"
 
 #include <Block.h>
@@ -10,58 +9,68 @@
 
 SOFT_COUNTED(SoftStorage)
 
-- (instancetype)initWithPointer:(void *)pointer
-                         length:(NSUInteger)length
-                         memory:(SoftMemory *)memory
-                        foreign:(BOOL)foreign {
+/* Without memory yet. */
+- (instancetype)initWithLength:(NSUInteger)length backend:(SoftBackend *)backend memory:(SoftMemory *)memory {
   self = [super init];
   if (!self) return nil;
-  _pointer = pointer;
-  _length = length;
-  _charged = soft_pages_rounded(length);
+  _backend = [backend retain];
   _memory = [memory retain];
-  _foreign = foreign;
+  _length = length;
   _state = MTLPurgeableStateNonVolatile;
+  NSUInteger charged = [backend roundedToPages:length];
+  if (charged && [memory reserve:charged]) _charged = charged;
   return self;
 }
 
-- (instancetype)initWithLength:(NSUInteger)length memory:(SoftMemory *)memory {
-  NSUInteger rounded = soft_pages_rounded(length);
-  void *pages = NULL;
-  if (rounded && [memory reserve:rounded]) {
-    pages = soft_pages_map(length);
-    if (!pages) [memory giveBack:rounded];
+/* Itself, when the backend gave memory. */
+- (instancetype)completed:(soft_outcome)outcome {
+  if (outcome == SOFT_OK) {
+    _contents = [_backend table]->buffer_contents(_buffer);
+    return self;
   }
-  if (!pages) {
-    [[super init] release];
-    return nil;
-  }
-  return [self initWithPointer:pages length:length memory:memory foreign:NO];
+  _foreign = NO; /* nothing was taken over */
+  [self release];
+  return nil;
+}
+
+- (instancetype)initWithLength:(NSUInteger)length
+                       storage:(soft_storage)storage
+                       backend:(SoftBackend *)backend
+                        memory:(SoftMemory *)memory {
+  self = [self initWithLength:length backend:backend memory:memory];
+  if (!self) return nil;
+  soft_outcome outcome = SOFT_OUT_OF_MEMORY;
+  if (_charged) outcome = [backend table]->buffer_create([backend handle], length, storage, &_buffer, NULL);
+  return [self completed:outcome];
 }
 
 - (instancetype)initWithForeign:(void *)pointer
                          length:(NSUInteger)length
+                        backend:(SoftBackend *)backend
                          memory:(SoftMemory *)memory
                     deallocator:(soft_deallocator)deallocator {
-  if (![memory reserve:soft_pages_rounded(length)]) {
-    [[super init] release];
-    return nil;
-  }
-  self = [self initWithPointer:pointer length:length memory:memory foreign:YES];
+  self = [self initWithLength:length backend:backend memory:memory];
+  if (!self) return nil;
+  _foreign = YES;
+  soft_outcome outcome = SOFT_OUT_OF_MEMORY;
+  if (_charged) outcome = [backend table]->buffer_import([backend handle], pointer, length, false, &_buffer, NULL);
+  self = [self completed:outcome];
   if (self && deallocator) _deallocator = Block_copy(deallocator);
   return self;
 }
 
 - (void)dealloc {
-  if (_foreign && _deallocator) {
+  void *contents = _contents;
+  if (_buffer) [_backend table]->buffer_release(_buffer);
+  if (_deallocator) {
     @autoreleasepool {
-      _deallocator(_pointer, _length);
+      _deallocator(contents, _length);
     }
     Block_release(_deallocator);
   }
-  if (!_foreign && _pointer) soft_pages_unmap(_pointer, _length);
   [_memory giveBack:_charged];
   [_memory release];
+  [_backend release];
   [super dealloc];
 }
 
@@ -69,16 +78,24 @@ SOFT_COUNTED(SoftStorage)
   return @"buffer";
 }
 
-- (void *)pointer {
-  return _pointer;
+- (soft_buffer *)buffer {
+  return _buffer;
 }
 
-- (void)preferLargePages {
-  if (!_foreign) soft_pages_prefer_large(_pointer, _length);
+- (void *)contents {
+  return _contents;
+}
+
+- (uint64_t)address {
+  return [_backend table]->buffer_address(_buffer);
+}
+
+- (void)expectReads {
+  [_backend table]->buffer_expect_reads(_buffer);
 }
 
 - (NSUInteger)allocatedSize {
-  return soft_pages_rounded(_length);
+  return [_backend roundedToPages:_length];
 }
 
 - (NSString *)beginUse {
@@ -91,18 +108,21 @@ SOFT_COUNTED(SoftStorage)
   return state == MTLPurgeableStateEmpty ? @"its purgeable state is Empty" : @"its purgeable state is Volatile";
 }
 
+/* Gives the memory back. What a backend cannot give back stays charged. With the lock held. */
+- (void)discard {
+  if (_foreign || !_charged || [_backend table]->buffer_discard(_buffer, NULL) != SOFT_OK) return;
+  [_memory giveBack:_charged];
+  _charged = 0;
+}
+
 /* With the lock held. Contents that are gone stay gone: Volatile after Empty is still Empty. */
 - (void)enterState:(MTLPurgeableState)state {
   if (state == MTLPurgeableStateEmpty) {
-    if (!_foreign && _charged) {
-      soft_pages_discard(_pointer, _length);
-      [_memory giveBack:_charged];
-      _charged = 0;
-    }
+    [self discard];
     _state = MTLPurgeableStateEmpty;
   } else if (state == MTLPurgeableStateNonVolatile) {
     if (!_charged) {
-      _charged = soft_pages_rounded(_length);
+      _charged = [self allocatedSize];
       [_memory reclaim:_charged];
     }
     _state = MTLPurgeableStateNonVolatile;

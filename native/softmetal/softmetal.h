@@ -1,4 +1,4 @@
-/* The factory of the software Metal device and the settings of its threads: the only names of this folder that the
+/* The factory of the software Metal device, and what Metal has no words for: the only names of this folder that the
  * bridge may use. */
 #ifndef SOFTMETAL_H
 #define SOFTMETAL_H
@@ -9,11 +9,12 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-/* A new software device (+1), independent of any other: its own memory figures, limits and planned faults.
+/* A new software device (+1) over the backend of that name (backend.h), independent of any other: its own memory
+ * figures, limits and planned faults.
  *
- * `configuration` is NULL or a comma-separated list:
+ * `configuration` is NULL or a comma-separated list, whose other entries are the backend's:
  *   max_buffer_length=BYTES     what maxBufferLength reports; a longer buffer raises NSInvalidArgumentException, as
- *                               under Apple's validation layer (default: half of the machine's memory)
+ *                               under Apple's validation layer (default: the backend's)
  *   memory_limit=BYTES          allocations beyond this total fail as if the machine had no more (default: none)
  *   fail_allocation=N           the N-th allocation from now (1 = the next) fails, once: newBuffer… returns nil.
  *                               Every newBuffer… with valid arguments counts, newBufferWithBytesNoCopy… too
@@ -29,38 +30,24 @@ NS_ASSUME_NONNULL_BEGIN
  *
  * NULL and *error (autoreleased, NSLocalizedDescriptionKey says which key or value) when the text is not of that
  * form. */
-id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *_Nullable configuration, NSError *_Nullable *_Nullable error)
-    NS_RETURNS_RETAINED;
+id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *backend, const char *_Nullable configuration,
+                                              NSError *_Nullable *_Nullable error) NS_RETURNS_RETAINED;
+/* Whether the error of SoftMetalCreateDevice says that no backend has that name. */
+BOOL SoftMetalIsUnknownBackend(NSError *error);
 
-/* For a buffer that is about to be written as a whole and will be read often: its memory comes in large pages, where
- * the system has such and it is that long. Does nothing for memory of the caller's. */
-void SoftMetalPreferLargePages(id<MTLBuffer> buffer);
+/* For a buffer that is about to be written as a whole and will be read often. */
+void SoftMetalExpectReads(id<MTLBuffer> buffer);
 
-/* For who is going to call SoftMetalRun right away: commits, and does not wake the queue's thread. */
+/* For who is going to call SoftMetalRun right away: commits, and wakes no thread. */
 void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands);
 /* Runs a committed command buffer, and what comes before it in its queue, on the calling thread, unless another thread
  * is at it or has to be. So it may return before the command buffer is complete, and then another thread completes it.
  * Metal's handlers run on this thread, too. */
 void SoftMetalRun(id<MTLCommandBuffer> commands);
 
-/* How a change of the compute threads ended. */
-typedef NS_ENUM(NSInteger, SoftMetalChange) {
-  SoftMetalChanged,
-  SoftMetalChangeRefused,     /* the argument is out of range */
-  SoftMetalChangeUnsupported, /* this system cannot do it */
-  SoftMetalChangeFailed,      /* the system gave fewer threads, or it is a bug of ours */
-};
-
-/* The threads that compute. All software devices of the process share them, and they can be changed while commands run.
- * On anything but SoftMetalChanged, *reason (autoreleased) says why. */
-uint32_t SoftMetalThreads(void);
-SoftMetalChange SoftMetalSetThreads(uint32_t threads, NSString *_Nullable *_Nonnull reason);
-/* No processors: the threads may run on all again. */
-SoftMetalChange SoftMetalPinThreads(const uint32_t *_Nullable processors, NSUInteger count,
-                                    NSString *_Nullable *_Nonnull reason);
 /* Nanoseconds for which whoever waits for a software device may look for the end before it sleeps; 0 while all
  * processors compute. */
-uint64_t SoftMetalPatience(void);
+uint64_t SoftMetalWaitBudget(id<MTLDevice> device);
 
 NS_ASSUME_NONNULL_END
 #endif

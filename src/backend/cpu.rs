@@ -2,7 +2,10 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`backend`] | the C table that the device calls, and nothing but the crossing of that border |
+//! | [`backend`] | what the device opens: the machine, its buffers, modules and streams |
+//! | [`stream`] | executes lists of commands: on a thread of its own, or on the one that waits |
+//! | [`execute`] | one command of a list |
+//! | [`memory`] | the pages behind buffers |
 //! | [`report`] | what it finds on this machine, for people |
 //! | [`library`] | which kernels a Metal source stands for |
 //! | [`registry`] | the native kernels by name |
@@ -15,13 +18,15 @@
 //! | [`msl`] | a threadgroup of a compiled Metal kernel on the CPU: fibers, barriers, stacks, faults |
 
 mod attention;
-mod backend;
+pub(crate) mod backend;
 mod bindings;
 mod deadline;
+mod execute;
 mod gemm;
 mod kernels;
 mod library;
 mod machine;
+mod memory;
 pub(crate) mod msl;
 mod quants;
 mod registry;
@@ -29,6 +34,7 @@ mod repack;
 pub mod report;
 mod scratch;
 mod simd;
+mod stream;
 mod threads;
 
 #[cfg(test)]

@@ -21,3 +21,19 @@ pub enum Fault {
     /// A bug of the backend's.
     Internal(String),
 }
+
+impl Fault {
+    /// The same fault with another text.
+    pub fn map_text(self, change: impl FnOnce(String) -> String) -> Fault {
+        match self {
+            Fault::OutOfBounds(text) => Fault::OutOfBounds(change(text)),
+            Fault::Invalid(text) => Fault::Invalid(change(text)),
+            Fault::OutOfMemory(text) => Fault::OutOfMemory(change(text)),
+            Fault::StackOverflow(text) => Fault::StackOverflow(change(text)),
+            Fault::Timeout(text) => Fault::Timeout(change(text)),
+            Fault::Unsupported(text) => Fault::Unsupported(change(text)),
+            Fault::DeviceLost(text) => Fault::DeviceLost(change(text)),
+            Fault::Internal(text) => Fault::Internal(change(text)),
+        }
+    }
+}

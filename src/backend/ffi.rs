@@ -13,11 +13,6 @@ pub mod args {
     include!(concat!(env!("OUT_DIR"), "/args.rs"));
 }
 
-/// The table of functions between the device and its executor.
-pub mod executor {
-    include!(concat!(env!("OUT_DIR"), "/executor.rs"));
-}
-
 /// The table of functions between the device and a backend.
 pub mod backend {
     include!(concat!(env!("OUT_DIR"), "/backend.rs"));

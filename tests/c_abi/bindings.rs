@@ -25,6 +25,5 @@ fn checked_in_bindings_are_current() {
     check!("ironbridge.rs", "src/ffi/ironbridge.rs");
     check!("monitor.rs", "src/ffi/monitor.rs");
     check!("args.rs", "src/backend/ffi/args.rs");
-    check!("executor.rs", "src/backend/ffi/executor.rs");
     check!("backend.rs", "src/backend/ffi/backend.rs");
 }

@@ -21,3 +21,4 @@ mod pool;
 mod programs;
 mod stress_api;
 mod rowwise;
+mod second_backend;

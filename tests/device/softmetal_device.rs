@@ -1,4 +1,4 @@
-//! The software Metal device by itself, over a mock executor: `native/softmetal` is compiled together with the
+//! The software Metal device by itself, over a mock backend: `native/softmetal` is compiled together with the
 //! Objective-C test program in `tests/native` and run plainly and under sanitizers.
 
 use std::fs::{self, File};
@@ -53,6 +53,9 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
     );
     program
 }
+
+/// A backend that begins one submission before it completes the last (`tests/native/mock_backend.h`).
+const ASYNCHRONOUS: (&str, &str) = ("MOCK_MODE", "asynchronous=7");
 
 struct Run {
     status: ExitStatus,
@@ -131,6 +134,7 @@ fn assert_all_cases_pass(run: &Run) {
 fn every_case_passes() {
     let program = build("softmetal", &[]);
     assert_all_cases_pass(&run(&program, None, &[]));
+    assert_all_cases_pass(&run(&program, None, &[ASYNCHRONOUS]));
 
     for _ in 0..20 {
         let run = run(&program, Some("--exit-in-flight"), &[]);
@@ -140,8 +144,8 @@ fn every_case_passes() {
     // What the other assertions rest on: a leak and a missing pool do show.
     let leaking = run(&program, Some("--leak"), &[]);
     assert_eq!(
-        leaking.stdout, "30 live\n",
-        "a device is three objects of ours"
+        leaking.stdout, "50 live\n",
+        "a device is four objects of ours, and the mock's backend one"
     );
     if cfg!(target_os = "linux") {
         let poolless = run(&program, Some("--autorelease-without-a-pool"), &[]);
@@ -174,6 +178,8 @@ mod sanitizers {
             ("LSAN_OPTIONS", suppressed.as_str()),
         ];
         assert_all_cases_pass(&run(&program, None, &environment));
+        let [address, leaks] = environment;
+        assert_all_cases_pass(&run(&program, None, &[address, leaks, ASYNCHRONOUS]));
         let leaking = run(&program, Some("--leak"), &environment);
         assert!(!leaking.status.success(), "the leak goes unseen");
         assert!(
@@ -189,6 +195,8 @@ mod sanitizers {
     fn every_case_passes_under_the_thread_sanitizer() {
         let program = build("softmetal-thread", &["-fsanitize=thread"]);
         let suppressed = suppressions("tsan.supp");
-        assert_all_cases_pass(&run(&program, None, &[("TSAN_OPTIONS", &suppressed)]));
+        let suppressed = ("TSAN_OPTIONS", suppressed.as_str());
+        assert_all_cases_pass(&run(&program, None, &[suppressed]));
+        assert_all_cases_pass(&run(&program, None, &[suppressed, ASYNCHRONOUS]));
     }
 }

@@ -14,5 +14,6 @@ mod oracle;
 mod projections;
 mod properties;
 mod public_api;
+mod second_backend;
 mod support;
 mod wrapping;

@@ -1,5 +1,5 @@
 /* A test program's frame. Each CASE runs in a pool of its own and must check something; when it is over, no object of
- * ours and nothing of the executor's may be left. */
+ * ours and nothing of the backend's may be left. */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -20,7 +20,7 @@ void harness_check(bool holds, const char *what, const char *file, int line);
 int harness_run(const char *only);
 /* Polls for up to ten seconds. */
 bool harness_becomes_true(bool (^condition)(void));
-/* Live objects of all our classes, and the executor's. */
+/* Live objects of all our classes, and the backend's. */
 int64_t harness_live(void);
 
 #define CASE(case_name) \

@@ -1,7 +1,7 @@
 #import "harness.h"
 
 #include "live_objects.h"
-#include "mock_executor.h"
+#include "mock_kernels.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

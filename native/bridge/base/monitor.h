@@ -42,15 +42,17 @@ typedef struct IronMonitor {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   _Atomic(uint64_t) signals; /* so far */
-  uint64_t (*patience)(void); /* for how many nanoseconds a waiter looks for a signal before it sleeps; NULL: none */
+  /* For how many nanoseconds a waiter spins before it sleeps; NULL: not at all. */
+  uint64_t (*wait_budget)(const void *waited_for);
+  const void *waited_for;
 } IronMonitor;
 
 void IronMonitorInit(IronMonitor *monitor);
 void IronMonitorDestroy(IronMonitor *monitor);
 void IronMonitorLock(IronMonitor *monitor);
 void IronMonitorUnlock(IronMonitor *monitor);
-/* For how many nanoseconds a waiter would look now. */
-uint64_t IronMonitorPatience(const IronMonitor *monitor);
+/* For how many nanoseconds a waiter would spin now. */
+uint64_t IronMonitorWaitBudget(const IronMonitor *monitor);
 /* Wakes every waiter. */
 void IronMonitorSignal(IronMonitor *monitor);
 /* The mutex may be free for a moment before this returns: the caller looks again at what it waits for. */

@@ -8,7 +8,8 @@ enum { NANOSECONDS = 1000000000 };
 
 void IronMonitorInit(IronMonitor *monitor) {
   atomic_init(&monitor->signals, 0);
-  monitor->patience = NULL;
+  monitor->wait_budget = NULL;
+  monitor->waited_for = NULL;
   pthread_mutex_init(&monitor->mutex, NULL);
 #ifdef __APPLE__
   pthread_cond_init(&monitor->changed, NULL);
@@ -44,7 +45,9 @@ void IronGateLeave(pthread_mutex_t *gate) {
   soft_schedule_wake(gate);
 }
 
-uint64_t IronMonitorPatience(const IronMonitor *monitor) { return monitor->patience ? monitor->patience() : 0; }
+uint64_t IronMonitorWaitBudget(const IronMonitor *monitor) {
+  return monitor->wait_budget ? monitor->wait_budget(monitor->waited_for) : 0;
+}
 
 void IronMonitorSignal(IronMonitor *monitor) {
   atomic_fetch_add(&monitor->signals, 1);
@@ -125,10 +128,10 @@ static bool sleep_by_schedule(IronMonitor *monitor, uint64_t deadline) {
 
 bool IronMonitorWaitUntil(IronMonitor *monitor, uint64_t deadline) {
   if (soft_schedule_is_on()) return sleep_by_schedule(monitor, deadline);
-  uint64_t patience = IronMonitorPatience(monitor);
+  uint64_t budget = IronMonitorWaitBudget(monitor);
   uint64_t start = IronNow();
-  if (patience && start < deadline &&
-      look(monitor, start + (patience < deadline - start ? patience : deadline - start)))
+  if (budget && start < deadline &&
+      look(monitor, start + (budget < deadline - start ? budget : deadline - start)))
     return true;
   return sleep_until(monitor, deadline);
 }

@@ -11,7 +11,6 @@
 #include "held_locks.h"
 #import "ledger.h"
 #import "reaper.h"
-#import "softmetal.h"
 #import "base/structs.h"
 #import "submission.h"
 #import "base/text.h"
@@ -175,7 +174,7 @@ static iron_status allocate_new(IronBuffer *buffer, const char *label) {
   IronMemoryChange change = IronDebugMemoryBefore(device->metal);
   buffer->metal = allocate(device, buffer->bytes, buffer->storage);
   if (!buffer->metal) return IRON_ERROR_OUT_OF_MEMORY;
-  if (device->kind == IRON_DEVICE_SOFTWARE && IronIsWeights(buffer->category)) SoftMetalPreferLargePages(buffer->metal);
+  if (device->extras->expect_reads && IronIsWeights(buffer->category)) device->extras->expect_reads(buffer->metal);
   buffer->rounding = rounding_of(buffer->metal, buffer->bytes);
   IronMonitorLock(&device->monitor);
   device->memory.reserved_bytes -= buffer->bytes;

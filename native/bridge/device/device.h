@@ -28,11 +28,28 @@ typedef struct IronVisit {
 /* Commands that are open at once, each with a command buffer that is not committed. */
 enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
 
+/* What Metal has no words for. NULL: the device cannot. Apple's devices can do nothing of it. */
+typedef struct IronExtras {
+  /* Commits, for a caller who calls `run` next: no thread is woken. */
+  void (*commit_quietly)(id<MTLCommandBuffer> commands);
+  /* Executes a committed command buffer, and what is before it, on the calling thread, as far as that goes. */
+  void (*run)(id<MTLCommandBuffer> commands);
+  /* Nanoseconds for which who waits for `metal` may spin now before it sleeps. */
+  uint64_t (*wait_budget)(const void *metal);
+  /* For a buffer that is about to be written as a whole and will be read often. */
+  void (*expect_reads)(id<MTLBuffer> buffer);
+  /* The threads that compute. *text, from malloc, says why on anything but IRON_OK. */
+  uint32_t (*threads)(void);
+  iron_status (*set_threads)(uint32_t threads, char **text);
+  iron_status (*pin_threads)(const uint32_t *processors, size_t count, char **text);
+} IronExtras;
+
 @interface IronDevice : IronObject {
  @public
   id<MTLDevice> metal;
   id<MTLCommandQueue> queue;
   IronPipelines *pipelines;
+  const IronExtras *extras; /* never NULL */
   iron_device_kind kind;
   uint32_t index;
   uint32_t max_operations, max_in_flight;
@@ -68,7 +85,7 @@ enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
 
 /* Takes over `metal`; `options` are complete and checked. Autoreleased; nil, with the error reported, when it has no
  * queue. */
-IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index,
+IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_device_kind kind, uint32_t index,
                            const iron_device_options *options);
 
 /* The device of a handle, as IronHandleAcquire. */

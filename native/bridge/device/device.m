@@ -9,7 +9,6 @@
 #import "leaks.h"
 #import "ops/pipelines.h"
 #import "registry.h"
-#import "softmetal.h"
 #import "base/structs.h"
 #import "submission.h"
 #import "base/text.h"
@@ -50,14 +49,16 @@ IRON_COUNTED(IronDevice)
 
 @end
 
-IronDevice *IronDeviceMake(id<MTLDevice> metal, iron_device_kind kind, uint32_t index,
+IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_device_kind kind, uint32_t index,
                            const iron_device_options *options) {
   IronForkWatch();
   IronDevice *device = [[[IronDevice alloc] init] autorelease];
   device->metal = [metal retain];
   device->kind = kind;
   device->index = index;
-  if (kind == IRON_DEVICE_SOFTWARE) device->monitor.patience = SoftMetalPatience;
+  device->extras = extras;
+  device->monitor.wait_budget = extras->wait_budget;
+  device->monitor.waited_for = metal;
   device->max_operations = options->max_operations;
   device->max_in_flight = options->max_in_flight;
   device->max_flush_bytes = options->max_flush_bytes;

@@ -1,4 +1,5 @@
-/* Which devices there are, and how a selector names one. The only file that knows where a Metal device comes from. */
+/* Which devices there are, and how a selector names one. The only file that knows where a Metal device comes from, and
+ * what software devices can do beyond Metal. */
 #import "device.h"
 
 #include <limits.h>
@@ -8,6 +9,7 @@
 
 #import "base/entry.h"
 #import "base/handle.h"
+#include "cpu.h"
 #import "softmetal.h"
 #import "base/structs.h"
 
@@ -29,25 +31,77 @@ static id<MTLDevice> default_metal_device(void) {
 #endif
 }
 
+static iron_status changed(soft_outcome outcome) {
+  switch (outcome) {
+  case SOFT_OK: return IRON_OK;
+  case SOFT_INVALID: return IRON_ERROR_OUT_OF_RANGE;
+  case SOFT_UNSUPPORTED: return IRON_ERROR_UNSUPPORTED;
+  default: return IRON_ERROR_OUT_OF_MEMORY;
+  }
+}
+
+static iron_status set_threads(uint32_t threads, char **text) { return changed(soft_cpu_set_threads(threads, text)); }
+
+static iron_status pin_threads(const uint32_t *processors, size_t count, char **text) {
+  return changed(soft_cpu_pin_threads(processors, count, text));
+}
+
+static uint64_t wait_budget(const void *metal) { return SoftMetalWaitBudget((id<MTLDevice>)metal); }
+
+static const IronExtras apples = {0};
+
+static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
+                                       .run = SoftMetalRun,
+                                       .wait_budget = wait_budget,
+                                       .expect_reads = SoftMetalExpectReads};
+
+static const IronExtras of_cpu = {.commit_quietly = SoftMetalCommitQuietly,
+                                  .run = SoftMetalRun,
+                                  .wait_budget = wait_budget,
+                                  .expect_reads = SoftMetalExpectReads,
+                                  .threads = soft_cpu_threads,
+                                  .set_threads = set_threads,
+                                  .pin_threads = pin_threads};
+
 /* A device that can be opened. */
 typedef struct Choice {
   id<MTLDevice> metal; /* autoreleased */
+  const IronExtras *extras;
   iron_device_kind kind;
   uint32_t index;
 } Choice;
 
-static iron_status choose_software(Choice *choice, const char *configuration) {
+static const char cpu[] = "cpu";
+
+static iron_status choose_backend(Choice *choice, const char *name, const char *configuration) {
   NSError *error = nil;
-  choice->metal = [SoftMetalCreateDevice(configuration, &error) autorelease];
+  choice->metal = [SoftMetalCreateDevice(name, configuration, &error) autorelease];
+  choice->extras = strcmp(name, cpu) == 0 ? &of_cpu : &of_software;
   choice->kind = IRON_DEVICE_SOFTWARE;
   choice->index = (uint32_t)[metal_devices() count];
-  if (!choice->metal) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "selector: %s", IronErrorDescribe(error));
-  return IRON_OK;
+  if (choice->metal) return IRON_OK;
+  iron_status status = SoftMetalIsUnknownBackend(error) ? IRON_ERROR_NO_DEVICE : IRON_ERROR_INVALID_ARGUMENT;
+  return IronErrorReport(status, "selector: %s", IronErrorDescribe(error));
+}
+
+static iron_status choose_software(Choice *choice) { return choose_backend(choice, cpu, NULL); }
+
+/* "NAME" or "NAME:CONFIGURATION" of a backend. */
+static iron_status choose_named(Choice *choice, const char *selector) {
+  char name[32];
+  const char *colon = strchr(selector, ':');
+  size_t length = colon ? (size_t)(colon - selector) : strlen(selector);
+  snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), selector);
+  iron_status status = choose_backend(choice, name, colon ? colon + 1 : NULL);
+  if (status != IRON_ERROR_NO_DEVICE) return status;
+  return IronErrorReport(
+      status, "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
+      selector);
 }
 
 /* The default Metal device; its metal is nil when there is none. */
 static Choice default_metal(void) {
-  Choice choice = {.metal = default_metal_device(), .kind = IRON_DEVICE_METAL, .index = 0};
+  Choice choice = {.metal = default_metal_device(), .extras = &apples, .kind = IRON_DEVICE_METAL, .index = 0};
 #ifdef __APPLE__
   for (id<MTLDevice> listed in metal_devices()) {
     if ([listed registryID] == [choice.metal registryID]) break;
@@ -60,10 +114,11 @@ static Choice default_metal(void) {
 /* `given`: the index as the caller wrote it. */
 static iron_status choose_index(Choice *choice, uint32_t index, const char *given, iron_status missing) {
   NSArray *devices = metal_devices();
-  if (index == [devices count]) return choose_software(choice, NULL);
+  if (index == [devices count]) return choose_software(choice);
   if (index > [devices count])
     return IronErrorReport(missing, "there is no device %s, the last one is %u", given, (uint32_t)[devices count]);
-  *choice = (Choice){.metal = [devices objectAtIndex:index], .kind = IRON_DEVICE_METAL, .index = index};
+  *choice = (Choice){
+      .metal = [devices objectAtIndex:index], .extras = &apples, .kind = IRON_DEVICE_METAL, .index = index};
   return IRON_OK;
 }
 
@@ -80,7 +135,7 @@ static iron_status choose(Choice *choice, const char *selector) {
   if (is_default(selector)) selector = getenv("IRONBRIDGE_DEVICE");
   if (is_default(selector)) {
     *choice = default_metal();
-    return choice->metal ? IRON_OK : choose_software(choice, NULL);
+    return choice->metal ? IRON_OK : choose_software(choice);
   }
   uint32_t index;
   if (strcmp(selector, "metal") == 0) {
@@ -89,13 +144,8 @@ static iron_status choose(Choice *choice, const char *selector) {
                ? IRON_OK
                : IronErrorReport(IRON_ERROR_NO_DEVICE, "selector: \"metal\": this machine has no Metal device");
   }
-  if (strcmp(selector, "cpu") == 0) return choose_software(choice, NULL);
-  if (strncmp(selector, "cpu:", 4) == 0) return choose_software(choice, selector + 4);
   if (parse_index(selector, &index)) return choose_index(choice, index, selector, IRON_ERROR_NO_DEVICE);
-  return IronErrorReport(
-      IRON_ERROR_NO_DEVICE,
-      "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
-      selector);
+  return choose_named(choice, selector);
 }
 
 iron_status iron_device_count(uint32_t *count) {
@@ -149,7 +199,7 @@ iron_status iron_device_open(const char *selector, const iron_device_options *gi
     IRON_TRY(complete_options(&options));
     Choice choice;
     IRON_TRY(choose(&choice, selector));
-    IronDevice *device = IronDeviceMake(choice.metal, choice.kind, choice.index, &options);
+    IronDevice *device = IronDeviceMake(choice.metal, choice.extras, choice.kind, choice.index, &options);
     if (!device) return IRON_ERROR_OUT_OF_MEMORY;
     return IronHandleCreate(device, IRON_HANDLE_DEVICE, (void **)handle);
   } IRON_LEAVE

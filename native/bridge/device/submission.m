@@ -6,7 +6,7 @@
 
 #import "base/entry.h"
 #include "held_locks.h"
-#import "softmetal.h"
+#include "schedule.h"
 
 /* Submissions, of every device, that were committed and that some thread has not let go of yet. */
 static atomic_int unfinished;
@@ -306,8 +306,8 @@ void IronSubmissionsSettle(uint64_t timeout) {
   [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
     completed(submission, commands);
   }];
-  if (runner == IRON_RUNNER_CALLER && device->kind == IRON_DEVICE_SOFTWARE)
-    SoftMetalCommitQuietly(command_buffer);
+  if (runner == IRON_RUNNER_CALLER && device->extras->commit_quietly)
+    device->extras->commit_quietly(command_buffer);
   else
     [command_buffer commit];
 }
@@ -333,11 +333,11 @@ void IronSubmissionsForget(void) { atomic_store(&unfinished, 0); }
   atomic_fetch_sub(&unfinished, 1);
 }
 
-/* Whether a thread that waits does the work that it waits for. While a processor is to spare the device's thread looks
- * for work on it (it has patience), and is faster than who waits. */
+/* Whether a thread that waits executes what it waits for. While a processor is spare, the device's thread spins there,
+ * and is faster than who waits. */
 static bool waiter_works(const IronDevice *device, IronRunner runner) {
-  if (device->kind != IRON_DEVICE_SOFTWARE) return false;
-  return runner == IRON_RUNNER_CALLER || IronMonitorPatience(&device->monitor) == 0;
+  if (!device->extras->run) return false;
+  return runner == IRON_RUNNER_CALLER || IronMonitorWaitBudget(&device->monitor) == 0;
 }
 
 /* Runs what there is up to that submission, if it is one. Enters with the monitor held and leaves it. */
@@ -345,7 +345,7 @@ static void run_until(IronSubmission *submission, IronDevice *device) {
   id<MTLCommandBuffer> commands = submission ? [submission->command_buffer retain] : nil;
   IronMonitorUnlock(&device->monitor);
   soft_schedule_point();
-  if (commands) SoftMetalRun(commands);
+  if (commands) device->extras->run(commands);
   [commands release];
 }
 

@@ -14,7 +14,37 @@ use super::quants::Stored;
 use crate::backend::cpu::msl::dispatch::Failure;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args;
-use crate::backend::ffi::executor::soft_dispatch;
+use crate::backend::ffi::backend::SOFT_MAX_BINDINGS;
+
+pub use crate::backend::cpu::msl::abi::Range;
+
+const MAX_BINDINGS: usize = SOFT_MAX_BINDINGS as usize;
+
+/// A dispatch whose bindings are memory.
+#[derive(Clone)]
+pub struct Launch {
+    /// By buffer index; a null pointer where nothing is bound.
+    pub bindings: [Range; MAX_BINDINGS],
+    /// Bytes of threadgroup memory by argument index.
+    pub threadgroup_memory: [u32; MAX_BINDINGS],
+    /// Threadgroups, or threads when `threads` is set.
+    pub grid: [u32; 3],
+    /// Threads per threadgroup.
+    pub threadgroup: [u32; 3],
+    pub threads: bool,
+}
+
+impl Default for Launch {
+    fn default() -> Launch {
+        Launch {
+            bindings: [Range::NONE; MAX_BINDINGS],
+            threadgroup_memory: [0; MAX_BINDINGS],
+            grid: [0; 3],
+            threadgroup: [0; 3],
+            threads: false,
+        }
+    }
+}
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Fault {
@@ -110,7 +140,7 @@ impl Geometry {
 pub struct Dispatch<'a> {
     kernel: &'a str,
     geometry: Geometry,
-    raw: &'a soft_dispatch,
+    raw: &'a Launch,
 }
 
 impl<'a> Dispatch<'a> {
@@ -118,7 +148,7 @@ impl<'a> Dispatch<'a> {
     /// Each binding of `raw` that is not NULL must point to `length` bytes that stay valid for reads while the
     /// `Dispatch` and the views made from it live, and for writes where `kernel` writes; nobody else may write them
     /// meanwhile, nor read what the kernel writes.
-    pub unsafe fn new(kernel: &'a str, geometry: Geometry, raw: &'a soft_dispatch) -> Dispatch<'a> {
+    pub unsafe fn new(kernel: &'a str, geometry: Geometry, raw: &'a Launch) -> Dispatch<'a> {
         Dispatch {
             kernel,
             geometry,
@@ -241,7 +271,7 @@ impl<'a> Dispatch<'a> {
         let binding = &self.raw.bindings[index as usize];
         match binding.pointer.is_null() {
             true => Err(self.invalid(format!("nothing is bound for {name} (binding {index})"))),
-            false => Ok((binding.pointer.cast(), binding.length)),
+            false => Ok((binding.pointer, binding.length)),
         }
     }
 }

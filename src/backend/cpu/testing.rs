@@ -4,19 +4,18 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use half::{bf16, f16};
 
-use super::bindings::{Arguments, Dispatch};
+use super::bindings::{Arguments, Dispatch, Launch, Range};
 use super::machine::Machine;
 use super::quants::*;
 use super::registry::{Kernel, kernels};
 use super::simd::Isa;
 use crate::backend::cpu::msl::lane_order::LaneOrder;
 use crate::backend::fault::Fault;
-use crate::backend::ffi::executor::soft_dispatch;
 use crate::msl;
 use crate::msl::builtin::own_metal_sources;
 
@@ -41,7 +40,7 @@ pub fn machines() -> &'static [Machine] {
 /// A call of one kernel.
 pub struct Call<'a> {
     kernel: &'static Kernel,
-    raw: soft_dispatch,
+    raw: Launch,
     memory: PhantomData<&'a mut [u8]>,
 }
 
@@ -51,7 +50,7 @@ impl<'a> Call<'a> {
         let kernel = kernels().find(|kernel| kernel.name.to_str() == Ok(name));
         let kernel = kernel.unwrap_or_else(|| panic!("no kernel {name}"));
         let threads = kernel.geometry.threads;
-        let raw = soft_dispatch {
+        let raw = Launch {
             grid: [65535; 3],
             threadgroup: if threads == 0 {
                 [32, 8, 1]
@@ -107,7 +106,7 @@ impl<'a> Call<'a> {
     }
 
     pub fn unbind(mut self, index: u32) -> Call<'a> {
-        self.raw.bindings[index as usize] = Default::default();
+        self.raw.bindings[index as usize] = Range::NONE;
         self
     }
 
@@ -149,13 +148,7 @@ impl<'a> Call<'a> {
             .function(self.kernel.display_name(), &[], validate)
             .unwrap_or_else(|error| panic!("{error}"));
         let dispatch = crate::backend::cpu::msl::dispatch::Dispatch {
-            bindings: self
-                .raw
-                .bindings
-                .map(|binding| crate::backend::cpu::msl::abi::Range {
-                    pointer: binding.pointer.cast(),
-                    length: binding.length,
-                }),
+            bindings: self.raw.bindings,
             threadgroup_memory: self.raw.threadgroup_memory,
             grid: self.raw.grid,
             threadgroup: self.raw.threadgroup,
@@ -433,12 +426,16 @@ pub fn on_every_executor<T: Output>(run: impl Fn(Executor) -> Vec<T>, check: imp
 }
 
 /// `rows` rows of `width` elements `stride` apart, as ranges.
-pub fn row_ranges(rows: usize, stride: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
+pub fn row_ranges(
+    rows: usize,
+    stride: usize,
+    width: usize,
+) -> impl Iterator<Item = ops::Range<usize>> {
     (0..rows).map(move |row| row * stride..row * stride + width)
 }
 
 /// Fails unless the elements of `out` outside of `written` still hold poison.
-pub fn assert_untouched<T: Output>(out: &[T], written: impl Iterator<Item = Range<usize>>) {
+pub fn assert_untouched<T: Output>(out: &[T], written: impl Iterator<Item = ops::Range<usize>>) {
     let mut inside = vec![false; out.len()];
     written.for_each(|range| inside[range].fill(true));
     for (index, (value, inside)) in out.iter().zip(inside).enumerate() {

@@ -1,0 +1,26 @@
+/* An open backend (backend.h), and what it can do. Whatever is made of it keeps it. */
+#ifndef SOFT_BACKEND_OBJECT_H
+#define SOFT_BACKEND_OBJECT_H
+
+#import "SoftObject.h"
+#include "backend.h"
+
+/* Of errors that say why a backend did not open; the code is a soft_outcome. */
+extern NSString *const SoftBackendErrorDomain;
+
+@interface SoftBackend : SoftObject {
+@private
+  soft_backend *_handle;
+  const soft_backend_table *_table;
+  soft_capabilities _capabilities;
+}
+/* nil and *error when soft_backend_open refuses `which`. */
+- (instancetype)initWithName:(NSString *)which error:(NSError **)error;
+- (soft_backend *)handle;
+- (const soft_backend_table *)table;
+- (const soft_capabilities *)capabilities;
+/* `length` rounded up to whole pages; 0 when that overflows. */
+- (NSUInteger)roundedToPages:(NSUInteger)length;
+@end
+
+#endif

@@ -1,0 +1,88 @@
+#include "SoftCommand.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for the tables of some twenty dispatches. */
+enum { BLOCK_BYTES = 4000 };
+
+typedef struct soft_table_block {
+  struct soft_table_block *next;
+  size_t used;
+  _Alignas(max_align_t) unsigned char bytes[BLOCK_BYTES];
+} soft_table_block;
+
+_Static_assert(SOFT_MAX_BINDINGS * sizeof(soft_binding) <= BLOCK_BYTES, "a block holds a whole table");
+
+typedef struct soft_kept_bytes {
+  struct soft_kept_bytes *next;
+  _Alignas(max_align_t) unsigned char bytes[];
+} soft_kept_bytes;
+
+static soft_chunk *add_chunk(soft_command_list *list) {
+  soft_chunk *chunk = malloc(sizeof *chunk);
+  if (!chunk) return NULL;
+  chunk->next = NULL;
+  chunk->count = 0;
+  if (list->last_chunk) list->last_chunk->next = chunk;
+  else list->first_chunk = chunk;
+  list->last_chunk = chunk;
+  return chunk;
+}
+
+soft_command *soft_command_list_add(soft_command_list *list) {
+  soft_chunk *chunk = list->last_chunk;
+  if (!chunk || chunk->count == SOFT_COMMANDS_PER_CHUNK) chunk = add_chunk(list);
+  if (!chunk) return NULL;
+  soft_command *command = &chunk->commands[chunk->count++];
+  memset(command, 0, sizeof *command);
+  return command;
+}
+
+void *soft_command_list_table(soft_command_list *list, size_t count, size_t size) {
+  const size_t unit = _Alignof(soft_binding);
+  size_t length = (count * size + unit - 1) / unit * unit;
+  soft_table_block *block = list->tables;
+  if (!block || length > BLOCK_BYTES - block->used) {
+    block = malloc(sizeof *block);
+    if (!block) return NULL;
+    block->used = 0;
+    block->next = list->tables;
+    list->tables = block;
+  }
+  void *table = block->bytes + block->used;
+  block->used += length;
+  return memset(table, 0, length);
+}
+
+void *soft_command_list_keep(soft_command_list *list, const void *bytes, size_t length) {
+  soft_kept_bytes *kept = malloc(sizeof *kept + length);
+  if (!kept) return NULL;
+  memcpy(kept->bytes, bytes, length);
+  kept->next = list->bytes;
+  list->bytes = kept;
+  return kept->bytes;
+}
+
+void soft_command_list_clear(soft_command_list *list) {
+  const soft_chunk *chunk = list->first_chunk;
+  while (chunk) {
+    const soft_chunk *next = chunk->next;
+    free((void *)chunk);
+    chunk = next;
+  }
+  soft_table_block *block = list->tables;
+  while (block) {
+    soft_table_block *next = block->next;
+    free(block);
+    block = next;
+  }
+  soft_kept_bytes *kept = list->bytes;
+  while (kept) {
+    soft_kept_bytes *next = kept->next;
+    free(kept);
+    kept = next;
+  }
+  *list = (soft_command_list){0};
+}

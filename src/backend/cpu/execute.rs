@@ -1,0 +1,138 @@
+//! One command of a list, on the calling thread and the compute threads.
+
+use super::backend::{Cpu, usable_machine};
+use super::bindings::{Dispatch, Launch, Range};
+use super::deadline;
+use super::library::Code;
+use super::machine::Machine;
+use super::msl;
+use super::msl::lane_order::LaneOrder;
+use super::msl::watchdog;
+use crate::backend::fault::Fault;
+use crate::backend::vtable::{self, Action, Binding, Command};
+
+/// Executes a command to its end.
+pub fn execute(command: Command<Cpu>) -> Result<(), Fault> {
+    match command.action {
+        Action::Dispatch(dispatch) => execute_dispatch(dispatch),
+        Action::Copy {
+            source,
+            source_offset,
+            destination,
+            destination_offset,
+            length,
+        } => {
+            let from = source.range(source_offset, length);
+            let to = destination.range(destination_offset, length);
+            // SAFETY: `range` stays inside the buffers, which live until the list is complete; backend.h: the two do
+            // not overlap.
+            unsafe {
+                let count = from.length.min(to.length) as usize;
+                to.pointer.copy_from_nonoverlapping(from.pointer, count);
+            }
+            Ok(())
+        }
+        Action::Fill {
+            destination,
+            offset,
+            length,
+            value,
+        } => {
+            let to = destination.range(offset, length);
+            // SAFETY: as above.
+            unsafe { to.pointer.write_bytes(value, to.length as usize) };
+            Ok(())
+        }
+    }
+}
+
+/// Whether a thread that is not the device's own may execute the dispatch. A kernel of the caller's own needs signals,
+/// which such a thread may block.
+pub fn runs_on_any_thread(command: &Command<Cpu>) -> bool {
+    match &command.action {
+        Action::Dispatch(dispatch) => matches!(dispatch.function().code, Code::Native(_)),
+        Action::Copy { .. } | Action::Fill { .. } => true,
+    }
+}
+
+fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
+    let machine = usable_machine()?;
+    machine.pool.place_caller();
+    let launch = launch(dispatch);
+    match &dispatch.function().code {
+        Code::Native(kernel) => {
+            // SAFETY: the bindings are of buffers that live until the list is complete, and Metal's rules forbid
+            // concurrent access.
+            let dispatch =
+                unsafe { Dispatch::new(kernel.display_name(), kernel.geometry, &launch) };
+            deadline::run(machine.deadline, || (kernel.run)(&dispatch, machine))
+        }
+        // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
+        Code::Msl(function) => unsafe { execute_msl(function, &launch, machine) },
+    }
+    .map_err(|fault| named(dispatch, fault))
+}
+
+/// The dispatch with its buffers as memory.
+fn launch(dispatch: vtable::Dispatch<Cpu>) -> Launch {
+    let mut launch = Launch {
+        grid: dispatch.grid(),
+        threadgroup: dispatch.threadgroup(),
+        threads: dispatch.counts_threads(),
+        ..Launch::default()
+    };
+    for (place, binding) in launch.bindings.iter_mut().zip(dispatch.bindings()) {
+        *place = match binding {
+            Binding::Nothing => Range::NONE,
+            Binding::Buffer {
+                buffer,
+                offset,
+                length,
+            } => buffer.range(offset, length),
+            // Kernels take pointers that they may write through; their `constant` arguments are never written.
+            Binding::Bytes(bytes) => Range {
+                pointer: bytes.as_ptr().cast_mut(),
+                length: bytes.len() as u64,
+            },
+        };
+    }
+    let memory = dispatch.threadgroup_memory();
+    for (place, bytes) in launch.threadgroup_memory.iter_mut().zip(memory) {
+        *place = *bytes;
+    }
+    launch
+}
+
+/// # Safety
+/// What `msl::function::Function::dispatch` asks for.
+unsafe fn execute_msl(
+    function: &msl::function::Function,
+    launch: &Launch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    let dispatch = msl::dispatch::Dispatch {
+        bindings: launch.bindings,
+        threadgroup_memory: launch.threadgroup_memory,
+        grid: launch.grid,
+        threadgroup: launch.threadgroup,
+        threads: launch.threads,
+        order: LaneOrder::from_environment().map_err(Fault::Invalid)?,
+        limit: watchdog::THREADGROUP
+            .of_environment()
+            .map_err(Fault::Invalid)?,
+        deadline: machine.deadline,
+        workers: machine.pool.threads(),
+        parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { function.dispatch(&dispatch) }.map_err(Fault::from)
+}
+
+/// The fault, with the kernel's name before its text.
+fn named(dispatch: vtable::Dispatch<Cpu>, fault: Fault) -> Fault {
+    let name = match &dispatch.function().code {
+        Code::Native(kernel) => kernel.display_name(),
+        Code::Msl(function) => function.name(),
+    };
+    fault.map_text(|text| format!("kernel '{name}': {text}"))
+}

@@ -1,0 +1,101 @@
+//! These tests once more on a second backend, and a backend that fails in the middle of a list.
+#![cfg(target_os = "linux")]
+
+#[path = "../second_backend/mod.rs"]
+mod suite;
+
+use ironbridge::ops::Elementwise;
+use ironbridge::{Device, Error, Status};
+
+use crate::support::assert_status;
+
+/// The tests that fail there, and why they may.
+const EXCEPTIONS: &[(&str, &str)] = &[(
+    "lifetimes::the_list_ends_with_the_software_device_and_each_opens_by_index",
+    "it expects unified memory, which that backend has not",
+)];
+
+#[test]
+fn every_test_passes_on_a_second_backend() {
+    suite::suite_passes(
+        "second_backend::every_test_passes_on_a_second_backend",
+        EXCEPTIONS,
+    );
+}
+
+/// Doubles a value four times in one submission, so that a part of the list shows in the numbers.
+fn four_additions(device: &Device, options: usize) -> Result<(), Error> {
+    let x = device.buffer_from(&[options as f32; 64])?;
+    let mut commands = device.commands()?;
+    for _ in 0..4 {
+        commands.add(&Elementwise {
+            count: 64,
+            a: x.tensor(),
+            b: x.tensor(),
+            out: x.tensor(),
+        })?;
+    }
+    let pending = commands.commit()?;
+    match pending.wait() {
+        Ok(()) => {
+            assert_eq!(x.to_vec()?, [16.0 * options as f32; 64]);
+            Ok(())
+        }
+        Err(error) => {
+            assert_status(x.to_vec(), Status::Poisoned);
+            pending.wait().expect("reported once");
+            Err(error)
+        }
+    }
+}
+
+#[test]
+fn a_failure_in_the_middle_of_a_list_is_a_typed_error() {
+    let device = Device::open(&suite::selector("fail=3,asynchronous=5")).expect("it opens");
+    let failures: Vec<Error> = (1..=60)
+        .filter_map(|round| four_additions(&device, round).err())
+        .collect();
+    assert!((5..40).contains(&failures.len()), "{}", failures.len());
+    for error in failures {
+        let message = error
+            .failure()
+            .expect("of the device")
+            .message()
+            .to_string();
+        assert!(message.contains("planted in the middle"), "{message}");
+        match error.status() {
+            Some(Status::OutOfMemory) => assert!(matches!(error, Error::OutOfMemory(_))),
+            Some(Status::DevicePageFault | Status::DeviceTimeout | Status::DeviceInternal) => {
+                assert!(matches!(error, Error::Device(_)));
+            }
+            other => panic!("{other:?}: {message}"),
+        }
+    }
+    device.sync().expect("all were reported");
+}
+
+#[test]
+fn a_lost_device_is_a_typed_error_from_then_on() {
+    let device = Device::open(&suite::selector("lose=3")).expect("it opens");
+    for round in 1..=2 {
+        four_additions(&device, round).expect("it is there");
+    }
+    for round in 3..=5 {
+        let error = assert_status(four_additions(&device, round), Status::DeviceLost);
+        assert!(matches!(error, Error::Device(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_backend_that_cannot_be_opened_says_why() {
+    for (selector, said) in [
+        (suite::selector("color=red"), "there is no key 'color'"),
+        (
+            String::from("external:path=/nowhere/libnothing.so"),
+            "libnothing.so",
+        ),
+    ] {
+        let error = assert_status(Device::open(&selector), Status::InvalidArgument);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
