@@ -32,6 +32,27 @@ symbol::define!(
     ) -> soft_outcome
 );
 
+symbol::define!("soft_backend_count", soft_backend_count: unsafe extern "C" fn(*const c_char) -> u32);
+
+/// `soft_backend_count` of `backend.h`.
+unsafe extern "C" fn soft_backend_count(name: *const c_char) -> u32 {
+    if name.is_null() {
+        return 0;
+    }
+    // SAFETY: backend.h: a text.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    vtable::guarded(|| Ok(count(&name))).unwrap_or(0)
+}
+
+fn count(name: &str) -> u32 {
+    match name {
+        "cpu" => 1,
+        #[cfg(all(feature = "nvidia", target_os = "linux"))]
+        "nvidia" => nvidia::backend::count(),
+        _ => 0,
+    }
+}
+
 /// `soft_backend_open` of `backend.h`.
 unsafe extern "C" fn soft_backend_open(
     which: *const c_char,
@@ -85,6 +106,15 @@ fn open(which: &str) -> Result<(*mut soft_backend, *const soft_backend_table), F
         }
         #[cfg(debug_assertions)]
         "external" => external::open(options, external::open_cpu),
+        #[cfg(all(feature = "nvidia", target_os = "linux"))]
+        "nvidia" => {
+            let (backend, table) = vtable::open(nvidia::backend::Nvidia::open(options)?)?;
+            Ok((backend, table))
+        }
+        #[cfg(not(all(feature = "nvidia", target_os = "linux")))]
+        "nvidia" => Err(Fault::Unsupported(String::from(
+            "this build has no NVIDIA GPUs: it is without the feature nvidia",
+        ))),
         _ => Err(Fault::Unsupported(format!(
             "there is no backend named {name:?}"
         ))),

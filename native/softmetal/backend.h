@@ -227,6 +227,9 @@ typedef struct soft_backend_table {
   void (*stream_help)(soft_stream *stream, uint64_t ticket);
 } soft_backend_table;
 
+/* How many devices the backend of this name has here; 0: no backend of this build has that name. */
+uint32_t soft_backend_count(const char *name);
+
 /* Opens a backend. `which` is its name, and after a colon what it is to be like: "cpu", "nvidia:1",
  * "cpu:kernels=msl,order=reverse". SOFT_UNSUPPORTED: no backend of this build has that name; SOFT_INVALID: the rest is
  * wrong. */

@@ -237,6 +237,8 @@ int mock_executed(void) { return atomic_load(&executed); }
 
 int mock_live(void) { return atomic_load(&live) + mock_backend_live(); }
 
+uint32_t soft_backend_count(const char *name) { return strncmp(name, "mock", 4) == 0; }
+
 /* Backends in the environment's mode: the whole test program runs once in each. */
 soft_outcome soft_backend_open(const char *which, soft_backend **backend, const soft_backend_table **functions,
                                char **text) {

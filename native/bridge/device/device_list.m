@@ -71,7 +71,7 @@ typedef struct Choice {
   uint32_t index;
 } Choice;
 
-static const char cpu[] = "cpu";
+static const char cpu[] = "cpu", nvidia[] = "nvidia";
 
 static iron_status choose_backend(Choice *choice, const char *name, const char *configuration) {
   NSError *error = nil;
@@ -86,16 +86,25 @@ static iron_status choose_backend(Choice *choice, const char *name, const char *
 
 static iron_status choose_software(Choice *choice) { return choose_backend(choice, cpu, NULL); }
 
+/* The device behind the CPU that has number `index`. */
+static iron_status choose_nvidia(Choice *choice, const char *configuration) {
+  IRON_TRY(choose_backend(choice, nvidia, configuration));
+  choice->index += 1 + (configuration ? (uint32_t)strtoul(configuration, NULL, 10) : 0);
+  return IRON_OK;
+}
+
 /* "NAME" or "NAME:CONFIGURATION" of a backend. */
 static iron_status choose_named(Choice *choice, const char *selector) {
   char name[32];
   const char *colon = strchr(selector, ':');
   size_t length = colon ? (size_t)(colon - selector) : strlen(selector);
   snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), selector);
-  iron_status status = choose_backend(choice, name, colon ? colon + 1 : NULL);
+  const char *configuration = colon ? colon + 1 : NULL;
+  if (strcmp(name, nvidia) == 0) return choose_nvidia(choice, configuration);
+  iron_status status = choose_backend(choice, name, configuration);
   if (status != IRON_ERROR_NO_DEVICE) return status;
   return IronErrorReport(
-      status, "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,… and the indices",
+      status, "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,…, nvidia, nvidia:NUMBER and the indices",
       selector);
 }
 
@@ -115,8 +124,13 @@ static Choice default_metal(void) {
 static iron_status choose_index(Choice *choice, uint32_t index, const char *given, iron_status missing) {
   NSArray *devices = metal_devices();
   if (index == [devices count]) return choose_software(choice);
-  if (index > [devices count])
-    return IronErrorReport(missing, "there is no device %s, the last one is %u", given, (uint32_t)[devices count]);
+  if (index > [devices count]) {
+    uint32_t last = (uint32_t)[devices count] + soft_backend_count(nvidia);
+    if (index > last) return IronErrorReport(missing, "there is no device %s, the last one is %u", given, last);
+    char number[16];
+    snprintf(number, sizeof number, "%u", index - (uint32_t)[devices count] - 1);
+    return choose_nvidia(choice, number);
+  }
   *choice = (Choice){
       .metal = [devices objectAtIndex:index], .extras = &apples, .kind = IRON_DEVICE_METAL, .index = index};
   return IRON_OK;
@@ -151,7 +165,7 @@ static iron_status choose(Choice *choice, const char *selector) {
 iron_status iron_device_count(uint32_t *count) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(count, "count");
-    *count = (uint32_t)[metal_devices() count] + 1;
+    *count = (uint32_t)[metal_devices() count] + 1 + soft_backend_count(nvidia);
     return IRON_OK;
   } IRON_LEAVE
 }

@@ -746,6 +746,9 @@ const _: () = {
     ][::core::mem::offset_of!(soft_backend_table, stream_help) - 192usize];
 };
 unsafe extern "C" {
+    pub fn soft_backend_count(name: *const ::core::ffi::c_char) -> u32;
+}
+unsafe extern "C" {
     pub fn soft_backend_open(
         which: *const ::core::ffi::c_char,
         backend: *mut *mut soft_backend,

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::context::Context;
+use super::context::{self, Context};
 use super::driver::{self, Driver};
 use super::memory::{Buffer, Managed};
 use super::module::{Function, Module};
@@ -32,6 +32,11 @@ fn driver() -> Result<Arc<Driver>, Fault> {
     let driver = Arc::new(Driver::open(Path::new(driver::LIBRARY))?);
     *loaded = Some(Arc::clone(&driver));
     Ok(driver)
+}
+
+/// How many GPUs there are. None when the driver does not say.
+pub fn count() -> u32 {
+    driver().and_then(|driver| context::count(&driver)).unwrap_or(0)
 }
 
 impl Nvidia {

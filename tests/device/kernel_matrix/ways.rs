@@ -1,7 +1,7 @@
 //! The ways in which an operation is run, and what is asked of its output in each.
 
 use ironbridge::ops::Activation;
-use ironbridge::{Commands, DType, Device, Result, Tensor};
+use ironbridge::{Commands, DType, Device, Result, Status, Tensor};
 use serial_test::serial;
 
 use crate::kernel_matrix::typed::{Typed, values};
@@ -91,13 +91,18 @@ pub fn within(value: f64, tolerance: f64) -> Want {
     }
 }
 
-/// A device for each way, so that none has the kernels of another.
-pub struct Ways(Vec<Device>);
+/// A device for each way, so that none has the kernels of another, and the first NVIDIA GPU if there is one.
+pub struct Ways(Vec<Device>, Option<Device>);
 
 impl Ways {
     pub fn open() -> Ways {
         let open = |_| Device::open("cpu").expect("the software device is everywhere");
-        Ways(WAYS.iter().map(open).collect())
+        let gpu = match Device::open("nvidia") {
+            Ok(gpu) => Some(gpu),
+            Err(error) if error.status() == Status::NoDevice => None,
+            Err(error) => panic!("nvidia: {error}"),
+        };
+        Ways(WAYS.iter().map(open).collect(), gpu)
     }
 
     /// Runs what `record` records of the inputs and the output, in every way. Each element must be what is wanted,
@@ -127,8 +132,11 @@ impl Ways {
         }
 
         let mut results: Vec<Vec<u8>> = Vec::new();
-        for (way, device) in WAYS.into_iter().zip(&self.0) {
-            choose(way);
+        let gpu = self.1.iter().map(|gpu| (["gpu", "", ""], gpu));
+        for (way, device) in WAYS.into_iter().zip(&self.0).chain(gpu) {
+            if way[0] != "gpu" {
+                choose(way);
+            }
             let what = format!("{what}: {way:?}");
             let buffers: Vec<_> = (inputs.iter())
                 .map(|input| device.buffer_from(&input.bytes).expect("memory"))
@@ -169,6 +177,7 @@ impl Ways {
             let touched = after.iter().position(|byte| *byte != POISON);
             assert_eq!(touched, None, "{what}: a byte outside was written");
         }
+        // A GPU sums in an order of its own.
         for (result, way) in results[1..].iter().zip(&WAYS[1..]) {
             assert!(*result == results[1], "{what}: {way:?} gives other bits");
         }
