@@ -1,5 +1,5 @@
-//! Compiles ironbridge's own kernels to PTX, with the rewriter and the flags that the library uses for other sources, so
-//! that a program needs no compiler for them.
+//! Compiles ironbridge's own kernels to PTX, with the rewriter and the flags that the library uses for other sources,
+//! so that a program needs no compiler for them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -36,7 +36,10 @@ pub fn embed(clang: &Path, out: &Path) -> Result<(), String> {
         }
         put(&mut records, family[0].family.as_bytes());
         records.extend((family.len() as u32).to_le_bytes());
-        put(&mut records, &miniz_oxide::deflate::compress_to_vec(&text, 6));
+        put(
+            &mut records,
+            &miniz_oxide::deflate::compress_to_vec(&text, 6),
+        );
     }
     let path = out.join("nvidia_kernels.bin");
     fs::write(&path, records).map_err(|error| format!("{}: {error}", path.display()))
@@ -109,11 +112,12 @@ fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Mo
     if let Some(symbol) = ptx::undefined(&module) {
         return Err(format!("`{symbol}` is not defined"));
     }
-    let split = ptx::split(&module, program.kernels.len());
+    let split = split(&module, program.kernels.len());
     let modules = program.kernels.iter().zip(split).enumerate();
     modules
         .map(|(number, (kernel, ptx))| {
-            ptx::Description::read(&ptx, number).map_err(|error| format!("{}: {error}", kernel.name))?;
+            ptx::Description::read(&ptx, number)
+                .map_err(|error| format!("{}: {error}", kernel.name))?;
             Ok(Module {
                 family: family.clone(),
                 name: kernel.name.clone(),
@@ -141,10 +145,17 @@ fn kept(clang: &Path, arguments: &[OsString], text: &str, out: &Path) -> Result<
 
 /// All of the standard library's headers.
 static LIBRARY_TEXT: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
-    let folders = [Path::new(LIBRARY).to_path_buf(), Path::new(LIBRARY).join("nvptx")];
-    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let folders = [
+        Path::new(LIBRARY).to_path_buf(),
+        Path::new(LIBRARY).join("nvptx"),
+    ];
+    let entries = folders
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok());
     let paths = entries.flatten().flatten().map(|entry| entry.path());
-    let mut texts: Vec<_> = paths.filter_map(|path| Some((path.clone(), fs::read(path).ok()?))).collect();
+    let mut texts: Vec<_> = paths
+        .filter_map(|path| Some((path.clone(), fs::read(path).ok()?)))
+        .collect();
     texts.sort();
     texts
 });
@@ -167,5 +178,66 @@ fn run(clang: &Path, arguments: &[OsString], input: &str) -> Result<String, Stri
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// One module for each of the kernels 0 .. `count` of a module: what they share, and a kernel with its description.
+/// Drivers compile a module as a whole, and a program uses few of the kernels of one source.
+fn split(module: &str, count: usize) -> Vec<String> {
+    let mut shared = Vec::new();
+    let mut own: Vec<String> = vec![String::new(); count];
+    let mut lines = module.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let number = ["msl_kernel_", "msl_description_"].iter().find_map(|name| {
+            let (before, after) = line.split_once(name)?;
+            let digits = after
+                .split(|letter: char| !letter.is_ascii_digit())
+                .next()?;
+            let declares = before.contains(".entry") || before.contains(".global");
+            declares.then(|| digits.parse::<usize>().ok())?
+        });
+        let is_code = line.contains(".entry ") || line.contains(".func ");
+        let mut item = String::from(line);
+        let closes = |line: &str| match is_code {
+            true => line.starts_with('}'),
+            false => true,
+        };
+        while is_code && !item.lines().last().is_some_and(closes) {
+            match lines.next() {
+                Some(line) => item += line,
+                None => break,
+            }
+        }
+        match number.and_then(|number| own.get_mut(number)) {
+            Some(own) => *own += &item,
+            None => shared.push(item),
+        }
+    }
+    own.iter()
+        .map(|own| {
+            let mut text = String::new();
+            for item in &shared {
+                if is_used(item, own) {
+                    text += item;
+                }
+            }
+            text + own
+        })
+        .collect()
+}
+
+/// Whether a kernel needs what stands beside the kernels: the head of the file, functions, and those variables that it
+/// names.
+fn is_used(item: &str, kernel: &str) -> bool {
+    let is_variable = [".shared ", ".global "]
+        .iter()
+        .any(|space| item.contains(space));
+    if !is_variable || item.contains(".func ") {
+        return !item.trim_start().starts_with("//");
+    }
+    let declared = item.split(['[', ';', '=']).next().unwrap_or(item);
+    match declared.split_whitespace().last() {
+        Some(name) => kernel.contains(name),
+        None => true,
     }
 }

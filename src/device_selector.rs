@@ -1,5 +1,6 @@
 //! Which device is meant: the forms that a command line and the environment know, as a type.
 
+use std::ffi::CString;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,6 +15,7 @@ use crate::error::{Error, Result, Status};
 /// | `""`, `"default"` | the environment's `IRONBRIDGE_DEVICE`, else Metal where there is one, else the software device |
 /// | `"metal"` | Apple's default Metal device |
 /// | `"cpu"` | the software device; `"cpu:KEY=VALUE,…"` makes it small or faulty for tests |
+/// | `"nvidia"`, `"nvidia:1"` | a GPU of NVIDIA's, by the driver's number; a build with the feature `nvidia` has them |
 /// | `"0"`, `"1"`, … | by index in [`Device::list`](crate::Device::list) |
 ///
 /// ```
@@ -36,8 +38,13 @@ pub enum DeviceSelector {
     Metal,
     /// The software device, with options in the form `"KEY=VALUE,KEY=VALUE"`: `softmetal.h` lists them. None: `""`.
     Cpu(String),
+    /// A GPU of NVIDIA's, by the driver's number.
+    Nvidia(u32),
     /// By index in [`Device::list`](crate::Device::list).
     Index(u32),
+    /// A backend in a library of its own, for tests: builds with debug assertions load it.
+    #[doc(hidden)]
+    External(String),
 }
 
 impl DeviceSelector {
@@ -54,7 +61,9 @@ impl fmt::Display for DeviceSelector {
             DeviceSelector::Metal => f.write_str("metal"),
             DeviceSelector::Cpu(options) if options.is_empty() => f.write_str("cpu"),
             DeviceSelector::Cpu(options) => write!(f, "cpu:{options}"),
+            DeviceSelector::Nvidia(number) => write!(f, "nvidia:{number}"),
             DeviceSelector::Index(index) => write!(f, "{index}"),
+            DeviceSelector::External(options) => write!(f, "external:{options}"),
         }
     }
 }
@@ -66,20 +75,38 @@ impl FromStr for DeviceSelector {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<DeviceSelector> {
-        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        CString::new(text).map_err(|source| Error::Text {
+            argument: "selector",
+            source,
+        })?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let number = |digits: &str| {
+            digits.parse().map_err(|_| {
+                let message = format!(
+                    "selector: there is no device {text}, indices end at {}",
+                    u32::MAX
+                );
+                Error::new("DeviceSelector::from_str", Status::NoDevice, message)
+            })
+        };
         match text {
             "" | "default" => Ok(DeviceSelector::Default),
             "metal" => Ok(DeviceSelector::Metal),
             "cpu" => Ok(DeviceSelector::cpu()),
-            _ if is_number => Ok(DeviceSelector::Index(text.parse().unwrap_or(u32::MAX))),
-            _ => match text.strip_prefix("cpu:") {
-                Some(options) => Ok(DeviceSelector::Cpu(options.to_owned())),
-                None => Err(Error::new(
+            "nvidia" => Ok(DeviceSelector::Nvidia(0)),
+            _ if is_number(text) => number(text).map(DeviceSelector::Index),
+            _ => match text.split_once(':') {
+                Some(("cpu", options)) => Ok(DeviceSelector::Cpu(options.to_owned())),
+                Some(("external", options)) => Ok(DeviceSelector::External(options.to_owned())),
+                Some(("nvidia", digits)) if is_number(digits) => {
+                    number(digits).map(DeviceSelector::Nvidia)
+                }
+                _ => Err(Error::new(
                     "DeviceSelector::from_str",
                     Status::NoDevice,
                     format!(
-                        "selector: no device answers to {text:?}; these do: default, metal, cpu, cpu:KEY=VALUE,… and \
-                         the indices"
+                        "selector: no device answers to {text:?}; these do: default, metal, cpu, cpu:KEY=VALUE,…, \
+                         nvidia, nvidia:NUMBER and the indices"
                     ),
                 )),
             },
@@ -114,6 +141,7 @@ mod tests {
             ("metal", DeviceSelector::Metal),
             ("cpu", DeviceSelector::cpu()),
             ("cpu:delay_us=1", DeviceSelector::Cpu("delay_us=1".into())),
+            ("nvidia:2", DeviceSelector::Nvidia(2)),
             ("7", DeviceSelector::Index(7)),
         ] {
             assert_eq!(text.parse::<DeviceSelector>().unwrap(), selector);
@@ -127,7 +155,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_a_typed_error_that_lists_the_forms() {
-        for text in ["CPU", "gpu", "-1", "1.0", "cpu ", "metal:0"] {
+        for text in ["CPU", "gpu", "-1", "1.0", "cpu ", "metal:0", "nvidia:x"] {
             let error = text.parse::<DeviceSelector>().unwrap_err();
             assert!(matches!(error, Error::NoDevice(_)), "{text}: {error:?}");
             assert!(error.to_string().contains("cpu:KEY=VALUE"), "{error}");

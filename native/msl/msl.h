@@ -1,5 +1,5 @@
-/* The Metal Shading Language's standard library for clang: read before every rewritten source. functions.h, threads.h and
- * entry.h are the target's, from its folder. */
+/* The Metal Shading Language's standard library for clang: read before every rewritten source. functions.h, threads.h
+ * and entry.h are the target's, from its folder. */
 #include "types.h"
 #include "traits.h"
 #include "functions.h"

@@ -9,3 +9,7 @@ mod memory;
 mod module;
 mod stream;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;

@@ -13,12 +13,12 @@ use super::error::Error;
 use super::headers::Shim;
 use super::limits::Limits;
 use super::object::Refusal;
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
+use super::ptx;
 use super::rewrite::{FunctionConstant, Kernel, Program, Value};
 use super::scratch::Scratch;
 use super::target::{self, Target};
 use super::tokens::{Kind, tokenize};
-#[cfg(all(feature = "nvidia", target_os = "linux"))]
-use super::ptx;
 use super::{diagnostics, object};
 
 /// What a source is checked with, whatever it is compiled for.
@@ -246,7 +246,7 @@ impl Compiler {
         values: &[Option<Value>],
     ) -> Result<String, Error> {
         let mut text = Target::Nvptx.translation_unit(program, values);
-        text += &kernel.export();
+        text += &kernel.export_as(0);
         let mut arguments = self.compiler_arguments(Target::Nvptx);
         arguments.extend(["-o", "-", "-"].map(OsString::from));
         let module = self.cache.read(self.key(&arguments, &text), || {

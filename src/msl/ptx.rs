@@ -52,7 +52,15 @@ impl Description {
             .chunks(4)
             .map(|word| word.try_into().map_or(0, u32::from_le_bytes))
             .collect();
-        let [length, packet_bytes, memory, values, max_threads, arguments @ ..] = &words[..] else {
+        let [
+            length,
+            packet_bytes,
+            memory,
+            values,
+            max_threads,
+            arguments @ ..,
+        ] = &words[..]
+        else {
             return Err(malformed());
         };
         if *length as usize != words.len() || arguments.len() % 4 != 0 {
@@ -75,7 +83,10 @@ impl Description {
             memory: *memory as usize,
             values: *values as usize,
             max_threads: *max_threads,
-            arguments: arguments.chunks(4).map(argument).collect::<Result<_, _>>()?,
+            arguments: arguments
+                .chunks(4)
+                .map(argument)
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -86,63 +97,71 @@ pub fn undefined(module: &str) -> Option<&str> {
         .lines()
         .filter_map(|line| line.trim().strip_prefix(".extern "))
         .find(|rest| !rest.starts_with(".shared"))?;
-    let mut words = declared.split(|letter: char| !(letter.is_alphanumeric() || "_$.".contains(letter)));
-    words.rfind(|word| !word.is_empty() && !word.starts_with('.') && word.parse::<u64>().is_err())
+    // After a function's results in parentheses, or before an array's extents.
+    let named = match declared.strip_prefix(".func") {
+        Some(rest) => rest.split_once(") ").map_or(rest, |(_, rest)| rest),
+        None => declared,
+    };
+    let named = named.split(['(', '[', ';', '=']).next()?;
+    named.split_whitespace().last()
 }
 
-/// One module for each of the kernels 0 .. `count` of a module: what they share, and a kernel with its description.
-/// Drivers compile a module as a whole, and a program uses few of the kernels of one source.
-pub fn split(module: &str, count: usize) -> Vec<String> {
-    let mut shared = Vec::new();
-    let mut own: Vec<String> = vec![String::new(); count];
-    let mut lines = module.split_inclusive('\n').peekable();
-    while let Some(line) = lines.next() {
-        let number = ["msl_kernel_", "msl_description_"].iter().find_map(|name| {
-            let (before, after) = line.split_once(name)?;
-            let digits = after.split(|letter: char| !letter.is_ascii_digit()).next()?;
-            let declares = before.contains(".entry") || before.contains(".global");
-            declares.then(|| digits.parse::<usize>().ok())?
-        });
-        let is_code = line.contains(".entry ") || line.contains(".func ");
-        let mut item = String::from(line);
-        let closes = |line: &str| match is_code {
-            true => line.starts_with('}'),
-            false => true,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_read_from_the_module() {
+        let words = [13_u32, 96, 48, 64, 512, 1, 3, 8, 16, 2, 1, 0, u32::MAX];
+        let bytes: Vec<String> = words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .map(|byte| byte.to_string())
+            .collect();
+        let module = format!(
+            ".visible .global .align 4 .b8 msl_description_2[52] = {{{}}};\n",
+            bytes.join(", ")
+        );
+        let description = Description::read(&module, 2).expect("it is one");
+        assert_eq!(
+            (
+                description.packet_bytes,
+                description.memory,
+                description.values,
+                description.max_threads
+            ),
+            (96, 48, 64, 512)
+        );
+        let buffer = Argument::Buffer {
+            index: 3,
+            least: 8,
+            value: Some(16),
         };
-        while is_code && !item.lines().last().is_some_and(closes) {
-            match lines.next() {
-                Some(line) => item += line,
-                None => break,
-            }
-        }
-        match number.and_then(|number| own.get_mut(number)) {
-            Some(own) => *own += &item,
-            None => shared.push(item),
+        assert_eq!(
+            description.arguments,
+            [buffer, Argument::Threadgroup { index: 1 }]
+        );
+        for wrong in [
+            "",
+            &module.replace("{13,", "{12,"),
+            &module.replace("52] = {13", "52] = {x"),
+        ] {
+            assert!(
+                matches!(Description::read(wrong, 2), Err(Error::Host(_))),
+                "{wrong}"
+            );
         }
     }
-    own.iter()
-        .map(|own| {
-            let mut text = String::new();
-            for item in &shared {
-                if is_used(item, own) {
-                    text += item;
-                }
-            }
-            text + own
-        })
-        .collect()
-}
 
-/// Whether a kernel needs what stands beside the kernels: the head of the file, functions, and those variables that it
-/// names.
-fn is_used(item: &str, kernel: &str) -> bool {
-    let is_variable = [".shared ", ".global "].iter().any(|space| item.contains(space));
-    if !is_variable || item.contains(".func ") {
-        return !item.trim_start().starts_with("//");
-    }
-    let declared = item.split(['[', ';', '=']).next().unwrap_or(item);
-    match declared.split_whitespace().last() {
-        Some(name) => kernel.contains(name),
-        None => true,
+    #[test]
+    fn what_is_declared_and_not_defined_is_found() {
+        let function = ".extern .func  (.param .b32 func_retval0) _Z6absentf(\n";
+        assert_eq!(undefined(function), Some("_Z6absentf"));
+        assert_eq!(
+            undefined(".extern .global .align 4 .u32 wanted;\n"),
+            Some("wanted")
+        );
+        let threadgroup = ".extern .shared .align 16 .b8 msl_threadgroup_memory[];\n";
+        assert_eq!(undefined(threadgroup), None);
     }
 }

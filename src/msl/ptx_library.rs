@@ -22,7 +22,10 @@ impl PtxLibrary {
 
     /// The kernels' names, in the source's order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.program.kernels.iter().map(|kernel| kernel.name.as_str())
+        self.program
+            .kernels
+            .iter()
+            .map(|kernel| kernel.name.as_str())
     }
 
     /// The module of kernel `name` with its function constants set.
@@ -30,7 +33,10 @@ impl PtxLibrary {
         let mut kernels = self.program.kernels.iter();
         let kernel = kernels.find(|kernel| kernel.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.names().collect();
-            Error::Function(format!("no kernel `{name}`; the source defines {}", names.join(", ")))
+            Error::Function(format!(
+                "no kernel `{name}`; the source defines {}",
+                names.join(", ")
+            ))
         })?;
         let constants = self.program.constants.iter();
         let values = constants

@@ -15,6 +15,10 @@ pub enum Target {
     /// This processor. `validate`: every access to memory is checked.
     Cpu { validate: bool },
     /// GPUs from compute capability 8.0 on.
+    #[cfg_attr(
+        not(all(feature = "nvidia", target_os = "linux")),
+        allow(dead_code, reason = "the feature nvidia compiles for it")
+    )]
     Nvptx,
 }
 
@@ -168,8 +172,8 @@ fn processor_argument() -> &'static str {
 }
 
 /// PTX of version 7.5 for compute capability 8.0, which drivers from 495 on take and later GPUs run as fast as their
-/// own. Contraction as Metal has it. Whatever exchanges values between lanes stays where control flow is uniform. All is
-/// inlined: a call hides which memory a pointer is for, and keeps arrays out of registers.
+/// own. Contraction as Metal has it. Whatever exchanges values between lanes stays where control flow is uniform. All
+/// is inlined: a call hides which memory a pointer is for, and keeps arrays out of registers.
 const NVPTX: [&str; 14] = [
     "--target=nvptx64-nvidia-cuda",
     "-march=sm_80",
@@ -186,3 +190,86 @@ const NVPTX: [&str; 14] = [
     "-O3",
     "-S",
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use crate::msl::clang::Clang;
+
+    /// Units of the last place that the Metal Shading Language allows, specification 3.1, section 8.4.
+    const MOST: [(&str, f64); 22] = [
+        ("exp", 4.0),
+        ("exp2", 4.0),
+        ("log", 4.0),
+        ("log2", 4.0),
+        ("log10", 4.0),
+        ("sin", 4.0),
+        ("cos", 4.0),
+        ("tan", 6.0),
+        ("asin", 4.0),
+        ("acos", 4.0),
+        ("atan", 5.0),
+        ("sinh", 4.0),
+        ("cosh", 4.0),
+        ("tanh", 5.0),
+        ("asinh", 4.0),
+        ("acosh", 4.0),
+        ("atanh", 5.0),
+        ("pow", 16.0),
+        ("atan2", 6.0),
+        ("fmod", 0.0),
+        ("fdim", 0.5),
+        ("exact", 0.0),
+    ];
+
+    /// The functions are plain C++, so this processor can run them.
+    #[test]
+    fn functions_for_nvidia_are_as_exact_as_metals() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = env!("CARGO_MANIFEST_DIR");
+        let source = fs::read_to_string(format!("{root}/tests/native/nvptx_functions.cpp"));
+        let (path, program) = (
+            folder.path().join("functions.cpp"),
+            folder.path().join("functions"),
+        );
+        fs::write(&path, source.expect("the test's own file")).expect("a file");
+        let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
+        let compiled = Command::new(clang.path())
+            .args([
+                "-std=c++17",
+                "-O2",
+                "-Wno-everything",
+                "-I",
+                &format!("{root}/native/msl/nvptx"),
+            ])
+            .args([
+                path.as_os_str(),
+                "-o".as_ref(),
+                program.as_os_str(),
+                "-lm".as_ref(),
+            ])
+            .output()
+            .expect("clang runs");
+        let said = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{said}");
+        let run = Command::new(program).output().expect("it runs");
+        let lines = String::from_utf8(run.stdout).expect("ASCII");
+        let found: Vec<(&str, f64)> = lines
+            .lines()
+            .map(|line| {
+                let mut words = line.split(' ');
+                let (name, error) = (
+                    words.next().expect("a name"),
+                    words.next().expect("an error"),
+                );
+                (name, error.parse().expect("a number"))
+            })
+            .collect();
+        assert_eq!(found.len(), MOST.len(), "{lines}");
+        for ((name, error), (expected, most)) in found.iter().zip(MOST) {
+            assert!(*name == expected && *error <= most, "{lines}");
+        }
+    }
+}

@@ -19,6 +19,6 @@ mod operations;
 #[path = "../abi/pool.rs"]
 mod pool;
 mod programs;
-mod stress_api;
 mod rowwise;
 mod second_backend;
+mod stress_api;

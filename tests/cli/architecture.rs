@@ -259,8 +259,8 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The folders that build.rs puts on the path of includes.
-const INCLUDES: [&str; 7] = [
+/// The folders that build.rs, and the compiler of Metal source for the CPU, put on the path of includes.
+const INCLUDES: [&str; 8] = [
     "include",
     "native",
     "native/bridge",
@@ -268,6 +268,7 @@ const INCLUDES: [&str; 7] = [
     "native/objects",
     "native/softmetal",
     "native/msl",
+    "native/msl/cpu",
 ];
 
 /// `#include "x"` and `#import "x"`: in the file's own folder, else in the first of [`INCLUDES`] that has it.

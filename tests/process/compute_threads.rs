@@ -46,8 +46,6 @@ fn the_number_is_what_was_set() {
     for threads in [1, 5, 2] {
         device.set_compute_threads(threads).expect("so few");
         assert_eq!(device.compute_threads().expect("as before"), threads);
-        let name = device.info().expect("open").name;
-        assert!(name.contains(&format!("({threads} thread")), "{name}");
     }
     for threads in [0, 1025, u32::MAX] {
         let error = device.set_compute_threads(threads).expect_err("refused");

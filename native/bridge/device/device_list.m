@@ -104,7 +104,8 @@ static iron_status choose_named(Choice *choice, const char *selector) {
   iron_status status = choose_backend(choice, name, configuration);
   if (status != IRON_ERROR_NO_DEVICE) return status;
   return IronErrorReport(
-      status, "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,…, nvidia, nvidia:NUMBER and the indices",
+      status, "selector: no device answers to \"%s\"; these do: default, metal, cpu, cpu:KEY=VALUE,…, nvidia, "
+      "nvidia:NUMBER and the indices",
       selector);
 }
 

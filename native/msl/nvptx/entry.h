@@ -2,9 +2,9 @@
  *
  *   uint grid[3], groups[3], origin[3], threads[3]   threads_per_grid, threadgroups_per_grid, the first threadgroup of
  *                                                    this launch, and threads_per_threadgroup of a whole one
- *   ulong memory[n]                                  for each argument the address of its buffer, or the offset of its
- *                                                    threadgroup memory in bytes; 0: what it is bound to is in `values`
- *   uchar values[…]                                  small structs that arguments refer to, at most `largest_value` each
+ *   ulong memory[]   of each argument the address of its buffer, or the offset of its threadgroup memory; 0: its value
+ *                    is in `values`
+ *   uchar values[]   small structs that arguments refer to, each of at most `largest_value` bytes
  *
  * A constant array beside the entry says what the arguments are: src/msl/ptx.rs reads it. */
 #ifndef MSL_ENTRY_H
@@ -83,7 +83,9 @@ struct place {
 /* Holds an argument for as long as the kernel runs. */
 template <class P, class Bound> struct holder {
   using V = metal::remove_cvref_t<P>;
-  static MSL_INLINE uint simdgroups(const uint (&threads)[3]) { return (threads[0] * threads[1] * threads[2] + 31) / 32; }
+  static MSL_INLINE uint simdgroups(const uint (&threads)[3]) {
+    return (threads[0] * threads[1] * threads[2] + 31) / 32;
+  }
   static MSL_INLINE V make(const packet_head &head, const place &at) {
     if constexpr (Bound::kind == thread_position_in_grid) {
       uint from[3];
@@ -141,7 +143,8 @@ template <class P, class Bound> struct value_holder {
 template <class P, class Bound>
 using holder_of = metal::conditional_t<
     has_value<P, Bound>(), value_holder<P, Bound>,
-    metal::conditional_t<Bound::kind == buffer || Bound::kind == threadgroup, pointer_holder<P, Bound>, holder<P, Bound>>>;
+    metal::conditional_t<Bound::kind == buffer || Bound::kind == threadgroup, pointer_holder<P, Bound>,
+                         holder<P, Bound>>>;
 
 enum argument_kind { argument_none, argument_buffer, argument_threadgroup };
 
@@ -149,7 +152,8 @@ template <auto function, class F, class... Bound> struct kernel {
   static_assert(!sizeof(F), "a kernel returns void");
 };
 template <auto function, class... P, class... Bound> struct kernel<function, void (*)(P...), Bound...> {
-  static_assert(sizeof...(P) == sizeof...(Bound), "a kernel's definition and its instantiation take different parameters");
+  static_assert(sizeof...(P) == sizeof...(Bound),
+                "a kernel's definition and its instantiation take different parameters");
   static constexpr ulong count = sizeof...(P);
   static constexpr indices<Bound...> index = {};
   static constexpr typename signature<P...>::template with<Bound...> values = {};
@@ -196,12 +200,11 @@ template <auto function, class... P, class... Bound> struct kernel<function, voi
 }
 
 /* Makes an entry msl_kernel_N of the module and its description. */
-#define MSL_EXPORT_AS(number, max_threads, ...)                                                                      \
-  extern "C" __attribute__((nvptx_kernel)) void msl_kernel_##number(__VA_ARGS__::params packet) {                    \
-    __VA_ARGS__::run(packet);                                                                                        \
-  }                                                                                                                  \
-  extern "C" __attribute__((used, visibility("default"))) constexpr __VA_ARGS__::description msl_description_##number = \
-      __VA_ARGS__::describe(max_threads);
-#define MSL_EXPORT(max_threads, ...) MSL_EXPORT_AS(0, max_threads, __VA_ARGS__)
+#define MSL_EXPORT_AS(number, max_threads, ...)                                                       \
+  extern "C" __attribute__((nvptx_kernel)) void msl_kernel_##number(__VA_ARGS__::params packet) {     \
+    __VA_ARGS__::run(packet);                                                                         \
+  }                                                                                                   \
+  extern "C" __attribute__((used, visibility("default")))                                             \
+  constexpr __VA_ARGS__::description msl_description_##number = __VA_ARGS__::describe(max_threads);
 
 #endif

@@ -1,6 +1,6 @@
-/* What math.h takes from the target: on NVIDIA's GPUs code of our own, for there is no C library and clang's libdevice is
- * part of the CUDA toolkit. Plain C++, so that the host can check it. Errors are within those of the Metal Shading
- * Language Specification, section 8.4. exp, which attention and activations use, computes in float; the others go through
+/* What math.h takes from the target: on NVIDIA's GPUs code of our own, for there is no C library, and libdevice is part
+ * of the CUDA toolkit. Plain C++, so that the host can check it. Errors are within those of the Metal Shading Language
+ * Specification, section 8.4. exp, which attention and activations use, computes in float. The others go through
  * double, whose error is rounded away. Series and reductions: Abramowitz & Stegun, chapter 4. */
 #ifndef MSL_FUNCTIONS_H
 #define MSL_FUNCTIONS_H
@@ -100,7 +100,8 @@ MSL_INLINE double reduced(float x, int &quadrant) {
     n = (ulong)whole;
   } else {
     /* Payne & Hanek 1983: of 2 / pi only those bits matter that the exponent does not shift out. */
-    const ulong two_over_pi[] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, 0xdb6295993c439041ul, 0xfe5163abdebbc561ul};
+    const ulong two_over_pi[] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, 0xdb6295993c439041ul,
+                                 0xfe5163abdebbc561ul};
     uint bits = __builtin_bit_cast(uint, x);
     int exponent = (int)(bits >> 23 & 255) - 150; /* size = mantissa 2^exponent, exponent >= 7 */
     ulong mantissa = (bits & 0x7fffffu) | 0x800000u;

@@ -747,8 +747,6 @@ const _: () = {
 };
 unsafe extern "C" {
     pub fn soft_backend_count(name: *const ::core::ffi::c_char) -> u32;
-}
-unsafe extern "C" {
     pub fn soft_backend_open(
         which: *const ::core::ffi::c_char,
         backend: *mut *mut soft_backend,

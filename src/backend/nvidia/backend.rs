@@ -36,7 +36,9 @@ fn driver() -> Result<Arc<Driver>, Fault> {
 
 /// How many GPUs there are. None when the driver does not say.
 pub fn count() -> u32 {
-    driver().and_then(|driver| context::count(&driver)).unwrap_or(0)
+    driver()
+        .and_then(|driver| context::count(&driver))
+        .unwrap_or(0)
 }
 
 impl Nvidia {
@@ -45,7 +47,9 @@ impl Nvidia {
         let index = match options {
             "" => 0,
             number => number.parse().map_err(|_| {
-                Fault::Invalid(format!("{number:?} is not the number of a GPU, as in nvidia:1"))
+                Fault::Invalid(format!(
+                    "{number:?} is not the number of a GPU, as in nvidia:1"
+                ))
             })?,
         };
         Nvidia::with_driver(driver()?, index)
@@ -98,10 +102,14 @@ impl vtable::Backend for Nvidia {
             true => "managed",
             false => "pinned",
         };
-        format!(
-            "GPU: {} ({}), compute capability {major}.{minor}\nown kernels: {own}\ncompiler: {clang}\nshared memory: {shared}\n",
-            properties.name, self.index
-        )
+        let lines = [
+            format!("GPU: {} ({})", properties.name, self.index),
+            format!("compute capability: {major}.{minor}"),
+            format!("own kernels: {own}"),
+            format!("compiler: {clang}"),
+            format!("shared memory: {shared}"),
+        ];
+        lines.join("\n") + "\n"
     }
 
     fn create_buffer(self: &Arc<Self>, length: u64, storage: Storage) -> Result<Buffer, Fault> {

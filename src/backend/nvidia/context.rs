@@ -41,7 +41,9 @@ const OLDEST: (c_int, c_int) = (8, 0);
 pub fn count(driver: &Driver) -> Result<u32, Fault> {
     let mut count = 0;
     // SAFETY: a place for the count.
-    driver.check("cuDeviceGetCount", unsafe { (driver.device_count)(&mut count) })?;
+    driver.check("cuDeviceGetCount", unsafe {
+        (driver.device_count)(&mut count)
+    })?;
     Ok(u32::try_from(count).unwrap_or(0))
 }
 
@@ -59,7 +61,9 @@ fn find(driver: &Driver, index: u32) -> Result<c_int, Fault> {
     }
     let mut device = 0;
     // SAFETY: a place for the device, and an index below the count.
-    driver.check("cuDeviceGet", unsafe { (driver.device_get)(&mut device, index as c_int) })?;
+    driver.check("cuDeviceGet", unsafe {
+        (driver.device_get)(&mut device, index as c_int)
+    })?;
     Ok(device)
 }
 
@@ -73,7 +77,9 @@ impl Properties {
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         let mut memory = 0;
         // SAFETY: a place for the size.
-        driver.check("cuDeviceTotalMem", unsafe { (driver.device_memory)(&mut memory, device) })?;
+        driver.check("cuDeviceTotalMem", unsafe {
+            (driver.device_memory)(&mut memory, device)
+        })?;
         let attribute = |attribute| {
             let mut value = 0;
             // SAFETY: a place for the value of a known attribute.

@@ -41,19 +41,18 @@ macro_rules! functions {
                 #[doc = concat!("`", $symbol, "`, section ", $section)]
                 pub $field: unsafe extern "C" fn($($type),*) -> Status,
             )+
-            /// Keeps the code of the functions.
-            pub library: Library,
         }
 
         impl Driver {
-            fn of(library: Library) -> Result<Driver, Fault> {
+            fn of(library: &Library) -> Result<Driver, Fault> {
                 Ok(Driver {
                     $($field: {
                         let symbol = library.symbol($symbol)?;
                         // SAFETY: the manual's declaration of the function of this name.
-                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> Status>(symbol) }
+                        unsafe {
+                            std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> Status>(symbol)
+                        }
                     },)+
-                    library,
                 })
             }
         }
@@ -166,17 +165,13 @@ pub mod status {
 }
 
 /// A loaded library, which stays loaded: the driver has threads of its own.
-pub struct Library(*mut c_void);
-
-// SAFETY: a name of a library, which dlsym takes from any thread.
-unsafe impl Send for Library {}
-// SAFETY: as above.
-unsafe impl Sync for Library {}
+struct Library(*mut c_void);
 
 impl Library {
     fn open(path: &Path) -> Result<Library, Fault> {
         let name = CString::new(path.as_os_str().as_encoded_bytes());
-        let name = name.map_err(|_| Fault::Invalid(String::from("a library's name has a zero in it")))?;
+        let name =
+            name.map_err(|_| Fault::Invalid(String::from("a library's name has a zero in it")))?;
         // SAFETY: a C string. Initializers of the driver's library are as trustworthy as the system's own.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         match handle.is_null() {
@@ -200,11 +195,6 @@ impl Library {
             ))),
         }
     }
-
-    #[cfg(test)]
-    pub const fn none() -> Library {
-        Library(ptr::null_mut())
-    }
 }
 
 fn last_loader_error() -> String {
@@ -213,14 +203,16 @@ fn last_loader_error() -> String {
     match text.is_null() {
         true => String::from(LIBRARY),
         // SAFETY: a C string, as above.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        false => unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned(),
     }
 }
 
 impl Driver {
     /// Loads and starts the driver.
     pub fn open(path: &Path) -> Result<Driver, Fault> {
-        let driver = Driver::of(Library::open(path)?)?;
+        let driver = Driver::of(&Library::open(path)?)?;
         driver.start()?;
         Ok(driver)
     }
@@ -231,7 +223,9 @@ impl Driver {
         self.check("cuInit", unsafe { (self.init)(0) })?;
         let mut version = 0;
         // SAFETY: a place for the version.
-        self.check("cuDriverGetVersion", unsafe { (self.driver_version)(&mut version) })?;
+        self.check("cuDriverGetVersion", unsafe {
+            (self.driver_version)(&mut version)
+        })?;
         match version < OLDEST {
             false => Ok(()),
             true => Err(Fault::Unsupported(format!(
@@ -254,7 +248,9 @@ impl Driver {
     pub fn fault(&self, what: &str, status: Status) -> Fault {
         let said = self.text(status);
         match status {
-            status::OUT_OF_MEMORY => Fault::OutOfMemory(format!("the GPU's memory is full ({said})")),
+            status::OUT_OF_MEMORY => {
+                Fault::OutOfMemory(format!("the GPU's memory is full ({said})"))
+            }
             status::NO_DEVICE => Fault::Unsupported(String::from(
                 "there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides it",
             )),
@@ -281,9 +277,11 @@ impl Driver {
                 "a kernel took longer than the GPU's driver allows; close and open the device: {said}"
             )),
             // Those that end the context: a kernel's faults.
-            status::DEINITIALIZED | 214 | 220 | 226 | 700..=720 | 999 => Fault::DeviceLost(format!(
-                "a kernel failed, and the GPU's memory is lost; close and open the device: {said}"
-            )),
+            status::DEINITIALIZED | 214 | 220 | 226 | status::ILLEGAL_ADDRESS..=720 | 999 => {
+                Fault::DeviceLost(format!(
+                    "a kernel failed, and the GPU's memory is lost; close and open the device: {said}"
+                ))
+            }
             _ => Fault::Internal(format!("{what}: {said} ({status})")),
         }
     }
@@ -294,7 +292,9 @@ impl Driver {
         let known = unsafe { (self.error_string)(status, &mut text) };
         match known == status::SUCCESS && !text.is_null() {
             // SAFETY: a C string of the driver's, as above.
-            true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+            true => unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned(),
             false => format!("status {status}"),
         }
     }

@@ -46,14 +46,18 @@ pub struct Fake {
 }
 
 fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
-    let mut state = STATE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut state = STATE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     body(state.get_or_insert_default())
 }
 
 impl Fake {
     /// One GPU of compute capability 9.0 under a driver of CUDA 12.4.
     pub fn new() -> Fake {
-        let alone = IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let alone = IN_USE
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         with(|state| {
             *state = State {
                 version: 12040,
@@ -154,18 +158,21 @@ unsafe fn put<T>(place: *mut T, value: T) {
 macro_rules! fakes {
     ($($field:ident($($argument:ident: $type:ty),*) |$state:ident| $body:block)+) => {
         fn functions() -> Driver {
-            $(unsafe extern "C" fn $field($($argument: $type),*) -> Status {
+            $(#[allow(
+                unused_unsafe,
+                clippy::too_many_arguments,
+                reason = "the driver's own; some do nothing with their arguments"
+            )]
+            unsafe extern "C" fn $field($($argument: $type),*) -> Status {
                 call(stringify!($field), |$state| {
                     let _ = &$state;
                     // SAFETY: the tests call this as they would the driver: places are valid, memory is allocated.
-                    #[allow(unused_unsafe, reason = "some do nothing with their arguments")]
                     unsafe { $body }
                 })
             })+
             Driver {
                 $($field,)+
                 event_query,
-                library: Library::none(),
             }
         }
     };
@@ -175,8 +182,14 @@ macro_rules! fakes {
 unsafe extern "C" fn event_query(_event: Event) -> Status {
     static ASKED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let failing = with(|state| state.failing.get("event_query").copied());
-    let first = ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2);
-    failing.unwrap_or(if first { status::NOT_READY } else { status::SUCCESS })
+    let first = ASKED
+        .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        .is_multiple_of(2);
+    failing.unwrap_or(if first {
+        status::NOT_READY
+    } else {
+        status::SUCCESS
+    })
 }
 
 fakes! {

@@ -1,5 +1,5 @@
-//! Commands as launches. A dispatch becomes one launch, or several when its grid has threadgroups of different sizes, or
-//! more of them in one direction than a launch may have.
+//! Commands as launches. A dispatch becomes one launch, or several when its grid has threadgroups of different sizes,
+//! or more of them in one direction than a launch may have.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -31,8 +31,12 @@ pub fn enqueue(
                 let name = &dispatch.function().name;
                 match fault {
                     Fault::Invalid(text) => Fault::Invalid(format!("kernel `{name}`: {text}")),
-                    Fault::OutOfBounds(text) => Fault::OutOfBounds(format!("kernel `{name}`: {text}")),
-                    Fault::DeviceLost(text) => Fault::DeviceLost(format!("kernel `{name}`: {text}")),
+                    Fault::OutOfBounds(text) => {
+                        Fault::OutOfBounds(format!("kernel `{name}`: {text}"))
+                    }
+                    Fault::DeviceLost(text) => {
+                        Fault::DeviceLost(format!("kernel `{name}`: {text}"))
+                    }
                     other => other,
                 }
             })
@@ -207,13 +211,23 @@ fn put_arguments(
             Argument::None => {}
             Argument::Threadgroup { index } => {
                 address = u64::from(shared);
-                let length = dispatch.threadgroup_memory().get(index).copied().unwrap_or(0);
+                let length = dispatch
+                    .threadgroup_memory()
+                    .get(index)
+                    .copied()
+                    .unwrap_or(0);
                 if length == 0 {
-                    return Err(Fault::Invalid(format!("threadgroup memory {index} has no length")));
+                    return Err(Fault::Invalid(format!(
+                        "threadgroup memory {index} has no length"
+                    )));
                 }
                 shared += length.next_multiple_of(16);
             }
-            Argument::Buffer { index, least, value } => {
+            Argument::Buffer {
+                index,
+                least,
+                value,
+            } => {
                 let short = |length: u64| {
                     Fault::OutOfBounds(format!(
                         "buffer {index} has {length} bytes, and its argument needs {least}"
@@ -221,7 +235,9 @@ fn put_arguments(
                 };
                 match dispatch.binding(index) {
                     Binding::Nothing => {
-                        return Err(Fault::Invalid(format!("nothing is bound at buffer {index}")));
+                        return Err(Fault::Invalid(format!(
+                            "nothing is bound at buffer {index}"
+                        )));
                     }
                     Binding::Buffer { length, .. } if length < least as u64 => {
                         return Err(short(length));

@@ -23,9 +23,11 @@ const MOST_MANAGED: u64 = 7;
 impl Managed {
     fn reserve(&self, bytes: u64, context: &Context) -> Result<(), Fault> {
         let most = context.properties.memory / 8 * MOST_MANAGED;
-        let reserved = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= most)
-        });
+        let reserved = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= most)
+            });
         match reserved {
             Ok(_) => Ok(()),
             Err(used) => Err(Fault::OutOfMemory(format!(
@@ -110,9 +112,8 @@ impl Buffer {
                     managed.give_back(length);
                 }
                 context.check("cuMemAllocManaged", status)?;
-                buffer.contents = NonNull::new(ptr::with_exposed_provenance_mut(
-                    buffer.address as usize,
-                ));
+                buffer.contents =
+                    NonNull::new(ptr::with_exposed_provenance_mut(buffer.address as usize));
             }
             Origin::Pinned | Origin::Registered => {
                 let mut pointer = ptr::null_mut();
@@ -133,7 +134,9 @@ impl Buffer {
                 context.check("cuMemsetD8", status)?;
                 // The host may look at once, and streams do not wait for this.
                 // SAFETY: the context is this thread's.
-                context.check("cuCtxSynchronize", unsafe { (driver.context_synchronize)() })?;
+                context.check("cuCtxSynchronize", unsafe {
+                    (driver.context_synchronize)()
+                })?;
             }
         }
         Ok(buffer)
@@ -145,7 +148,8 @@ impl Buffer {
         managed: &Arc<Managed>,
         pages: &HostPages,
     ) -> Result<Buffer, Fault> {
-        let refused = || Fault::Unsupported(String::from("this GPU cannot use memory of the host's"));
+        let refused =
+            || Fault::Unsupported(String::from("this GPU cannot use memory of the host's"));
         if !context.properties.registers || pages.read_only {
             return Err(refused());
         }
@@ -156,11 +160,13 @@ impl Buffer {
         let driver = &context.driver;
         // SAFETY: whole pages that outlive the buffer, which unregisters them.
         let status = unsafe { (driver.host_register)(pointer, bytes, driver::REGISTER_MAPPED) };
-        context.check("cuMemHostRegister", status).map_err(|fault| match fault {
-            // Mappings of files and memory that is registered already cannot be.
-            Fault::Internal(_) => refused(),
-            other => other,
-        })?;
+        context
+            .check("cuMemHostRegister", status)
+            .map_err(|fault| match fault {
+                // Mappings of files and memory that is registered already cannot be.
+                Fault::Internal(_) => refused(),
+                other => other,
+            })?;
         let mut buffer = Buffer {
             context: Arc::clone(context),
             managed: Arc::clone(managed),
@@ -174,9 +180,16 @@ impl Buffer {
     }
 
     /// The bytes that rows of a matrix take, from `first` on.
-    fn rows(&self, matrix: &Matrix, first: u64, count: u64, bytes: usize) -> Result<Address, Fault> {
-        let row = row_bytes(matrix.dtype, matrix.width)
-            .ok_or_else(|| Fault::Invalid(String::from("weights of this type have no such rows")))?;
+    fn rows(
+        &self,
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        bytes: usize,
+    ) -> Result<Address, Fault> {
+        let row = row_bytes(matrix.dtype, matrix.width).ok_or_else(|| {
+            Fault::Invalid(String::from("weights of this type have no such rows"))
+        })?;
         let place = || {
             let start = matrix.offset.checked_add(first.checked_mul(row)?)?;
             let length = count.checked_mul(row)?;
@@ -204,7 +217,9 @@ fn row_bytes(dtype: u32, width: u64) -> Option<u64> {
         };
     }
     let (elements, bytes): (u64, u64) = dtypes!(sizes)?;
-    width.is_multiple_of(elements).then(|| width / elements * bytes)
+    width
+        .is_multiple_of(elements)
+        .then(|| width / elements * bytes)
 }
 
 /// Where the GPU finds memory of the host's.
@@ -225,7 +240,13 @@ impl vtable::Buffer for Buffer {
         self.contents
     }
 
-    fn write_weights(&self, matrix: &Matrix, first: u64, count: u64, rows: &[u8]) -> Result<(), Fault> {
+    fn write_weights(
+        &self,
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        rows: &[u8],
+    ) -> Result<(), Fault> {
         self.context.still_there()?;
         let to = self.rows(matrix, first, count, rows.len())?;
         let _entered = self.context.enter()?;
@@ -235,7 +256,13 @@ impl vtable::Buffer for Buffer {
         self.context.check("cuMemcpyHtoD", status)
     }
 
-    fn read_weights(&self, matrix: &Matrix, first: u64, count: u64, rows: &mut [u8]) -> Result<(), Fault> {
+    fn read_weights(
+        &self,
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        rows: &mut [u8],
+    ) -> Result<(), Fault> {
         self.context.still_there()?;
         let from = self.rows(matrix, first, count, rows.len())?;
         let _entered = self.context.enter()?;

@@ -64,7 +64,9 @@ impl Module {
             Code::Embedded(kernels) => kernels.iter().map(|(name, _)| name.as_str()).collect(),
             Code::Source(library) => library.names().collect(),
         };
-        let names = names.into_iter().map(|name| CString::new(name).unwrap_or_default());
+        let names = names
+            .into_iter()
+            .map(|name| CString::new(name).unwrap_or_default());
         Ok(Module {
             context: Arc::clone(context),
             names: names.collect(),
@@ -143,7 +145,10 @@ fn load(context: &Context, name: &str, text: &str) -> Result<driver::Module, Fau
         jit_option::ERROR_LOG_BUFFER_SIZE_BYTES,
     ];
     // A value of 32 bits is passed in the pointer itself (section 6.10).
-    let values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG - 1)];
+    let values: [*mut c_void; 2] = [
+        log.as_mut_ptr().cast(),
+        ptr::without_provenance_mut(LOG - 1),
+    ];
     let mut module = driver::Module(ptr::null_mut());
     // SAFETY: a place for the module, a C string of PTX, two options and their values: a buffer and its length.
     let status = unsafe {
@@ -160,7 +165,9 @@ fn load(context: &Context, name: &str, text: &str) -> Result<driver::Module, Fau
     let said = said.trim_end_matches('\0').trim();
     match checked {
         Ok(()) => Ok(module),
-        Err(Fault::Internal(text)) => Err(Fault::Internal(format!("kernel `{name}`: {text}: {said}"))),
+        Err(Fault::Internal(text)) => {
+            Err(Fault::Internal(format!("kernel `{name}`: {text}: {said}")))
+        }
         Err(other) => Err(other),
     }
 }

@@ -1,6 +1,6 @@
-//! Executes submissions in their order: their commands go into a CUDA stream as a whole, behind those of the submissions
-//! in front, and an event tells when they have ended. A thread of the stream's own does it, or one that waits for a
-//! submission (caller-runs): then no thread is woken on the way.
+//! Executes submissions in their order: their commands go into a CUDA stream as a whole, behind those of the
+//! submissions in front, and an event tells when they have ended. A thread of the stream's own does it, or one that
+//! waits for a submission (caller-runs): then no thread is woken on the way.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -69,7 +69,9 @@ impl Staging {
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
         let address = slab.address + self.used as u64;
-        self.used = (self.used + bytes.len()).next_multiple_of(16).min(slab.length);
+        self.used = (self.used + bytes.len())
+            .next_multiple_of(16)
+            .min(slab.length);
         Ok(address)
     }
 
@@ -302,7 +304,11 @@ impl Core {
         in_flight
     }
 
-    fn enqueue_commands(&self, in_flight: &mut InFlight, staging: &mut Staging) -> Result<(), Fault> {
+    fn enqueue_commands(
+        &self,
+        in_flight: &mut InFlight,
+        staging: &mut Staging,
+    ) -> Result<(), Fault> {
         let context = &*self.context;
         context.still_there()?;
         let _entered = context.enter()?;
@@ -342,7 +348,8 @@ impl Core {
                 None => return state,
                 Some(Err(fault)) => {
                     if let Some(first) = state.in_flight.front_mut() {
-                        first.enqueued = std::mem::replace(&mut first.enqueued, Ok(())).and(Err(fault));
+                        first.enqueued =
+                            std::mem::replace(&mut first.enqueued, Ok(())).and(Err(fault));
                     }
                 }
                 Some(Ok(())) => {}
@@ -411,7 +418,12 @@ impl Drop for Core {
             // SAFETY: created once, and nothing waits for it.
             let _ = unsafe { (self.context.driver.event_destroy)(event) };
         }
-        for slab in state.staging.take().into_iter().flat_map(|staging| staging.free) {
+        for slab in state
+            .staging
+            .take()
+            .into_iter()
+            .flat_map(|staging| staging.free)
+        {
             slab.free(&self.context);
         }
         // SAFETY: created once; what was submitted has completed.

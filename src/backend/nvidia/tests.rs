@@ -35,9 +35,13 @@ unsafe extern "C" fn complete(context: *mut c_void, result: *const soft_result) 
     unsafe {
         let text = match (*result).text.is_null() {
             true => String::new(),
-            false => std::ffi::CStr::from_ptr((*result).text).to_string_lossy().into_owned(),
+            false => std::ffi::CStr::from_ptr((*result).text)
+                .to_string_lossy()
+                .into_owned(),
         };
-        (*context.cast::<Ended>()).borrow_mut().push(((*result).outcome, text));
+        (*context.cast::<Ended>())
+            .borrow_mut()
+            .push(((*result).outcome, text));
     }
 }
 
@@ -58,21 +62,49 @@ impl Opened {
 
     fn buffer(&self, length: u64) -> *mut soft_buffer {
         let mut buffer = ptr::null_mut();
-        let made = call!(self.table, buffer_create(self.handle, length, SOFT_SHARED, &mut buffer, ptr::null_mut()));
+        let made = call!(
+            self.table,
+            buffer_create(
+                self.handle,
+                length,
+                SOFT_SHARED,
+                &mut buffer,
+                ptr::null_mut()
+            )
+        );
         assert_eq!(made, SOFT_OK);
         buffer
     }
 
     /// A kernel of ironbridge's own.
     fn function(&self, family: &str, name: &std::ffi::CStr) -> *mut soft_function {
-        let source = builtin::own_sources().find(|own| own.family == family).expect("it is ours").text;
+        let source = builtin::own_sources()
+            .find(|own| own.family == family)
+            .expect("it is ours")
+            .text;
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
         let text = source.as_ptr().cast();
-        let made = call!(self.table, module_create(self.handle, text, source.len(), &mut module, ptr::null_mut()));
+        let made = call!(
+            self.table,
+            module_create(
+                self.handle,
+                text,
+                source.len(),
+                &mut module,
+                ptr::null_mut()
+            )
+        );
         assert_eq!(made, SOFT_OK);
         let made = call!(
             self.table,
-            function_create(module, name.as_ptr(), ptr::null(), 0, &mut function, ptr::null_mut())
+            function_create(
+                module,
+                name.as_ptr(),
+                ptr::null(),
+                0,
+                &mut function,
+                ptr::null_mut()
+            )
         );
         assert_eq!(made, SOFT_OK);
         call!(self.table, module_release(module));
@@ -82,7 +114,10 @@ impl Opened {
     /// Runs lists of commands, with the caller's help or without. A list that may not begin is canceled.
     fn run(&self, lists: &[(&[soft_command], bool)], helps: bool) -> Vec<(soft_outcome, String)> {
         let mut stream = ptr::null_mut();
-        let made = call!(self.table, stream_create(self.handle, &mut stream, ptr::null_mut()));
+        let made = call!(
+            self.table,
+            stream_create(self.handle, &mut stream, ptr::null_mut())
+        );
         assert_eq!(made, SOFT_OK);
         let ended = Ended::default();
         let mut last = 0;
@@ -177,12 +212,18 @@ fn a_dispatch_is_one_launch_with_what_is_bound() {
     ];
     for helps in [true, false] {
         let command = dispatch(function, &bindings, 300);
-        assert_eq!(device.run(&[(&[command], true)], helps), [(SOFT_OK, String::new())]);
+        assert_eq!(
+            device.run(&[(&[command], true)], helps),
+            [(SOFT_OK, String::new())]
+        );
         let launches = fake.launches();
         let [launched] = &launches[..] else {
             panic!("{launches:?}")
         };
-        assert_eq!((launched.groups, launched.threads, launched.shared), ([2, 1, 1], [256, 1, 1], 0));
+        assert_eq!(
+            (launched.groups, launched.threads, launched.shared),
+            ([2, 1, 1], [256, 1, 1], 0)
+        );
         let address = |buffer| call!(device.table, buffer_address(buffer));
         // entry.h: grid, groups, origin and threads of 12 bytes each, addresses, values.
         assert_eq!(word(&launched.packet, 0), 300 | 1 << 32);
@@ -190,11 +231,21 @@ fn a_dispatch_is_one_launch_with_what_is_bound() {
         assert_eq!(word(&launched.packet, 56), address(a));
         assert_eq!(word(&launched.packet, 64), address(out));
         assert_eq!(word(&launched.packet, 72), 0, "it is by value");
-        assert!((80..launched.packet.len() - 8).step_by(8).any(|at| word(&launched.packet, at) == count));
+        assert!(
+            (80..launched.packet.len() - 8)
+                .step_by(8)
+                .any(|at| word(&launched.packet, at) == count)
+        );
     }
     let mut info = soft_function_info::default();
     call!(device.table, function_describe(function, &mut info));
-    assert_eq!((info.max_total_threads_per_threadgroup, info.thread_execution_width), (640, 32));
+    assert_eq!(
+        (
+            info.max_total_threads_per_threadgroup,
+            info.thread_execution_width
+        ),
+        (640, 32)
+    );
     call!(device.table, function_release(function));
     for buffer in [a, out] {
         call!(device.table, buffer_release(buffer));
@@ -230,7 +281,8 @@ fn lists_complete_in_their_order_and_canceled_ones_run_nothing() {
         length: 8,
     };
     for helps in [true, false] {
-        let lists: Vec<(&[soft_command], bool)> = vec![(&[fill, copy], true), (&[fill], false), (&[], true)];
+        let lists: Vec<(&[soft_command], bool)> =
+            vec![(&[fill, copy], true), (&[fill], false), (&[], true)];
         let ended = device.run(&lists, helps);
         let outcomes: Vec<_> = ended.iter().map(|(outcome, _)| *outcome).collect();
         assert_eq!(outcomes, [SOFT_OK, SOFT_CANCELED, SOFT_OK]);
@@ -252,13 +304,25 @@ fn what_is_not_bound_is_an_error_that_names_the_kernel() {
     let function = device.function("elementwise", c"add");
     let nothing = dispatch(function, &[buffer_binding(buffer, 0, 64)], 4);
     let short = bytes_binding(&1_u32);
-    let bindings = [buffer_binding(buffer, 0, 64); 3].into_iter().chain([short]).collect::<Vec<_>>();
+    let bindings = [buffer_binding(buffer, 0, 64); 3]
+        .into_iter()
+        .chain([short])
+        .collect::<Vec<_>>();
     let short = dispatch(function, &bindings, 4);
     let ended = device.run(&[(&[nothing], true), (&[short], true)], true);
-    assert_eq!(ended[0], (SOFT_INVALID, String::from("kernel `add`: nothing is bound at buffer 1")));
+    assert_eq!(
+        ended[0],
+        (
+            SOFT_INVALID,
+            String::from("kernel `add`: nothing is bound at buffer 1")
+        )
+    );
     assert_eq!(
         ended[1],
-        (SOFT_PAGE_FAULT, String::from("kernel `add`: buffer 3 has 4 bytes, and its argument needs 8"))
+        (
+            SOFT_PAGE_FAULT,
+            String::from("kernel `add`: buffer 3 has 4 bytes, and its argument needs 8")
+        )
     );
     assert_eq!(fake.launches(), []);
     call!(device.table, function_release(function));
@@ -277,14 +341,29 @@ fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
     let command = dispatch(function, &bindings, 4);
     fake.fail("event_query", status::ILLEGAL_ADDRESS);
     let ended = device.run(&[(&[command], true)], true);
-    assert!(ended[0].0 == SOFT_DEVICE_LOST && ended[0].1.contains("close and open the device"), "{ended:?}");
+    assert!(
+        ended[0].0 == SOFT_DEVICE_LOST && ended[0].1.contains("close and open the device"),
+        "{ended:?}"
+    );
     fake.mend();
     fake.launches();
     // It stays lost, and the GPU is not asked again.
     let (mut another, mut stream) = (ptr::null_mut(), ptr::null_mut());
-    let made = call!(device.table, buffer_create(device.handle, 64, SOFT_SHARED, &mut another, ptr::null_mut()));
+    let made = call!(
+        device.table,
+        buffer_create(
+            device.handle,
+            64,
+            SOFT_SHARED,
+            &mut another,
+            ptr::null_mut()
+        )
+    );
     assert_eq!(made, SOFT_DEVICE_LOST);
-    let made = call!(device.table, stream_create(device.handle, &mut stream, ptr::null_mut()));
+    let made = call!(
+        device.table,
+        stream_create(device.handle, &mut stream, ptr::null_mut())
+    );
     assert_eq!(made, SOFT_DEVICE_LOST);
     call!(device.table, function_release(function));
     call!(device.table, buffer_release(buffer));
@@ -314,10 +393,16 @@ fn a_machine_without_a_gpu_has_a_typed_error_each() {
     assert!(refused(0).contains("there is no NVIDIA GPU"));
     fake.set_version(11040);
     let old = fake.driver.start();
-    assert!(matches!(&old, Err(Fault::Unsupported(text)) if text.contains("it is of CUDA 11.4")), "{old:?}");
+    assert!(
+        matches!(&old, Err(Fault::Unsupported(text)) if text.contains("it is of CUDA 11.4")),
+        "{old:?}"
+    );
     fake.fail("init", status::NO_DEVICE);
     assert!(matches!(fake.driver.start(), Err(Fault::Unsupported(_))));
-    for (library, said) in [("no/such/library.so", "there is no NVIDIA driver"), ("libc.so.6", "has no cu")] {
+    for (library, said) in [
+        ("no/such/library.so", "there is no NVIDIA driver"),
+        ("libc.so.6", "has no cu"),
+    ] {
         match Driver::open(Path::new(library)) {
             Err(Fault::Unsupported(text)) => assert!(text.contains(said), "{text}"),
             _ => panic!("{library} is a driver"),
@@ -333,13 +418,23 @@ fn memory_is_managed_or_pinned_and_has_an_end() {
     let private = device.create_buffer(100, Storage::Private).expect("memory");
     assert!(private.contents().is_none() && private.address() != 0);
     let shared = device.create_buffer(100, Storage::Shared).expect("memory");
-    assert_eq!(shared.contents().map(|contents| contents.as_ptr() as u64), Some(shared.address()));
+    assert_eq!(
+        shared.contents().map(|contents| contents.as_ptr() as u64),
+        Some(shared.address())
+    );
     // Seven eighths of 8 MiB may be managed.
-    let large = device.create_buffer(6 << 20, Storage::Shared).expect("memory");
+    let large = device
+        .create_buffer(6 << 20, Storage::Shared)
+        .expect("memory");
     let full = device.create_buffer(2 << 20, Storage::Shared).err();
-    assert!(matches!(&full, Some(Fault::OutOfMemory(text)) if text.contains("does not fit")), "{full:?}");
+    assert!(
+        matches!(&full, Some(Fault::OutOfMemory(text)) if text.contains("does not fit")),
+        "{full:?}"
+    );
     drop(large);
-    device.create_buffer(2 << 20, Storage::Shared).expect("there is room again");
+    device
+        .create_buffer(2 << 20, Storage::Shared)
+        .expect("there is room again");
     fake.fail("memory_allocate", status::OUT_OF_MEMORY);
     fake.fail("memory_allocate_managed", status::OUT_OF_MEMORY);
     for storage in [Storage::Shared, Storage::Private, Storage::Weights] {
@@ -359,9 +454,14 @@ fn memory_is_managed_or_pinned_and_has_an_end() {
         length: 64,
         read_only,
     };
-    let imported = another.import_buffer(pages(false)).expect("it can be registered");
+    let imported = another
+        .import_buffer(pages(false))
+        .expect("it can be registered");
     assert_eq!(imported.contents(), Some(pointer));
-    assert!(matches!(another.import_buffer(pages(true)), Err(Fault::Unsupported(_))));
+    assert!(matches!(
+        another.import_buffer(pages(true)),
+        Err(Fault::Unsupported(_))
+    ));
     drop((private, shared, pinned, imported));
     drop((device, another));
     fake.check_released();
@@ -371,7 +471,9 @@ fn memory_is_managed_or_pinned_and_has_an_end() {
 fn weights_are_written_and_read_by_rows() {
     let fake = Fake::new();
     let device = Arc::new(open(&fake));
-    let buffer = device.create_buffer(64 * 36 + 32, Storage::Weights).expect("memory");
+    let buffer = device
+        .create_buffer(64 * 36 + 32, Storage::Weights)
+        .expect("memory");
     let matrix = Matrix {
         offset: 32,
         rows: 64,
@@ -381,15 +483,31 @@ fn weights_are_written_and_read_by_rows() {
     let rows: Vec<u8> = (0..64 * 36).map(|i| (i % 251) as u8).collect();
     for first in [0, 32] {
         let part = &rows[first * 36..][..32 * 36];
-        buffer.write_weights(&matrix, first as u64, 32, part).expect("they fit");
+        buffer
+            .write_weights(&matrix, first as u64, 32, part)
+            .expect("they fit");
     }
     let mut back = vec![0; 3 * 36];
-    buffer.read_weights(&matrix, 30, 3, &mut back).expect("they were written");
+    buffer
+        .read_weights(&matrix, 30, 3, &mut back)
+        .expect("they were written");
     assert_eq!(back, rows[30 * 36..33 * 36]);
-    assert!(matches!(buffer.write_weights(&matrix, 40, 32, &rows[..32 * 36]), Err(Fault::OutOfBounds(_))));
-    assert!(matches!(buffer.write_weights(&matrix, 0, 32, &rows[..31 * 36]), Err(Fault::OutOfBounds(_))));
-    let ragged = Matrix { width: 65, ..matrix };
-    assert!(matches!(buffer.write_weights(&ragged, 0, 1, &rows[..36]), Err(Fault::Invalid(_))));
+    assert!(matches!(
+        buffer.write_weights(&matrix, 40, 32, &rows[..32 * 36]),
+        Err(Fault::OutOfBounds(_))
+    ));
+    assert!(matches!(
+        buffer.write_weights(&matrix, 0, 32, &rows[..31 * 36]),
+        Err(Fault::OutOfBounds(_))
+    ));
+    let ragged = Matrix {
+        width: 65,
+        ..matrix
+    };
+    assert!(matches!(
+        buffer.write_weights(&ragged, 0, 1, &rows[..36]),
+        Err(Fault::Invalid(_))
+    ));
 }
 
 #[test]
@@ -400,17 +518,35 @@ fn a_grid_of_threads_is_cut_where_threadgroups_are_smaller() {
         threads,
     };
     // Threadgroups: one launch.
-    assert_eq!(parts([3, 2, 1], [8, 4, 1], false), ([3, 2, 1], vec![part([0; 3], [3, 2, 1], [8, 4, 1])]));
+    assert_eq!(
+        parts([3, 2, 1], [8, 4, 1], false),
+        ([3, 2, 1], vec![part([0; 3], [3, 2, 1], [8, 4, 1])])
+    );
     // In one direction the threads too many leave.
-    assert_eq!(parts([300, 5, 1], [256, 1, 1], true).1, [part([0; 3], [2, 5, 1], [256, 1, 1])]);
+    assert_eq!(
+        parts([300, 5, 1], [256, 1, 1], true).1,
+        [part([0; 3], [2, 5, 1], [256, 1, 1])]
+    );
     // In two directions the threads' indices depend on the width.
     assert_eq!(
         parts([17, 8, 1], [8, 4, 1], true),
-        ([3, 2, 1], vec![part([0; 3], [2, 2, 1], [8, 4, 1]), part([2, 0, 0], [1, 2, 1], [1, 4, 1])])
+        (
+            [3, 2, 1],
+            vec![
+                part([0; 3], [2, 2, 1], [8, 4, 1]),
+                part([2, 0, 0], [1, 2, 1], [1, 4, 1])
+            ]
+        )
     );
     // A launch has no more than 65535 threadgroups along y.
     let (groups, long) = parts([1, 70000, 1], [32, 1, 1], false);
     assert_eq!(groups, [1, 70000, 1]);
-    assert_eq!(long, [part([0; 3], [1, 65535, 1], [32, 1, 1]), part([0, 65535, 0], [1, 4465, 1], [32, 1, 1])]);
+    assert_eq!(
+        long,
+        [
+            part([0; 3], [1, 65535, 1], [32, 1, 1]),
+            part([0, 65535, 0], [1, 4465, 1], [32, 1, 1])
+        ]
+    );
     assert_eq!(parts([0, 1, 1], [32, 1, 1], true).1, []);
 }

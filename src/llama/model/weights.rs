@@ -116,12 +116,18 @@ impl<'a> Weights<'a> {
     ) -> Result<Weights<'a>> {
         let tensors = file.tensors();
         let progress = Progress::new(tensors, progress);
+        let info = device.info()?;
+        // A device with memory of its own reads the host's over a bus, and keeps its own layout.
+        let storage = match info.unified_memory {
+            true => storage,
+            false => WeightStorage::Copied,
+        };
         let moved = match storage {
             WeightStorage::Moved => true,
             WeightStorage::Automatic => repacker::is_worthwhile(device, progress.now.total)?,
             WeightStorage::Mapped | WeightStorage::Copied => false,
         };
-        let interleaved = device.info()?.kind == DeviceKind::Software;
+        let interleaved = info.kind == DeviceKind::Software && info.unified_memory;
         Ok(Weights {
             device,
             file,

@@ -55,7 +55,11 @@ impl Kernel {
         self.in_its_namespace(format!("MSL_EXPORT({})", self.exported()))
     }
 
-    /// Makes this one of several kernels of a library, for targets that have those.
+    /// Makes this one of several kernels of a module, for targets that have those.
+    #[cfg_attr(
+        not(all(feature = "nvidia", target_os = "linux")),
+        expect(dead_code, reason = "the CPU has a library for each kernel")
+    )]
     pub fn export_as(&self, number: usize) -> String {
         self.in_its_namespace(format!("MSL_EXPORT_AS({number}, {})", self.exported()))
     }

@@ -23,6 +23,8 @@ pub fn to_opencl(preprocessed: &str) -> Result<String, Error> {
         .into_iter()
         .map(|segment| match segment {
             Segment::Text(text) => text,
+            // OpenCL's compiler follows it, and need not.
+            Segment::LoopPragma(_) => String::new(),
             _ => unreachable!("function constants were not taken out"),
         });
     Ok(segments.collect())

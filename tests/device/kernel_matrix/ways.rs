@@ -99,7 +99,7 @@ impl Ways {
         let open = |_| Device::open("cpu").expect("the software device is everywhere");
         let gpu = match Device::open("nvidia") {
             Ok(gpu) => Some(gpu),
-            Err(error) if error.status() == Status::NoDevice => None,
+            Err(error) if error.status() == Some(Status::NoDevice) => None,
             Err(error) => panic!("nvidia: {error}"),
         };
         Ways(WAYS.iter().map(open).collect(), gpu)

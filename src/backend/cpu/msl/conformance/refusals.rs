@@ -142,7 +142,7 @@ fn files_that_are_no_part_of_metal() {
         "a directive that is the result of a macro",
     );
     refused(
-        "#include <metal/../metal/../../library/msl.h>",
+        "#include <metal/../metal/../../library/constants.h>",
         "is no part of Metal",
     );
     // Those that are not there are no such thing.
