@@ -24,8 +24,8 @@ check() {
       next if /^#/ or not /\S/;
       chomp;
       my ($pattern, $instead, $where) = split / {2,}/;
-      die "scripts/words.txt:$.: a pattern, what to write, and docs or all\n" unless ($where // "") =~ /^(docs|all)$/;
-      push @rules, { pattern => qr/(?<![\w-])(?:$pattern)(?![\w-])/i, instead => $instead, all => $where eq "all" };
+      die "scripts/words.txt:$.: a pattern, what to write, and docs, all or code\n" unless ($where // "") =~ /^(docs|all|code)$/;
+      push @rules, { pattern => qr/(?<![\w-])(?:$pattern)(?![\w-])/i, instead => $instead, where => $where };
     }
 
     # What is prose in a line of source: its comments.
@@ -76,9 +76,10 @@ check() {
         my $text = $docs ? ($is_code ? "" : $line) : $prose_file ? $line : comment($line);
         $text =~ s/`[^`]*`|\]\([^)]*\)/`…`/g if $docs;
         for my $rule (@rules) {
-          next unless $prose_file || $rule->{all};
+          my $names = $rule->{where} eq "code";
+          next if $names ? $docs : !$prose_file && $rule->{where} ne "all";
           next if $file =~ m{^scripts/(words\.txt|check-words\.sh)$};
-          fault($file, $number, "\"$&\": write $rule->{instead}") if $text =~ $rule->{pattern};
+          fault($file, $number, "\"$&\": write $rule->{instead}") if ($names ? $line : $text) =~ $rule->{pattern};
         }
 
         next unless $docs;

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use ironbridge::diagnostics::SoftwareDevice;
 use serde_json::Value;
 
 fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -32,6 +33,33 @@ fn a_healthy_machine_is_told_so() {
         "verdict     all is well",
     ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+/// The table that chooses kernels is printed as a whole, in its order.
+#[test]
+fn the_choice_of_kernels_is_printed() {
+    let output = doctor(&["--seconds", "0", "--device", "cpu"], &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let output = doctor(&["--seconds", "0", "--device", "cpu", "--json"], &[]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let software = SoftwareDevice::find();
+    let printed = text
+        .lines()
+        .skip_while(|line| !line.starts_with("products "));
+    let printed: Vec<_> = printed.take(software.kernels.len()).collect();
+    let objects = report["software"]["kernels"].as_array().expect("an array");
+    assert_eq!(printed.len(), software.kernels.len(), "{text}");
+    assert_eq!(objects.len(), software.kernels.len());
+    for ((rule, line), object) in software.kernels.iter().zip(printed).zip(objects) {
+        for part in [&rule.b, &rule.rows, rule.strategy, rule.needs] {
+            assert!(line.contains(part), "{part:?} is not in {line:?}");
+        }
+        assert_eq!(line.contains("not here"), !rule.used, "{line}");
+        assert_eq!(object["b"], rule.b);
+        assert_eq!(object["rows"], rule.rows);
+        assert_eq!(object["strategy"], rule.strategy);
+        assert_eq!(object["used"], rule.used);
     }
 }
 

@@ -2,9 +2,11 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+#[cfg(target_arch = "x86_64")]
 mod gemm_dot;
 mod gemm_packed_a;
 mod gemm_packed_b;
+#[cfg(target_arch = "x86_64")]
 mod gemm_x16;
 mod gemv_axpy;
 mod gemv_dot;
@@ -13,3 +15,4 @@ pub(crate) mod matmul;
 pub mod microkernel;
 mod problem;
 mod quant;
+pub mod select;

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use super::deadline::{self, Watch};
 use super::msl::watchdog::DISPATCH;
-use super::simd::Isa;
+use super::simd::{Amx, Isa, Tuning};
 use crate::backend::cpu::threads::thread_pool::ThreadPool;
 
 /// What kernels compute with.
 pub struct Machine {
     pub pool: ThreadPool,
     pub isa: Isa,
+    /// Its instructions for tiles of bf16.
+    pub amx: Option<Amx>,
+    pub tuning: &'static Tuning,
     /// How much work, in multiply-adds, is worth handing to another thread.
     pub grain_work: usize,
     /// How long a dispatch may take; `None`: no limit.
@@ -20,9 +23,12 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(threads: usize) -> Machine {
+        let isa = Isa::best();
         Machine {
             pool: ThreadPool::new(threads),
-            isa: Isa::best(),
+            isa,
+            amx: Amx::new(),
+            tuning: Tuning::of(isa),
             // What a thread does in some ten microseconds, several times what it takes to wake it.
             grain_work: 1 << 18,
             deadline: Some(DISPATCH.default),
@@ -32,7 +38,7 @@ impl Machine {
     /// Whether threads that are not the device's own may bring work. Not where that changes more of them than the rules
     /// of function calls allow in practice: llama.cpp configures tiles once per thread.
     pub fn accepts_foreign_threads(&self) -> bool {
-        self.pool.accepts_foreign_threads() && !self.isa.has_tiles()
+        self.pool.accepts_foreign_threads() && self.amx.is_none()
     }
 
     /// The grain for items of `work` multiply-adds each.

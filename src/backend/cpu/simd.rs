@@ -11,6 +11,7 @@ mod portable;
 mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod tuning;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -23,11 +24,22 @@ use portable::Portable;
 pub use portable::narrow_bf16;
 pub use portable::widen_f16;
 #[cfg(target_arch = "x86_64")]
-use x86_64::ReadsAhead;
-
-/// AVX-512 as Intel's newer processors have it.
+pub use tuning::PREFETCH_DISTANCE;
+pub use tuning::Tuning;
 #[cfg(target_arch = "x86_64")]
-pub type Avx512VbmiAhead = x86_64::Avx512<true, true>;
+pub use x86_64::Avx512;
+
+/// No processor of this architecture has it.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy, Debug)]
+pub enum Amx {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Amx {
+    pub fn new() -> Option<Amx> {
+        None
+    }
+}
 
 /// One instruction set.
 pub trait Simd: Copy + Send + Sync {
@@ -36,8 +48,6 @@ pub trait Simd: Copy + Send + Sync {
     const LANES: usize;
     /// Vectors that fit the registers.
     const REGISTERS: usize;
-    /// The prefetch distance of what is read in address order, in bytes; 0: none ([`prefetch`]).
-    const PREFETCH_DISTANCE: usize = 0;
 
     fn splat(self, value: f32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -47,6 +57,7 @@ pub trait Simd: Copy + Send + Sync {
     /// The sum of all lanes.
     fn sum(self, a: Self::Vector) -> f32;
     /// The sums of neighbouring lanes of four vectors: lane i has some of vector i % 4.
+    #[cfg(any(target_arch = "x86_64", test))]
     #[inline(always)]
     fn fold_each(self, a: [Self::Vector; 4]) -> Self::Vector {
         let (mut lanes, mut folded) = ([[0.0; 16]; 4], [0.0; 16]);
@@ -62,6 +73,7 @@ pub trait Simd: Copy + Send + Sync {
     }
 
     /// The sums of all lanes of four vectors that [`fold_each`](Simd::fold_each) has put together.
+    #[cfg(any(target_arch = "x86_64", test))]
     #[inline(always)]
     fn sum_folded(self, a: Self::Vector) -> [f32; 4] {
         let (mut lanes, mut sums) = ([0.0; 16], [0.0; 4]);
@@ -268,16 +280,35 @@ pub trait Body {
     type Output;
     /// Whether it uses [`Simd::shift_mask`], for which processors with GFNI get a loop of their own.
     const NEEDS_BIT_PERMUTE: bool = false;
-    /// Whether it uses [`Simd::PREFETCH_DISTANCE`], so that it is worth one of its own for processors of either kind.
-    const READS_AHEAD: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// A [`Body`] that reads memory in address order, compiled with prefetch instructions and without.
+pub trait Streaming {
+    type Output;
+    /// As [`Body::NEEDS_BIT_PERMUTE`].
+    const NEEDS_BIT_PERMUTE: bool = false;
+    /// `DISTANCE` is in bytes; 0: no prefetch instructions.
+    fn run<S: Simd, const DISTANCE: usize>(self, simd: S) -> Self::Output;
+}
+
+/// A [`Streaming`] loop with its prefetch distance.
+struct AtDistance<B, const DISTANCE: usize>(B);
+
+impl<B: Streaming, const DISTANCE: usize> Body for AtDistance<B, DISTANCE> {
+    type Output = B::Output;
+    const NEEDS_BIT_PERMUTE: bool = B::NEEDS_BIT_PERMUTE;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> B::Output {
+        self.0.run::<S, DISTANCE>(simd)
+    }
 }
 
 /// The constants of a [`Simd`].
 struct Properties {
     lanes: usize,
     registers: usize,
-    ahead: usize,
     i16_madd: bool,
 }
 
@@ -288,17 +319,9 @@ pub enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx2(x86_64::Avx2),
     #[cfg(target_arch = "x86_64")]
-    Avx512(x86_64::Avx512<false, true>),
+    Avx512(Avx512<false>),
     #[cfg(target_arch = "x86_64")]
-    Avx512Vbmi(x86_64::Avx512<true, false>),
-    #[cfg(target_arch = "x86_64")]
-    Avx512VbmiAhead(Avx512VbmiAhead),
-    /// As `Avx512Vbmi`, but the one before is what x16 panels are read with ([`Isa::for_x16`]).
-    #[cfg(target_arch = "x86_64")]
-    Avx512VbmiX16Ahead(x86_64::Avx512<true, false>),
-    /// The same for all but the products of many rows.
-    #[cfg(target_arch = "x86_64")]
-    Avx512Amx(Amx),
+    Avx512Vbmi(Avx512<true>),
     #[cfg(target_arch = "aarch64")]
     Neon(aarch64::Neon<false>),
     #[cfg(target_arch = "aarch64")]
@@ -312,20 +335,8 @@ impl Isa {
         #[cfg(target_arch = "x86_64")]
         {
             available.extend(x86_64::Avx2::new().map(Isa::Avx2));
-            available.extend(x86_64::Avx512::new().map(Isa::Avx512));
-            let mut alike = [
-                x86_64::Avx512::new().map(Isa::Avx512Vbmi),
-                x86_64::Avx512::new().map(Isa::Avx512VbmiAhead),
-                x86_64::Avx512::new().map(Isa::Avx512VbmiX16Ahead),
-            ];
-            // The one for this processor comes last.
-            alike.rotate_left(match x86_64::reads_ahead() {
-                ReadsAhead::Nothing => 1,
-                ReadsAhead::Everything => 2,
-                ReadsAhead::X16 => 0,
-            });
-            available.extend(alike.into_iter().flatten());
-            available.extend(Amx::new().map(Isa::Avx512Amx));
+            available.extend(Avx512::new().map(Isa::Avx512));
+            available.extend(Avx512::new().map(Isa::Avx512Vbmi));
         }
         #[cfg(target_arch = "aarch64")]
         {
@@ -344,38 +355,35 @@ impl Isa {
     pub fn half(self) -> Option<Isa> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(_)
-            | Isa::Avx512Vbmi(_)
-            | Isa::Avx512VbmiAhead(_)
-            | Isa::Avx512VbmiX16Ahead(_)
-            | Isa::Avx512Amx(_) => x86_64::Avx2::new().map(Isa::Avx2),
+            Isa::Avx512(_) | Isa::Avx512Vbmi(_) => x86_64::Avx2::new().map(Isa::Avx2),
             _ => None,
         }
     }
 
-    /// The one for x16 panels with few rows of A, which come from memory once, in address order.
-    pub fn for_x16(self) -> Isa {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512VbmiX16Ahead(simd) => Isa::Avx512VbmiAhead(simd.ahead()),
-            isa => isa,
-        }
-    }
-
-    /// Its instructions for tiles of bf16.
+    /// AVX-512, for loops that are compiled for nothing else.
     #[cfg(target_arch = "x86_64")]
-    pub fn amx(self) -> Option<Amx> {
+    pub fn avx512(self) -> Option<Avx512<false>> {
         match self {
-            Isa::Avx512Amx(amx) => Some(amx),
+            Isa::Avx512(simd) => Some(simd),
+            Isa::Avx512Vbmi(simd) => Some(simd.without_vbmi()),
             _ => None,
         }
     }
 
-    /// Whether it is one with tiles.
-    pub fn has_tiles(self) -> bool {
+    /// Whether it has vectors of 16 lanes and 32 registers.
+    pub fn is_avx512(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Amx(_) => true,
+            Isa::Avx512(_) | Isa::Avx512Vbmi(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it has AVX-512 with VBMI and GFNI.
+    pub fn has_vbmi(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vbmi(_) => true,
             _ => false,
         }
     }
@@ -389,11 +397,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "AVX-512",
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(_) | Isa::Avx512VbmiAhead(_) | Isa::Avx512VbmiX16Ahead(_) => {
-                "AVX-512 with VBMI and GFNI"
-            }
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Amx(_) => "AVX-512 and AMX",
+            Isa::Avx512Vbmi(_) => "AVX-512 with VBMI and GFNI",
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(_) => "NEON",
             #[cfg(target_arch = "aarch64")]
@@ -411,11 +415,6 @@ impl Isa {
         self.properties().registers
     }
 
-    /// [`Simd::PREFETCH_DISTANCE`].
-    pub fn ahead(self) -> usize {
-        self.properties().ahead
-    }
-
     /// [`Simd::I16_MADD`].
     pub fn i16_madd(self) -> bool {
         self.properties().i16_madd
@@ -426,14 +425,12 @@ impl Isa {
 
         impl Body for Read {
             type Output = Properties;
-            const READS_AHEAD: bool = true;
 
             #[inline(always)]
             fn run<S: Simd>(self, _: S) -> Properties {
                 Properties {
                     lanes: S::LANES,
                     registers: S::REGISTERS,
-                    ahead: S::PREFETCH_DISTANCE,
                     i16_madd: S::I16_MADD,
                 }
             }
@@ -451,15 +448,24 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(simd) => simd.run(body),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vbmi(simd) | Isa::Avx512VbmiX16Ahead(simd) => simd.run(body),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512VbmiAhead(simd) => simd.run(body),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Amx(amx) => amx.vectors().run(body),
+            Isa::Avx512Vbmi(simd) => simd.run(body),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(simd) => body.run(simd),
             #[cfg(target_arch = "aarch64")]
             Isa::NeonDot(simd) => body.run(simd),
+        }
+    }
+
+    /// Runs `body`, with a prefetch distance of `PREFETCH_DISTANCE` or without. Only processors with AVX-512 gain from
+    /// one, so it is compiled for no others.
+    #[inline]
+    pub fn run_streaming<B: Streaming>(self, prefetch: bool, body: B) -> B::Output {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(simd) if prefetch => simd.run(AtDistance::<B, PREFETCH_DISTANCE>(body)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vbmi(simd) if prefetch => simd.run(AtDistance::<B, PREFETCH_DISTANCE>(body)),
+            isa => isa.run(AtDistance::<B, 0>(body)),
         }
     }
 }
@@ -668,29 +674,6 @@ mod tests {
             isa.run(IntegerProducts);
             isa.run(EveryHalf);
             isa.run(Rounding);
-        }
-    }
-
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    #[test]
-    fn memory_is_brought_near_where_processors_do_not_see_to_it() {
-        let processors = std::fs::read_to_string("/proc/cpuinfo").expect("Linux has it");
-        let intel = processors.contains("GenuineIntel");
-        let family = processors.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            (name.trim() == "cpu family").then(|| value.trim().parse::<u32>())
-        });
-        let family = family.expect("a family").expect("a number");
-        let zen_5 = processors.contains("AuthenticAMD") && family >= 26;
-        let vbmi = processors.contains(" avx512vbmi ") && processors.contains(" gfni ");
-        let amx = processors.contains(" amx_tile ") && processors.contains(" amx_bf16 ");
-        match Isa::best() {
-            Isa::Avx512Amx(_) => assert!(vbmi && intel && amx),
-            // Not every system lets tiles be used.
-            Isa::Avx512VbmiAhead(_) => assert!(vbmi && intel),
-            Isa::Avx512VbmiX16Ahead(_) => assert!(vbmi && zen_5),
-            Isa::Avx512Vbmi(_) => assert!(vbmi && !intel && !zen_5),
-            _ => assert!(!vbmi),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::bindings::{Arguments, Dispatch, Launch, Range};
 use super::machine::Machine;
 use super::quants::*;
 use super::registry::{Kernel, kernels};
-use super::simd::Isa;
+use super::simd::{Amx, Isa, Tuning};
 use crate::backend::cpu::msl::lane_order::LaneOrder;
 use crate::backend::fault::Fault;
 use crate::msl;
@@ -22,17 +22,26 @@ use crate::msl::builtin::own_metal_sources;
 /// Sizes around the widths of vectors, groups and tiles.
 pub const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];
 
-/// Every instruction set of this processor, each with one thread and then with three that share even the smallest work.
+/// Every instruction set of this processor with each tuning that it may have, and AMX, each with one thread and then
+/// with three that share even the smallest work.
 pub fn machines() -> &'static [Machine] {
     static MACHINES: OnceLock<Vec<Machine>> = OnceLock::new();
     MACHINES.get_or_init(|| {
-        let isas = Isa::available().into_iter();
-        let machine = |isa, threads| Machine {
+        let plain = Isa::available().into_iter().flat_map(|isa| {
+            let tunings = Tuning::all(isa).iter();
+            tunings.map(move |tuning| (isa, None, tuning))
+        });
+        let amx = Amx::new().map(|amx| (Isa::best(), Some(amx), &Tuning::INTEL));
+        let machine = |(isa, amx, tuning), threads| Machine {
             isa,
+            amx,
+            tuning,
             grain_work: 1,
             ..Machine::new(threads)
         };
-        isas.flat_map(|isa| [1, 3].map(|threads| machine(isa, threads)))
+        plain
+            .chain(amx)
+            .flat_map(|kind| [1, 3].map(|threads| machine(kind, threads)))
             .collect()
     })
 }

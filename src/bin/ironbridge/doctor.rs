@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use ironbridge::diagnostics::SoftwareDevice;
+use ironbridge::diagnostics::{KernelRule, SoftwareDevice};
 use ironbridge::monitor::{Survey, remove_stale, survey};
 use ironbridge::{Device, DeviceInfo};
 use serde_json::{Value, json};
@@ -133,10 +133,21 @@ impl Report {
         match &self.software.threads {
             Ok(threads) => writeln!(
                 out,
-                "software    {threads} threads, {} kernels",
-                self.software.instruction_set
+                "software    {threads} threads, {} kernels, tuned for: {}",
+                self.software.instruction_set, self.software.tuning
             )?,
             Err(error) => writeln!(out, "software    {error}")?,
+        }
+        for (index, rule) in self.software.kernels.iter().enumerate() {
+            let title = if index == 0 { "products" } else { "" };
+            let b = format!("b {}", rule.b);
+            let rows = format!("{} rows of a", rule.rows);
+            let line = format!(
+                "{title:11} {b:24} {rows:22} {:20} {}",
+                rule.strategy,
+                needs(rule)
+            );
+            writeln!(out, "{}", line.trim_end())?;
         }
         match &self.software.compiler {
             Ok(compiler) => writeln!(
@@ -209,6 +220,14 @@ impl Report {
             "software": {
                 "threads": self.software.threads.as_ref().ok(),
                 "instruction_set": self.software.instruction_set,
+                "tuning": self.software.tuning,
+                "kernels": self.software.kernels.iter().map(|rule| json!({
+                    "b": rule.b,
+                    "rows": rule.rows,
+                    "needs": rule.needs,
+                    "strategy": rule.strategy,
+                    "used": rule.used,
+                })).collect::<Vec<_>>(),
             },
             "compiler": self.software.compiler.as_ref().ok().map(|compiler| json!({
                 "path": compiler.path,
@@ -221,5 +240,14 @@ impl Report {
             "test": self.test.as_ref().map(SelfTest::json),
             "problems": problems,
         })
+    }
+}
+
+/// What the kernel of a row needs, and whether it is here.
+fn needs(rule: &KernelRule) -> String {
+    match (rule.needs, rule.used) {
+        ("", _) => String::new(),
+        (needs, true) => format!("needs {needs}"),
+        (needs, false) => format!("needs {needs}: not here"),
     }
 }

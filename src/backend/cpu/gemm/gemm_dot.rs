@@ -1,4 +1,4 @@
-//! f32 GEMM with B stored `[n][k]` and 3 to 16 rows of A: a 5 × 4 dot-product micro-kernel, 9 loads per 20
+//! f32 GEMM with AVX-512, B stored `[n][k]` and 3 to 16 rows of A: a 5 × 4 dot-product micro-kernel, 9 loads per 20
 //! multiply-adds.
 //!
 //! With this few rows an outer product ([`gemm_packed_a`](super::gemm_packed_a)) takes 9 loads per 8 multiply-adds. All
@@ -16,16 +16,14 @@ use std::ops::Range;
 use super::problem::{Block, Gemm};
 use crate::backend::cpu::quants::Writable;
 use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
-use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
-use crate::backend::ffi::args::matmul_args;
+use crate::backend::cpu::simd::{Avx512, Body, Simd, prefetch};
 
 /// Columns of a tile, and of a unit of work.
 pub const COLUMNS: usize = 4;
 /// Rows of a tile: 20 sums, a step's vectors of all rows and of a column fill 26 of 32 registers.
 const ROWS: usize = 5;
-/// Rows of A: with fewer than three a tile would wait for its sums.
-const MIN_ROWS: usize = 3;
-const MAX_ROWS: usize = LANES;
+/// The most rows of A. With fewer than three a tile would wait for its sums.
+pub const MAX_ROWS: usize = LANES;
 /// The most tiles that the rows make.
 const TILES: usize = MAX_ROWS.div_ceil(ROWS);
 /// Tiles of columns whose sums are kept in L2 while all steps pass. They share a piece of A.
@@ -43,18 +41,16 @@ thread_local! {
     static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
-/// Whether this loop is the fastest. On Intel's processors an outer product is as fast.
-pub fn suits(isa: Isa, args: &matmul_args) -> bool {
-    let wide = isa.lanes() == LANES && isa.registers() == 32 && isa.ahead() == 0;
-    wide && (MIN_ROWS..=MAX_ROWS).contains(&(args.m as usize))
-}
-
-/// For products that this [`suits`].
-pub fn compute<T: Writable>(isa: Isa, gemm: &Gemm<f32, T>, block: Block) -> Result<(), AllocError> {
+/// For 3 to 16 rows of A.
+pub fn compute<T: Writable>(
+    simd: Avx512<false>,
+    gemm: &Gemm<f32, T>,
+    block: Block,
+) -> Result<(), AllocError> {
     let (rows, columns) = (block.rows.len(), gemm.output.args.n as usize);
     let (a, sums) = (rows * PIECE, rows * GROUP * LANES);
     let scratch = Scratch::take(&ARENA, (a + sums) * size_of::<f32>())?;
-    isa.run(GemmDot {
+    simd.run(GemmDot {
         gemm,
         tiles: Tile::all(rows),
         prefetch: match columns.saturating_mul(gemm.k() * size_of::<f32>()) {
@@ -78,7 +74,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// All about equally high: [`MIN_ROWS`] and more rows make tiles of 3 to [`ROWS`].
+    /// All about equally high: three and more rows make tiles of 3 to [`ROWS`].
     fn all(rows: usize) -> [Tile; TILES] {
         let tiles = rows.div_ceil(ROWS).max(1);
         let height = rows.div_ceil(tiles);
@@ -118,10 +114,7 @@ impl<T: Writable> Body for GemmDot<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        // Not compiled for the others.
-        if S::LANES != LANES || S::REGISTERS < 32 {
-            unreachable!("`suits` says for which instruction sets this is");
-        }
+        const { assert!(S::LANES == LANES && S::REGISTERS == 32) }
         let k = self.gemm.k();
         // Pieces are about equally long.
         let pieces = k.div_ceil(PIECE).max(1);

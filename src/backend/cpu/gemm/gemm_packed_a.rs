@@ -208,7 +208,7 @@ unsafe fn load_square<S: Simd>(simd: S, from: *const f32, stride: usize) -> [S::
 }
 
 pub fn compute<B: Readable, T: Writable>(
-    isa: Isa,
+    machine: &Machine,
     gemm: &Gemm<B, T, View<T>>,
     a: &PackedA,
     block: Block,
@@ -218,7 +218,7 @@ pub fn compute<B: Readable, T: Writable>(
         rows,
         columns,
     } = block;
-    let k = gemm.k();
+    let (isa, k) = (machine.isa, gemm.k());
     let width = a.panel_rows(rows.start);
     let vectors = width / isa.lanes();
     let panel = a.panel(batch, rows.start).cast_const();
@@ -296,6 +296,7 @@ pub fn compute<B: Readable, T: Writable>(
                 prefetch,
                 prefetch_step: size_of::<B>(),
                 prefetch_throughout: false,
+                prefetch_lines: machine.tuning.prefetch_pieces,
             };
             let done = vectors * isa.lanes();
             if let Some(half) = a.half
@@ -306,6 +307,7 @@ pub fn compute<B: Readable, T: Writable>(
                     vectors: 1,
                     sums: whole.sums.wrapping_add(done),
                     prefetch_step: if vectors == 0 { whole.prefetch_step } else { 0 },
+                    prefetch_lines: true,
                     ..whole
                 });
             }

@@ -5,9 +5,10 @@ use std::cell::Cell;
 
 use super::microkernel::{self, Accumulate, PIECE, Widen};
 use super::problem::{Block, Gemm, MatrixView, Narrow};
+use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Readable, Writable, X16_ROWS};
 use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
-use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
+use crate::backend::cpu::simd::{Body, Simd, prefetch};
 
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 32;
@@ -30,7 +31,7 @@ pub enum Order {
 }
 
 pub fn compute<A: Readable, B: Readable, T: Writable>(
-    isa: Isa,
+    machine: &Machine,
     gemm: &Gemm<B, T, MatrixView<A>>,
     order: Order,
     block: Block,
@@ -40,7 +41,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
         rows,
         columns,
     } = block;
-    let (a, k) = (gemm.a, gemm.k());
+    let (isa, a, k) = (machine.isa, gemm.a, gemm.k());
     let float = size_of::<f32>();
     let tile_rows = microkernel::rows(isa.registers());
     let wide_start = PIECE * WIDTH * float;
@@ -130,6 +131,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                         _ => 0,
                     },
                     prefetch_throughout: true,
+                    prefetch_lines: machine.tuning.prefetch_pieces,
                 });
             }
         }

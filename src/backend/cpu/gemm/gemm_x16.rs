@@ -1,6 +1,5 @@
-//! Float GEMM on the x16 layout, up to 16 rows of A, where a prefetch distance pays ([`Simd::PREFETCH_DISTANCE`]):
-//! panels are multiplied in place, a tile of rows at a time. Widening them anew for each tile costs less than a packed
-//! copy.
+//! Float GEMM on the x16 layout with AVX-512, up to 16 rows of A, where a prefetch distance pays: panels are multiplied
+//! in place, a tile of rows at a time. Widening them anew for each tile costs less than a packed copy.
 
 #![allow(
     clippy::needless_range_loop,
@@ -10,7 +9,7 @@
 use super::microkernel::{PIECE, ROWS, add_step, add_to_sums};
 use super::problem::{Block, Gemm};
 use crate::backend::cpu::quants::{Interleaved, Readable, Writable, X16_ROWS};
-use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch_lines};
+use crate::backend::cpu::simd::{Avx512, Body, PREFETCH_DISTANCE, Simd, prefetch_lines};
 
 /// x16 panels that are multiplied at a time.
 const PANELS: usize = 3;
@@ -21,31 +20,27 @@ const MAX_ROWS: usize = 2 * ROWS;
 /// Rows of a tile for the last few.
 const FEW: usize = ROWS / 2;
 
-/// The most rows of A for which this loop is the fastest.
-pub fn max_rows(isa: Isa) -> usize {
-    match isa.ahead() {
-        0 => 0,
-        _ => MAX_ROWS,
-    }
+/// For up to 16 rows of A.
+pub fn compute<B: Readable + Interleaved, T: Writable>(
+    simd: Avx512<false>,
+    gemm: &Gemm<B, T>,
+    block: Block,
+) {
+    simd.run(GemmX16 { gemm, block });
 }
 
-/// For up to [`max_rows`] rows of A.
-pub struct GemmX16<'a, B, T> {
-    pub gemm: &'a Gemm<'a, B, T>,
+struct GemmX16<'a, B, T> {
+    gemm: &'a Gemm<'a, B, T>,
     /// Its columns are whole x16 panels.
-    pub block: Block,
+    block: Block,
 }
 
 impl<B: Readable + Interleaved, T: Writable> Body for GemmX16<'_, B, T> {
     type Output = ();
-    const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        // Not compiled for the others.
-        if S::PREFETCH_DISTANCE == 0 || S::LANES != X16_ROWS {
-            unreachable!("`max_rows` says for which instruction sets this is");
-        }
+        const { assert!(S::LANES == X16_ROWS) }
         let columns = self.block.columns.clone();
         for column in columns.clone().step_by(COLUMNS) {
             match (columns.end - column) / X16_ROWS {
@@ -127,7 +122,7 @@ impl<B: Readable + Interleaved, const V: usize> Piece<B, V> {
                 for v in 0..V {
                     let values = self.panels[v].add(step * X16_ROWS);
                     if FIRST {
-                        let later = values.wrapping_byte_add(S::PREFETCH_DISTANCE);
+                        let later = values.wrapping_byte_add(PREFETCH_DISTANCE);
                         prefetch_lines(later, X16_ROWS * size_of::<B>());
                     }
                     vectors[v] = B::vector(simd, values, 0, 0);

@@ -13,8 +13,6 @@ use crate::backend::cpu::quants::{GROUP, Readable, Writable};
 use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};
 
-/// Up to this many rows of A, their products with a row of B take less time than it takes to read it.
-pub const MAX_ROWS: usize = 6;
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 64;
 /// Columns of a pass: the rows of B at hand and the next ones share L1.

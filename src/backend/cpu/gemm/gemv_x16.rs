@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::problem::{Block, Gemm};
 use crate::backend::cpu::quants::{Interleaved, Readable, Stored, Writable, X16_ROWS};
-use crate::backend::cpu::simd::{Body, Simd, prefetch_lines, read_order_fence};
+use crate::backend::cpu::simd::{Simd, Streaming, prefetch_lines, read_order_fence};
 
 /// The most rows of A.
 pub const MAX_ROWS: usize = 4;
@@ -21,16 +21,15 @@ pub struct GemvX16<'a, B, T> {
     pub block: Block,
 }
 
-impl<B: Readable + Interleaved, T: Writable> Body for GemvX16<'_, B, T> {
+impl<B: Readable + Interleaved, T: Writable> Streaming for GemvX16<'_, B, T> {
     type Output = ();
-    const READS_AHEAD: bool = true;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd, const DISTANCE: usize>(self, simd: S) {
         match X16_ROWS / S::LANES {
-            1 => self.multiply_rows::<S, 1>(simd),
-            2 => self.multiply_rows::<S, 2>(simd),
-            _ => self.multiply_rows::<S, 4>(simd),
+            1 => self.multiply_rows::<S, DISTANCE, 1>(simd),
+            2 => self.multiply_rows::<S, DISTANCE, 2>(simd),
+            _ => self.multiply_rows::<S, DISTANCE, 4>(simd),
         }
     }
 }
@@ -38,14 +37,14 @@ impl<B: Readable + Interleaved, T: Writable> Body for GemvX16<'_, B, T> {
 impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
     /// `V`: the vectors that an x16 panel's rows fill.
     #[inline(always)]
-    fn multiply_rows<S: Simd, const V: usize>(self, simd: S) {
+    fn multiply_rows<S: Simd, const DISTANCE: usize, const V: usize>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::REGISTERS < 32 => self.multiply::<S, V, 1, 2, 2>(simd),
-            1 if S::PREFETCH_DISTANCE > 0 => self.multiply::<S, V, 1, 4, 2>(simd),
-            1 => self.multiply::<S, V, 1, 4, 1>(simd),
-            2 => self.multiply::<S, V, 2, 2, 1>(simd),
-            3 => self.multiply::<S, V, 3, 1, 1>(simd),
-            _ => self.multiply::<S, V, MAX_ROWS, 1, 1>(simd),
+            1 if S::REGISTERS < 32 => self.multiply::<S, DISTANCE, V, 1, 2, 2>(simd),
+            1 if DISTANCE > 0 => self.multiply::<S, DISTANCE, V, 1, 4, 2>(simd),
+            1 => self.multiply::<S, DISTANCE, V, 1, 4, 1>(simd),
+            2 => self.multiply::<S, DISTANCE, V, 2, 2, 1>(simd),
+            3 => self.multiply::<S, DISTANCE, V, 3, 1, 1>(simd),
+            _ => self.multiply::<S, DISTANCE, V, MAX_ROWS, 1, 1>(simd),
         }
     }
 
@@ -53,7 +52,14 @@ impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
     /// far from each other are read alternately: two streams keep more reads in flight than one (docs/perf, Zen 3 and
     /// Xeon with AMX).
     #[inline(always)]
-    fn multiply<S: Simd, const V: usize, const M: usize, const STEPS: usize, const N: usize>(
+    fn multiply<
+        S: Simd,
+        const DISTANCE: usize,
+        const V: usize,
+        const M: usize,
+        const STEPS: usize,
+        const N: usize,
+    >(
         self,
         simd: S,
     ) {
@@ -74,9 +80,9 @@ impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
             unsafe {
                 for step in (0..whole).step_by(STEPS) {
                     for n in 0..N {
-                        if S::PREFETCH_DISTANCE > 0 {
+                        if DISTANCE > 0 {
                             let later = panels[n].wrapping_add(step * X16_ROWS);
-                            let later = later.wrapping_byte_add(S::PREFETCH_DISTANCE);
+                            let later = later.wrapping_byte_add(DISTANCE);
                             prefetch_lines(later, STEPS * X16_ROWS * size_of::<B>());
                         }
                         for chain in 0..STEPS {

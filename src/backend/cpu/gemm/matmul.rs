@@ -4,15 +4,16 @@
 //! rows of A, an element of C is the dot product of two contiguous rows ([`gemv_dot`], [`gemm_dot`]). With B stored
 //! `[k][n]`, rows of B are scaled and added up ([`gemv_axpy`], the axpy form). Else one operand is packed, a panel at a
 //! time, so that a vector is a part of a row ([`gemm_packed_b`]) or of a column ([`gemm_packed_a`]) of C.
-//! `docs/DESIGN.md` has the selection as a table.
+//! [`select`] has the table that chooses.
 
 #[cfg(target_arch = "x86_64")]
 use super::amx;
 use super::gemm_packed_b::Order;
-pub use super::problem::{Gemm, MatrixView, Output, Weights, WideOutput};
-use super::{
-    gemm_dot, gemm_packed_a, gemm_packed_b, gemm_x16, gemv_axpy, gemv_dot, gemv_x16, quant,
-};
+pub use super::problem::{Gemm, MatrixView, Output, Rows, Weights, WideOutput};
+use super::select::{Class, Layout, Strategy, select};
+#[cfg(target_arch = "x86_64")]
+use super::{gemm_dot, gemm_x16};
+use super::{gemm_packed_a, gemm_packed_b, gemv_axpy, gemv_dot, gemv_x16, quant};
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{
@@ -21,63 +22,108 @@ use crate::backend::cpu::quants::{
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
-/// From this many rows of A on, a product with a transposed B is compute-bound.
-const MANY_ROWS: u32 = 7;
-
 pub fn matmul<B: Readable, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
     with_gemm::<B, T>(dispatch, |gemm, separable| {
         let args = &gemm.output.args;
-        let mut packed = Vec::new();
-        if args.transpose_b != 0 && args.m >= MANY_ROWS {
-            if gemm_dot::suits(machine.isa, args)
-                && let Some(b) = gemm.b.as_f32()
-            {
-                let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
-                let output = gemm.output;
-                let gemm = &Gemm { a, b, output };
-                return gemm.try_for_blocks(machine, separable, gemm_dot::COLUMNS, |block| {
-                    gemm_dot::compute(machine.isa, gemm, block)
-                });
+        let layout = match args.transpose_b {
+            0 => Layout::Columns,
+            _ => Layout::Rows,
+        };
+        match select(machine, layout, Class::of_float::<B>(), args.m) {
+            Strategy::GemvAxpy => {
+                multiply_strided(dispatch, machine, gemm, separable, Strided::Axpy)
             }
-            let a = &gemm_packed_a::PackedA::new(machine, gemm)?;
-            return gemm.try_for_blocks(machine, separable, gemm_packed_a::COLUMNS, |block| {
-                gemm_packed_a::compute(machine.isa, gemm, a, block)
-            });
+            Strategy::GemmPackedB => {
+                let order = Strided::PackedB(Order::Rows);
+                multiply_strided(dispatch, machine, gemm, separable, order)
+            }
+            Strategy::GemmPackedA => {
+                let a = &gemm_packed_a::PackedA::new(machine, gemm)?;
+                gemm.try_for_blocks(machine, separable, gemm_packed_a::COLUMNS, |block| {
+                    gemm_packed_a::compute(machine, gemm, a, block)
+                })
+            }
+            strategy => {
+                let mut packed = Vec::new();
+                let gemm = &gemm.with_rows(dispatch, machine, &mut packed)?;
+                multiply_rows(machine, gemm, separable, strategy)
+            }
         }
-        let (b, output) = (gemm.b, gemm.output);
-        if args.transpose_b == 0 && args.transpose_a == 0 {
-            let a = MatrixView::of(args, gemm.a);
-            return multiply_as_is(machine, &Gemm { a, b, output }, separable);
-        }
-        let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
-        if args.transpose_b == 0 {
-            let a = a.view();
-            return multiply_as_is(machine, &Gemm { a, b, output }, separable);
-        }
-        let gemm = &Gemm { a, b, output };
-        gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
-            machine.isa.run(gemv_dot::GemvDot { gemm, block });
-        });
-        Ok(())
     })
 }
 
-fn multiply_as_is<A: Readable, B: Readable, T: Writable>(
+/// The strategies that read A as rows of f32, with B stored `[n][k]`.
+fn multiply_rows<B: Readable, T: Writable>(
+    machine: &Machine,
+    gemm: &Gemm<B, T, Rows>,
+    separable: bool,
+    strategy: Strategy,
+) -> Result<(), Fault> {
+    let (a, b, output) = (&gemm.a, gemm.b, gemm.output);
+    #[cfg(target_arch = "x86_64")]
+    if strategy == Strategy::GemmDot
+        && let (Some(b), Some(simd)) = (b.as_f32(), machine.isa.avx512())
+    {
+        let gemm = &Gemm { a, b, output };
+        return gemm.try_for_blocks(machine, separable, gemm_dot::COLUMNS, |block| {
+            gemm_dot::compute(simd, gemm, block)
+        });
+    }
+    assert_eq!(
+        strategy,
+        Strategy::GemvDot,
+        "the table has no other for these"
+    );
+    let gemm = &Gemm { a, b, output };
+    gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
+        machine.isa.run(gemv_dot::GemvDot { gemm, block });
+    });
+    Ok(())
+}
+
+/// The strategies that read A as strided rows of its own type.
+#[derive(Clone, Copy)]
+enum Strided {
+    Axpy,
+    PackedB(Order),
+}
+
+fn multiply_strided<B: Readable, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    gemm: &Gemm<B, T, View<T>>,
+    separable: bool,
+    strategy: Strided,
+) -> Result<(), Fault> {
+    let (args, b, output) = (&gemm.output.args, gemm.b, gemm.output);
+    if args.transpose_a == 0 {
+        let a = MatrixView::of(args, gemm.a);
+        return multiply_view(machine, &Gemm { a, b, output }, separable, strategy);
+    }
+    let mut packed = Vec::new();
+    let a = gemm.with_rows(dispatch, machine, &mut packed)?.a.view();
+    multiply_view(machine, &Gemm { a, b, output }, separable, strategy)
+}
+
+fn multiply_view<A: Readable, B: Readable, T: Writable>(
     machine: &Machine,
     gemm: &Gemm<B, T, MatrixView<A>>,
     separable: bool,
+    strategy: Strided,
 ) -> Result<(), Fault> {
-    if gemm.output.args.m as usize <= gemv_axpy::MAX_ROWS {
-        return gemm.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
+    match strategy {
+        Strided::Axpy => gemm.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
             gemv_axpy::compute(machine.isa, gemm, block)
-        });
+        }),
+        Strided::PackedB(order) => {
+            gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+                gemm_packed_b::compute(machine, gemm, order, block)
+            })
+        }
     }
-    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-        gemm_packed_b::compute(machine.isa, gemm, Order::Rows, block)
-    })
 }
 
 /// The same for a B of x16 panels.
@@ -86,49 +132,37 @@ pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
     machine: &Machine,
 ) -> Result<(), Fault> {
     with_x16::<B, T>(dispatch, |gemm, separable| {
-        let (args, b, output) = (&gemm.output.args, gemm.b, gemm.output);
-        let mut packed = Vec::new();
-        let m = args.m as usize;
+        let (b, output, mut packed) = (gemm.b, gemm.output, Vec::new());
+        let strategy = select(machine, Layout::X16, Class::of_float::<B>(), output.args.m);
+        if strategy == Strategy::GemmPackedB {
+            let order = Strided::PackedB(Order::X16);
+            return multiply_strided(dispatch, machine, gemm, separable, order);
+        }
+        let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
+        let gemm = &Gemm { a, b, output };
         #[cfg(target_arch = "x86_64")]
-        if let Some(amx) = machine.isa.amx()
-            && m >= amx::gemm::MIN_ROWS_FLOAT
-        {
-            let gemm = &gemm.with_rows(dispatch, machine, &mut packed)?;
-            let (a, b, output) = (&gemm.a, gemm.b, gemm.output);
-            return amx::gemm::multiply(amx, machine, &Gemm { a, b, output }, separable);
-        }
-        let isa = machine.isa.for_x16();
-        let tiled = m <= gemm_x16::max_rows(isa);
-        if m <= gemv_x16::MAX_ROWS || tiled {
-            let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
-            let gemm = &Gemm { a, b, output };
-            if m <= gemv_x16::MAX_ROWS {
-                gemm.for_blocks(machine, separable, X16_ROWS, |block| {
-                    isa.run(gemv_x16::GemvX16 { gemm, block });
-                });
-            } else {
-                gemm.for_blocks(machine, separable, gemm_x16::COLUMNS, |block| {
-                    isa.run(gemm_x16::GemmX16 { gemm, block });
-                });
+        match (strategy, machine.amx, machine.isa.avx512()) {
+            (Strategy::Amx, Some(amx), _) => {
+                return amx::gemm::multiply(amx, machine, gemm, separable);
             }
-            return Ok(());
+            (Strategy::GemmX16, _, Some(simd)) => {
+                gemm.for_blocks(machine, separable, gemm_x16::COLUMNS, |block| {
+                    gemm_x16::compute(simd, gemm, block);
+                });
+                return Ok(());
+            }
+            _ => {}
         }
-        if args.transpose_a == 0 {
-            let a = MatrixView::of(args, gemm.a);
-            return multiply_x16(machine, &Gemm { a, b, output }, separable);
-        }
-        let a = gemm.with_rows(dispatch, machine, &mut packed)?.a.view();
-        multiply_x16(machine, &Gemm { a, b, output }, separable)
-    })
-}
-
-fn multiply_x16<A: Readable, B: Readable, T: Writable>(
-    machine: &Machine,
-    gemm: &Gemm<B, T, MatrixView<A>>,
-    separable: bool,
-) -> Result<(), Fault> {
-    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-        gemm_packed_b::compute(machine.isa, gemm, Order::X16, block)
+        assert_eq!(
+            strategy,
+            Strategy::GemvX16,
+            "the table has no other for these"
+        );
+        gemm.for_blocks(machine, separable, X16_ROWS, |block| {
+            let gemv = gemv_x16::GemvX16 { gemm, block };
+            machine.isa.run_streaming(machine.tuning.prefetch_x16, gemv);
+        });
+        Ok(())
     })
 }
 

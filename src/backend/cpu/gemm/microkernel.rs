@@ -73,11 +73,14 @@ pub struct Accumulate {
     pub prefetch_step: usize,
     /// Whether it is prefetched all along, or with the first micro-panel: before the first of these rows is read again.
     pub prefetch_throughout: bool,
+    /// Whether it is prefetched also while a step is a single vector ([`Tuning::prefetch_pieces`]).
+    ///
+    /// [`Tuning::prefetch_pieces`]: crate::backend::cpu::simd::Tuning::prefetch_pieces
+    pub prefetch_lines: bool,
 }
 
 impl Body for Accumulate {
     type Output = ();
-    const READS_AHEAD: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -156,8 +159,7 @@ impl Accumulate {
     ) -> ([[S::Vector; V]; N], usize) {
         let mut panel = micro_panel.panel;
         let lines = self.depth / LINE;
-        // A longer prefetch distance covers the next piece already.
-        let prefetched = S::PREFETCH_DISTANCE == 0
+        let prefetched = self.prefetch_lines
             && self.prefetch_step > 0
             && micro_panel.prefetched.start <= row
             && row + N <= micro_panel.prefetched.end;

@@ -44,7 +44,7 @@ impl Interleaved for bf16 {
 /// Those that are made of small integers. Groups and sub-blocks are counted within a block.
 ///
 /// One loop computes a block's spans, and each of its instructions reads in address order: processors prefetch a stream
-/// only when one load instruction follows it. A loop for each span reads half as much (docs/perf, Zen 5).
+/// only when one load instruction follows it. A loop for each span breaks the stream.
 ///
 /// A step of a span has four integers of each of the span's pieces. A piece has a sub-block of its own, but the pieces
 /// of Q4_0 are halves of one.

@@ -9,7 +9,7 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::marker::PhantomData;
 
-use super::Avx512VbmiAhead;
+use super::Avx512;
 
 /// Rows of a tile, and columns of a product of two.
 pub const TILE: usize = 16;
@@ -29,7 +29,7 @@ pub struct Tile([u8; TILE * ROW]);
 /// The proof that the processor has them and that the system lets this process use them.
 #[derive(Clone, Copy, Debug)]
 pub struct Amx {
-    vectors: Avx512VbmiAhead,
+    vectors: Avx512<true>,
 }
 
 impl Amx {
@@ -44,12 +44,12 @@ impl Amx {
         let has = unsafe {
             __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES
         };
-        let vectors = Avx512VbmiAhead::new().filter(|_| has && may_be_used())?;
+        let vectors = Avx512::new().filter(|_| has && may_be_used())?;
         Some(Amx { vectors })
     }
 
     /// The instructions for vectors, which all processors with AMX have.
-    pub fn vectors(self) -> Avx512VbmiAhead {
+    pub fn vectors(self) -> Avx512<true> {
         self.vectors
     }
 

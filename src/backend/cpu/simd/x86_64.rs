@@ -13,43 +13,6 @@ use half::{bf16, f16};
 use super::portable::narrow_bf16;
 use super::{Body, Simd};
 
-/// The prefetch distance where one pays, in bytes.
-///
-/// Intel's processors prefetch by themselves only within a page of 4 KiB ("Intel 64 and IA-32 Architectures
-/// Optimization Reference Manual", on its streamer). AMD's keep up up to Zen 4; Zen 5 falls behind when it also unpacks
-/// integers. `docs/perf/` has what each gains, by distance.
-const DISTANCE: usize = 4 << 10;
-
-/// What a prefetch distance of [`DISTANCE`] pays for on a processor.
-pub enum ReadsAhead {
-    Nothing,
-    /// Panels in the x16 layout with few rows of A: AMD's processors from Zen 5 on.
-    X16,
-    /// Intel's.
-    Everything,
-}
-
-/// What it pays for on this one.
-pub fn reads_ahead() -> ReadsAhead {
-    #[allow(
-        unused_unsafe,
-        reason = "safe in newer versions of Rust than the oldest that this builds with"
-    )]
-    // SAFETY: all processors of this architecture have the instruction, and both of its leaves.
-    let (vendor, signature) = unsafe { (__cpuid(0), __cpuid(1).eax) };
-    // "AMD64 Architecture Programmer's Manual", volume 3, CPUID Fn0000_0001_EAX.
-    let family = (signature >> 8 & 0xf) + (signature >> 20 & 0xff);
-    let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-    match vendor.as_flattened() {
-        b"GenuineIntel" => ReadsAhead::Everything,
-        b"AuthenticAMD" if family >= ZEN_5 => ReadsAhead::X16,
-        _ => ReadsAhead::Nothing,
-    }
-}
-
-/// The family of Zen 5.
-const ZEN_5: u32 = 0x1a;
-
 /// Calls intrinsics in the methods of a type whose values prove that the processor has them.
 macro_rules! proven {
     ($($code:tt)*) => {
@@ -337,12 +300,11 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 lanes. With `VBMI`, the processor has that and GFNI; with `AHEAD`, it is worth prefetching on ([`DISTANCE`]). No
-/// processor is known that has neither.
+/// 16 lanes. With `VBMI`, the processor has that and GFNI.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512<const VBMI: bool, const AHEAD: bool>(());
+pub struct Avx512<const VBMI: bool>(());
 
-impl<const VBMI: bool, const AHEAD: bool> Avx512<VBMI, AHEAD> {
+impl<const VBMI: bool> Avx512<VBMI> {
     pub fn new() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -352,57 +314,43 @@ impl<const VBMI: bool, const AHEAD: bool> Avx512<VBMI, AHEAD> {
         let vbmi = is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("gfni");
         (has && (vbmi || !VBMI)).then_some(Avx512(()))
     }
-
-    /// The same instructions, with prefetching.
-    pub fn ahead(self) -> Avx512<VBMI, true> {
-        Avx512(())
-    }
 }
 
-// A loop is compiled only for the types that it is another one for.
-
-impl Avx512<false, true> {
+impl Avx512<false> {
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-        fn compiled<B: Body>(simd: Avx512<false, true>, body: B) -> B::Output {
+        fn compiled<B: Body>(simd: Avx512<false>, body: B) -> B::Output {
             body.run(simd)
         }
         proven!(compiled(self, body))
     }
 }
 
-impl Avx512<true, false> {
+impl Avx512<true> {
+    /// The same processor's instructions without VBMI and GFNI.
+    pub fn without_vbmi(self) -> Avx512<false> {
+        Avx512(())
+    }
+
+    /// A loop is compiled once more only if it gains from the instructions.
     #[inline]
     pub fn run<B: Body>(self, body: B) -> B::Output {
-        match B::NEEDS_BIT_PERMUTE || B::READS_AHEAD {
-            true => proven!(compiled_with_vbmi(self, body)),
-            false => Avx512::<false, true>(()).run(body),
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
+        fn compiled<B: Body>(simd: Avx512<true>, body: B) -> B::Output {
+            body.run(simd)
+        }
+        match B::NEEDS_BIT_PERMUTE {
+            true => proven!(compiled(self, body)),
+            false => self.without_vbmi().run(body),
         }
     }
 }
 
-impl Avx512<true, true> {
-    #[inline]
-    pub fn run<B: Body>(self, body: B) -> B::Output {
-        match (B::NEEDS_BIT_PERMUTE, B::READS_AHEAD) {
-            (true, true) => proven!(compiled_with_vbmi(self, body)),
-            (true, false) => Avx512::<true, false>(()).run(body),
-            (false, _) => Avx512::<false, true>(()).run(body),
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
-fn compiled_with_vbmi<B: Body, const AHEAD: bool>(simd: Avx512<true, AHEAD>, body: B) -> B::Output {
-    body.run(simd)
-}
-
-impl<const VBMI: bool, const AHEAD: bool> Simd for Avx512<VBMI, AHEAD> {
+impl<const VBMI: bool> Simd for Avx512<VBMI> {
     type Vector = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
-    const PREFETCH_DISTANCE: usize = if AHEAD { DISTANCE } else { 0 };
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {

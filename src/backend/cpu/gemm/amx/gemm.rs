@@ -18,10 +18,6 @@ use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Amx, Configured, DEPTH, PREFETCH_BYTES, TILE, Tile};
 use crate::backend::fault::Fault;
 
-/// The fewest rows of A: below, the activations of block-quantized weights keep 15 bits.
-pub const MIN_ROWS_QUANT: usize = 9;
-/// The same for floats: vectors multiply a tile's rows with less work than it takes to split the weights.
-pub const MIN_ROWS_FLOAT: usize = TILE + 1;
 /// Columns of a unit of work.
 pub const COLUMNS: usize = WIDTH * X16_ROWS;
 /// Steps for which both x16 panels stay in L1.

@@ -15,9 +15,7 @@ use crate::backend::cpu::quants::{
     BlockQ4_0, BlockQ4K, BlockQ5K, BlockQ6K, BlockQ8_0, BlockRows, Interleaved,
     InterleavedIntegers, Readable, SUB_BLOCKS, WORD, X16_ROWS,
 };
-use crate::backend::cpu::simd::{
-    Avx512VbmiAhead, CACHE_LINE, DEPTH, Tile, opaque_trip_count, prefetch_l2,
-};
+use crate::backend::cpu::simd::{Avx512, CACHE_LINE, DEPTH, Tile, opaque_trip_count, prefetch_l2};
 
 /// x16 panels that are multiplied together.
 pub const WIDTH: usize = 2;
@@ -37,7 +35,7 @@ pub trait Weights: Interleaved {
     /// # Safety
     /// `source` is readable there, and the panel has room. The first step is that of a block.
     unsafe fn fill(
-        simd: Avx512VbmiAhead,
+        simd: Avx512<true>,
         source: *const Self,
         steps: Range<usize>,
         column: usize,
@@ -94,8 +92,7 @@ impl Panel {
 
 /// Two vectors rounded to bf16, lane by lane neighbors.
 ///
-/// Halves are rounded away from zero. (`vcvtne2ps2bf16` and what would bring its halves together take half as much time
-/// again.)
+/// Halves are rounded away from zero. (`vcvtne2ps2bf16` and a permutation of its halves take longer.)
 ///
 /// # Safety
 /// The processor has AVX-512, and no lane is a NaN other than the default one.
@@ -177,7 +174,7 @@ struct Factors {
 /// The block is readable and the processor has AVX-512.
 #[inline(always)]
 unsafe fn factors<B: InterleavedIntegers>(
-    simd: Avx512VbmiAhead,
+    simd: Avx512<true>,
     rows: BlockRows<B>,
 ) -> [MaybeUninit<Factors>; SUB_BLOCKS] {
     // SAFETY: the caller's promise.
@@ -190,7 +187,7 @@ unsafe fn factors<B: InterleavedIntegers>(
             false => _mm512_setzero_ps(),
         };
         // A fraction is 1 too large, and its integer the one that stands for 0: exact, they have few bits.
-        let zero = _mm512_set1_ps(-(256 + B::zero::<Avx512VbmiAhead>()) as f32);
+        let zero = _mm512_set1_ps(-(256 + B::zero::<Avx512<true>>()) as f32);
         for sub_block in 0..B::ELEMENTS / B::SUB_BLOCK {
             let scale = _mm512_mul_ps(scale, B::scale(simd, &factors, sub_block));
             let mut offset = _mm512_mul_ps(scale, zero);
@@ -211,7 +208,7 @@ unsafe fn factors<B: InterleavedIntegers>(
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
 unsafe fn fill_blocks<B: InterleavedIntegers>(
-    simd: Avx512VbmiAhead,
+    simd: Avx512<true>,
     source: *const B,
     steps: Range<usize>,
     column: usize,
@@ -256,7 +253,7 @@ unsafe fn fill_blocks<B: InterleavedIntegers>(
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
 unsafe fn fill_floats<B: Readable + Weights>(
-    simd: Avx512VbmiAhead,
+    simd: Avx512<true>,
     source: *const B,
     steps: Range<usize>,
     column: usize,
@@ -315,7 +312,7 @@ macro_rules! weights {
             const PRODUCTS: &'static [(usize, usize)] = &$products;
 
             unsafe fn fill(
-                simd: Avx512VbmiAhead,
+                simd: Avx512<true>,
                 source: *const Self,
                 steps: Range<usize>,
                 column: usize,

@@ -120,7 +120,7 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
     }
 
     let b = match interleaved {
-        true => in_strips(name, &b, k),
+        true => in_x16_panels(name, &b, k),
         false => b,
     };
     let run = |executor: Executor| {
@@ -160,7 +160,7 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
 }
 
 /// The blocks of rows of `k` weights as `name`, a product of interleaved ones, wants them.
-fn in_strips<B: Sample>(name: &str, b: &[B], k: usize) -> Vec<B> {
+fn in_x16_panels<B: Sample>(name: &str, b: &[B], k: usize) -> Vec<B> {
     let types = name.strip_prefix("matmul_interleaved_").expect("is one");
     let kernel = kernels()
         .map(Kernel::display_name)
@@ -234,7 +234,7 @@ fn check_interleaved(case: Case, on: On) {
 }
 
 #[test]
-fn strips_of_every_shape_on_every_instruction_set() {
+fn x16_panels_of_every_shape_on_every_instruction_set() {
     for m in [1, 2, 3, 4, 5, 8, 9, 15, 33, 300] {
         for (n, k) in [(16, 32), (48, 256), (80, 512 + 32), (160, 35)] {
             let case = Case {
@@ -264,7 +264,7 @@ fn strips_of_every_shape_on_every_instruction_set() {
 }
 
 /// The product of m rows of A and x16 panels of n rows, both of k values.
-fn multiply_strips<B: Sample>(
+fn multiply_x16<B: Sample>(
     name: &'static str,
     executor: Executor,
     a: &[f32],
@@ -288,10 +288,10 @@ fn multiply_strips<B: Sample>(
     c
 }
 
-/// Many rows round activations, and with tiles of bf16 weights, but the relative error of the norm is bounded: that of
-/// floats without outliers, of which 8 bits of integers give 3.6e-3 to 4.0e-3, bf16 2.1e-3 to 2.3e-3 and f32 3e-7.
+/// Many rows round activations to 8 bits of integers, or with tiles both operands to bf16. Of floats without outliers
+/// the relative error of the norm stays below a bound for each type (docs/perf, Xeon with AMX).
 #[test]
-fn many_rows_of_strips_round_little() {
+fn many_rows_of_x16_panels_round_little() {
     check_rounding::<BlockQ8_0>("matmul_interleaved_q8_0_f32", 4.2e-3);
     check_rounding::<BlockQ4_0>("matmul_interleaved_q4_0_f32", 4.2e-3);
     check_rounding::<BlockQ4K>("matmul_interleaved_q4_k_f32", 4.2e-3);
@@ -306,13 +306,13 @@ fn check_rounding<B: Sample>(name: &'static str, most: f64) {
     let a: Vec<f32> = numbers.vec(m * k);
     let b: Vec<B> = numbers.vec(n * k);
     let b = &b[..n * k / B::ELEMENTS];
-    let panels = in_strips(name, b, k);
+    let panels = in_x16_panels(name, b, k);
     let exact = |i: usize, j: usize| -> f64 {
         let product = |x| f64::from(a[i * k + x]) * B::value(b, j * k + x);
         (0..k).map(product).sum()
     };
     let exact: Vec<f64> = (0..m * n).map(|i| exact(i / n, i % n)).collect();
-    let run = |executor: Executor| multiply_strips(name, executor, &a, &panels, [m, n, k]);
+    let run = |executor: Executor| multiply_x16(name, executor, &a, &panels, [m, n, k]);
     On::Native.each(run, |c| {
         let norm =
             |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
@@ -324,7 +324,7 @@ fn check_rounding<B: Sample>(name: &'static str, most: f64) {
 
 /// The columns of weights that are no numbers are none, and no others.
 #[test]
-fn strips_that_are_no_numbers() {
+fn x16_panels_that_are_no_numbers() {
     const INFINITY: u16 = 0x7c00;
     const NANS: [u16; 3] = [0x7e00, 0x7fff, 0xffff];
     for m in [1, 5, 9, 20] {
@@ -351,8 +351,8 @@ fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut
     for row in ROWS {
         spoil(&mut b[row * k / B::ELEMENTS + 1]);
     }
-    let b = in_strips(name, &b, k);
-    let run = |executor: Executor| multiply_strips(name, executor, &a, &b, [m, n, k]);
+    let b = in_x16_panels(name, &b, k);
+    let run = |executor: Executor| multiply_x16(name, executor, &a, &b, [m, n, k]);
     On::Native.each(run, |c| {
         for (i, value) in c.iter().enumerate() {
             let expected = !ROWS.contains(&(i % n));
@@ -366,7 +366,7 @@ fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut
 }
 
 #[test]
-fn strips_mean_the_same_to_metal() {
+fn x16_panels_mean_the_same_to_metal() {
     for (m, n, k) in [(1, 16, 32), (7, 80, 288), (34, 48, 64)] {
         let case = Case {
             m,

@@ -40,20 +40,18 @@ thread_local! {
 
 pub type Multiply<B> = fn(&Machine, &Gemm<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
-/// What multiplies this many rows of A with a B of this type, where that is faster than the ways for all types. For
-/// processors with VBMI only.
-pub fn multiply<B: Integers>(rows: usize) -> Option<Multiply<B>> {
+/// The loop for this type of B, if there is one. For processors with VBMI and GFNI, and up to 4 rows of A.
+pub fn of_type<B: Integers>() -> Option<Multiply<B>> {
     let blocks = TypeId::of::<B>();
-    let multiply: Multiply<B> = if blocks == TypeId::of::<BlockQ4_0>() {
-        multiply_units::<B, Q4_0>
+    if blocks == TypeId::of::<BlockQ4_0>() {
+        Some(multiply_units::<B, Q4_0>)
     } else if blocks == TypeId::of::<BlockQ4K>() {
-        multiply_units::<B, Q4K>
+        Some(multiply_units::<B, Q4K>)
     } else if blocks == TypeId::of::<BlockQ6K>() {
-        multiply_units::<B, Q6K>
+        Some(multiply_units::<B, Q6K>)
     } else {
-        return None;
-    };
-    (rows <= MAX_ROWS).then_some(multiply)
+        None
+    }
 }
 
 fn multiply_units<B: Integers, U: Unit>(

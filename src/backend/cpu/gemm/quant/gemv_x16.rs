@@ -6,8 +6,10 @@
 //! both fit the registers for a single row of A. With half as wide vectors they fit where products are pairs
 //! ([`Simd::I16_MADD`]) and a span has at most two pieces; Q6_K has four, so one half follows the other.
 //!
-//! Prefetch instructions help Intel's processors, and AMD's from Zen 5 on ([`Simd::PREFETCH_DISTANCE`]).
-//! `docs/perf/` has what each choice gained.
+//! Prefetch instructions help Intel's processors, and AMD's from Zen 5 on ([`Tuning`]). `docs/perf/` has what each
+//! choice gained.
+//!
+//! [`Tuning`]: crate::backend::cpu::simd::Tuning
 
 use std::mem::MaybeUninit;
 
@@ -18,7 +20,7 @@ use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::quants::{
     BlockRows, GROUP, InterleavedIntegers, SUB_BLOCKS, WORD, X16_ROWS,
 };
-use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, opaque_trip_count, read_order_fence};
+use crate::backend::cpu::simd::{CACHE_LINE, Simd, Streaming, opaque_trip_count, read_order_fence};
 
 /// The most rows of A.
 pub const MAX_ROWS: usize = 4;
@@ -32,23 +34,22 @@ pub struct QuantGemvX16<'a, B> {
     pub block: Block,
 }
 
-impl<B: InterleavedIntegers> Body for QuantGemvX16<'_, B> {
+impl<B: InterleavedIntegers> Streaming for QuantGemvX16<'_, B> {
     type Output = ();
     const NEEDS_BIT_PERMUTE: bool = true;
-    const READS_AHEAD: bool = true;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd, const DISTANCE: usize>(self, simd: S) {
         match self.block.rows.len() {
             1 if S::LANES == X16_ROWS || S::I16_MADD && B::PIECES == 4 => {
-                self.multiply::<S, 1, 2, 2>(simd)
+                self.multiply::<S, DISTANCE, 1, 2, 2>(simd)
             }
-            1 if S::I16_MADD => self.multiply::<S, 1, 2, 4>(simd),
-            1 => self.multiply::<S, 1, 1, 1>(simd),
-            2 if S::I16_MADD && B::PIECES < 4 => self.multiply::<S, 2, 1, 2>(simd),
-            2 => self.multiply::<S, 2, 1, 1>(simd),
-            _ if B::PIECES == 4 => self.multiply::<S, 2, 1, 1>(simd),
-            _ => self.multiply::<S, MAX_ROWS, 1, 1>(simd),
+            1 if S::I16_MADD => self.multiply::<S, DISTANCE, 1, 2, 4>(simd),
+            1 => self.multiply::<S, DISTANCE, 1, 1, 1>(simd),
+            2 if S::I16_MADD && B::PIECES < 4 => self.multiply::<S, DISTANCE, 2, 1, 2>(simd),
+            2 => self.multiply::<S, DISTANCE, 2, 1, 1>(simd),
+            _ if B::PIECES == 4 => self.multiply::<S, DISTANCE, 2, 1, 1>(simd),
+            _ => self.multiply::<S, DISTANCE, MAX_ROWS, 1, 1>(simd),
         }
     }
 }
@@ -56,7 +57,10 @@ impl<B: InterleavedIntegers> Body for QuantGemvX16<'_, B> {
 impl<B: InterleavedIntegers> QuantGemvX16<'_, B> {
     /// With `M` rows of A, and `N` x16 panels alternately, `R` vectors of their rows at a time.
     #[inline(always)]
-    fn multiply<S: Simd, const M: usize, const N: usize, const R: usize>(self, simd: S) {
+    fn multiply<S: Simd, const DISTANCE: usize, const M: usize, const N: usize, const R: usize>(
+        self,
+        simd: S,
+    ) {
         const { assert!(S::LANES * VECTORS >= X16_ROWS) }
         let QuantGemvX16 { gemm, a, block } = self;
         let Block {
@@ -89,7 +93,7 @@ impl<B: InterleavedIntegers> QuantGemvX16<'_, B> {
                         }
                         // SAFETY: `x16_panel` checked all of its blocks, and A's rows have as many.
                         sums[v] = unsafe {
-                            add_block::<S, B, M, R>(simd, rows_of_a, rows, block, sums[v])
+                            add_block::<S, B, DISTANCE, M, R>(simd, rows_of_a, rows, block, sums[v])
                         };
                     }
                 }
@@ -114,7 +118,13 @@ impl<B: InterleavedIntegers> QuantGemvX16<'_, B> {
 /// # Safety
 /// B's blocks are readable and A's rows have them.
 #[inline(always)]
-unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: usize>(
+unsafe fn add_block<
+    S: Simd,
+    B: InterleavedIntegers,
+    const DISTANCE: usize,
+    const M: usize,
+    const N: usize,
+>(
     simd: S,
     a: [Row; M],
     rows: [BlockRows<B>; N],
@@ -127,20 +137,20 @@ unsafe fn add_block<S: Simd, B: InterleavedIntegers, const M: usize, const N: us
     };
     // SAFETY: the caller's promise; all spans together write the totals of all sub-blocks.
     unsafe {
-        if S::PREFETCH_DISTANCE > 0 {
+        if DISTANCE > 0 {
             // The others with the words.
             for line in const { B::SPANS * B::STEPS * lines_of_step::<B>()..lines_of::<B>() } {
                 for n in 0..N {
-                    rows[n].prefetch(S::PREFETCH_DISTANCE + line * CACHE_LINE);
+                    rows[n].prefetch(DISTANCE + line * CACHE_LINE);
                 }
             }
         }
         let mut totals = [const { MaybeUninit::uninit() }; SUB_BLOCKS];
         for span in 0..opaque_trip_count(B::SPANS) {
             match sub_blocks / B::SPANS {
-                1 => add_span::<S, B, M, N, 1>(simd, a, rows, block, span, &mut totals),
-                2 => add_span::<S, B, M, N, 2>(simd, a, rows, block, span, &mut totals),
-                _ => add_span::<S, B, M, N, 4>(simd, a, rows, block, span, &mut totals),
+                1 => add_span::<S, B, DISTANCE, M, N, 1>(simd, a, rows, block, span, &mut totals),
+                2 => add_span::<S, B, DISTANCE, M, N, 2>(simd, a, rows, block, span, &mut totals),
+                _ => add_span::<S, B, DISTANCE, M, N, 4>(simd, a, rows, block, span, &mut totals),
             }
         }
         let mut products = totals[0].assume_init_read();
@@ -210,6 +220,7 @@ const fn lines_of_step<B: InterleavedIntegers>() -> usize {
 unsafe fn add_span<
     S: Simd,
     B: InterleavedIntegers,
+    const DISTANCE: usize,
     const M: usize,
     const N: usize,
     const P: usize,
@@ -237,12 +248,12 @@ unsafe fn add_span<
             }
         }
         for step in 0..opaque_trip_count(B::STEPS) {
-            if S::PREFETCH_DISTANCE > 0 {
+            if DISTANCE > 0 {
                 let lines = const { lines_of_step::<B>() };
                 let first = (span * B::STEPS + step) * lines;
                 for line in first..first + lines {
                     for n in 0..N {
-                        rows[n].prefetch(S::PREFETCH_DISTANCE + line * CACHE_LINE);
+                        rows[n].prefetch(DISTANCE + line * CACHE_LINE);
                     }
                 }
             }

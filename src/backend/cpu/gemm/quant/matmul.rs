@@ -10,41 +10,51 @@ use super::{gemm_packed_b, gemv_dot, gemv_x16};
 #[cfg(target_arch = "x86_64")]
 use crate::backend::cpu::gemm::amx;
 pub use crate::backend::cpu::gemm::problem::{Gemm, Weights};
+use crate::backend::cpu::gemm::select::{Class, Layout, Strategy, select};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{Integers, InterleavedIntegers, X16_ROWS};
-#[cfg(target_arch = "x86_64")]
-use crate::backend::cpu::simd::Isa;
 use crate::backend::fault::Fault;
-
-/// Up to this many rows of A are multiplied with B in place, more with packed panels of it.
-const FEW_ROWS: usize = gemv_dot::MAX_ROWS;
 
 pub fn multiply<B: Integers>(
     machine: &Machine,
     gemm: &Gemm<B, f32>,
     separable: bool,
 ) -> Result<(), Fault> {
-    let m = gemm.output.args.m as usize;
-    let precision = Precision::of(machine.isa, m, FEW_ROWS);
+    let m = gemm.output.args.m;
+    let strategy = select(machine, Layout::Rows, class::<B>(), m);
+    let is_gemv = strategy == Strategy::QuantGemvDot;
+    let precision = Precision::of(machine.isa, m as usize, is_gemv);
     let a = &Activations::new::<B>(machine, gemm.a, gemm.k(), precision)?;
+    match strategy {
+        #[cfg(target_arch = "x86_64")]
+        Strategy::QuantGemvWide => match gemv_wide::of_type::<B>() {
+            Some(multiply) => multiply(machine, gemm, a, separable),
+            None => unreachable!("the class of the type says that there is one"),
+        },
+        Strategy::QuantGemvDot => {
+            gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
+                machine.isa.run(gemv_dot::QuantGemvDot { gemm, a, block });
+            });
+            Ok(())
+        }
+        Strategy::QuantGemmPackedB => {
+            gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+                gemm_packed_b::compute(machine.isa, gemm, a, block)
+            })
+        }
+        other => unreachable!("{other:?} is for no blocks in rows"),
+    }
+}
+
+fn class<B: Integers>() -> Class {
     #[cfg(target_arch = "x86_64")]
-    if let Isa::Avx512Vbmi(_)
-    | Isa::Avx512VbmiAhead(_)
-    | Isa::Avx512VbmiX16Ahead(_)
-    | Isa::Avx512Amx(_) = machine.isa
-        && let Some(multiply) = gemv_wide::multiply::<B>(m)
-    {
-        return multiply(machine, gemm, a, separable);
+    let wide = gemv_wide::of_type::<B>().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    let wide = false;
+    match wide {
+        true => Class::WideBlock,
+        false => Class::Block,
     }
-    if m <= FEW_ROWS {
-        gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
-            machine.isa.run(gemv_dot::QuantGemvDot { gemm, a, block });
-        });
-        return Ok(());
-    }
-    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-        gemm_packed_b::compute(machine.isa, gemm, a, block)
-    })
 }
 
 /// The same for a B of x16 panels.
@@ -53,27 +63,32 @@ pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
     gemm: &Gemm<B, f32>,
     separable: bool,
 ) -> Result<(), Fault> {
-    let m = gemm.output.args.m as usize;
+    let m = gemm.output.args.m;
+    let strategy = select(machine, Layout::X16, Class::Block, m);
     #[cfg(target_arch = "x86_64")]
-    if let Some(amx) = machine.isa.amx()
-        && m >= amx::gemm::MIN_ROWS_QUANT
-    {
+    if let (Strategy::Amx, Some(amx)) = (strategy, machine.amx) {
         return amx::gemm::multiply(amx, machine, gemm, separable);
     }
-    let precision = Precision::of(machine.isa, m, gemv_x16::MAX_ROWS);
+    let is_gemv = strategy == Strategy::QuantGemvX16;
+    let precision = Precision::of(machine.isa, m as usize, is_gemv);
     let a = &Activations::new::<B>(machine, gemm.a, gemm.k(), precision)?;
-    if m <= gemv_x16::MAX_ROWS {
-        // With one row of bytes there is so little to compute that Zen 5 keeps up without prefetch instructions.
-        let isa = match B::PIECES == 1 && m == 1 {
-            true => machine.isa,
-            false => machine.isa.for_x16(),
-        };
-        gemm.for_blocks(machine, separable, X16_ROWS, |block| {
-            isa.run(gemv_x16::QuantGemvX16 { gemm, a, block });
-        });
-        return Ok(());
+    match strategy {
+        Strategy::QuantGemvX16 => {
+            let prefetch = match B::PIECES == 1 && m == 1 {
+                true => machine.tuning.prefetch_x16_bytes,
+                false => machine.tuning.prefetch_x16,
+            };
+            gemm.for_blocks(machine, separable, X16_ROWS, |block| {
+                let gemv = gemv_x16::QuantGemvX16 { gemm, a, block };
+                machine.isa.run_streaming(prefetch, gemv);
+            });
+            Ok(())
+        }
+        Strategy::QuantGemmPackedB => {
+            gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+                gemm_packed_b::compute_interleaved(machine.isa, gemm, a, block)
+            })
+        }
+        other => unreachable!("{other:?} is for no blocks in x16 panels"),
     }
-    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-        gemm_packed_b::compute_interleaved(machine.isa, gemm, a, block)
-    })
 }

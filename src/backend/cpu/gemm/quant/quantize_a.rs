@@ -36,10 +36,10 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// For `rows` rows of A. Up to `few` of them are multiplied without a panel.
-    pub fn of(isa: Isa, rows: usize, few: usize) -> Precision {
+    /// For `rows` rows of A. A GEMV has the I16 form where the instruction set prefers it.
+    pub fn of(isa: Isa, rows: usize, gemv: bool) -> Precision {
         match rows {
-            rows if rows <= few && isa.i16_madd() => Precision::I16,
+            _ if gemv && isa.i16_madd() => Precision::I16,
             ..=EXACT_ROWS => Precision::Exact,
             _ => Precision::Mixed,
         }
