@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden_types.json: for every type of weights the exact logits of tiny-rustbook after six prompts.
+"""Makes tests/data/golden.json and golden_types.json: exact logits of tiny-rustbook after six prompts.
 
 needs: pip install gguf numpy
 
-usage: golden_types.py GGML FOLDER OUT.json     (GGML: see llama_cpp_quantizer.py)
+usage: golden_types.py GGML     (see llama_cpp_quantizer.py), in the root of the repository
 
-FOLDER holds tiny-rustbook-*.gguf, of which those of Q4_0 and the K types were made by llama.cpp's quantiser, and
-golden-exact.json. The files of the other types are made here from the one in F16: by the public `gguf` package, or for the
-types that it only reads by llama.cpp's quantiser. The logits come from a float64 forward pass over the weights that the
-`gguf` package reads from the blocks. Tests do not need the files: they make them from the F16 one, and know by the checksum
-of all tensors that they are the same.
+The model in F16 is the one of assets/ in Q8_0, each weight rounded to F16 by NumPy. The files of the other types are made
+from that one by the public `gguf` package, or for the types that it only reads by llama.cpp's quantizer. Which matrix has
+which type, and each prompt's tokens, stand in the files that are there. The logits come from a float64 forward pass over
+the weights that the `gguf` package reads from the blocks. Tests make the files themselves, and know by the checksum of all
+tensors that they are the same.
 """
 import json
 import sys
@@ -22,11 +22,10 @@ import numpy as np
 from llama_cpp_quantizer import Quantizer
 
 Kind = gguf.GGMLQuantizationType
-FILES = ["q4_0", "q4_k_m", "q5_k_m", "q6_k"]
-PACKAGE = [Kind.F32, Kind.BF16, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1]
-LLAMA_CPP = [Kind.Q2_K, Kind.Q3_K, Kind.IQ4_NL]
+DATA = Path("tests/data")
+PACKAGE = [Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0]
 HEADS, KV_HEADS, HEAD_DIM, LAYERS, EPSILON = 8, 4, 32, 6, 1e-5
-STEP = 16  # of so many logits one is kept
+GREEDY = 24
 
 
 def rms_norm(x, weight):
@@ -67,7 +66,7 @@ def last_logits(weights, tokens):
 
 def encoded(numbers, kind, quantizer):
     """Rows of float32 as rows of bytes."""
-    if kind in LLAMA_CPP:
+    if kind not in PACKAGE:
         return quantizer.quantize(numbers, kind)
     return gguf.quants.quantize(numbers, kind).view(np.uint8)
 
@@ -81,42 +80,52 @@ def decoded(kind, data):
     return gguf.quants.dequantize(data, kind).astype(np.float64)
 
 
-def in_type(f16, kind, quantizer):
-    def convert(source, data):
-        if source != Kind.F16:
-            return source, data
-        data = encoded(data.astype(np.float32), kind, quantizer)
-        return kind, data.view(np.float32) if kind == Kind.F32 else data
-    return {name: convert(*tensor) for name, tensor in f16.items()}
+def in_types(source, types, quantizer):
+    """The matrices that `types` names, in those types; what it does not name as it is."""
+    def convert(kind, data, name):
+        wanted = types.get(name)
+        if wanted is None or Kind[wanted] == kind:
+            return kind, data
+        wanted = Kind[wanted]
+        data = encoded(gguf.quants.dequantize(data, kind), wanted, quantizer)
+        views = {Kind.F32: np.float32, Kind.F16: np.float16}
+        return wanted, data.view(views.get(wanted, np.uint8))
+    return {name: convert(*tensor, name) for name, tensor in source.items()}
 
 
-def fixture(name, tensors, exact):
+def greedy(weights, tokens):
+    tokens = list(tokens)
+    for _ in range(GREEDY):
+        tokens.append(int(last_logits(weights, tokens).argmax()))
+    return tokens[-GREEDY:]
+
+
+def fixture(old, tensors):
+    """With as many logits of each prompt, and of the same prompts the greedy tokens, as the old one."""
     weights = {tensor: decoded(*stored) for tensor, stored in tensors.items()}
     checksum = 0
     for tensor in sorted(tensors):
         checksum = zlib.crc32(np.ascontiguousarray(tensors[tensor][1]).tobytes(), checksum)
-    cases = []
-    for index, case in enumerate(exact["f16"]):
-        logits = last_logits(weights, case["tokens"])
-        kept = {"tokens": case["tokens"], "logits": [round(logit, 5) for logit in logits[::STEP].tolist()]}
-        if name in exact:
-            other = np.array(exact[name][index]["last_logits"])
-            assert np.linalg.norm(logits - other) < 1e-5 * np.linalg.norm(other), name
-        if name == "f32":  # the type whose greedy tokens must be those of exact arithmetic
-            kept["greedy"] = exact[name][index]["greedy"]
-        cases.append(kept)
     matrices = {tensor: kind.name for tensor, (kind, data) in tensors.items() if data.ndim == 2}
-    return {"step": STEP, "crc32": checksum, "types": matrices, "cases": cases}
+    cases = []
+    for case in old["cases"]:
+        logits = last_logits(weights, case["tokens"])
+        kept = dict(case, logits=[round(logit, 5) for logit in logits[::old["step"]].tolist()])
+        if "greedy" in case:
+            kept["greedy"] = greedy(weights, case["tokens"])
+        cases.append(kept)
+    return {"step": old["step"], "crc32": checksum, "types": matrices, "cases": cases}
 
 
 def main():
-    quantizer, folder, out = Quantizer(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-    exact = json.loads((folder / "golden-exact.json").read_text())
-    f16 = read(folder / "tiny-rustbook-f16.gguf")
-    files = {name: read(folder / f"tiny-rustbook-{name}.gguf") for name in FILES}
-    files |= {kind.name.lower(): in_type(f16, kind, quantizer) for kind in PACKAGE + LLAMA_CPP}
-    fixtures = {name: fixture(name, tensors, exact) for name, tensors in sorted(files.items())}
-    out.write_text(json.dumps(fixtures, separators=(",", ":")) + "\n")
+    quantizer = Quantizer(sys.argv[1])
+    q8_0 = read("assets/tiny-rustbook-q8_0.gguf")
+    f16 = in_types(q8_0, {name: "F16" for name, (kind, _) in q8_0.items() if kind == Kind.Q8_0}, quantizer)
+    golden, types = (json.loads((DATA / name).read_text()) for name in ["golden.json", "golden_types.json"])
+    golden = {"q8_0": fixture(golden["q8_0"], q8_0), "f16": fixture(golden["f16"], f16)}
+    types = {name: fixture(old, in_types(f16, old["types"], quantizer)) for name, old in sorted(types.items())}
+    for name, made in [("golden.json", golden), ("golden_types.json", types)]:
+        (DATA / name).write_text(json.dumps(made, separators=(",", ":")) + "\n")
 
 
 main()

@@ -48,7 +48,7 @@ pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// A file of `tests/data`, which `scripts/golden_fixtures.py` or `scripts/golden_types.py` made.
+/// A file of `tests/data`, which `scripts/golden_types.py` made.
 pub fn fixtures(name: &str) -> Value {
     let text = std::fs::read_to_string(repository("tests/data").join(name)).unwrap();
     serde_json::from_str(&text).unwrap()
