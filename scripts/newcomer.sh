@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # What a newcomer meets: the README's two commands, as they stand there, in a bare Debian that is made for the purpose.
 #
-#   scripts/newcomer.sh SUITE... [demo|test|both]    bookworm, trixie, another suite of Debian, or several
+#   scripts/newcomer.sh SUITE... [demo|test|both] [own-compiler]    bookworm, trixie, other suites of Debian
+#
+# With own-compiler, CLANG names what the distribution's package clang has, and that compiles the native side. Kernels
+# from Metal source need clang 16 or newer at run time, which the commands install beside it where it is older.
 #
 # The system has what `debootstrap --variant=minbase` installs, and make, git and Rust. It lies in a temporary folder
 # (below TMPDIR), which is unmounted and removed whatever happens. The commit that is checked out is cloned into it,
@@ -20,6 +23,8 @@ readonly REPOSITORY=$PWD MIRROR=${MIRROR:-http://deb.debian.org/debian}
 MOUNTS=
 WORK=
 SYSTEM=
+# Before each command: nothing, or the compiler that it takes.
+SETTING=
 REPORT=()
 STATUS=0
 
@@ -35,13 +40,11 @@ unavailable() {
 
 # Ends what still runs of what this script started, which is all that sees its mounts. Fails when there was something.
 end_processes() {
-  local process found=0
-  for process in /proc/[0-9]*; do
-    if [ "${process#/proc/}" != $$ ] && [ "$(readlink "$process/ns/mnt")" = "$MOUNTS" ]; then
-      found=1
-      kill -KILL "${process#/proc/}" 2>/dev/null || true
-    fi
-  done
+  local mounts process processes=(/proc/[0-9]*/ns/mnt) found=0
+  while read -r mounts process; do
+    process=${process#/proc/} process=${process%%/*}
+    if [ "$mounts" = "$MOUNTS" ] && [ "$process" != $$ ] && kill -KILL "$process" 2>/dev/null; then found=1; fi
+  done < <(find "${processes[@]}" -maxdepth 0 -printf '%l %p\n' 2>/dev/null)
   return "$found"
 }
 
@@ -178,40 +181,55 @@ run_commands() {
   local suite=$1 wanted=$2 command start seconds status result
   while read -r command; do
     [ "$wanted" = both ] || [ "$command" = "make $wanted" ] || continue
-    say "$suite: $command"
+    say "$suite: $SETTING$command"
     start=$SECONDS status=0
-    inside "cd /root/ironbridge && $command" || status=$?
+    inside "cd /root/ironbridge && $SETTING$command" || status=$?
     seconds=$((SECONDS - start)) result=passed
     [ "$status" = 0 ] || result="FAILED with $status"
     result+=" in $((seconds / 60)) min $((seconds % 60)) s"
-    REPORT+=("$(printf '%-9s %-10s %s' "$suite" "$command" "$result")")
+    REPORT+=("$(printf '%-9s %-10s %s' "$suite" "$SETTING$command" "$result")")
     [ "$status" = 0 ] || { STATUS=$status && break; }
   done < <(commands)
   [ ${#REPORT[@]} -gt 0 ] || fail "the README's first block has no command 'make $wanted'"
 }
 
-# newcomer SUITE WANTED: from nothing to nothing.
+# With the libraries of its sanitizers, which tests link, where they are a package of their own.
+take_own_compiler() {
+  # shellcheck disable=SC2016  # for the shell in the new system
+  inside 'export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -qq --no-install-recommends clang
+    version=$(clang -dumpversion | cut -d. -f1)
+    [ "$version" -lt 15 ] || apt-get install -y -qq --no-install-recommends "libclang-rt-$version-dev"' >/dev/null ||
+    unavailable "apt cannot fetch $1's own clang"
+  SETTING='CLANG=clang '
+  say "$1's own compiler: $(inside 'clang --version' | head -n 1)"
+}
+
+# newcomer SUITE WANTED COMPILER: from nothing to nothing.
 newcomer() {
   local suite=$1 start=$SECONDS
   make_system "$suite"
   make_rust
   git clone --quiet "file://$REPOSITORY" "$SYSTEM/root/ironbridge"
   git -C "$SYSTEM/root/ironbridge" checkout --quiet --detach "$(git rev-parse HEAD)"
+  [ "$3" != own-compiler ] || take_own_compiler "$suite"
   say "$suite is ready after $((SECONDS - start)) s: commit $(git rev-parse --short HEAD)"
   run_commands "$suite" "$2"
   clean_up
 }
 
 main() {
-  local wanted=both suites=() argument suite
+  local wanted=both compiler=tested suites=() argument suite
+  local usage='which suites? scripts/newcomer.sh bookworm|trixie... [demo|test|both] [own-compiler]'
   for argument; do
     case $argument in
       demo | test | both) wanted=$argument ;;
-      -* | '') fail 'which suites? scripts/newcomer.sh bookworm|trixie... [demo|test|both]' ;;
+      own-compiler) compiler=own-compiler ;;
+      -* | '') fail "$usage" ;;
       *) suites+=("$argument") ;;
     esac
   done
-  [ ${#suites[@]} -gt 0 ] || fail 'which suites? scripts/newcomer.sh bookworm|trixie... [demo|test|both]'
+  [ ${#suites[@]} -gt 0 ] || fail "$usage"
   [ "$(uname -s)" = Linux ] || fail 'a new system can be made on Linux only'
   [ "$(id -u)" = 0 ] || fail "not root; as root, run: $0 $*"
   command -v cargo >/dev/null || fail 'Rust is not here: https://rustup.rs'
@@ -222,7 +240,7 @@ main() {
   trap 'exit 143' TERM HUP
   make_debootstrap
   for suite in "${suites[@]}"; do
-    newcomer "$suite" "$wanted"
+    newcomer "$suite" "$wanted" "$compiler"
   done
   exit "$STATUS"
 }

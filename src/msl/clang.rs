@@ -14,7 +14,7 @@ const OLDEST: u32 = 16;
 const NEWEST_TRIED: u32 = 40;
 
 const INSTALL: &str = "Install one:
-  Debian, Ubuntu  apt install clang
+  Debian, Ubuntu  apt install clang (Debian 12: clang-19)
   Fedora          dnf install clang
   Arch            pacman -S clang
   macOS           xcode-select --install

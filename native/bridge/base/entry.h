@@ -37,11 +37,12 @@ static inline void IronEntryEnd(bool *begun) {
   soft_schedule_point();
 }
 
-#define IRON_ENTRY                                                       \
-  __attribute__((cleanup(IronEntryEnd))) bool begun = IronEntryBegin(); \
-  IronFoundationPrepare();                                               \
-  IronErrorEnter(__func__);                                              \
-  IRON_POOL {                                                            \
+/* clang 14 takes a variable with a cleanup for unused. */
+#define IRON_ENTRY                                                               \
+  __attribute__((unused, cleanup(IronEntryEnd))) bool begun = IronEntryBegin(); \
+  IronFoundationPrepare();                                                       \
+  IronErrorEnter(__func__);                                                      \
+  IRON_POOL {                                                                    \
     @try
 
 #define IRON_LEAVE                  \
