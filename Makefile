@@ -111,10 +111,5 @@ package: setup ## packs the crate as crates.io would get it, builds and tests it
 newcomer: ## the README's two commands in a bare Debian 12 and a bare Debian 13, made for it; as root; half an hour
 	@scripts/newcomer.sh bookworm trixie
 
-fuzz: setup ## fuzzes templates, Metal sources and model files, TIME seconds each; needs nightly Rust and cargo-fuzz
-	@for target in chat_template gguf model msl_source safetensors tokenizer_json tokenizer_model; do \
-	  mkdir -p fuzz/corpus/$$target; \
-	  dictionary=fuzz/dictionaries/$$target.dict; [ -f $$dictionary ] || dictionary=; \
-	  ASAN_OPTIONS=detect_leaks=0 cargo +nightly fuzz run $$target fuzz/corpus/$$target tests/data/hostile/$$target \
-	    -- -max_total_time=$(TIME) -timeout=20 -malloc_limit_mb=256 $${dictionary:+-dict=$$dictionary} || exit; \
-	done
+fuzz: setup ## fuzzes templates, Metal sources and model files, TIME seconds each; ONLY= names targets
+	@scripts/fuzz.sh '$(TIME)' $(ONLY)
