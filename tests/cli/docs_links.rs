@@ -27,7 +27,12 @@ fn pages() -> Vec<PathBuf> {
             }
         }
     }
-    let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+    let names = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ];
     let mut pages = names.map(|name| root().join(name)).to_vec();
     below(&root().join("docs"), &mut pages);
     below(&root().join("assets"), &mut pages);

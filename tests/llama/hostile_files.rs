@@ -57,12 +57,14 @@ fn read(kind: &str, name: &str) -> Vec<u8> {
     fs::read(folder(kind).join(name)).unwrap()
 }
 
-/// Calls `test` with the bytes of each good file and what checks them.
-fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check)) {
-    for (kind, name) in GOOD.iter().filter(|(kind, _)| kinds.contains(kind)) {
+/// Calls `test` with the bytes of each good file and what checks them, and adds up how many inputs it says it tried.
+fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check) -> usize) -> usize {
+    let good = GOOD.iter().filter(|(kind, _)| kinds.contains(kind));
+    good.map(|(kind, name)| {
         let (_, check) = CHECKS.iter().find(|(other, _)| other == kind).unwrap();
-        test(&format!("{kind}/{name}"), read(kind, name), *check);
-    }
+        test(&format!("{kind}/{name}"), read(kind, name), *check)
+    })
+    .sum()
 }
 
 const EVERY_KIND: [&str; 7] = [
@@ -79,6 +81,7 @@ const EVERY_KIND: [&str; 7] = [
 fn good_files_are_read() {
     each_good_file(&EVERY_KIND, |name, bytes, check| {
         assert!(check(&bytes), "{name}");
+        1
     });
 }
 
@@ -95,24 +98,61 @@ fn what_fuzzing_found_is_harmless() {
     }
 }
 
+/// Readers name what they found where they wanted something else.
+#[test]
+fn of_a_text_without_end_an_error_quotes_the_beginning() {
+    let text = "\u{e9}\u{1b}[2J\n".repeat(1_000_000);
+    let json = serde_json::to_string(&text).unwrap();
+    let object = format!("{{{json}: {json}, \"model\": {json}}}");
+    let sized = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    // A key of that name, of a type that there is not.
+    let gguf = [
+        &b"GGUF"[..],
+        &3_u32.to_le_bytes(),
+        &0_u64.to_le_bytes(),
+        &1_u64.to_le_bytes(),
+        &sized(&text),
+        &99_u32.to_le_bytes(),
+    ]
+    .concat();
+    let cases: [(checks::Check, Vec<u8>); 7] = [
+        (checks::tokenizer_json, json.clone().into()),
+        (checks::tokenizer_json, object.clone().into()),
+        (checks::safetensors, sized(&object)),
+        (checks::gguf, gguf.clone()),
+        (checks::model, gguf),
+        (checks::chat_template, format!("{{% {text} %}}").into()),
+        (
+            checks::chat_template,
+            format!("{{{{ raise_exception({json}) }}}}").into(),
+        ),
+    ];
+    for (check, bytes) in cases {
+        check(&bytes);
+    }
+}
+
 #[test]
 fn files_cut_at_any_byte_are_refused() {
     // A protocol buffer that ends between two fields is a shorter one, and so is a template that ends between tags.
     let kinds = ["gguf", "model", "safetensors", "tokenizer_json"];
-    each_good_file(&kinds, |name, bytes, check| {
+    let refused = each_good_file(&kinds, |name, bytes, check| {
         for length in 0..bytes.len() {
             assert!(!check(&bytes[..length]), "{name}, {length} bytes");
         }
+        bytes.len()
     });
     // And a source that ends between two declarations as well.
-    each_good_file(
+    let read = each_good_file(
         &["chat_template", "msl_source", "tokenizer_model"],
         |_, bytes, check| {
             for length in 0..bytes.len() {
                 check(&bytes[..length]);
             }
+            bytes.len()
         },
     );
+    println!("{} files that end early", refused + read);
 }
 
 /// Every field of every header is spoilt by this, since every byte is.
@@ -127,16 +167,20 @@ fn files_with_any_byte_changed_do_no_harm() {
         (&["model"], &[0x80]),
         (&["chat_template", "tokenizer_json"], &[0x01]),
     ];
+    let mut tried = 0;
     for (kinds, flips) in kinds {
-        each_good_file(kinds, |_, bytes, check| {
+        tried += each_good_file(kinds, |_, bytes, check| {
             // Weights may be any numbers: what is behind the last page of the header is theirs.
-            for position in 0..bytes.len().min(3_000) {
+            let positions = bytes.len().min(3_000);
+            for position in 0..positions {
                 for flip in flips {
                     let mut changed = bytes.clone();
                     changed[position] ^= flip;
                     check(&changed);
                 }
             }
+            positions * flips.len()
         });
     }
+    println!("{tried} files with a byte changed");
 }

@@ -392,7 +392,8 @@ fn hostile_templates_end_with_text_or_one_error() {
     let templates = hostile();
     assert!(templates.len() >= 88, "{}", templates.len());
     let mut limits = [0; 5];
-    for stack in [8 << 20, 2 << 20, 64 << 10] {
+    let stacks = [8 << 20, 2 << 20, 64 << 10];
+    for stack in stacks {
         thread::scope(|scope| {
             let thread = thread::Builder::new()
                 .stack_size(stack)
@@ -408,6 +409,7 @@ fn hostile_templates_end_with_text_or_one_error() {
         limits.iter().all(|count| *count > 0),
         "a limit was never met: {limits:?}"
     );
+    println!("{} templates on {} stacks", templates.len(), stacks.len());
 }
 
 /// The deepest that the limits allow, in every way, on the thread that renders.

@@ -63,9 +63,13 @@ fn watch(name: &str, mut child: Child) {
         }
     });
     let (mut seed, mut complete, mut hung) = (String::from("no seed"), false, false);
+    let mut played = 0;
     loop {
         match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.starts_with("seed ") => seed = line,
+            Ok(line) if line.starts_with("seed ") => {
+                seed = line;
+                played += 1;
+            }
             Ok(line) => complete |= line == "all seeds",
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
@@ -88,4 +92,5 @@ fn watch(name: &str, mut child: Child) {
         },
         String::from_utf8_lossy(&complaint),
     );
+    println!("{name}: {played} seeds");
 }
