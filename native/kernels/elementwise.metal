@@ -5,20 +5,25 @@
 using namespace metal;
 #include "args.h"
 
-[[kernel]] void add(device const float *a [[buffer(ELEMENTWISE_A)]],
-                    device const float *b [[buffer(ELEMENTWISE_B)]],
-                    device float *out [[buffer(ELEMENTWISE_OUT)]],
-                    constant elementwise_args &args [[buffer(ELEMENTWISE_ARGS)]],
-                    uint i [[thread_position_in_grid]]) {
-  if (i < args.count) out[i] = a[i] + b[i];
+struct sum {
+  static float of(float a, float b) { return a + b; }
+};
+
+struct silu_product {
+  static float of(float a, float b) { return precise::divide(a, 1.0f + precise::exp(-a)) * b; }
+};
+
+template <typename Function>
+[[kernel]] void elementwise(device const float *a [[buffer(ELEMENTWISE_A)]],
+                            device const float *b [[buffer(ELEMENTWISE_B)]],
+                            device float *out [[buffer(ELEMENTWISE_OUT)]],
+                            constant elementwise_args &args [[buffer(ELEMENTWISE_ARGS)]],
+                            uint i [[thread_position_in_grid]]) {
+  if (i < args.count) out[i] = Function::of(a[i], b[i]);
 }
 
-[[kernel]] void silu_mul(device const float *a [[buffer(ELEMENTWISE_A)]],
-                         device const float *b [[buffer(ELEMENTWISE_B)]],
-                         device float *out [[buffer(ELEMENTWISE_OUT)]],
-                         constant elementwise_args &args [[buffer(ELEMENTWISE_ARGS)]],
-                         uint i [[thread_position_in_grid]]) {
-  if (i >= args.count) return;
-  float gate = a[i];
-  out[i] = precise::divide(gate, 1.0f + precise::exp(-gate)) * b[i];
-}
+#define ELEMENTWISE(NAME, FUNCTION) \
+  template [[host_name(NAME)]] [[kernel]] decltype(elementwise<FUNCTION>) elementwise<FUNCTION>;
+
+ELEMENTWISE("add", sum)
+ELEMENTWISE("silu_mul", silu_product)

@@ -1,5 +1,7 @@
 //! `add` and `silu_mul`.
 
+use std::marker::PhantomData;
+
 use super::exponential::exp;
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
 use crate::backend::cpu::machine::Machine;
@@ -14,8 +16,19 @@ pub fn add(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 }
 
 pub fn silu_mul(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    gated::<Silu>(dispatch, machine)
+}
+
+fn gated<G: Gate>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     for_elements(dispatch, machine, 16, |a, b, out, count| {
-        machine.isa.run(SiluMul { a, b, out, count });
+        let gate = PhantomData::<G>;
+        machine.isa.run(Gated {
+            a,
+            b,
+            out,
+            count,
+            gate,
+        });
     })
 }
 
@@ -84,14 +97,30 @@ impl Body for Add {
     }
 }
 
-struct SiluMul {
+/// What the gate of a gated linear unit is given to.
+trait Gate {
+    fn of(gate: f32) -> f32;
+}
+
+struct Silu;
+
+impl Gate for Silu {
+    #[inline(always)]
+    fn of(gate: f32) -> f32 {
+        gate / (1.0 + exp(-gate))
+    }
+}
+
+/// `out = G(a) · b`.
+struct Gated<G> {
     a: *const f32,
     b: *const f32,
     out: *mut f32,
     count: usize,
+    gate: PhantomData<G>,
 }
 
-impl Body for SiluMul {
+impl<G: Gate> Body for Gated<G> {
     type Output = ();
 
     #[inline(always)]
@@ -107,7 +136,7 @@ impl Body for SiluMul {
                 self.b.add(start).copy_to(ups.as_mut_ptr(), count);
             }
             for (gate, up) in gates.iter_mut().zip(&ups) {
-                *gate = *gate / (1.0 + exp(-*gate)) * up;
+                *gate = G::of(*gate) * up;
             }
             // SAFETY: as above; the block is of this thread's own.
             unsafe { self.out.add(start).copy_from(gates.as_ptr(), count) };
