@@ -489,6 +489,8 @@ typedef struct iron_elementwise {
 IRON_API iron_status iron_encode_add(iron_commands *commands, const iron_elementwise *operands);
 /* out = silu(a) · b = a / (1 + exp(-a)) · b: SwiGLU with a the gate and b the up projection. */
 IRON_API iron_status iron_encode_silu_mul(iron_commands *commands, const iron_elementwise *operands);
+/* out = gelu(a) · b, gelu(x) = x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 x^3))): GeGLU, as Gemma has it. */
+IRON_API iron_status iron_encode_gelu_mul(iron_commands *commands, const iron_elementwise *operands);
 
 /* out = f(x), `count` F32 elements each. out may be x. */
 typedef struct iron_activation {

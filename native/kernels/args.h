@@ -127,8 +127,10 @@ typedef struct attention_args {
   iron_u32 reserved;
 } attention_args;
 
-/* add: out[i] = a[i] + b[i].   silu_mul: out[i] = a[i] / (1 + exp(-a[i])) * b[i] (SwiGLU's gate times up; Shazeer 2020,
- * arXiv:2002.05202).   f32; out may be a or b. */
+/* add: out[i] = a[i] + b[i].
+ * silu_mul: out[i] = a[i] / (1 + exp(-a[i])) * b[i]: SwiGLU's gate times up. Shazeer 2020, arXiv:2002.05202.
+ * gelu_mul: out[i] = gelu(a[i]) * b[i], gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))): GeGLU.
+ * f32; out may be a or b. */
 enum { ELEMENTWISE_A = 0, ELEMENTWISE_B = 1, ELEMENTWISE_OUT = 2, ELEMENTWISE_ARGS = 3 };
 typedef struct elementwise_args {
   iron_u64 count;

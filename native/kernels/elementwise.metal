@@ -1,4 +1,4 @@
-/* add and silu_mul. Contracts in args.h.
+/* add, silu_mul and gelu_mul. Contracts in args.h.
  *
  * Geometry: one thread for each element: dispatchThreads (count, 1, 1), threadgroups of (256, 1, 1). */
 #include <metal_stdlib>
@@ -11,6 +11,14 @@ struct sum {
 
 struct silu_product {
   static float of(float a, float b) { return precise::divide(a, 1.0f + precise::exp(-a)) * b; }
+};
+
+/* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), 2u = 2 sqrt(2 / pi) (a + 0.044715 a^3). */
+struct gelu_product {
+  static float of(float a, float b) {
+    float twice = 1.59576912f * (a + 0.044715f * a * a * a);
+    return precise::divide(a, 1.0f + precise::exp(-twice)) * b;
+  }
 };
 
 template <typename Function>
@@ -27,3 +35,4 @@ template <typename Function>
 
 ELEMENTWISE("add", sum)
 ELEMENTWISE("silu_mul", silu_product)
+ELEMENTWISE("gelu_mul", gelu_product)

@@ -1811,6 +1811,10 @@ unsafe extern "C" {
         commands: *mut iron_commands,
         operands: *const iron_elementwise,
     ) -> iron_status;
+    pub fn iron_encode_gelu_mul(
+        commands: *mut iron_commands,
+        operands: *const iron_elementwise,
+    ) -> iron_status;
     pub fn iron_encode_relu(
         commands: *mut iron_commands,
         operands: *const iron_activation,

@@ -42,6 +42,11 @@ pub fn silu(x: f64) -> f64 {
     x * sigmoid(x)
 }
 
+pub fn gelu(x: f64) -> f64 {
+    let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+    x / 2.0 * (1.0 + u.tanh())
+}
+
 pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     x.chunks(weight.len())
         .flat_map(|row| {

@@ -49,6 +49,7 @@
   X(iron_encode_attention)         \
   X(iron_encode_add)               \
   X(iron_encode_silu_mul)          \
+  X(iron_encode_gelu_mul)          \
   X(iron_encode_relu)              \
   X(iron_encode_sigmoid)           \
   X(iron_encode_tanh)              \

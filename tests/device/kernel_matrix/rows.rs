@@ -171,10 +171,10 @@ fn rope_in_both_pairings() {
 
 #[test]
 #[serial]
-fn add_and_silu_mul_also_in_place() {
+fn add_and_gated_units_also_in_place() {
     type Record = fn(&mut Commands, &Elementwise<'_>) -> Result<()>;
     type Function = fn(f64, f64) -> f64;
-    let functions: [(&str, Record, Function, f64); 2] = [
+    let functions: [(&str, Record, Function, f64); 3] = [
         (
             "add",
             |commands, operands| commands.add(operands),
@@ -186,6 +186,13 @@ fn add_and_silu_mul_also_in_place() {
             |commands, operands| commands.silu_mul(operands),
             |a, b| oracle::silu(a) * b,
             4.0 * ROUNDING,
+        ),
+        (
+            "gelu_mul",
+            |commands, operands| commands.gelu_mul(operands),
+            |a, b| oracle::gelu(a) * b,
+            // What the exponential is given, less than 1.7, has seven roundings.
+            (8.0 + 7.0 * 1.7) * ROUNDING,
         ),
     ];
     let ways = Ways::open();

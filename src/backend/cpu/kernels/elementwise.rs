@@ -1,4 +1,4 @@
-//! `add` and `silu_mul`.
+//! `add`, `silu_mul` and `gelu_mul`.
 
 use std::marker::PhantomData;
 
@@ -17,6 +17,10 @@ pub fn add(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 
 pub fn silu_mul(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
     gated::<Silu>(dispatch, machine)
+}
+
+pub fn gelu_mul(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    gated::<Gelu>(dispatch, machine)
 }
 
 fn gated<G: Gate>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
@@ -111,6 +115,24 @@ impl Gate for Silu {
     }
 }
 
+/// GELU in its tanh form, of which `(1 + tanh(u)) / 2 = 1 / (1 + exp(-2u))`.
+struct Gelu;
+
+impl Gelu {
+    /// 2 sqrt(2 / π) (x + 0.044715 x³).
+    #[inline(always)]
+    fn twice(x: f32) -> f32 {
+        1.595_769_1 * (x + 0.044_715 * x * x * x)
+    }
+}
+
+impl Gate for Gelu {
+    #[inline(always)]
+    fn of(gate: f32) -> f32 {
+        gate / (1.0 + exp(-Gelu::twice(gate)))
+    }
+}
+
 /// `out = G(a) · b`.
 struct Gated<G> {
     a: *const f32,
@@ -158,6 +180,21 @@ pub mod tests {
         OverB,
     }
 
+    /// `x / 2 · (1 + tanh(u))`, without the cancellation where `tanh(u)` is nearly -1.
+    fn gelu(x: f64) -> f64 {
+        let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+        x / (1.0 + (-2.0 * u).exp())
+    }
+
+    /// Of rounding, relative to the result. What GELU's exponential is given has seven roundings, and an error of it
+    /// is a relative one of the result.
+    fn roundings(name: &str, a: f32) -> f64 {
+        match name {
+            "gelu_mul" => 8.0 + 7.0 * f64::from(Gelu::twice(a).abs()),
+            _ => 4.0,
+        }
+    }
+
     fn check(name: &'static str, count: usize, place: Place, formula: fn(f64, f64) -> f64) {
         let mut numbers = Numbers::new(count as u64);
         let a: Vec<f32> = numbers.vec::<f32>(count).iter().map(|a| a * 30.0).collect();
@@ -190,7 +227,9 @@ pub mod tests {
         on_every_executor(run, |out| {
             for i in 0..count {
                 let expected = formula(a[i].into(), b[i].into());
-                let tolerance = 4.0 * f32::ROUNDING * expected.abs() + f64::from(f32::MIN_POSITIVE);
+                // An exponential that overflows makes 0 of what is left.
+                let least = f64::from(f32::MIN_POSITIVE) * f64::from(a[i] * b[i]).abs().max(1.0);
+                let tolerance = roundings(name, a[i]) * f32::ROUNDING * expected.abs() + least;
                 assert_close(
                     out[i].into(),
                     expected,
@@ -212,20 +251,22 @@ pub mod tests {
         match name {
             "add" => check(name, count, place, |a, b| a + b),
             "silu_mul" => check(name, count, place, |a, b| a / (1.0 + (-a).exp()) * b),
+            "gelu_mul" => check(name, count, place, |a, b| gelu(a) * b),
             _ => panic!("{name} is of another family"),
         }
     }
 
-    fn check_both(count: usize, place: Place) {
-        check_one("add", count, place);
-        check_one("silu_mul", count, place);
+    fn check_all(count: usize, place: Place) {
+        for name in ["add", "silu_mul", "gelu_mul"] {
+            check_one(name, count, place);
+        }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn any_count(count in 1usize..5000) {
-            check_both(count, Place::Own);
+            check_all(count, Place::Own);
         }
     }
 
