@@ -42,6 +42,48 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Two layers of another network, one after the other in one submission: exclusive or.
+//!
+//! ```
+//! use ironbridge::ops::{Activation, AddBias, Argmax, Matmul, Softmax, Transpose};
+//! use ironbridge::Device;
+//!
+//! # fn main() -> Result<(), ironbridge::Error> {
+//! let device = Device::open("cpu")?;
+//! let x = device.buffer_from(&[0.0f32, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0])?; // four pairs
+//! let first = device.buffer_from(&[1.0f32, 1.0, 1.0, 1.0])?; // stored [n][k], as the next one
+//! let bias = device.buffer_from(&[0.0f32, -1.0])?;
+//! let second = device.buffer_from(&[-20.0f32, 40.0, 20.0, -40.0])?; // scores of "no" and of "yes"
+//! let offset = device.buffer_from(&[10.0f32, -10.0])?;
+//! let (hidden, scores) = (device.buffer::<f32>(8)?, device.buffer::<f32>(8)?);
+//! let (gates, columns) = (device.buffer::<f32>(8)?, device.buffer::<f32>(8)?);
+//! let answers = device.buffer::<u32>(4)?;
+//!
+//! let mut commands = device.commands()?;
+//! for (a, b, bias, c) in [(&x, &first, &bias, &hidden), (&hidden, &second, &offset, &scores)] {
+//!     let (a, b, out) = (a.tensor(), b.tensor(), c.tensor());
+//!     commands.matmul(&Matmul { m: 4, n: 2, k: 2, a, b, transpose_b: true, c: out, ..Default::default() })?;
+//!     commands.add_bias(&AddBias { rows: 4, width: 2, x: out, bias: bias.tensor(), out })?;
+//!     if std::ptr::eq(c, &hidden) {
+//!         commands.relu(&Activation { count: 8, x: out, out })?;
+//!     }
+//! }
+//! // A score of each class by itself; all of them together, which sum up to 1.
+//! commands.sigmoid(&Activation { count: 8, x: scores.tensor(), out: gates.tensor() })?;
+//! let (rows, width, out) = (4, 2, scores.tensor());
+//! commands.softmax(&Softmax { rows, width, x: out, out, ..Default::default() })?;
+//! commands.argmax(&Argmax { rows, width, x: out, out: answers.tensor() })?;
+//! commands.transpose(&Transpose { rows, width, x: out, out: columns.tensor() })?;
+//! commands.tanh(&Activation { count: 8, x: columns.tensor(), out: columns.tensor() })?;
+//! commands.run()?;
+//!
+//! assert_eq!(answers.to_vec()?, [0, 1, 1, 0]);
+//! assert!(scores.to_vec()?.iter().zip(gates.to_vec()?).all(|(p, gate)| (p - gate).abs() < 1e-4));
+//! assert!((columns.to_vec()?[0] - 1f32.tanh()).abs() < 1e-4); // the chance of the first "no"
+//! # Ok(())
+//! # }
+//! ```
 
 mod activation;
 mod add_bias;
