@@ -386,7 +386,9 @@ typedef enum iron_dtype {
   IRON_Q5_K = 24,  /* 256, 176 */
   IRON_Q6_K = 25,  /* 256, 210 */
   IRON_IQ4_NL = 26, /* 32, 18 */
-  IRON_IQ4_XS = 27  /* 256, 136 */
+  IRON_IQ4_XS = 27, /* 256, 136 */
+  IRON_TQ1_0 = 28,  /* 256, 54 */
+  IRON_TQ2_0 = 29   /* 256, 66 */
 } iron_dtype;
 
 /* A matrix in a buffer, row-major. */

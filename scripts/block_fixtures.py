@@ -12,7 +12,8 @@ import numpy as np
 
 # Where the float16 scales are in a block: they get values of about 1, as random bits would often be infinite or NaN.
 SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0]}
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],
+          "TQ1_0": [52], "TQ2_0": [64]}
 BLOCKS = 2
 
 random = np.random.default_rng(20)

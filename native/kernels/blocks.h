@@ -229,6 +229,38 @@ struct q6_k {
   }
 };
 
+/* 256 weights: 48 bytes of five digits to the base 3, the first one with the first 32 (and then the other 16) weights, 4
+ * bytes of four digits, half scale. scale (digit - 1). */
+constant uint powers_of_3[5] = {1, 3, 9, 27, 81};
+struct tq1_0 {
+  enum { WEIGHTS = 256, WORDS = 27, OFFSET = 0, RUNS = 1, STEP = 1 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[26]);
+    offset = 0;
+    uint first = group < 10 ? group % 2 * 16 : 32, place = group < 10 ? group / 2 : group - 10;
+#pragma unroll
+    for (uint i = 0; i < 16; ++i) {
+      uint digits = byte_at(block, group < 15 ? first + i : 48 + i % 4);
+      uint power = powers_of_3[group < 15 ? place : i / 4];
+      q[i] = float((digits * power & 255) * 3 >> 8) - 1;
+    }
+  }
+};
+
+/* 256 weights: 64 bytes of 2-bit numbers, half scale. scale (q - 1). */
+struct tq2_0 {
+  enum { WEIGHTS = 256, WORDS = 33, OFFSET = 0, RUNS = 4, STEP = 2 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    scale = half_of(block[32]);
+    offset = 0;
+    bits_of(block + group / 8 * 16 + group % 2 * 8, group / 2 % 4 * 2, 3, q);
+#pragma unroll
+    for (uint i = 0; i < 16; ++i) q[i] -= 1;
+  }
+};
+
 /* Where the block of a row begins that group `group` of it belongs to, counted over the row. */
 template <typename Block> static inline device const ushort *block_of(device const ushort *row, uint group) {
   return row + ulong(group / (Block::WEIGHTS / 16)) * Block::WORDS;

@@ -333,6 +333,8 @@ pub const IRON_Q5_K: iron_dtype = 24;
 pub const IRON_Q6_K: iron_dtype = 25;
 pub const IRON_IQ4_NL: iron_dtype = 26;
 pub const IRON_IQ4_XS: iron_dtype = 27;
+pub const IRON_TQ1_0: iron_dtype = 28;
+pub const IRON_TQ2_0: iron_dtype = 29;
 pub type iron_dtype = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

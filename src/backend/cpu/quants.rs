@@ -4,12 +4,14 @@ mod blocks;
 mod dot;
 mod iq4;
 mod storage;
+mod ternary;
 mod x16;
 
 pub use blocks::*;
 pub use dot::{Integers, SCALED_GROUPS, Scales};
 pub use iq4::*;
 pub use storage::*;
+pub use ternary::*;
 pub use x16::{BlockRows, Interleaved, InterleavedIntegers, SUB_BLOCKS, WORD, X16_ROWS};
 
 use crate::tables::block_dtypes;

@@ -328,6 +328,8 @@ sample_blocks! {
     BlockQ5_1 { scale: 31.0, minimum: 1.0 }
     BlockIq4Nl { scale: 127.0 }
     BlockIq4Xs { scale: 4064.0 }
+    BlockTq1_0 { scale: 1.0 }
+    BlockTq2_0 { scale: 2.0 }
     BlockQ2K { scale: 45.0, minimum: 15.0 }
     BlockQ3K { scale: 128.0 }
     BlockQ4K { scale: 945.0, minimum: 63.0 }
