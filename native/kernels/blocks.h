@@ -1,5 +1,5 @@
 /* How block-quantised weights lie in memory, and sixteen of them at a time. A row is read in words of 16 bits, to which
- * blocks are aligned.
+ * blocks are aligned; that of a type whose blocks are not, in bytes.
  *
  * A type's `read` gives weights 16 group .. 16 group + 15 of a block as scale q[i] + offset, and its constants say
  *   WEIGHTS, WORDS   of a block;
@@ -13,6 +13,10 @@
  * float but q6_k's, and there is at most one sum, so that no order of evaluation gives another weight. */
 #ifndef IRON_KERNELS_BLOCKS_H
 #define IRON_KERNELS_BLOCKS_H
+
+/* What a row is read in, by the alignment of its blocks. */
+#define WORD_1 uchar
+#define WORD_2 ushort
 
 static inline float half_of(ushort word) { return float(as_type<half>(word)); }
 template <typename Words> static inline uint byte_at(Words words, uint i) { return words[i / 2] >> (i % 2 * 8) & 255; }
@@ -262,7 +266,7 @@ struct tq2_0 {
 };
 
 /* Where the block of a row begins that group `group` of it belongs to, counted over the row. */
-template <typename Block> static inline device const ushort *block_of(device const ushort *row, uint group) {
+template <typename Block, typename Words> static inline Words block_of(Words row, uint group) {
   return row + ulong(group / (Block::WEIGHTS / 16)) * Block::WORDS;
 }
 

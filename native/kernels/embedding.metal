@@ -25,8 +25,8 @@ template <typename Stored, typename Reader>
   out[row * args.out_row_stride + j] = args.scale * value;
 }
 
-template <typename Block>
-[[kernel]] void embedding_blocks(device const ushort *table [[buffer(EMBEDDING_TABLE)]],
+template <typename Word, typename Block>
+[[kernel]] void embedding_blocks(device const Word *table [[buffer(EMBEDDING_TABLE)]],
                                  device const uint *ids [[buffer(EMBEDDING_IDS)]],
                                  device float *out [[buffer(EMBEDDING_OUT)]],
                                  constant embedding_args &args [[buffer(EMBEDDING_ARGS)]],
@@ -51,9 +51,10 @@ template <typename Block>
 
 #define EMBEDDING(NAME, STORED, READER) \
   template [[host_name(#NAME)]] [[kernel]] decltype(embedding<STORED, READER>) embedding<STORED, READER>;
-#define EMBEDDING_OF(NAME, BLOCK) \
-  template [[host_name(#NAME)]] [[kernel]] decltype(embedding_blocks<BLOCK>) embedding_blocks<BLOCK>;
+#define EMBEDDING_OF(NAME, WORD, BLOCK) \
+  template [[host_name(#NAME)]] [[kernel]] decltype(embedding_blocks<WORD, BLOCK>) embedding_blocks<WORD, BLOCK>;
 
 #define DTYPE_FLOAT(id, NAME, name, ...) EMBEDDING(embedding_##name, name::stored, name)
-#define DTYPE_BLOCK(id, NAME, name, ...) EMBEDDING_OF(embedding_##name, name)
+#define DTYPE_BLOCK(id, NAME, name, ggml, elements, bytes, alignment, scale) \
+  EMBEDDING_OF(embedding_##name, WORD_##alignment, name)
 #include "dtypes.def"

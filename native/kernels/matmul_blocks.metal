@@ -9,11 +9,11 @@ using namespace metal;
 #include "blocks.h"
 #include "tiles.h"
 
-#define TILED(NAME, T, A, B)                                                                  \
-  template [[host_name(#NAME)]] [[kernel]] decltype(matmul_tiled<T, ushort, block_tiles<A, B>>) \
-      matmul_tiled<T, ushort, block_tiles<A, B>>;
+#define TILED(NAME, T, A, WORD, B)                                                          \
+  template [[host_name(#NAME)]] [[kernel]] decltype(matmul_tiled<T, WORD, block_tiles<A, B>>) \
+      matmul_tiled<T, WORD, block_tiles<A, B>>;
 
-#define DTYPE_BLOCK(id, NAME, name, ...)             \
-  TILED(matmul_tiled_##name##_f32, float, f32, name) \
-  TILED(matmul_tiled_##name##_f16, half, f16, name)
+#define DTYPE_BLOCK(id, NAME, name, ggml, elements, bytes, alignment, scale) \
+  TILED(matmul_tiled_##name##_f32, float, f32, WORD_##alignment, name)       \
+  TILED(matmul_tiled_##name##_f16, half, f16, WORD_##alignment, name)
 #include "dtypes.def"

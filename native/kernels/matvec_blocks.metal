@@ -16,8 +16,8 @@ using namespace metal;
 #include "blocks.h"
 
 /* M: rows of a at most; ROWS: of b, for a SIMD-group. */
-template <typename T, typename A, typename B, uint M, uint ROWS>
-[[kernel]] void matvec(device const T *a [[buffer(MATMUL_A)]], device const ushort *b [[buffer(MATMUL_B)]],
+template <typename T, typename A, typename Word, typename B, uint M, uint ROWS>
+[[kernel]] void matvec(device const T *a [[buffer(MATMUL_A)]], device const Word *b [[buffer(MATMUL_B)]],
                        device const T *bias [[buffer(MATMUL_BIAS)]], device T *c [[buffer(MATMUL_C)]],
                        constant matmul_args &args [[buffer(MATMUL_ARGS)]],
                        uint3 position [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
@@ -45,7 +45,7 @@ template <typename T, typename A, typename B, uint M, uint ROWS>
       /* Past the last column stands the last one again; its sums are not written. */
 #pragma unroll
       for (uint j = 0; j < ROWS; ++j) {
-        device const ushort *row = b + min(first + j, args.n - 1) * row_words;
+        device const Word *row = b + min(first + j, args.n - 1) * row_words;
         B::read(block_of<B>(row, group), group % (B::WEIGHTS / 16), scale[j], offset[j], q[j]);
       }
 #pragma unroll
@@ -80,12 +80,12 @@ template <typename T, typename A, typename B, uint M, uint ROWS>
   }
 }
 
-#define MATVEC(NAME, T, A, B, M, ROWS) \
-  template [[host_name(#NAME)]] [[kernel]] decltype(matvec<T, A, B, M, ROWS>) matvec<T, A, B, M, ROWS>;
+#define MATVEC(NAME, T, A, WORD, B, M, ROWS) \
+  template [[host_name(#NAME)]] [[kernel]] decltype(matvec<T, A, WORD, B, M, ROWS>) matvec<T, A, WORD, B, M, ROWS>;
 
-#define DTYPE_BLOCK(id, NAME, name, ...)                    \
-  MATVEC(matvec_##name##_f32, float, f32, name, 1, 4)       \
-  MATVEC(matvec_##name##_f16, half, f16, name, 1, 4)        \
-  MATVEC(matvec_narrow_##name##_f32, float, f32, name, 8, 2) \
-  MATVEC(matvec_narrow_##name##_f16, half, f16, name, 8, 2)
+#define DTYPE_BLOCK(id, NAME, name, ggml, elements, bytes, alignment, scale)       \
+  MATVEC(matvec_##name##_f32, float, f32, WORD_##alignment, name, 1, 4)       \
+  MATVEC(matvec_##name##_f16, half, f16, WORD_##alignment, name, 1, 4)        \
+  MATVEC(matvec_narrow_##name##_f32, float, f32, WORD_##alignment, name, 8, 2) \
+  MATVEC(matvec_narrow_##name##_f16, half, f16, WORD_##alignment, name, 8, 2)
 #include "dtypes.def"

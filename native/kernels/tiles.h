@@ -68,8 +68,9 @@ template <typename A, typename B, typename Value> struct plain_tiles {
 
 /* A matrix of plain rows: reads group `group` of a row, of 16 weights. Strides are in weights. */
 template <typename Block> struct plain_rows {
-  static void read(device const ushort *b, uint row, ulong row_stride, uint group, thread float &scale,
-                   thread float &offset, thread float *q) {
+  template <typename Words>
+  static void read(Words b, uint row, ulong row_stride, uint group, thread float &scale, thread float &offset,
+                   thread float *q) {
     b = block_of<Block>(b + row * (row_stride / Block::WEIGHTS) * Block::WORDS, group);
     Block::read(b, group % (Block::WEIGHTS / 16), scale, offset, q);
   }
@@ -80,9 +81,9 @@ template <typename Block> struct plain_rows {
 template <typename A, typename Block, typename Rows = plain_rows<Block>> struct block_tiles {
   typedef float value;
   static ulong stored(ulong elements) { return elements / Block::WEIGHTS * Block::WORDS; }
-  static void fill(threadgroup float *left, threadgroup float *right, device const typename A::stored *a,
-                   device const ushort *b, constant matmul_args &args, uint row, uint column, uint x,
-                   uint thread_index) {
+  template <typename Words>
+  static void fill(threadgroup float *left, threadgroup float *right, device const typename A::stored *a, Words b,
+                   constant matmul_args &args, uint row, uint column, uint x, uint thread_index) {
     if (thread_index >= TILE_COLUMNS) {
       a += args.transpose_a ? x * args.a_row_stride + row : row * args.a_row_stride + x;
       fill_tile<A, TILE_ROWS, TILE_THREADS - TILE_COLUMNS>(left, a, args.a_row_stride, args.transpose_a != 0,
