@@ -388,13 +388,14 @@ typedef enum iron_dtype {
   IRON_IQ4_NL = 26, /* 32, 18 */
   IRON_IQ4_XS = 27, /* 256, 136 */
   IRON_TQ1_0 = 28,  /* 256, 54 */
-  IRON_TQ2_0 = 29   /* 256, 66 */
+  IRON_TQ2_0 = 29,  /* 256, 66 */
+  IRON_MXFP4 = 30   /* 32, 17 */
 } iron_dtype;
 
 /* A matrix in a buffer, row-major. */
 typedef struct iron_tensor {
   iron_buffer *buffer;
-  uint64_t offset;       /* bytes, a multiple of the element's size (of 2 for block types) */
+  uint64_t offset;       /* bytes, a multiple of the element's size (of 2 for block types but MXFP4) */
   uint64_t row_stride;   /* elements from row to row; 0: packed */
   uint64_t batch_stride; /* elements from matrix to matrix; 0: the same matrix for every batch (or one batch only) */
   uint32_t dtype;        /* iron_dtype */

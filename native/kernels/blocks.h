@@ -265,6 +265,21 @@ struct tq2_0 {
   }
 };
 
+/* 32 weights: an exponent, 16 bytes of nibbles, the low ones first: floats of 2 bits for the exponent and one for the
+ * mantissa, doubled, times half of 2^(exponent - 127). OCP Microscaling Formats (MX) 1.0, sections 5.3.3 and 5.4.1. */
+constant float mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+struct mxfp4 {
+  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 2, STEP = 1 };
+  template <typename Words>
+  static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
+    uint exponent = block[0];
+    scale = as_type<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+    offset = 0;
+#pragma unroll
+    for (uint i = 0; i < 16; ++i) q[i] = mxfp4_levels[block[1 + i] >> (4 * group) & 15];
+  }
+};
+
 /* Where the block of a row begins that group `group` of it belongs to, counted over the row. */
 template <typename Block, typename Words> static inline Words block_of(Words row, uint group) {
   return row + ulong(group / (Block::WEIGHTS / 16)) * Block::WORDS;

@@ -335,6 +335,7 @@ pub const IRON_IQ4_NL: iron_dtype = 26;
 pub const IRON_IQ4_XS: iron_dtype = 27;
 pub const IRON_TQ1_0: iron_dtype = 28;
 pub const IRON_TQ2_0: iron_dtype = 29;
+pub const IRON_MXFP4: iron_dtype = 30;
 pub type iron_dtype = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

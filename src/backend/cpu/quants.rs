@@ -3,6 +3,7 @@
 mod blocks;
 mod dot;
 mod iq4;
+mod mxfp4;
 mod storage;
 mod ternary;
 mod x16;
@@ -10,6 +11,7 @@ mod x16;
 pub use blocks::*;
 pub use dot::{Integers, SCALED_GROUPS, Scales};
 pub use iq4::*;
+pub use mxfp4::*;
 pub use storage::*;
 pub use ternary::*;
 pub use x16::{BlockRows, Interleaved, InterleavedIntegers, SUB_BLOCKS, WORD, X16_ROWS};

@@ -296,6 +296,21 @@ impl Sample for BlockQ8_0 {
     }
 }
 
+impl Sample for BlockMxfp4 {
+    fn sample(numbers: &mut Numbers) -> BlockMxfp4 {
+        let mut bits = || (numbers.next() * 1000.0) as i32 as u8;
+        BlockMxfp4 {
+            scale: 122 + bits() % 4, // weights of 3/8 at most
+            quants: std::array::from_fn(|_| bits()),
+        }
+    }
+    fn value(memory: &[BlockMxfp4], element: usize) -> f64 {
+        assert!(element / 32 < memory.len());
+        // SAFETY: just checked.
+        unsafe { BlockMxfp4::element(memory.as_ptr(), element) }.into()
+    }
+}
+
 /// Random bits with scales (and minima) that make weights of about 1; what a weight is, elements/blocks.rs holds
 /// against another implementation.
 macro_rules! sample_blocks {
