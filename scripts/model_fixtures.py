@@ -4,7 +4,7 @@ with a reference.json of what `transformers` computes from it.
 
 needs: pip install torch transformers tokenizers sentencepiece protobuf
 
-usage: model_fixtures.py OUT_FOLDER
+usage: model_fixtures.py OUT_FOLDER [VARIANT...]   (all of them, or these)
 
 The references are computed in float64, but for what `transformers` does in float32 whatever the model's type: the
 frequencies and angles of the rotation, the softmax and the norms. Weights are drawn so that attention is sharp, and have
@@ -22,8 +22,8 @@ import sentencepiece as spm
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
-    LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
-    Qwen3ForCausalLM,
+    Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig,
+    MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
 )
 
 VOCABULARY = 288
@@ -38,10 +38,17 @@ SHAPE = dict(
 )
 LLAMA, MISTRAL = (LlamaConfig, LlamaForCausalLM), (MistralConfig, MistralForCausalLM)
 QWEN2, QWEN3 = (Qwen2Config, Qwen2ForCausalLM), (Qwen3Config, Qwen3ForCausalLM)
+GEMMA, GEMMA3 = (GemmaConfig, GemmaForCausalLM), (Gemma3TextConfig, Gemma3ForCausalLM)
 
 
 def rope(kind, base=10000.0, **settings):
     return dict(rope_parameters=dict(rope_type=kind, rope_theta=base, **settings))
+
+
+def ropes(full, window):
+    """Of layers that see all positions, and of layers with a window."""
+    both = dict(full_attention=full, sliding_attention=dict(rope_type="default", rope_theta=window))
+    return dict(rope_parameters=both)
 
 
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=24)
@@ -74,6 +81,31 @@ VARIANTS = {
     "qwen3": (QWEN3, dict(head_dim=16, **rope("default", 1e6)), None),
     "qwen3-tied-yarn": (QWEN3, dict(head_dim=16, tie_word_embeddings=True, **rope("yarn", 1e4, **YARN)),
                         rope("default", 1e4)),
+    "llama-yarn-mscale": (
+        LLAMA, rope("yarn", 500.0, mscale=1.5, mscale_all_dim=0.4, **YARN), rope("yarn", 500.0, **YARN)),
+    "llama-window-ignored": (LLAMA, dict(sliding_window=5, **rope("default")), None),
+    "qwen2-layer-types": (
+        QWEN2, dict(use_sliding_window=True, sliding_window=6, max_window_layers=0,
+                    layer_types=["sliding_attention", "full_attention"], **rope("default")),
+        dict(layer_types=["sliding_attention"] * 2),
+    ),
+    "qwen3-max-window-layers": (
+        QWEN3, dict(head_dim=16, use_sliding_window=True, sliding_window=6, max_window_layers=1, **rope("default", 1e6)),
+        dict(max_window_layers=0),
+    ),
+    "gemma": (GEMMA, dict(head_dim=16, num_key_value_heads=1, tie_word_embeddings=True, **rope("default")), None),
+    # Its sixth layer sees all positions.
+    "gemma3": (
+        GEMMA3, dict(num_hidden_layers=6, head_dim=16, query_pre_attn_scalar=16, sliding_window=5,
+                     tie_word_embeddings=True, **ropes(dict(rope_type="default", rope_theta=500.0), 100.0)),
+        dict(sliding_window=4),
+    ),
+    "gemma3-scaled": (
+        GEMMA3, dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=5, tie_word_embeddings=True,
+                     layer_types=["sliding_attention", "full_attention"],
+                     **ropes(dict(rope_type="linear", factor=8.0, rope_theta=1e4), 1e4)),
+        dict(query_pre_attn_scalar=16),
+    ),
 }
 SHARDED = "qwen3"
 SENTENCEPIECE = ["llama-1", "llama-2", "llama-tiny"]
@@ -85,15 +117,17 @@ def coarse(tensor):
 
 
 def randomise(model, seed):
+    # Gemma adds 1 to the weights of its norms, and multiplies embeddings by the root of their width.
+    gemma = model.config.model_type.startswith("gemma")
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("norm.weight"):
-            value = 1 + 0.2 * noise
+            value = 0.2 * noise + (0 if gemma else 1)
         elif name.endswith("bias"):
             value = 0.5 * noise
         elif "embed_tokens" in name:
-            value = 0.7 * noise
+            value = (0.2 if gemma else 0.7) * noise
         else:
             sharpness = 1.8 if "q_proj" in name or "k_proj" in name else 1.2
             value = sharpness * noise / math.sqrt(parameter.shape[-1])
@@ -182,9 +216,10 @@ def relative(found, expected):
 
 def main():
     out = Path(sys.argv[1])
-    shutil.rmtree(out, ignore_errors=True)
-    for name, (classes, settings, without) in VARIANTS.items():
+    for name in sys.argv[2:] or VARIANTS:
+        classes, settings, without = VARIANTS[name]
         folder = out / name
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         seed = next(seed for seed in range(100) if not is_draw(make(classes, settings, seed)))
         model = make(classes, settings, seed)

@@ -36,7 +36,7 @@ mod sampling;
 pub mod tokenizer;
 
 pub use arch::architecture::Architecture;
-pub use arch::config::Config;
+pub use arch::config::{Config, LayerPlan};
 pub use arch::rope_scaling::{RopeScaling, Yarn};
 #[cfg(feature = "chat")]
 pub use chat::{

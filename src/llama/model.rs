@@ -16,7 +16,7 @@ use super::tokenizer::{EncodeOptions, Tokenizer};
 use crate::commands::Commands;
 use crate::device::Device;
 use crate::error::Result;
-use crate::llama::arch::config::Config;
+use crate::llama::arch::config::{Config, LayerPlan};
 use crate::llama::files::model_file::{ModelFile, ModelFormat};
 use crate::llama::files::progress::LoadProgress;
 use crate::ops::{Embedding, RopePairing};
@@ -121,9 +121,11 @@ impl Model {
         let mut weights = Weights::new(device, file, options.weights, progress)?;
         let (vocabulary, width) = (config.vocabulary, config.width);
         let embedding = weights.table("token_embd.weight", width, vocabulary)?;
-        let rope_factors = rope_factors(device, &config, &mut weights)?;
-        let blocks = (0..config.layers)
-            .map(|layer| Block::load(&mut weights, &config, layer, rope_factors.clone()));
+        let mut rope_factors = RopeFactors::new(device, &config, &mut weights)?;
+        let blocks = (0..config.layers).map(|layer| {
+            let factors = rope_factors.of(&config, layer)?;
+            Block::load(&mut weights, &config, layer, factors)
+        });
         let blocks = blocks.collect::<Result<_>>()?;
         weights.next_part();
         let norm = Norm::load(&mut weights, &config, "output_norm.weight", width)?;
@@ -223,7 +225,7 @@ impl Model {
             table: parts.embedding.place().tensor(),
             ids: state.ids.tensor(),
             out: state.x.tensor(), // rows × width
-            scale: None,
+            scale: parts.config.embedding_scale(),
         })?;
         for (layer, block) in parts.blocks.iter().enumerate() {
             block.forward(commands, &parts.config, state, layer, pass)?;
@@ -269,14 +271,42 @@ impl Model {
     }
 }
 
-/// What the frequencies of the rotation are divided by: as the file has it, else as the configuration says.
-fn rope_factors(device: &Device, config: &Config, weights: &mut Weights) -> Result<Option<Weight>> {
-    let pairs = config.rotary_dim / 2;
-    if let Some(factors) = weights.optional_vector("rope_freqs.weight", pairs)? {
-        return Ok(Some(factors));
+/// What the frequencies of the rotation are divided by, for the layers that share a rotation.
+struct RopeFactors<'a> {
+    device: &'a Device,
+    /// The file's, which hold for all layers.
+    stored: Option<Weight>,
+    /// Those that follow from the configuration, each once.
+    made: Vec<(LayerPlan, Option<Weight>)>,
+}
+
+impl<'a> RopeFactors<'a> {
+    fn new(
+        device: &'a Device,
+        config: &Config,
+        weights: &mut Weights,
+    ) -> Result<RopeFactors<'a>> {
+        Ok(RopeFactors {
+            device,
+            stored: weights.optional_vector("rope_freqs.weight", config.rotary_dim / 2)?,
+            made: Vec::new(),
+        })
     }
-    let scaling = config.rope_scaling;
-    let factors = scaling.frequency_factors(config.rope_base, config.rotary_dim);
-    let made = factors.map(|factors| Weight::of_numbers(device, "frequency factors", &factors));
-    made.transpose()
+
+    fn of(&mut self, config: &Config, layer: usize) -> Result<Option<Weight>> {
+        if self.stored.is_some() {
+            return Ok(self.stored.clone());
+        }
+        let plan = config.plans[layer];
+        let mut made = self.made.iter();
+        if let Some((_, weight)) = made.find(|(known, _)| known.has_rotation_of(&plan)) {
+            return Ok(weight.clone());
+        }
+        let factors = plan.rope_scaling.frequency_factors(plan.rope_base, config.rotary_dim);
+        let weight = factors
+            .map(|factors| Weight::of_numbers(self.device, "frequency factors", &factors))
+            .transpose()?;
+        self.made.push((plan, weight.clone()));
+        Ok(weight)
+    }
 }

@@ -63,13 +63,14 @@ enum Algorithm {
 
 /// Names of tokens that end a text or a turn in the families of models that are supported here. Files often name one as
 /// the end while the model writes another.
-const ENDS: [&str; 6] = [
+const ENDS: [&str; 7] = [
     "<|eot_id|>",
     "<|eom_id|>",
     "<|end_of_text|>",
     "<|endoftext|>",
     "<|im_end|>",
     "<|end|>",
+    "<end_of_turn>",
 ];
 
 /// What [`Tokenizer::encode_with`] does besides splitting text.
@@ -118,6 +119,11 @@ impl Tokenizer {
             if let Some(token) = id(name)? {
                 tokenizer.ends.push(tokenizer.checked(name, token)?);
             }
+        }
+        // A folder may name any number of them.
+        let others: Option<&[u32]> = metadata.get("tokenizer.huggingface.end_token_ids")?;
+        for token in others.unwrap_or_default() {
+            tokenizer.ends.push(tokenizer.checked("end", *token)?);
         }
         let add_bos = match &tokenizer.algorithm {
             Algorithm::Bytes { pre_tokenizer, .. } => pre_tokenizer.adds_bos(),

@@ -1,9 +1,10 @@
 //! The hyper-parameters of a model.
 
-use super::architecture::Architecture;
+use super::architecture::{Architecture, SUPPORTED_NAMES};
+use super::spec::{Spec, Windows};
 use super::rope_scaling::{RopeScaling, Yarn, above_zero, wrong};
 use crate::llama::error::LlamaError;
-use crate::llama::files::gguf::{FromValue, Metadata};
+use crate::llama::files::gguf::{Array, FromValue, Metadata, Value};
 use crate::ops::RopePairing;
 
 /// The shape of a model, as its file's metadata or its folder's `config.json` states it.
@@ -28,18 +29,34 @@ pub struct Config {
     pub feed_forward: usize,
     /// Positions that the model was trained on.
     pub context: usize,
-    /// How many positions back a token sees; 0: all.
-    pub window: usize,
+    /// What the layers differ in; one plan for each.
+    pub plans: Vec<LayerPlan>,
     /// Elements of a head that are rotated; even, at most `head_dim`.
     pub rotary_dim: usize,
-    /// The base of the rotation's frequencies.
-    pub rope_base: f32,
-    /// How the rotation was changed to stretch the model to a longer context.
-    pub rope_scaling: RopeScaling,
+    /// What the product of a query and a key is multiplied by, before [`RopeScaling`] sharpens it.
+    pub attention_scale: f32,
     /// Which elements of a head are rotated together: how the weights of queries and keys are ordered in the file.
     pub rope_pairing: RopePairing,
     /// What keeps the norms from dividing by zero.
     pub rms_epsilon: f32,
+}
+
+/// What one layer has for itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LayerPlan {
+    /// How many positions back a token sees, its own counted; `None`: all.
+    pub window: Option<usize>,
+    /// The base of the rotation's frequencies.
+    pub rope_base: f32,
+    /// How the rotation was changed to stretch the model to a longer context.
+    pub rope_scaling: RopeScaling,
+}
+
+impl LayerPlan {
+    pub(crate) fn has_rotation_of(&self, other: &LayerPlan) -> bool {
+        (self.rope_base, self.rope_scaling) == (other.rope_base, other.rope_scaling)
+    }
 }
 
 /// Bounds far above those of any LLaMA, below which no product of two sizes, nor of a size and a batch, overflows.
@@ -62,8 +79,7 @@ impl Config {
     pub fn from_metadata(metadata: &Metadata, vocabulary: u32) -> Result<Config, LlamaError> {
         let name: &str = metadata.require("general.architecture")?;
         let architecture = Architecture::from_name(name).ok_or_else(|| {
-            let reason = "only \"llama\", \"qwen2\" and \"qwen3\" are supported";
-            wrong("general.architecture", name, reason)
+            wrong("general.architecture", name, &SUPPORTED_NAMES)
         })?;
         let reader = Reader {
             metadata,
@@ -77,21 +93,21 @@ impl Config {
         };
         let head_dim = reader.size("attention.key_length", head_dim, limits::HEAD_DIM)?;
         let context = reader.size("context_length", None, limits::CONTEXT)?;
+        let layers = reader.size("block_count", None, limits::LAYERS)?;
         let config = Config {
             architecture,
             vocabulary: vocabulary as usize,
             width,
-            layers: reader.size("block_count", None, limits::LAYERS)?,
+            layers,
             heads,
             kv_heads: reader.size("attention.head_count_kv", Some(heads), heads)?,
             head_dim,
             feed_forward: reader.size("feed_forward_length", None, limits::FEED_FORWARD)?,
             context,
-            window: reader.get("attention.sliding_window")?.unwrap_or(0u32) as usize,
+            plans: reader.plans(layers, context)?,
             rotary_dim: reader.size("rope.dimension_count", Some(head_dim), head_dim)?,
-            rope_base: reader.positive("rope.freq_base", Some(10_000.0))?,
-            rope_scaling: reader.rope_scaling(context)?,
-            rope_pairing: architecture.rope_pairing_in_gguf(),
+            attention_scale: reader.attention_scale(layers, width, heads, head_dim)?,
+            rope_pairing: architecture.spec().rope_pairing,
             rms_epsilon: reader.positive("attention.layer_norm_rms_epsilon", None)?,
         };
         config.check()?;
@@ -111,6 +127,11 @@ impl Config {
             let stated: Option<u64> = reader.get(key)?;
             if let Some(stated) = stated.filter(|stated| *stated != expected as u64) {
                 return Err(wrong(&reader.key(key), stated, reason));
+            }
+        }
+        for name in ["attn_logit_softcapping", "final_logit_softcapping"] {
+            if let Some(cap) = reader.get::<f32>(name)?.filter(|cap| *cap != 0.0) {
+                return Err(wrong(&reader.key(name), cap, "capped scores are not supported"));
             }
         }
         Ok(config)
@@ -153,9 +174,24 @@ impl Config {
             let reason = "elements are rotated in pairs";
             return Err(wrong(&key("rope.dimension_count"), self.rotary_dim, reason));
         }
-        above_zero(&key("rope.freq_base"), self.rope_base)?;
         above_zero(&key("attention.layer_norm_rms_epsilon"), self.rms_epsilon)?;
-        self.rope_scaling.check(&key("rope.scaling"))
+        above_zero(&key("attention.scale"), self.attention_scale)?;
+        for plan in &self.plans {
+            above_zero(&key("rope.freq_base"), plan.rope_base)?;
+            plan.rope_scaling.check(&key("rope.scaling"))?;
+        }
+        Ok(())
+    }
+
+    /// What the family computes.
+    pub(crate) fn spec(&self) -> &'static Spec {
+        self.architecture.spec()
+    }
+
+    /// What embeddings are multiplied by; `None`: nothing.
+    pub(crate) fn embedding_scale(&self) -> Option<f32> {
+        let scaled = self.spec().scaled_embedding;
+        scaled.then(|| (self.width as f32).sqrt())
     }
 
     /// Elements of all of a token's query heads.
@@ -201,6 +237,65 @@ impl<'a> Reader<'a> {
             Some(number) => self.metadata.get(&key)?.unwrap_or(number),
         };
         above_zero(&key, value)
+    }
+
+    /// What the layers differ in. A window of 0 is none.
+    fn plans(&self, layers: usize, context: usize) -> Result<Vec<LayerPlan>, LlamaError> {
+        let spec = self.architecture.spec();
+        let window: u32 = self.get("attention.sliding_window")?.unwrap_or(0);
+        let windowed = self.windowed(spec.windows, layers)?;
+        let full = LayerPlan {
+            window: None,
+            rope_base: self.positive("rope.freq_base", Some(10_000.0))?,
+            rope_scaling: self.rope_scaling(context)?,
+        };
+        let base = spec.window_rope_base.unwrap_or(full.rope_base);
+        let near = LayerPlan {
+            window: (window > 0).then_some(window as usize),
+            rope_base: self.positive("rope.freq_base_swa", Some(base))?,
+            // A family with another base for them stretches only the others.
+            rope_scaling: match spec.window_rope_base {
+                Some(_) => RopeScaling::None,
+                None => full.rope_scaling,
+            },
+        };
+        let plan = |windowed| if windowed { near } else { full };
+        Ok(windowed.into_iter().map(plan).collect())
+    }
+
+    /// Which layers have the window: a list with a boolean for each layer, the period of those that do not, or as the
+    /// family has it.
+    fn windowed(&self, usual: Windows, layers: usize) -> Result<Vec<bool>, LlamaError> {
+        let name = "attention.sliding_window_pattern";
+        let key = self.key(name);
+        let by = |windows: Windows| (0..layers).map(|layer| windows.has(layer)).collect();
+        match self.metadata.value(&key) {
+            None => Ok(by(usual)),
+            Some(Value::Array(Array::Bool(list))) if list.len() == layers => Ok(list.to_vec()),
+            Some(Value::Array(_)) => {
+                let reason = "it must be a number, or a list with a boolean for each layer";
+                Err(wrong(&key, "another list", reason))
+            }
+            Some(_) => match self.size(name, None, limits::LAYERS)? {
+                1 => Ok(by(Windows::All)),
+                period => Ok(by(Windows::AllButLastOf(period))),
+            },
+        }
+    }
+
+    fn attention_scale(
+        &self,
+        layers: usize,
+        width: usize,
+        heads: usize,
+        head_dim: usize,
+    ) -> Result<f32, LlamaError> {
+        let of_width = self.architecture.spec().layers_scaled_by_width == Some(layers);
+        let divisor = match of_width {
+            true => width as f32 / heads as f32,
+            false => head_dim as f32,
+        };
+        self.positive("attention.scale", Some(divisor.sqrt().recip()))
     }
 
     /// What llama.cpp's converter writes. Llama 3's scaling is a tensor of factors, and no metadata.

@@ -23,7 +23,7 @@ pub use error::HuggingFaceError;
 /// Opens a folder.
 pub(crate) fn open(folder: &Path) -> Result<ModelFile, LlamaError> {
     let mut metadata = Metadata::default();
-    let config = FolderConfig::read(&folder.join("config.json"), &mut metadata)?;
+    let config = FolderConfig::read(folder, &mut metadata)?;
     tokenizer::read_folder(folder, &config, &mut metadata)?;
     let (tensors, files) = weights::open(folder, &config)?;
     Ok(ModelFile::new(

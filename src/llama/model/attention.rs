@@ -7,7 +7,7 @@ use super::weights::Weights;
 use super::{Pass, Span};
 use crate::commands::Commands;
 use crate::error::Result;
-use crate::llama::arch::config::Config;
+use crate::llama::arch::config::{Config, LayerPlan};
 use crate::llama::model::weights::weight::{Placed, Weight};
 use crate::ops::{self, Rope};
 use crate::tensor::Tensor;
@@ -32,7 +32,7 @@ impl Attention {
         rope_factors: Option<Weight>,
     ) -> Result<Attention> {
         let (width, query_dim, kv_dim) = (config.width, config.query_dim(), config.kv_dim());
-        let linear = match config.architecture.needs_qkv_bias() {
+        let linear = match config.spec().qkv_bias {
             true => Linear::load_with_bias,
             false => Linear::load,
         };
@@ -44,7 +44,7 @@ impl Attention {
             let name = format!("{prefix}.{name}.weight");
             Norm::load(weights, config, &name, config.head_dim)
         };
-        let head_norms = match config.architecture.has_head_norms() {
+        let head_norms = match config.spec().head_norms {
             true => Some((head_norm("attn_q_norm")?, head_norm("attn_k_norm")?)),
             false => None,
         };
@@ -74,14 +74,14 @@ impl Attention {
             q_norm.forward(commands, rows * config.heads, q, q)?;
             k_norm.forward(commands, rows * config.kv_heads, k, k)?;
         }
-        let positions = state.positions.tensor();
+        let (plan, positions) = (&config.plans[layer], state.positions.tensor());
         if rows == 1 {
             // The heads of its key follow those of its query.
             let heads = config.heads + config.kv_heads;
-            self.rotate(commands, config, rows, heads, positions, q)?;
+            self.rotate(commands, config, plan, rows, heads, positions, q)?;
         } else {
-            self.rotate(commands, config, rows, config.heads, positions, q)?;
-            self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
+            self.rotate(commands, config, plan, rows, config.heads, positions, q)?;
+            self.rotate(commands, config, plan, rows, config.kv_heads, positions, k)?;
         }
         for span in &pass.spans {
             attend(commands, config, state, layer, rows, span)?;
@@ -95,6 +95,7 @@ impl Attention {
         &self,
         commands: &mut Commands,
         config: &Config,
+        plan: &LayerPlan,
         rows: usize,
         heads: usize,
         positions: Tensor<'_>,
@@ -110,8 +111,8 @@ impl Attention {
             positions,
             factors: factors.as_ref().map(Placed::tensor),
             pairing: config.rope_pairing,
-            frequency_base: config.rope_base,
-            frequency_scale: config.rope_scaling.frequency_scale(),
+            frequency_base: plan.rope_base,
+            frequency_scale: plan.rope_scaling.frequency_scale(),
         })
     }
 }
@@ -147,7 +148,7 @@ fn attend(
         row,
         tokens,
     } = *span;
-    let cache = cache.layer(layer);
+    let (plan, cache) = (&config.plans[layer], cache.layer(layer));
     let (query_start, kv_start) = (row * config.query_dim(), row * config.kv_dim());
     let Projected { q, k, v } = Projected::of(config, state, rows);
     cache.store(
@@ -163,12 +164,12 @@ fn attend(
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
         first_position: position,
-        window: config.window,
+        window: plan.window.unwrap_or(0),
         q: q.skip(query_start), // tokens × query_dim
         k: cache.keys(),
         v: cache.values(),
         out: state.attended.tensor().skip(query_start), // tokens × query_dim
-        scale: config.rope_scaling.score_scale() / (config.head_dim as f32).sqrt(),
+        scale: plan.rope_scaling.score_scale() * config.attention_scale,
         ..Default::default()
     })
 }

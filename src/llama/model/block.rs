@@ -1,4 +1,4 @@
-//! One layer: x = x + attention(norm(x)), then x = x + mlp(norm(x)).
+//! One layer: x = x + attention(norm(x)), then x = x + mlp(norm(x)). Some families have a norm around either, too.
 
 use super::Pass;
 use super::activations::Activations;
@@ -16,8 +16,12 @@ use crate::ops::Elementwise;
 pub(super) struct Block {
     attention_norm: Norm,
     attention: Attention,
+    /// Of what attention adds.
+    post_attention_norm: Option<Norm>,
     mlp_norm: Norm,
     mlp: Mlp,
+    /// Of what the feed-forward network adds.
+    post_mlp_norm: Option<Norm>,
 }
 
 impl Block {
@@ -29,12 +33,20 @@ impl Block {
     ) -> Result<Block> {
         weights.next_part();
         let prefix = format!("blk.{layer}");
-        let (attention_norm, mlp_norm) = ("attn_norm.weight", "ffn_norm.weight");
-        let mut norm =
-            |name| Norm::load(weights, config, &format!("{prefix}.{name}"), config.width);
+        let mut norm = |name| {
+            let name = format!("{prefix}.{name}.weight");
+            Norm::load(weights, config, &name, config.width)
+        };
+        let (attention_norm, mlp_norm) = (norm("attn_norm")?, norm("ffn_norm")?);
+        let (post_attention_norm, post_mlp_norm) = match config.spec().post_norms {
+            true => (Some(norm("post_attention_norm")?), Some(norm("post_ffw_norm")?)),
+            false => (None, None),
+        };
         Ok(Block {
-            attention_norm: norm(attention_norm)?,
-            mlp_norm: norm(mlp_norm)?,
+            attention_norm,
+            mlp_norm,
+            post_attention_norm,
+            post_mlp_norm,
             attention: Attention::load(weights, config, &prefix, rope_factors)?,
             mlp: Mlp::load(weights, config, &prefix)?,
         })
@@ -49,21 +61,27 @@ impl Block {
         layer: usize,
         pass: &Pass,
     ) -> Result<()> {
-        let (x, normed) = (state.x.tensor(), state.normed.tensor());
+        let (x, normed, delta) = (state.x.tensor(), state.normed.tensor(), state.delta.tensor());
         let residual = Elementwise {
             count: pass.rows * config.width,
             a: x,
-            b: state.delta.tensor(),
+            b: delta,
             out: x,
         };
         self.attention_norm
             .forward(commands, pass.rows, x, normed)?;
         self.attention
             .forward(commands, config, state, layer, pass)?;
+        if let Some(norm) = &self.post_attention_norm {
+            norm.forward(commands, pass.rows, delta, delta)?;
+        }
         commands.add(&residual)?;
 
         self.mlp_norm.forward(commands, pass.rows, x, normed)?;
         self.mlp.forward(commands, config, state, pass.rows)?;
+        if let Some(norm) = &self.post_mlp_norm {
+            norm.forward(commands, pass.rows, delta, delta)?;
+        }
         commands.add(&residual)
     }
 }

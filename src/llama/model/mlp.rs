@@ -1,4 +1,4 @@
-//! The feed-forward network: down(silu(gate(x)) · up(x)). Shazeer 2020, arXiv:2002.05202.
+//! The feed-forward network: down(f(gate(x)) · up(x)), f SiLU or GELU. Shazeer 2020, arXiv:2002.05202.
 
 use super::activations::Activations;
 use super::linear::Linear;
@@ -6,6 +6,7 @@ use super::weights::Weights;
 use crate::commands::Commands;
 use crate::error::Result;
 use crate::llama::arch::config::Config;
+use crate::llama::arch::spec::Gate;
 use crate::ops::Elementwise;
 
 #[derive(Debug)]
@@ -37,12 +38,16 @@ impl Mlp {
         let gate = state.gate_up.tensor(); // rows × feed_forward, and so is up
         let up = gate.skip(rows * config.feed_forward);
         Linear::forward_all(&[&self.gate, &self.up], commands, rows, normed, gate)?;
-        commands.silu_mul(&Elementwise {
+        let gated = Elementwise {
             count: rows * config.feed_forward,
             a: gate,
             b: up,
             out: gate,
-        })?;
+        };
+        match config.spec().gate {
+            Gate::Silu => commands.silu_mul(&gated)?,
+            Gate::Gelu => commands.gelu_mul(&gated)?,
+        }
         self.down
             .forward(commands, rows, gate, state.delta.tensor())
     }

@@ -247,6 +247,16 @@ impl<'a> FromValue<'a> for &'a [f32] {
     }
 }
 
+impl<'a> FromValue<'a> for &'a [u32] {
+    const EXPECTED: &'static str = "an array of u32";
+    fn from_value(value: &'a Value) -> Option<&'a [u32]> {
+        match value.as_array()? {
+            Array::U32(integers) => Some(integers),
+            _ => None,
+        }
+    }
+}
+
 impl<'a> FromValue<'a> for &'a [i32] {
     const EXPECTED: &'static str = "an array of i32";
     fn from_value(value: &'a Value) -> Option<&'a [i32]> {

@@ -1,25 +1,12 @@
 //! What transformers and GGUF call the same tensor.
 
 use super::config::FolderConfig;
+use crate::llama::arch::spec::Spec;
 use crate::llama::files::model_file::RowOrder;
-
-/// The parts of a layer.
-const LAYER: [(&str, &str); 11] = [
-    ("input_layernorm", "attn_norm"),
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.o_proj", "attn_output"),
-    ("self_attn.q_norm", "attn_q_norm"),
-    ("self_attn.k_norm", "attn_k_norm"),
-    ("post_attention_layernorm", "ffn_norm"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
-];
+use crate::ops::RopePairing;
 
 /// GGUF's name; `None` where it has none.
-pub(super) fn gguf_name(name: &str) -> Option<String> {
+pub(super) fn gguf_name(name: &str, spec: &Spec) -> Option<String> {
     match name {
         "model.embed_tokens.weight" => return Some("token_embd.weight".to_owned()),
         "model.norm.weight" => return Some("output_norm.weight".to_owned()),
@@ -36,7 +23,8 @@ pub(super) fn gguf_name(name: &str) -> Option<String> {
     if !matches!(suffix, "weight" | "bias") {
         return None;
     }
-    let (_, ours) = LAYER.iter().find(|(theirs, _)| *theirs == part)?;
+    let mut parts = spec.layer_parts.iter();
+    let (_, ours) = parts.find(|(theirs, _)| *theirs == part)?;
     Some(format!("blk.{number}.{ours}.{suffix}"))
 }
 
@@ -46,16 +34,16 @@ pub(super) fn is_redundant(name: &str, config: &FolderConfig) -> bool {
     name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight")
 }
 
-/// llama.cpp's converter makes pairs of neighbours out of the halves of each head, for `llama` only.
+/// llama.cpp's converter makes pairs of neighbors out of the halves of each head, where the family rotates those.
 pub(super) fn row_order(gguf_name: &str, config: &FolderConfig) -> RowOrder {
     let part = gguf_name.rsplit_once('.').map_or("", |(part, _)| part);
-    match config.architecture {
-        "llama" if part.ends_with(".attn_q") => RowOrder::Halves {
-            heads: config.heads.into(),
-        },
-        "llama" if part.ends_with(".attn_k") => RowOrder::Halves {
-            heads: config.kv_heads.into(),
-        },
-        _ => RowOrder::Same,
+    let pairs = config.architecture.spec().rope_pairing == RopePairing::Interleaved;
+    let heads = match part.rsplit_once('.') {
+        Some((_, "attn_q")) if pairs => config.heads,
+        Some((_, "attn_k")) if pairs => config.kv_heads,
+        _ => return RowOrder::Same,
+    };
+    RowOrder::Halves {
+        heads: heads.into(),
     }
 }

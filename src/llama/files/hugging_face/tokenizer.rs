@@ -11,7 +11,7 @@ use super::error::HuggingFaceError;
 use super::json::{Object, at, read, read_bytes};
 use super::sentencepiece::SentencePieceModel;
 use crate::llama::error::LlamaError;
-use crate::llama::files::gguf::{Metadata, Value};
+use crate::llama::files::gguf::{Array, Metadata, Value};
 use crate::llama::pre_tokenizer::PreTokenizer;
 
 /// The most bytes in a file of these.
@@ -53,6 +53,11 @@ pub(super) fn read_folder(
     };
     for (key, value) in entries.map_err(|error| at(&path, error))? {
         metadata.set(format!("tokenizer.ggml.{key}"), value)?;
+    }
+    // GGUF has a key for each of two.
+    if let Some(others) = config.eos.get(2..).filter(|others| !others.is_empty()) {
+        let others = Value::Array(Array::U32(others.to_vec()));
+        metadata.set("tokenizer.huggingface.end_token_ids", others)?;
     }
     // Where both files are there, `transformers` goes by this one. GGUF has a key for whether a space is put, and none
     // for the scheme: that is a name in the part of it which is Hugging Face's.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
+use half::{bf16, f16};
+
 use super::config::FolderConfig;
 use super::error::HuggingFaceError;
 use super::json::{at, read};
@@ -102,7 +104,7 @@ impl Tensors<'_> {
             // Each name is wanted from one file, and is once in it.
             self.names.insert(tensor.name.clone());
             if !names::is_redundant(&tensor.name, self.config) {
-                let tensor = self.tensor(tensor).map_err(|error| at(path, error))?;
+                let tensor = self.tensor(tensor, &file).map_err(|error| at(path, error))?;
                 self.list.push(tensor);
             }
         }
@@ -110,8 +112,14 @@ impl Tensors<'_> {
         Ok(())
     }
 
-    fn tensor(&self, tensor: &SafetensorsTensor) -> Result<ModelTensor, HuggingFaceError> {
-        let name = names::gguf_name(&tensor.name).unwrap_or_else(|| tensor.name.clone());
+    fn tensor(
+        &self,
+        tensor: &SafetensorsTensor,
+        file: &MappedFile,
+    ) -> Result<ModelTensor, HuggingFaceError> {
+        let spec = self.config.architecture.spec();
+        let name =
+            names::gguf_name(&tensor.name, spec).unwrap_or_else(|| tensor.name.clone());
         if !(1..=4).contains(&tensor.shape.len()) || tensor.shape.contains(&0) {
             return Err(HuggingFaceError::Shape {
                 name: tensor.name.clone(),
@@ -141,14 +149,22 @@ impl Tensors<'_> {
                 });
             }
         }
-        Ok(ModelTensor {
+        let mut read = ModelTensor {
             row_order,
             name,
             stored_name: tensor.name.clone(),
             tensor_type,
             dimensions: tensor.shape.iter().rev().copied().collect(),
             place: Place::File(self.files.len(), tensor.bytes.clone()),
-        })
+        };
+        if spec.norm_offset != 0.0 && read.name.ends_with("norm.weight") {
+            let stored = file.range(tensor.bytes.clone());
+            let numbers = numbers(stored, tensor_type).map(|number| number + spec.norm_offset);
+            let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
+            read.tensor_type = TensorType::F32;
+            read.place = Place::Memory(bytes.into());
+        }
+        Ok(read)
     }
 
     /// Llama 3.1's scaling is a tensor in GGUF.
@@ -168,5 +184,18 @@ impl Tensors<'_> {
             row_order: RowOrder::Same,
             place: Place::Memory(bytes.into()),
         });
+    }
+}
+
+/// What is stored as F32, F16 or BF16.
+fn numbers(bytes: &[u8], tensor_type: TensorType) -> Box<dyn Iterator<Item = f32> + '_> {
+    let halves = bytes.as_chunks().0.iter();
+    match tensor_type {
+        TensorType::F16 => Box::new(halves.map(|half| f16::from_le_bytes(*half).to_f32())),
+        TensorType::BF16 => Box::new(halves.map(|half| bf16::from_le_bytes(*half).to_f32())),
+        _ => {
+            let words = bytes.as_chunks().0.iter();
+            Box::new(words.map(|word| f32::from_le_bytes(*word)))
+        }
     }
 }
