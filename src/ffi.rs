@@ -1,6 +1,7 @@
 //! The C ABI of `include/ironbridge.h` and `ironbridge_memory.h`, as bindgen declares it.
 //!
-//! The safe facade is built on these and hides them. Every function checks its handles and arguments and is documented in its header.
+//! The safe facade is built on these and hides them. Every function checks its handles and arguments and
+//! is documented in its header.
 #![allow(
     missing_docs,
     non_camel_case_types,

@@ -233,7 +233,7 @@ struct q6_k {
   }
 };
 
-/* 256 weights: 48 bytes of five digits to the base 3, the first one with the first 32 (and then the other 16) weights, 4
+/* 256 weights: 48 bytes of five digits to the base 3, the first with the first 32 (and then the other 16) weights, 4
  * bytes of four digits, half scale. scale (digit - 1). */
 constant uint powers_of_3[5] = {1, 3, 9, 27, 81};
 struct tq1_0 {

@@ -281,11 +281,7 @@ struct RopeFactors<'a> {
 }
 
 impl<'a> RopeFactors<'a> {
-    fn new(
-        device: &'a Device,
-        config: &Config,
-        weights: &mut Weights,
-    ) -> Result<RopeFactors<'a>> {
+    fn new(device: &'a Device, config: &Config, weights: &mut Weights) -> Result<RopeFactors<'a>> {
         Ok(RopeFactors {
             device,
             stored: weights.optional_vector("rope_freqs.weight", config.rotary_dim / 2)?,
@@ -302,7 +298,9 @@ impl<'a> RopeFactors<'a> {
         if let Some((_, weight)) = made.find(|(known, _)| known.has_rotation_of(&plan)) {
             return Ok(weight.clone());
         }
-        let factors = plan.rope_scaling.frequency_factors(plan.rope_base, config.rotary_dim);
+        let factors = plan
+            .rope_scaling
+            .frequency_factors(plan.rope_base, config.rotary_dim);
         let weight = factors
             .map(|factors| Weight::of_numbers(self.device, "frequency factors", &factors))
             .transpose()?;

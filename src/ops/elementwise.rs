@@ -52,8 +52,8 @@ impl Commands {
         })
     }
 
-    /// Records `out = gelu(a) · b` with `gelu(x) = x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`: GeGLU as Gemma has it,
-    /// with `a` the gate and `b` the up projection (`iron_encode_gelu_mul`). Hendrycks & Gimpel 2016,
+    /// Records `out = gelu(a) · b` with `gelu(x) = x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`: GeGLU as Gemma has
+    /// it, with `a` the gate and `b` the up projection (`iron_encode_gelu_mul`). Hendrycks & Gimpel 2016,
     /// [arXiv:1606.08415](https://arxiv.org/abs/1606.08415), and Shazeer 2020, as above.
     #[track_caller]
     pub fn gelu_mul(&mut self, operands: &Elementwise<'_>) -> Result<()> {

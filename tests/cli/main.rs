@@ -1,5 +1,5 @@
-//! The command line, the examples, and what the repository says about itself: links of the guides, the table of modules,
-//! how the build finds GNUstep. Programs are run as a user runs them.
+//! The command line, the examples, and what the repository says about itself: links of the guides, the modules, how the
+//! build finds GNUstep. Programs are run as a user runs them.
 
 mod architecture;
 mod build_discovery;
@@ -8,3 +8,4 @@ mod command_line;
 mod docs_links;
 mod doctor;
 mod examples;
+mod newcomer;

@@ -248,7 +248,7 @@ fn attention_over_caches_of_every_float_and_order() {
 }
 
 #[test]
-fn add_and_silu_mul_also_in_place() {
+fn add_silu_mul_and_gelu_mul_also_in_place() {
     let device = device();
     for count in [1, 7, 64, 10_007] {
         let (x, y) = (numbers(count, 1), numbers(count, 2));
@@ -256,7 +256,14 @@ fn add_and_silu_mul_also_in_place() {
         let a = device.buffer_from(&x).unwrap();
         let b = device.buffer_from(&y).unwrap();
         let sum = device.buffer::<f32>(count).unwrap();
+        let by_gelu = device.buffer::<f32>(count).unwrap();
         run(&device, |commands| {
+            commands.gelu_mul(&Elementwise {
+                count,
+                a: b.tensor(),
+                b: a.tensor(),
+                out: by_gelu.tensor(),
+            })?;
             commands.add(&Elementwise {
                 count,
                 a: a.tensor(),
@@ -279,6 +286,12 @@ fn add_and_silu_mul_also_in_place() {
             .map(|(x, y)| oracle::silu(y) * x)
             .collect();
         assert_close(&b.to_vec().unwrap(), &gated, 1e-6);
+        let gated: Vec<f64> = f64s(&x)
+            .iter()
+            .zip(f64s(&y))
+            .map(|(x, y)| oracle::gelu(y) * x)
+            .collect();
+        assert_close(&by_gelu.to_vec().unwrap(), &gated, 2e-6);
     }
 }
 

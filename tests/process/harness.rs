@@ -1,7 +1,7 @@
 //! A test harness that runs each case in a process of its own: the program calls itself with `--case NAME`.
 //!
-//! It takes those arguments of Rust's own harness that cargo, cargo-nextest and people use: filters, `--exact`, `--skip`,
-//! `--list`, `--nocapture`, `--test-threads`.
+//! It takes those arguments of Rust's own harness that cargo, cargo-nextest and people use: filters, `--exact`,
+//! `--skip`, `--list`, `--nocapture`, `--test-threads`.
 
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;

@@ -7,7 +7,7 @@
 /* GNUstep keeps the implementations of some methods in static variables that the first call fills in, one after another
  * and without a lock. A second thread that comes in between finds the first variable set and calls the next one, which
  * is still NULL. In base 1.28 as in 1.31 these are `GSAutoreleasedBuffer()`, which holds what -UTF8String gives, the
- * encoding of "%s" in a format, `+[NSAutoreleasePool new]`, which GNUstep calls when a thread ends, and what the classes
+ * encoding of "%s" in a format, `+[NSAutoreleasePool new]`, which GNUstep calls when a thread ends, and what classes
  * of collections look up when the first is made. */
 static void *fill_caches(void *nothing) {
   @autoreleasepool {

@@ -179,7 +179,7 @@ impl Drop for Memory {
 mod tests {
     use super::*;
 
-    fn bytes(memory: &Memory) -> &mut [u8] {
+    fn bytes(memory: &mut Memory) -> &mut [u8] {
         let range = memory.range(0, u64::MAX);
         // SAFETY: the memory's own bytes, and the only reference to them.
         unsafe { std::slice::from_raw_parts_mut(range.pointer, range.length as usize) }
@@ -188,15 +188,15 @@ mod tests {
     #[test]
     fn memory_is_zeroed_and_discarded_to_zeroes() {
         for length in [1, 4096, 4097, 5 << 20] {
-            let memory = Memory::new(length, Storage::Shared).expect("little memory");
+            let mut memory = Memory::new(length, Storage::Shared).expect("little memory");
             let address = memory.address();
             assert!(address.is_multiple_of(page_size()));
             assert!(length < LARGE_PAGE as u64 || address.is_multiple_of(LARGE_PAGE as u64));
             memory.expect_reads();
-            assert_eq!(bytes(&memory).len() as u64, length);
+            assert_eq!(bytes(&mut memory).len() as u64, length);
             for _ in 0..2 {
-                assert!(bytes(&memory).iter().all(|byte| *byte == 0));
-                bytes(&memory).fill(7);
+                assert!(bytes(&mut memory).iter().all(|byte| *byte == 0));
+                bytes(&mut memory).fill(7);
                 memory.discard().expect("it is ours");
             }
             assert_eq!(memory.address(), address);
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn memory_of_the_callers_stays_the_callers() {
-        let pages = Memory::new(4096, Storage::Shared).expect("little memory");
-        bytes(&pages).fill(7);
+        let mut pages = Memory::new(4096, Storage::Shared).expect("little memory");
+        bytes(&mut pages).fill(7);
         let host = HostPages {
             pointer: pages.contents().expect("shared"),
             length: 4096,
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(imported.contents(), pages.contents());
         assert!(matches!(imported.discard(), Err(Fault::Unsupported(_))));
         drop(imported);
-        assert!(bytes(&pages).iter().all(|byte| *byte == 7));
+        assert!(bytes(&mut pages).iter().all(|byte| *byte == 7));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::spec::Spec;
 use super::{gemma, llama, qwen};
 
-/// A family of models. Mistral is a `llama` to its files, with a sliding window; TinyLlama, SmolLM and all of Meta's are,
-/// too.
+/// A family of models. Mistral is a `llama` to its files, with a sliding window; TinyLlama, SmolLM and all of Meta's
+/// are, too.
 ///
 /// | | `llama` | `qwen2` | `qwen3` | `gemma` | `gemma3` |
 /// | --- | --- | --- | --- | --- | --- |
@@ -95,9 +95,15 @@ mod tests {
     #[test]
     fn every_name_is_of_one_family() {
         for architecture in Architecture::ALL {
-            assert_eq!(Architecture::from_name(architecture.name()), Some(architecture));
+            assert_eq!(
+                Architecture::from_name(architecture.name()),
+                Some(architecture)
+            );
             for model_type in architecture.spec().model_types {
-                assert_eq!(Architecture::from_model_type(model_type), Some(architecture));
+                assert_eq!(
+                    Architecture::from_model_type(model_type),
+                    Some(architecture)
+                );
                 assert!(SUPPORTED_MODEL_TYPES.contains(model_type));
             }
         }

@@ -1,8 +1,8 @@
 //! The hyper-parameters of a model.
 
 use super::architecture::{Architecture, SUPPORTED_NAMES};
-use super::spec::{Spec, Windows};
 use super::rope_scaling::{RopeScaling, Yarn, above_zero, wrong};
+use super::spec::{Spec, Windows};
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::{Array, FromValue, Metadata, Value};
 use crate::ops::RopePairing;
@@ -78,9 +78,8 @@ impl Config {
     /// is absurd, contradicts another one or asks for what is not supported here.
     pub fn from_metadata(metadata: &Metadata, vocabulary: u32) -> Result<Config, LlamaError> {
         let name: &str = metadata.require("general.architecture")?;
-        let architecture = Architecture::from_name(name).ok_or_else(|| {
-            wrong("general.architecture", name, &SUPPORTED_NAMES)
-        })?;
+        let architecture = Architecture::from_name(name)
+            .ok_or_else(|| wrong("general.architecture", name, &SUPPORTED_NAMES))?;
         let reader = Reader {
             metadata,
             architecture,
@@ -131,7 +130,11 @@ impl Config {
         }
         for name in ["attn_logit_softcapping", "final_logit_softcapping"] {
             if let Some(cap) = reader.get::<f32>(name)?.filter(|cap| *cap != 0.0) {
-                return Err(wrong(&reader.key(name), cap, "capped scores are not supported"));
+                return Err(wrong(
+                    &reader.key(name),
+                    cap,
+                    "capped scores are not supported",
+                ));
             }
         }
         Ok(config)

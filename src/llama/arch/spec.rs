@@ -86,6 +86,13 @@ pub(super) const USUAL: Spec = Spec {
     tied: false,
 };
 
+impl Spec {
+    /// Whether neighbors in a head are rotated together, in GGUF's order. transformers' order has halves.
+    pub fn rotates_neighbors(&self) -> bool {
+        self.rope_pairing == RopePairing::Interleaved
+    }
+}
+
 /// Which layers see a window of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Windows {

@@ -22,6 +22,7 @@ pub(super) struct Attention {
     head_norms: Option<(Norm, Norm)>,
     /// Divisors of the rotation's frequencies, rotary_dim / 2: models stretched to a longer context have them.
     rope_factors: Option<Weight>,
+    plan: LayerPlan,
 }
 
 impl Attention {
@@ -29,6 +30,7 @@ impl Attention {
         weights: &mut Weights,
         config: &Config,
         prefix: &str,
+        plan: LayerPlan,
         rope_factors: Option<Weight>,
     ) -> Result<Attention> {
         let (width, query_dim, kv_dim) = (config.width, config.query_dim(), config.kv_dim());
@@ -55,6 +57,7 @@ impl Attention {
             o,
             head_norms,
             rope_factors,
+            plan,
         })
     }
 
@@ -74,14 +77,14 @@ impl Attention {
             q_norm.forward(commands, rows * config.heads, q, q)?;
             k_norm.forward(commands, rows * config.kv_heads, k, k)?;
         }
-        let (plan, positions) = (&config.plans[layer], state.positions.tensor());
+        let positions = state.positions.tensor();
         if rows == 1 {
             // The heads of its key follow those of its query.
             let heads = config.heads + config.kv_heads;
-            self.rotate(commands, config, plan, rows, heads, positions, q)?;
+            self.rotate(commands, config, rows, heads, positions, q)?;
         } else {
-            self.rotate(commands, config, plan, rows, config.heads, positions, q)?;
-            self.rotate(commands, config, plan, rows, config.kv_heads, positions, k)?;
+            self.rotate(commands, config, rows, config.heads, positions, q)?;
+            self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
         }
         for span in &pass.spans {
             attend(commands, config, state, layer, rows, span)?;
@@ -95,7 +98,6 @@ impl Attention {
         &self,
         commands: &mut Commands,
         config: &Config,
-        plan: &LayerPlan,
         rows: usize,
         heads: usize,
         positions: Tensor<'_>,
@@ -111,8 +113,8 @@ impl Attention {
             positions,
             factors: factors.as_ref().map(Placed::tensor),
             pairing: config.rope_pairing,
-            frequency_base: plan.rope_base,
-            frequency_scale: plan.rope_scaling.frequency_scale(),
+            frequency_base: self.plan.rope_base,
+            frequency_scale: self.plan.rope_scaling.frequency_scale(),
         })
     }
 }

@@ -39,7 +39,10 @@ impl Block {
         };
         let (attention_norm, mlp_norm) = (norm("attn_norm")?, norm("ffn_norm")?);
         let (post_attention_norm, post_mlp_norm) = match config.spec().post_norms {
-            true => (Some(norm("post_attention_norm")?), Some(norm("post_ffw_norm")?)),
+            true => (
+                Some(norm("post_attention_norm")?),
+                Some(norm("post_ffw_norm")?),
+            ),
             false => (None, None),
         };
         Ok(Block {
@@ -47,7 +50,13 @@ impl Block {
             mlp_norm,
             post_attention_norm,
             post_mlp_norm,
-            attention: Attention::load(weights, config, &prefix, rope_factors)?,
+            attention: Attention::load(
+                weights,
+                config,
+                &prefix,
+                config.plans[layer],
+                rope_factors,
+            )?,
             mlp: Mlp::load(weights, config, &prefix)?,
         })
     }
@@ -61,7 +70,11 @@ impl Block {
         layer: usize,
         pass: &Pass,
     ) -> Result<()> {
-        let (x, normed, delta) = (state.x.tensor(), state.normed.tensor(), state.delta.tensor());
+        let (x, normed, delta) = (
+            state.x.tensor(),
+            state.normed.tensor(),
+            state.delta.tensor(),
+        );
         let residual = Elementwise {
             count: pass.rows * config.width,
             a: x,

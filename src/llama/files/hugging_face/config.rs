@@ -104,7 +104,10 @@ impl FolderConfig {
             // GGUF's files say it only where it is not as the family has it.
             let windowed = windowed(config, architecture, layers)?;
             let mut usual = (0..layers as usize).map(|layer| spec.windows.has(layer));
-            if !windowed.iter().all(|windowed| usual.next() == Some(*windowed)) {
+            if !windowed
+                .iter()
+                .all(|windowed| usual.next() == Some(*windowed))
+            {
                 let list = Array::Bool(windowed);
                 set("attention.sliding_window_pattern", Value::Array(list));
             }
@@ -127,9 +130,7 @@ impl FolderConfig {
             heads,
             kv_heads,
             vocabulary,
-            tied: config
-                .boolean("tie_word_embeddings")?
-                .unwrap_or(spec.tied),
+            tied: config.boolean("tie_word_embeddings")?.unwrap_or(spec.tied),
             rope_factors,
             bos: config.integer("bos_token_id")?,
             eos: token_list(config, "eos_token_id")?,
@@ -208,7 +209,8 @@ fn windowed(
         let list = types.as_array().filter(|list| list.len() == layers);
         let known = list.and_then(|list| list.iter().map(one).collect());
         return known.ok_or_else(|| {
-            let reason = "\"sliding_attention\" and \"full_attention\" are supported, one for each layer";
+            let reason =
+                "\"sliding_attention\" and \"full_attention\" are supported, one for each layer";
             unsupported("layer_types", "another list", reason)
         });
     }
@@ -299,7 +301,9 @@ fn rope_scaling(
             // GGUF's multiplies the paper's factor, theirs stands in for it.
             let by = |scale: f32| Ok(0.1 * scale * factor(settings)?.max(1.0).ln() + 1.0);
             let mscale = settings.number("mscale")?.filter(|scale| *scale != 0.0);
-            let of_all = settings.number("mscale_all_dim")?.filter(|scale| *scale != 0.0);
+            let of_all = settings
+                .number("mscale_all_dim")?
+                .filter(|scale| *scale != 0.0);
             let whole = match (settings.number("attention_factor")?, mscale, of_all) {
                 (Some(whole), ..) => Some(whole),
                 (None, Some(scale), Some(of_all)) => Some(by(scale)? / by(of_all)?),

@@ -3,7 +3,6 @@
 use super::config::FolderConfig;
 use crate::llama::arch::spec::Spec;
 use crate::llama::files::model_file::RowOrder;
-use crate::ops::RopePairing;
 
 /// GGUF's name; `None` where it has none.
 pub(super) fn gguf_name(name: &str, spec: &Spec) -> Option<String> {
@@ -37,7 +36,7 @@ pub(super) fn is_redundant(name: &str, config: &FolderConfig) -> bool {
 /// llama.cpp's converter makes pairs of neighbors out of the halves of each head, where the family rotates those.
 pub(super) fn row_order(gguf_name: &str, config: &FolderConfig) -> RowOrder {
     let part = gguf_name.rsplit_once('.').map_or("", |(part, _)| part);
-    let pairs = config.architecture.spec().rope_pairing == RopePairing::Interleaved;
+    let pairs = config.architecture.spec().rotates_neighbors();
     let heads = match part.rsplit_once('.') {
         Some((_, "attn_q")) if pairs => config.heads,
         Some((_, "attn_k")) if pairs => config.kv_heads,

@@ -104,7 +104,9 @@ impl Tensors<'_> {
             // Each name is wanted from one file, and is once in it.
             self.names.insert(tensor.name.clone());
             if !names::is_redundant(&tensor.name, self.config) {
-                let tensor = self.tensor(tensor, &file).map_err(|error| at(path, error))?;
+                let tensor = self
+                    .tensor(tensor, &file)
+                    .map_err(|error| at(path, error))?;
                 self.list.push(tensor);
             }
         }
@@ -118,8 +120,7 @@ impl Tensors<'_> {
         file: &MappedFile,
     ) -> Result<ModelTensor, HuggingFaceError> {
         let spec = self.config.architecture.spec();
-        let name =
-            names::gguf_name(&tensor.name, spec).unwrap_or_else(|| tensor.name.clone());
+        let name = names::gguf_name(&tensor.name, spec).unwrap_or_else(|| tensor.name.clone());
         if !(1..=4).contains(&tensor.shape.len()) || tensor.shape.contains(&0) {
             return Err(HuggingFaceError::Shape {
                 name: tensor.name.clone(),
