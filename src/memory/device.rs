@@ -71,7 +71,8 @@ impl Device {
     /// Waits for the work in flight. Every buffer that is still held then is taken for leaked: its memory goes back to
     /// the system unless a map or commands use it, and beyond [`LEAK_THRESHOLD`](crate::memory::LEAK_THRESHOLD) bytes
     /// the leaks are reported on stderr or to the [hook](crate::memory::set_leak_hook). Clones of the device, its
-    /// buffers and commands answer with [`Error::InvalidArgument`](crate::Error::InvalidArgument) from then on; dropping them is fine.
+    /// buffers and commands answer with [`Error::InvalidArgument`](crate::Error::InvalidArgument) from then on;
+    /// dropping them is fine.
     ///
     /// A device that is dropped without this closes when nobody has any of it any more; if that is never, the leaks are
     /// reported when the process exits.
