@@ -30,8 +30,8 @@ PROMPTS = [
     "1, 1, 2, 3, 5, 8, 13,", "Q: What is 17 + 25?\nA:", "3.14159265358979", "I love pizza 🍕 and",
     "# Shopping list\n\n- eggs\n- milk\n-", "To be, or not to be, that is", LONG,
 ]
-# What ironbridge may be off by, in the logarithm of a probability: activations of a prompt have 8 bits where weights are
-# blocks. It is no derived bound.
+# What ironbridge may be off by, in the logarithm of a probability: activations of a prompt have 8 bits where weights
+# are blocks. It is no derived bound.
 BOUND = 0.25
 
 
