@@ -36,6 +36,7 @@ demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=,
 test: setup ## every test: library, command line, integration, C and Python programs, documentation
 	cargo test --features $(FEATURES)
 
+# Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
 	  --skip bindings:: --skip programs:: --skip stress_api::

@@ -25,14 +25,14 @@ PROMPTS = [
     "The capital of France is", "Once upon a time, in a small village by the sea,", "Water boils at",
     "def fibonacci(n):\n    ", "fn main() {\n    let numbers = vec![1, 2, 3];\n", "SELECT name, count(*) FROM",
     "#include <stdio.h>\n\nint main(void) {", '{"name": "Ada", "age": 36, "languages": [',
-    "The old bridge was rebuilt in",
+    "Die Hauptstadt von Deutschland heißt",
     "Les trois couleurs du drapeau français sont", "La casa de mi abuela está", "東京は日本の", "Москва — это",
     "1, 1, 2, 3, 5, 8, 13,", "Q: What is 17 + 25?\nA:", "3.14159265358979", "I love pizza 🍕 and",
     "# Shopping list\n\n- eggs\n- milk\n-", "To be, or not to be, that is", LONG,
 ]
 # What ironbridge may be off by, in the logarithm of a probability: activations of a prompt have 8 bits where weights
-# are blocks. It is no derived bound.
-BOUND = 0.25
+# are blocks. It is not derived, and prompts of more than eight tokens exceed it.
+BOUND = 0.05
 
 
 def ironbridge(command, model, prompt, tokens):

@@ -178,7 +178,10 @@ fn what_was_given_is_named_once() {
         folder.path(),
         &["generate", "-m", MODEL, "-p", "x", "--device", device],
     );
-    assert_refused(&output, &["there is no device 99999999999999999999"]);
+    assert_refused(
+        &output,
+        &["there is no device 99999999999999999999, indices end at 4294967295"],
+    );
     let output = run(
         folder.path(),
         &[
