@@ -11,6 +11,8 @@ use super::process::{self, Failed, Run};
 
 /// The oldest clang that rounds each operation on `_Float16` (-fexcess-precision=16).
 const OLDEST: u32 = 16;
+/// The same by the numbers of Apple's own clang: its 15 is LLVM 16.
+const OLDEST_OF_APPLE: u32 = 15;
 const NEWEST_TRIED: u32 = 40;
 
 const INSTALL: &str = "Install one:
@@ -103,9 +105,12 @@ impl Clang {
             .nth(1)
             .and_then(|rest| rest.split('.').next())
             .and_then(|major| major.parse::<u32>().ok());
-        // Apple counts its own way: 16 is LLVM 17.
-        if number.is_none_or(|number| number < OLDEST) {
-            return Err(format!("{version} is older than {OLDEST}"));
+        let oldest = match version.starts_with("Apple clang") {
+            true => OLDEST_OF_APPLE,
+            false => OLDEST,
+        };
+        if number.is_none_or(|number| number < oldest) {
+            return Err(format!("{version} is older than {oldest}"));
         }
         let clang = Clang {
             path: path.to_path_buf(),
@@ -190,6 +195,19 @@ mod tests {
         let clang = Clang::choose(None, folder.path().as_os_str()).expect("there is one");
         assert_eq!(clang.path, folder.path().join("clang-17"));
         assert_eq!(clang.version, "Debian clang version 17.0.6");
+    }
+
+    #[test]
+    fn apple_counts_its_own_way() {
+        for (version, is_taken) in [
+            ("Apple clang version 15.0.0 (clang-1500.3.9.4)", true),
+            ("Apple clang version 14.0.3 (clang-1403.0.22.14.1)", false),
+            ("clang version 15.0.7", false),
+        ] {
+            let folder = folder(&[("clang", version)]);
+            let chosen = Clang::choose(None, folder.path().as_os_str());
+            assert_eq!(chosen.is_ok(), is_taken, "{version}: {chosen:?}");
+        }
     }
 
     #[test]

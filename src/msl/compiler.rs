@@ -283,7 +283,10 @@ impl Compiler {
 
     fn link_files(&self, object: &[u8], from: &Path, to: &Path) -> Result<Vec<u8>, Error> {
         fs::write(from, object).map_err(|error| Error::host(from.display(), error))?;
-        let mut arguments: Vec<OsString> = link_arguments().iter().map(OsString::from).collect();
+        let mut arguments: Vec<OsString> = link_arguments(cfg!(target_os = "macos"))
+            .iter()
+            .map(OsString::from)
+            .collect();
         arguments.extend([from.as_os_str(), "-o".as_ref(), to.as_os_str()].map(OsString::from));
         let run = self.clang.run(&arguments, "", &self.limits)?;
         match run.success {
@@ -333,10 +336,10 @@ const CHECK_ARGUMENTS: [&str; 5] = [
 ];
 
 /// Reads the object and makes a library that takes its C functions (mathematics, memcpy) from the process that loads
-/// it.
-fn link_arguments() -> &'static [&'static str] {
-    if cfg!(target_os = "macos") {
-        &["-dynamiclib", "-nostdlib", "-Wl,-undefined,dynamic_lookup"]
+/// it. Apple's linker takes no library without its C library (LLVM's D104332), and the compiler names that by itself.
+fn link_arguments(for_mac: bool) -> &'static [&'static str] {
+    if for_mac {
+        &["-dynamiclib", "-Wl,-undefined,dynamic_lookup"]
     } else {
         &[
             "-shared",
@@ -431,6 +434,14 @@ mod tests {
         let cache = Cache::at(&folder.path().join("ironbridge"), 1 << 20).expect("a cache");
         let compiler = Compiler::open(cache).unwrap_or_else(|error| panic!("{error}"));
         compiler.with_limits(limits)
+    }
+
+    /// Apple's linker takes no library that is not linked with libSystem.
+    #[test]
+    fn a_library_for_a_mac_has_the_c_library() {
+        assert!(!link_arguments(true).contains(&"-nostdlib"));
+        assert!(link_arguments(true).contains(&"-dynamiclib"));
+        assert!(link_arguments(false).contains(&"-nostdlib"));
     }
 
     /// The error of a source within limits.
