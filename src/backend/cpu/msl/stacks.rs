@@ -11,14 +11,32 @@ const PAGE_AT_LEAST: usize = 4096;
 const SLAB: usize = 16;
 
 /// A worker's stacks: those that are free, and the mappings they all lie in.
-#[derive(Default)]
 pub struct Stacks {
+    /// Bytes of the guard page below each: the system's page, which is 16 KiB on Apple silicon.
+    guard: usize,
     all: Vec<*mut u8>,
     free: Vec<*mut u8>,
     mappings: Vec<(*mut u8, usize)>,
 }
 
+impl Default for Stacks {
+    fn default() -> Stacks {
+        // SAFETY: sysconf has no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(PAGE_AT_LEAST as _) as usize;
+        Stacks::with_guard(page)
+    }
+}
+
 impl Stacks {
+    fn with_guard(guard: usize) -> Stacks {
+        Stacks {
+            guard,
+            all: Vec::new(),
+            free: Vec::new(),
+            mappings: Vec::new(),
+        }
+    }
+
     /// The top of a free stack: a multiple of its size, so that code running on it finds it from its stack pointer.
     pub fn take(&mut self) -> io::Result<*mut u8> {
         if self.free.is_empty() {
@@ -37,7 +55,7 @@ impl Stacks {
     /// Whether an address lies in the guard page below one of these stacks. Safe in a signal handler.
     pub fn guards(&self, address: usize) -> bool {
         let bottom = |top: &*mut u8| top.addr() - STACK;
-        let guarded = |top| (bottom(top)..bottom(top) + PAGE_AT_LEAST).contains(&address);
+        let guarded = |top| (bottom(top)..bottom(top) + self.guard).contains(&address);
         self.all.iter().any(guarded)
     }
 
@@ -71,14 +89,12 @@ impl Stacks {
         }
         let base = base.cast::<u8>();
         self.mappings.push((base, length));
-        // SAFETY: sysconf has no preconditions.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(PAGE_AT_LEAST as _) as usize;
         let first = base.wrapping_add(base.align_offset(STACK));
         for index in 0..SLAB {
             let bottom = first.wrapping_add(index * STACK);
-            // SAFETY: `bottom` and the page after it lie in the mapping made above: `first` skips less than one stack's
+            // SAFETY: `bottom` and the guard page after it lie in the mapping made above: `first` skips less than one stack's
             // size.
-            if unsafe { libc::mprotect(bottom.cast(), page, libc::PROT_NONE) } != 0 {
+            if unsafe { libc::mprotect(bottom.cast(), self.guard, libc::PROT_NONE) } != 0 {
                 return Err(io::Error::last_os_error());
             }
             let top = bottom.wrapping_add(STACK);
@@ -100,3 +116,19 @@ impl Drop for Stacks {
 
 // SAFETY: the pointers are to mappings that this value alone owns; nothing is tied to the thread that made them.
 unsafe impl Send for Stacks {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On Apple silicon an overflow arrives at the upper end of a page of 16 KiB.
+    #[test]
+    fn all_of_the_guard_page_is_known_as_such() {
+        for page in [PAGE_AT_LEAST, 16 * 1024] {
+            let mut stacks = Stacks::with_guard(page);
+            let bottom = stacks.take().expect("memory").addr() - STACK;
+            assert!(stacks.guards(bottom) && stacks.guards(bottom + page - 1));
+            assert!(!stacks.guards(bottom + page), "{page}");
+        }
+    }
+}
