@@ -71,10 +71,13 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_d
   device->memory.working_set = [metal recommendedMaxWorkingSetSize];
   device->opened = IronNow();
   /* [queue commandBuffer] blocks when this many are not complete. The bridge never has more: those being recorded,
-   * those in flight and one transfer. */
+   * those in flight and one transfer. When Metal frees the slot of a completed one is not documented, so some are
+   * spare. */
+  enum { TRANSFERS = 1, SPARE = 8 };
   IronPublicationOpen(&device->memory.publication, kind, index, [metal name] ? [[metal name] UTF8String] : "");
   device->queue =
-      [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight + 1];
+      [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight +
+                                                    TRANSFERS + SPARE];
   if (device->queue) {
     IronTraceStart();
     IronRegistryAdd(device);
