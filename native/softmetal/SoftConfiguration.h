@@ -2,6 +2,7 @@
 #ifndef SOFT_CONFIGURATION_H
 #define SOFT_CONFIGURATION_H
 
+#import "SoftGpu.h"
 #import "SoftObject.h"
 
 @interface SoftConfiguration : SoftObject {
@@ -11,6 +12,8 @@
   uint64_t _delay;
   uint64_t _schedule;
   uint64_t _scheduledThreads;
+  uint64_t _simdWidth;
+  const SoftGpu *_gpu;
   NSMutableArray *_backendOptions;
   NSMutableIndexSet *_failingAllocations;
   NSMutableDictionary *_failingCommandBuffers;
@@ -26,6 +29,8 @@
 - (uint64_t)delay;           /* microseconds */
 - (uint64_t)schedule;        /* the seed of schedule.h, or 0: none */
 - (uint64_t)scheduledThreads;
+- (const SoftGpu *)gpu;
+- (NSUInteger)simdWidth; /* threads; 0: the backend's */
 /* Whether allocation `number`, counted from 1, shall fail. */
 - (BOOL)failsAllocation:(uint64_t)number;
 /* The MTLCommandBufferError of command buffer `number`, counted from 1 in the order of commits, or 0. */

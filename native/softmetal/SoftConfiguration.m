@@ -64,13 +64,14 @@ SOFT_COUNTED(SoftConfiguration)
 
 + (NSArray *)keys {
   return [NSArray arrayWithObjects:@"max_buffer_length", @"memory_limit", @"fail_allocation", @"fail_command_buffer",
-                                   @"delay_us", @"schedule", nil];
+                                   @"delay_us", @"schedule", @"gpu", @"simd_width", nil];
 }
 
 - (instancetype)initWithText:(const char *)text error:(NSError **)error {
   self = [super init];
   if (!self) return nil;
   _memoryLimit = UINT64_MAX;
+  _gpu = SoftGpuDefault;
   _backendOptions = [NSMutableArray new];
   _failingAllocations = [NSMutableIndexSet new];
   _failingCommandBuffers = [NSMutableDictionary new];
@@ -134,6 +135,14 @@ SOFT_COUNTED(SoftConfiguration)
                 ([parts count] == 1 || read_number([parts objectAtIndex:1], &_scheduledThreads));
     return read ? nil : [self wrongValue:value of:key form:@"SEED or SEED:THREADS, as 17 or 17:3"];
   }
+  if ([key isEqualToString:@"gpu"]) {
+    _gpu = SoftGpuNamed([value UTF8String]);
+    return _gpu ? nil : [self wrongValue:value of:key form:[@"one of " stringByAppendingString:SoftGpuKeys()]];
+  }
+  if ([key isEqualToString:@"simd_width"]) {
+    BOOL read = read_number(value, &_simdWidth) && _simdWidth <= 64 && (_simdWidth & (_simdWidth - 1)) == 0;
+    return read ? nil : [self wrongValue:value of:key form:@"8, 16, 32 or another power of 2 up to 64"];
+  }
   if ([key isEqualToString:@"fail_allocation"]) {
     BOOL read = read_number(value, &number) && number < NSNotFound;
     if (!read) return [self wrongValue:value of:key form:@"a number from 1"];
@@ -179,6 +188,14 @@ SOFT_COUNTED(SoftConfiguration)
 
 - (uint64_t)scheduledThreads {
   return _scheduledThreads;
+}
+
+- (const SoftGpu *)gpu {
+  return _gpu;
+}
+
+- (NSUInteger)simdWidth {
+  return _simdWidth ? (NSUInteger)_simdWidth : _gpu->thread_execution_width;
 }
 
 - (BOOL)failsAllocation:(uint64_t)number {

@@ -17,6 +17,8 @@
 }
 - (instancetype)initWithConfiguration:(SoftConfiguration *)configuration backend:(SoftBackend *)backend;
 - (SoftBackend *)backend;
+/* Threads of a SIMD-group as pipelines report them; 0: what the backend says. */
+- (NSUInteger)presentedSimdWidth;
 /* Microseconds that a command buffer takes at least. */
 - (uint64_t)delay;
 /* Counts one committed command buffer; returns the MTLCommandBufferError it shall end with, or 0. */

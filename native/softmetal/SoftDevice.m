@@ -52,7 +52,13 @@ SOFT_COUNTED(SoftDevice)
   return [_configuration errorOfCommandBuffer:++_commandBuffers];
 }
 
+- (NSUInteger)presentedSimdWidth {
+  return [_configuration simdWidth];
+}
+
 - (NSString *)name {
+  const char *presented = [_configuration gpu]->name;
+  if (presented) return [NSString stringWithUTF8String:presented];
   return [NSString stringWithFormat:@"ironbridge software device (%s)", [_backend capabilities]->name];
 }
 
@@ -82,7 +88,7 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (BOOL)hasUnifiedMemory {
-  return ([_backend capabilities]->flags & SOFT_UNIFIED) != 0;
+  return ([_backend capabilities]->flags & SOFT_UNIFIED) != 0 && [_configuration gpu]->has_unified_memory;
 }
 
 - (uint64_t)recommendedMaxWorkingSetSize {
@@ -99,10 +105,8 @@ SOFT_COUNTED(SoftDevice)
   return (NSUInteger)[_memory allocated];
 }
 
-/* The compute side of Apple7 (M1) and of Metal 3; nothing of the Mac2 family, which is about rendering. */
 - (BOOL)supportsFamily:(MTLGPUFamily)family {
-  return (family >= MTLGPUFamilyApple1 && family <= MTLGPUFamilyApple7) ||
-         (family >= MTLGPUFamilyCommon1 && family <= MTLGPUFamilyCommon3) || family == MTLGPUFamilyMetal3;
+  return SoftGpuSupportsFamily([_configuration gpu], family);
 }
 
 - (id<MTLCommandQueue>)newCommandQueue {

@@ -66,7 +66,8 @@ SOFT_COUNTED(SoftPipeline)
 }
 
 - (NSUInteger)threadExecutionWidth {
-  return _info.thread_execution_width;
+  NSUInteger presented = [_device presentedSimdWidth];
+  return presented ? presented : _info.thread_execution_width;
 }
 
 - (NSUInteger)staticThreadgroupMemoryLength {

@@ -21,6 +21,9 @@ NS_ASSUME_NONNULL_BEGIN
  *   fail_command_buffer=N:CODE  the N-th committed command buffer fails with MTLCommandBufferError CODE without
  *                               running, once. CODE is a number or: internal, timeout, page_fault,
  *                               access_revoked, not_permitted, out_of_memory, invalid_resource, device_removed
+ *   gpu=KEY                     presents itself as that GPU: name, families, width of SIMD-groups, unified memory.
+ *                               apple7 (an M1, the default), apple9, intel, amd64 or paravirtual (a virtual Mac's)
+ *   simd_width=N                the width of SIMD-groups that pipelines report
  *   delay_us=N                  every command buffer takes at least N microseconds
  * schedule=SEED or            while this device lives, the threads that use the bridge or a software device take turns,
  * and the SEED:THREADS              SEED (from 1) decides who runs after each hand-over: the same order with the same

@@ -5,6 +5,7 @@ mod buffers;
 mod commands;
 mod executor;
 mod failures;
+mod gpus;
 mod kernels;
 mod lifetimes;
 mod matmul;

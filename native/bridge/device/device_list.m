@@ -13,23 +13,34 @@
 #import "softmetal.h"
 #import "base/structs.h"
 
-/* Apple's devices; empty where there is no Metal. Autoreleased. */
+#if defined(__APPLE__)
+
+/* Empty where there is no Metal. Autoreleased. */
+static NSArray *metal_devices(void) { return [MTLCopyAllDevices() autorelease]; }
+
+/* Or nil. Autoreleased. */
+static id<MTLDevice> system_default(void) { return [MTLCreateSystemDefaultDevice() autorelease]; }
+
+#elif defined(IRON_TEST_AS_MAC)
+
+/* A Mac with a GPU that cannot run the kernels, which is its default device, and one that can. */
 static NSArray *metal_devices(void) {
-#ifdef __APPLE__
-  return [MTLCopyAllDevices() autorelease];
-#else
-  return [NSArray array];
-#endif
+  static const char *const configurations[] = {"gpu=intel", "gpu=apple9"};
+  NSMutableArray *devices = [NSMutableArray array];
+  for (size_t index = 0; index < sizeof configurations / sizeof *configurations; index++)
+    [devices addObject:[SoftMetalCreateDevice("cpu", configurations[index], NULL) autorelease]];
+  return devices;
 }
 
-/* Apple's default device, or nil. Autoreleased. */
-static id<MTLDevice> default_metal_device(void) {
-#ifdef __APPLE__
-  return [MTLCreateSystemDefaultDevice() autorelease];
+static id<MTLDevice> system_default(void) { return [metal_devices() objectAtIndex:0]; }
+
 #else
-  return nil;
+
+static NSArray *metal_devices(void) { return [NSArray array]; }
+
+static id<MTLDevice> system_default(void) { return nil; }
+
 #endif
-}
 
 static iron_status changed(soft_outcome outcome) {
   switch (outcome) {
@@ -109,16 +120,37 @@ static iron_status choose_named(Choice *choice, const char *selector) {
       selector);
 }
 
-/* The default Metal device; its metal is nil when there is none. */
+#pragma mark Metal's devices
+
+/* Whether a GPU has what the kernels are written for: SIMD-groups of 32 threads, their sums and 8x8 matrices. Others
+ * refuse the kernels one by one, or compute wrong numbers (Apple's "Metal Feature Set Tables"). */
+static bool can_run_kernels(id<MTLDevice> metal) { return [metal supportsFamily:MTLGPUFamilyApple7]; }
+
+static iron_status require_usable(const Choice *choice) {
+  if (can_run_kernels(choice->metal)) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_UNSUPPORTED,
+                         "selector: the GPU \"%s\" cannot run ironbridge's kernels, which need Metal's family Apple7 (an "
+                         "M1 or newer); \"cpu\" computes on the processor",
+                         [[choice->metal name] UTF8String]);
+}
+
+static Choice metal_choice(id<MTLDevice> metal, NSUInteger index) {
+  return (Choice){.metal = metal, .extras = &apples, .kind = IRON_DEVICE_METAL, .index = (uint32_t)index};
+}
+
+/* The system's default device, or where its GPU cannot run the kernels the first one whose can. When none can it is the
+ * system's; its metal is nil when there is none. */
 static Choice default_metal(void) {
-  Choice choice = {.metal = default_metal_device(), .extras = &apples, .kind = IRON_DEVICE_METAL, .index = 0};
-#ifdef __APPLE__
-  for (id<MTLDevice> listed in metal_devices()) {
-    if ([listed registryID] == [choice.metal registryID]) break;
-    choice.index += 1;
+  NSArray *devices = metal_devices();
+  uint64_t wanted = [system_default() registryID];
+  Choice first = {0}, chosen = {0};
+  for (NSUInteger index = 0; index < [devices count]; index++) {
+    id<MTLDevice> metal = [devices objectAtIndex:index];
+    bool is_wanted = [metal registryID] == wanted;
+    if (is_wanted || !first.metal) first = metal_choice(metal, index);
+    if (can_run_kernels(metal) && (is_wanted || !chosen.metal)) chosen = metal_choice(metal, index);
   }
-#endif
-  return choice;
+  return chosen.metal ? chosen : first;
 }
 
 /* `given`: the index as the caller wrote it. */
@@ -132,8 +164,7 @@ static iron_status choose_index(Choice *choice, uint32_t index, const char *give
     snprintf(number, sizeof number, "%u", index - (uint32_t)[devices count] - 1);
     return choose_nvidia(choice, number);
   }
-  *choice = (Choice){
-      .metal = [devices objectAtIndex:index], .extras = &apples, .kind = IRON_DEVICE_METAL, .index = index};
+  *choice = metal_choice([devices objectAtIndex:index], index);
   return IRON_OK;
 }
 
@@ -150,7 +181,7 @@ static iron_status choose(Choice *choice, const char *selector) {
   if (is_default(selector)) selector = getenv("IRONBRIDGE_DEVICE");
   if (is_default(selector)) {
     *choice = default_metal();
-    return choice->metal ? IRON_OK : choose_software(choice);
+    return choice->metal && can_run_kernels(choice->metal) ? IRON_OK : choose_software(choice);
   }
   uint32_t index;
   if (strcmp(selector, "metal") == 0) {
@@ -214,6 +245,7 @@ iron_status iron_device_open(const char *selector, const iron_device_options *gi
     IRON_TRY(complete_options(&options));
     Choice choice;
     IRON_TRY(choose(&choice, selector));
+    IRON_TRY(require_usable(&choice));
     IronDevice *device = IronDeviceMake(choice.metal, choice.extras, choice.kind, choice.index, &options);
     if (!device) return IRON_ERROR_OUT_OF_MEMORY;
     return IronHandleCreate(device, IRON_HANDLE_DEVICE, (void **)handle);

@@ -32,6 +32,10 @@ static iron_status state_of(IronDevice *device, int kernel, id<MTLComputePipelin
   iron_status status = [device->pipelines state:state ofKernel:kernel on:device];
   if (status != IRON_OK) return status;
   const IronKernelEntry *entry = &IronKernelTable[kernel];
+  if ([*state threadExecutionWidth] != SIMD_WIDTH)
+    return IronErrorReport(IRON_ERROR_UNSUPPORTED,
+                           "kernel %s is written for SIMD-groups of %d threads, and this device has %lu", entry->name,
+                           SIMD_WIDTH, (unsigned long)[*state threadExecutionWidth]);
   if (entry->geometry.threads <= [*state maxTotalThreadsPerThreadgroup]) return IRON_OK;
   return IronErrorReport(IRON_ERROR_UNSUPPORTED, "this device has no threadgroups of %u threads for kernel %s",
                          entry->geometry.threads, entry->name);

@@ -1,0 +1,75 @@
+//! GPUs that Macs have: a device is opened when its GPU can run the kernels, and else refused with the reason.
+
+use ironbridge::ops::Elementwise;
+use ironbridge::{Device, Status};
+
+use crate::support::assert_status;
+
+fn doubled(device: &Device) -> ironbridge::Result<Vec<f32>> {
+    let a = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
+    let out = device.buffer::<f32>(3)?;
+    let mut commands = device.commands()?;
+    commands.add(&Elementwise {
+        count: 3,
+        a: a.tensor(),
+        b: a.tensor(),
+        out: out.tensor(),
+    })?;
+    commands.run()?;
+    out.to_vec()
+}
+
+#[test]
+fn a_gpu_that_can_run_the_kernels_is_opened() {
+    for gpu in ["apple7", "apple9"] {
+        let device = Device::open(&format!("cpu:gpu={gpu}")).unwrap();
+        assert!(device.info().unwrap().unified_memory, "{gpu}");
+        assert_eq!(doubled(&device).unwrap(), [2.0, 4.0, 6.0], "{gpu}");
+    }
+}
+
+/// On an AMD GPU 64 threads are one SIMD-group, and half of a product's columns were never written.
+#[test]
+fn others_are_refused_by_name() {
+    for (gpu, name) in [
+        ("intel", "Intel(R) UHD Graphics 630"),
+        ("amd64", "AMD Radeon Pro Vega 64"),
+        ("paravirtual", "Apple Paravirtual device"),
+    ] {
+        let error = assert_status(Device::open(&format!("cpu:gpu={gpu}")), Status::Unsupported);
+        let text = error.to_string();
+        assert!(text.contains(name) && text.contains("Apple7"), "{text}");
+    }
+}
+
+#[test]
+fn kernels_need_simd_groups_of_32_threads() {
+    for width in [8, 16, 64] {
+        let device = Device::open(&format!("cpu:simd_width={width}")).unwrap();
+        let error = assert_status(doubled(&device), Status::Unsupported);
+        let text = error.to_string();
+        assert!(
+            text.contains("SIMD-groups of 32 threads") && text.contains(&width.to_string()),
+            "{text}"
+        );
+    }
+    let device = Device::open("cpu:simd_width=32").unwrap();
+    assert_eq!(doubled(&device).unwrap(), [2.0, 4.0, 6.0]);
+}
+
+#[test]
+fn wrong_wishes_are_errors() {
+    for (wish, text) in [
+        ("gpu=riva", "apple7, apple9, intel, amd64, paravirtual"),
+        ("gpu=", "apple7"),
+        ("simd_width=3", "power of 2"),
+        ("simd_width=128", "up to 64"),
+        ("gpu=intel,gpu=amd64", "given twice"),
+    ] {
+        let error = assert_status(
+            Device::open(&format!("cpu:{wish}")),
+            Status::InvalidArgument,
+        );
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
