@@ -96,6 +96,10 @@ fn build(out: &Path) -> Result<(), String> {
     if is_asked_for("IRONBRIDGE_TEST_WITHOUT_POOLS") {
         native.flag("-DIRON_TEST_WITHOUT_POOLS");
     }
+    // What only a Mac has otherwise: Metal devices that are not ours, and constants that cannot be read.
+    if is_asked_for("IRONBRIDGE_TEST_AS_MAC") {
+        native.flag("-DIRON_TEST_AS_MAC");
+    }
     for (variable, flag) in [
         ("IRONBRIDGE_TEST_ADDRESS_SANITIZER", "-fsanitize=address"),
         ("IRONBRIDGE_TEST_THREAD_SANITIZER", "-fsanitize=thread"),

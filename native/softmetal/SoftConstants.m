@@ -2,7 +2,7 @@
 
 #import "SoftError.h"
 
-#ifdef __APPLE__
+#if defined(__APPLE__) || defined(IRON_TEST_AS_MAC)
 
 NSData *soft_constants(MTLFunctionConstantValues *values, NSError **error) {
   (void)values;

@@ -95,7 +95,10 @@ SOFT_COUNTED(SoftLibrary)
   SOFT_REQUIRE(name, @"name must not be nil");
   SOFT_REQUIRE(constantValues, @"constantValues must not be nil");
   NSData *constants = soft_constants(constantValues, error);
-  return constants ? [self newFunction:name constants:constants error:error] : nil;
+  if (constants) return [self newFunction:name constants:constants error:error];
+  /* A function that cannot be made without constants either says more than that they cannot be read. */
+  [[self newFunction:name constants:nil error:error] release];
+  return nil;
 }
 
 @end

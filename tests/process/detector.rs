@@ -1,11 +1,16 @@
-//! The detector detects: the same stress that passes with the bridge as it ships fails when the bridge's autorelease
-//! pools are compiled out.
+//! The bridge, built once more in a way that no user has. Its autorelease pools are compiled out: the stress that passes
+//! with the bridge as it ships must fail. And it has the halves that are for a Mac otherwise: Metal devices that the
+//! bridge knows nothing of, and function constants that the software device cannot read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 crate::harness::cases! {
     a_bridge_without_pools_fails_the_stress_that_the_real_one_passes,
+    #[cfg(target_os = "linux")] // on a Mac every test runs these halves
+    on_a_mac_default_is_the_first_device_that_can_run_the_kernels,
+    #[cfg(target_os = "linux")]
+    on_a_mac_the_software_device_makes_its_kernels,
 }
 
 const STRESS: [&str; 13] = [
@@ -31,13 +36,10 @@ fn stress(program: &Path) -> Output {
         .expect("the command line starts")
 }
 
-fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
-    let real = stress(Path::new(env!("CARGO_BIN_EXE_ironbridge")));
-    let text = String::from_utf8_lossy(&real.stdout);
-    assert!(real.status.success(), "{text}");
-
+/// The command line over that bridge. The first to ask builds it.
+fn built_for_tests() -> PathBuf {
     // A target folder of its own: the two builds must not take each other's place.
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("without-pools");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("for-tests");
     let built = Command::new(env!("CARGO"))
         .args([
             "build",
@@ -53,6 +55,7 @@ fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
         .arg(&folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("IRONBRIDGE_TEST_WITHOUT_POOLS", "1")
+        .env("IRONBRIDGE_TEST_AS_MAC", "1")
         // It runs for a second: what counts is how long it takes to build.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -63,16 +66,90 @@ fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
+    folder.join("debug/ironbridge")
+}
 
-    let without_pools = stress(&folder.join("debug/ironbridge"));
+fn a_bridge_without_pools_fails_the_stress_that_the_real_one_passes() {
+    let real = stress(Path::new(env!("CARGO_BIN_EXE_ironbridge")));
+    let text = String::from_utf8_lossy(&real.stdout);
+    assert!(real.status.success(), "{text}");
+
+    let without_pools = stress(&built_for_tests());
     let text = String::from_utf8_lossy(&without_pools.stdout);
     assert_eq!(without_pools.status.code(), Some(1), "{text}");
+    // Apple's runtime does not tell.
     assert!(
-        text.contains("objects were autoreleased with no pool in place"),
+        cfg!(target_os = "macos")
+            || text.contains("objects were autoreleased with no pool in place"),
         "{text}"
     );
     assert!(
         text.contains("between the warm-up and the end"),
         "no object was found to stay alive:\n{text}"
+    );
+}
+
+/// What it printed to each of its outputs, and whether it succeeded.
+#[cfg(target_os = "linux")]
+fn run(arguments: &[&str]) -> (String, String, bool) {
+    let output = Command::new(built_for_tests())
+        .args(arguments)
+        .env_remove("IRONBRIDGE_DEVICE")
+        .output()
+        .expect("the command line starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        text(&output.stdout),
+        text(&output.stderr),
+        output.status.success(),
+    )
+}
+
+#[cfg(target_os = "linux")]
+fn generate(device: &str) -> (String, String, bool) {
+    let model = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/assets/tiny-rustbook-q8_0.gguf"
+    );
+    let prompt = ["generate", "-q", "-m", model, "-p", "Ownership is"];
+    let rest = ["-n", "4", "--temp", "0", "--device", device];
+    run(&[&prompt[..], &rest[..]].concat())
+}
+
+/// Of the two Metal devices that it has then, the system's default is an Intel GPU.
+#[cfg(target_os = "linux")]
+fn on_a_mac_default_is_the_first_device_that_can_run_the_kernels() {
+    let (devices, _, _) = run(&["devices"]);
+    let lines: Vec<&str> = devices
+        .lines()
+        .filter(|line| !line.starts_with(' '))
+        .collect();
+    assert!(
+        lines[0].contains("metal") && lines[0].contains("Intel"),
+        "{devices}"
+    );
+    assert!(
+        lines[1].contains("metal") && lines[1].contains("Apple M3"),
+        "{devices}"
+    );
+    assert!(lines[2].contains("cpu"), "{devices}");
+
+    let (of_cpu, _, _) = generate("cpu");
+    for device in ["default", "metal", "1"] {
+        // Without pools it leaks, and says so.
+        let (text, error, succeeded) = generate(device);
+        assert!(succeeded && text == of_cpu, "{device}: {text}{error}");
+    }
+    let (_, error, succeeded) = generate("0");
+    assert!(!succeeded && error.contains("Intel(R) UHD"), "{error}");
+}
+
+/// Its own kernels have no constants; reading none must not be an error.
+#[cfg(target_os = "linux")]
+fn on_a_mac_the_software_device_makes_its_kernels() {
+    let (text, error, succeeded) = generate("cpu");
+    assert!(
+        succeeded && text.starts_with("Ownership is a"),
+        "{text}{error}"
     );
 }

@@ -101,10 +101,12 @@ id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompi
 
 id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
                                  iron_status *status) {
-  /* newFunctionWithName: alone would not say what is wrong. */
+  id<MTLFunction> function = values ? nil : [[library newFunctionWithName:name] autorelease];
+  if (function) return function;
+  /* newFunctionWithName: does not say what is wrong. */
   NSError *error = nil;
   if (!values) values = [[[MTLFunctionConstantValues alloc] init] autorelease];
-  id<MTLFunction> function = [[library newFunctionWithName:name constantValues:values error:&error] autorelease];
+  function = [[library newFunctionWithName:name constantValues:values error:&error] autorelease];
   if (!function)
     *status = IronErrorReport(IRON_ERROR_COMPILE, "kernel %s: %s", [name UTF8String], IronErrorDescribe(error));
   return function;
