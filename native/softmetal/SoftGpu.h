@@ -1,5 +1,5 @@
-/* Which GPU a software device presents itself as: what a program asks before it trusts one. What runs the kernels is the
- * same. */
+/* Which GPU a software device presents itself as: what a program asks before it trusts one. The same backend runs the
+ * kernels. */
 #ifndef SOFT_GPU_H
 #define SOFT_GPU_H
 

@@ -1,6 +1,6 @@
-//! The bridge, built once more in a way that no user has. Its autorelease pools are compiled out: the stress that passes
-//! with the bridge as it ships must fail. And it has the halves that are for a Mac otherwise: Metal devices that the
-//! bridge knows nothing of, and function constants that the software device cannot read.
+//! The bridge, built once more in a way that no user has. Its autorelease pools are compiled out: the stress that
+//! passes with the bridge as it ships must fail. And it has the halves that are for a Mac otherwise: Metal devices that
+//! the bridge knows nothing of, and function constants that the software device cannot read.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

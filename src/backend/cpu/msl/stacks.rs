@@ -92,8 +92,8 @@ impl Stacks {
         let first = base.wrapping_add(base.align_offset(STACK));
         for index in 0..SLAB {
             let bottom = first.wrapping_add(index * STACK);
-            // SAFETY: `bottom` and the guard page after it lie in the mapping made above: `first` skips less than one stack's
-            // size.
+            // SAFETY: `bottom` and the guard page after it lie in the mapping made above: `first` skips less than one
+            // stack's size.
             if unsafe { libc::mprotect(bottom.cast(), self.guard, libc::PROT_NONE) } != 0 {
                 return Err(io::Error::last_os_error());
             }
