@@ -9,6 +9,8 @@
 mod bindings;
 #[path = "build/clang.rs"]
 mod clang;
+#[path = "build/deployment.rs"]
+mod deployment;
 #[path = "build/exports.rs"]
 mod exports;
 #[path = "build/gnustep.rs"]
@@ -68,6 +70,10 @@ fn build(out: &Path) -> Result<(), String> {
         return Err(format!(
             "{target} is not a supported host; ironbridge runs on macOS 13 or later and on Linux"
         ));
+    }
+    if target == "macos" {
+        println!("cargo:rerun-if-env-changed={}", deployment::VARIABLE);
+        deployment::check(env::var(deployment::VARIABLE).ok().as_deref())?;
     }
     bindings::generate(out);
 

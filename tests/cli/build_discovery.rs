@@ -1,6 +1,8 @@
 //! The build script's search for GNUstep and GCC's Objective-C runtime, over trees of empty files and the tools' own
-//! answers.
+//! answers; and what it refuses.
 
+#[path = "../../build/deployment.rs"]
+mod deployment;
 #[path = "../../build/gnustep.rs"]
 mod gnustep;
 
@@ -322,4 +324,20 @@ fn a_gnustep_for_libobjc2_is_refused_with_the_reason() {
         "{error}"
     );
     assert!(error.contains("gcc-objc"), "{error}");
+}
+
+#[test]
+fn a_mac_older_than_the_bridge_runs_on_is_no_target() {
+    for target in [None, Some("13.0"), Some("13"), Some("26.1")] {
+        assert_eq!(deployment::check(target), Ok(()), "{target:?}");
+    }
+    for target in ["11.0", "12.7.6", "10.15"] {
+        let error = deployment::check(Some(target)).expect_err(target);
+        assert!(error.contains(target) && error.contains("13.0"), "{error}");
+    }
+    assert!(
+        deployment::check(Some("new"))
+            .expect_err("no version")
+            .contains("\"new\"")
+    );
 }

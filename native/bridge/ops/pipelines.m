@@ -54,6 +54,8 @@ static NSString *source_of(const char *family) {
   /* Our kernels say what they do with NaN and infinity, which fast math would ignore. */
   MTLCompileOptions *exact = [[[MTLCompileOptions alloc] init] autorelease];
   [exact setFastMathEnabled:NO];
+  /* The default is the newest that the system has, which from macOS 26 on is C++17. Every Mac compiles the same. */
+  [exact setLanguageVersion:MTLLanguageVersion3_0];
   library = IronLibraryCompile(device, source, exact, status);
   if (!library) return nil;
   [libraries setObject:library forKey:key];
