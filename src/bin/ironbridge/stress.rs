@@ -104,6 +104,7 @@ fn describe(report: &QkvReport, problems: &[String]) -> Json {
         json!({
             "resident_bytes": figures.resident_bytes,
             "device_bytes": figures.device_bytes,
+            "accounted_bytes": figures.accounted_bytes,
             "pool_bytes": figures.pool_bytes,
             "buffers": figures.buffers,
             "live_handles": figures.live_handles,
@@ -170,6 +171,9 @@ fn print(out: &mut impl Write, stress: &QkvStress, report: &QkvReport) -> io::Re
     };
     row("resident memory", &|figures| bytes(figures.resident_bytes))?;
     row("device bytes", &|figures| bytes(figures.device_bytes))?;
+    row("of these ironbridge's", &|figures| {
+        bytes(figures.accounted_bytes)
+    })?;
     row("pool bytes", &|figures| bytes(figures.pool_bytes))?;
     row("buffers", &|figures| figures.buffers.to_string())?;
     row("live handles", &|figures| figures.live_handles.to_string())?;
