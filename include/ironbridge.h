@@ -129,7 +129,8 @@ typedef enum iron_status {
   IRON_ERROR_TIMEOUT = 15,          /* a wait's own limit passed; the work goes on */
   IRON_ERROR_POISONED = 16,         /* a submission that should have written the buffer failed */
   IRON_ERROR_READ_ONLY = 17,        /* a write, by host or command, to a buffer made read_only */
-  /* The device, reported at the wait. */
+  /* The device, reported at the wait. After a fault of the GPU Metal may ignore what follows on the same device
+   * (IRON_ERROR_DEVICE_LOST again and again): close it and open it anew. */
   IRON_ERROR_DEVICE_TIMEOUT = 32,   /* MTLCommandBufferErrorTimeout */
   IRON_ERROR_DEVICE_PAGE_FAULT = 33,/* MTLCommandBufferErrorPageFault */
   IRON_ERROR_DEVICE_LOST = 34,      /* MTLCommandBufferErrorAccessRevoked, DeviceRemoved */
