@@ -7,29 +7,30 @@ use std::path::{Path, PathBuf};
 
 use crate::clang::sysroot;
 
-/// (header, items to declare, name of the result in OUT_DIR and below `src/`)
-const HEADERS: [(&str, &str, &str, &str); 4] = [
+/// (headers, items to declare, name of the result in OUT_DIR and below `src/`)
+const HEADERS: [(&[&str], &str, &str, &str); 4] = [
     (
-        "include/ironbridge_memory.h", // and ironbridge.h, which it includes
+        // and ironbridge.h, which both include
+        &["include/ironbridge_memory.h", "include/ironbridge_llama.h"],
         "(iron|IRON)_.*",
         "ironbridge.rs",
         "src/ffi/ironbridge.rs",
     ),
     (
-        "include/ironbridge_monitor.h",
+        &["include/ironbridge_monitor.h"],
         "(iron|IRON)_.*",
         "monitor.rs",
         "src/ffi/monitor.rs",
     ),
     (
-        "native/kernels/args.h",
+        &["native/kernels/args.h"],
         ".*_args|(MATMUL|INTERLEAVE|EMBEDDING|RMS_NORM|ROPE|ATTENTION|ELEMENTWISE|ACTIVATION|ADD_BIAS|TRANSPOSE|SOFTMAX|COPY\
          |ARGMAX)_[A-Z_]+",
         "args.rs",
         "src/backend/ffi/args.rs",
     ),
     (
-        "native/softmetal/backend.h",
+        &["native/softmetal/backend.h"],
         "(soft|SOFT)_.*",
         "backend.rs",
         "src/backend/ffi/backend.rs",
@@ -48,9 +49,9 @@ pub fn generate(out: &Path) {
             None => return use_checked_in(out),
         }
     }
-    for (header, items, name, _) in HEADERS {
+    for (headers, items, name, _) in HEADERS {
         let made = bindgen::Builder::default()
-            .header(header)
+            .headers(headers.iter().copied())
             .allowlist_item(items)
             .prepend_enum_name(false)
             .derive_default(true)
@@ -72,7 +73,7 @@ pub fn generate(out: &Path) {
             }
             Err(error) => {
                 println!(
-                    "cargo:warning=bindgen could not read {header} ({error}); using the checked-in declarations"
+                    "cargo:warning=bindgen could not read {headers:?} ({error}); using the checked-in declarations"
                 );
                 return use_checked_in(out);
             }

@@ -99,7 +99,7 @@ extern "C" {
 /* -------------------------------------------------------------------------------------------- version and errors -- */
 
 /* Grows with every change that an older caller could notice. */
-#define IRON_ABI_VERSION 3u
+#define IRON_ABI_VERSION 4u
 /* The crate's version. */
 #define IRON_VERSION "0.1.0"
 
@@ -119,7 +119,7 @@ typedef enum iron_status {
   IRON_ERROR_WRONG_DEVICE = 5,      /* an object of another device */
   IRON_ERROR_NO_DEVICE = 6,         /* no device answers to that selector */
   IRON_ERROR_UNSUPPORTED = 7,       /* this device or build cannot do it */
-  IRON_ERROR_NOT_FOUND = 8,         /* no such kernel in the library */
+  IRON_ERROR_NOT_FOUND = 8,         /* no kernel, key or token of that name */
   IRON_ERROR_COMPILE = 9,           /* the Metal source has errors: iron_last_error() has the compiler's text */
   IRON_ERROR_OUT_OF_MEMORY = 10,    /* an allocation failed, here or on the device */
   IRON_ERROR_STATE = 11,            /* not now: recorded after commit, waited before commit, … */
@@ -129,6 +129,12 @@ typedef enum iron_status {
   IRON_ERROR_TIMEOUT = 15,          /* a wait's own limit passed; the work goes on */
   IRON_ERROR_POISONED = 16,         /* a submission that should have written the buffer failed */
   IRON_ERROR_READ_ONLY = 17,        /* a write, by host or command, to a buffer made read_only */
+  /* Models: ironbridge_llama.h. */
+  IRON_ERROR_FILE = 18,             /* a file cannot be opened, mapped or written */
+  IRON_ERROR_MODEL = 19,            /* a model's file or numbers cannot be used: damaged, unsupported, not finite */
+  IRON_ERROR_CONTEXT_FULL = 20,     /* more tokens than the context has room for */
+  IRON_ERROR_CANCELED = 21,         /* a callback or an iron_cancel ended the call */
+  IRON_ERROR_CHAT = 22,             /* a chat template has an error, fails, or refuses the conversation */
   /* The device, reported at the wait. After a fault of the GPU Metal may ignore what follows on the same device
    * (IRON_ERROR_DEVICE_LOST again and again): close it and open it anew. */
   IRON_ERROR_DEVICE_TIMEOUT = 32,   /* MTLCommandBufferErrorTimeout */

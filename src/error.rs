@@ -189,7 +189,14 @@ impl Error {
             | Status::DeviceLost
             | Status::DeviceInvalid
             | Status::DeviceInternal => Error::Device(failure),
-            Status::Internal | Status::Unknown(_) => Error::Internal(failure),
+            // The bridge itself has no models.
+            Status::File
+            | Status::Model
+            | Status::ContextFull
+            | Status::Cancelled
+            | Status::Chat
+            | Status::Internal
+            | Status::Unknown(_) => Error::Internal(failure),
         }
     }
 }
@@ -248,6 +255,13 @@ macro_rules! statuses {
                 }
             }
 
+            pub(crate) fn native(self) -> ffi::iron_status {
+                match self {
+                    $(Status::$name => ffi::$native,)*
+                    Status::Unknown(number) => number,
+                }
+            }
+
             /// The constant's name in the C header, for example `IRON_ERROR_SHAPE`.
             pub fn name(self) -> &'static str {
                 match self {
@@ -294,6 +308,16 @@ statuses! {
     Poisoned = IRON_ERROR_POISONED,
     /// A write to a buffer that is read-only.
     ReadOnly = IRON_ERROR_READ_ONLY,
+    /// A file cannot be opened, mapped or written.
+    File = IRON_ERROR_FILE,
+    /// A model's file or numbers cannot be used.
+    Model = IRON_ERROR_MODEL,
+    /// More tokens than the context has room for.
+    ContextFull = IRON_ERROR_CONTEXT_FULL,
+    /// A callback or a cancel token ended the call.
+    Cancelled = IRON_ERROR_CANCELED,
+    /// A chat template has an error, fails, or refuses the conversation.
+    Chat = IRON_ERROR_CHAT,
     /// The device gave up a command buffer that took too long.
     DeviceTimeout = IRON_ERROR_DEVICE_TIMEOUT,
     /// A kernel reached outside its memory.
@@ -364,7 +388,7 @@ mod tests {
 
     #[test]
     fn status_names_are_the_bridges_own() {
-        for number in (1..=17).chain(32..=36).chain([64, 63, 1000]) {
+        for number in (1..=22).chain(32..=36).chain([64, 63, 1000]) {
             // SAFETY: takes any number and returns static text.
             let native = unsafe { CStr::from_ptr(ffi::iron_status_name(number)) };
             assert_eq!(

@@ -54,6 +54,7 @@
 
 mod backend;
 mod buffer;
+mod capi;
 mod commands;
 mod device;
 mod device_selector;

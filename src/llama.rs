@@ -55,6 +55,7 @@ pub use quantize::{QuantizeError, QuantizeReport, Quantizer, quantize};
 pub use runtime::cancel::CancelToken;
 pub use runtime::decoder::{GenerationOptions, LogProbabilities, Piece, Stop, WhenFull, Writer};
 pub use runtime::evaluation::Pooling;
+pub(crate) use runtime::generation::GenerationSteps;
 pub use runtime::generation::{Generation, GenerationStats};
 pub use runtime::options::SessionOptions;
 pub use runtime::perplexity::{Perplexity, PerplexityOptions, PerplexityProgress};

@@ -103,6 +103,10 @@ pub enum LlamaError {
     },
     #[error("the text's vector has the length {0}, and no direction")]
     Embedding(f64),
+    #[error("{0} was cancelled")]
+    Cancelled(&'static str),
+    #[error("the saved sequence cannot be restored: {0}")]
+    Snapshot(String),
     #[error("a context of {asked} was asked for, and the model was trained on one of {trained}")]
     ContextTooLong { asked: usize, trained: usize },
 }

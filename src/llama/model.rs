@@ -9,6 +9,7 @@ mod mlp;
 mod norm;
 pub(crate) mod weights;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -111,6 +112,24 @@ impl Model {
         options: LoadOptions,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Model> {
+        Model::load_while(device, file, options, &mut |loaded| {
+            progress(loaded);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same, given up when `progress` says so.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Model::open), and [`LlamaError::Cancelled`](crate::llama::LlamaError::Cancelled) after
+    /// [`ControlFlow::Break`].
+    pub fn load_while(
+        device: &Device,
+        file: &ModelFile,
+        options: LoadOptions,
+        progress: &mut dyn FnMut(LoadProgress) -> ControlFlow<()>,
+    ) -> Result<Model> {
         let metadata = file.metadata();
         let tokenizer = Tokenizer::from_metadata(metadata)?;
         let mut config = Config::from_metadata(metadata, tokenizer.vocabulary_size())?;
@@ -156,7 +175,7 @@ impl Model {
         &self.0.tokenizer
     }
 
-    pub(super) fn shared_tokenizer(&self) -> Arc<Tokenizer> {
+    pub(crate) fn shared_tokenizer(&self) -> Arc<Tokenizer> {
         self.0.tokenizer.clone()
     }
 

@@ -8,3 +8,4 @@ pub(crate) mod options;
 pub(crate) mod perplexity;
 pub(crate) mod sequences;
 pub(crate) mod session;
+mod snapshot;

@@ -23,7 +23,7 @@ use super::error::LlamaError;
 use crate::llama::files::gguf::Metadata;
 use crate::llama::pre_tokenizer::PreTokenizer;
 pub use decoder::Decoder;
-pub(super) use decoder::DecoderState;
+pub(crate) use decoder::DecoderState;
 use pairs::Pairs;
 use space_prefix::SpacePrefix;
 use vocabulary::Vocabulary;

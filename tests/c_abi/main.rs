@@ -14,6 +14,8 @@ mod fixture;
 mod handles;
 mod kernels;
 mod lifetimes;
+#[cfg(ironbridge_native)]
+mod llama;
 mod names;
 mod operations;
 #[path = "../abi/pool.rs"]

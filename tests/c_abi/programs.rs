@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 const HEADERS: &str = concat!(
     include_str!("../../include/ironbridge.h"),
-    include_str!("../../include/ironbridge_memory.h")
+    include_str!("../../include/ironbridge_memory.h"),
+    include_str!("../../include/ironbridge_llama.h")
 );
 
 /// The folder of the libraries, beside this very test: `target/PROFILE/deps`.
@@ -73,6 +74,7 @@ fn header_compiles(compilers: &[String], language: &str, standard: &str) {
         &source,
         [
             "ironbridge_memory.h",
+            "ironbridge_llama.h",
             "ironbridge.h",
             "ironbridge_monitor.h",
         ]
@@ -125,9 +127,10 @@ fn experimental_declarations_can_be_left_out() {
     let experimental =
         "#include <ironbridge.h>\nint main(void) { return (int)iron_kernel_release(0); }\n";
     assert!(!is_stable(experimental));
-    assert!(!is_stable(
-        "#include <ironbridge_memory.h>\nint main(void) { return 0; }\n"
-    ));
+    for header in ["ironbridge_memory.h", "ironbridge_llama.h"] {
+        let program = format!("#include <{header}>\nint main(void) {{ return 0; }}\n");
+        assert!(!is_stable(&program), "{header}");
+    }
 }
 
 /// The names that the headers declare with IRON_API.
@@ -266,6 +269,90 @@ fn c_programs_run_against_the_static_and_the_shared_library() {
              handles left over: 0\n"
         );
     }
+}
+
+/// Runs a program of `examples/c` with the demo model, `arguments` and a text as its input.
+fn run_with_model(program: &Path, arguments: &[&str], input: &str) -> Output {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut child = Command::new(program)
+        .arg(repository().join("assets/tiny-rustbook-q8_0.gguf"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it has an input");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn c_programs_with_a_model_run() {
+    let out = tempfile::tempdir().expect("a temporary folder");
+    let with_model = |name: &str, arguments: &[&str], input: &str| {
+        let source = repository().join(format!("examples/c/{name}.c"));
+        let source = std::fs::read_to_string(&source).expect("it can be read");
+        assert!(source.lines().count() < 80, "{name}.c is a short program");
+        let folder = out.path().join(name);
+        std::fs::create_dir(&folder).expect("made");
+        let program = build(
+            &repository().join(format!("examples/c/{name}.c")),
+            &[],
+            &folder,
+        );
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = run_with_model(&program, arguments, input);
+        let errors = String::from_utf8_lossy(&stderr).into_owned();
+        assert!(status.success(), "{name}: {status}\n{errors}");
+        (String::from_utf8(stdout).expect("UTF-8"), errors)
+    };
+    let (text, _) = with_model("generate", &["Ownership is", "8"], "");
+    assert_eq!(text, "Ownership is a set of rules that govern\n");
+
+    let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+    let (text, known) = with_model("chat", &[template], "Ownership is\nBorrowing \"is\"\n");
+    assert_eq!(text.lines().count(), text.matches('\n').count());
+    assert!(text.lines().count() >= 2, "{text}");
+    let known: Vec<&str> = known.lines().collect();
+    assert_eq!(known.len(), 2, "{known:?}");
+    assert!(known[0].ends_with(" 0 of them known") && !known[1].ends_with(" 0 of them known"));
+
+    let (text, _) = with_model("embed", &["a reference", "a reference", "a thread"], "");
+    let cosine = |line: &str| line[..6].parse::<f64>().expect("a cosine");
+    let cosines: Vec<f64> = text.lines().map(cosine).collect();
+    assert_eq!(
+        (cosines.len(), cosines[0], cosines[1]),
+        (3, 1.0, 1.0),
+        "{text}"
+    );
+    assert!(cosines[2] < 0.9999, "{text}");
+
+    let (text, _) = with_model("batch", &[], "");
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains(": Ownership is"))
+        .collect();
+    assert_eq!(lines.len(), 8, "{text}");
+    // Seeds differ, and so do texts.
+    let texts: BTreeSet<&str> = lines.iter().map(|line| &line[3..]).collect();
+    assert!(texts.len() > 1, "{text}");
+
+    // What is missing is an error with the library's sentence.
+    let program = out.path().join("generate/program");
+    let output = Command::new(program).arg("/no/such/model").output();
+    let output = output.expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        errors.contains("IRON_ERROR_FILE") && errors.contains("/no/such/model"),
+        "{errors}"
+    );
 }
 
 #[test]

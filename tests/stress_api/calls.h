@@ -19,7 +19,7 @@ typedef struct Entries {
 } Entries;
 
 extern const Entries device_calls, buffer_calls, commands_calls, operation_calls, kernel_calls, memory_calls,
-    process_calls, owned_calls, published_calls;
+    process_calls, owned_calls, published_calls, llama_calls;
 
 /* How many entries there are, and the one with that number. */
 unsigned calls_count(void);

@@ -5,11 +5,15 @@
 
 #include "record.h"
 
-enum { PLACES = 24, RELEASED = 32, MAPS = 16, OWNED = 4 };
+enum { PLACES = 24, RELEASED = 32, MAPS = 16, OWNED = 16 };
 
 typedef _Atomic(void *) Place;
 
-static const unsigned places_of[KINDS] = {[DEVICE] = 1, [BUFFER] = PLACES, [COMMANDS] = 6, [LIBRARY] = 3, [KERNEL] = 6};
+static const unsigned places_of[KINDS] = {
+    [DEVICE] = 1,    [BUFFER] = PLACES, [COMMANDS] = 6, [LIBRARY] = 3, [KERNEL] = 6,
+    [MODEL_FILE] = 2, [MODEL] = 2,      [TOKENIZER] = 2, [DECODER] = 2, [CHAT] = 2,
+    [SESSION] = 3,   [SAMPLER] = 2,     [GENERATION] = 3, [WRITER] = 2, [CANCEL] = 2,
+};
 static Place live[KINDS][GROUPS][PLACES];
 static Place released[KINDS][RELEASED];
 static _Atomic(unsigned) released_count;
@@ -36,8 +40,28 @@ iron_status handles_release(Kind kind, void *handle) {
       return CALL(iron_commands_release, handle);
     case LIBRARY:
       return CALL(iron_library_release, handle);
-    default:
+    case KERNEL:
       return CALL(iron_kernel_release, handle);
+    case MODEL_FILE:
+      return CALL(iron_model_file_release, handle);
+    case MODEL:
+      return CALL(iron_model_release, handle);
+    case TOKENIZER:
+      return CALL(iron_tokenizer_release, handle);
+    case DECODER:
+      return CALL(iron_decoder_release, handle);
+    case CHAT:
+      return CALL(iron_chat_release, handle);
+    case SESSION:
+      return CALL(iron_session_release, handle);
+    case SAMPLER:
+      return CALL(iron_sampler_release, handle);
+    case GENERATION:
+      return CALL(iron_generation_release, handle);
+    case WRITER:
+      return CALL(iron_writer_release, handle);
+    default:
+      return CALL(iron_cancel_release, handle);
   }
 }
 

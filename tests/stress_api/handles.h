@@ -9,12 +9,17 @@
 #ifndef STRESS_HANDLES_H
 #define STRESS_HANDLES_H
 
+#include <ironbridge_llama.h>
 #include <ironbridge_memory.h>
 #include <stdbool.h>
 
 #include "random.h"
 
-typedef enum Kind { DEVICE, BUFFER, COMMANDS, LIBRARY, KERNEL, KINDS } Kind;
+typedef enum Kind {
+  DEVICE, BUFFER, COMMANDS, LIBRARY, KERNEL,
+  MODEL_FILE, MODEL, TOKENIZER, DECODER, CHAT, SESSION, SAMPLER, GENERATION, WRITER, CANCEL,
+  KINDS
+} Kind;
 
 /* Handles that fit each other, made on one device or on those that took its place. The devices of group 0 are all the
  * witness. */
@@ -44,7 +49,7 @@ void *handles_take(Call *call, Kind kind);
 void handles_put_map(Call *call, void *buffer, iron_access access);
 iron_status handles_unmap(void *buffer, iron_access access);
 
-/* Handles that only the calling thread uses: no flipped bit leads to them. At most 4 at once; NULL for `old` or `new`
+/* Handles that only the calling thread uses: no flipped bit leads to them. At most 16 at once; NULL for `old` or `new`
  * is none. */
 void handles_own(unsigned thread, const void *old, const void *new);
 

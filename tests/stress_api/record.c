@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STATUSES = 65, TOO_MANY = 20, NOTHING = FUNCTION_COUNT };
+enum { STATUSES = 65, TOO_MANY = 200, NOTHING = FUNCTION_COUNT };
 
 static const char *const names[] = {
 #define X(name) #name,
@@ -63,7 +63,7 @@ void record_begin(Function function) {
 }
 
 static bool is_known(iron_status status) {
-  return status <= IRON_ERROR_READ_ONLY ||
+  return status <= IRON_ERROR_CHAT ||
          (status >= IRON_ERROR_DEVICE_TIMEOUT && status <= IRON_ERROR_DEVICE_INTERNAL);
 }
 

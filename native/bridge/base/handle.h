@@ -15,8 +15,22 @@ typedef enum IronHandleKind {
   IRON_HANDLE_BUFFER = 2,
   IRON_HANDLE_COMMANDS = 3,
   IRON_HANDLE_LIBRARY = 4,
-  IRON_HANDLE_KERNEL = 5
+  IRON_HANDLE_KERNEL = 5,
+  /* objects of Rust's: rust_object.h */
+  IRON_HANDLE_MODEL_FILE = 6,
+  IRON_HANDLE_MODEL = 7,
+  IRON_HANDLE_TOKENIZER = 8,
+  IRON_HANDLE_DECODER = 9,
+  IRON_HANDLE_CHAT = 10,
+  IRON_HANDLE_SESSION = 11,
+  IRON_HANDLE_SAMPLER = 12,
+  IRON_HANDLE_GENERATION = 13,
+  IRON_HANDLE_WRITER = 14,
+  IRON_HANDLE_CANCEL = 15
 } IronHandleKind;
+
+/* The kind whose handles have this type: "iron_model". */
+IronHandleKind IronHandleKindOf(const char *type);
 
 /* A handle with one reference for `object`, which it retains. */
 iron_status IronHandleCreate(id object, IronHandleKind kind, void **handle);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "monitor.h"
@@ -58,13 +59,38 @@ static uint64_t ticket_generation(const void *handle) {
   return (uint64_t)(uintptr_t)handle >> (KIND_BITS + INDEX_BITS);
 }
 
+/* Neighbors have generations far apart, so that a ticket with a wrong bit leads to no live slot. The second half of all
+ * generations is left for use. Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators". */
+static uint64_t first_generation(uint32_t index) {
+  uint64_t mixed = (index + UINT64_C(1)) * UINT64_C(0x9E3779B97F4A7C15);
+  mixed = (mixed ^ mixed >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94D049BB133111EB);
+  return mixed >> (64 - GENERATION_BITS + 1);
+}
+
 static const char *type_name(IronHandleKind kind) {
   static const char *const names[] = {[IRON_HANDLE_DEVICE] = "iron_device",
                                       [IRON_HANDLE_BUFFER] = "iron_buffer",
                                       [IRON_HANDLE_COMMANDS] = "iron_commands",
                                       [IRON_HANDLE_LIBRARY] = "iron_library",
-                                      [IRON_HANDLE_KERNEL] = "iron_kernel"};
+                                      [IRON_HANDLE_KERNEL] = "iron_kernel",
+                                      [IRON_HANDLE_MODEL_FILE] = "iron_model_file",
+                                      [IRON_HANDLE_MODEL] = "iron_model",
+                                      [IRON_HANDLE_TOKENIZER] = "iron_tokenizer",
+                                      [IRON_HANDLE_DECODER] = "iron_decoder",
+                                      [IRON_HANDLE_CHAT] = "iron_chat",
+                                      [IRON_HANDLE_SESSION] = "iron_session",
+                                      [IRON_HANDLE_SAMPLER] = "iron_sampler",
+                                      [IRON_HANDLE_GENERATION] = "iron_generation",
+                                      [IRON_HANDLE_WRITER] = "iron_writer",
+                                      [IRON_HANDLE_CANCEL] = "iron_cancel"};
   return (size_t)kind < sizeof names / sizeof *names && names[kind] ? names[kind] : NULL;
+}
+
+IronHandleKind IronHandleKindOf(const char *type) {
+  IronHandleKind kind = IRON_HANDLE_DEVICE;
+  while (type_name(kind) && strcmp(type_name(kind), type) != 0) kind += 1;
+  return kind;
 }
 
 /* The slot that the handle is a ticket for, with its lock held; NULL, with the error reported, when it is none. */
@@ -109,6 +135,7 @@ static bool take_slot(uint32_t *index) {
     }
     if (found) {
       *index = count;
+      slot_at(count)->generation = first_generation(count);
       atomic_store_explicit(&slot_count, count + 1, memory_order_release);
     }
   } else {

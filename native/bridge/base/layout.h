@@ -3,6 +3,7 @@
 #ifndef IRON_BRIDGE_LAYOUT_H
 #define IRON_BRIDGE_LAYOUT_H
 
+#include "ironbridge_llama.h"
 #include "ironbridge_memory.h"
 
 typedef struct IronField {
@@ -18,32 +19,48 @@ typedef struct IronLayout {
 } IronLayout;
 
 /* Those that callers hand in. */
-#define IRON_LAYOUTS(DO)    \
-  DO(iron_device_info)      \
-  DO(iron_device_options)   \
-  DO(iron_buffer_options)   \
-  DO(iron_commands_info)    \
-  DO(iron_commands_options) \
-  DO(iron_matmul)           \
-  DO(iron_interleave)       \
-  DO(iron_embedding)        \
-  DO(iron_rms_norm)         \
-  DO(iron_rope)             \
-  DO(iron_attention)        \
-  DO(iron_elementwise)      \
-  DO(iron_activation)       \
-  DO(iron_add_bias)         \
-  DO(iron_transpose)        \
-  DO(iron_softmax)          \
-  DO(iron_argmax)           \
-  DO(iron_copy)             \
-  DO(iron_dispatch)         \
-  DO(iron_kernel_info)      \
-  DO(iron_memory_info)      \
-  DO(iron_memory_settings)  \
-  DO(iron_reclaimed)        \
-  DO(iron_leaks)            \
-  DO(iron_diagnostics)
+#define IRON_LAYOUTS(DO)      \
+  DO(iron_device_info)        \
+  DO(iron_device_options)     \
+  DO(iron_buffer_options)     \
+  DO(iron_commands_info)      \
+  DO(iron_commands_options)   \
+  DO(iron_matmul)             \
+  DO(iron_interleave)         \
+  DO(iron_embedding)          \
+  DO(iron_rms_norm)           \
+  DO(iron_rope)               \
+  DO(iron_attention)          \
+  DO(iron_elementwise)        \
+  DO(iron_activation)         \
+  DO(iron_add_bias)           \
+  DO(iron_transpose)          \
+  DO(iron_softmax)            \
+  DO(iron_argmax)             \
+  DO(iron_copy)               \
+  DO(iron_dispatch)           \
+  DO(iron_kernel_info)        \
+  DO(iron_memory_info)        \
+  DO(iron_memory_settings)    \
+  DO(iron_reclaimed)          \
+  DO(iron_leaks)              \
+  DO(iron_diagnostics)        \
+  DO(iron_model_file_info)    \
+  DO(iron_load_options)       \
+  DO(iron_model_info)         \
+  DO(iron_layer_info)         \
+  DO(iron_tokenizer_info)     \
+  DO(iron_chat_options)       \
+  DO(iron_session_options)    \
+  DO(iron_session_info)       \
+  DO(iron_perplexity)         \
+  DO(iron_perplexity_options) \
+  DO(iron_sampler_options)    \
+  DO(iron_generation_options) \
+  DO(iron_piece)              \
+  DO(iron_generation_info)    \
+  DO(iron_quantize_options)   \
+  DO(iron_quantize_report)
 
 #define IRON_DECLARE_LAYOUT(type) extern const IronLayout IronLayout_##type;
 IRON_LAYOUTS(IRON_DECLARE_LAYOUT)

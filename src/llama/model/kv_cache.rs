@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::llama::arch::config::Config;
 use crate::llama::error::LlamaError;
 use crate::memory::Category;
-use crate::ops::CopyRows;
+use crate::ops::{CopyBytes, CopyRows};
 use crate::tensor::Tensor;
 
 /// How keys and values are stored.
@@ -41,6 +41,9 @@ impl CacheType {
         }
     }
 }
+
+/// Bytes that the device copies at the least.
+const WORD: usize = 4;
 
 /// Room for the keys and values of `context` positions in every layer, made once.
 #[derive(Debug)]
@@ -77,6 +80,66 @@ impl KvCache {
     pub fn layer(&self, layer: usize) -> &LayerCache {
         &self.layers[layer]
     }
+
+    /// The number of the elements' type in the C ABI.
+    pub fn dtype_number(&self) -> u32 {
+        self.layers[0].dtype.native()
+    }
+
+    /// Bytes of one position's keys, or values, in one layer.
+    pub fn row_bytes(&self) -> usize {
+        self.layers[0].row_bytes()
+    }
+
+    /// Bytes of one position's keys and values in all layers.
+    pub fn position_bytes(&self) -> usize {
+        self.layers.len() * 2 * self.row_bytes()
+    }
+
+    /// Appends the keys and values of the first `positions`.
+    pub fn read(&self, positions: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        for buffer in self.layers.iter().flat_map(LayerCache::buffers) {
+            let start = bytes.len();
+            bytes.resize(start + positions * self.row_bytes(), 0);
+            if positions > 0 {
+                buffer.read_at(0, &mut bytes[start..])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the keys and values of the first `positions` to what [`read`](KvCache::read) gave.
+    pub fn write(&mut self, positions: usize, bytes: &[u8]) -> Result<()> {
+        let length = positions * self.row_bytes();
+        if length == 0 {
+            return Ok(());
+        }
+        let buffers = self
+            .layers
+            .iter_mut()
+            .flat_map(|layer| [&mut layer.keys, &mut layer.values]);
+        for (buffer, bytes) in buffers.zip(bytes.chunks(length)) {
+            buffer.write_at(0, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Records the copy of the first `positions` into another cache of the same shape.
+    pub fn copy_to(
+        &self,
+        target: &KvCache,
+        commands: &mut Commands,
+        positions: usize,
+    ) -> Result<()> {
+        // Rows of blocks may end in half a word, and copies are of whole ones.
+        let length = (positions * self.row_bytes()).next_multiple_of(WORD);
+        for (from, to) in self.layers.iter().zip(&target.layers) {
+            for (src, dst) in [(from.keys(), to.keys()), (from.values(), to.values())] {
+                commands.copy_bytes(&CopyBytes { length, src, dst })?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The cache of one layer.
@@ -98,6 +161,7 @@ impl LayerCache {
     ) -> Result<LayerCache> {
         let kv_dim = config.kv_dim();
         let bytes = context * kv_dim / dtype.block_elements() * dtype.block_bytes();
+        let bytes = bytes.next_multiple_of(WORD);
         let buffer = |what: &str| {
             let options = device
                 .buffer_options()
@@ -110,6 +174,14 @@ impl LayerCache {
             dtype,
             kv_dim,
         })
+    }
+
+    fn buffers(&self) -> [&Buffer<u8>; 2] {
+        [&self.keys, &self.values]
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.kv_dim / self.dtype.block_elements() * self.dtype.block_bytes()
     }
 
     pub fn keys(&self) -> Tensor<'_> {

@@ -3,7 +3,7 @@
 mod repacker;
 
 use std::hint::black_box;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
@@ -54,8 +54,8 @@ pub enum WeightStorage {
 const STEP: usize = 8 << 20;
 
 /// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with
-/// the lengths of what is done.
-fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
+/// the lengths of what is done, and leaves the rest when that says so.
+fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize) -> ControlFlow<()>) -> ControlFlow<()> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let touch_next = || {
         let step = steps.get(next.fetch_add(1, Ordering::Relaxed))?;
@@ -75,12 +75,16 @@ fn touch(steps: &[&[u8]], mut touched: impl FnMut(usize)) {
             });
         }
         while let Some(length) = touch_next() {
-            touched(length + done.swap(0, Ordering::Relaxed));
+            if touched(length + done.swap(0, Ordering::Relaxed)).is_break() {
+                next.store(steps.len(), Ordering::Relaxed);
+                return ControlFlow::Break(());
+            }
         }
-    });
-    let rest = done.into_inner();
-    if rest > 0 {
-        touched(rest);
+        ControlFlow::Continue(())
+    })?;
+    match done.into_inner() {
+        0 => ControlFlow::Continue(()),
+        rest => touched(rest),
     }
 }
 
@@ -112,7 +116,7 @@ impl<'a> Weights<'a> {
         device: &'a Device,
         file: &'a ModelFile,
         storage: WeightStorage,
-        progress: &'a mut dyn FnMut(LoadProgress),
+        progress: &'a mut dyn FnMut(LoadProgress) -> ControlFlow<()>,
     ) -> Result<Weights<'a>> {
         let tensors = file.tensors();
         let progress = Progress::new(tensors, progress);
@@ -223,7 +227,9 @@ impl<'a> Weights<'a> {
                 .iter()
                 .flat_map(|tensor| self.file.bytes(tensor).chunks(STEP))
                 .collect();
-            touch(&steps, |bytes| self.progress.add(bytes));
+            if touch(&steps, |bytes| self.progress.add(bytes)).is_break() {
+                return Err(cancelled());
+            }
         }
         let moving = |waiting| Moving::new(self.device, waiting);
         Ok(self.waiting.map(moving))
@@ -310,7 +316,9 @@ impl<'a> Weights<'a> {
                 self.file.files()[*file].forget(start..start + step.len() as u64);
             }
             if let Source::Copied = self.source {
-                self.progress.add(step.len());
+                if self.progress.add(step.len()).is_break() {
+                    return Err(cancelled());
+                }
             }
         }
         Ok(buffer)
@@ -329,6 +337,10 @@ static MATRIX_TYPES: LazyLock<String> = LazyLock::new(|| {
     let names = all.filter(|tensor_type| dtype_of(*tensor_type).is_some());
     names.map(TensorType::name).collect::<Vec<_>>().join(", ")
 });
+
+fn cancelled() -> crate::Error {
+    LlamaError::Cancelled("loading the model").into()
+}
 
 fn unsupported(tensor: &ModelTensor, supported: &'static str) -> crate::Error {
     let error = LlamaError::TensorType {
@@ -392,11 +404,14 @@ fn page_ranges(ranges: &[Range<u64>], page: u64, longest: u64) -> Vec<Range<u64>
 
 struct Progress<'a> {
     now: LoadProgress,
-    report: &'a mut dyn FnMut(LoadProgress),
+    report: &'a mut dyn FnMut(LoadProgress) -> ControlFlow<()>,
 }
 
 impl<'a> Progress<'a> {
-    fn new(tensors: &[ModelTensor], report: &'a mut dyn FnMut(LoadProgress)) -> Progress<'a> {
+    fn new(
+        tensors: &[ModelTensor],
+        report: &'a mut dyn FnMut(LoadProgress) -> ControlFlow<()>,
+    ) -> Progress<'a> {
         // Tensors do not overlap, so that the sum is at most the file's length.
         let total = tensors.iter().map(ModelTensor::byte_length).sum();
         Progress {
@@ -405,10 +420,10 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn add(&mut self, bytes: usize) {
+    fn add(&mut self, bytes: usize) -> ControlFlow<()> {
         // Vectors grow when they are widened.
         self.now.done = (self.now.done + bytes as u64).min(self.now.total);
-        (self.report)(self.now);
+        (self.report)(self.now)
     }
 }
 

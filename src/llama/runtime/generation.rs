@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::decoder::{GenerationOptions, Piece, Stop, WhenFull, Writer};
+use super::sequences::Sequences;
 use super::session::Session;
 use crate::error::Result;
 use crate::llama::sampling::sampler::Sampler;
@@ -50,8 +51,15 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 #[must_use = "nothing is computed until it is asked for"]
 pub struct Generation<'s> {
     session: &'s mut Session,
+    steps: GenerationSteps,
+}
+
+/// A generation that is handed its sequence each time.
+#[derive(Debug)]
+pub(crate) struct GenerationSteps {
+    index: usize,
     writer: Writer,
-    /// The tokens that the session has not seen: at first the prompt, later the last one written.
+    /// The tokens that the sequence has not seen: at first the prompt, later the last one written.
     unseen: Vec<u32>,
     stats: GenerationStats,
 }
@@ -97,16 +105,10 @@ impl Session {
         sampler: Sampler,
         options: GenerationOptions,
     ) -> Generation<'_> {
-        let text = [self.tokens(), prompt].concat();
-        let writer = Writer::new(self.model(), &text, sampler, options);
+        let steps = GenerationSteps::new(self.sequences(), 0, prompt, sampler, options);
         Generation {
             session: self,
-            writer,
-            unseen: prompt.to_vec(),
-            stats: GenerationStats {
-                prompt_tokens: prompt.len(),
-                ..Default::default()
-            },
+            steps,
         }
     }
 }
@@ -114,52 +116,12 @@ impl Session {
 impl Generation<'_> {
     /// Why it ended; `None` while it goes on.
     pub fn stop(&self) -> Option<Stop> {
-        self.writer.stop()
+        self.steps.stop()
     }
 
     /// What it has done so far.
     pub fn stats(&self) -> GenerationStats {
-        self.stats
-    }
-
-    /// `None` when it was cancelled.
-    fn write(&mut self) -> Result<Option<Piece>> {
-        let start = Instant::now();
-        let cancel = self.writer.options().cancel.clone();
-        if cancel.is_cancelled() {
-            return Ok(None);
-        }
-        self.make_room()?;
-        if !self.session.feed_unless(&self.unseen, &cancel)? {
-            return Ok(None);
-        }
-        let piece = self.writer.write(&self.session.logits()?)?;
-        self.unseen.clear();
-        self.unseen.push(piece.token);
-        match self.stats.generated_tokens {
-            0 => self.stats.prompt_time = start.elapsed(),
-            _ => self.stats.generation_time += start.elapsed(),
-        }
-        self.stats.generated_tokens += 1;
-        Ok(Some(piece))
-    }
-
-    /// Forgets the older half of the text if it has to; when that is not enough, the feed has the error.
-    fn make_room(&mut self) -> Result<()> {
-        let WhenFull::Forget { keep } = self.writer.options().when_full else {
-            return Ok(());
-        };
-        let (seen, context) = (self.session.position(), self.session.context());
-        let missing = (seen + self.unseen.len()).saturating_sub(context);
-        let keep = keep.min(seen);
-        let forgettable = seen - keep;
-        match (1..=forgettable).contains(&missing) {
-            true => {
-                let forgotten = missing.max(forgettable / 2);
-                self.session.forget(keep..keep + forgotten)
-            }
-            false => Ok(()),
-        }
+        self.steps.stats()
     }
 }
 
@@ -174,10 +136,54 @@ impl Iterator for Generation<'_> {
     /// when there is no room left, and [`LlamaError::Sampler`](crate::llama::LlamaError::Sampler) when the model's
     /// scores are no numbers.
     fn next(&mut self) -> Option<Result<Piece>> {
+        self.steps.next(self.session.sequences())
+    }
+}
+
+impl GenerationSteps {
+    /// Goes on with `prompt` after what sequence `index` has seen.
+    pub fn new(
+        sequences: &Sequences,
+        index: usize,
+        prompt: &[u32],
+        sampler: Sampler,
+        options: GenerationOptions,
+    ) -> GenerationSteps {
+        let text = [sequences.tokens(index), prompt].concat();
+        GenerationSteps {
+            index,
+            writer: Writer::new(sequences.model(), &text, sampler, options),
+            unseen: prompt.to_vec(),
+            stats: GenerationStats {
+                prompt_tokens: prompt.len(),
+                ..Default::default()
+            },
+        }
+    }
+
+    /// Why it ended; `None` while it goes on.
+    pub fn stop(&self) -> Option<Stop> {
+        self.writer.stop()
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> GenerationStats {
+        self.stats
+    }
+
+    /// Ends it, unless it has.
+    pub fn cancel(&mut self) {
+        if self.stop().is_none() {
+            self.writer.end(Stop::Cancelled);
+        }
+    }
+
+    /// The next token; `None` after the end.
+    pub fn next(&mut self, sequences: &mut Sequences) -> Option<Result<Piece>> {
         if self.stop().is_some() {
             return None;
         }
-        match self.write() {
+        match self.write(sequences) {
             Ok(Some(piece)) => Some(Ok(piece)),
             Ok(None) => {
                 self.writer.end(Stop::Cancelled);
@@ -187,6 +193,46 @@ impl Iterator for Generation<'_> {
                 self.writer.end(Stop::Failed);
                 Some(Err(error))
             }
+        }
+    }
+
+    /// `None` when it was cancelled.
+    fn write(&mut self, sequences: &mut Sequences) -> Result<Option<Piece>> {
+        let start = Instant::now();
+        let cancel = self.writer.options().cancel.clone();
+        if cancel.is_cancelled() {
+            return Ok(None);
+        }
+        self.make_room(sequences)?;
+        if !sequences.feed_unless(&[(self.index, &self.unseen)], &cancel)? {
+            return Ok(None);
+        }
+        let piece = self.writer.write(&sequences.logits(self.index)?)?;
+        self.unseen.clear();
+        self.unseen.push(piece.token);
+        match self.stats.generated_tokens {
+            0 => self.stats.prompt_time = start.elapsed(),
+            _ => self.stats.generation_time += start.elapsed(),
+        }
+        self.stats.generated_tokens += 1;
+        Ok(Some(piece))
+    }
+
+    /// Forgets the older half of the text if it has to; when that is not enough, the feed has the error.
+    fn make_room(&mut self, sequences: &mut Sequences) -> Result<()> {
+        let WhenFull::Forget { keep } = self.writer.options().when_full else {
+            return Ok(());
+        };
+        let (seen, context) = (sequences.tokens(self.index).len(), sequences.context());
+        let missing = (seen + self.unseen.len()).saturating_sub(context);
+        let keep = keep.min(seen);
+        let forgettable = seen - keep;
+        match (1..=forgettable).contains(&missing) {
+            true => {
+                let forgotten = missing.max(forgettable / 2);
+                sequences.forget(self.index, keep..keep + forgotten)
+            }
+            false => Ok(()),
         }
     }
 }

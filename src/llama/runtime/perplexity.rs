@@ -1,5 +1,8 @@
 //! How well a model predicts a text that may be longer than its context.
 
+use std::ops::ControlFlow;
+
+use super::sequences::Sequences;
 use super::session::Session;
 use crate::error::Result;
 use crate::llama::error::LlamaError;
@@ -95,6 +98,28 @@ impl Session {
         options: PerplexityOptions,
         progress: &mut dyn FnMut(PerplexityProgress),
     ) -> Result<Perplexity> {
+        self.sequences()
+            .perplexity(0, tokens, options, &mut |found| {
+                progress(found);
+                ControlFlow::Continue(())
+            })
+    }
+}
+
+impl Sequences {
+    /// [`Session::perplexity`] of text `index`, which ends when `progress` says so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::perplexity`], and [`LlamaError::Cancelled`] after [`ControlFlow::Break`].
+    pub fn perplexity(
+        &mut self,
+        index: usize,
+        tokens: &[u32],
+        options: PerplexityOptions,
+        progress: &mut dyn FnMut(PerplexityProgress) -> ControlFlow<()>,
+    ) -> Result<Perplexity> {
+        self.sequence(index)?;
         let context = self.context();
         if tokens.len() < 2 {
             return Err(LlamaError::NothingToPredict(tokens.len()).into());
@@ -122,16 +147,19 @@ impl Session {
                 false => [&begin, &tokens[end - (context - begin.len())..end]].concat(),
             };
             let (known, new) = window.split_at(window.len() - (end - predicted) - 1);
-            self.rewind(0);
+            self.rewind(index, 0);
             if !known.is_empty() {
-                self.feed(known)?;
+                self.feed(&[(index, known)])?;
             }
-            perplexity.add(&self.log_probabilities(new)?);
+            perplexity.add(&self.log_probabilities(index, new)?);
             predicted = end;
-            progress(PerplexityProgress {
+            let so_far = PerplexityProgress {
                 so_far: perplexity,
                 total: tokens.len() - 1,
-            });
+            };
+            if progress(so_far).is_break() {
+                return Err(LlamaError::Cancelled("measuring a perplexity").into());
+            }
         }
         Ok(perplexity)
     }

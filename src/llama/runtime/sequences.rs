@@ -1,5 +1,7 @@
 //! Several texts in the making, computed together.
 
+use std::ops::Range;
+
 use super::cancel::CancelToken;
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
@@ -46,11 +48,11 @@ pub struct Sequences {
 
 /// One text: the tokens that were computed, and their keys and values.
 #[derive(Debug)]
-struct Sequence {
-    cache: KvCache,
-    tokens: Vec<u32>,
+pub(super) struct Sequence {
+    pub cache: KvCache,
+    pub tokens: Vec<u32>,
     /// Which row of the logits is that of the last token.
-    logits: Option<usize>,
+    pub logits: Option<usize>,
 }
 
 const DEFAULT_CONTEXT: usize = 4096;
@@ -141,6 +143,24 @@ impl Sequences {
         let kept = common.min(tokens.len().saturating_sub(1));
         self.rewind(index, kept);
         kept
+    }
+
+    /// Takes tokens out of text `index`: those that stood behind them are computed again at their new positions.
+    ///
+    /// # Errors
+    ///
+    /// [`LlamaError::Forget`] when the text has no such tokens, and the device's errors.
+    pub fn forget(&mut self, index: usize, positions: Range<usize>) -> Result<()> {
+        let seen = self.tokens(index).len();
+        if positions.start > positions.end || positions.end > seen {
+            return Err(LlamaError::Forget { positions, seen }.into());
+        }
+        let behind = self.tokens(index)[positions.end..].to_vec();
+        self.rewind(index, positions.start);
+        match behind.is_empty() {
+            true => Ok(()),
+            false => self.feed(&[(index, &behind)]),
+        }
     }
 
     /// Computes the next tokens of some of the texts, so that [`logits`](Sequences::logits) has what comes after them.
@@ -267,6 +287,18 @@ impl Sequences {
         }
         self.sequences[index].logits = None;
         Ok(())
+    }
+
+    pub(super) fn sequence(&self, index: usize) -> Result<&Sequence, LlamaError> {
+        let count = self.sequences.len();
+        let found = self.sequences.get(index);
+        found.ok_or(LlamaError::Sequence { index, count })
+    }
+
+    pub(super) fn sequence_mut(&mut self, index: usize) -> Result<&mut Sequence, LlamaError> {
+        let count = self.sequences.len();
+        let found = self.sequences.get_mut(index);
+        found.ok_or(LlamaError::Sequence { index, count })
     }
 
     fn check(&self, work: &[(usize, &[u32])]) -> Result<(), LlamaError> {

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::cancel::CancelToken;
 use super::options::SessionOptions;
 use super::sequences::{Logits, Sequences};
 use crate::error::Result;
+#[cfg(doc)]
 use crate::llama::error::LlamaError;
 use crate::llama::model::Model;
 
@@ -87,16 +87,7 @@ impl Session {
     ///
     /// [`LlamaError::Forget`] when the session has not seen such tokens, and the device's errors.
     pub fn forget(&mut self, positions: Range<usize>) -> Result<()> {
-        let seen = self.position();
-        if positions.start > positions.end || positions.end > seen {
-            return Err(LlamaError::Forget { positions, seen }.into());
-        }
-        let behind = self.tokens()[positions.end..].to_vec();
-        self.rewind(positions.start);
-        match behind.is_empty() {
-            true => Ok(()),
-            false => self.feed(&behind),
-        }
+        self.0.forget(0, positions)
     }
 
     /// Computes the next tokens of the text, so that [`logits`](Session::logits) has what comes after them. Waits until
@@ -110,10 +101,6 @@ impl Session {
         self.0.feed(&[(0, tokens)])
     }
 
-    pub(crate) fn feed_unless(&mut self, tokens: &[u32], cancel: &CancelToken) -> Result<bool> {
-        self.0.feed_unless(&[(0, tokens)], cancel)
-    }
-
     /// One score for each token of the vocabulary: the higher, the likelier it comes next.
     ///
     /// # Errors
@@ -122,6 +109,24 @@ impl Session {
     /// errors.
     pub fn logits(&self) -> Result<Logits<'_>> {
         self.0.logits(0)
+    }
+
+    /// The text's tokens, keys and values, as [`Sequences::save`] gives them.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn save(&self) -> Result<Vec<u8>> {
+        self.0.save(0)
+    }
+
+    /// Makes the text what was saved, as [`Sequences::restore`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sequences::restore`].
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.restore(0, bytes)
     }
 
     pub(crate) fn sequences(&mut self) -> &mut Sequences {

@@ -50,7 +50,7 @@ impl<'a> Decoder<'a> {
 
 /// A decoder that is handed its tokenizer each time.
 #[derive(Clone, Debug, Default)]
-pub(in crate::llama) struct DecoderState {
+pub(crate) struct DecoderState {
     /// Whether a space that comes now is the one that encoding put before the text.
     at_start: bool,
     /// The bytes of a character that is not complete.

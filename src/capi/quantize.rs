@@ -1,0 +1,118 @@
+//! `iron_quantize`.
+
+use std::ffi::{CString, c_char, c_void};
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use super::arguments::{Room, Value, array, optional_string, path, string};
+use super::call::{Failure, enter};
+use super::files::{Progress, c_string, tensor_type};
+use super::handle::{acquire, acquire_optional};
+use super::structs::{self, Output, reserved, truth};
+use crate::ffi;
+use crate::llama::gguf::TensorType;
+use crate::llama::{CancelToken, Quantizer, quantize};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iron_quantize_type(
+    index: u32,
+    kind: *mut *const c_char,
+) -> ffi::iron_status {
+    static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
+        let names = Quantizer::TYPES.iter().map(|it| c_string(it.name()));
+        names.collect()
+    });
+    enter(c"iron_quantize_type", || {
+        // SAFETY: the caller's pointer, as the header asks.
+        let place = unsafe { Value::clear(kind, "type") }?;
+        let name = NAMES.get(index as usize).ok_or_else(|| {
+            Failure::out_of_range(format!("index: {index}, there are {} types", NAMES.len()))
+        })?;
+        place.set(name.as_ptr());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iron_quantize_file(
+    file: *mut ffi::iron_model_file,
+    path: *const c_char,
+    options: *const ffi::iron_quantize_options,
+    report: *mut ffi::iron_quantize_report,
+) -> ffi::iron_status {
+    enter(c"iron_quantize_file", || {
+        // SAFETY: the caller's pointer, as the header asks.
+        let output = unsafe { Output::clear_optional(report, c"report") }?;
+        let file = acquire(file)?;
+        // SAFETY: as above.
+        let path = unsafe { self::path(path, "path") }?;
+        // SAFETY: as above.
+        let given = unsafe { structs::read(options, c"options") }?;
+        // SAFETY: as above.
+        let kind = match unsafe { optional_string(given.type_, "options.type") }? {
+            Some(name) => tensor_type(name, "options.type")?,
+            None => TensorType::Q8_0,
+        };
+        // A callback ends the call as the caller's own token does, which must not be set for it.
+        let cancel = acquire_optional(given.cancel, c"options.cancel")?;
+        let (theirs, ours) = (cancel.as_deref(), CancelToken::new());
+        let mut quantizer = Quantizer::new(kind)?
+            .overwrite(truth("options.overwrite", given.overwrite)?)
+            .cancel(ours.clone());
+        if given.threads > 0 {
+            quantizer = quantizer.threads(given.threads as usize);
+        }
+        // SAFETY: as above.
+        let tensors = unsafe { array(given.tensors, given.tensor_count, "options.tensors") }?;
+        for (place, tensor) in tensors.iter().enumerate() {
+            let argument = format!("options.tensors[{place}]");
+            reserved(&argument, &tensor.reserved)?;
+            // SAFETY: as above.
+            let name = unsafe { string(tensor.tensor, &format!("{argument}.tensor")) }?;
+            // SAFETY: as above.
+            let kind = unsafe { string(tensor.type_, &format!("{argument}.type")) }?;
+            quantizer = quantizer.tensor(name, tensor_type(kind, &format!("{argument}.type"))?)?;
+        }
+        let progress = Progress::new(given.progress, given.progress_context);
+        let is_set = || theirs.is_some_and(CancelToken::is_cancelled);
+        if is_set() {
+            ours.cancel();
+        }
+        let report = quantizer.write(&file.file, path, &mut |written| {
+            let answer = progress.report(written.done, written.total);
+            if answer == ControlFlow::Break(()) || is_set() {
+                ours.cancel();
+            }
+        })?;
+        if let Some(output) = output {
+            output.write(&ffi::iron_quantize_report {
+                size: 0,
+                tensors: report.tensors.len() as u64,
+                bytes_before: report.bytes_before,
+                bytes_after: report.bytes_after,
+            });
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iron_quantize(
+    kind: *const c_char,
+    numbers: *const f32,
+    count: usize,
+    bytes: *mut c_void,
+    capacity: usize,
+    length: *mut usize,
+) -> ffi::iron_status {
+    enter(c"iron_quantize", || {
+        // SAFETY: the caller's pointers, as the header asks.
+        let room =
+            unsafe { Room::new((bytes.cast::<u8>(), capacity), "bytes", (length, "length")) }?;
+        // SAFETY: as above.
+        let kind = tensor_type(unsafe { string(kind, "type") }?, "type")?;
+        // SAFETY: as above.
+        let numbers = unsafe { array(numbers, count, "numbers") }?;
+        room.write(&quantize(kind, numbers)?)
+    })
+}
