@@ -57,7 +57,9 @@ pub use runtime::decoder::{GenerationOptions, LogProbabilities, Piece, Stop, Whe
 pub use runtime::evaluation::Pooling;
 pub use runtime::generation::{Generation, GenerationStats};
 pub use runtime::options::SessionOptions;
-pub use runtime::perplexity::{Perplexity, PerplexityOptions, PerplexityProgress};
+pub use runtime::perplexity::{
+    Perplexity, PerplexityOptions, PerplexityProgress, PerplexityWindows,
+};
 pub use runtime::sequences::{Logits, Sequences};
 pub use runtime::session::Session;
 pub use sampling::sampler::{LogitMask, Sampler, SamplerError, SamplerOptions};

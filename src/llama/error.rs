@@ -81,6 +81,10 @@ pub enum LlamaError {
     ContextFull { tokens: usize, context: usize },
     #[error("a text of {0} tokens has none to predict")]
     NothingToPredict(usize),
+    #[error(
+        "{tokens} tokens are no whole chunk of {context}, and chunks have at least 3; a shorter context cuts the text"
+    )]
+    NoWholeChunk { tokens: usize, context: usize },
     #[error("there must be at least one sequence")]
     NoSequences,
     #[error("sequence {index} of {count} is not there, or is named twice")]
