@@ -1,7 +1,7 @@
 //! `ironbridge chat`
 
 mod conversation;
-mod interrupt;
+pub mod interrupt;
 mod prompt;
 
 use std::error::Error;
@@ -12,7 +12,7 @@ use clap::Args;
 use ironbridge::llama::{ChatEncoder, ChatTemplate, Stop};
 use serde_json::json;
 
-use crate::generate::stop_name;
+use crate::generate::{stop_name, token_limit};
 use crate::input::read_text;
 use crate::model_options::ModelOptions;
 use crate::output;
@@ -32,8 +32,15 @@ pub struct ChatArguments {
     /// A chat template in Jinja's language, in place of the model's own
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Tokens in an answer at most
-    #[arg(short = 'n', long = "tokens", default_value_t = 1024, value_name = "N")]
+    /// Tokens in an answer at most; -1: until it ends
+    #[arg(
+        short = 'n',
+        long = "tokens",
+        default_value = "1024",
+        value_name = "N",
+        value_parser = token_limit,
+        allow_negative_numbers = true
+    )]
     tokens: usize,
     /// End an answer before this text; can be given again
     #[arg(long = "stop", value_name = "TEXT")]

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use ironbridge::Device;
 use ironbridge::llama::{CacheType, LoadOptions, Model, ModelFile, SessionOptions, WeightStorage};
 
+use crate::rope_options::RopeOptions;
 use crate::terminal::progress;
 
 #[derive(Args)]
@@ -28,6 +29,11 @@ pub struct ModelOptions {
     /// what suits the device and the machine's memory
     #[arg(long, value_enum, default_value_t = Storage::Automatic, value_name = "WHERE")]
     weights: Storage,
+    /// Threads of the software device; without it, what IRONBRIDGE_THREADS says, or one for each processor
+    #[arg(short, long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    #[command(flatten)]
+    rope: RopeOptions,
     /// Device: default, metal, cpu, or an index of `ironbridge devices`
     #[arg(long, default_value = "default")]
     device: String,
@@ -53,7 +59,11 @@ impl ModelOptions {
     /// Opens the device and loads the model, with a progress bar unless `quiet`.
     pub fn load(&self, quiet: bool) -> Result<Model, Box<dyn Error>> {
         let device = Device::open(&self.device)?;
-        let file = ModelFile::open(&self.model)?;
+        if let Some(threads) = self.threads {
+            device.set_compute_threads(threads)?;
+        }
+        let mut file = ModelFile::open(&self.model)?;
+        self.rope.apply(&mut file)?;
         let bar = match quiet {
             true => ProgressBar::hidden(),
             false => progress(0, "{msg} {bar:40} {bytes}/{total_bytes}")
