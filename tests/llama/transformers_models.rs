@@ -10,7 +10,12 @@ use ironbridge::llama::{
 };
 use serde::Deserialize;
 
-const VARIANTS: [&str; 17] = [
+const VARIANTS: [&str; 26] = [
+    "gemma",
+    "gemma2",
+    "gemma2-three-layers",
+    "gemma3",
+    "gemma3-scaled",
     "llama-1",
     "llama-2",
     "llama-3",
@@ -21,12 +26,16 @@ const VARIANTS: [&str; 17] = [
     "llama-linear",
     "llama-tiny",
     "llama-wide-heads",
+    "llama-window-ignored",
     "llama-yarn",
     "llama-yarn-attention-factor",
+    "llama-yarn-mscale",
     "mistral-window",
     "qwen2",
+    "qwen2-layer-types",
     "qwen2-window-tied",
     "qwen3",
+    "qwen3-max-window-layers",
     "qwen3-tied-yarn",
 ];
 
