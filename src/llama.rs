@@ -51,7 +51,7 @@ pub use files::{gguf, safetensors};
 pub use model::kv_cache::CacheType;
 pub use model::weights::WeightStorage;
 pub use model::{LoadOptions, Model};
-pub use quantize::{QuantizeError, QuantizeReport, Quantizer, quantize};
+pub use quantize::{QuantizeError, QuantizeMix, QuantizeReport, Quantizer, quantize};
 pub use runtime::cancel::CancelToken;
 pub use runtime::decoder::{GenerationOptions, LogProbabilities, Piece, Stop, WhenFull, Writer};
 pub use runtime::evaluation::Pooling;

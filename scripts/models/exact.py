@@ -8,6 +8,7 @@ from gguf import GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize
 
 F32 = np.float32
+FLOATS = (GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationType.BF16)
 # Elements of a row of activations that share a scale (src/backend/cpu/quants).
 GROUP = 32
 # Largest integer of 8 bits and of 15 (src/backend/cpu/gemm/quant/quantize_a.rs).
@@ -23,8 +24,10 @@ class Rounding:
     written one by one have 15.
     """
 
-    def __init__(self, prompt, seed):
-        self.prompt, self.random = prompt if prompt > EXACT_ROWS else 0, np.random.default_rng(seed)
+    def __init__(self, prompt, seed, every=False):
+        """`every`: all groups of a prompt have 8 bits, and products with weights of floats are rounded, too: no less than
+        what other engines round."""
+        self.prompt, self.random, self.every = prompt if prompt > EXACT_ROWS else 0, np.random.default_rng(seed), every
 
     def __call__(self, x):
         groups = x.reshape(len(x), -1, GROUP)
@@ -33,7 +36,7 @@ class Rounding:
         for first in range(0, self.prompt, TILE_ROWS):
             tile = slice(first, min(first + TILE_ROWS, self.prompt))
             energy = (largest[tile] ** 2).sum(0)
-            integers[tile, energy <= OUTLIERS * energy.mean()] = LARGEST_8
+            integers[tile, (energy <= OUTLIERS * energy.mean()) | self.every] = LARGEST_8
         step = (largest / integers)[..., None]
         return (groups + step * self.random.uniform(-0.5, 0.5, groups.shape).astype(F32)).reshape(x.shape)
 
@@ -70,8 +73,7 @@ class Model:
     def product(self, x, name, first=0):
         """Of the rows from `first` on with the transposed matrix. They are rounded where weights are integers."""
         weight = self.weight(name)
-        stored = self.stored[name].tensor_type
-        if self.rounding and stored not in (GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationType.BF16):
+        if self.rounding and (self.rounding.every or self.stored[name].tensor_type not in FLOATS):
             x = self.rounding(x)
         return x[first:] @ weight.T
 

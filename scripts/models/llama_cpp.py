@@ -1,7 +1,8 @@
 """llama.cpp, by the C functions that the wheel xllamacpp exports: the peer that ironbridge is measured beside.
 
-Structs that its versions change are opaque here. They are passed and returned in memory, so a longer one does no harm;
-of their fields only the first three of a context's are set, which have stood there since 2023.
+Structs that its versions change are opaque here. They are passed and returned in memory, so a longer one does no harm.
+Of a context's fields the first three are set, which have stood there since 2023. Where it is to be exact, its attention
+in tiles, which rounds to F16, is turned off, and the cache is F32.
 """
 import ctypes
 import importlib.util
@@ -69,7 +70,7 @@ class LlamaCpp:
     said = ""
     library = None
 
-    def __init__(self, path, context=1024, threads=2):
+    def __init__(self, path, context=1024, threads=2, exact=False):
         if LlamaCpp.library is None:
             LlamaCpp.library = library()
         lib = self.library
@@ -79,6 +80,10 @@ class LlamaCpp:
             raise ValueError(f"llama.cpp does not load {path}: {LlamaCpp.said}")
         options = lib.llama_context_default_params()
         options.words[0], options.words[1], options.words[2] = context, BATCH, BATCH
+        if exact:
+            found = [*options.words[10:14], *options.words[26:28]]
+            assert found == [2**32 - 1] * 4 + [1, 1], f"the fields are elsewhere in this version: {found}"
+            options.words[13], options.words[26], options.words[27] = 0, 0, 0
         self.context = lib.llama_init_from_model(self.model, options)
         self.vocab = lib.llama_model_get_vocab(self.model)
         self.vocabulary = lib.llama_vocab_n_tokens(self.vocab)

@@ -19,6 +19,8 @@ use crate::llama::sampling::sampler::SamplerError;
 pub enum LlamaError {
     #[error("cannot open the model file {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
+    #[error("{} is no part of a whole model: {reason}", path.display())]
+    Split { path: PathBuf, reason: String },
     #[error("cannot read the model file {}: {source}", path.display())]
     Gguf { path: PathBuf, source: GgufError },
     #[error("cannot read the weights {}: {source}", path.display())]

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::generate::{stop_name, token_limit};
 use crate::input::read_text;
-use crate::model_options::ModelOptions;
+use crate::model_options::RunOptions;
 use crate::output;
 use crate::sampling_options::SamplingOptions;
 use crate::terminal::{FAINT, STRONG, printable, report, say};
@@ -25,7 +25,7 @@ use prompt::{Line, Prompt};
 #[derive(Args)]
 pub struct ChatArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// How the model is to behave
     #[arg(short, long, value_name = "TEXT")]
     system: Option<String>,

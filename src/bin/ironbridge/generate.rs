@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use crate::chat::interrupt::Interrupt;
 use crate::input::{read_prompt, unescaped};
-use crate::model_options::ModelOptions;
+use crate::model_options::RunOptions;
 use crate::output;
 use crate::sampling_options::SamplingOptions;
 use crate::terminal::{FAINT, STRONG, bytes, printable, say};
@@ -23,7 +23,7 @@ use crate::terminal::{FAINT, STRONG, bytes, printable, say};
 #[derive(Args)]
 pub struct GenerateArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// The text to go on from
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,

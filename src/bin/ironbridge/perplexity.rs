@@ -11,7 +11,7 @@ use ironbridge::llama::{PerplexityOptions, PerplexityWindows, Session, SessionOp
 use serde_json::json;
 
 use crate::input::read_text;
-use crate::model_options::ModelOptions;
+use crate::model_options::RunOptions;
 use crate::output;
 use crate::terminal::progress;
 
@@ -21,7 +21,7 @@ const OUTPUTS: usize = 64;
 #[derive(Args)]
 pub struct PerplexityArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// The text; -: standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,

@@ -46,6 +46,9 @@ fn factor(text: &str) -> Result<f32, String> {
 impl RopeOptions {
     /// Sets what was asked for in the metadata, the context too, which is so many times longer then.
     pub fn apply(&self, file: &mut ModelFile) -> Result<(), Box<dyn Error>> {
+        if self.rope_scaling.is_none() && self.rope_freq_base.is_none() {
+            return Ok(());
+        }
         let name: &str = file.metadata().require("general.architecture")?;
         let key = |rest: &str| format!("{name}.{rest}");
         let (context_key, base) = (key("context_length"), key("rope.freq_base"));
