@@ -208,9 +208,14 @@ fn summarise(
 ) -> Result<(), Box<dyn Error>> {
     let memory = device.memory()?;
     let seed = seed.map_or(String::new(), |seed| format!("\nseed       {seed}"));
-    let prompt = match stats.prompt_tokens {
-        0 => "nothing computed".to_owned(),
-        tokens => format!("{tokens} tokens, {:.1} tokens/s", stats.prompt_rate()),
+    // Nothing is asked of the model where nothing is to be written.
+    let prompt = match stats.prompt_time.is_zero() {
+        true => format!("{} tokens, nothing computed", stats.prompt_tokens),
+        false => format!(
+            "{} tokens, {:.1} tokens/s",
+            stats.prompt_tokens,
+            stats.prompt_rate()
+        ),
     };
     say(format_args!(
         "{FAINT}\nprompt     {prompt}\ngenerated  {} tokens, {:.1} tokens/s\nmemory     {} peak device memory, {} resident\ndevice     {}{seed}{FAINT:#}",
