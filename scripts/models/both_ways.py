@@ -5,9 +5,11 @@ usage: both_ways.py IRONBRIDGE [--out FILE]
 
 Of each small model in tests/data/models that llama.cpp computes as transformers does, an F32 file: what llama.cpp predicts
 from it is held to transformers' reference. Of the model in assets/, widened to F16, a file of each type
-and mix: llama.cpp and ironbridge are held to the exact model of that file, as compare.py does it.
+and mix, and one of each type that ironbridge reads only: llama.cpp and ironbridge are held to the exact model of that
+file, as compare.py does it.
 """
 import argparse
+import ctypes
 import json
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from compare import DRAWS, FLOAT, Ironbridge
 from exact import Model, Rounding
-from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, GGUFValueType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter, GGUFValueType
 from gguf.quants import dequantize
 from llama_cpp import LlamaCpp
 
@@ -34,6 +36,9 @@ OTHERWISE = {
 }
 TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
          "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_M"]
+# Those that ironbridge reads and does not write: llama.cpp's quantizer makes them here.
+READ_ONLY = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4",
+             "NVFP4"]
 TEXT = "Ownership is a set of rules that govern how a Rust program manages memory. " * 4
 CONTEXT = 64
 
@@ -44,8 +49,9 @@ def quantize(command, source, out, kind):
         sys.exit(f"both_ways: quantize {source} {kind}: {found.stderr.strip()}")
 
 
-def widen(source, out):
-    """The same file with F16 matrices, by gguf-py alone."""
+def rewrite(source, out, matrix, but=()):
+    """The same file, by gguf-py alone, with the matrices that a function makes of numbers: an array and its type. Those
+    whose names are in `but` become F16."""
     reader = GGUFReader(source)
     writer = GGUFWriter(out, reader.fields["general.architecture"].contents())
     for name, field in reader.fields.items():
@@ -56,7 +62,13 @@ def widen(source, out):
     for tensor in reader.tensors:
         shape = [int(size) for size in reversed(tensor.shape)]
         numbers = dequantize(tensor.data, tensor.tensor_type).astype(np.float32).reshape(shape)
-        writer.add_tensor(tensor.name, numbers if len(shape) == 1 else numbers.astype(np.float16))
+        if len(shape) == 1:
+            writer.add_tensor(tensor.name, numbers)
+        elif tensor.name in but:
+            writer.add_tensor(tensor.name, numbers.astype(np.float16))
+        else:
+            array, kind = matrix(numbers)
+            writer.add_tensor(tensor.name, array, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -85,13 +97,36 @@ def architectures(command, folder, wrong):
     return results
 
 
+def by_llama_cpp(name):
+    """What llama.cpp's quantizer makes of a matrix, all of whose columns matter alike."""
+    kind = GGMLQuantizationType[name]
+    length, size = GGML_QUANT_SIZES[kind]
+
+    def matrix(numbers):
+        rows, columns = numbers.shape
+        numbers, weights = np.ascontiguousarray(numbers), np.ones(columns, np.float32)
+        blocks = np.zeros((rows, columns // length * size), np.uint8)
+        LlamaCpp.library.ggml_quantize_chunk(kind, numbers.ctypes.data_as(ctypes.c_void_p),
+                                             blocks.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(0),
+                                             ctypes.c_int64(rows), ctypes.c_int64(columns),
+                                             weights.ctypes.data_as(ctypes.c_void_p))
+        return blocks, kind
+
+    return matrix
+
+
 def types(command, folder, wrong):
     wide = folder / "wide.gguf"
-    widen(ROOT / "assets/tiny-rustbook-q8_0.gguf", wide)
+    rewrite(ROOT / "assets/tiny-rustbook-q8_0.gguf", wide,
+            lambda numbers: (numbers.astype(np.float16), GGMLQuantizationType.F16))
     results = {}
-    for kind in TYPES:
+    for kind in TYPES + READ_ONLY:
         file = folder / f"{kind}.gguf"
-        quantize(command, wide, file, kind)
+        if kind in READ_ONLY:
+            # As its quantizer does, which keeps more bits where every token is looked up or scored.
+            rewrite(wide, file, by_llama_cpp(kind), {"token_embd.weight", "output.weight"})
+        else:
+            quantize(command, wide, file, kind)
         exact, peer = Model(file), LlamaCpp(file, context=CONTEXT, threads=1)
         ids = peer.token_ids(TEXT)
         window = ids[:CONTEXT]
