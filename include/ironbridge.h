@@ -478,7 +478,8 @@ IRON_API iron_status iron_encode_rope(iron_commands *commands, const iron_rope *
  *   k_head_stride, v_head_stride: elements from head to head; 0: head_dim (position-major cache).
  *   Query t stands at position first_position + t and sees every key up to its own position, of those the last `window`
  *   (0: all).
- *   scale: 0 means 1/sqrt(head_dim). head_dim <= 256. */
+ *   scale: 0 means 1/sqrt(head_dim). head_dim <= 256.
+ *   softcap: above 0, a scaled score s is softcap · tanh(s / softcap) instead. */
 typedef struct iron_attention {
   size_t size;
   uint64_t tokens, heads, kv_heads, head_dim;
@@ -486,6 +487,8 @@ typedef struct iron_attention {
   iron_tensor q, k, v, out;
   uint64_t k_head_stride, v_head_stride;
   float scale;
+  uint32_t padding; /* not read */
+  float softcap;
 } iron_attention;
 IRON_API iron_status iron_encode_attention(iron_commands *commands, const iron_attention *attention);
 
@@ -502,11 +505,12 @@ IRON_API iron_status iron_encode_silu_mul(iron_commands *commands, const iron_el
 /* out = gelu(a) · b, gelu(x) = x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 x^3))): GeGLU, as Gemma has it. */
 IRON_API iron_status iron_encode_gelu_mul(iron_commands *commands, const iron_elementwise *operands);
 
-/* out = f(x), `count` F32 elements each. out may be x. */
+/* out = scale · f(x / scale), `count` F32 elements each. out may be x. A scale of 0 is 1. */
 typedef struct iron_activation {
   size_t size;
   uint64_t count;
   iron_tensor x, out;
+  float scale;
 } iron_activation;
 /* out = x where x >= 0, else 0. */
 IRON_API iron_status iron_encode_relu(iron_commands *commands, const iron_activation *operands);

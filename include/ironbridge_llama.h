@@ -382,14 +382,21 @@ typedef struct iron_perplexity {
   double value;    /* exp(-mean) */
   double standard_error;
 } iron_perplexity;
+/* How a text is cut. Figures of different cuts are not comparable. */
+typedef enum iron_perplexity_windows {
+  IRON_WINDOWS_OVERLAPPING = 0, /* each token but the first is predicted once */
+  IRON_WINDOWS_CHUNKS = 1       /* as llama.cpp's llama-perplexity: chunks of a context's length, each on its own; the
+                                 * second half of each is predicted, and no token after the last whole chunk */
+} iron_perplexity_windows;
 typedef struct iron_perplexity_options {
   size_t size;
   uint64_t stride; /* tokens by which the window moves on; 0: half the context; small ones are exact and slow */
   iron_progress_callback progress; /* in tokens; NULL: none */
   void *progress_context;
+  uint32_t windows; /* iron_perplexity_windows */
 } iron_perplexity_options;
-/* How well the model predicts a text that may be longer than the context. Each token is predicted once. Forgets what
- * the sequence has seen. `options` may be NULL. */
+/* How well the model predicts a text that may be longer than the context. Forgets what the sequence has seen. `options`
+ * may be NULL. IRON_ERROR_INVALID_ARGUMENT for a text of fewer than two tokens, or without one whole chunk. */
 IRON_API iron_status iron_session_perplexity(iron_session *session, uint32_t sequence, const uint32_t *tokens,
                                              size_t count, const iron_perplexity_options *options,
                                              iron_perplexity *perplexity);

@@ -57,9 +57,13 @@ def hyperparameters(writer, name):
     writer.add_rope_freq_base(10000.0)
     if name == "llama":
         writer.add_rope_dimension_count(WIDTH // 2)
+    if name == "gemma2":
+        writer.add_sliding_window(4)
+        writer.add_attn_logit_softcapping(50.0)
+        writer.add_final_logit_softcapping(30.0)
 
 
-def add_weights(writer, vocabulary, kind, biases=False, norms=False):
+def add_weights(writer, vocabulary, kind, biases=False, norms=False, post_norms=False):
     def matrix(name, outputs):
         numbers = random.normal(size=(outputs, WIDTH)).astype(np.float32)
         writer.add_tensor(name, gguf.quants.quantize(numbers, kind), raw_dtype=kind)
@@ -78,6 +82,9 @@ def add_weights(writer, vocabulary, kind, biases=False, norms=False):
     if norms:
         vector("blk.0.attn_q_norm.weight", WIDTH // 2)
         vector("blk.0.attn_k_norm.weight", WIDTH // 2)
+    if post_norms:
+        vector("blk.0.post_attention_norm.weight", WIDTH)
+        vector("blk.0.post_ffw_norm.weight", WIDTH)
     vector("output_norm.weight", WIDTH)
 
 
@@ -140,6 +147,7 @@ def sentencepiece():
     model.trainer_spec.eos_id = 2
     model.trainer_spec.pad_id = -1
     model.normalizer_spec.add_dummy_prefix = True
+    model.normalizer_spec.remove_extra_whitespaces = False
     return model.SerializeToString()
 
 
@@ -193,6 +201,7 @@ def main():
     write_gguf(place("model", "llama"), "llama", whole_model("llama", llama_tokenizer, Kind.Q8_0))
     write_gguf(place("model", "qwen2"), "qwen2", whole_model("qwen2", llama_tokenizer, Kind.F16, biases=True))
     write_gguf(place("model", "qwen3"), "qwen3", whole_model("qwen3", llama_tokenizer, Kind.Q4_0, norms=True))
+    write_gguf(place("model", "gemma2"), "gemma2", whole_model("gemma2", llama_tokenizer, Kind.Q5_0, post_norms=True))
 
     tensors = [("a", "F32", [2, 2], 16), ("b.weight", "BF16", [3], 6), ("none", "I64", [0], 0), ("one", "U8", [], 1)]
     place("safetensors", "plain").write_bytes(safetensors(tensors))

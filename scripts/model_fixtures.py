@@ -22,8 +22,8 @@ import sentencepiece as spm
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
-    Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig,
-    MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+    Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, LlamaConfig,
+    LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
 )
 
 VOCABULARY = 288
@@ -39,6 +39,7 @@ SHAPE = dict(
 LLAMA, MISTRAL = (LlamaConfig, LlamaForCausalLM), (MistralConfig, MistralForCausalLM)
 QWEN2, QWEN3 = (Qwen2Config, Qwen2ForCausalLM), (Qwen3Config, Qwen3ForCausalLM)
 GEMMA, GEMMA3 = (GemmaConfig, GemmaForCausalLM), (Gemma3TextConfig, Gemma3ForCausalLM)
+GEMMA2 = (Gemma2Config, Gemma2ForCausalLM)
 
 
 def rope(kind, base=10000.0, **settings):
@@ -82,7 +83,7 @@ VARIANTS = {
     "qwen3-tied-yarn": (QWEN3, dict(head_dim=16, tie_word_embeddings=True, **rope("yarn", 1e4, **YARN)),
                         rope("default", 1e4)),
     "llama-yarn-mscale": (
-        LLAMA, rope("yarn", 500.0, mscale=1.5, mscale_all_dim=0.4, **YARN), rope("yarn", 500.0, **YARN)),
+        LLAMA, rope("yarn", 500.0, mscale=2.0, mscale_all_dim=0.2, **YARN), rope("yarn", 500.0, **YARN)),
     "llama-window-ignored": (LLAMA, dict(sliding_window=5, **rope("default")), None),
     "qwen2-layer-types": (
         QWEN2, dict(use_sliding_window=True, sliding_window=6, max_window_layers=0,
@@ -94,6 +95,17 @@ VARIANTS = {
         dict(max_window_layers=0),
     ),
     "gemma": (GEMMA, dict(head_dim=16, num_key_value_heads=1, tie_word_embeddings=True, **rope("default")), None),
+    "gemma2": (  # caps that scores of such a size reach
+        GEMMA2, dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=5, attn_logit_softcapping=2.0,
+                     final_logit_softcapping=3.0, tie_word_embeddings=True, **rope("default")),
+        dict(attn_logit_softcapping=None),
+    ),
+    "gemma2-three-layers": (  # the third has the window, as the first
+        GEMMA2, dict(num_hidden_layers=3, head_dim=40, query_pre_attn_scalar=24, sliding_window=4,
+                     num_key_value_heads=1, attn_logit_softcapping=5.0, final_logit_softcapping=None,
+                     tie_word_embeddings=True, **rope("default")),
+        dict(sliding_window=64),
+    ),
     # Its sixth layer sees all positions.
     "gemma3": (
         GEMMA3, dict(num_hidden_layers=6, head_dim=16, query_pre_attn_scalar=16, sliding_window=5,

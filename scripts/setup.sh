@@ -5,6 +5,7 @@
 #   scripts/setup.sh apple    the same and the Rust that `make check-apple` type-checks with
 #   scripts/setup.sh peers    the same as the first, and what llama.cpp is built with for `make bench-peers`
 #   scripts/setup.sh neon     the same as the first, and the emulator that `make test-neon` runs on
+#   scripts/setup.sh models   the same as the first, and pip and venv, by which `make test-models` and `make chat` fetch
 #   scripts/setup.sh lint     the same as the first, and pip, from which `make words` has its spelling checker
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -87,6 +88,7 @@ setup_apt() {
   [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
   [ "$1" != neon ] || wanted+=(qemu-user)
   [ "$1" != lint ] || wanted+=(python3-pip)
+  [ "$1" != models ] || wanted+=(python3-pip python3-venv)
   clang=$(installed_clang)
   objc=$(objc_runtime)
   for package in "${wanted[@]}"; do

@@ -51,14 +51,16 @@ pub use files::{gguf, safetensors};
 pub use model::kv_cache::CacheType;
 pub use model::weights::WeightStorage;
 pub use model::{LoadOptions, Model};
-pub use quantize::{QuantizeError, QuantizeReport, Quantizer, quantize};
+pub use quantize::{QuantizeError, QuantizeMix, QuantizeReport, Quantizer, quantize};
 pub use runtime::cancel::CancelToken;
 pub use runtime::decoder::{GenerationOptions, LogProbabilities, Piece, Stop, WhenFull, Writer};
 pub use runtime::evaluation::Pooling;
 pub(crate) use runtime::generation::GenerationSteps;
 pub use runtime::generation::{Generation, GenerationStats};
 pub use runtime::options::SessionOptions;
-pub use runtime::perplexity::{Perplexity, PerplexityOptions, PerplexityProgress};
+pub use runtime::perplexity::{
+    Perplexity, PerplexityOptions, PerplexityProgress, PerplexityWindows,
+};
 pub use runtime::sequences::{Logits, Sequences};
 pub use runtime::session::Session;
 pub use sampling::sampler::{LogitMask, Sampler, SamplerError, SamplerOptions};

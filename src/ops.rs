@@ -66,16 +66,16 @@
 //!     commands.matmul(&Matmul { m: 4, n: 2, k: 2, a, b, transpose_b: true, c: out, ..Default::default() })?;
 //!     commands.add_bias(&AddBias { rows: 4, width: 2, x: out, bias: bias.tensor(), out })?;
 //!     if std::ptr::eq(c, &hidden) {
-//!         commands.relu(&Activation { count: 8, x: out, out })?;
+//!         commands.relu(&Activation { count: 8, x: out, out, ..Default::default() })?;
 //!     }
 //! }
 //! // A score of each class by itself; all of them together, which sum up to 1.
-//! commands.sigmoid(&Activation { count: 8, x: scores.tensor(), out: gates.tensor() })?;
+//! commands.sigmoid(&Activation { count: 8, x: scores.tensor(), out: gates.tensor(), ..Default::default() })?;
 //! let (rows, width, out) = (4, 2, scores.tensor());
 //! commands.softmax(&Softmax { rows, width, x: out, out, ..Default::default() })?;
 //! commands.argmax(&Argmax { rows, width, x: out, out: answers.tensor() })?;
 //! commands.transpose(&Transpose { rows, width, x: out, out: columns.tensor() })?;
-//! commands.tanh(&Activation { count: 8, x: columns.tensor(), out: columns.tensor() })?;
+//! commands.tanh(&Activation { count: 8, x: columns.tensor(), out: columns.tensor(), ..Default::default() })?;
 //! commands.run()?;
 //!
 //! assert_eq!(answers.to_vec()?, [0, 1, 1, 0]);

@@ -22,7 +22,7 @@ template <typename Function>
                            device float *out [[buffer(ACTIVATION_OUT)]],
                            constant activation_args &args [[buffer(ACTIVATION_ARGS)]],
                            uint i [[thread_position_in_grid]]) {
-  if (i < args.count) out[i] = Function::of(x[i]);
+  if (i < args.count) out[i] = args.scale * Function::of(precise::divide(x[i], args.scale));
 }
 
 #define ACTIVATION(NAME, FUNCTION) \

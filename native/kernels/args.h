@@ -101,6 +101,7 @@ typedef struct rope_args {
 
 /* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16, bf16, q8_0).
  *   out[t][h] = softmax over j of (q[t][h] . k[j][h / (heads / kv_heads)] * scale) applied to v[j][...]
+ *   With softcap > 0 a score s is softcap * tanh(s / softcap) instead (Gemma 2, arXiv:2408.00118, section 2).
  *   Query t stands at absolute position first_position + t and sees keys j <= its position and, when window > 0,
  *   j > position - window. Keys 0 .. first_position + tokens - 1 must be in the cache.
  *   heads is a multiple of kv_heads; head_dim <= 256. A key whose score is -infinity has no weight; without any weight
@@ -124,7 +125,7 @@ typedef struct attention_args {
   iron_u32 first_position, window;
   float scale;
   iron_u32 splits, split_length;
-  iron_u32 reserved;
+  float softcap;
 } attention_args;
 
 /* add: out[i] = a[i] + b[i].
@@ -136,11 +137,13 @@ typedef struct elementwise_args {
   iron_u64 count;
 } elementwise_args;
 
-/* relu: out[i] = x[i] < 0 ? 0 : x[i].   sigmoid: out[i] = 1 / (1 + exp(-x[i])).   tanh: out[i] = tanh(x[i]).   f32; out
- * may be x. */
+/* relu: f(x) = x < 0 ? 0 : x.   sigmoid: f(x) = 1 / (1 + exp(-x)).   tanh: f(x) = tanh(x).
+ * out[i] = scale * f(x[i] / scale), f32; scale > 0; out may be x. */
 enum { ACTIVATION_X = 0, ACTIVATION_OUT = 1, ACTIVATION_ARGS = 2 };
 typedef struct activation_args {
   iron_u64 count;
+  float scale;
+  iron_u32 reserved;
 } activation_args;
 
 /* add_bias: out[i][j] = x[i][j] + bias[j], f32; out may be x. */

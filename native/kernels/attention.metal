@@ -45,7 +45,7 @@ template <typename Stored, typename Reader>
       uint d = lane + i * LANES;
       if (d < args.head_dim) score += query[i] * Reader::at(k, key + d);
     }
-    score = simd_sum(score) * args.scale;
+    score = soft_capped(simd_sum(score) * args.scale, args.softcap);
 
     /* A score of minus infinity is no weight. Compared as bits, which fast math leaves alone. */
     if (as_type<uint>(score) == 0xff800000u) continue;

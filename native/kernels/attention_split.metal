@@ -74,7 +74,7 @@ template <typename Cache, typename Stored>
       }
 #pragma unroll
     for (uint other = 1; other < TEAM; other *= 2) score += simd_shuffle_xor(score, ushort(other));
-    score *= args.scale;
+    score = soft_capped(score * args.scale, args.softcap);
     if (key >= end || weightless(score)) continue;
 
     float before = largest;

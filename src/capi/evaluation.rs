@@ -6,7 +6,7 @@ use super::files::Progress;
 use super::handle::acquire;
 use super::structs::{self, Output, constant, limit};
 use crate::ffi;
-use crate::llama::{PerplexityOptions, Pooling};
+use crate::llama::{PerplexityOptions, PerplexityWindows, Pooling};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iron_session_log_probabilities(
@@ -88,6 +88,11 @@ pub unsafe extern "C" fn iron_session_perplexity(
         let progress = Progress::new(options.progress, options.progress_context);
         let options = PerplexityOptions {
             stride: limit("options.stride", options.stride, 0)?,
+            windows: constant(
+                "options.windows",
+                &[PerplexityWindows::Overlapping, PerplexityWindows::Chunks],
+                options.windows,
+            )?,
         };
         let found = session.with(sequence, |sequences, index| {
             sequences.perplexity(index, tokens, options, &mut |found| {

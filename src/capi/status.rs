@@ -55,7 +55,8 @@ impl From<ChatError> for Failure {
 fn of_model(error: &LlamaError) -> Status {
     match error {
         LlamaError::Open { source, .. } => of_file(source),
-        LlamaError::Gguf { .. }
+        LlamaError::Split { .. }
+        | LlamaError::Gguf { .. }
         | LlamaError::Safetensors { .. }
         | LlamaError::HuggingFace { .. }
         | LlamaError::Metadata(_)
@@ -86,7 +87,9 @@ fn of_model(error: &LlamaError) -> Status {
         | LlamaError::Sequence { .. }
         | LlamaError::Forget { .. }
         | LlamaError::ContextTooLong { .. } => Status::OutOfRange,
-        LlamaError::NothingToPredict(_) | LlamaError::NoSequences => Status::InvalidArgument,
+        LlamaError::NothingToPredict(_)
+        | LlamaError::NoWholeChunk { .. }
+        | LlamaError::NoSequences => Status::InvalidArgument,
         LlamaError::CacheType { .. } => Status::Unsupported,
         LlamaError::Cancelled(_) => Status::Cancelled,
     }

@@ -667,10 +667,12 @@ pub struct iron_attention {
     pub k_head_stride: u64,
     pub v_head_stride: u64,
     pub scale: f32,
+    pub padding: u32,
+    pub softcap: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_attention"][::core::mem::size_of::<iron_attention>() - 336usize];
+    ["Size of iron_attention"][::core::mem::size_of::<iron_attention>() - 344usize];
     ["Alignment of iron_attention"][::core::mem::align_of::<iron_attention>() - 8usize];
     [
         "Offset of field: iron_attention::size",
@@ -714,6 +716,12 @@ const _: () = {
     [
         "Offset of field: iron_attention::scale",
     ][::core::mem::offset_of!(iron_attention, scale) - 328usize];
+    [
+        "Offset of field: iron_attention::padding",
+    ][::core::mem::offset_of!(iron_attention, padding) - 332usize];
+    [
+        "Offset of field: iron_attention::softcap",
+    ][::core::mem::offset_of!(iron_attention, softcap) - 336usize];
 };
 impl Default for iron_attention {
     fn default() -> Self {
@@ -771,10 +779,11 @@ pub struct iron_activation {
     pub count: u64,
     pub x: iron_tensor,
     pub out: iron_tensor,
+    pub scale: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_activation"][::core::mem::size_of::<iron_activation>() - 144usize];
+    ["Size of iron_activation"][::core::mem::size_of::<iron_activation>() - 152usize];
     [
         "Alignment of iron_activation",
     ][::core::mem::align_of::<iron_activation>() - 8usize];
@@ -790,6 +799,9 @@ const _: () = {
     [
         "Offset of field: iron_activation::out",
     ][::core::mem::offset_of!(iron_activation, out) - 80usize];
+    [
+        "Offset of field: iron_activation::scale",
+    ][::core::mem::offset_of!(iron_activation, scale) - 144usize];
 };
 impl Default for iron_activation {
     fn default() -> Self {

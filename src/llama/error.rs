@@ -19,6 +19,8 @@ use crate::llama::sampling::sampler::SamplerError;
 pub enum LlamaError {
     #[error("cannot open the model file {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
+    #[error("{} is no part of a whole model: {reason}", path.display())]
+    Split { path: PathBuf, reason: String },
     #[error("cannot read the model file {}: {source}", path.display())]
     Gguf { path: PathBuf, source: GgufError },
     #[error("cannot read the weights {}: {source}", path.display())]
@@ -81,6 +83,10 @@ pub enum LlamaError {
     ContextFull { tokens: usize, context: usize },
     #[error("a text of {0} tokens has none to predict")]
     NothingToPredict(usize),
+    #[error(
+        "{tokens} tokens are no whole chunk of {context}, and chunks have at least 3; a shorter context cuts the text"
+    )]
+    NoWholeChunk { tokens: usize, context: usize },
     #[error("there must be at least one sequence")]
     NoSequences,
     #[error("sequence {index} of {count} is not there, or is named twice")]

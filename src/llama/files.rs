@@ -2,8 +2,10 @@
 
 pub mod gguf;
 pub(crate) mod hugging_face;
+pub(crate) mod iq;
 pub(crate) mod mapped_file;
 pub(crate) mod model_file;
 mod open;
 pub(crate) mod progress;
 pub mod safetensors;
+mod split;

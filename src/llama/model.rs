@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::llama::arch::config::{Config, LayerPlan};
 use crate::llama::files::model_file::{ModelFile, ModelFormat};
 use crate::llama::files::progress::LoadProgress;
-use crate::ops::{Embedding, RopePairing};
+use crate::ops::{Activation, Embedding, RopePairing};
 use activations::Activations;
 use block::Block;
 use kv_cache::KvCache;
@@ -275,7 +275,16 @@ impl Model {
         })?;
         parts.norm.forward(commands, outputs, gathered, normed)?;
         let logits = state.logits.tensor().skip(first * parts.config.vocabulary);
-        parts.output.forward(commands, outputs, normed, logits)
+        parts.output.forward(commands, outputs, normed, logits)?;
+        match parts.config.output_cap {
+            None => Ok(()),
+            Some(cap) => commands.tanh(&Activation {
+                count: outputs * parts.config.vocabulary,
+                x: logits,
+                out: logits,
+                scale: cap,
+            }),
+        }
     }
 
     /// Records the last norm of all rows: `state.normed`, rows × width.

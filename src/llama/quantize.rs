@@ -6,6 +6,7 @@
 mod blocks;
 mod choice;
 mod error;
+pub(crate) mod mix;
 mod new_file;
 mod nonlinear;
 mod rows;
@@ -20,6 +21,7 @@ use crate::llama::files::model_file::ModelFile;
 use crate::llama::files::progress::LoadProgress;
 use crate::llama::runtime::cancel::CancelToken;
 pub use error::QuantizeError;
+pub use mix::QuantizeMix;
 use new_file::NewFile;
 
 /// Writes GGUF files whose matrices are stored in another type.
@@ -48,6 +50,7 @@ use new_file::NewFile;
 #[derive(Clone, Debug)]
 pub struct Quantizer {
     tensor_type: TensorType,
+    mix: Option<QuantizeMix>,
     overrides: Vec<(String, TensorType)>,
     threads: usize,
     overwrite: bool,
@@ -60,11 +63,17 @@ pub struct Quantizer {
 pub struct QuantizeReport {
     /// Each tensor's name, and how it is stored now.
     pub tensors: Vec<(String, TensorType)>,
+    /// Tensors whose rows are not whole blocks of the type that was asked for: the name, that type, and the one that
+    /// they are stored in.
+    pub not_as_asked: Vec<(String, TensorType, TensorType)>,
     /// Bytes of all tensors before.
     pub bytes_before: u64,
     /// Bytes of all tensors in the new file.
     pub bytes_after: u64,
 }
+
+/// A tensor's name, the type that was asked for and the one that it has.
+type NotAsAsked = (String, TensorType, TensorType);
 
 /// Numbers that are read between two writes, for each thread: 16 MiB in F32.
 const STEP: usize = 1 << 22;
@@ -82,11 +91,22 @@ impl Quantizer {
         rows::check_target(tensor_type)?;
         Ok(Quantizer {
             tensor_type,
+            mix: None,
             overrides: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             overwrite: false,
             cancel: CancelToken::new(),
         })
+    }
+
+    /// A mix: types by the place of a tensor in the model, as llama.cpp's quantizer chooses them.
+    pub fn mix(mix: QuantizeMix) -> Quantizer {
+        let all = Quantizer::new(mix.most())
+            .unwrap_or_else(|_| unreachable!("mixes are of types that are written"));
+        Quantizer {
+            mix: Some(mix),
+            ..all
+        }
     }
 
     /// Another type for the tensor of that name. [`write`](Quantizer::write) fails when the model has none.
@@ -140,7 +160,7 @@ impl Quantizer {
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<QuantizeReport, LlamaError> {
         let path = path.as_ref();
-        let tensors = self.choose(model)?;
+        let (tensors, not_as_asked) = self.choose(model)?;
         let cannot_write = |source| QuantizeError::Write {
             path: path.to_owned(),
             source,
@@ -177,6 +197,7 @@ impl Quantizer {
                 .iter()
                 .map(|tensor| (tensor.name.clone(), tensor.tensor_type))
                 .collect(),
+            not_as_asked,
         };
         writer.finish().map_err(cannot_write)?;
         file.persist()?;
@@ -184,25 +205,39 @@ impl Quantizer {
     }
 
     /// What each tensor of the model is to be.
-    fn choose(&self, model: &ModelFile) -> Result<Vec<NewTensor>, LlamaError> {
+    fn choose(&self, model: &ModelFile) -> Result<(Vec<NewTensor>, Vec<NotAsAsked>), LlamaError> {
         for (name, _) in &self.overrides {
             if model.tensor(name).is_none() {
                 return Err(LlamaError::MissingTensor(name.clone()));
             }
         }
-        let choose = |tensor| {
-            Ok(NewTensor {
-                tensor_type: choice::tensor_type(model, tensor, self.tensor_type, &self.overrides)?,
+        let layers = mix::Layers::of(model);
+        let (mut chosen, mut not_as_asked) = (Vec::new(), Vec::new());
+        for tensor in model.tensors() {
+            let wanted = match self.mix {
+                Some(mix) => mix.tensor_type(tensor.name(), &layers),
+                None => self.tensor_type,
+            };
+            let choice = choice::tensor_type(model, tensor, wanted, &self.overrides)?;
+            if choice.asked != choice.fits {
+                not_as_asked.push((tensor.name().to_owned(), choice.asked, choice.fits));
+            }
+            chosen.push(NewTensor {
+                tensor_type: choice.fits,
                 name: tensor.name().to_owned(),
                 dimensions: tensor.dimensions().to_vec(),
-            })
-        };
-        model.tensors().iter().map(choose).collect()
+            });
+        }
+        Ok((chosen, not_as_asked))
     }
 
     fn metadata(&self, model: &ModelFile) -> Result<Metadata, MetadataError> {
         let mut metadata = model.metadata().clone();
-        if let Some(number) = choice::file_type(self.tensor_type) {
+        let number = match self.mix {
+            Some(mix) => Some(mix.file_type()),
+            None => choice::file_type(self.tensor_type),
+        };
+        if let Some(number) = number {
             metadata.set("general.file_type", number)?;
         }
         // GGML's GGML_QNT_VERSION: the second layout of its blocks.

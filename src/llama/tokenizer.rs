@@ -26,8 +26,8 @@ pub use decoder::Decoder;
 pub(crate) use decoder::DecoderState;
 use pairs::Pairs;
 use space_prefix::SpacePrefix;
-use vocabulary::Vocabulary;
 pub use vocabulary::{TokenKind, TokenizerError};
+use vocabulary::{UserDefined, Vocabulary};
 
 /// What SentencePiece writes for a space.
 const SPACE: &str = "\u{2581}";
@@ -264,8 +264,11 @@ impl Tokenizer {
         parse_special: bool,
         tokens: &mut Vec<u32>,
     ) {
-        // SentencePiece looks for user-defined pieces when it splits, after the spaces are escaped.
-        let user_defined = !matches!(self.algorithm, Algorithm::Scores);
+        // SentencePiece looks for the others when it splits, after the spaces are escaped.
+        let user_defined = match self.algorithm {
+            Algorithm::Scores => UserDefined::WithSpace,
+            Algorithm::Bytes { .. } => UserDefined::All,
+        };
         let mut rest = text;
         let find = |text| {
             self.vocabulary

@@ -5,7 +5,7 @@ use crate::error::{Result, check};
 use crate::ffi;
 use crate::tensor::Tensor;
 
-/// `out[i] = f(x[i])` (`iron_activation`).
+/// `out[i] = scale · f(x[i] / scale)` (`iron_activation`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Activation<'a> {
     /// How many elements.
@@ -14,6 +14,8 @@ pub struct Activation<'a> {
     pub x: Tensor<'a>,
     /// `count` elements, packed; F32. May be `x`.
     pub out: Tensor<'a>,
+    /// Above 0. Default, or 0: 1. A `tanh` with a scale is a soft cap.
+    pub scale: f32,
 }
 
 impl Activation<'_> {
@@ -23,12 +25,13 @@ impl Activation<'_> {
             count: self.count as u64,
             x: self.x.native(),
             out: self.out.native(),
+            scale: self.scale,
         }
     }
 }
 
 impl Commands {
-    /// Records `out = max(x, 0)`; NaN stays NaN (`iron_encode_relu`).
+    /// Records `f(x) = max(x, 0)`; NaN stays NaN (`iron_encode_relu`).
     #[track_caller]
     pub fn relu(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
@@ -38,7 +41,7 @@ impl Commands {
         })
     }
 
-    /// Records `out = 1 / (1 + exp(-x))` (`iron_encode_sigmoid`).
+    /// Records `f(x) = 1 / (1 + exp(-x))` (`iron_encode_sigmoid`).
     #[track_caller]
     pub fn sigmoid(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();
@@ -48,7 +51,7 @@ impl Commands {
         })
     }
 
-    /// Records `out = tanh(x)` (`iron_encode_tanh`).
+    /// Records `f(x) = tanh(x)` (`iron_encode_tanh`).
     #[track_caller]
     pub fn tanh(&mut self, operands: &Activation<'_>) -> Result<()> {
         let native = operands.native();

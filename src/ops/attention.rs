@@ -42,6 +42,9 @@ pub struct Attention<'a> {
     pub v_head_stride: usize,
     /// Default, or 0: `1 / sqrt(head_dim)`.
     pub scale: f32,
+    /// What scores are softly kept below: a score `s`, multiplied with `scale`, becomes `softcap · tanh(s / softcap)`.
+    /// Default, or 0: scores are as they are.
+    pub softcap: f32,
 }
 
 impl Commands {
@@ -63,6 +66,8 @@ impl Commands {
             k_head_stride: attention.k_head_stride as u64,
             v_head_stride: attention.v_head_stride as u64,
             scale: attention.scale,
+            padding: 0,
+            softcap: attention.softcap,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("Commands::attention", unsafe {

@@ -227,10 +227,11 @@ fn what_cannot_be_done_is_said_on_one_line() {
         &["generate", "-m", MODEL, "-p", "x", "--device", "9"],
         &["no device 9", "`ironbridge devices`"],
     );
-    assert_refused(
-        &["generate", "-m", MODEL, "-p", "x", "--temp=-1"],
-        &["temperature"],
-    );
+    for wrong in [["--temp", "-1"], ["--top-p", "0"]] {
+        let output = ironbridge(&[&["generate", "-m", MODEL, "-p", "x"], &wrong[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
     assert_refused(
         &["stress", "qkv", "--device", "cpu", "--layers", "0"],
         &["layers"],
@@ -336,6 +337,108 @@ fn generate_tells_scripts_everything() {
     ]);
     let forgetful: Value = serde_json::from_str(&stdout(&forgetful)).expect("JSON");
     assert_eq!(forgetful["generated_tokens"], 80);
+}
+
+#[test]
+fn generate_takes_what_hands_type_by_habit() {
+    fn generate<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["generate", "-m", MODEL, "--device", "cpu"], more].concat()
+    }
+    // The newline that every editor and `echo` write is none of the text's.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "Ownership is\n").expect("written");
+    let path = file.path().display().to_string();
+    let expected = "Ownership is a set\n";
+    let from_file = ironbridge(&generate(&["-f", &path, "-n", "2", "-q", "-t", "1"]));
+    assert_eq!(stdout(&from_file), expected, "{}", stderr(&from_file));
+    let from_pipe = ironbridge_reading("Ownership is\n", &generate(&["-n", "2", "-q"]));
+    assert_eq!(stdout(&from_pipe), expected, "{}", stderr(&from_pipe));
+
+    let endless = json(&generate(&[
+        "-p",
+        "Rust",
+        "-n",
+        "-1",
+        "--context",
+        "24",
+        "--json",
+    ]));
+    let tokens = |key: &str| endless[key].as_u64().expect("a number");
+    assert_eq!(tokens("prompt_tokens") + tokens("generated_tokens"), 24 + 1);
+    let usage = ironbridge(&generate(&["-p", "Rust", "-n", "-2"]));
+    assert_eq!(usage.status.code(), Some(2));
+    let nothing = ironbridge(&generate(&["-p", "Rust", "-n", "0"]));
+    assert!(
+        stderr(&nothing).contains("nothing computed"),
+        "{}",
+        stderr(&nothing)
+    );
+
+    let prompt_tokens = |more: &[&str]| {
+        let more = [&["-n", "1", "--json"], more].concat();
+        json(&generate(&more))["prompt_tokens"]
+            .as_u64()
+            .expect("a number")
+    };
+    assert!(prompt_tokens(&["-p", "a</s>"]) > prompt_tokens(&["-p", "a</s>", "--parse-special"]));
+    let escaped = json(&generate(&["-p", r"a\nb\x41", "-e", "-n", "1", "--json"]));
+    assert_eq!(escaped["prompt"], "a\nbA");
+}
+
+#[test]
+fn what_is_drawn_by_chance_is_another_each_time_and_says_its_seed() {
+    let hot = |more: &[&str]| {
+        let hot = [
+            "generate", "-m", MODEL, "-p", "Rust", "-n", "16", "--temp", "4", "--top-k", "0",
+            "--top-p", "1",
+        ];
+        json(&[&hot[..], &["--json"], more].concat())
+    };
+    let first = hot(&[]);
+    for other in [&[][..], &["--seed", "-1"], &["--seed", "random"]] {
+        let other = hot(other);
+        assert_ne!(first["seed"], other["seed"]);
+        assert_ne!(first["text"], other["text"]);
+    }
+    let again = hot(&["--seed", &first["seed"].to_string()]);
+    assert_eq!(first["text"], again["text"]);
+}
+
+#[test]
+fn a_rotation_may_be_other_than_the_files() {
+    let perplexity = |more: &[&str]| {
+        let mut all = vec!["perplexity", "-m", MODEL, "-f", "-", "--json", "-q"];
+        all.extend(more);
+        let text = "Ownership is a set of rules that govern how a Rust program manages memory.";
+        let output = ironbridge_reading(text, &all);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let found: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        (
+            found["perplexity"].as_f64().expect("a number"),
+            found["context"].clone(),
+        )
+    };
+    let (plain, trained) = perplexity(&[]);
+    assert_eq!(perplexity(&["--rope-scaling", "none"]).0, plain);
+    let (linear, context) = perplexity(&["--rope-scaling", "linear", "--rope-scale", "4"]);
+    assert!(linear > 2.0 * plain, "{linear} {plain}");
+    assert_eq!(
+        context.as_u64(),
+        trained.as_u64().map(|trained| 4 * trained)
+    );
+    assert!(perplexity(&["--rope-freq-base", "20"]).0 > 1.5 * plain);
+    let yarn = ["--rope-scaling", "yarn", "--rope-scale", "4"];
+    let stretched = perplexity(&[&yarn[..], &["--context", "1024"]].concat());
+    assert!(stretched.0 < linear && stretched.1 == 1024, "{stretched:?}");
+    for wrong in [
+        &["--rope-scaling", "linear"][..],
+        &["--rope-scaling", "none", "--rope-scale", "2"],
+    ] {
+        assert_refused(
+            &[&["generate", "-m", MODEL, "-p", "x"], wrong].concat(),
+            &["--rope-scale"],
+        );
+    }
 }
 
 #[test]
@@ -524,7 +627,17 @@ fn embed_gives_vectors_and_how_near_they_are() {
 fn chat_answers_each_line_and_keeps_what_was_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let model = chat_model(folder.path());
-    let chat = ["chat", "-m", &model, "-n", "8", "--system", "Be brief."];
+    let chat = [
+        "chat",
+        "-m",
+        &model,
+        "-n",
+        "8",
+        "--seed",
+        "0",
+        "--system",
+        "Be brief.",
+    ];
     let output = ironbridge_reading(
         "What is ownership?\n/retry\nfirst \\\nsecond\n\n/nonsense\n/system Be long.\nWhy?",
         &[&chat[..], &["--json"]].concat(),
@@ -800,11 +913,57 @@ fn quantize_writes_a_file_and_never_overwrites_unasked() {
     assert_eq!(report["tensors"][0]["type"], "Q8_0");
     assert!(report["bytes_after"].as_u64() < report["bytes_before"].as_u64());
     let usage = ironbridge(&["quantize", &source, &out, "Q3_X"]);
-    assert!(stderr(&usage).contains("Q4_K"), "{}", stderr(&usage));
+    assert!(stderr(&usage).contains("Q4_K_M"), "{}", stderr(&usage));
+
+    let pattern = json(&[
+        "quantize",
+        &source,
+        &out,
+        "Q4_K_M",
+        "--tensor",
+        "*embd*=Q5_0",
+        "--force",
+        "--json",
+    ]);
+    assert_eq!(pattern["tensors"][0]["type"], "Q5_0");
+    assert_eq!(pattern["tensors"][1]["type"], "Q6_K");
+    assert_refused(
+        &[
+            "quantize",
+            &source,
+            &out,
+            "Q8_0",
+            "--tensor",
+            "blk.*=F16",
+            "--force",
+        ],
+        &["no tensor", "blk.*"],
+    );
+    // Rows that are no whole blocks of what was asked for.
+    write_random_model_of(source.as_ref(), 96);
+    let fallen = quantize(&["--force"]);
+    assert!(fallen.status.success(), "{}", stderr(&fallen));
+    for part in [
+        "1 tensors are Q5_0 and not Q4_K",
+        "1 tensors are Q8_0 and not Q6_K",
+    ] {
+        assert!(
+            stderr(&fallen).contains(part),
+            "{part}: {}",
+            stderr(&fallen)
+        );
+    }
+    let report = json(&["quantize", &source, &out, "q4_k", "--force", "--json"]);
+    assert_eq!(report["not_as_asked"].as_array().expect("a list").len(), 2);
+    assert_eq!(report["not_as_asked"][0]["asked"], "Q4_K");
 }
 
 /// Two matrices in F32.
 fn write_random_model(path: &Path) {
+    write_random_model_of(path, 256);
+}
+
+fn write_random_model_of(path: &Path, columns: u64) {
     let mut metadata = Metadata::default();
     metadata
         .set("general.architecture", "llama")
@@ -812,11 +971,11 @@ fn write_random_model(path: &Path) {
     let tensors = ["token_embd.weight", "output.weight"].map(|name| NewTensor {
         name: name.into(),
         tensor_type: TensorType::F32,
-        dimensions: vec![256, 4],
+        dimensions: vec![columns, 4],
     });
     let file = std::fs::File::create(path).expect("a file");
     let mut file = GgufWriter::new(file, &metadata, &tensors).expect("a header");
-    for index in 0..2 * 256 * 4 {
+    for index in 0..2 * columns * 4 {
         let number = ((index * 37 % 101) as f32 - 50.0) / 64.0;
         file.write(&number.to_le_bytes()).expect("written");
     }

@@ -317,6 +317,7 @@ fn activations_also_in_place() {
             count: 1003,
             x: x.tensor(),
             out: out.tensor(),
+            ..Default::default()
         };
         run(&device, |commands| {
             record(commands, &operands)?;

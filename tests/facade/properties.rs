@@ -191,6 +191,7 @@ fn record(
         count: s0,
         x: t0,
         out: t2,
+        scale: 0.0,
     };
     match operation {
         0 => commands.matmul(&Matmul {
@@ -253,6 +254,7 @@ fn record(
             k_head_stride: if flag { s6 } else { 0 },
             v_head_stride: 0,
             scale: 0.0,
+            softcap: 0.0,
         }),
         5 => commands.add(&elementwise),
         6 => commands.silu_mul(&elementwise),

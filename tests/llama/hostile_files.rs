@@ -16,7 +16,7 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 29] = [
+const GOOD: [(&str, &str); 30] = [
     ("chat_template", "chatml"),
     ("chat_template", "deepseek-r1-distill"),
     ("chat_template", "extensions"),
@@ -34,6 +34,7 @@ const GOOD: [(&str, &str); 29] = [
     ("gguf", "sentencepiece"),
     ("gguf", "types"),
     ("gguf", "values"),
+    ("model", "gemma2"),
     ("model", "llama"),
     ("model", "qwen2"),
     ("model", "qwen3"),

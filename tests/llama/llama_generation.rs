@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ironbridge::llama::{
-    CancelToken, GenerationOptions, LlamaError, Model, Piece, Sampler, SamplerError,
-    SamplerOptions, Sequences, Session, SessionOptions, Stop, WhenFull, Writer,
+    CancelToken, GenerationOptions, LlamaError, Model, PerplexityOptions, PerplexityWindows, Piece,
+    Sampler, SamplerError, SamplerOptions, Sequences, Session, SessionOptions, Stop, WhenFull,
+    Writer,
 };
 use ironbridge::{Device, Error};
 
@@ -496,7 +497,10 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
     // In windows: each token from the begin token and what stands before it in its window.
     let context = 16;
     for stride in [1, 5, 0, 15, 99] {
-        let options = ironbridge::llama::PerplexityOptions { stride };
+        let options = PerplexityOptions {
+            stride,
+            ..Default::default()
+        };
         let found = small(&model, context)
             .perplexity(&text, options, &mut |_| ())
             .unwrap();
@@ -522,6 +526,36 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
         assert_eq!(found.tokens(), text.len() - 1, "stride {stride}");
         let error = (found.mean_log_probability() - mean).abs();
         assert!(error < 1e-4, "stride {stride}: {error}");
+    }
+
+    // In llama.cpp's chunks: each on its own, with the begin token in place of its first.
+    let chunks = PerplexityOptions {
+        windows: PerplexityWindows::Chunks,
+        ..Default::default()
+    };
+    for context in [3, 8, 9, text.len()] {
+        let found = small(&model, context)
+            .perplexity(&text, chunks, &mut |_| ())
+            .unwrap();
+        let predicted = context - 1 - context / 2;
+        let mut all = Vec::new();
+        for chunk in text.chunks_exact(context) {
+            let chunk = [&text[..1], &chunk[1..]].concat();
+            let scores = model.session().unwrap().log_probabilities(&chunk).unwrap();
+            all.extend_from_slice(&scores[scores.len() - predicted..]);
+        }
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert_eq!(found.tokens(), all.len(), "chunks of {context}");
+        let error = (found.mean_log_probability() - mean).abs();
+        assert!(error < 1e-4, "chunks of {context}: {error}");
+    }
+    for context in [2, text.len() + 1] {
+        let found = small(&model, context).perplexity(&text, chunks, &mut |_| ());
+        let expected = LlamaError::NoWholeChunk {
+            tokens: text.len(),
+            context,
+        };
+        assert_eq!(found.unwrap_err().to_string(), expected.to_string());
     }
 
     for short in [&[][..], &[1]] {

@@ -10,7 +10,12 @@ use ironbridge::llama::{
 };
 use serde::Deserialize;
 
-const VARIANTS: [&str; 17] = [
+const VARIANTS: [&str; 26] = [
+    "gemma",
+    "gemma2",
+    "gemma2-three-layers",
+    "gemma3",
+    "gemma3-scaled",
     "llama-1",
     "llama-2",
     "llama-3",
@@ -21,12 +26,16 @@ const VARIANTS: [&str; 17] = [
     "llama-linear",
     "llama-tiny",
     "llama-wide-heads",
+    "llama-window-ignored",
     "llama-yarn",
     "llama-yarn-attention-factor",
+    "llama-yarn-mscale",
     "mistral-window",
     "qwen2",
+    "qwen2-layer-types",
     "qwen2-window-tied",
     "qwen3",
+    "qwen3-max-window-layers",
     "qwen3-tied-yarn",
 ];
 
@@ -127,14 +136,30 @@ fn every_folder_is_tested() {
 
 #[test]
 fn logits_are_those_of_transformers() {
+    // `make test-models` makes a table of the differences.
+    let table = std::env::var_os("IRONBRIDGE_DIFFERENCES");
+    let mut differences = serde_json::Map::new();
     for name in VARIANTS {
         let (model, reference) = open(name);
+        let mut largest: f64 = 0.0;
         for At { position, values } in &reference.logits {
             let mut session = session(&model, 0);
             session.feed(&reference.prompt[..position + 1]).unwrap();
             let what = format!("{name} at {position}");
-            assert_close(&logits(&session), values, TO_REFERENCE, &what);
+            let found = logits(&session);
+            assert_close(&found, values, TO_REFERENCE, &what);
+            let of = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, f64::max);
+            let most = of(&mut values.iter().map(|value| value.abs()));
+            let off = of(&mut found
+                .iter()
+                .zip(values)
+                .map(|(found, value)| (found - value).abs()));
+            largest = largest.max(off / most);
         }
+        differences.insert(name.to_owned(), largest.into());
+    }
+    if let Some(path) = table {
+        std::fs::write(path, serde_json::Value::from(differences).to_string()).unwrap();
     }
 }
 

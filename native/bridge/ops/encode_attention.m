@@ -24,6 +24,9 @@ static iron_status check_heads(const iron_attention *attention) {
                            (unsigned long long)attention->first_position, (unsigned long long)attention->tokens);
   if (!isfinite(attention->scale))
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "scale: is %g", (double)attention->scale);
+  if (!isfinite(attention->softcap) || attention->softcap < 0)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "softcap: is %g, it must not be less than 0",
+                           (double)attention->softcap);
   return IRON_OK;
 }
 
@@ -114,7 +117,8 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
                                 .first_position = (uint32_t)attention.first_position,
                                 /* a window of all positions is none */
                                 .window = attention.window >= positions ? 0 : (uint32_t)attention.window,
-                                .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale};
+                                .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale,
+                                .softcap = attention.softcap};
     share_out_keys(&arguments, positions);
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
     int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);

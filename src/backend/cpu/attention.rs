@@ -361,6 +361,8 @@ pub mod tests {
         first_position: usize,
         window: usize,
         gap: usize,
+        /// 0: none.
+        softcap: f32,
         /// The cache has one head after the other, not one position after the other.
         head_major: bool,
     }
@@ -373,6 +375,7 @@ pub mod tests {
         first_position: 0,
         window: 0,
         gap: 0,
+        softcap: 0.0,
         head_major: false,
     };
 
@@ -451,6 +454,7 @@ pub mod tests {
             first_position: first_position as u32,
             window: case.window as u32,
             scale,
+            softcap: case.softcap,
             ..Default::default()
         };
         let run = |executor: Executor| {
@@ -512,7 +516,11 @@ pub mod tests {
                 .map(|j| {
                     let products =
                         (0..head_dim).map(|d| f64::from(q[row + d]) * C::value(&k, key(j) + d));
-                    products.sum::<f64>() * f64::from(scale)
+                    let score = products.sum::<f64>() * f64::from(scale);
+                    match f64::from(case.softcap) {
+                        0.0 => score,
+                        cap => cap * (score / cap).tanh(),
+                    }
                 })
                 .collect();
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -608,6 +616,23 @@ pub mod tests {
                 };
                 check_all_types(Kernels::Plain, case, On::Native);
                 check::<f16>(Kernels::Pieces(48), case, On::Native);
+            }
+        }
+    }
+
+    #[test]
+    fn scores_are_softly_capped() {
+        for (tokens, first_position) in [(1, 600), (3, 0), (40, 30)] {
+            for softcap in [0.5, 4.0, 50.0] {
+                let case = Case {
+                    tokens,
+                    first_position,
+                    softcap,
+                    ..PLAIN
+                };
+                check_all_types(Kernels::Plain, case, On::Everything);
+                check_all_types(Kernels::Tiled(64), case, On::Everything);
+                check::<f32>(Kernels::Pieces(256), case, On::Everything);
             }
         }
     }
@@ -756,10 +781,10 @@ pub mod tests {
         fn any_shape(
             tokens in 1usize..8, kv_heads in 1usize..4, group in 1usize..5, head_dim in 1usize..140,
             first_position in 0usize..150, window in 0usize..80, gap in 0usize..5, head_major: bool,
-            length in 1usize..70,
+            softcap in prop_oneof![Just(0.0f32), 0.2f32..60.0], length in 1usize..70,
         ) {
             let case = Case {
-                tokens, kv_heads, group, head_dim, first_position, window, gap, head_major,
+                tokens, kv_heads, group, head_dim, first_position, window, gap, softcap, head_major,
             };
             check_native(case);
             let ways = [(order(length), false)];

@@ -265,7 +265,7 @@ pub struct attention_args {
     pub scale: f32,
     pub splits: iron_u32,
     pub split_length: iron_u32,
-    pub reserved: iron_u32,
+    pub softcap: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -323,8 +323,8 @@ const _: () = {
         "Offset of field: attention_args::split_length",
     ][::core::mem::offset_of!(attention_args, split_length) - 96usize];
     [
-        "Offset of field: attention_args::reserved",
-    ][::core::mem::offset_of!(attention_args, reserved) - 100usize];
+        "Offset of field: attention_args::softcap",
+    ][::core::mem::offset_of!(attention_args, softcap) - 100usize];
 };
 pub const ELEMENTWISE_A: _bindgen_ty_10 = 0;
 pub const ELEMENTWISE_B: _bindgen_ty_10 = 1;
@@ -354,16 +354,24 @@ pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[derive(Debug, Default, Copy, Clone)]
 pub struct activation_args {
     pub count: iron_u64,
+    pub scale: f32,
+    pub reserved: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of activation_args"][::core::mem::size_of::<activation_args>() - 8usize];
+    ["Size of activation_args"][::core::mem::size_of::<activation_args>() - 16usize];
     [
         "Alignment of activation_args",
     ][::core::mem::align_of::<activation_args>() - 8usize];
     [
         "Offset of field: activation_args::count",
     ][::core::mem::offset_of!(activation_args, count) - 0usize];
+    [
+        "Offset of field: activation_args::scale",
+    ][::core::mem::offset_of!(activation_args, scale) - 8usize];
+    [
+        "Offset of field: activation_args::reserved",
+    ][::core::mem::offset_of!(activation_args, reserved) - 12usize];
 };
 pub const ADD_BIAS_X: _bindgen_ty_12 = 0;
 pub const ADD_BIAS_BIAS: _bindgen_ty_12 = 1;

@@ -1,7 +1,7 @@
 //! `ironbridge chat`
 
 mod conversation;
-mod interrupt;
+pub mod interrupt;
 mod prompt;
 
 use std::error::Error;
@@ -12,9 +12,9 @@ use clap::Args;
 use ironbridge::llama::{ChatEncoder, ChatTemplate, Stop};
 use serde_json::json;
 
-use crate::generate::stop_name;
+use crate::generate::{stop_name, token_limit};
 use crate::input::read_text;
-use crate::model_options::ModelOptions;
+use crate::model_options::RunOptions;
 use crate::output;
 use crate::sampling_options::SamplingOptions;
 use crate::terminal::{FAINT, STRONG, printable, report, say};
@@ -25,15 +25,22 @@ use prompt::{Line, Prompt};
 #[derive(Args)]
 pub struct ChatArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// How the model is to behave
     #[arg(short, long, value_name = "TEXT")]
     system: Option<String>,
     /// A chat template in Jinja's language, in place of the model's own
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Tokens in an answer at most
-    #[arg(short = 'n', long = "tokens", default_value_t = 1024, value_name = "N")]
+    /// Tokens in an answer at most; -1: until it ends
+    #[arg(
+        short = 'n',
+        long = "tokens",
+        default_value = "1024",
+        value_name = "N",
+        value_parser = token_limit,
+        allow_negative_numbers = true
+    )]
     tokens: usize,
     /// End an answer before this text; can be given again
     #[arg(long = "stop", value_name = "TEXT")]

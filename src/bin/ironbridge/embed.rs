@@ -9,13 +9,13 @@ use ironbridge::llama::{Model, Pooling, Session};
 use serde_json::json;
 
 use crate::input::read_text;
-use crate::model_options::ModelOptions;
+use crate::model_options::RunOptions;
 use crate::output;
 
 #[derive(Args)]
 pub struct EmbedArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// The texts; without any, each line of --file or of standard input is one
     #[arg(value_name = "TEXT", conflicts_with = "file")]
     texts: Vec<String>,

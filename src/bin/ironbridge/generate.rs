@@ -6,14 +6,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ironbridge::Device;
+use ironbridge::llama::tokenizer::EncodeOptions;
 use ironbridge::llama::{
     GenerationOptions, GenerationStats, Model, Piece, Sampler, Session, Stop, WhenFull,
 };
 use ironbridge::memory::process_memory;
 use serde_json::{Value as Json, json};
 
-use crate::input::read_text;
-use crate::model_options::ModelOptions;
+use crate::chat::interrupt::Interrupt;
+use crate::input::{read_prompt, unescaped};
+use crate::model_options::RunOptions;
 use crate::output;
 use crate::sampling_options::SamplingOptions;
 use crate::terminal::{FAINT, STRONG, bytes, printable, say};
@@ -21,15 +23,29 @@ use crate::terminal::{FAINT, STRONG, bytes, printable, say};
 #[derive(Args)]
 pub struct GenerateArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// The text to go on from
-    #[arg(short, long, value_name = "TEXT", required_unless_present = "file")]
+    #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// A file with the text to go on from; -: standard input
+    /// A file with the text to go on from, without the line end at its end; without it and --prompt, or -: standard
+    /// input
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     file: Option<PathBuf>,
-    /// Tokens to write at most
-    #[arg(short = 'n', long = "tokens", default_value_t = 128, value_name = "N")]
+    /// Read \n, \r, \t, \\, \", \' and \x41 in the text as what they stand for
+    #[arg(short, long)]
+    escape: bool,
+    /// Read the names of control tokens, such as <|im_start|>, in the text as those tokens
+    #[arg(long)]
+    parse_special: bool,
+    /// Tokens to write at most; -1: until the text ends or the context is full
+    #[arg(
+        short = 'n',
+        long = "tokens",
+        default_value = "128",
+        value_name = "N",
+        value_parser = token_limit,
+        allow_negative_numbers = true
+    )]
     tokens: usize,
     /// End before this text; can be given again
     #[arg(long = "stop", value_name = "TEXT")]
@@ -50,24 +66,46 @@ pub struct GenerateArguments {
     sampling: SamplingOptions,
 }
 
+/// How many tokens are written at most, as the argument says it.
+pub fn token_limit(text: &str) -> Result<usize, String> {
+    match text {
+        "-1" => Ok(usize::MAX),
+        number => number
+            .parse()
+            .map_err(|_| "it should be a number, or -1 for no limit".to_owned()),
+    }
+}
+
 pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     // What needs no model is checked before one is loaded.
-    let sampler = Sampler::new(arguments.sampling.sampler_options(0.0))?;
+    let sampling = arguments.sampling.sampler_options(0.0);
+    let sampler = Sampler::new(sampling)?;
     let text = match (&arguments.prompt, &arguments.file) {
         (Some(prompt), _) => prompt.clone(),
-        (None, file) => read_text(file.as_deref())?,
+        (None, file) => read_prompt(file.as_deref())?,
+    };
+    let text = match arguments.escape {
+        true => unescaped(&text),
+        false => text,
     };
     let model = arguments.model.load(arguments.quiet || arguments.json)?;
     model.device().set_memory_baseline()?;
     let mut session = Session::new(&model, arguments.model.session_options())?;
 
-    let prompt = model.encode_prompt(&text);
+    let encoding = EncodeOptions {
+        add_special: true,
+        parse_special: arguments.parse_special,
+    };
+    let prompt = model.tokenizer().encode_with(&text, encoding);
     // The last token written needs no room; a prompt that has none is the session's error to tell.
     let room = match arguments.forget {
         Some(_) => usize::MAX,
         None => (session.context() + 1).saturating_sub(prompt.len()).max(1),
     };
     let limit = arguments.tokens.min(room);
+    // What was written, and the figures, are there when it is stopped, too.
+    let interrupt = Interrupt::install()?;
+    let interrupted = interrupt.catch();
     let options = GenerationOptions {
         limit,
         stop_strings: arguments.stop_strings.clone(),
@@ -76,6 +114,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
             Some(keep) => WhenFull::Forget { keep },
             None => WhenFull::Fail,
         },
+        cancel: interrupted.token().clone(),
         ..Default::default()
     };
     let mut generation = session.generate_with(&prompt, sampler, options);
@@ -84,6 +123,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
         let (stop, stats) = (generation.stop(), generation.stats());
         let mut json = describe(&model, &text, &pieces, stop, &stats);
         // What has changed there since the baseline is what the session took.
+        json["seed"] = sampling.seed.into();
         json["memory"] = serde_json::from_str(&model.device().memory()?.to_json())?;
         writeln!(output::stdout(), "{json}")?;
         return Ok(());
@@ -106,7 +146,11 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
                 session.context()
             ));
         }
-        summarise(model.device(), &stats)?;
+        if stop == Some(Stop::Cancelled) {
+            say(format_args!("\nstopped: interrupted"));
+        }
+        let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
+        summarise(model.device(), &stats, seed)?;
     }
     Ok(())
 }
@@ -156,12 +200,25 @@ pub fn stop_name(stop: Stop) -> &'static str {
     }
 }
 
-fn summarise(device: &Device, stats: &GenerationStats) -> Result<(), Box<dyn Error>> {
+/// `seed` where it mattered.
+fn summarise(
+    device: &Device,
+    stats: &GenerationStats,
+    seed: Option<u64>,
+) -> Result<(), Box<dyn Error>> {
     let memory = device.memory()?;
+    let seed = seed.map_or(String::new(), |seed| format!("\nseed       {seed}"));
+    // Nothing is asked of the model where nothing is to be written.
+    let prompt = match stats.prompt_time.is_zero() {
+        true => format!("{} tokens, nothing computed", stats.prompt_tokens),
+        false => format!(
+            "{} tokens, {:.1} tokens/s",
+            stats.prompt_tokens,
+            stats.prompt_rate()
+        ),
+    };
     say(format_args!(
-        "{FAINT}\nprompt     {} tokens, {:.1} tokens/s\ngenerated  {} tokens, {:.1} tokens/s\nmemory     {} peak device memory, {} resident\ndevice     {}{FAINT:#}",
-        stats.prompt_tokens,
-        stats.prompt_rate(),
+        "{FAINT}\nprompt     {prompt}\ngenerated  {} tokens, {:.1} tokens/s\nmemory     {} peak device memory, {} resident\ndevice     {}{seed}{FAINT:#}",
         stats.generated_tokens,
         stats.generation_rate(),
         bytes(memory.peak_bytes),

@@ -39,11 +39,11 @@ fn of_a_model(error: &LlamaError) -> Option<&'static str> {
             }
             _ => None,
         },
-        LlamaError::ContextFull { .. } => {
-            Some("--context makes more room, up to what the model was trained on")
-        }
+        LlamaError::ContextFull { .. } => Some(
+            "--context makes more room up to what the model was trained on, --rope-scaling yarn with --rope-scale beyond",
+        ),
         LlamaError::ContextTooLong { .. } => {
-            Some("--context 0 takes as much as the model can, up to 4096")
+            Some("--rope-scaling yarn with --rope-scale stretches a model to a longer one")
         }
         LlamaError::CacheType { .. } => Some("--cache f16 fits every model"),
         LlamaError::Chat(ChatError::NoTemplate) => {

@@ -22,6 +22,7 @@ mod monitor;
 mod output;
 mod perplexity;
 mod quantize;
+mod rope_options;
 mod sampling_options;
 mod stress;
 mod terminal;

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use ironbridge::Device;
 use ironbridge::llama::{CacheType, LoadOptions, Model, ModelFile, SessionOptions, WeightStorage};
 
+use crate::rope_options::RopeOptions;
 use crate::terminal::progress;
 
 #[derive(Args)]
@@ -28,9 +29,21 @@ pub struct ModelOptions {
     /// what suits the device and the machine's memory
     #[arg(long, value_enum, default_value_t = Storage::Automatic, value_name = "WHERE")]
     weights: Storage,
+    #[command(flatten)]
+    rope: RopeOptions,
     /// Device: default, metal, cpu, or an index of `ironbridge devices`
     #[arg(long, default_value = "default")]
     device: String,
+}
+
+/// For commands that run it once, with so many threads.
+#[derive(Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    model: ModelOptions,
+    /// Threads of the software device; without it, what IRONBRIDGE_THREADS says, or one for each processor
+    #[arg(short, long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -49,11 +62,31 @@ enum Storage {
     Copied,
 }
 
+impl RunOptions {
+    /// As [`ModelOptions::load`], on the threads that were asked for.
+    pub fn load(&self, quiet: bool) -> Result<Model, Box<dyn Error>> {
+        let model = self.model.load(quiet)?;
+        if let Some(threads) = self.threads {
+            model.device().set_compute_threads(threads)?;
+        }
+        Ok(model)
+    }
+
+    pub fn name(&self) -> String {
+        self.model.name()
+    }
+
+    pub fn session_options(&self) -> SessionOptions {
+        self.model.session_options()
+    }
+}
+
 impl ModelOptions {
     /// Opens the device and loads the model, with a progress bar unless `quiet`.
     pub fn load(&self, quiet: bool) -> Result<Model, Box<dyn Error>> {
         let device = Device::open(&self.device)?;
-        let file = ModelFile::open(&self.model)?;
+        let mut file = ModelFile::open(&self.model)?;
+        self.rope.apply(&mut file)?;
         let bar = match quiet {
             true => ProgressBar::hidden(),
             false => progress(0, "{msg} {bar:40} {bytes}/{total_bytes}")

@@ -8,6 +8,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
+use ironbridge::llama::SamplerError;
+
 use crate::terminal;
 
 /// What failed when nobody could be told.
@@ -51,7 +53,11 @@ pub fn end(result: Result<ExitCode, Box<dyn Error>>) -> ExitCode {
         Some(closed) if closed.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => {
             terminal::report(error.as_ref());
-            ExitCode::FAILURE
+            // By themselves they are of a sampler that could not be made: an argument was wrong.
+            match error.is::<SamplerError>() {
+                true => ExitCode::from(2),
+                false => ExitCode::FAILURE,
+            }
         }
     })
 }

@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use ironbridge::llama::{PerplexityOptions, Session, SessionOptions};
+use ironbridge::llama::{PerplexityOptions, PerplexityWindows, Session, SessionOptions};
 use serde_json::json;
 
 use crate::input::read_text;
-use crate::model_options::ModelOptions;
+use crate::model_options::RunOptions;
 use crate::output;
 use crate::terminal::progress;
 
@@ -21,13 +21,17 @@ const OUTPUTS: usize = 64;
 #[derive(Args)]
 pub struct PerplexityArguments {
     #[command(flatten)]
-    model: ModelOptions,
+    model: RunOptions,
     /// The text; -: standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     /// Tokens by which the window moves on in a text that is longer than the context; 0: half the context
     #[arg(long, default_value_t = 0, value_name = "N")]
     stride: usize,
+    /// Cut the text as llama.cpp's llama-perplexity does, whose figures are the published ones: pieces of --context
+    /// tokens, of which the second half is predicted
+    #[arg(long, conflicts_with = "stride")]
+    chunks: bool,
     /// Write one JSON object
     #[arg(long)]
     json: bool,
@@ -55,6 +59,10 @@ pub fn run(arguments: &PerplexityArguments) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let reading = PerplexityOptions {
         stride: arguments.stride,
+        windows: match arguments.chunks {
+            true => PerplexityWindows::Chunks,
+            false => PerplexityWindows::Overlapping,
+        },
     };
     let found = session.perplexity(&tokens, reading, &mut |done| {
         bar.set_length(done.total as u64);

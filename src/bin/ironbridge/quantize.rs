@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use clap::Args;
 use ironbridge::llama::gguf::TensorType;
 use ironbridge::llama::{
-    CancelToken, LlamaError, ModelFile, QuantizeError, QuantizeReport, Quantizer,
+    CancelToken, LlamaError, ModelFile, ModelTensor, QuantizeError, QuantizeMix, QuantizeReport,
+    Quantizer,
 };
 use serde_json::{Value as Json, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -26,10 +27,11 @@ pub struct QuantizeArguments {
     /// The GGUF file to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, F16, BF16 or F32, for matrices; the output is at least Q6_K
+    /// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, F16, BF16 or F32, for matrices; the output is at least Q6_K.
+    /// Or a mix of llama.cpp's: Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M
     #[arg(value_name = "TYPE", value_parser = target)]
-    target: TensorType,
-    /// Another type for one tensor; can be given again
+    target: Target,
+    /// Another type for one tensor, or for all whose names fit a pattern with * for any text; can be given again
     #[arg(long = "tensor", value_name = "NAME=TYPE", value_parser = tensor_target)]
     tensors: Vec<(String, TensorType)>,
     /// Replace OUT if it is there
@@ -46,7 +48,24 @@ pub struct QuantizeArguments {
     quiet: bool,
 }
 
-fn target(name: &str) -> Result<TensorType, String> {
+#[derive(Clone, Copy)]
+enum Target {
+    Type(TensorType),
+    Mix(QuantizeMix),
+}
+
+fn target(name: &str) -> Result<Target, String> {
+    let mut mixes = QuantizeMix::ALL.iter();
+    match mixes.find(|known| known.name().eq_ignore_ascii_case(name)) {
+        Some(mix) => Ok(Target::Mix(*mix)),
+        None => tensor_type(name).map(Target::Type).map_err(|error| {
+            let names: Vec<&str> = QuantizeMix::ALL.iter().map(|known| known.name()).collect();
+            format!("{error}, or of the mixes {}", names.join(", "))
+        }),
+    }
+}
+
+fn tensor_type(name: &str) -> Result<TensorType, String> {
     let mut types = Quantizer::TYPES.iter();
     let found = types.find(|known| known.name().eq_ignore_ascii_case(name));
     found.copied().ok_or_else(|| {
@@ -57,18 +76,48 @@ fn target(name: &str) -> Result<TensorType, String> {
 
 fn tensor_target(text: &str) -> Result<(String, TensorType), String> {
     let (name, kind) = text.rsplit_once('=').ok_or("it should be NAME=TYPE")?;
-    Ok((name.to_owned(), target(kind)?))
+    Ok((name.to_owned(), tensor_type(kind)?))
+}
+
+/// The names of a model's tensors that fit: the name itself, or a pattern with `*` for any text.
+fn fitting<'a>(model: &'a ModelFile, pattern: &'a str) -> Result<Vec<&'a str>, String> {
+    if !pattern.contains('*') {
+        return Ok(vec![pattern]);
+    }
+    let names = model.tensors().iter().map(ModelTensor::name);
+    let found: Vec<&str> = names.filter(|name| fits(name, pattern)).collect();
+    match found.is_empty() {
+        true => Err(format!("no tensor of the model fits {pattern}")),
+        false => Ok(found),
+    }
+}
+
+fn fits(name: &str, pattern: &str) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return name == pattern;
+    };
+    let Some(rest) = name.strip_prefix(before) else {
+        return false;
+    };
+    let mut ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+    ends.any(|at| fits(&rest[at..], after))
 }
 
 pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
-    let mut quantizer = Quantizer::new(arguments.target)?.overwrite(arguments.force);
+    let quantizer = match arguments.target {
+        Target::Type(kind) => Quantizer::new(kind)?,
+        Target::Mix(mix) => Quantizer::mix(mix),
+    };
+    let mut quantizer = quantizer.overwrite(arguments.force);
     if arguments.threads > 0 {
         quantizer = quantizer.threads(arguments.threads);
     }
-    for (name, kind) in &arguments.tensors {
-        quantizer = quantizer.tensor(name, *kind)?;
-    }
     let model = ModelFile::open(&arguments.model)?;
+    for (pattern, kind) in &arguments.tensors {
+        for name in fitting(&model, pattern)? {
+            quantizer = quantizer.tensor(name, *kind)?;
+        }
+    }
     let interrupted = catch_signals()?;
     quantizer = quantizer.cancel(CancelToken::from(interrupted.flag.clone()));
     let bar = match arguments.quiet || arguments.json {
@@ -95,8 +144,32 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
             bytes(report.bytes_before),
             bytes(report.bytes_after)
         ));
+        for remark in remarks(&report) {
+            say(format_args!("{remark}"));
+        }
     }
     Ok(())
+}
+
+/// What is not as it was asked for, a line for each pair of types.
+fn remarks(report: &QuantizeReport) -> Vec<String> {
+    let mut pairs: Vec<((TensorType, TensorType), usize)> = Vec::new();
+    for (_, asked, stored) in &report.not_as_asked {
+        match pairs
+            .iter_mut()
+            .find(|(pair, _)| *pair == (*asked, *stored))
+        {
+            Some((_, count)) => *count += 1,
+            None => pairs.push(((*asked, *stored), 1)),
+        }
+    }
+    let remark = |((asked, stored), count): ((TensorType, TensorType), usize)| {
+        format!(
+            "{count} tensors are {stored} and not {asked}, of whose blocks of {} their rows are no multiple",
+            asked.block_length()
+        )
+    };
+    pairs.into_iter().map(remark).collect()
 }
 
 /// Which signal came.
@@ -122,9 +195,30 @@ fn catch_signals() -> io::Result<Interrupted> {
 fn describe(report: &QuantizeReport) -> Json {
     let tensor =
         |(name, kind): &(String, _)| json!({ "name": name, "type": TensorType::name(*kind) });
+    let fallback = |(name, asked, stored): &(String, TensorType, TensorType)| json!({ "name": name, "asked": asked.name(), "type": stored.name() });
     json!({
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
+        "not_as_asked": report.not_as_asked.iter().map(fallback).collect::<Vec<_>>(),
         "bytes_before": report.bytes_before,
         "bytes_after": report.bytes_after,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn a_star_is_any_text() {
+        for (pattern, expected) in [
+            ("blk.*.attn_v.weight", true),
+            ("*", true),
+            ("blk.1*.attn_v.*", true),
+            ("blk.*.attn_q.weight", false),
+            ("*.attn_v", false),
+            ("blk.10.attn_v.weight", true),
+        ] {
+            assert_eq!(fits("blk.10.attn_v.weight", pattern), expected, "{pattern}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! How a command picks tokens.
 
+use std::hash::{BuildHasher, RandomState};
+
 use clap::Args;
 use ironbridge::llama::SamplerOptions;
 
@@ -52,13 +54,29 @@ pub struct SamplingOptions {
         allow_negative_numbers = true
     )]
     presence_penalty: f32,
-    /// The same seed gives the same text
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// The same seed gives the same text; "random" or -1: another one each time, as without it
+    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
+    seed: Option<Seed>,
+}
+
+#[derive(Clone, Copy)]
+enum Seed {
+    Random,
+    Given(u64),
+}
+
+fn seed(text: &str) -> Result<Seed, String> {
+    match text {
+        "random" | "-1" => Ok(Seed::Random),
+        number => number
+            .parse()
+            .map(Seed::Given)
+            .map_err(|_| "it should be a number from 0 to 2^64 - 1, or random".to_owned()),
+    }
 }
 
 impl SamplingOptions {
-    /// `temperature` is the command's own where none was asked for.
+    /// `temperature` is the command's own where none was asked for. A random seed is drawn here, and is in the result.
     pub fn sampler_options(&self, temperature: f32) -> SamplerOptions {
         SamplerOptions {
             temperature: self.temperature.unwrap_or(temperature),
@@ -68,7 +86,11 @@ impl SamplingOptions {
             repetition_penalty: self.repetition_penalty,
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
-            seed: self.seed,
+            seed: match self.seed {
+                Some(Seed::Given(seed)) => seed,
+                // Whatever is hashed: the keys are the system's random numbers.
+                Some(Seed::Random) | None => RandomState::new().hash_one(()),
+            },
             ..Default::default()
         }
     }

@@ -9,16 +9,17 @@ use super::{gemma, llama, qwen};
 /// A family of models. Mistral is a `llama` to its files, with a sliding window; TinyLlama, SmolLM and all of Meta's
 /// are, too.
 ///
-/// | | `llama` | `qwen2` | `qwen3` | `gemma` | `gemma3` |
-/// | --- | --- | --- | --- | --- | --- |
-/// | biases of Q, K and V | where the file has them | always | as `llama` | as `llama` | as `llama` |
-/// | other biases | where the file has them | the same | the same | the same | the same |
-/// | norms of each query's and key's head | no | no | yes | no | yes |
-/// | norms after attention and feed-forward network | no | no | no | no | yes |
-/// | gate | SiLU | SiLU | SiLU | GELU | GELU |
-/// | embeddings times √width | no | no | no | yes | yes |
-/// | layers with the window, if there is one | all | all | all | all | five of six |
-/// | rotated together, in GGUF | neighbors | halves | halves | halves | halves |
+/// | | `llama` | `qwen2` | `qwen3` | `gemma` | `gemma2` | `gemma3` |
+/// | --- | --- | --- | --- | --- | --- | --- |
+/// | biases of Q, K and V | where the file has them | always | as `llama` | as `llama` | as `llama` | as `llama` |
+/// | other biases | where the file has them | the same | the same | the same | the same | the same |
+/// | norms of each query's and key's head | no | no | yes | no | no | yes |
+/// | norms after attention and feed-forward network | no | no | no | no | yes | yes |
+/// | gate | SiLU | SiLU | SiLU | GELU | GELU | GELU |
+/// | soft caps of scores, if the file has them | no | no | no | no | yes | no |
+/// | embeddings times √width | no | no | no | yes | yes | yes |
+/// | layers with the window, if there is one | all | all | all | all | every other | five of six |
+/// | rotated together, in GGUF | neighbors | halves | halves | halves | halves | halves |
 ///
 /// Everything else is in the numbers of a [`Config`](crate::llama::Config). Weights in Hugging Face's order are rotated
 /// in halves, whatever the architecture: only llama.cpp's converter reorders those of `llama`.
@@ -33,16 +34,19 @@ pub enum Architecture {
     Qwen3,
     /// Gemma Team 2024, [arXiv:2403.08295](https://arxiv.org/abs/2403.08295).
     Gemma,
+    /// Gemma Team 2024, [arXiv:2408.00118](https://arxiv.org/abs/2408.00118).
+    Gemma2,
     /// Gemma Team 2025, [arXiv:2503.19786](https://arxiv.org/abs/2503.19786), its part for text.
     Gemma3,
 }
 
 impl Architecture {
-    const ALL: [Architecture; 5] = [
+    const ALL: [Architecture; 6] = [
         Architecture::Llama,
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Gemma,
+        Architecture::Gemma2,
         Architecture::Gemma3,
     ];
 
@@ -70,6 +74,7 @@ impl Architecture {
             Architecture::Qwen2 => &qwen::QWEN2,
             Architecture::Qwen3 => &qwen::QWEN3,
             Architecture::Gemma => &gemma::GEMMA,
+            Architecture::Gemma2 => &gemma::GEMMA2,
             Architecture::Gemma3 => &gemma::GEMMA3,
         }
     }

@@ -35,6 +35,10 @@ pub struct Config {
     pub rotary_dim: usize,
     /// What the product of a query and a key is multiplied by, before [`RopeScaling`] sharpens it.
     pub attention_scale: f32,
+    /// What scores of attention are softly kept below: `s` becomes `cap · tanh(s / cap)`.
+    pub attention_cap: Option<f32>,
+    /// The same for the scores of the next token.
+    pub output_cap: Option<f32>,
     /// Which elements of a head are rotated together: how the weights of queries and keys are ordered in the file.
     pub rope_pairing: RopePairing,
     /// What keeps the norms from dividing by zero.
@@ -106,6 +110,8 @@ impl Config {
             plans: reader.plans(layers, context)?,
             rotary_dim: reader.size("rope.dimension_count", Some(head_dim), head_dim)?,
             attention_scale: reader.attention_scale(layers, width, heads, head_dim)?,
+            attention_cap: reader.cap("attn_logit_softcapping")?,
+            output_cap: reader.cap("final_logit_softcapping")?,
             rope_pairing: architecture.spec().rope_pairing,
             rms_epsilon: reader.positive("attention.layer_norm_rms_epsilon", None)?,
         };
@@ -126,15 +132,6 @@ impl Config {
             let stated: Option<u64> = reader.get(key)?;
             if let Some(stated) = stated.filter(|stated| *stated != expected as u64) {
                 return Err(wrong(&reader.key(key), stated, reason));
-            }
-        }
-        for name in ["attn_logit_softcapping", "final_logit_softcapping"] {
-            if let Some(cap) = reader.get::<f32>(name)?.filter(|cap| *cap != 0.0) {
-                return Err(wrong(
-                    &reader.key(name),
-                    cap,
-                    "capped scores are not supported",
-                ));
             }
         }
         Ok(config)
@@ -240,6 +237,18 @@ impl<'a> Reader<'a> {
             Some(number) => self.metadata.get(&key)?.unwrap_or(number),
         };
         above_zero(&key, value)
+    }
+
+    /// A soft cap of scores; 0 is none.
+    fn cap(&self, name: &str) -> Result<Option<f32>, LlamaError> {
+        let Some(cap) = self.get::<f32>(name)?.filter(|cap| *cap != 0.0) else {
+            return Ok(None);
+        };
+        let key = self.key(name);
+        match self.architecture.spec().soft_caps {
+            true => above_zero(&key, cap).map(Some),
+            false => Err(wrong(&key, cap, "this architecture has no capped scores")),
+        }
     }
 
     /// What the layers differ in. A window of 0 is none.

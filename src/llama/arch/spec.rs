@@ -22,6 +22,8 @@ pub(crate) struct Spec {
     pub post_norms: bool,
     /// What the gate of the feed-forward network passes through.
     pub gate: Gate,
+    /// Whether scores of attention and of the output may have soft caps. In others a file's cap is an error.
+    pub soft_caps: bool,
     /// Whether embeddings are multiplied by the square root of their width.
     pub scaled_embedding: bool,
     /// Which layers have the window that a file gives, where the file does not say it.
@@ -78,6 +80,7 @@ pub(super) const USUAL: Spec = Spec {
     head_norms: false,
     post_norms: false,
     gate: Gate::Silu,
+    soft_caps: false,
     scaled_embedding: false,
     windows: Windows::All,
     window_rope_base: None,

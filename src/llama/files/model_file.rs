@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::gguf::{GgufFile, Metadata, TensorType};
+use super::gguf::{GgufFile, Metadata, MetadataError, TensorType, Value};
 use super::mapped_file::MappedFile;
 
 /// A model's metadata and tensors, under GGUF's names whatever they are read from. Tensors stay in the files, which are
@@ -86,6 +86,20 @@ impl ModelFile {
     /// The metadata. That of a folder is what llama.cpp's converter would write into a GGUF file.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Sets the value of a metadata key, as if the file had it: how a model is run as its file does not say. The file
+    /// stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metadata::set`].
+    pub fn set_metadata(
+        &mut self,
+        key: impl Into<String>,
+        value: impl Into<Value>,
+    ) -> Result<(), MetadataError> {
+        Arc::make_mut(&mut self.metadata).set(key, value)
     }
 
     /// The tensors in the files' order.

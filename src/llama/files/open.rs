@@ -5,21 +5,22 @@ use std::path::Path;
 use super::gguf::GgufFile;
 use super::hugging_face;
 use super::model_file::ModelFile;
+use super::split;
 use crate::llama::error::LlamaError;
 
 impl ModelFile {
-    /// Opens a GGUF file, or a folder with `config.json`, one or more `.safetensors` and `tokenizer.json` or
+    /// Opens a GGUF file, all the parts of one of which it is one, or a folder with `config.json`, one or more `.safetensors` and `tokenizer.json` or
     /// `tokenizer.model`.
     ///
     /// # Errors
     ///
-    /// [`LlamaError::Open`] when a file cannot be opened or mapped; [`LlamaError::Gguf`], [`LlamaError::Safetensors`]
+    /// [`LlamaError::Open`] when a file cannot be opened or mapped; [`LlamaError::Split`], [`LlamaError::Gguf`], [`LlamaError::Safetensors`]
     /// and [`LlamaError::HuggingFace`] when one is not what its name says.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, LlamaError> {
         let path = path.as_ref();
         match path.is_dir() {
             true => hugging_face::open(path),
-            false => GgufFile::open(path).map(ModelFile::from),
+            false => split::complete(path, GgufFile::open(path)?),
         }
     }
 }

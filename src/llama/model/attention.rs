@@ -172,6 +172,7 @@ fn attend(
         v: cache.values(),
         out: state.attended.tensor().skip(query_start), // tokens × query_dim
         scale: plan.rope_scaling.score_scale() * config.attention_scale,
+        softcap: config.attention_cap.unwrap_or(0.0),
         ..Default::default()
     })
 }

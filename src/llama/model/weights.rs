@@ -16,6 +16,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::TensorType;
+use crate::llama::files::iq::{self, DecodeBlock};
 use crate::llama::files::mapped_file::MappedFile;
 use crate::llama::files::model_file::{ModelFile, ModelTensor, Place};
 use crate::llama::files::progress::LoadProgress;
@@ -190,6 +191,9 @@ impl<'a> Weights<'a> {
         let Some(tensor) = self.take(name, &[width, rows])? else {
             return Ok(None);
         };
+        if let Some(decode) = iq::decoder(tensor.tensor_type()) {
+            return self.decoded(tensor, decode).map(Some);
+        }
         let dtype =
             dtype_of(tensor.tensor_type()).ok_or_else(|| unsupported(tensor, &MATRIX_TYPES))?;
         let strips = Strips::of(width, rows, dtype).filter(|_| interleaved);
@@ -291,6 +295,38 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// Blocks that no kernel takes, in F32.
+    fn decoded(&mut self, tensor: &ModelTensor, decode: DecodeBlock) -> Result<Weight> {
+        let kind = tensor.tensor_type();
+        let (length, size) = (kind.block_length() as usize, kind.block_size() as usize);
+        let elements = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
+        let options = self.device.buffer_options().label(tensor.name());
+        let options = options.category(Category::Weights);
+        let mut buffer = options.create::<u8>(elements.saturating_mul(size_of::<f32>()))?;
+        let (mut numbers, mut bytes) = (vec![0.0f32; length], Vec::new());
+        let blocks_of_step = STEP / (length * size_of::<f32>());
+        let mut done = 0;
+        for step in self.file.bytes(tensor).chunks(blocks_of_step * size) {
+            bytes.clear();
+            for block in step.chunks_exact(size) {
+                decode(block, &mut numbers);
+                bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+            }
+            buffer.write_at(done, &bytes)?;
+            done += bytes.len();
+            self.copied(step.len())?;
+        }
+        Ok(Weight::new(Arc::new(buffer), 0, DType::F32))
+    }
+
+    /// Counts bytes where all are copied at the start; an error when the caller wants no more.
+    fn copied(&mut self, bytes: usize) -> Result<()> {
+        match self.source {
+            Source::Copied if self.progress.add(bytes).is_break() => Err(cancelled()),
+            _ => Ok(()),
+        }
+    }
+
     /// A copy in F32.
     fn widened<T: Into<f32>>(
         &mut self,
@@ -315,11 +351,7 @@ impl<'a> Weights<'a> {
                 let start = range.start + (index * STEP) as u64;
                 self.file.files()[*file].forget(start..start + step.len() as u64);
             }
-            if let Source::Copied = self.source {
-                if self.progress.add(step.len()).is_break() {
-                    return Err(cancelled());
-                }
-            }
+            self.copied(step.len())?;
         }
         Ok(buffer)
     }
@@ -334,7 +366,7 @@ fn dtype_of(tensor_type: TensorType) -> Option<DType> {
 /// The types that a matrix may have in a file.
 static MATRIX_TYPES: LazyLock<String> = LazyLock::new(|| {
     let all = TensorType::ALL.iter().copied();
-    let names = all.filter(|tensor_type| dtype_of(*tensor_type).is_some());
+    let names = all.filter(|kind| dtype_of(*kind).is_some() || iq::decoder(*kind).is_some());
     names.map(TensorType::name).collect::<Vec<_>>().join(", ")
 });
 

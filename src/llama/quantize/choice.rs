@@ -5,13 +5,29 @@ use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::TensorType;
 use crate::llama::files::model_file::{ModelFile, ModelFormat, ModelTensor};
 
+/// Types of a tensor.
+pub(super) struct Choice {
+    pub asked: TensorType,
+    /// The one whose blocks its rows are made of.
+    pub fits: TensorType,
+}
+
+impl Choice {
+    fn same(tensor_type: TensorType) -> Choice {
+        Choice {
+            asked: tensor_type,
+            fits: tensor_type,
+        }
+    }
+}
+
 /// The type of a tensor in a file of `wanted` matrices.
 pub(super) fn tensor_type(
     model: &ModelFile,
     tensor: &ModelTensor,
     wanted: TensorType,
     overrides: &[(String, TensorType)],
-) -> Result<TensorType, LlamaError> {
+) -> Result<Choice, LlamaError> {
     let name = tensor.name();
     if model.format() == ModelFormat::HuggingFace && name == tensor.stored_name() {
         return Err(LlamaError::UnexpectedTensor(name.to_owned()));
@@ -20,7 +36,7 @@ pub(super) fn tensor_type(
     // The last word counts.
     if let Some((_, tensor_type)) = overrides.iter().rev().find(|(other, _)| other == name) {
         return match columns % tensor_type.block_length() {
-            0 => Ok(*tensor_type),
+            0 => Ok(Choice::same(*tensor_type)),
             _ => Err(QuantizeError::PartialBlock {
                 name: name.to_owned(),
                 columns,
@@ -30,7 +46,7 @@ pub(super) fn tensor_type(
         };
     }
     if tensor.dimensions().len() == 1 {
-        return Ok(TensorType::F32);
+        return Ok(Choice::same(TensorType::F32));
     }
     let is_output = match name {
         "output.weight" => true,
@@ -41,7 +57,10 @@ pub(super) fn tensor_type(
         true => TensorType::Q6_K,
         false => wanted,
     };
-    Ok(fitting(wanted, columns))
+    Ok(Choice {
+        asked: wanted,
+        fits: fitting(wanted, columns),
+    })
 }
 
 /// Bits of 256 numbers.

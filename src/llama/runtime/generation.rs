@@ -37,9 +37,9 @@ impl GenerationStats {
 }
 
 fn rate(tokens: usize, time: Duration) -> f64 {
-    match tokens {
-        0 => 0.0,
-        _ => tokens as f64 / time.as_secs_f64().max(1e-9),
+    match tokens == 0 || time.is_zero() {
+        true => 0.0,
+        false => tokens as f64 / time.as_secs_f64(),
     }
 }
 

@@ -12,7 +12,23 @@ use crate::llama::error::LlamaError;
 pub struct PerplexityOptions {
     /// Tokens by which the window moves on where the text is longer than the context. A token is predicted from at
     /// least `context - 1 - stride` tokens, so small strides are exact and slow. Default, or 0: half the context.
+    /// [`Chunks`](PerplexityWindows::Chunks) have none.
     pub stride: usize,
+    /// Which tokens are predicted, and from what.
+    pub windows: PerplexityWindows,
+}
+
+/// How a text is cut for a perplexity. Figures of different cuts are not comparable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PerplexityWindows {
+    /// Windows overlap, and each token but the first is predicted once.
+    #[default]
+    Overlapping,
+    /// As llama.cpp's `llama-perplexity` does, whose figures are the published ones: pieces of a context's length, each
+    /// on its own, without the rest at the end. In each the tokens after the first `context / 2 + 1` are predicted. The
+    /// token that begins a text, where the model has one, stands in for the first of each piece.
+    Chunks,
 }
 
 /// How well a model predicts a text.
@@ -91,7 +107,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::NothingToPredict`] for a text of fewer than two tokens, and as [`feed`](Session::feed).
+    /// [`LlamaError::NothingToPredict`] for a text of fewer than two tokens, [`LlamaError::NoWholeChunk`] for one that is
+    /// shorter than a chunk, and as [`feed`](Session::feed).
     pub fn perplexity(
         &mut self,
         tokens: &[u32],
@@ -134,6 +151,9 @@ impl Sequences {
         let bos = self.model().tokenizer().bos();
         let begin = tokens[..1].iter().filter(|first| Some(**first) == bos);
         let begin: Vec<u32> = begin.copied().collect();
+        if options.windows == PerplexityWindows::Chunks {
+            return self.perplexity_of_chunks(index, tokens, &begin, progress);
+        }
 
         let mut perplexity = Perplexity::default();
         let mut predicted = 1; // the first token comes from nothing
@@ -158,6 +178,38 @@ impl Sequences {
                 total: tokens.len() - 1,
             };
             if progress(so_far).is_break() {
+                return Err(LlamaError::Cancelled("measuring a perplexity").into());
+            }
+        }
+        Ok(perplexity)
+    }
+
+    /// llama.cpp's `tools/perplexity/perplexity.cpp`, function `perplexity`.
+    fn perplexity_of_chunks(
+        &mut self,
+        index: usize,
+        tokens: &[u32],
+        begin: &[u32],
+        progress: &mut dyn FnMut(PerplexityProgress) -> ControlFlow<()>,
+    ) -> Result<Perplexity> {
+        let context = self.context();
+        let first = context / 2;
+        let chunks = tokens.chunks_exact(context);
+        if chunks.len() == 0 || context < 3 {
+            let tokens = tokens.len();
+            return Err(LlamaError::NoWholeChunk { tokens, context }.into());
+        }
+        let total = chunks.len() * (context - 1 - first);
+        let mut perplexity = Perplexity::default();
+        for chunk in chunks {
+            let mut chunk = chunk.to_vec();
+            chunk[..begin.len()].copy_from_slice(begin);
+            let (known, new) = chunk.split_at(first);
+            self.rewind(index, 0);
+            self.feed(&[(index, known)])?;
+            perplexity.add(&self.log_probabilities(index, new)?);
+            let so_far = perplexity;
+            if progress(PerplexityProgress { so_far, total }).is_break() {
                 return Err(LlamaError::Cancelled("measuring a perplexity").into());
             }
         }

@@ -56,6 +56,28 @@ fn tokens_of(json: &Json) -> Vec<u32> {
     tokens.map(|token| token.as_u64().unwrap() as u32).collect()
 }
 
+/// As llama.cpp's converter writes Gemma's, and as llama.cpp tokenizes with it.
+#[test]
+fn user_defined_pieces_of_spaces_are_found_in_the_text_as_it_is() {
+    let pieces =
+        ["<unk>", "▁", "a", "  ", "    ", "▁a", "<0x0A>"].map(|piece| piece.as_bytes().into());
+    let kinds = [2, 1, 1, 4, 4, 1, 1];
+    let vocabulary = Vocabulary::new(&pieces, &[0.0; 7], &kinds, 0).unwrap();
+    let tokenizer = Tokenizer::new(vocabulary, Algorithm::Scores, SpacePrefix::Nowhere);
+    for (text, expected) in [
+        ("    ", &[4][..]),
+        ("a   a", &[2, 3, 5]),
+        (" a", &[5]),
+        ("     a", &[4, 5]),
+        ("a  ", &[2, 3]),
+        // Escaped spaces that a text brings with it are none.
+        ("▁▁", &[1, 1]),
+    ] {
+        assert_eq!(tokenizer.encode(text), expected, "{text:?}");
+    }
+    assert_eq!(tokenizer.decode(&[2, 4, 3, 5]).unwrap(), "a       a");
+}
+
 #[test]
 fn texts_become_sentencepieces_tokens() {
     for (name, model) in fixtures() {

@@ -89,6 +89,8 @@ pub(super) struct Vocabulary {
     text: HashMap<Box<[u8]>, u32>,
     longest: usize,
     user_defined: PrefixMatcher,
+    /// Those of them that have a space.
+    user_defined_with_space: PrefixMatcher,
     /// The unknown token among them: both `tokenizers` and llama.cpp find it by its name.
     control: PrefixMatcher,
     unknown: u32,
@@ -130,6 +132,7 @@ impl Vocabulary {
             text: HashMap::with_capacity(pieces.len()),
             longest: 0,
             user_defined: PrefixMatcher::default(),
+            user_defined_with_space: PrefixMatcher::default(),
             control: PrefixMatcher::default(),
             unknown,
             bytes: None,
@@ -149,6 +152,9 @@ impl Vocabulary {
                 TokenKind::Control | TokenKind::Unknown => vocabulary.control.add(piece, token),
                 TokenKind::UserDefined => {
                     vocabulary.user_defined.add(piece, token);
+                    if piece.contains(&b' ') {
+                        vocabulary.user_defined_with_space.add(piece, token);
+                    }
                     vocabulary.add_text(piece, token);
                 }
                 TokenKind::Normal | TokenKind::Unused => vocabulary.add_text(piece, token),
@@ -204,15 +210,18 @@ impl Vocabulary {
     }
 
     /// The first token in `text` that is found by its name before the text is split, of several that start there the
-    /// longest: (where, its length, the token). Those are the control tokens if `control`, and the user-defined ones if
-    /// `user_defined`.
+    /// longest: (where, its length, the token). Those are the control tokens if `control`, and `user_defined` ones.
     pub fn find_named(
         &self,
         text: &str,
         control: bool,
-        user_defined: bool,
+        user_defined: UserDefined,
     ) -> Option<(usize, usize, u32)> {
-        let matchers = [(&self.control, control), (&self.user_defined, user_defined)];
+        let user_defined = match user_defined {
+            UserDefined::All => &self.user_defined,
+            UserDefined::WithSpace => &self.user_defined_with_space,
+        };
+        let matchers = [(&self.control, control), (user_defined, true)];
         let matchers = matchers.map(|(matcher, wanted)| matcher.filter(wanted));
         if matchers.iter().all(Option::is_none) {
             return None;
@@ -233,6 +242,15 @@ impl Vocabulary {
         let token = control.or_else(|| self.user_defined.tokens.get(name));
         token.copied().or_else(|| self.text(name))
     }
+}
+
+/// Which user-defined pieces are found in text as it is, before its spaces are escaped.
+#[derive(Clone, Copy)]
+pub(super) enum UserDefined {
+    All,
+    /// llama.cpp's converter writes the escaped spaces of SentencePiece's user-defined pieces as spaces, and llama.cpp
+    /// looks for them so: Gemma has one for each number of spaces up to 31.
+    WithSpace,
 }
 
 /// The byte that a piece like `<0x41>` names.

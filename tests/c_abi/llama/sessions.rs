@@ -5,7 +5,9 @@ use std::ptr::{null, null_mut};
 
 use ironbridge::Device;
 use ironbridge::ffi::*;
-use ironbridge::llama::{Model, Pooling, Sequences, SessionOptions};
+use ironbridge::llama::{
+    Model, PerplexityOptions, PerplexityWindows, Pooling, Sequences, SessionOptions,
+};
 use serial_test::serial;
 
 use super::fixture::*;
@@ -318,6 +320,7 @@ fn a_text_is_judged_as_in_rust() {
         stride: 0,
         progress: Some(count_up),
         progress_context: (&raw mut left).cast(),
+        ..Default::default()
     };
     fails(
         measure(&options, &mut found),
@@ -325,6 +328,31 @@ fn a_text_is_judged_as_in_rust() {
         "cancelled",
     );
     assert_eq!((left, found.value), (0, 0.0));
+
+    let chunks = PerplexityOptions {
+        windows: PerplexityWindows::Chunks,
+        ..Default::default()
+    };
+    let expected = rust.perplexity(0, &long, chunks, &mut |_| {
+        std::ops::ControlFlow::Continue(())
+    });
+    let expected = expected.expect("measured");
+    let mut options = iron_perplexity_options {
+        size: size_of::<iron_perplexity_options>(),
+        windows: IRON_WINDOWS_CHUNKS,
+        ..Default::default()
+    };
+    ok(measure(&options, &mut found));
+    assert_eq!(
+        (found.value, found.tokens as usize),
+        (expected.value(), expected.tokens())
+    );
+    options.windows = 2;
+    fails(
+        measure(&options, &mut found),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "options.windows: is 2",
+    );
     drop(rust);
     llama.finish();
 }

@@ -260,14 +260,32 @@ fn activations_also_in_place() {
             let output = Output::strided(DType::F32, 1, count, count);
             ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
                 let x = inputs[0];
-                record(commands, &Activation { count, x, out })
+                record(
+                    commands,
+                    &Activation {
+                        count,
+                        x,
+                        out,
+                        scale: 0.0,
+                    },
+                )
             });
             ways.check(
                 &what,
                 &[],
                 &Output::in_place(&x, 1, count),
                 &want,
-                |commands, _, x| record(commands, &Activation { count, x, out: x }),
+                |commands, _, x| {
+                    record(
+                        commands,
+                        &Activation {
+                            count,
+                            x,
+                            out: x,
+                            scale: 0.0,
+                        },
+                    )
+                },
             );
         }
     }

@@ -12,6 +12,7 @@ use crate::backend::cpu::kernels::dot::dots;
 use crate::backend::cpu::kernels::exponential::exp;
 use crate::backend::cpu::quants::{GROUP, Readable};
 use crate::backend::cpu::simd::Simd;
+use crate::backend::ffi::args::attention_args;
 
 /// What a query has found so far, beside its values weighted by exp(score - largest): the sum of the weights, 0 when
 /// there is none.
@@ -27,15 +28,28 @@ impl RunningSoftmax {
         sum: 0.0,
     };
 
-    /// Makes weights of the scores of `count` keys, which are still to be multiplied with `scale`. Returns what the
+    /// Makes weights of the scores of `count` keys, which are still to be multiplied with the scale of `args` and to be
+    /// capped. Returns what the
     /// values so far are to be multiplied with, or `None` where none of these keys has a weight, whatever the others
     /// score.
     #[inline(always)]
-    pub fn weigh(&mut self, scores: &mut [f32; BLOCK], count: usize, scale: f32) -> Option<f32> {
+    pub fn weigh(
+        &mut self,
+        scores: &mut [f32; BLOCK],
+        count: usize,
+        args: &attention_args,
+    ) -> Option<f32> {
         /// So many scores are computed at a time.
         const LANES: usize = 16;
         let (scores, _) = scores.as_chunks_mut::<LANES>();
         let scores = &mut scores[..count.div_ceil(LANES)];
+        let mut scale = args.scale;
+        if args.softcap > 0.0 {
+            for score in scores.as_flattened_mut() {
+                *score = args.softcap * tanh(*score * scale / args.softcap);
+            }
+            scale = 1.0;
+        }
         let mut most = [f32::NEG_INFINITY; LANES];
         for (part, scores) in scores.iter_mut().enumerate() {
             for i in 0..LANES {
@@ -104,7 +118,7 @@ impl RunningSoftmax {
                 let [products] = unsafe { dots::<S, C, 1, 4>(simd, [query], keys, head_dim) };
                 scores[quad..quad + 4].copy_from_slice(&products);
             }
-            let Some(rescale) = self.weigh(&mut scores, count, queries.args.scale) else {
+            let Some(rescale) = self.weigh(&mut scores, count, &queries.args) else {
                 continue;
             };
             let mut values = [std::ptr::null(); BLOCK];
@@ -115,6 +129,13 @@ impl RunningSoftmax {
             unsafe { accumulate(simd, weighted, rescale, &values[..count], &scores) };
         }
     }
+}
+
+/// Off by some 2^-23 of 1, in a form that a compiler makes vectors of.
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    let small = exp(-2.0 * x.abs());
+    ((1.0 - small) / (1.0 + small)).copysign(x)
 }
 
 /// sums = sums · rescale + sum over i of weights[i] · values[i].

@@ -42,7 +42,10 @@ fn for_elements(
         );
         for i in 0..range.len() {
             // SAFETY: `at` checked the range of both.
-            unsafe { out.add(i).write(function(x.add(i).read())) };
+            unsafe {
+                let value = args.scale * function(x.add(i).read() / args.scale);
+                out.add(i).write(value);
+            };
         }
     });
     Ok(())
@@ -55,9 +58,11 @@ pub mod tests {
     use super::*;
     use crate::backend::cpu::testing::*;
 
-    fn run(name: &'static str, x: &[f32], in_place: bool, on: Executor) -> Vec<f32> {
+    fn run(name: &'static str, x: &[f32], scale: f32, in_place: bool, on: Executor) -> Vec<f32> {
         let args = activation_args {
             count: x.len() as u64,
+            scale,
+            reserved: 0,
         };
         // One more than is asked for: it must stay as it is.
         let (mut x, mut out) = ([x, &[f32::POISON]].concat(), vec![f32::POISON; x.len() + 1]);
@@ -73,7 +78,7 @@ pub mod tests {
         if in_place { x } else { out }
     }
 
-    fn check(name: &'static str, count: usize, in_place: bool) {
+    fn check(name: &'static str, count: usize, scale: f32, in_place: bool) {
         let x: Vec<f32> = Numbers::new(count as u64).vec(count);
         let x: Vec<f32> = x.iter().map(|x| x * 30.0).collect();
         let function: fn(f64) -> f64 = match name {
@@ -83,11 +88,12 @@ pub mod tests {
             _ => panic!("{name} is of another family"),
         };
         on_every_executor(
-            |on| run(name, &x, in_place, on),
+            |on| run(name, &x, scale, in_place, on),
             |out| {
                 for (x, out) in x.iter().zip(out) {
-                    let expected = function((*x).into());
-                    let tolerance = 4.0 * f32::ROUNDING * expected.abs();
+                    let scale = f64::from(scale);
+                    let expected = scale * function(f64::from(*x) / scale);
+                    let tolerance = 6.0 * f32::ROUNDING * expected.abs();
                     assert_close((*out).into(), expected, tolerance, format!("{name} {x}"));
                 }
                 assert_untouched(out, std::iter::once(0..count));
@@ -96,16 +102,16 @@ pub mod tests {
     }
 
     pub fn at_edge(name: &'static str, edge: usize) {
-        check(name, edge, false);
-        check(name, edge, true);
+        check(name, edge, 1.0, false);
+        check(name, edge, 30.0, true);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn any_count(count in 1usize..5000, in_place: bool) {
+        fn any_count(count in 1usize..5000, scale in 0.1f32..100.0, in_place: bool) {
             for name in ["relu", "sigmoid", "tanh"] {
-                check(name, count, in_place);
+                check(name, count, scale, in_place);
             }
         }
     }
@@ -121,9 +127,9 @@ pub mod tests {
                 assert!(of(name)[3].is_nan());
             }
         };
-        ends(&|name| run(name, &x, false, Executor::Native(&machines()[0])));
+        ends(&|name| run(name, &x, 1.0, false, Executor::Native(&machines()[0])));
         for (order, validate) in METAL {
-            ends(&|name| run(name, &x, false, Executor::Metal(order, validate)));
+            ends(&|name| run(name, &x, 1.0, false, Executor::Metal(order, validate)));
         }
     }
 }

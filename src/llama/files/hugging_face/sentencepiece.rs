@@ -36,7 +36,9 @@ mod fields {
     pub const BOS_ID: u64 = 41;
     pub const EOS_ID: u64 = 42;
 
+    pub const CHARACTER_MAP: u64 = 2;
     pub const ADD_DUMMY_PREFIX: u64 = 3;
+    pub const REMOVE_EXTRA_WHITESPACES: u64 = 4;
 }
 
 /// `TrainerSpec.ModelType.BPE`.
@@ -53,6 +55,7 @@ impl SentencePieceModel {
             ..SentencePieceModel::default()
         };
         let mut kind = 1; // unigram
+        let mut removes_spaces = true;
         let mut fields = Fields::new(file, 0);
         while let Some((field, value)) = fields.next()? {
             match (field, value) {
@@ -74,8 +77,21 @@ impl SentencePieceModel {
                 (fields::NORMALIZER, Field::Bytes(bytes, offset)) => {
                     let mut normalizer = Fields::new(bytes, offset);
                     while let Some((field, value)) = normalizer.next()? {
-                        if let (fields::ADD_DUMMY_PREFIX, Field::Number(number)) = (field, value) {
-                            model.add_space_prefix = number != 0;
+                        match (field, value) {
+                            (fields::CHARACTER_MAP, Field::Bytes(map, offset))
+                                if !map.is_empty() =>
+                            {
+                                let reason = "its normalizer replaces characters (nmt_nfkc is SentencePiece's default), \
+                                              which is not supported; \"identity\" is";
+                                return Err(HuggingFaceError::SentencePiece { offset, reason });
+                            }
+                            (fields::ADD_DUMMY_PREFIX, Field::Number(number)) => {
+                                model.add_space_prefix = number != 0;
+                            }
+                            (fields::REMOVE_EXTRA_WHITESPACES, Field::Number(number)) => {
+                                removes_spaces = number != 0;
+                            }
+                            _ => (),
                         }
                     }
                 }
@@ -83,6 +99,10 @@ impl SentencePieceModel {
             }
         }
         match kind {
+            BYTE_PAIR_ENCODING if removes_spaces => Err(HuggingFaceError::SentencePiece {
+                offset: 0,
+                reason: "its normalizer removes extra spaces (SentencePiece's default), which is not supported",
+            }),
             BYTE_PAIR_ENCODING => Ok(model),
             _ => Err(HuggingFaceError::SentencePiece {
                 offset: 0,

@@ -222,6 +222,9 @@ fn what_is_wrong_in_the_configuration_is_named() {
         let error = config_error("num_key_value_heads", heads.into());
         assert!(error.contains("k_proj"), "{heads}: {error}");
     }
+    let ramp = json!({ "rope_type": "yarn", "factor": 4.0, "truncate": false });
+    let error = config_error("rope_parameters", ramp);
+    assert!(error.contains("truncate"), "{error}");
     let error = config_error("rope_scaling", json!({ "rope_type": "dynamic" }));
     assert!(error.contains("dynamic"), "{error}");
 }
@@ -254,7 +257,7 @@ fn every_cut_of_every_file_is_an_error_or_a_model() {
     open(folder.path()).unwrap();
 }
 
-/// Pieces <unk> and "ab", then a trainer of byte-pair encoding.
+/// Pieces <unk> and "ab", then a trainer of byte-pair encoding and a normalizer that leaves spaces as they are.
 fn sentencepiece_model() -> Vec<u8> {
     let mut file = vec![0x0A, 9, 0x0A, 5];
     file.extend(b"<unk>");
@@ -262,7 +265,103 @@ fn sentencepiece_model() -> Vec<u8> {
     file.extend([0x0A, 9, 0x0A, 2, b'a', b'b', 0x15]);
     file.extend(1.5f32.to_le_bytes());
     file.extend([0x12, 2, 0x18, 2]);
+    file.extend([0x1A, 2, 0x20, 0]);
     file
+}
+
+#[test]
+fn what_a_sentencepiece_model_does_to_text_first_is_refused() {
+    let file = sentencepiece_model();
+    let without_normalizer = &file[..file.len() - 4];
+    for (normalizer, part) in [
+        (&[][..], "extra spaces"), // the format's default
+        (&[0x1A, 2, 0x20, 1], "extra spaces"),
+        (&[0x1A, 5, 0x12, 1, 7, 0x20, 0], "nmt_nfkc"),
+    ] {
+        let file = [without_normalizer, normalizer].concat();
+        let error = sentencepiece::SentencePieceModel::parse(&file).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn what_a_tokenizer_would_do_besides_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |tokenizer: &Json, part: &str| {
+        write(folder.path(), &config(), tokenizer, &safetensors(TENSORS));
+        let error = open(folder.path()).unwrap_err();
+        let error = format!("{error}: {:?}", std::error::Error::source(&error));
+        assert!(error.contains(part), "{part}: {error}");
+    };
+    let with = |key: &str, value: Json| {
+        let mut tokenizer = tokenizer();
+        tokenizer[key] = value;
+        tokenizer
+    };
+    let byte_level = json!({ "type": "ByteLevel", "use_regex": true, "add_prefix_space": true });
+    refused(&with("pre_tokenizer", byte_level), "add_prefix_space");
+    for key in ["lstrip", "rstrip", "single_word"] {
+        let mut added = json!({ "id": 1, "content": "b", "special": true });
+        added[key] = true.into();
+        refused(&with("added_tokens", json!([added])), key);
+    }
+    let mut fallback = with("pre_tokenizer", Json::Null);
+    fallback["model"]["byte_fallback"] = true.into();
+    let space =
+        |kind: &str| json!({ "type": kind, "pattern": { "String": " " }, "content": "\u{2581}" });
+    for (key, list, kind) in [
+        ("normalizer", "normalizers", "NFKC"),
+        ("normalizer", "normalizers", "Lowercase"),
+        ("pre_tokenizer", "pretokenizers", "Digits"),
+    ] {
+        let mut other = fallback.clone();
+        other[key] = json!({ "type": "Sequence", list: [space("Replace"), { "type": kind }] });
+        if key == "pre_tokenizer" {
+            other[key][list][0] = space("Split");
+        }
+        refused(&other, kind);
+    }
+    // Those of LLaMA 2 and of Gemma.
+    for normalizer in [
+        json!({ "type": "Sequence", "normalizers": [{ "type": "Prepend", "prepend": "\u{2581}" }, space("Replace")] }),
+        space("Replace"),
+    ] {
+        let mut right = fallback.clone();
+        right["normalizer"] = normalizer;
+        right["pre_tokenizer"] = space("Split");
+        write(folder.path(), &config(), &right, &safetensors(TENSORS));
+        open(folder.path()).unwrap();
+    }
+}
+
+/// As transformers, whose tokenizer goes by the template and not by the settings.
+#[test]
+fn the_template_of_a_byte_level_tokenizer_says_which_token_begins_a_text() {
+    let mut tokenizer = tokenizer();
+    tokenizer["model"]["merges"] = json!([]);
+    tokenizer["post_processor"] = json!({
+        "type": "TemplateProcessing",
+        "single": [{ "SpecialToken": { "id": "b", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+        "special_tokens": { "b": { "id": "b", "ids": [1], "tokens": ["b"] } },
+    });
+    let mut config = config();
+    config.as_object_mut().unwrap().remove("bos_token_id");
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &config, &tokenizer, &safetensors(TENSORS));
+    for settings in [json!({}), json!({ "add_bos_token": false })] {
+        fs::write(
+            folder.path().join("tokenizer_config.json"),
+            settings.to_string(),
+        )
+        .unwrap();
+        let model = open(folder.path()).unwrap();
+        let tokenizer = crate::llama::Tokenizer::from_metadata(model.metadata()).unwrap();
+        let options = crate::llama::tokenizer::EncodeOptions {
+            add_special: true,
+            ..Default::default()
+        };
+        assert_eq!(tokenizer.encode_with("a", options), [1, 0], "{settings}");
+    }
 }
 
 #[test]

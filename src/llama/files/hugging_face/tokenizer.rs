@@ -66,13 +66,21 @@ pub(super) fn read_folder(
         metadata.set("tokenizer.ggml.add_space_prefix", wanted)?;
         metadata.set("tokenizer.huggingface.prepend_scheme", metaspace.scheme)?;
     }
-    read_settings(folder, metadata)
+    // Of a byte-level one the template says which tokens there are, whatever the settings say.
+    let byte_level = metadata.get("tokenizer.ggml.model")? == Some("gpt2");
+    let by_template =
+        byte_level && described.is_some_and(|described| described.template().is_some());
+    read_settings(folder, by_template, metadata)
 }
 
 type Entries = Vec<(&'static str, Value)>;
 
 /// `tokenizer_config.json` and the chat template.
-fn read_settings(folder: &Path, metadata: &mut Metadata) -> Result<(), LlamaError> {
+fn read_settings(
+    folder: &Path,
+    by_template: bool,
+    metadata: &mut Metadata,
+) -> Result<(), LlamaError> {
     let template = folder.join("chat_template.jinja");
     if template.exists() {
         let text = read_bytes(&template, 1 << 20)?;
@@ -90,7 +98,8 @@ fn read_settings(folder: &Path, metadata: &mut Metadata) -> Result<(), LlamaErro
         ("add_eos_token", "tokenizer.ggml.add_eos_token"),
         ("add_prefix_space", "tokenizer.ggml.add_space_prefix"),
     ] {
-        if let Some(setting) = settings.boolean(theirs).map_err(wrong)? {
+        let setting = settings.boolean(theirs).map_err(wrong)?;
+        if let Some(setting) = setting.filter(|_| !(by_template && theirs != "add_prefix_space")) {
             metadata.set(ours, setting)?;
         }
     }
@@ -195,6 +204,7 @@ fn from_json(
                 let reason = "Metaspace is supported with \"split\": false alone";
                 return Err(another("pre_tokenizer", reason));
             }
+            described.only_escapes_spaces()?;
             vec![
                 ("model", "llama".into()),
                 ("scores", tokens.scores.into()),
@@ -222,7 +232,11 @@ fn from_json(
         ("add_bos_token", bos.into()),
         ("add_eos_token", eos.into()),
     ]);
-    special_tokens(&mut entries, config.bos, &config.eos);
+    special_tokens(
+        &mut entries,
+        described.first_token().or(config.bos),
+        &config.eos,
+    );
     Ok(entries)
 }
 
@@ -269,6 +283,17 @@ impl Tokens {
     /// Tokens that were added to the model's own, or say of those that they are special.
     fn add(&mut self, added: &[AddedToken]) -> Result<(), HuggingFaceError> {
         for token in added {
+            for (key, set) in [
+                ("added_tokens.lstrip", token.lstrip),
+                ("added_tokens.rstrip", token.rstrip),
+                ("added_tokens.single_word", token.single_word),
+            ] {
+                if set {
+                    let reason =
+                        "tokens that take the text around them into account are not supported";
+                    return Err(unsupported(key, &token.content, reason));
+                }
+            }
             let index = token.id as usize;
             let kind = match token.special {
                 // Unknown ones and bytes are special in their own ways.
@@ -341,6 +366,12 @@ struct AddedToken {
     content: String,
     #[serde(default)]
     special: bool,
+    #[serde(default)]
+    lstrip: bool,
+    #[serde(default)]
+    rstrip: bool,
+    #[serde(default)]
+    single_word: bool,
 }
 
 /// Two pieces that become one: older files have a space between them.
@@ -372,15 +403,55 @@ struct Metaspace<'a> {
 impl TokenizerJson {
     /// Whether the template of a text puts tokens before and behind it.
     fn begins_and_ends(&self) -> (bool, bool) {
-        let template = parts(&self.post_processor, "processors")
-            .iter()
-            .find(|part| part["type"] == "TemplateProcessing");
-        let Some(single) = template.and_then(|template| template["single"].as_array()) else {
+        let Some(single) = self
+            .template()
+            .and_then(|template| template["single"].as_array())
+        else {
             return (false, false);
         };
         let special =
             |item: Option<&Json>| item.is_some_and(|item| item["SpecialToken"].is_object());
         (special(single.first()), special(single.last()))
+    }
+
+    fn template(&self) -> Option<&Json> {
+        let mut steps = parts(&self.post_processor, "processors").iter();
+        steps.find(|part| part["type"] == "TemplateProcessing")
+    }
+
+    /// The token that the template of a text puts before it.
+    fn first_token(&self) -> Option<u32> {
+        let template = self.template()?;
+        let name = template["single"][0]["SpecialToken"]["id"].as_str()?;
+        let id = template["special_tokens"][name]["ids"][0].as_u64()?;
+        u32::try_from(id).ok()
+    }
+
+    /// Of a vocabulary whose pieces have escaped spaces: whether nothing else happens to a text before it is split.
+    fn only_escapes_spaces(&self) -> Result<(), HuggingFaceError> {
+        let is_space = |step: &Json| step["pattern"]["String"] == " ";
+        for step in parts(&self.normalizer, "normalizers") {
+            match step["type"].as_str() {
+                None | Some("Prepend") => (),
+                Some("Replace") if is_space(step) && step["content"] == "\u{2581}" => (),
+                Some(kind) => {
+                    let reason = "only the escaping of spaces is supported with byte_fallback";
+                    return Err(unsupported("normalizer", kind, reason));
+                }
+            }
+        }
+        for step in parts(&self.pre_tokenizer, "pretokenizers") {
+            match step["type"].as_str() {
+                None | Some("Metaspace") => (),
+                // Gemma's, which finds nothing: its spaces are escaped by then.
+                Some("Split") if is_space(step) => (),
+                Some(kind) => {
+                    let reason = "only Metaspace is supported with byte_fallback";
+                    return Err(unsupported("pre_tokenizer", kind, reason));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether a normalizer puts a space before every part of a text.
@@ -440,6 +511,14 @@ fn published_pattern(step: &Json) -> Result<Option<String>, HuggingFaceError> {
     // The package's own files write "Removed" and "invert" for the same: the matches are the words.
     let removes = || step["behavior"] == "Removed" && step["invert"] == true;
     match (kind, step["pattern"]["Regex"].as_str()) {
+        ("ByteLevel", _) if step["add_prefix_space"] == true => {
+            let reason = "a space before a text is not supported in a byte-level vocabulary";
+            Err(unsupported(
+                "pre_tokenizer.add_prefix_space",
+                "true",
+                reason,
+            ))
+        }
         ("ByteLevel", _) => Ok((step["use_regex"] != false).then(|| GPT_2.to_owned())),
         ("Digits", _) if step["individual_digits"] == true => Ok(Some(r"\p{N}".to_owned())),
         ("Split", Some(pattern)) if isolates() || removes() => Ok(Some(pattern.to_owned())),
