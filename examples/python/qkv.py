@@ -14,7 +14,7 @@ from pathlib import Path
 
 SEQ, D_MODEL, KV_DIM = 15, 256, 32
 F32 = 1  # IRON_F32
-ABI_VERSION = 3  # IRON_ABI_VERSION of the header that the structs below were written from
+ABI_VERSION = 4  # IRON_ABI_VERSION of the header that the structs below were written from
 F32_EPSILON = 2.0**-23
 
 
@@ -63,7 +63,6 @@ class Matmul(ctypes.Structure):
         ("batch", ctypes.c_uint32),
         ("transpose_a", ctypes.c_uint32),
         ("transpose_b", ctypes.c_uint32),
-        ("interleaved_b", ctypes.c_uint32),
     ]
 
 

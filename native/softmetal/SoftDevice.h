@@ -17,6 +17,8 @@
 }
 - (instancetype)initWithConfiguration:(SoftConfiguration *)configuration backend:(SoftBackend *)backend;
 - (SoftBackend *)backend;
+/* A buffer of weights, or nil. */
+- (id<MTLBuffer>)newWeightsOfLength:(NSUInteger)length;
 /* Microseconds that a command buffer takes at least. */
 - (uint64_t)delay;
 /* Counts one committed command buffer; returns the MTLCommandBufferError it shall end with, or 0. */
