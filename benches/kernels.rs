@@ -8,14 +8,15 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use ironbridge::memory::Category;
 use ironbridge::ops::Matmul;
-use ironbridge::{DType, Device, f16};
+use ironbridge::{Buffer, BufferUsage, DType, Device, Error, WeightMatrix, f16};
 
 const D_MODEL: usize = 2048;
 /// (name, outputs)
 const PROJECTIONS: [(&str, usize); 3] = [("q", 2048), ("kv", 256), ("output", 32_000)];
 const TOKENS: [usize; 4] = [15, 5, 4, 1];
-/// (name, type, stored output by input, rows interleaved)
+/// (name, type, stored output by input, in a buffer of weights: the device lays their rows out)
 const WEIGHTS: [(&str, DType, bool, bool); 12] = [
     ("f32", DType::F32, false, false),
     ("f32_transposed", DType::F32, true, false),
@@ -58,6 +59,17 @@ fn blocks(count: usize, scales: &[usize], length: usize) -> Vec<u8> {
     bytes
 }
 
+/// A buffer of weights with one matrix.
+fn written(device: &Device, rows: usize, dtype: DType, bytes: &[u8]) -> Result<Buffer<u8>, Error> {
+    let buffer = device
+        .buffer_options()
+        .usage(BufferUsage::Weights)
+        .category(Category::Weights)
+        .create(bytes.len())?;
+    buffer.write_weights(&WeightMatrix::new(rows, D_MODEL, dtype), 0, bytes)?;
+    Ok(buffer)
+}
+
 fn projections(criterion: &mut Criterion) {
     let device = Device::open("default").expect("there is always the software device");
     for (projection, outputs) in PROJECTIONS {
@@ -66,14 +78,16 @@ fn projections(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(
                 (2 * tokens * outputs * D_MODEL) as u64,
             ));
-            for (name, dtype, transpose_b, interleaved_b) in WEIGHTS {
+            for (name, dtype, transpose_b, laid_out) in WEIGHTS {
                 let x = device
                     .buffer_from(&vec![0.5f32; tokens * D_MODEL])
                     .expect("memory");
-                let w = device
-                    .buffer_from(&weights(dtype, outputs * D_MODEL))
-                    .expect("memory");
-                // Any bytes are blocks, so these need not be interleaved to be multiplied as if they were.
+                let bytes = weights(dtype, outputs * D_MODEL);
+                let w = match laid_out {
+                    true => written(&device, outputs, dtype, &bytes),
+                    false => device.buffer_from(&bytes),
+                };
+                let w = w.expect("memory");
                 let y = device.buffer::<f32>(tokens * outputs).expect("memory");
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                     bencher.iter(|| {
@@ -86,7 +100,6 @@ fn projections(criterion: &mut Criterion) {
                             b: w.tensor_at(0, dtype),
                             c: y.tensor(),
                             transpose_b,
-                            interleaved_b,
                             ..Default::default()
                         };
                         commands.matmul(black_box(&matmul)).expect("good operands");

@@ -266,20 +266,26 @@ typedef enum iron_category {
   IRON_CATEGORY_SCRATCH = 4,
   IRON_CATEGORY_POOL = 5,      /* idle, kept for reuse */
   IRON_CATEGORY_PIPELINES = 6, /* libraries, functions and pipeline states: counted, their bytes are the driver's */
-  IRON_CATEGORY_QUEUES = 7,     /* queues and command buffers: counted, their bytes are the driver's */
-  IRON_CATEGORY_INTERLEAVED = 8 /* weights in another order than their file's: iron_encode_interleave */
+  IRON_CATEGORY_QUEUES = 7     /* queues and command buffers: counted, their bytes are the driver's */
 } iron_category;
+
+/* Which commands may use a buffer, and how the host reaches it. */
+typedef enum iron_usage {
+  IRON_USAGE_ANY = 0,    /* all of them; iron_buffer_read, iron_buffer_write, iron_buffer_map */
+  IRON_USAGE_WEIGHTS = 1 /* matmul as b, embedding as table; iron_weights_write, iron_weights_read */
+} iron_usage;
 
 typedef struct iron_buffer_options {
   size_t size;
-  uint32_t storage;  /* iron_storage */
+  uint32_t storage;  /* iron_storage; of weights the device decides */
   uint32_t category; /* iron_category */
   const char *label; /* UTF-8, copied; NULL: none */
   /* 1: take it from the pool and give it back there. A pooled buffer's contents start undefined, others zeroed.
-   * Weights, interleaved or not, and what is larger than pool_max_buffer_bytes bypass the pool. */
+   * IRON_CATEGORY_WEIGHTS and what is larger than pool_max_buffer_bytes bypass the pool. */
   uint32_t pooled;
   /* 1, only with iron_buffer_wrap: every write is refused with IRON_ERROR_READ_ONLY. For memory mapped read-only. */
   uint32_t read_only;
+  uint32_t usage; /* iron_usage; WEIGHTS: only with iron_buffer_create, and not pooled */
 } iron_buffer_options;
 
 /* Names the place in the caller's source where this thread makes its next call: what that call allocates or records is
@@ -326,6 +332,37 @@ IRON_API iron_status iron_buffer_unmap(iron_buffer *buffer, iron_access access);
 /* The address of a shared buffer's memory, valid as long as the buffer, with no waiting and no protection: the caller
  * sees to it that no command in flight conflicts. */
 IRON_API iron_status iron_buffer_contents(iron_buffer *buffer, void **pointer);
+
+/* Weights. A buffer that is made with IRON_USAGE_WEIGHTS holds matrices of weights, which are written once and then
+ * only read: by iron_encode_matmul as b, stored n × k (transpose_b), and by iron_encode_embedding as table. Every other
+ * use is IRON_ERROR_INVALID_ARGUMENT. The device keeps them in a layout of its own, in as many bytes, and finds them by
+ * the offsets of the plain layout.
+ *
+ * Rows of weights that are written together, and that a use begins and ends at a multiple of. */
+#define IRON_WEIGHT_ROWS 32u
+
+/* A matrix in a buffer of weights: `rows` rows of `width` elements without gaps. */
+typedef struct iron_weights {
+  size_t size;
+  uint64_t offset; /* bytes, of its first row: a multiple as iron_tensor's */
+  uint64_t rows, width;
+  uint32_t dtype;  /* iron_dtype: F32, F16, BF16, or a block type, of which a row is whole blocks */
+} iron_weights;
+/* Writes `count` rows from row `first`, which are at `rows` in the plain layout of their type, without gaps. The first
+ * call makes the matrix, which may overlap no other (IRON_ERROR_INVALID_ARGUMENT). Rows come in their order, each once:
+ * `first` is how many were written so far (else IRON_ERROR_STATE), and `count` a multiple of IRON_WEIGHT_ROWS unless it
+ * ends the matrix. From then on commands can use the matrix, before that they cannot, and nothing changes it any more:
+ * both are IRON_ERROR_STATE. Commands in flight may use other matrices of the buffer meanwhile. Different matrices may
+ * be written at the same time; two threads at one get IRON_ERROR_BUSY.
+ *
+ * A use names a type, a width (matmul's k) and rows (n, vocab) that begin at a multiple of IRON_WEIGHT_ROWS in a
+ * matrix, and end at one or with the matrix. It may go on into the next matrix if that has the same type and width and
+ * begins where this one ends, after whole IRON_WEIGHT_ROWS. */
+IRON_API iron_status iron_weights_write(iron_buffer *buffer, const iron_weights *matrix, uint64_t first, uint64_t count,
+                                        const void *rows);
+/* Copies `count` rows from row `first`, of those that were written, to `rows`, in the plain layout. */
+IRON_API iron_status iron_weights_read(iron_buffer *buffer, const iron_weights *matrix, uint64_t first, uint64_t count,
+                                       void *rows);
 
 /* ------------------------------------------------------------------------------------------------------ commands -- */
 
@@ -413,27 +450,15 @@ typedef struct iron_tensor {
  *   a: m × k, or k × m when transpose_a; F32 or F16.
  *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or a block type (transposed only, k whole blocks).
  *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
- *   batch: 0 means 1. With batch > 1, c needs a batch_stride.
- *   interleaved_b: b's rows lie as iron_encode_interleave puts them: transposed, packed, n and batch_stride whole
- *     panels of 16 rows. */
+ *   batch: 0 means 1. With batch > 1, c needs a batch_stride. */
 typedef struct iron_matmul {
   size_t size;
   uint64_t m, n, k;
   iron_tensor a, b, bias, c;
   uint32_t batch;
-  uint32_t transpose_a, transpose_b, interleaved_b; /* 0 or 1 */
+  uint32_t transpose_a, transpose_b; /* 0 or 1 */
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
-
-/* out: the weights of x in panels of 16 interleaved rows, packed, in as many bytes, for iron_matmul.interleaved_b. On
- * the software device products read them faster; what a panel is, `interleave_<B>` in native/kernels/args.h says.
- *   x, out: rows × width, one type of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; rows: a multiple of 16. */
-typedef struct iron_interleave {
-  size_t size;
-  uint64_t rows, width;
-  iron_tensor x, out;
-} iron_interleave;
-IRON_API iron_status iron_encode_interleave(iron_commands *commands, const iron_interleave *interleave);
 
 /* out[i] = scale · table[ids[i]] as F32. table: vocab × width, F32, F16, BF16 or a block type; ids: `rows` U32; out:
  * rows × width. An id >= vocab gives a row of NaN. scale: finite; 0: 1. */

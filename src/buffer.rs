@@ -12,7 +12,7 @@ use crate::dtype::Element;
 use crate::error::{Error, Result, Status, check};
 use crate::ffi;
 use crate::handle::{Handle, note_caller};
-use crate::memory::{Category, Storage, page_size};
+use crate::memory::{BufferUsage, Category, Storage, page_size};
 
 impl Device {
     /// A zeroed buffer of `len` elements (`iron_buffer_create`).
@@ -369,6 +369,7 @@ pub struct BufferOptions<'a> {
     label: Option<String>,
     category: Category,
     storage: Storage,
+    usage: BufferUsage,
     pooled: bool,
 }
 
@@ -379,6 +380,7 @@ impl<'a> BufferOptions<'a> {
             label: None,
             category: Category::Other,
             storage: Storage::Shared,
+            usage: BufferUsage::Any,
             pooled: false,
         }
     }
@@ -392,6 +394,13 @@ impl<'a> BufferOptions<'a> {
     /// What the memory is counted under.
     pub fn category(mut self, category: Category) -> Self {
         self.category = category;
+        self
+    }
+
+    /// What the buffer is used for. One of [`BufferUsage::Weights`] is made with [`create`](BufferOptions::create),
+    /// lies where the device wants it, and is not pooled.
+    pub fn usage(mut self, usage: BufferUsage) -> Self {
+        self.usage = usage;
         self
     }
 
@@ -535,6 +544,7 @@ impl<'a> BufferOptions<'a> {
             label: label.as_deref().map_or(ptr::null(), |label| label.as_ptr()),
             pooled: self.pooled.into(),
             read_only: 0,
+            usage: self.usage.native(),
         };
         Ok((options, label))
     }

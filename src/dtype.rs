@@ -100,20 +100,6 @@ macro_rules! dtype_of_rows {
 dtypes!(dtype_of_rows);
 
 impl DType {
-    /// Whether [`Commands::interleave`](crate::Commands::interleave) takes rows of it.
-    pub const fn can_interleave(self) -> bool {
-        matches!(
-            self,
-            DType::F16
-                | DType::Bf16
-                | DType::Q8_0
-                | DType::Q4_0
-                | DType::Q4K
-                | DType::Q5K
-                | DType::Q6K
-        )
-    }
-
     /// Bytes of `elements` packed elements; `None` when they are not whole blocks or the number overflows.
     pub const fn bytes(self, elements: usize) -> Option<usize> {
         match elements % self.block_elements() {

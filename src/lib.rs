@@ -78,6 +78,7 @@ pub mod projections;
 pub mod stress;
 mod tables;
 mod tensor;
+mod weights;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
 pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
@@ -87,10 +88,11 @@ pub use dtype::{DType, Element, Number};
 pub use error::{Error, Failure, Result, Status};
 pub use file_mapping::FileMapping;
 pub use half::{bf16, f16};
-pub use memory::Storage;
 pub use memory::monitor;
+pub use memory::{BufferUsage, Storage};
 pub use projections::MatmulExecutor;
 pub use tensor::Tensor;
+pub use weights::WeightMatrix;
 
 /// For the fuzzer of Metal sources and its findings; no part of the interface.
 #[doc(hidden)]

@@ -43,13 +43,11 @@ pub enum Category {
     Pipelines,
     /// Queues and command buffers. Counted; their bytes are the driver's.
     Queues,
-    /// A model's parameters in another order than their file's ([`Commands::interleave`](crate::Commands::interleave)).
-    Interleaved,
 }
 
 impl Category {
     /// All of them, in the order of the C header.
-    pub const ALL: [Category; 9] = [
+    pub const ALL: [Category; 8] = [
         Category::Other,
         Category::Weights,
         Category::Activations,
@@ -58,7 +56,6 @@ impl Category {
         Category::Pool,
         Category::Pipelines,
         Category::Queues,
-        Category::Interleaved,
     ];
 
     /// A name for reports.
@@ -72,7 +69,6 @@ impl Category {
             Category::Pool => "pool",
             Category::Pipelines => "pipelines",
             Category::Queues => "queues",
-            Category::Interleaved => "interleaved",
         }
     }
 
@@ -91,7 +87,6 @@ impl Category {
             Category::Pool => ffi::IRON_CATEGORY_POOL,
             Category::Pipelines => ffi::IRON_CATEGORY_PIPELINES,
             Category::Queues => ffi::IRON_CATEGORY_QUEUES,
-            Category::Interleaved => ffi::IRON_CATEGORY_INTERLEAVED,
         }
     }
 }
@@ -114,6 +109,30 @@ pub enum Storage {
     Shared,
     /// The device's own: it cannot be mapped, and reads and writes go through a copy.
     Private,
+}
+
+/// Which commands may use a [`Buffer`](crate::Buffer), and how the host reaches it (`iron_usage`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum BufferUsage {
+    /// All of them, and all methods of the buffer but [`Buffer::write_weights`](crate::Buffer::write_weights) and
+    /// [`Buffer::read_weights`](crate::Buffer::read_weights).
+    #[default]
+    Any,
+    /// [`Matmul::b`](crate::ops::Matmul::b), stored `[n][k]`, and [`Embedding::table`](crate::ops::Embedding::table).
+    /// The host writes matrices by their rows ([`Buffer::write_weights`](crate::Buffer::write_weights)), once; then
+    /// they never change. The device keeps them in the layout that it reads fastest, in as many bytes. Every other use
+    /// is an [`Error::InvalidArgument`](crate::Error::InvalidArgument) that names the operand and the buffer.
+    Weights,
+}
+
+impl BufferUsage {
+    pub(crate) const fn native(self) -> ffi::iron_usage {
+        match self {
+            BufferUsage::Any => ffi::IRON_USAGE_ANY,
+            BufferUsage::Weights => ffi::IRON_USAGE_WEIGHTS,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -63,7 +63,6 @@ class Matmul(ctypes.Structure):
         ("batch", ctypes.c_uint32),
         ("transpose_a", ctypes.c_uint32),
         ("transpose_b", ctypes.c_uint32),
-        ("interleaved_b", ctypes.c_uint32),
     ]
 
 

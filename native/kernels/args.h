@@ -42,29 +42,6 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
-/* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: f16, bf16, q8_0, q4_0,
- * q4_k, q5_k, q6_k. n is whole strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */
-
-/* interleave_<B>: out is x in strips of 16 rows: rows * width weights, packed, in as many bytes. B: f16, bf16, q8_0,
- * q4_0, q4_k, q5_k, q6_k.
- *   A strip has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words
- *   of 4 bytes, the first of each row, the second of each row, and so on; then their halves likewise: the f16 scale
- *   (and, after it, the minimum) of a block. The words are what remains of a block without its halves, in its order, or
- *   in one in which they are read steadily, S being its words of scales, H those of upper bits and N those of nibbles:
- *     q4_k: N0 .. N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
- *     q5_k: H0 N0 H1 N1 .. H7 N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
- *     q6_k: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2,
- *           and from H12 N20 N28 on with S3.
- *   A number is a block that has nothing but a half.
- * So a vector of 16 words has four weights of each of 16 rows, which integer dot products take together, and memory is
- * read from one end to the other. */
-enum { INTERLEAVE_X = 0, INTERLEAVE_OUT = 1, INTERLEAVE_ARGS = 2 };
-enum { INTERLEAVE_ROWS = 16 };
-typedef struct interleave_args {
-  iron_u64 x_row_stride;
-  iron_u32 rows, width; /* whole strips, whole blocks */
-} interleave_args;
-
 /* embedding_<B>: out[i][:] = scale * table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
 enum { EMBEDDING_TABLE = 0, EMBEDDING_IDS = 1, EMBEDDING_OUT = 2, EMBEDDING_ARGS = 3 };

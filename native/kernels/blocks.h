@@ -4,8 +4,6 @@
  * A type's `read` gives weights 16 group .. 16 group + 15 of a block as scale q[i] + offset, and its constants say
  *   WEIGHTS, WORDS   of a block;
  *   OFFSET           whether any offset is not 0;
- *   HALVES, LEADING  of its words those that are not pairs, and how many of these it begins with; the others end it.
- *                    Only types that can be interleaved say it;
  *   RUNS, STEP       groups g, g + STEP .. g + (RUNS - 1) STEP share the words of their low bits: who reads them all
  *                    reads these words once.
  *
@@ -59,7 +57,7 @@ template <typename Words> static inline void five_bits_of(Words words, uint shif
 
 /* 32 weights: half scale, 32 signed bytes. */
 struct q8_0 {
-  enum { WEIGHTS = 32, WORDS = 17, LEADING = 1, HALVES = 1, OFFSET = 0, RUNS = 1, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 1, STEP = 1 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -81,7 +79,7 @@ struct q8_0 {
 
 /* 32 weights: half scale, 16 bytes of nibbles, the low ones first. scale (q - 8). */
 struct q4_0 {
-  enum { WEIGHTS = 32, WORDS = 9, LEADING = 1, HALVES = 1, OFFSET = 0, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -198,7 +196,7 @@ template <typename Words> static inline uint2 six_bits_at(Words words, uint i) {
 
 /* 256 weights: half scale, half minimum, 12 bytes of 6-bit scales and minima for 32 weights, 128 bytes of nibbles. */
 struct q4_k {
-  enum { WEIGHTS = 256, WORDS = 72, LEADING = 2, HALVES = 2, OFFSET = 1, RUNS = 2, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 72, OFFSET = 1, RUNS = 2, STEP = 2 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint2 pair = six_bits_at(block + 2, group / 2);
@@ -210,7 +208,7 @@ struct q4_k {
 
 /* The same with 32 bytes of fifth bits before the nibbles. */
 struct q5_k {
-  enum { WEIGHTS = 256, WORDS = 88, LEADING = 2, HALVES = 2, OFFSET = 1, RUNS = 2, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 88, OFFSET = 1, RUNS = 2, STEP = 2 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint2 pair = six_bits_at(block + 2, group / 2);
@@ -223,7 +221,7 @@ struct q5_k {
 
 /* 256 weights: 128 bytes of nibbles, 64 bytes of two upper bits, 16 signed scales for 16 weights, half scale. */
 struct q6_k {
-  enum { WEIGHTS = 256, WORDS = 105, LEADING = 0, HALVES = 1, OFFSET = 0, RUNS = 4, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 105, OFFSET = 0, RUNS = 4, STEP = 2 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[104]) * signed_byte_at(block + 96, group);

@@ -99,3 +99,15 @@ SOFT_COUNTED(SoftBuffer)
 @end
 
 void SoftMetalExpectReads(id<MTLBuffer> buffer) { [[(SoftBuffer *)buffer storage] expectReads]; }
+
+soft_outcome SoftMetalWriteWeights(id<MTLBuffer> buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
+                                   const void *rows, uint64_t length, char **text) {
+  SoftStorage *storage = [(SoftBuffer *)buffer storage];
+  return [storage writeWeights:matrix first:first count:count rows:rows length:length text:text];
+}
+
+soft_outcome SoftMetalReadWeights(id<MTLBuffer> buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
+                                  void *rows, uint64_t length, char **text) {
+  SoftStorage *storage = [(SoftBuffer *)buffer storage];
+  return [storage readWeights:matrix first:first count:count rows:rows length:length text:text];
+}

@@ -19,6 +19,8 @@
 - (SoftBackend *)backend;
 /* Threads of a SIMD-group as pipelines report them; 0: what the backend says. */
 - (NSUInteger)presentedSimdWidth;
+/* A buffer of weights, or nil. */
+- (id<MTLBuffer>)newWeightsOfLength:(NSUInteger)length;
 /* Microseconds that a command buffer takes at least. */
 - (uint64_t)delay;
 /* Counts one committed command buffer; returns the MTLCommandBufferError it shall end with, or 0. */

@@ -133,13 +133,14 @@ SOFT_COUNTED(SoftDevice)
 }
 
 /* Counts one allocation and makes its storage unless it shall fail. */
-- (SoftStorage *)newStorageOfLength:(NSUInteger)length options:(MTLResourceOptions)options {
+- (SoftStorage *)newStorageOfLength:(NSUInteger)length storage:(soft_storage)storage {
   if ([_configuration failsAllocation:++_allocations]) return nil;
+  return [[SoftStorage alloc] initWithLength:length storage:storage backend:_backend memory:_memory];
+}
+
+- (SoftStorage *)newStorageOfLength:(NSUInteger)length options:(MTLResourceOptions)options {
   BOOL private = (options & MTLResourceStorageModeMask) == MTLResourceStorageModePrivate;
-  return [[SoftStorage alloc] initWithLength:length
-                                     storage:private ? SOFT_PRIVATE : SOFT_SHARED
-                                     backend:_backend
-                                      memory:_memory];
+  return [self newStorageOfLength:length storage:private ? SOFT_PRIVATE : SOFT_SHARED];
 }
 
 - (SoftBuffer *)newBufferOver:(SoftStorage *)storage length:(NSUInteger)length options:(MTLResourceOptions)options {
@@ -152,6 +153,13 @@ SOFT_COUNTED(SoftDevice)
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
   [self requireLength:length options:options of:_cmd];
   return [self newBufferOver:[self newStorageOfLength:length options:options] length:length options:options];
+}
+
+- (id<MTLBuffer>)newWeightsOfLength:(NSUInteger)length {
+  const MTLResourceOptions options = MTLResourceStorageModePrivate;
+  [self requireLength:length options:options of:_cmd];
+  SoftStorage *storage = [self newStorageOfLength:length storage:SOFT_WEIGHTS];
+  return [self newBufferOver:storage length:length options:options];
 }
 
 - (id<MTLBuffer>)newBufferWithBytes:(const void *)pointer
@@ -249,6 +257,10 @@ id<MTLDevice> SoftMetalCreateDevice(const char *name, const char *text, NSError 
 
 BOOL SoftMetalIsUnknownBackend(NSError *error) {
   return [[error domain] isEqualToString:SoftBackendErrorDomain] && [error code] == SOFT_UNSUPPORTED;
+}
+
+id<MTLBuffer> SoftMetalNewWeights(id<MTLDevice> device, uint64_t length) {
+  return [(SoftDevice *)device newWeightsOfLength:(NSUInteger)length];
 }
 
 uint64_t SoftMetalWaitBudget(id<MTLDevice> device) {

@@ -39,6 +39,19 @@ typedef void (^soft_deallocator)(void *pointer, NSUInteger length);
 - (uint64_t)address;
 /* Before the first touch: it will be written as a whole and read often. */
 - (void)expectReads;
+/* Rows of weights: weights_write and weights_read of backend.h. */
+- (soft_outcome)writeWeights:(const soft_matrix *)matrix
+                       first:(uint64_t)first
+                       count:(uint64_t)count
+                        rows:(const void *)rows
+                      length:(uint64_t)length
+                        text:(char **)text;
+- (soft_outcome)readWeights:(const soft_matrix *)matrix
+                      first:(uint64_t)first
+                      count:(uint64_t)count
+                       rows:(void *)rows
+                     length:(uint64_t)length
+                       text:(char **)text;
 /* Whole pages, in bytes. */
 - (NSUInteger)allocatedSize;
 /* Changes the state and returns the one before. Empty gives the memory back and takes it off the device's bytes until

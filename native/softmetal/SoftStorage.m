@@ -94,6 +94,24 @@ SOFT_COUNTED(SoftStorage)
   [_backend table]->buffer_expect_reads(_buffer);
 }
 
+- (soft_outcome)writeWeights:(const soft_matrix *)matrix
+                       first:(uint64_t)first
+                       count:(uint64_t)count
+                        rows:(const void *)rows
+                      length:(uint64_t)length
+                        text:(char **)text {
+  return [_backend table]->weights_write(_buffer, matrix, first, count, rows, length, text);
+}
+
+- (soft_outcome)readWeights:(const soft_matrix *)matrix
+                      first:(uint64_t)first
+                      count:(uint64_t)count
+                       rows:(void *)rows
+                     length:(uint64_t)length
+                       text:(char **)text {
+  return [_backend table]->weights_read(_buffer, matrix, first, count, rows, length, text);
+}
+
 - (NSUInteger)allocatedSize {
   return [_backend roundedToPages:_length];
 }

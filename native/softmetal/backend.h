@@ -52,7 +52,7 @@ typedef enum soft_outcome {
 enum {
   SOFT_UNIFIED = 1,       /* shared memory is the device's own: nothing is copied or migrated */
   SOFT_IMPORTS = 2,       /* buffer_import takes the host's memory and read-only mappings of files */
-  SOFT_PACKS_WEIGHTS = 4, /* weights are kept in a layout of the backend's own */
+  SOFT_PACKS_WEIGHTS = 4, /* weights may be kept in a layout of the backend's own */
 };
 
 /* Fixed while the backend is open. */
@@ -70,9 +70,9 @@ typedef struct soft_capabilities {
 } soft_capabilities;
 
 /* SHARED: has contents, which the host reads and writes while no submission in flight uses the buffer. PRIVATE: none.
- * WEIGHTS: none either; bound only as the weights of a matrix product or an embedding, written by weights_write before
- * the first submission that uses them and never changed after. So a backend may read them before the commands in front
- * have ended. */
+ * WEIGHTS: none either; bound only as b of a matrix product and as table of an embedding (native/kernels/args.h), and
+ * written by weights_write alone. A matrix is complete before the first submission that uses it, and never changes
+ * after. So a backend may keep it in a layout of its own, and may read it before the commands in front have ended. */
 typedef enum soft_storage { SOFT_SHARED = 0, SOFT_PRIVATE = 1, SOFT_WEIGHTS = 2 } soft_storage;
 
 /* A matrix in a buffer of weights: `rows` rows of `width` elements, without gaps in the plain layout. `dtype` is an
@@ -194,9 +194,14 @@ typedef struct soft_backend_table {
   soft_outcome (*buffer_discard)(soft_buffer *buffer, char **text);
 
   /* Writes `count` rows from row `first` of a matrix, `length` bytes in the plain layout. `first` is the number of rows
-   * written so far and a multiple of SOFT_WEIGHT_ROWS, and so is `count`, unless it ends the matrix. Matrices of
-   * one dtype and width that lie end to end, each but the last with a multiple of SOFT_WEIGHT_ROWS rows, may be used as
-   * one. No submission may use the buffer before its matrices are complete. */
+   * written so far and a multiple of SOFT_WEIGHT_ROWS, and so is `count`, unless it ends the matrix. The matrix is the
+   * same in each call and overlaps no other; one thread at a time writes it, while others may write other matrices, and
+   * submissions use those that are complete.
+   *
+   * A dispatch binds weights at the offset that they have in the plain layout, and its arguments describe the plain
+   * layout, too: rows without gaps, of one dtype and width, that begin at a multiple of SOFT_WEIGHT_ROWS in a matrix
+   * and end at one or with a matrix. Matrices of one dtype and width that lie end to end, each but the last with a
+   * multiple of SOFT_WEIGHT_ROWS rows, may be used as one. */
   soft_outcome (*weights_write)(soft_buffer *buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
                                 const void *rows, uint64_t length, char **text);
   /* Reads rows back in the plain layout, any that were written. */

@@ -5,6 +5,7 @@
 
 #import <Metal/Metal.h>
 
+#include "backend.h"
 #include "schedule.h" /* the bridge has hand-overs, too */
 
 NS_ASSUME_NONNULL_BEGIN
@@ -40,6 +41,15 @@ BOOL SoftMetalIsUnknownBackend(NSError *error);
 
 /* For a buffer that is about to be written as a whole and will be read often. */
 void SoftMetalExpectReads(id<MTLBuffer> buffer);
+
+/* A new buffer (+1) of weights (backend.h), which the backend lays out; nil: there is no memory. One of the allocations
+ * that fail_allocation counts. */
+id<MTLBuffer> _Nullable SoftMetalNewWeights(id<MTLDevice> device, uint64_t length) NS_RETURNS_RETAINED;
+/* Rows of such a buffer: weights_write and weights_read of backend.h. */
+soft_outcome SoftMetalWriteWeights(id<MTLBuffer> buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
+                                   const void *rows, uint64_t length, char *_Nullable *_Nullable text);
+soft_outcome SoftMetalReadWeights(id<MTLBuffer> buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
+                                  void *rows, uint64_t length, char *_Nullable *_Nullable text);
 
 /* For who is going to call SoftMetalRun right away: commits, and wakes no thread. */
 void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands);

@@ -6,10 +6,11 @@
 //! | [`stream`] | executes lists of commands: on a thread of its own, or on the one that waits |
 //! | [`execute`] | one command of a list |
 //! | [`memory`] | the pages behind buffers |
+//! | [`weights`] | which rows of a buffer of weights lie in x16 panels |
 //! | [`report`] | what it finds on this machine, for people |
 //! | [`library`] | which kernels a Metal source stands for |
 //! | [`registry`] | the native kernels by name |
-//! | [`attention`], [`gemm`], [`kernels`], [`repack`] | the native kernels, by family |
+//! | [`attention`], [`gemm`], [`kernels`] | the native kernels, by family |
 //! | [`bindings`] | one dispatch's bindings, typed and checked against the memory that is bound |
 //! | [`deadline`] | an end for dispatches that nobody waits for |
 //! | [`quants`] | what buffers hold, and how it becomes f32 |
@@ -30,12 +31,12 @@ mod memory;
 pub(crate) mod msl;
 mod quants;
 mod registry;
-mod repack;
 pub mod report;
 mod scratch;
 mod simd;
 mod stream;
 mod threads;
+mod weights;
 
 #[cfg(test)]
 mod kernel_matrix;

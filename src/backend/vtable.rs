@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use super::fault::Fault;
 use super::ffi::backend::*;
 use crate::msl::Setting;
+use crate::tables::dtypes;
 
 /// A device that executes lists of commands.
 pub trait Backend: Sized + Send + Sync + 'static {
@@ -71,26 +73,25 @@ pub trait Buffer: Send + Sync + 'static {
     fn discard(&self) -> Result<(), Fault> {
         Err(unsupported("memory that is given back and kept"))
     }
-    /// Writes rows of a matrix from row `first`, in the plain layout: `weights_write` of `backend.h`.
+    /// Writes rows of a matrix from row `first`, in the plain layout: `weights_write` of `backend.h`. Called for
+    /// buffers of [`Storage::Weights`] alone, in the order of the rows. Here a backend packs: it keeps in the buffer
+    /// which matrices there are and how they lie, and finds them again when a dispatch binds the buffer, by the offset
+    /// of the plain layout ([`Binding::Buffer`]). One that packs says so in [`Capabilities::packs_weights`].
     fn write_weights(
         &self,
-        _matrix: &Matrix,
-        _first: u64,
-        _count: u64,
-        _rows: &[u8],
-    ) -> Result<(), Fault> {
-        Err(unsupported("weights that are written by rows"))
-    }
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        rows: &[u8],
+    ) -> Result<(), Fault>;
     /// Reads rows of a matrix from row `first` back in the plain layout.
     fn read_weights(
         &self,
-        _matrix: &Matrix,
-        _first: u64,
-        _count: u64,
-        _rows: &mut [u8],
-    ) -> Result<(), Fault> {
-        Err(unsupported("weights that are written by rows"))
-    }
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        rows: &mut [u8],
+    ) -> Result<(), Fault>;
 }
 
 /// Executes submissions in their order.
@@ -127,7 +128,7 @@ pub struct Capabilities {
     pub unified: bool,
     /// [`Backend::import_buffer`] takes the host's memory and read-only mappings of files.
     pub imports: bool,
-    /// Weights are kept in a layout of the backend's own.
+    /// Weights may be kept in a layout of the backend's own.
     pub packs_weights: bool,
 }
 
@@ -151,7 +152,7 @@ pub enum Storage {
     Weights,
 }
 
-/// A matrix in a buffer of weights, in the plain layout.
+/// A matrix in a buffer of weights, in the plain layout: rows without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Of its first row, in bytes.
@@ -160,6 +161,51 @@ pub struct Matrix {
     pub width: u64,
     /// An `iron_dtype`.
     pub dtype: u32,
+}
+
+impl Matrix {
+    /// The bytes of a row.
+    ///
+    /// # Errors
+    /// [`Fault::Invalid`] for a type that is none, or a width that is not whole blocks of it.
+    pub fn row_bytes(&self) -> Result<u64, Fault> {
+        macro_rules! sizes {
+            ($($variant:ident { block $block:ident, name $name:literal, constant $constant:ident,
+                ggml $ggml:ident = $number:literal, $elements:literal in $bytes:literal, aligned $alignment:literal,
+                scale $scale:ident, $doc:literal })*) => {
+                match self.dtype {
+                    $(crate::ffi::$constant => Some(($elements, $bytes)),)*
+                    _ => None,
+                }
+            };
+        }
+        let size: Option<(u64, u64)> = dtypes!(sizes);
+        let whole = size.filter(|(elements, _)| self.width.is_multiple_of(*elements));
+        let bytes = whole.and_then(|(elements, bytes)| (self.width / elements).checked_mul(bytes));
+        bytes.ok_or_else(|| {
+            let Matrix { width, dtype, .. } = self;
+            Fault::Invalid(format!("type {dtype} has no rows of {width} elements"))
+        })
+    }
+
+    /// Where `count` rows from row `first` lie in the plain layout of a buffer of `length` bytes.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfBounds`] when they are not all of the matrix and the buffer.
+    pub fn place(&self, first: u64, count: u64, length: u64) -> Result<Range<u64>, Fault> {
+        let row = self.row_bytes()?;
+        let place = || {
+            let start = self.offset.checked_add(first.checked_mul(row)?)?;
+            let end = start.checked_add(count.checked_mul(row)?)?;
+            let rows = first.checked_add(count)?;
+            (end <= length && rows <= self.rows).then_some(start..end)
+        };
+        place().ok_or_else(|| {
+            Fault::OutOfBounds(format!(
+                "{count} rows of {row} bytes from row {first} on are not in this buffer"
+            ))
+        })
+    }
 }
 
 /// Whole pages of the host's, which outlive the buffer that is made of them.

@@ -2,6 +2,7 @@
 
 pub const IRON_ABI_VERSION: u32 = 4;
 pub const IRON_VERSION: &[u8; 6] = b"0.1.0\0";
+pub const IRON_WEIGHT_ROWS: u32 = 32;
 pub const IRON_CATEGORY_CAPACITY: u32 = 16;
 pub const IRON_LEAK_THRESHOLD: u32 = 1048576;
 pub const IRON_NO_TOKEN: u32 = 4294967295;
@@ -192,8 +193,10 @@ pub const IRON_CATEGORY_SCRATCH: iron_category = 4;
 pub const IRON_CATEGORY_POOL: iron_category = 5;
 pub const IRON_CATEGORY_PIPELINES: iron_category = 6;
 pub const IRON_CATEGORY_QUEUES: iron_category = 7;
-pub const IRON_CATEGORY_INTERLEAVED: iron_category = 8;
 pub type iron_category = ::core::ffi::c_uint;
+pub const IRON_USAGE_ANY: iron_usage = 0;
+pub const IRON_USAGE_WEIGHTS: iron_usage = 1;
+pub type iron_usage = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct iron_buffer_options {
@@ -203,12 +206,13 @@ pub struct iron_buffer_options {
     pub label: *const ::core::ffi::c_char,
     pub pooled: u32,
     pub read_only: u32,
+    pub usage: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_buffer_options",
-    ][::core::mem::size_of::<iron_buffer_options>() - 32usize];
+    ][::core::mem::size_of::<iron_buffer_options>() - 40usize];
     [
         "Alignment of iron_buffer_options",
     ][::core::mem::align_of::<iron_buffer_options>() - 8usize];
@@ -230,6 +234,9 @@ const _: () = {
     [
         "Offset of field: iron_buffer_options::read_only",
     ][::core::mem::offset_of!(iron_buffer_options, read_only) - 28usize];
+    [
+        "Offset of field: iron_buffer_options::usage",
+    ][::core::mem::offset_of!(iron_buffer_options, usage) - 32usize];
 };
 impl Default for iron_buffer_options {
     fn default() -> Self {
@@ -251,6 +258,35 @@ pub const IRON_ACCESS_READ: iron_access = 1;
 pub const IRON_ACCESS_WRITE: iron_access = 2;
 pub const IRON_ACCESS_READ_WRITE: iron_access = 3;
 pub type iron_access = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct iron_weights {
+    pub size: usize,
+    pub offset: u64,
+    pub rows: u64,
+    pub width: u64,
+    pub dtype: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_weights"][::core::mem::size_of::<iron_weights>() - 40usize];
+    ["Alignment of iron_weights"][::core::mem::align_of::<iron_weights>() - 8usize];
+    [
+        "Offset of field: iron_weights::size",
+    ][::core::mem::offset_of!(iron_weights, size) - 0usize];
+    [
+        "Offset of field: iron_weights::offset",
+    ][::core::mem::offset_of!(iron_weights, offset) - 8usize];
+    [
+        "Offset of field: iron_weights::rows",
+    ][::core::mem::offset_of!(iron_weights, rows) - 16usize];
+    [
+        "Offset of field: iron_weights::width",
+    ][::core::mem::offset_of!(iron_weights, width) - 24usize];
+    [
+        "Offset of field: iron_weights::dtype",
+    ][::core::mem::offset_of!(iron_weights, dtype) - 32usize];
+};
 pub const IRON_COMMANDS_RECORDING: iron_commands_state = 0;
 pub const IRON_COMMANDS_SUBMITTED: iron_commands_state = 1;
 pub const IRON_COMMANDS_COMPLETED: iron_commands_state = 2;
@@ -399,7 +435,6 @@ pub struct iron_matmul {
     pub batch: u32,
     pub transpose_a: u32,
     pub transpose_b: u32,
-    pub interleaved_b: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -438,51 +473,8 @@ const _: () = {
     [
         "Offset of field: iron_matmul::transpose_b",
     ][::core::mem::offset_of!(iron_matmul, transpose_b) - 296usize];
-    [
-        "Offset of field: iron_matmul::interleaved_b",
-    ][::core::mem::offset_of!(iron_matmul, interleaved_b) - 300usize];
 };
 impl Default for iron_matmul {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct iron_interleave {
-    pub size: usize,
-    pub rows: u64,
-    pub width: u64,
-    pub x: iron_tensor,
-    pub out: iron_tensor,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of iron_interleave"][::core::mem::size_of::<iron_interleave>() - 152usize];
-    [
-        "Alignment of iron_interleave",
-    ][::core::mem::align_of::<iron_interleave>() - 8usize];
-    [
-        "Offset of field: iron_interleave::size",
-    ][::core::mem::offset_of!(iron_interleave, size) - 0usize];
-    [
-        "Offset of field: iron_interleave::rows",
-    ][::core::mem::offset_of!(iron_interleave, rows) - 8usize];
-    [
-        "Offset of field: iron_interleave::width",
-    ][::core::mem::offset_of!(iron_interleave, width) - 16usize];
-    [
-        "Offset of field: iron_interleave::x",
-    ][::core::mem::offset_of!(iron_interleave, x) - 24usize];
-    [
-        "Offset of field: iron_interleave::out",
-    ][::core::mem::offset_of!(iron_interleave, out) - 88usize];
-};
-impl Default for iron_interleave {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -2763,6 +2755,20 @@ unsafe extern "C" {
         buffer: *mut iron_buffer,
         pointer: *mut *mut ::core::ffi::c_void,
     ) -> iron_status;
+    pub fn iron_weights_write(
+        buffer: *mut iron_buffer,
+        matrix: *const iron_weights,
+        first: u64,
+        count: u64,
+        rows: *const ::core::ffi::c_void,
+    ) -> iron_status;
+    pub fn iron_weights_read(
+        buffer: *mut iron_buffer,
+        matrix: *const iron_weights,
+        first: u64,
+        count: u64,
+        rows: *mut ::core::ffi::c_void,
+    ) -> iron_status;
     pub fn iron_commands_begin(
         device: *mut iron_device,
         options: *const iron_commands_options,
@@ -2781,10 +2787,6 @@ unsafe extern "C" {
     pub fn iron_encode_matmul(
         commands: *mut iron_commands,
         matmul: *const iron_matmul,
-    ) -> iron_status;
-    pub fn iron_encode_interleave(
-        commands: *mut iron_commands,
-        interleave: *const iron_interleave,
     ) -> iron_status;
     pub fn iron_encode_embedding(
         commands: *mut iron_commands,

@@ -27,7 +27,7 @@ use kv_cache::KvCache;
 use linear::Linear;
 use norm::Norm;
 use weights::weight::Weight;
-use weights::{Moving, WeightStorage, Weights};
+use weights::{Repacker, WeightStorage, Weights};
 
 /// A model whose weights are on a device. It is never changed: any number of sessions can use it, on any threads. A
 /// clone is the same model.
@@ -59,8 +59,8 @@ struct Parts {
     blocks: Vec<Block>,
     norm: Norm,
     output: Linear, // width to vocabulary
-    /// Weights that are still in their file and are to leave it.
-    moving: Mutex<Option<Moving>>,
+    /// Of weights that are still in their file and are to leave it.
+    repacker: Mutex<Option<Repacker>>,
 }
 
 /// A forward pass: tokens of one sequence or of several, each token one row of the activations.
@@ -139,7 +139,7 @@ impl Model {
         }
         let mut weights = Weights::new(device, file, options.weights, progress)?;
         let (vocabulary, width) = (config.vocabulary, config.width);
-        let embedding = weights.table("token_embd.weight", width, vocabulary)?;
+        let embedding = weights.matrix("token_embd.weight", width, vocabulary)?;
         let mut rope_factors = RopeFactors::new(device, &config, &mut weights)?;
         let blocks = (0..config.layers).map(|layer| {
             let factors = rope_factors.of(&config, layer)?;
@@ -150,7 +150,7 @@ impl Model {
         let norm = Norm::load(&mut weights, &config, "output_norm.weight", width)?;
         // Models that have none use the embedding both ways.
         let output = weights.optional_matrix("output.weight", width, vocabulary)?;
-        let moving = weights.finish()?;
+        let repacker = weights.finish()?;
         let output = output.unwrap_or_else(|| embedding.clone());
         Ok(Model(Arc::new(Parts {
             device: device.clone(),
@@ -161,7 +161,7 @@ impl Model {
             embedding,
             blocks,
             norm,
-            moving: Mutex::new(moving),
+            repacker: Mutex::new(repacker),
         })))
     }
 
@@ -199,12 +199,12 @@ impl Model {
         self.tokenizer().encode_with(prompt, options)
     }
 
-    /// Moves at once all weights that [`WeightStorage::Moved`] would move by and by. For a program that has time now
-    /// rather than later, such as a server that starts. What there is no memory for stays where it is.
+    /// Moves at once all weights that [`WeightStorage::Moved`] would move little by little. For a program that has time
+    /// now rather than later, such as a server that starts. What there is no memory for stays where it is.
     pub fn settle(&self) {
-        let moving = &self.0.moving;
-        let mut moving = moving.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(all) = moving.take() {
+        let repacker = &self.0.repacker;
+        let mut repacker = repacker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = repacker.take() {
             all.finish();
         }
     }
@@ -212,19 +212,19 @@ impl Model {
     /// Between passes: moves some of the weights that are to move.
     pub(super) fn move_weights(&self) {
         // Where another session does it at this moment, this one need not.
-        if let Ok(mut moving) = self.0.moving.try_lock()
-            && moving.as_mut().is_some_and(|moving| !moving.proceed())
+        if let Ok(mut repacker) = self.0.repacker.try_lock()
+            && repacker.as_mut().is_some_and(|repacker| !repacker.step())
         {
-            *moving = None;
+            *repacker = None;
         }
     }
 
     /// Says of how many tokens a pass was.
     pub(super) fn passed(&self, tokens: usize) {
-        if let Ok(mut moving) = self.0.moving.try_lock()
-            && let Some(moving) = &mut *moving
+        if let Ok(mut repacker) = self.0.repacker.try_lock()
+            && let Some(repacker) = &mut *repacker
         {
-            moving.earn(tokens);
+            repacker.add_budget(tokens);
         }
     }
 

@@ -16,7 +16,8 @@ pub struct Embedding<'a> {
     pub width: usize,
     /// Rows of the table.
     pub vocab: usize,
-    /// `vocab × width`; F32, F16, BF16 or a block type.
+    /// `vocab × width`; F32, F16, BF16 or a block type. May be in a buffer of
+    /// [weights](crate::BufferUsage::Weights), without gaps.
     pub table: Tensor<'a>,
     /// `rows` ids; U32.
     pub ids: Tensor<'a>,

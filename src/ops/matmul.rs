@@ -18,7 +18,8 @@ pub struct Matmul<'a> {
     pub k: usize,
     /// `m × k`, or `k × m` when transposed; F32 or F16.
     pub a: Tensor<'a>,
-    /// `k × n`, or `n × k` when transposed; F32, F16, BF16, or a block type (transposed only, `k` whole blocks).
+    /// `k × n`, or `n × k` when transposed; F32, F16, BF16, or a block type (transposed only, `k` whole blocks). May be
+    /// in a buffer of [weights](crate::BufferUsage::Weights), transposed and without gaps.
     pub b: Tensor<'a>,
     /// `n` elements added to every row, of the type of `a`. Default: none.
     pub bias: Option<Tensor<'a>>,
@@ -31,8 +32,6 @@ pub struct Matmul<'a> {
     pub transpose_a: bool,
     /// `b` is stored `n × k`.
     pub transpose_b: bool,
-    /// The rows of `b` lie as [`Commands::interleave`] puts them: transposed, packed, `n` a multiple of 16.
-    pub interleaved_b: bool,
 }
 
 impl Commands {
@@ -51,7 +50,6 @@ impl Commands {
             batch: matmul.batch,
             transpose_a: matmul.transpose_a.into(),
             transpose_b: matmul.transpose_b.into(),
-            interleaved_b: matmul.interleaved_b.into(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("Commands::matmul", unsafe {

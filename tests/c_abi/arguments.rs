@@ -9,6 +9,7 @@ use serial_test::serial;
 use crate::abi::*;
 use crate::descriptions::*;
 use crate::fixture::*;
+use crate::weights::weights_buffer;
 
 #[test]
 #[serial]
@@ -91,6 +92,16 @@ fn pointers_that_are_null() {
         "pointer",
     );
     null_argument(call!(iron_buffer_contents(buffer, null_mut())), "pointer");
+    let of_weights = weights_buffer(device, 4096);
+    null_argument(
+        call!(iron_weights_write(of_weights, null(), 0, 32, page())),
+        "matrix",
+    );
+    null_argument(
+        call!(iron_weights_read(of_weights, null(), 0, 32, page())),
+        "matrix",
+    );
+    release_buffer(of_weights);
     null_argument(
         call!(iron_commands_begin(device, null(), null_mut())),
         "commands",
@@ -100,10 +111,6 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_encode_embedding(commands, null())), "embedding");
     null_argument(call!(iron_encode_rope(commands, null())), "rope");
     null_argument(call!(iron_encode_attention(commands, null())), "attention");
-    null_argument(
-        call!(iron_encode_interleave(commands, null())),
-        "interleave",
-    );
     null_argument(call!(iron_encode_copy(commands, null())), "copy");
     null_argument(
         call!(iron_encode_kernel(commands, kernel, null())),
@@ -318,9 +325,23 @@ fn structs_say_their_size() {
     sizes!(iron_transpose, "transpose", |it| call!(
         iron_encode_transpose(commands, it)
     ));
-    sizes!(iron_interleave, "interleave", |it| call!(
-        iron_encode_interleave(commands, it)
-    ));
+    let weights = weights_buffer(device, 4096);
+    let mut rows = [0u8; 4096];
+    sizes!(iron_weights, "matrix", |it| call!(iron_weights_write(
+        weights,
+        it,
+        0,
+        32,
+        rows.as_ptr().cast()
+    )));
+    sizes!(iron_weights, "matrix", |it| call!(iron_weights_read(
+        weights,
+        it,
+        0,
+        32,
+        rows.as_mut_ptr().cast()
+    )));
+    release_buffer(weights);
     sizes!(iron_softmax, "softmax", |it| call!(iron_encode_softmax(
         commands, it
     )));
@@ -505,7 +526,7 @@ fn truth_values_are_0_or_1() {
             refused!(call!(iron_encode_matmul(commands, &matmul)), stringify!($field));
         })*};
     }
-    product!(transpose_a transpose_b interleaved_b);
+    product!(transpose_a transpose_b);
     let mut made = null_mut();
     let mut options = buffer_options();
     options.pooled = 2;
@@ -550,10 +571,7 @@ fn truth_values_are_0_or_1() {
 fn arrays_by_category_say_how_many_there_are() {
     let fixture = Fixture::new();
     let info = memory(fixture.device);
-    assert_eq!(
-        info.category_count,
-        u64::from(IRON_CATEGORY_INTERLEAVED) + 1
-    );
+    assert_eq!(info.category_count, u64::from(IRON_CATEGORY_QUEUES) + 1);
     assert_eq!(info.categories.len(), IRON_CATEGORY_CAPACITY as usize);
     let rest = &info.categories[info.category_count as usize..];
     assert!(

@@ -78,13 +78,14 @@ pub fn transpose(x: Buffer, out: Buffer) -> iron_transpose {
     }
 }
 
-pub fn interleave(x: Buffer, out: Buffer) -> iron_interleave {
-    iron_interleave {
-        size: size_of::<iron_interleave>(),
-        rows: 16,
+/// 32 rows of 32 F32 at the start of a buffer of weights.
+pub fn weights() -> iron_weights {
+    iron_weights {
+        size: size_of::<iron_weights>(),
+        offset: 0,
+        rows: 32,
         width: 32,
-        x: tensor(x, IRON_Q8_0),
-        out: tensor(out, IRON_Q8_0),
+        dtype: IRON_F32,
     }
 }
 

@@ -98,6 +98,8 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_buffer_write, "buffer", Buffer: |h| (h.cast(), 0, place().as_ptr().cast(), 8);
         iron_buffer_map, "buffer", Buffer: |h| (h.cast(), IRON_ACCESS_READ, place().as_mut_ptr().cast());
         iron_buffer_unmap, "buffer", Buffer: |h| (h.cast(), IRON_ACCESS_READ);
+        iron_weights_write, "buffer", Buffer: |h| (h.cast(), &weights(), 0, 32, page());
+        iron_weights_read, "buffer", Buffer: |h| (h.cast(), &weights(), 0, 32, page());
         iron_buffer_contents, "buffer", Buffer: |h| (h.cast(), place().as_mut_ptr().cast());
 
         iron_commands_begin, "device", Device: |h| (h.cast(), null(), place().as_mut_ptr().cast());
@@ -125,9 +127,6 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_attention, "k", Buffer: |h| (commands, &attention(b, h.cast(), b, b));
         iron_encode_attention, "v", Buffer: |h| (commands, &attention(b, b, h.cast(), b));
         iron_encode_attention, "out", Buffer: |h| (commands, &attention(b, b, b, h.cast()));
-        iron_encode_interleave, "commands", Commands: |h| (h.cast(), &interleave(b, b));
-        iron_encode_interleave, "x", Buffer: |h| (commands, &interleave(h.cast(), b));
-        iron_encode_interleave, "out", Buffer: |h| (commands, &interleave(b, h.cast()));
         iron_encode_copy, "commands", Commands: |h| (h.cast(), &copy(b, b));
         iron_encode_copy, "src", Buffer: |h| (commands, &copy(h.cast(), b));
         iron_encode_copy, "dst", Buffer: |h| (commands, &copy(b, h.cast()));

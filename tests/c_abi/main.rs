@@ -24,3 +24,4 @@ mod programs;
 mod rowwise;
 mod second_backend;
 mod stress_api;
+mod weights;

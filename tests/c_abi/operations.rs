@@ -77,20 +77,6 @@ fn matmuls_that_do_not_fit() {
         |it| it.b.dtype = IRON_Q8_0 => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0 are multiples of 32";
         |it| (it.b.dtype, it.n) = (IRON_Q8_0, 32) => IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k";
         |it| (it.b.dtype, it.transpose_b) = (IRON_Q8_0, 1) => IRON_ERROR_SHAPE, "b: rows and strides of Q8_0";
-        |it| (it.interleaved_b, it.transpose_b) = (1, 1) => IRON_ERROR_SHAPE, "b: F32 cannot be interleaved";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q4_1, 1, 1, 16, 32, 1)
-            => IRON_ERROR_SHAPE, "b: Q4_1 cannot be interleaved";
-        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_F16, 1, 16, 16, 1)
-            => IRON_ERROR_SHAPE, "b: interleaved weights are stored n × k";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, 1, 1, 15, 32, 1)
-            => IRON_ERROR_SHAPE, "b: interleaved weights are packed strips of 16 rows; n is 15";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.b.row_stride)
-            = (IRON_Q8_0, 1, 1, 16, 32, 1, 64) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
-        |it| (it.b.dtype, it.interleaved_b, it.n, it.k, it.m) = (IRON_Q8_0, 1, 32, 32, 1)
-            => IRON_ERROR_SHAPE, "b: Q8_0 weights are stored n × k";
-        |it| (it.b.dtype, it.transpose_b, it.interleaved_b, it.n, it.k, it.m, it.batch, it.c.batch_stride,
-            it.b.batch_stride)
-            = (IRON_Q8_0, 1, 1, 16, 32, 1, 2, 16, 544) => IRON_ERROR_SHAPE, "b: interleaved weights are packed";
         |it| it.c.dtype = IRON_F16 => IRON_ERROR_SHAPE, "c: is F16, a is F32";
         |it| it.bias = tensor(b, IRON_F16) => IRON_ERROR_SHAPE, "bias: is F16, a is F32";
         |it| it.bias = iron_tensor { offset: 4096 - 60, ..tensor(b, IRON_F32) } => IRON_ERROR_OUT_OF_RANGE, "bias: ";
@@ -183,23 +169,6 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps q";
         |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps k";
         |it| it.q.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "q: ";
-    }
-    wrong! { fixture, iron_encode_interleave, interleave(x, y);
-        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
-        |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
-        |it| it.rows = 8 => IRON_ERROR_SHAPE, "rows: 8 are not strips of 16";
-        |it| it.rows = 32 => IRON_ERROR_OUT_OF_RANGE, "x: ";
-        |it| it.width = 48 => IRON_ERROR_SHAPE, "x: rows and strides of Q8_0";
-        |it| it.x.dtype = IRON_U32 => IRON_ERROR_SHAPE, "x: ";
-        |it| (it.width, it.x.dtype, it.out.dtype) = (8, IRON_F32, IRON_F32)
-            => IRON_ERROR_SHAPE, "x: F32 cannot be interleaved";
-        |it| (it.x.dtype, it.out.dtype) = (IRON_Q4_1, IRON_Q4_1) => IRON_ERROR_SHAPE, "x: Q4_1 cannot be interleaved";
-        |it| it.out.dtype = IRON_Q4_0 => IRON_ERROR_SHAPE, "out: is Q4_0, x is Q8_0";
-        |it| (it.x.dtype, it.out.dtype, it.out.row_stride) = (IRON_Q4_0, IRON_Q4_0, 64)
-            => IRON_ERROR_SHAPE, "out: strips are packed, row_stride is 64";
-        |it| it.x.offset = 1 => IRON_ERROR_INVALID_ARGUMENT, "x: offset 1";
-        |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps x";
-        |it| it.out.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "out: ";
     }
     wrong! { fixture, iron_encode_copy, copy(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
@@ -311,28 +280,6 @@ fn every_type_of_every_operation_has_its_kernel() {
             runs(call!(iron_encode_matmul(commands, &matmul)));
         }
     }
-    for b in [
-        IRON_F16, IRON_BF16, IRON_Q8_0, IRON_Q4_0, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K,
-    ] {
-        let interleave = iron_interleave {
-            width: 256,
-            x: tensor(x, b),
-            out: tensor(y, b),
-            ..interleave(x, y)
-        };
-        runs(call!(iron_encode_interleave(commands, &interleave)));
-        for kind in [IRON_F32, IRON_F16] {
-            let matmul = iron_matmul {
-                a: tensor(x, kind),
-                b: tensor(y, b),
-                c: tensor(z, kind),
-                transpose_b: 1,
-                interleaved_b: 1,
-                ..matmul_of((x, y, z), (3, 16, 256))
-            };
-            runs(call!(iron_encode_matmul(commands, &matmul)));
-        }
-    }
     for &table in &weights {
         let embedding = iron_embedding {
             width: 256,
@@ -411,7 +358,7 @@ fn every_type_of_every_operation_has_its_kernel() {
         runs(Given::new(operation, buffers).call(commands));
     }
     let (of_weights, rows) = (3 * weights.len(), of_one_type.count());
-    assert_eq!(recorded, of_weights + rows + 7 * 3 + 9 + 4 + 4 * 5 + 4 + 2);
+    assert_eq!(recorded, of_weights + rows + 9 + 4 + 4 * 5 + 4 + 2);
     commit_and_wait(commands);
     release_commands(commands);
     ok(call!(iron_memory_reclaim(
@@ -424,7 +371,7 @@ fn every_type_of_every_operation_has_its_kernel() {
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 17 + (of_weights + rows) as u64 + 61,
+        2 + 15 + (of_weights + rows) as u64 + 40,
         "the fixture's own, families, kernels"
     );
     for buffer in [x, y, z] {

@@ -1,8 +1,8 @@
 //! Matrix multiplication in every variant, against double precision.
 
 use half::{bf16, f16};
-use ironbridge::ops::{Interleave, Matmul};
-use ironbridge::{DType, Element, Error, Status};
+use ironbridge::ops::{Activation, Embedding, Matmul};
+use ironbridge::{BufferUsage, DType, Element, Error, Status, WeightMatrix};
 
 use crate::oracle::{self, transpose};
 use crate::support::{
@@ -320,68 +320,154 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
     assert!(error.to_string().contains('a'), "{error}");
 }
 
-/// Puts n × k weights into strips, returns what these are, and multiplies matrices of `heights` rows with them.
-fn check_strips<T: Element>(
+/// Multiplies matrices of `heights` rows with n × k weights that are written by rows, `means` of them exactly, and
+/// looks rows of them up.
+fn check_weights<T: Element>(
     weights: &[T],
     means: &[f64],
     dtype: DType,
     (n, k): (usize, usize),
     heights: &[usize],
     tolerance: impl Fn(usize) -> f64,
-) -> Vec<T> {
+) {
     let device = device();
-    let plain = device.buffer_from(weights).unwrap();
-    let strips = device.buffer::<T>(weights.len()).unwrap();
+    // Behind another matrix of the same width, which is multiplied with it where it can be.
+    let before = WeightMatrix::new(32, k, dtype);
+    let matrix = WeightMatrix::new(n, k, dtype).at(before.bytes().unwrap());
+    let row = matrix.bytes().unwrap() / n;
+    let (head, bytes, tail) = bytes_of(weights);
+    assert!(head.is_empty() && tail.is_empty() && bytes.len() == n * row);
+    let options = device.buffer_options().usage(BufferUsage::Weights);
+    let buffer = options
+        .create::<u8>(matrix.offset + matrix.bytes().unwrap())
+        .unwrap();
+    for (index, rows) in bytes.chunks(32 * row).enumerate() {
+        buffer.write_weights(&matrix, 32 * index, rows).unwrap();
+    }
+    buffer
+        .write_weights(&before, 0, &bytes[..32 * row])
+        .unwrap();
+    let mut back = vec![0; 5 * row];
+    buffer.read_weights(&matrix, n - 5, &mut back).unwrap();
+    assert_eq!(back, bytes[(n - 5) * row..]);
+
+    for &m in heights {
+        let x = numbers(m * k, 1);
+        let a = device.buffer_from(&x).unwrap();
+        for joined in [false, true] {
+            let (rows, offset) = match joined {
+                true => (n + 32, 0),
+                false => (n, matrix.offset),
+            };
+            let mut all = means[..(rows - n) * k].to_vec();
+            all.extend(means);
+            let want = oracle::matmul(&f64s(&x), &transpose(&all, rows, k), m, k, rows);
+            let c = device.buffer::<f32>(m * rows).unwrap();
+            run(&device, |commands| {
+                commands.matmul(&Matmul {
+                    m,
+                    n: rows,
+                    k,
+                    a: a.tensor(),
+                    b: buffer.tensor_at(offset, dtype),
+                    c: c.tensor(),
+                    transpose_b: true,
+                    ..Default::default()
+                })
+            })
+            .unwrap();
+            assert_close(&c.to_vec().unwrap(), &want, tolerance(m));
+        }
+    }
+
+    let ids = device.buffer_from(&[n as u32 - 1, 0, 17]).unwrap();
+    let out = device.buffer::<f32>(3 * k).unwrap();
     run(&device, |commands| {
-        commands.interleave(&Interleave {
-            rows: n,
+        commands.embedding(&Embedding {
+            rows: 3,
             width: k,
-            x: plain.tensor_at(0, dtype),
-            out: strips.tensor_at(0, dtype),
+            vocab: n,
+            table: buffer.tensor_at(matrix.offset, dtype),
+            ids: ids.tensor(),
+            out: out.tensor(),
+            scale: None,
         })
     })
     .unwrap();
-    for &m in heights {
-        let x = numbers(m * k, 1);
-        let want = oracle::matmul(&f64s(&x), &transpose(means, n, k), m, k, n);
-        let a = device.buffer_from(&x).unwrap();
-        let c = device.buffer::<f32>(m * n).unwrap();
-        run(&device, |commands| {
-            commands.matmul(&Matmul {
-                m,
-                n,
-                k,
-                a: a.tensor(),
-                b: strips.tensor_at(0, dtype),
-                c: c.tensor(),
-                transpose_b: true,
-                interleaved_b: true,
-                ..Default::default()
-            })
-        })
-        .unwrap();
-        assert_close(&c.to_vec().unwrap(), &want, tolerance(m));
-    }
-    strips.to_vec().unwrap()
+    let rows = [n - 1, 0, 17]
+        .into_iter()
+        .flat_map(|row| &means[row * k..][..k]);
+    let want: Vec<f64> = rows.copied().collect();
+    assert_close(&out.to_vec().unwrap(), &want, 1e-6);
+}
+
+fn bytes_of<T: Element>(values: &[T]) -> (&[T], &[u8], &[T]) {
+    // SAFETY: elements are plain old data, and any bytes are bytes.
+    unsafe { values.align_to::<u8>() }
 }
 
 #[test]
-fn interleaved_weights() {
-    let (n, k) = (48, 96);
-    let (blocks, means) = oracle::q8_0(&numbers(n * k, 2));
-    let tolerance = |m| if m <= 8 { 1e-4 } else { 1e-2 };
-    let strips = check_strips(&blocks, &means, DType::Q8_0, (n, k), &[1, 4, 20], tolerance);
-    assert_ne!(strips, blocks);
+fn weights_of_blocks() {
+    for (n, k) in [(64, 96), (75, 32), (33, 64)] {
+        let (blocks, means) = oracle::q8_0(&numbers(n * k, 2));
+        let tolerance = |m| if m <= 8 { 1e-4 } else { 1e-2 };
+        check_weights(&blocks, &means, DType::Q8_0, (n, k), &[1, 4, 20], tolerance);
+    }
 }
 
 #[test]
-fn interleaved_halves() {
-    let (n, k) = (48, 35);
-    let values: Vec<f16> = numbers(n * k, 2).into_iter().map(f16::from_f32).collect();
-    let means: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
-    let strips = check_strips(&values, &means, DType::F16, (n, k), &[1, 3, 20], |_| 1e-5);
-    for (row, column) in [(0, 0), (17, 3), (47, 34)] {
-        let place = (row / 16 * k + column) * 16 + row % 16;
-        assert_eq!(strips[place], values[row * k + column]);
+fn weights_of_floats() {
+    for (n, k) in [(64, 35), (49, 7)] {
+        let values: Vec<f16> = numbers(n * k, 2).into_iter().map(f16::from_f32).collect();
+        let means: Vec<f64> = values.iter().map(|value| value.to_f64()).collect();
+        check_weights(&values, &means, DType::F16, (n, k), &[1, 3, 20], |_| 1e-5);
+        let values = numbers(n * k, 3);
+        check_weights(&values, &f64s(&values), DType::F32, (n, k), &[1, 9], |_| {
+            1e-5
+        });
     }
+}
+
+#[test]
+fn weights_have_no_other_use() {
+    let device = device();
+    let matrix = WeightMatrix::new(32, 4, DType::F32);
+    let options = device
+        .buffer_options()
+        .label("gate")
+        .usage(BufferUsage::Weights);
+    let mut weights = options.create::<f32>(128).unwrap();
+    weights.write_weights(&matrix, 0, &[0; 512]).unwrap();
+    let x = device.buffer::<f32>(128).unwrap();
+    let activation = Activation {
+        count: 128,
+        x: weights.tensor(),
+        out: x.tensor(),
+        ..Default::default()
+    };
+    let mut commands = device.commands().unwrap();
+    for (error, argument) in [
+        (commands.relu(&activation).unwrap_err(), "x"),
+        (weights.to_vec().unwrap_err(), "buffer"),
+        (weights.map().map(drop).unwrap_err(), "buffer"),
+        (weights.write(&[0.0; 128]).unwrap_err(), "buffer"),
+    ] {
+        let text = error.to_string();
+        assert!(matches!(error, Error::InvalidArgument(_)), "{text}");
+        assert!(
+            text.contains(&format!("{argument}: buffer 'gate' holds weights")),
+            "{text}"
+        );
+    }
+    let odd = assert_status(weights.write_weights(&matrix, 0, &[0; 17]), Status::Shape);
+    assert!(
+        odd.to_string().contains("17 bytes are not whole rows"),
+        "{odd}"
+    );
+    let late = assert_status(weights.write_weights(&matrix, 0, &[0; 512]), Status::State);
+    assert!(late.to_string().contains("never change"), "{late}");
+    assert_status(
+        x.write_weights(&matrix, 0, &[0; 512]),
+        Status::InvalidArgument,
+    );
 }

@@ -3,7 +3,7 @@
 use half::f16;
 use ironbridge::ops::{
     Activation, AddBias, Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill,
-    Interleave, Matmul, RmsNorm, Rope, RopePairing, Softmax, Transpose,
+    Matmul, RmsNorm, Rope, RopePairing, Softmax, Transpose,
 };
 use ironbridge::{Buffer, Commands, DType, Device, Error, Result, Tensor};
 use proptest::prelude::*;
@@ -167,7 +167,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         })
 }
 
-const OPERATIONS: usize = 18;
+const OPERATIONS: usize = 17;
 const EMBEDDING: usize = 1;
 const ROPE: usize = 3;
 const ARGMAX: usize = 8;
@@ -205,7 +205,6 @@ fn record(
             batch: u32::try_from(s3).unwrap_or(1),
             transpose_a: s4 % 2 == 1,
             transpose_b: s5 % 2 == 1,
-            interleaved_b: s5 % 5 == 1,
         }),
         EMBEDDING => commands.embedding(&Embedding {
             rows: s0,
@@ -293,12 +292,6 @@ fn record(
             out: t2,
         }),
         15 => commands.transpose(&Transpose {
-            rows: s0,
-            width: s1,
-            x: t0,
-            out: t2,
-        }),
-        16 => commands.interleave(&Interleave {
             rows: s0,
             width: s1,
             x: t0,

@@ -171,16 +171,31 @@ static soft_outcome buffer_discard(soft_buffer *buffer, char **text) {
   return SOFT_OK;
 }
 
+/* Where rows of a matrix lie, whose bytes are known from how many the caller gives; NULL: not in the buffer. */
+static unsigned char *rows_of(soft_buffer *buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
+                              uint64_t length) {
+  if (buffer->storage != SOFT_WEIGHTS || count == 0 || length % count || first + count > matrix->rows) return NULL;
+  uint64_t start = matrix->offset + first * (length / count);
+  return start + length <= buffer->length ? buffer->memory + start : NULL;
+}
+
+/* In the plain layout, as the kernels want them. Strict: a matrix is written as backend.h says. */
 static soft_outcome weights_write(soft_buffer *buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
                                   const void *rows, uint64_t length, char **text) {
-  (void)buffer, (void)matrix, (void)first, (void)count, (void)rows, (void)length;
-  return refuse(SOFT_UNSUPPORTED, text, "no weights by rows");
+  unsigned char *place = rows_of(buffer, matrix, first, count, length);
+  if (!place) return refuse(SOFT_INVALID, text, "these rows are not in a buffer of weights");
+  if (first % SOFT_WEIGHT_ROWS || (count % SOFT_WEIGHT_ROWS && first + count < matrix->rows))
+    return refuse(SOFT_INVALID, text, "rows come in multiples of SOFT_WEIGHT_ROWS");
+  memcpy(place, rows, length);
+  return SOFT_OK;
 }
 
 static soft_outcome weights_read(soft_buffer *buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
                                  void *rows, uint64_t length, char **text) {
-  (void)buffer, (void)matrix, (void)first, (void)count, (void)rows, (void)length;
-  return refuse(SOFT_UNSUPPORTED, text, "no weights by rows");
+  const unsigned char *place = rows_of(buffer, matrix, first, count, length);
+  if (!place) return refuse(SOFT_INVALID, text, "these rows are not in a buffer of weights");
+  memcpy(rows, place, length);
+  return SOFT_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------- kernels -- */

@@ -23,7 +23,8 @@ static iron_buffer_options options_for(Call *call) {
   return (iron_buffer_options){.storage = random_chance(random, 70) ? 0 : random_constant(random, 0, 1),
                                .category = random_constant(random, 0, last),
                                .label = random_chance(random, 80) ? "a buffer" : given_text(call),
-                               .pooled = random_chance(random, 98) ? random_chance(random, 50) : 2};
+                               .pooled = random_chance(random, 98) ? random_chance(random, 50) : 2,
+                               .usage = random_chance(random, 98) ? 0 : random_constant(random, 0, 2)};
 }
 
 static void keep(Call *call, const char *function, iron_status status, void *place, void *result) {
@@ -197,13 +198,58 @@ static void buffer_contents(Call *call) {
   given_result_check("iron_buffer_contents", status, place ? result : NULL);
 }
 
+/* Rows of 32 F32, so that whichever buffer it is has room for some: a scratch's worth at most. */
+static iron_weights weights_for(Call *call) {
+  static const iron_dtype types[] = {IRON_F32, IRON_F16, IRON_Q8_0, IRON_Q4_1};
+  Random *random = &call->random;
+  iron_dtype type = types[random_below(random, sizeof types / sizeof *types)];
+  uint64_t rows = random_chance(random, 90) ? 32 * (1 + random_below(random, 2)) : random_count(random, 90);
+  return (iron_weights){.offset = random_chance(random, 70) ? 0 : random_below(random, 8) * 4352,
+                        .rows = rows,
+                        .width = random_chance(random, 95) ? 32 : random_below(random, 64),
+                        .dtype = random_chance(random, 95) ? type : (uint32_t)random_bits(random)};
+}
+
+/* A buffer of weights with a matrix, for the others to use. */
+static void weights_create(Call *call) {
+  GIVEN(iron_buffer_options) options = {.value = {.size = sizeof options.value, .usage = IRON_USAGE_WEIGHTS}};
+  GIVEN(iron_weights) matrix = {.value = weights_for(call)};
+  matrix.value.size = sizeof matrix.value;
+  matrix.value.offset = 0;
+  void *result = given_result();
+  iron_status status = CALL(iron_buffer_create, handles_any(call, DEVICE), 65536, &options.value, (void *)&result);
+  if (status == IRON_OK) {
+    CALL(iron_weights_write, result, &matrix.value, 0, matrix.value.rows, call->scratch);
+    CALL(iron_weights_read, result, &matrix.value, 0, 1, call->scratch);
+  }
+  keep(call, "iron_buffer_create", status, &result, result);
+}
+
+static void weights_write(Call *call) {
+  GIVEN(iron_weights) matrix = {.value = weights_for(call)};
+  uint64_t first = random_chance(&call->random, 70) ? 0 : random_below(&call->random, 3) * 32;
+  uint64_t count = random_chance(&call->random, 80) ? 32 : random_below(&call->random, 128);
+  given_input(call, &matrix, sizeof matrix.value);
+  CALL(iron_weights_write, buffer_of(call), given_or_null(call, &matrix), first, count,
+       given_or_null(call, call->scratch));
+}
+
+static void weights_read(Call *call) {
+  GIVEN(iron_weights) matrix = {.value = weights_for(call)};
+  uint64_t first = random_chance(&call->random, 70) ? 0 : random_below(&call->random, 64);
+  given_input(call, &matrix, sizeof matrix.value);
+  CALL(iron_weights_read, buffer_of(call), given_or_null(call, &matrix), first, random_below(&call->random, 64),
+       given_or_null(call, call->scratch));
+}
+
 static const Entry entries[] = {
-    {buffer_create, 120}, {buffer_create_with_bytes, 50},
-    {buffer_wrap, 10},    {buffer_retain, 30},
-    {buffer_release, 70}, {buffer_length, 10},
-    {buffer_label, 10},   {buffer_set_label, 10},
-    {buffer_read, 60},    {buffer_write, 60},
-    {buffer_map, 30},     {buffer_unmap, 20},
-    {buffer_contents, 5},
+    {weights_create, 4},  {weights_write, 6},
+    {weights_read, 4},    {buffer_create, 120},
+    {buffer_wrap, 10},    {buffer_create_with_bytes, 50},
+    {buffer_retain, 30},  {buffer_length, 10},
+    {buffer_release, 70}, {buffer_set_label, 10},
+    {buffer_label, 10},   {buffer_write, 60},
+    {buffer_read, 60},    {buffer_unmap, 20},
+    {buffer_map, 30},     {buffer_contents, 5},
 };
 const Entries buffer_calls = {entries, sizeof entries / sizeof *entries};

@@ -33,6 +33,8 @@
   X(iron_buffer_map)                  \
   X(iron_buffer_unmap)                \
   X(iron_buffer_contents)             \
+  X(iron_weights_write)               \
+  X(iron_weights_read)                \
   X(iron_commands_begin)              \
   X(iron_commands_flush)              \
   X(iron_commands_commit)             \
@@ -42,7 +44,6 @@
   X(iron_commands_retain)             \
   X(iron_commands_release)            \
   X(iron_encode_matmul)               \
-  X(iron_encode_interleave)           \
   X(iron_encode_embedding)            \
   X(iron_encode_rms_norm)             \
   X(iron_encode_rope)                 \

@@ -172,7 +172,7 @@ int main(int count, char **arguments) {
   }
   bool keep = count > 1 && strcmp(arguments[1], "--keep-a-buffer") == 0;
   if (keep)
-    settings = (Settings){.seconds = 0.1, .threads = 1, .hang = settings.hang, .patience = 200};
+    settings = (Settings){.seconds = 1, .threads = 1, .hang = settings.hang, .patience = 200};
   else
     read_settings(count, arguments);
   printf("seed %" PRIu64 "\n", settings.seed);

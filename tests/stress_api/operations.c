@@ -8,7 +8,7 @@ static uint64_t dimension(Call *call) {
                                    : random_count(random, 300);
 }
 
-/* Whole blocks of any type, and strips. */
+/* Whole blocks of any type. */
 static uint64_t blocks(Call *call) { return random_chance(&call->random, 90) ? 256 : dimension(call); }
 
 static iron_dtype any_dtype(Call *call) {
@@ -54,16 +54,7 @@ static void matmul(Call *call) {
   ENCODE(call, iron_encode_matmul, iron_matmul, .m = dimension(call), .n = dimension(call), .k = k,
          .a = tensor(call, type), .b = tensor(call, weights), .bias = maybe_tensor(call, type), .c = tensor(call, type),
          .batch = random_chance(random, 90) ? 0 : (uint32_t)random_count(random, 4),
-         .transpose_a = random_chance(random, 20), .transpose_b = weights != type || random_chance(random, 50),
-         .interleaved_b = random_chance(random, 10));
-}
-
-static void interleave(Call *call) {
-  static const iron_dtype types[] = {IRON_F16, IRON_BF16, IRON_Q8_0, IRON_Q4_0, IRON_Q4_K, IRON_Q5_K, IRON_Q6_K};
-  iron_dtype type = types[random_below(&call->random, sizeof types / sizeof *types)];
-  uint64_t rows = random_chance(&call->random, 90) ? 16 : dimension(call);
-  ENCODE(call, iron_encode_interleave, iron_interleave, .rows = rows, .width = blocks(call), .x = tensor(call, type),
-         .out = tensor(call, type));
+         .transpose_a = random_chance(random, 20), .transpose_b = weights != type || random_chance(random, 50));
 }
 
 static void embedding(Call *call) {
@@ -150,7 +141,7 @@ static void fill(Call *call) {
 }
 
 static const Entry entries[] = {
-    {matmul, 40}, {interleave, 10}, {embedding, 15},  {rope, 10},
+    {matmul, 50}, {embedding, 15},  {rope, 10},
     {attention, 20}, {copy, 15},    {copy_bytes, 30}, {fill, 40},
 #define OP(NAME, name, ...) {call_##name, 8},
 #define OP_OF_TYPES(NAME, name, ...) {call_##name, 8},

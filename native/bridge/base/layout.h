@@ -23,10 +23,10 @@ typedef struct IronLayout {
   DO(iron_device_info)        \
   DO(iron_device_options)     \
   DO(iron_buffer_options)     \
+  DO(iron_weights)            \
   DO(iron_commands_info)      \
   DO(iron_commands_options)   \
   DO(iron_matmul)             \
-  DO(iron_interleave)         \
   DO(iron_embedding)          \
   DO(iron_rms_norm)           \
   DO(iron_rope)               \

@@ -9,6 +9,7 @@
 #include "ironbridge.h"
 #include "base/location.h"
 #import "base/object.h"
+#include "weights.h"
 
 @interface IronBuffer : IronObject {
  @public
@@ -22,6 +23,7 @@
   iron_category category;
   bool read_only;
   bool wrapped;           /* the caller's memory */
+  IronWeightsTable *weights; /* what it holds, as a buffer of weights; NULL: it is none */
   IronLocation location;  /* where it was made */
   uint64_t born;          /* IronNow then */
   _Atomic(uintptr_t) ticket; /* its handle; 0: it has none (yet) */

@@ -37,6 +37,8 @@ IRON_COUNTED(IronBuffer)
     }
     IronPoolDiscard(evicted, device->metal, "evict");
   }
+  if (weights) free(weights->matrices);
+  free(weights);
   free(label);
   [device release];
   [super dealloc];
@@ -129,13 +131,18 @@ static void cancel_reservation(IronDevice *device, uint64_t bytes) {
 }
 
 /* A Metal buffer (+1), whose bytes stay reserved; nil when there is no memory. */
-static id<MTLBuffer> try_to_allocate(IronDevice *device, uint64_t bytes, iron_storage storage) {
+static id<MTLBuffer> try_to_allocate(IronBuffer *buffer) {
+  IronDevice *device = buffer->device;
+  const uint64_t bytes = buffer->bytes;
   MTLResourceOptions options =
-      storage == IRON_STORAGE_PRIVATE ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
+      buffer->storage == IRON_STORAGE_PRIVATE ? MTLResourceStorageModePrivate : MTLResourceStorageModeShared;
   if (!reserve(device, bytes)) return nil;
   id<MTLBuffer> metal = nil;
   @try {
-    metal = [device->metal newBufferWithLength:bytes options:options];
+    if (buffer->weights && device->extras->new_weights)
+      metal = device->extras->new_weights(device->metal, bytes);
+    else
+      metal = [device->metal newBufferWithLength:bytes options:options];
   } @finally {
     if (!metal) cancel_reservation(device, bytes);
   }
@@ -157,10 +164,10 @@ static bool make_room(IronDevice *device) {
 }
 
 /* As try_to_allocate, and once more when room could be made. */
-static id<MTLBuffer> allocate(IronDevice *device, uint64_t bytes, iron_storage storage) {
-  id<MTLBuffer> metal = try_to_allocate(device, bytes, storage);
-  if (metal || !make_room(device)) return metal;
-  return try_to_allocate(device, bytes, storage);
+static id<MTLBuffer> allocate(IronBuffer *buffer) {
+  id<MTLBuffer> metal = try_to_allocate(buffer);
+  if (metal || !make_room(buffer->device)) return metal;
+  return try_to_allocate(buffer);
 }
 
 static uint64_t rounding_of(id<MTLBuffer> metal, uint64_t bytes) {
@@ -172,9 +179,10 @@ static uint64_t rounding_of(id<MTLBuffer> metal, uint64_t bytes) {
 static iron_status allocate_new(IronBuffer *buffer, const char *label) {
   IronDevice *device = buffer->device;
   IronMemoryChange change = IronDebugMemoryBefore(device->metal);
-  buffer->metal = allocate(device, buffer->bytes, buffer->storage);
+  buffer->metal = allocate(buffer);
   if (!buffer->metal) return IRON_ERROR_OUT_OF_MEMORY;
-  if (device->extras->expect_reads && IronIsWeights(buffer->category)) device->extras->expect_reads(buffer->metal);
+  if (device->extras->expect_reads && buffer->category == IRON_CATEGORY_WEIGHTS)
+    device->extras->expect_reads(buffer->metal);
   buffer->rounding = rounding_of(buffer->metal, buffer->bytes);
   IronMonitorLock(&device->monitor);
   device->memory.reserved_bytes -= buffer->bytes;
@@ -235,11 +243,18 @@ static bool is_pooled(IronDevice *device, uint64_t length, const iron_buffer_opt
   return served;
 }
 
+/* Where the memory is. Weights lie where the device reads them best; nobody else reaches them. */
+static iron_storage storage_of(IronDevice *device, const iron_buffer_options *options) {
+  if (options->usage != IRON_USAGE_WEIGHTS) return options->storage;
+  return device->extras->new_weights || ![device->metal hasUnifiedMemory] ? IRON_STORAGE_PRIVATE : IRON_STORAGE_SHARED;
+}
+
 static uint64_t bytes_to_allocate(IronDevice *device, uint64_t length, const iron_buffer_options *options,
                                   bool pooled) {
   uint64_t most = [device->metal maxBufferLength];
   uint64_t bytes = length;
-  if (options->storage == IRON_STORAGE_PRIVATE) bytes = (bytes + 3) & ~UINT64_C(3); /* a blit copies whole words */
+  /* a blit copies whole words */
+  if (storage_of(device, options) == IRON_STORAGE_PRIVATE) bytes = (bytes + 3) & ~UINT64_C(3);
   if (pooled) bytes = IronPoolSizeClass(bytes);
   return bytes > most ? most : bytes;
 }
@@ -250,7 +265,7 @@ static IronBuffer *buffer_with(IronDevice *device, uint64_t length, uint64_t byt
   buffer->device = [device retain];
   buffer->length = length;
   buffer->bytes = bytes;
-  buffer->storage = options->storage;
+  buffer->storage = storage_of(device, options);
   buffer->category = options->category;
   buffer->read_only = options->read_only;
   buffer->location = IronLocationTake();
@@ -260,7 +275,10 @@ static IronBuffer *buffer_with(IronDevice *device, uint64_t length, uint64_t byt
 IronBuffer *IronBufferMake(IronDevice *device, uint64_t length, const iron_buffer_options *options) {
   bool pooled = is_pooled(device, length, options);
   IronBuffer *buffer = buffer_with(device, length, bytes_to_allocate(device, length, options, pooled), options);
-  iron_status status = pooled ? allocate_pooled(buffer, options->label) : allocate_new(buffer, options->label);
+  if (options->usage == IRON_USAGE_WEIGHTS) buffer->weights = calloc(1, sizeof *buffer->weights);
+  iron_status status = IRON_ERROR_OUT_OF_MEMORY;
+  if (options->usage != IRON_USAGE_WEIGHTS || buffer->weights)
+    status = pooled ? allocate_pooled(buffer, options->label) : allocate_new(buffer, options->label);
   if (status == IRON_OK) return buffer;
   IronErrorReport(status, "no memory for a buffer of %llu bytes (%llu are allocated on the device)",
                   (unsigned long long)length, (unsigned long long)[device->metal currentAllocatedSize]);
@@ -279,14 +297,29 @@ static iron_status check_length(IronDevice *device, uint64_t length) {
   return IRON_OK;
 }
 
-static iron_status check_options(const iron_buffer_options *options, bool wrapped) {
+typedef enum Origin { MADE_EMPTY, MADE_WITH_BYTES, WRAPPED } Origin;
+
+static iron_status check_usage(const iron_buffer_options *options, Origin origin) {
+  if (options->usage == IRON_USAGE_ANY) return IRON_OK;
+  if (options->usage != IRON_USAGE_WEIGHTS)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: usage %u is none", options->usage);
+  if (options->pooled) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: weights cannot be pooled");
+  if (origin == MADE_EMPTY) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, origin == WRAPPED
+                             ? "options: wrapped memory cannot be used for weights"
+                             : "options: a buffer of weights is made empty, its matrices are written by rows");
+}
+
+static iron_status check_options(const iron_buffer_options *options, Origin origin) {
+  const bool wrapped = origin == WRAPPED;
   if (options->storage != IRON_STORAGE_SHARED && options->storage != IRON_STORAGE_PRIVATE)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: storage %u is none", options->storage);
-  if (options->category > IRON_CATEGORY_SCRATCH && options->category != IRON_CATEGORY_INTERLEAVED)
+  if (options->category > IRON_CATEGORY_SCRATCH)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: category %u is none that a buffer can have",
                            options->category);
   IRON_TRY(IronTruthCheck("options.pooled", options->pooled));
   IRON_TRY(IronTruthCheck("options.read_only", options->read_only));
+  IRON_TRY(check_usage(options, origin));
   if (wrapped && options->storage != IRON_STORAGE_SHARED)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: wrapped memory cannot be in private storage");
   if (wrapped && options->pooled)
@@ -325,7 +358,7 @@ static iron_status create(iron_device *device_handle, const void *bytes, uint64_
                           const iron_buffer_options *given, iron_buffer **handle) {
   iron_buffer_options options;
   IRON_READ_OPTIONAL_STRUCT(options, given, "options");
-  IRON_TRY(check_options(&options, false));
+  IRON_TRY(check_options(&options, bytes ? MADE_WITH_BYTES : MADE_EMPTY));
   IronDevice *device = IronDeviceAcquire(device_handle);
   if (!device) return IRON_ERROR_INVALID_HANDLE;
   IRON_VISIT(device, "device");
@@ -420,7 +453,7 @@ iron_status iron_buffer_wrap(iron_device *device_handle, void *pointer, uint64_t
     IRON_CLEAR_RESULT(handle, "buffer");
     iron_buffer_options options;
     IRON_READ_OPTIONAL_STRUCT(options, given, "options");
-    IRON_TRY(check_options(&options, true));
+    IRON_TRY(check_options(&options, WRAPPED));
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (!pointer) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "pointer: is NULL");
     if ((uintptr_t)pointer % page)

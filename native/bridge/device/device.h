@@ -10,6 +10,7 @@
 #include "base/monitor.h"
 #import "base/object.h"
 #include "pool.h"
+#include "weights.h"
 
 @class IronBuffer;
 @class IronDevice;
@@ -38,6 +39,13 @@ typedef struct IronExtras {
   uint64_t (*wait_budget)(const void *metal);
   /* For a buffer that is about to be written as a whole and will be read often. */
   void (*expect_reads)(id<MTLBuffer> buffer);
+  /* Memory for weights (+1), nil: there is none, and its rows, in a layout that the device picks. A reader or writer
+   * says why in *text, from malloc, on anything but IRON_OK. Without these, rows lie as the caller has them. */
+  id<MTLBuffer> (*new_weights)(id<MTLDevice> metal, uint64_t length);
+  iron_status (*write_weights)(id<MTLBuffer> buffer, const IronWeights *matrix, uint64_t first, uint64_t count,
+                               const void *rows, char **text);
+  iron_status (*read_weights)(id<MTLBuffer> buffer, const IronWeights *matrix, uint64_t first, uint64_t count,
+                              void *rows, char **text);
   /* The threads that compute. *text, from malloc, says why on anything but IRON_OK. */
   uint32_t (*threads)(void);
   iron_status (*set_threads)(uint32_t threads, char **text);

@@ -59,17 +59,50 @@ static iron_status pin_threads(const uint32_t *processors, size_t count, char **
 
 static uint64_t wait_budget(const void *metal) { return SoftMetalWaitBudget((id<MTLDevice>)metal); }
 
+static iron_status copied(soft_outcome outcome) {
+  switch (outcome) {
+  case SOFT_OK: return IRON_OK;
+  case SOFT_OUT_OF_MEMORY: return IRON_ERROR_OUT_OF_MEMORY;
+  case SOFT_UNSUPPORTED: return IRON_ERROR_UNSUPPORTED;
+  case SOFT_DEVICE_LOST: return IRON_ERROR_DEVICE_LOST;
+  default: return IRON_ERROR_INTERNAL; /* the bridge has checked what it passes on */
+  }
+}
+
+static soft_matrix matrix_of(const IronWeights *weights) {
+  return (soft_matrix){
+      .offset = weights->offset, .rows = weights->rows, .width = weights->width, .dtype = weights->dtype};
+}
+
+static iron_status write_weights(id<MTLBuffer> buffer, const IronWeights *weights, uint64_t first, uint64_t count,
+                                 const void *rows, char **text) {
+  const soft_matrix matrix = matrix_of(weights);
+  return copied(SoftMetalWriteWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
+}
+
+static iron_status read_weights(id<MTLBuffer> buffer, const IronWeights *weights, uint64_t first, uint64_t count,
+                                void *rows, char **text) {
+  const soft_matrix matrix = matrix_of(weights);
+  return copied(SoftMetalReadWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
+}
+
 static const IronExtras apples = {0};
 
 static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
                                        .run = SoftMetalRun,
                                        .wait_budget = wait_budget,
-                                       .expect_reads = SoftMetalExpectReads};
+                                       .expect_reads = SoftMetalExpectReads,
+                                       .new_weights = SoftMetalNewWeights,
+                                       .write_weights = write_weights,
+                                       .read_weights = read_weights};
 
 static const IronExtras of_cpu = {.commit_quietly = SoftMetalCommitQuietly,
                                   .run = SoftMetalRun,
                                   .wait_budget = wait_budget,
                                   .expect_reads = SoftMetalExpectReads,
+                                  .new_weights = SoftMetalNewWeights,
+                                  .write_weights = write_weights,
+                                  .read_weights = read_weights,
                                   .threads = soft_cpu_threads,
                                   .set_threads = set_threads,
                                   .pin_threads = pin_threads};

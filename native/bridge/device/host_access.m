@@ -22,6 +22,7 @@ iron_status IronBufferCopyIn(IronBuffer *buffer, uint64_t offset, const void *by
 
 /* Maps the buffer, after waiting for what is in flight, for the visit or, where that is NULL, until IronHazardUnmap. */
 static iron_status begin_access(IronBuffer *buffer, iron_access access, IronVisit *visit) {
+  IRON_TRY(IronWeightsRefuse(buffer, "buffer"));
   if ((access & IRON_ACCESS_WRITE) && buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "buffer: it was made read_only");
   IRON_TRY(IronSubmissionsCheckWait());
@@ -100,6 +101,7 @@ static iron_status check_access(iron_access access) {
 }
 
 static iron_status check_shared(IronBuffer *buffer) {
+  IRON_TRY(IronWeightsRefuse(buffer, "buffer"));
   if (buffer->storage == IRON_STORAGE_SHARED) return IRON_OK;
   return IronErrorReport(IRON_ERROR_UNSUPPORTED, "buffer: it is private to the device, the host cannot see its memory");
 }

@@ -51,8 +51,7 @@ static Amount amount_of(uint64_t bytes) {
 
 static const char *category_name(iron_category category) {
   static const char *const names[IRON_CATEGORY_COUNT] = {"other",   "weights", "activations", "KV cache",
-                                                         "scratch", "pool",    "pipelines",   "queues",
-                                                         "interleaved"};
+                                                         "scratch", "pool",    "pipelines",   "queues"};
   return category < IRON_CATEGORY_COUNT ? names[category] : "unknown";
 }
 

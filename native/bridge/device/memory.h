@@ -11,7 +11,7 @@
 
 @class IronDevice;
 
-enum { IRON_CATEGORY_COUNT = IRON_CATEGORY_INTERLEAVED + 1 };
+enum { IRON_CATEGORY_COUNT = IRON_CATEGORY_QUEUES + 1 };
 _Static_assert((int)IRON_CATEGORY_COUNT <= IRON_CATEGORY_CAPACITY, "the header's arrays have a place for each category");
 
 /* What iron_memory_reset sets to 0. */
@@ -35,11 +35,6 @@ typedef struct IronMemory {
   uint64_t working_set;         /* beyond it idle memory makes room */
   IronPublication publication;
 } IronMemory;
-
-/* Buffers that are written once, as a whole, and read until they go. */
-static inline bool IronIsWeights(iron_category category) {
-  return category == IRON_CATEGORY_WEIGHTS || category == IRON_CATEGORY_INTERLEAVED;
-}
 
 void IronMemoryAdd(IronMemory *memory, iron_category category, uint64_t bytes);
 void IronMemoryRemove(IronMemory *memory, iron_category category, uint64_t bytes);

@@ -19,7 +19,7 @@ static bool keeps(const IronPool *pool, uint64_t bytes) {
 
 bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category category) {
   uint64_t bytes = IronPoolSizeClass(length);
-  return !IronIsWeights(category) && keeps(pool, bytes) && bytes <= pool->max_buffer_bytes;
+  return category != IRON_CATEGORY_WEIGHTS && keeps(pool, bytes) && bytes <= pool->max_buffer_bytes;
 }
 
 /* Takes a buffer out of the list, but leaves it in the figures about its memory. */

@@ -12,6 +12,7 @@ static iron_status resolve(IronBuffer **buffer, IronCommands *commands, iron_buf
   if (!*buffer) return IRON_ERROR_INVALID_HANDLE;
   if ((*buffer)->device != commands->device)
     return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", argument);
+  IRON_TRY(IronWeightsRefuse(*buffer, argument));
   if (offset % 4 || length % 4)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: offset %llu and length %llu must be multiples of 4",
                            argument, (unsigned long long)offset, (unsigned long long)length);

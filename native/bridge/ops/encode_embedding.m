@@ -16,7 +16,7 @@ iron_status iron_encode_embedding(iron_commands *handle, const iron_embedding *g
     }
 
     IronOperand table, ids, out;
-    IronShape table_shape = {.rows = embedding.vocab, .width = embedding.width};
+    IronShape table_shape = {.rows = embedding.vocab, .width = embedding.width, .weights = true};
     IronShape ids_shape = {.rows = 1, .width = embedding.rows};
     IronShape out_shape = {.rows = embedding.rows, .width = embedding.width};
     IronDevice *device = commands->device;

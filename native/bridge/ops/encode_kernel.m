@@ -36,6 +36,7 @@ static iron_status check_buffer(Bindings *bindings, const iron_argument *argumen
   IronBuffer *buffer = IronBufferAcquire(argument->buffer, name);
   if (!buffer) return IRON_ERROR_INVALID_HANDLE;
   if (buffer->device != device) return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
+  IRON_TRY(IronWeightsRefuse(buffer, name));
   if (argument->offset >= buffer->length)
     return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: offset %llu, the buffer has %llu bytes", name,
                            (unsigned long long)argument->offset, (unsigned long long)buffer->length);

@@ -3,7 +3,7 @@
 #import "operation.h"
 #import "base/structs.h"
 
-static iron_status check_types(const iron_matmul *matmul) {
+static iron_status check_types(const iron_matmul *matmul, const IronOperand *b) {
   if (matmul->c.dtype != matmul->a.dtype)
     return IronErrorReport(IRON_ERROR_SHAPE, "c: is %s, a is %s", IronTypeName(matmul->c.dtype),
                            IronTypeName(matmul->a.dtype));
@@ -13,21 +13,8 @@ static iron_status check_types(const iron_matmul *matmul) {
   if ((IRON_TYPES(matmul->b.dtype) & IRON_TYPES_BLOCKS) && !matmul->transpose_b)
     return IronErrorReport(IRON_ERROR_SHAPE, "b: %s weights are stored n × k, set transpose_b",
                            IronTypeName(matmul->b.dtype));
-  return IRON_OK;
-}
-
-/* What strips need of b, whose operand is resolved. */
-static iron_status check_strips(const iron_matmul *matmul, const IronOperand *b) {
-  if (!IronKernelExists(IRON_OPERATION_INTERLEAVE, b->dtype, 0))
-    return IronErrorReport(IRON_ERROR_SHAPE, "b: %s cannot be interleaved", IronTypeName(b->dtype));
-  if (!matmul->transpose_b)
-    return IronErrorReport(IRON_ERROR_SHAPE, "b: interleaved weights are stored n × k, set transpose_b");
-  uint64_t strip = INTERLEAVE_ROWS * matmul->k;
-  if (matmul->n % INTERLEAVE_ROWS || b->row_stride != matmul->k || b->plane_stride % strip)
-    return IronErrorReport(IRON_ERROR_SHAPE,
-                           "b: interleaved weights are packed strips of %d rows; n is %llu, row_stride %llu, batch_stride %llu",
-                           INTERLEAVE_ROWS, (unsigned long long)matmul->n, (unsigned long long)b->row_stride,
-                           (unsigned long long)b->plane_stride);
+  if (b->buffer->weights && !matmul->transpose_b)
+    return IronErrorReport(IRON_ERROR_SHAPE, "b: weights are stored n × k, set transpose_b");
   return IRON_OK;
 }
 
@@ -43,11 +30,11 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     IRON_TRY(IronDimensionCheck("k", k));
     IRON_TRY(IronTruthCheck("transpose_a", matmul.transpose_a));
     IRON_TRY(IronTruthCheck("transpose_b", matmul.transpose_b));
-    IRON_TRY(IronTruthCheck("interleaved_b", matmul.interleaved_b));
 
     IronOperand a, b, bias, c;
     IronShape a_shape = {.rows = matmul.transpose_a ? k : m, .width = matmul.transpose_a ? m : k, .planes = batch};
     IronShape b_shape = {.rows = matmul.transpose_b ? n : k, .width = matmul.transpose_b ? k : n, .planes = batch};
+    b_shape.weights = true;
     IronShape c_shape = {.rows = m, .width = n, .planes = batch};
     if (batch > 1) {
       a_shape.plane_stride = matmul.a.batch_stride;
@@ -66,8 +53,7 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
           IronOperandResolve(&bias, "bias", &matmul.bias, bias_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, device));
       IRON_TRY(IronOperandsCheckOverlap(&c, &bias, false));
     }
-    IRON_TRY(check_types(&matmul));
-    if (matmul.interleaved_b) IRON_TRY(check_strips(&matmul, &b));
+    IRON_TRY(check_types(&matmul, &b));
     IRON_TRY(IronOperandsCheckOverlap(&c, &a, false));
     IRON_TRY(IronOperandsCheckOverlap(&c, &b, false));
 
@@ -85,8 +71,7 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
                              .transpose_b = matmul.transpose_b,
                              .has_bias = matmul.bias.buffer != NULL};
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
-    IronOperation operation = matmul.interleaved_b ? IRON_OPERATION_MATMUL_INTERLEAVED : IRON_OPERATION_MATMUL;
-    int kernel = IronKernelFind(operation, b.dtype, a.dtype, &arguments, operands);
+    int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, MATMUL_ARGS, &arguments, sizeof arguments,
                                (IronGrid){n, m, batch});
   } IRON_LEAVE

@@ -10,10 +10,8 @@
 struct IronOperand;
 
 typedef enum IronOperation {
-  IRON_OPERATION_MATMUL,             /* types: b; a, bias and c */
-  IRON_OPERATION_MATMUL_INTERLEAVED, /* the same */
-  IRON_OPERATION_INTERLEAVE,         /* x and out */
-  IRON_OPERATION_EMBEDDING,          /* table */
+  IRON_OPERATION_MATMUL,    /* types: b; a, bias and c */
+  IRON_OPERATION_EMBEDDING, /* table */
   IRON_OPERATION_ROPE,
   IRON_OPERATION_ATTENTION,       /* k and v */
   IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */

@@ -73,14 +73,6 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec_blocks", "matvec_narrow_" NAMES, NARROW},     \
   {IRON_OPERATION_MATMUL, {B, T}, ALWAYS, "matmul_blocks", "matmul_tiled_" NAMES, TILES},
 
-/* What puts weights of type B into strips, and the products of strips. */
-#define INTERLEAVED(B, NAME)                                                                       \
-  {IRON_OPERATION_INTERLEAVE, {B}, ALWAYS, "interleave", "interleave_" NAME, THREAD_PER_POINT},    \
-  {IRON_OPERATION_MATMUL_INTERLEAVED, {B, IRON_F32}, ALWAYS, "matmul_interleaved",                 \
-   "matmul_interleaved_" NAME "_f32", TILES},                                                      \
-  {IRON_OPERATION_MATMUL_INTERLEAVED, {B, IRON_F16}, ALWAYS, "matmul_interleaved",                 \
-   "matmul_interleaved_" NAME "_f16", TILES},
-
 /* The kernels of an attention over caches of type C. */
 #define ATTENTIONS(C, NAME)                                                                                \
   {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},  \
@@ -104,14 +96,6 @@ const IronKernelEntry IronKernelTable[] = {
 #include "dtypes.def"
 #define OP(NAME, name, form, family, geometry) {IRON_OPERATION_##NAME, {0}, ALWAYS, #family, #name, geometry},
 #include "ops.def"
-
-    INTERLEAVED(IRON_F16, "f16")
-    INTERLEAVED(IRON_BF16, "bf16")
-    INTERLEAVED(IRON_Q8_0, "q8_0")
-    INTERLEAVED(IRON_Q4_0, "q4_0")
-    INTERLEAVED(IRON_Q4_K, "q4_k")
-    INTERLEAVED(IRON_Q5_K, "q5_k")
-    INTERLEAVED(IRON_Q6_K, "q6_k")
 
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},
 

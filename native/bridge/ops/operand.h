@@ -23,6 +23,7 @@ typedef struct IronShape {
   uint64_t planes;       /* 0: one */
   uint64_t row_stride;   /* elements; 0: the tensor's own, or else width */
   uint64_t plane_stride; /* elements, of more than one plane; 0: every plane is the same */
+  bool weights;          /* it may be in a buffer of weights, if its rows lie as they were written */
 } IronShape;
 
 /* A tensor that was checked against what the operation needs. */
@@ -47,8 +48,10 @@ iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperan
 /* Refuses a dimension that is 0 or more than the kernels can count to. */
 iron_status IronDimensionCheck(const char *name, uint64_t value);
 
+/* Checks a type, and the offset of an argument's first element. */
+iron_status IronTypeCheck(const char *argument, iron_dtype type, IronTypes types, uint64_t offset);
 const char *IronTypeName(iron_dtype type);
-/* Elements that are stored together: 1, or those of a block. */
-uint32_t IronTypeElements(iron_dtype type);
+/* Bytes of at most 2^32 elements; IRON_ERROR_SHAPE when they are not whole blocks. `argument` names them. */
+iron_status IronTypeBytes(iron_dtype type, uint64_t elements, const char *argument, uint64_t *bytes);
 
 #endif

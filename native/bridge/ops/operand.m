@@ -36,7 +36,14 @@ static const Layout *layout_of(iron_dtype type) {
 
 const char *IronTypeName(iron_dtype type) { return layout_of(type) ? layout_of(type)->name : "unknown type"; }
 
-uint32_t IronTypeElements(iron_dtype type) { return layout_of(type) ? layout_of(type)->elements : 1; }
+iron_status IronTypeBytes(iron_dtype type, uint64_t elements, const char *argument, uint64_t *bytes) {
+  const Layout *layout = layout_of(type);
+  if (elements % layout->elements)
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: %llu is no multiple of the %u elements of a block of %s", argument,
+                           (unsigned long long)elements, layout->elements, layout->name);
+  *bytes = elements / layout->elements * layout->bytes;
+  return IRON_OK;
+}
 
 iron_status IronDimensionCheck(const char *name, uint64_t value) {
   if (value == 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is 0", name);
@@ -46,16 +53,21 @@ iron_status IronDimensionCheck(const char *name, uint64_t value) {
   return IRON_OK;
 }
 
-static iron_status check_type(const IronOperand *operand, IronTypes types) {
-  const Layout *layout = layout_of(operand->dtype);
-  if (!layout)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: dtype %u is none", operand->name, operand->dtype);
-  if (!(types & IRON_TYPES(operand->dtype)))
-    return IronErrorReport(IRON_ERROR_SHAPE, "%s: %s is not a type that this operation takes here", operand->name,
+iron_status IronTypeCheck(const char *argument, iron_dtype type, IronTypes types, uint64_t offset) {
+  const Layout *layout = layout_of(type);
+  if (!layout) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: dtype %u is none", argument, type);
+  if (!(types & IRON_TYPES(type)))
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: %s is not a type that this operation takes here", argument,
                            layout->name);
-  if (operand->offset % layout->alignment)
-    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: offset %llu is not a multiple of %u", operand->name,
-                           (unsigned long long)operand->offset, layout->alignment);
+  if (offset % layout->alignment)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: offset %llu is not a multiple of %u", argument,
+                           (unsigned long long)offset, layout->alignment);
+  return IRON_OK;
+}
+
+static iron_status check_type(const IronOperand *operand, IronTypes types) {
+  IRON_TRY(IronTypeCheck(operand->name, operand->dtype, types, operand->offset));
+  const Layout *layout = layout_of(operand->dtype);
   if (operand->width % layout->elements || operand->row_stride % layout->elements ||
       operand->plane_stride % layout->elements)
     return IronErrorReport(IRON_ERROR_SHAPE, "%s: rows and strides of %s are multiples of %u elements", operand->name,
@@ -114,6 +126,22 @@ static bool is_whole(const IronOperand *operand) {
          elements / layout->elements * layout->bytes == operand->length;
 }
 
+/* An operand in a buffer of weights. */
+static iron_status check_weights(const IronOperand *operand, bool allowed) {
+  if (!allowed) return IronWeightsRefuse(operand->buffer, operand->name);
+  const uint64_t plane = operand->rows * operand->width;
+  const bool repeats = operand->planes == 1 || operand->plane_stride == 0;
+  if ((operand->rows > 1 && operand->row_stride != operand->width) || (!repeats && operand->plane_stride != plane))
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: weights have no gaps, row_stride is %llu and batch_stride %llu",
+                           operand->name, (unsigned long long)operand->row_stride,
+                           (unsigned long long)operand->plane_stride);
+  if (!repeats && operand->rows % IRON_WEIGHT_ROWS)
+    return IronErrorReport(IRON_ERROR_SHAPE, "%s: batches of weights are multiples of %u rows, not %llu",
+                           operand->name, IRON_WEIGHT_ROWS, (unsigned long long)operand->rows);
+  return IronWeightsCheckUse(operand->buffer, operand->name, operand->dtype, operand->offset,
+                             repeats ? operand->rows : operand->rows * operand->planes, operand->width);
+}
+
 iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
                                IronTypes types, iron_access access, IronDevice *device) {
   uint64_t row_stride = shape.row_stride ? shape.row_stride : tensor->row_stride ? tensor->row_stride : shape.width;
@@ -135,6 +163,7 @@ iron_status IronOperandResolve(IronOperand *operand, const char *name, const iro
     return IronErrorReport(IRON_ERROR_READ_ONLY, "%s: the buffer was made read_only", name);
   iron_status status = check_type(operand, types);
   if (status == IRON_OK) status = check_extent(operand);
+  if (status == IRON_OK && operand->buffer->weights) status = check_weights(operand, shape.weights);
   if (status == IRON_OK && (access & IRON_ACCESS_WRITE)) status = check_output(operand);
   operand->whole = status == IRON_OK && is_whole(operand);
   return status;

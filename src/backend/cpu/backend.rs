@@ -16,6 +16,7 @@ use super::report::SoftwareDevice;
 use super::stream::Stream;
 use super::threads::affinity::{self, PinError};
 use super::threads::thread_pool;
+use super::weights::Weights;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::backend::soft_outcome;
 use crate::backend::symbol;
@@ -65,6 +66,11 @@ pub fn working_machine() -> Option<&'static Machine> {
         .and_then(|machine| machine.as_ref().ok())
 }
 
+/// Whether kernels of ours run natively: those that Metal sources become know the plain layout alone.
+fn runs_native_kernels() -> bool {
+    KernelChoice::from_environment() == Ok(KernelChoice::Native)
+}
+
 impl Backend for Cpu {
     type Buffer = Memory;
     type Module = Library;
@@ -84,7 +90,7 @@ impl Backend for Cpu {
             simd_width: 32,
             unified: true,
             imports: true,
-            packs_weights: false,
+            packs_weights: runs_native_kernels(),
         }
     }
 
@@ -108,7 +114,13 @@ impl Backend for Cpu {
     }
 
     fn create_buffer(self: &Arc<Cpu>, length: u64, storage: Storage) -> Result<Memory, Fault> {
-        Memory::new(length, storage)
+        match storage {
+            Storage::Shared | Storage::Private => Memory::new(length, storage),
+            Storage::Weights => {
+                let weights = Weights::new(usable_machine()?, runs_native_kernels());
+                Memory::for_weights(length, weights)
+            }
+        }
     }
 
     fn import_buffer(self: &Arc<Cpu>, pages: HostPages) -> Result<Memory, Fault> {

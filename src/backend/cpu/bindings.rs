@@ -32,6 +32,8 @@ pub struct Launch {
     /// Threads per threadgroup.
     pub threadgroup: [u32; 3],
     pub threads: bool,
+    /// Rows of the kernel's weights, from the first on, that lie in x16 panels.
+    pub x16_rows: u64,
 }
 
 impl Default for Launch {
@@ -42,6 +44,7 @@ impl Default for Launch {
             grid: [0; 3],
             threadgroup: [0; 3],
             threads: false,
+            x16_rows: 0,
         }
     }
 }
@@ -71,7 +74,7 @@ macro_rules! arguments {
     };
 }
 arguments! {
-    matmul_args interleave_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args
+    matmul_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args
     add_bias_args transpose_args softmax_args copy_args argmax_args
 }
 
@@ -153,6 +156,48 @@ impl<'a> Dispatch<'a> {
             kernel,
             geometry,
             raw,
+        }
+    }
+
+    /// Rows of the weights, from the first on, that lie in x16 panels.
+    pub fn x16_rows(&self) -> u64 {
+        self.raw.x16_rows
+    }
+
+    /// A launch of the same with other arguments, bound at `index`, and other operands: each of `skips` begins some
+    /// bytes later.
+    pub fn part<T: Arguments>(
+        &self,
+        index: u32,
+        arguments: &T,
+        skips: &[(u32, u64)],
+    ) -> Result<Launch, Fault> {
+        let mut launch = self.raw.clone();
+        launch.bindings[index as usize] = Range {
+            pointer: (&raw const *arguments).cast_mut().cast(),
+            length: size_of::<T>() as u64,
+        };
+        for (operand, bytes) in skips {
+            let binding = &mut launch.bindings[*operand as usize];
+            let left = binding.length.checked_sub(*bytes);
+            binding.length = left.ok_or_else(|| self.invalid("an operand ends too early"))?;
+            binding.pointer = binding.pointer.wrapping_add(*bytes as usize);
+        }
+        Ok(launch)
+    }
+
+    /// The same kernel over that part of its operands.
+    ///
+    /// # Safety
+    /// `launch` is what [`part`](Dispatch::part) of this dispatch returned, and its arguments still live.
+    pub unsafe fn over<'b>(&self, launch: &'b Launch) -> Dispatch<'b>
+    where
+        'a: 'b,
+    {
+        Dispatch {
+            kernel: self.kernel,
+            geometry: self.geometry,
+            raw: launch,
         }
     }
 

@@ -1,7 +1,7 @@
 //! One command of a list, on the calling thread and the compute threads.
 
 use super::backend::{Cpu, usable_machine};
-use super::bindings::{Dispatch, Launch, Range};
+use super::bindings::{Launch, Range};
 use super::deadline;
 use super::library::Code;
 use super::machine::Machine;
@@ -59,16 +59,15 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
     let machine = usable_machine()?;
     machine.pool.place_caller();
     let launch = launch(dispatch);
+    let launch = &with_weights(launch, dispatch)?;
     match &dispatch.function().code {
         Code::Native(kernel) => {
             // SAFETY: the bindings are of buffers that live until the list is complete, and Metal's rules forbid
             // concurrent access.
-            let dispatch =
-                unsafe { Dispatch::new(kernel.display_name(), kernel.geometry, &launch) };
-            deadline::run(machine.deadline, || (kernel.run)(&dispatch, machine))
+            deadline::run(machine.deadline, || unsafe { kernel.run(launch, machine) })
         }
         // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
-        Code::Msl(function) => unsafe { execute_msl(function, &launch, machine) },
+        Code::Msl(function) => unsafe { execute_msl(function, launch, machine) },
     }
     .map_err(|fault| named(dispatch, fault))
 }
@@ -101,6 +100,30 @@ fn launch(dispatch: vtable::Dispatch<Cpu>) -> Launch {
         *place = *bytes;
     }
     launch
+}
+
+/// The launch with what it needs to know of weights that are packed.
+fn with_weights(launch: Launch, dispatch: vtable::Dispatch<Cpu>) -> Result<Launch, Fault> {
+    let operand = match &dispatch.function().code {
+        Code::Native(kernel) => kernel.x16.map(|x16| x16.operand as usize),
+        Code::Msl(_) => None,
+    };
+    let mut x16_rows = 0;
+    for (index, binding) in dispatch.bindings().enumerate() {
+        let Binding::Buffer { buffer, offset, .. } = binding else {
+            continue;
+        };
+        match buffer.x16_rows(offset) {
+            0 => {}
+            rows if operand == Some(index) => x16_rows = rows,
+            _ => {
+                return Err(Fault::Invalid(format!(
+                    "binding {index} has weights in a layout that only native products and look-ups know"
+                )));
+            }
+        }
+    }
+    Ok(Launch { x16_rows, ..launch })
 }
 
 /// # Safety

@@ -5,13 +5,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use super::attention;
 use super::gemm::matmul;
 use super::kernels::{
     activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
 };
 use super::registry::{Kernel, kernels};
 use super::testing::{EDGES, Way, was_run};
-use super::{attention, repack};
 
 /// The row of a kernel: its family's check at one edge.
 fn check(kernel: &Kernel, edge: usize) {
@@ -26,9 +26,7 @@ fn check(kernel: &Kernel, edge: usize) {
         "copy" => copy::tests::at_edge(name, edge),
         "elementwise" => elementwise::tests::at_edge(name, edge),
         "embedding" => embedding::tests::at_edge(name, edge),
-        "interleave" => repack::tests::at_edge(name, edge),
-        "matmul" | "matmul_tiled" | "matmul_blocks" | "matmul_interleaved" | "matvec"
-        | "matvec_blocks" => {
+        "matmul" | "matmul_tiled" | "matmul_blocks" | "matvec" | "matvec_blocks" => {
             matmul::tests::at_edge(name, edge);
         }
         "rms_norm" => rms_norm::tests::at_edge(edge),

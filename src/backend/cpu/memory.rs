@@ -1,12 +1,13 @@
 //! The memory behind buffers: whole pages of the system's, zeroed, or the caller's. The one place that knows how a
-//! buffer is mapped.
+//! buffer is mapped. A buffer of weights knows how its rows lie.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use super::bindings::Range;
+use super::weights::Weights;
 use crate::backend::fault::Fault;
-use crate::backend::vtable::{Buffer, HostPages, Storage};
+use crate::backend::vtable::{Buffer, HostPages, Matrix, Storage};
 
 /// Of a large page, where the system has them. Memory of this size and above is aligned to it.
 const LARGE_PAGE: usize = if cfg!(target_os = "linux") {
@@ -23,6 +24,7 @@ pub struct Memory {
     shared: bool,
     /// The caller's, who keeps it.
     imported: bool,
+    weights: Option<Weights>,
 }
 
 // SAFETY: plain memory. Metal's rules, which the device keeps, say who may touch it when.
@@ -93,7 +95,27 @@ impl Memory {
             length: size,
             shared: storage == Storage::Shared,
             imported: false,
+            weights: None,
         })
+    }
+
+    /// Zeroed, for weights alone.
+    pub fn for_weights(length: u64, weights: Weights) -> Result<Memory, Fault> {
+        let mut memory = Memory::new(length, Storage::Weights)?;
+        memory.expect_reads();
+        memory.weights = Some(weights);
+        Ok(memory)
+    }
+
+    /// How many rows of weights from `offset` on lie in x16 panels.
+    pub fn x16_rows(&self, offset: u64) -> u64 {
+        let weights = self.weights.as_ref();
+        weights.map_or(0, |weights| weights.x16_rows(offset))
+    }
+
+    fn weights(&self) -> Result<&Weights, Fault> {
+        let none = || Fault::Invalid(String::from("the buffer was not made for weights"));
+        self.weights.as_ref().ok_or_else(none)
     }
 
     pub fn imported(pages: &HostPages) -> Result<Memory, Fault> {
@@ -103,6 +125,7 @@ impl Memory {
             length: usize::try_from(pages.length).map_err(too_long)?,
             shared: true,
             imported: true,
+            weights: None,
         })
     }
 
@@ -136,6 +159,30 @@ impl Buffer for Memory {
             // SAFETY: our own mapping. A system that refuses has small pages.
             unsafe { libc::madvise(self.pages.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
         }
+    }
+
+    fn write_weights(
+        &self,
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        rows: &[u8],
+    ) -> Result<(), Fault> {
+        let memory = (self.pages, self.length as u64);
+        // SAFETY: our own pages. backend.h: one thread writes these rows, in order, and no submission uses them yet.
+        unsafe { self.weights()?.write(memory, matrix, (first, count), rows) }
+    }
+
+    fn read_weights(
+        &self,
+        matrix: &Matrix,
+        first: u64,
+        count: u64,
+        rows: &mut [u8],
+    ) -> Result<(), Fault> {
+        let memory = (self.pages, self.length as u64);
+        // SAFETY: our own pages. backend.h: rows that were written never change.
+        unsafe { self.weights()?.read(memory, matrix, (first, count), rows) }
     }
 
     fn discard(&self) -> Result<(), Fault> {

@@ -4,9 +4,10 @@ mod blocks;
 mod dot;
 mod iq4;
 mod mxfp4;
+pub mod packing;
 mod storage;
 mod ternary;
-mod x16;
+pub mod x16;
 
 pub use blocks::*;
 pub use dot::{Integers, SCALED_GROUPS, Scales};

@@ -8,15 +8,17 @@ use std::ffi::CStr;
 
 use half::{bf16, f16};
 
-use super::bindings::{Dispatch, Geometry};
+use super::attention;
+use super::bindings::{Dispatch, Geometry, Launch};
 use super::gemm::matmul::{self, matmul_integers};
 use super::kernels::{
     activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
 };
 use super::machine::Machine;
+use super::quants::x16::x16_types;
 use super::quants::*;
-use super::{attention, repack};
 use crate::backend::fault::Fault;
+use crate::backend::ffi::args::{EMBEDDING_TABLE, MATMUL_B};
 use crate::tables::{block_dtypes, operations};
 
 /// A native kernel.
@@ -28,7 +30,17 @@ pub struct Kernel {
     /// That of the Metal kernel, which a native one has no use for but to tell whether the caller dispatched it
     /// rightly.
     pub geometry: Geometry,
-    pub run: Run,
+    plain: Run,
+    /// For weights of which some rows lie in x16 panels, if it can read them.
+    pub x16: Option<X16>,
+}
+
+/// A kernel that reads weights in x16 panels.
+#[derive(Clone, Copy, Debug)]
+pub struct X16 {
+    /// The buffer index of the weights.
+    pub operand: u32,
+    run: Run,
 }
 
 type Run = fn(&Dispatch, &Machine) -> Result<(), Fault>;
@@ -37,16 +49,73 @@ impl Kernel {
     pub fn display_name(&self) -> &'static str {
         self.name.to_str().expect("the names are ASCII")
     }
+
+    /// Runs it to its end.
+    ///
+    /// # Safety
+    /// That of [`Dispatch::new`].
+    pub unsafe fn run(&self, launch: &Launch, machine: &Machine) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        let dispatch = unsafe { Dispatch::new(self.display_name(), self.geometry, launch) };
+        match self.x16.filter(|_| launch.x16_rows > 0) {
+            Some(x16) => (x16.run)(&dispatch, machine),
+            None => (self.plain)(&dispatch, machine),
+        }
+    }
+}
+
+/// The kernels of weights in x16 panels: the end of the name of those for plain weights, and what runs instead.
+const X16_KERNELS: &[(&str, X16)] = {
+    macro_rules! x16_kernels {
+        ($($class:ident $block:ident $name:literal $constant:ident,)*) => {
+            &[$(
+                (concat!("_", $name, "_f32"), X16 { operand: MATMUL_B, run: x16_product!($class $block f32) }),
+                (concat!("_", $name, "_f16"), X16 { operand: MATMUL_B, run: x16_product!($class $block f16) }),
+                (concat!("embedding_", $name), X16 { operand: EMBEDDING_TABLE, run: embedding::embedding_x16::<$block> }),
+            )*]
+        };
+    }
+    macro_rules! x16_product {
+        (float $block:ident $t:ident) => {
+            matmul::matmul_x16::<$block, $t>
+        };
+        (block $block:ident $t:ident) => {
+            matmul::matmul_integers_x16::<$block, $t>
+        };
+    }
+    x16_types!(x16_kernels)
+};
+
+/// Of the kernel that has this name.
+const fn x16_of(name: &str) -> Option<X16> {
+    let mut index = 0;
+    while index < X16_KERNELS.len() {
+        let (end, x16) = X16_KERNELS[index];
+        if ends_with(name.as_bytes(), end.as_bytes()) {
+            return Some(x16);
+        }
+        index += 1;
+    }
+    None
+}
+
+const fn ends_with(text: &[u8], end: &[u8]) -> bool {
+    if text.len() < end.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < end.len() {
+        if text[text.len() - end.len() + index] != end[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
 }
 
 macro_rules! kernels {
     ($($family:ident($geometry:expr) { $($name:literal => $run:expr,)* })*) => {
-        &[$($(Kernel {
-            name: $name,
-            family: stringify!($family),
-            geometry: $geometry,
-            run: $run,
-        },)*)*]
+        &[$($(kernel($name, stringify!($family), $geometry, $run),)*)*]
     };
 }
 
@@ -91,31 +160,6 @@ static SINGLES: &[Kernel] = kernels! {
         c"transpose_32" => transpose::transpose::<u32>,
         c"transpose_16" => transpose::transpose::<f16>,
     }
-    interleave(Geometry::THREAD_PER_POINT) {
-        c"interleave_f16" => repack::interleave::<f16>,
-        c"interleave_bf16" => repack::interleave::<bf16>,
-        c"interleave_q8_0" => repack::interleave::<BlockQ8_0>,
-        c"interleave_q4_0" => repack::interleave::<BlockQ4_0>,
-        c"interleave_q4_k" => repack::interleave::<BlockQ4K>,
-        c"interleave_q5_k" => repack::interleave::<BlockQ5K>,
-        c"interleave_q6_k" => repack::interleave::<BlockQ6K>,
-    }
-    matmul_interleaved(TILES) {
-        c"matmul_interleaved_f16_f32" => matmul::matmul_interleaved::<f16, f32>,
-        c"matmul_interleaved_bf16_f32" => matmul::matmul_interleaved::<bf16, f32>,
-        c"matmul_interleaved_f16_f16" => matmul::matmul_interleaved::<f16, f16>,
-        c"matmul_interleaved_bf16_f16" => matmul::matmul_interleaved::<bf16, f16>,
-        c"matmul_interleaved_q8_0_f32" => matmul::matmul_interleaved_integers::<BlockQ8_0, f32>,
-        c"matmul_interleaved_q4_0_f32" => matmul::matmul_interleaved_integers::<BlockQ4_0, f32>,
-        c"matmul_interleaved_q4_k_f32" => matmul::matmul_interleaved_integers::<BlockQ4K, f32>,
-        c"matmul_interleaved_q5_k_f32" => matmul::matmul_interleaved_integers::<BlockQ5K, f32>,
-        c"matmul_interleaved_q6_k_f32" => matmul::matmul_interleaved_integers::<BlockQ6K, f32>,
-        c"matmul_interleaved_q8_0_f16" => matmul::matmul_interleaved_integers::<BlockQ8_0, f16>,
-        c"matmul_interleaved_q4_0_f16" => matmul::matmul_interleaved_integers::<BlockQ4_0, f16>,
-        c"matmul_interleaved_q4_k_f16" => matmul::matmul_interleaved_integers::<BlockQ4K, f16>,
-        c"matmul_interleaved_q5_k_f16" => matmul::matmul_interleaved_integers::<BlockQ5K, f16>,
-        c"matmul_interleaved_q6_k_f16" => matmul::matmul_interleaved_integers::<BlockQ6K, f16>,
-    }
     copy(Geometry::THREAD_PER_POINT) {
         c"copy_f32_f32" => copy::copy_same::<f32>,
         c"copy_f32_f16" => copy::copy::<f32, f16>,
@@ -136,17 +180,33 @@ static SINGLES: &[Kernel] = kernels! {
     }
 };
 
-/// A kernel whose name is made of parts.
-const fn named(name: &'static str, family: &'static str, geometry: Geometry, run: Run) -> Kernel {
-    let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
-        panic!("the name ends with its only NUL");
+const fn kernel(
+    name: &'static CStr,
+    family: &'static str,
+    geometry: Geometry,
+    plain: Run,
+) -> Kernel {
+    let Ok(text) = name.to_str() else {
+        panic!("the names are ASCII");
     };
     Kernel {
         name,
         family,
         geometry,
-        run,
+        plain,
+        x16: match family.as_bytes() {
+            b"copy" => None, // from and to types, and no weights
+            _ => x16_of(text),
+        },
     }
+}
+
+/// A kernel whose name is made of parts.
+const fn named(name: &'static str, family: &'static str, geometry: Geometry, run: Run) -> Kernel {
+    let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+        panic!("the name ends with its only NUL");
+    };
+    kernel(name, family, geometry, run)
 }
 
 const MATVEC: Geometry = Geometry::new([8, 1, 1], 64);

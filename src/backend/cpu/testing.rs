@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use half::{bf16, f16};
 
-use super::bindings::{Arguments, Dispatch, Launch, Range};
+use super::bindings::{Arguments, Launch, Range};
 use super::machine::Machine;
 use super::quants::*;
 use super::registry::{Kernel, kernels};
@@ -114,6 +114,12 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Says how many rows of the weights lie in x16 panels.
+    pub fn x16_rows(mut self, rows: usize) -> Call<'a> {
+        self.raw.x16_rows = rows as u64;
+        self
+    }
+
     pub fn unbind(mut self, index: u32) -> Call<'a> {
         self.raw.bindings[index as usize] = Range::NONE;
         self
@@ -135,9 +141,7 @@ impl<'a> Call<'a> {
     pub fn run(&self, machine: &Machine) -> Result<(), Fault> {
         note(self.kernel, Way::Native);
         // SAFETY: the bindings are borrowed for as long as the call lives; the arguments are only read.
-        let dispatch =
-            unsafe { Dispatch::new(self.kernel.display_name(), self.kernel.geometry, &self.raw) };
-        (self.kernel.run)(&dispatch, machine)
+        unsafe { self.kernel.run(&self.raw, machine) }
     }
 
     /// Runs the Metal kernel of that name; `validate` checks each access to memory.

@@ -73,40 +73,11 @@ const _: () = {
         "Offset of field: matmul_args::reserved",
     ][::core::mem::offset_of!(matmul_args, reserved) - 76usize];
 };
-pub const INTERLEAVE_X: _bindgen_ty_2 = 0;
-pub const INTERLEAVE_OUT: _bindgen_ty_2 = 1;
-pub const INTERLEAVE_ARGS: _bindgen_ty_2 = 2;
+pub const EMBEDDING_TABLE: _bindgen_ty_2 = 0;
+pub const EMBEDDING_IDS: _bindgen_ty_2 = 1;
+pub const EMBEDDING_OUT: _bindgen_ty_2 = 2;
+pub const EMBEDDING_ARGS: _bindgen_ty_2 = 3;
 pub type _bindgen_ty_2 = ::core::ffi::c_uint;
-pub const INTERLEAVE_ROWS: _bindgen_ty_3 = 16;
-pub type _bindgen_ty_3 = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct interleave_args {
-    pub x_row_stride: iron_u64,
-    pub rows: iron_u32,
-    pub width: iron_u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of interleave_args"][::core::mem::size_of::<interleave_args>() - 16usize];
-    [
-        "Alignment of interleave_args",
-    ][::core::mem::align_of::<interleave_args>() - 8usize];
-    [
-        "Offset of field: interleave_args::x_row_stride",
-    ][::core::mem::offset_of!(interleave_args, x_row_stride) - 0usize];
-    [
-        "Offset of field: interleave_args::rows",
-    ][::core::mem::offset_of!(interleave_args, rows) - 8usize];
-    [
-        "Offset of field: interleave_args::width",
-    ][::core::mem::offset_of!(interleave_args, width) - 12usize];
-};
-pub const EMBEDDING_TABLE: _bindgen_ty_4 = 0;
-pub const EMBEDDING_IDS: _bindgen_ty_4 = 1;
-pub const EMBEDDING_OUT: _bindgen_ty_4 = 2;
-pub const EMBEDDING_ARGS: _bindgen_ty_4 = 3;
-pub type _bindgen_ty_4 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct embedding_args {
@@ -140,11 +111,11 @@ const _: () = {
         "Offset of field: embedding_args::scale",
     ][::core::mem::offset_of!(embedding_args, scale) - 28usize];
 };
-pub const RMS_NORM_X: _bindgen_ty_5 = 0;
-pub const RMS_NORM_WEIGHT: _bindgen_ty_5 = 1;
-pub const RMS_NORM_OUT: _bindgen_ty_5 = 2;
-pub const RMS_NORM_ARGS: _bindgen_ty_5 = 3;
-pub type _bindgen_ty_5 = ::core::ffi::c_uint;
+pub const RMS_NORM_X: _bindgen_ty_3 = 0;
+pub const RMS_NORM_WEIGHT: _bindgen_ty_3 = 1;
+pub const RMS_NORM_OUT: _bindgen_ty_3 = 2;
+pub const RMS_NORM_ARGS: _bindgen_ty_3 = 3;
+pub type _bindgen_ty_3 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rms_norm_args {
@@ -178,14 +149,14 @@ const _: () = {
         "Offset of field: rms_norm_args::reserved",
     ][::core::mem::offset_of!(rms_norm_args, reserved) - 28usize];
 };
-pub const ROPE_X: _bindgen_ty_6 = 0;
-pub const ROPE_POSITIONS: _bindgen_ty_6 = 1;
-pub const ROPE_FACTORS: _bindgen_ty_6 = 2;
-pub const ROPE_ARGS: _bindgen_ty_6 = 3;
-pub type _bindgen_ty_6 = ::core::ffi::c_uint;
-pub const ROPE_PAIRING_INTERLEAVED: _bindgen_ty_7 = 0;
-pub const ROPE_PAIRING_HALF: _bindgen_ty_7 = 1;
-pub type _bindgen_ty_7 = ::core::ffi::c_uint;
+pub const ROPE_X: _bindgen_ty_4 = 0;
+pub const ROPE_POSITIONS: _bindgen_ty_4 = 1;
+pub const ROPE_FACTORS: _bindgen_ty_4 = 2;
+pub const ROPE_ARGS: _bindgen_ty_4 = 3;
+pub type _bindgen_ty_4 = ::core::ffi::c_uint;
+pub const ROPE_PAIRING_INTERLEAVED: _bindgen_ty_5 = 0;
+pub const ROPE_PAIRING_HALF: _bindgen_ty_5 = 1;
+pub type _bindgen_ty_5 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rope_args {
@@ -235,16 +206,16 @@ const _: () = {
         "Offset of field: rope_args::reserved",
     ][::core::mem::offset_of!(rope_args, reserved) - 44usize];
 };
-pub const ATTENTION_Q: _bindgen_ty_8 = 0;
-pub const ATTENTION_K: _bindgen_ty_8 = 1;
-pub const ATTENTION_V: _bindgen_ty_8 = 2;
-pub const ATTENTION_OUT: _bindgen_ty_8 = 3;
-pub const ATTENTION_ARGS: _bindgen_ty_8 = 4;
-pub type _bindgen_ty_8 = ::core::ffi::c_uint;
-pub const ATTENTION_MERGE_PARTS: _bindgen_ty_9 = 0;
-pub const ATTENTION_MERGE_OUT: _bindgen_ty_9 = 1;
-pub const ATTENTION_MERGE_ARGS: _bindgen_ty_9 = 2;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const ATTENTION_Q: _bindgen_ty_6 = 0;
+pub const ATTENTION_K: _bindgen_ty_6 = 1;
+pub const ATTENTION_V: _bindgen_ty_6 = 2;
+pub const ATTENTION_OUT: _bindgen_ty_6 = 3;
+pub const ATTENTION_ARGS: _bindgen_ty_6 = 4;
+pub type _bindgen_ty_6 = ::core::ffi::c_uint;
+pub const ATTENTION_MERGE_PARTS: _bindgen_ty_7 = 0;
+pub const ATTENTION_MERGE_OUT: _bindgen_ty_7 = 1;
+pub const ATTENTION_MERGE_ARGS: _bindgen_ty_7 = 2;
+pub type _bindgen_ty_7 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_args {
@@ -326,11 +297,11 @@ const _: () = {
         "Offset of field: attention_args::softcap",
     ][::core::mem::offset_of!(attention_args, softcap) - 100usize];
 };
-pub const ELEMENTWISE_A: _bindgen_ty_10 = 0;
-pub const ELEMENTWISE_B: _bindgen_ty_10 = 1;
-pub const ELEMENTWISE_OUT: _bindgen_ty_10 = 2;
-pub const ELEMENTWISE_ARGS: _bindgen_ty_10 = 3;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+pub const ELEMENTWISE_A: _bindgen_ty_8 = 0;
+pub const ELEMENTWISE_B: _bindgen_ty_8 = 1;
+pub const ELEMENTWISE_OUT: _bindgen_ty_8 = 2;
+pub const ELEMENTWISE_ARGS: _bindgen_ty_8 = 3;
+pub type _bindgen_ty_8 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct elementwise_args {
@@ -346,10 +317,10 @@ const _: () = {
         "Offset of field: elementwise_args::count",
     ][::core::mem::offset_of!(elementwise_args, count) - 0usize];
 };
-pub const ACTIVATION_X: _bindgen_ty_11 = 0;
-pub const ACTIVATION_OUT: _bindgen_ty_11 = 1;
-pub const ACTIVATION_ARGS: _bindgen_ty_11 = 2;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+pub const ACTIVATION_X: _bindgen_ty_9 = 0;
+pub const ACTIVATION_OUT: _bindgen_ty_9 = 1;
+pub const ACTIVATION_ARGS: _bindgen_ty_9 = 2;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct activation_args {
@@ -373,11 +344,11 @@ const _: () = {
         "Offset of field: activation_args::reserved",
     ][::core::mem::offset_of!(activation_args, reserved) - 12usize];
 };
-pub const ADD_BIAS_X: _bindgen_ty_12 = 0;
-pub const ADD_BIAS_BIAS: _bindgen_ty_12 = 1;
-pub const ADD_BIAS_OUT: _bindgen_ty_12 = 2;
-pub const ADD_BIAS_ARGS: _bindgen_ty_12 = 3;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+pub const ADD_BIAS_X: _bindgen_ty_10 = 0;
+pub const ADD_BIAS_BIAS: _bindgen_ty_10 = 1;
+pub const ADD_BIAS_OUT: _bindgen_ty_10 = 2;
+pub const ADD_BIAS_ARGS: _bindgen_ty_10 = 3;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct add_bias_args {
@@ -403,10 +374,10 @@ const _: () = {
         "Offset of field: add_bias_args::width",
     ][::core::mem::offset_of!(add_bias_args, width) - 20usize];
 };
-pub const TRANSPOSE_X: _bindgen_ty_13 = 0;
-pub const TRANSPOSE_OUT: _bindgen_ty_13 = 1;
-pub const TRANSPOSE_ARGS: _bindgen_ty_13 = 2;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub const TRANSPOSE_X: _bindgen_ty_11 = 0;
+pub const TRANSPOSE_OUT: _bindgen_ty_11 = 1;
+pub const TRANSPOSE_ARGS: _bindgen_ty_11 = 2;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct transpose_args {
@@ -432,10 +403,10 @@ const _: () = {
         "Offset of field: transpose_args::width",
     ][::core::mem::offset_of!(transpose_args, width) - 20usize];
 };
-pub const SOFTMAX_X: _bindgen_ty_14 = 0;
-pub const SOFTMAX_OUT: _bindgen_ty_14 = 1;
-pub const SOFTMAX_ARGS: _bindgen_ty_14 = 2;
-pub type _bindgen_ty_14 = ::core::ffi::c_uint;
+pub const SOFTMAX_X: _bindgen_ty_12 = 0;
+pub const SOFTMAX_OUT: _bindgen_ty_12 = 1;
+pub const SOFTMAX_ARGS: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_args {
@@ -469,10 +440,10 @@ const _: () = {
         "Offset of field: softmax_args::reserved",
     ][::core::mem::offset_of!(softmax_args, reserved) - 28usize];
 };
-pub const COPY_SRC: _bindgen_ty_15 = 0;
-pub const COPY_DST: _bindgen_ty_15 = 1;
-pub const COPY_ARGS: _bindgen_ty_15 = 2;
-pub type _bindgen_ty_15 = ::core::ffi::c_uint;
+pub const COPY_SRC: _bindgen_ty_13 = 0;
+pub const COPY_DST: _bindgen_ty_13 = 1;
+pub const COPY_ARGS: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct copy_args {
@@ -498,10 +469,10 @@ const _: () = {
         "Offset of field: copy_args::width",
     ][::core::mem::offset_of!(copy_args, width) - 20usize];
 };
-pub const ARGMAX_X: _bindgen_ty_16 = 0;
-pub const ARGMAX_OUT: _bindgen_ty_16 = 1;
-pub const ARGMAX_ARGS: _bindgen_ty_16 = 2;
-pub type _bindgen_ty_16 = ::core::ffi::c_uint;
+pub const ARGMAX_X: _bindgen_ty_14 = 0;
+pub const ARGMAX_OUT: _bindgen_ty_14 = 1;
+pub const ARGMAX_ARGS: _bindgen_ty_14 = 2;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct argmax_args {

@@ -84,7 +84,7 @@ impl Linear {
             while let Some(next) = linears.next_if(|next| {
                 let without_bias = first.bias.is_none() && next.bias.is_none();
                 let place = next.weight.place();
-                rows == 1 && without_bias && place.follows(&weight, outputs * first.inputs)
+                rows == 1 && without_bias && place.follows(&weight, outputs, first.inputs)
             }) {
                 outputs += next.outputs;
             }
@@ -110,7 +110,6 @@ impl Linear {
             a: x,
             b: weight.tensor(),
             transpose_b: true,
-            interleaved_b: weight.is_interleaved(),
             bias: bias.as_ref().map(Placed::tensor),
             c: out,
             ..Default::default()

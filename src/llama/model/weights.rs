@@ -11,7 +11,7 @@ use std::thread;
 use half::{bf16, f16};
 
 use crate::buffer::Buffer;
-use crate::device::{Device, DeviceKind};
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::error::LlamaError;
@@ -20,9 +20,10 @@ use crate::llama::files::iq::{self, DecodeBlock};
 use crate::llama::files::mapped_file::MappedFile;
 use crate::llama::files::model_file::{ModelFile, ModelTensor, Place};
 use crate::llama::files::progress::LoadProgress;
-use crate::memory::{Category, page_size};
-pub(super) use repacker::Moving;
-use repacker::{Strips, Waiting};
+use crate::memory::{BufferUsage, Category, page_size};
+use crate::weights::WeightMatrix;
+use repacker::PendingTensor;
+pub(super) use repacker::Repacker;
 pub(crate) mod weight;
 use weight::Weight;
 
@@ -41,18 +42,17 @@ pub enum WeightStorage {
     /// weights at a time, matrix after matrix moves into a buffer that layers share, and the file's pages of it are
     /// given back; at the end the file is unmapped. What there is no memory for stays mapped.
     ///
-    /// On the software device matrices of F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K come to lie in another order on
-    /// the way ([`Commands::interleave`](crate::Commands::interleave)): products are faster, and their sums are rounded
-    /// in another order, which changes logits by some 1e-4, as the rounding of activations does anyway. What moves when
-    /// depends on the tokens that were computed and on nothing else: the same texts, one after another, give the same
-    /// results in every run.
+    /// On the way the device lays matrices out as it reads them fastest ([`BufferUsage::Weights`]). Sums are then
+    /// rounded in another order, which changes logits by some 1e-4, as the rounding of activations does anyway. What
+    /// moves when depends on the tokens that were computed and on nothing else: the same texts, one after another, give
+    /// the same results in every run.
     Moved,
-    /// In buffers of their own: the file may change or go afterwards.
+    /// In buffers of their own, laid out as the device reads them fastest: the file may change or go afterwards.
     Copied,
 }
 
 /// How many bytes are loaded between two reports of progress.
-const STEP: usize = 8 << 20;
+const STEP: usize = repacker::STEP;
 
 /// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with
 /// the lengths of what is done, and leaves the rest when that says so.
@@ -97,11 +97,9 @@ pub(crate) struct Weights<'a> {
     /// Whether each of the file's tensors was handed out.
     taken: Vec<bool>,
     /// Mapped ones that are to move.
-    waiting: Option<Vec<Waiting>>,
-    /// The number of the shelf for those that are handed out now.
-    shelf: usize,
-    /// Whether the device is faster with interleaved matrices.
-    interleaved: bool,
+    pending: Option<Vec<PendingTensor>>,
+    /// The number of the slab for those that are handed out now.
+    slab: usize,
     progress: Progress<'a>,
 }
 
@@ -132,39 +130,31 @@ impl<'a> Weights<'a> {
             WeightStorage::Automatic => repacker::is_worthwhile(device, progress.now.total)?,
             WeightStorage::Mapped | WeightStorage::Copied => false,
         };
-        let interleaved = info.kind == DeviceKind::Software && info.unified_memory;
         Ok(Weights {
             device,
             file,
-            interleaved,
             source: match storage {
                 WeightStorage::Copied => Source::Copied,
                 _ => Source::Mapped(wrap_pages(device, file)?),
             },
             taken: vec![false; tensors.len()],
-            waiting: moved.then(Vec::new),
-            shelf: 0,
+            pending: moved.then(Vec::new),
+            slab: 0,
             progress,
         })
     }
 
-    /// What is asked for from here on belongs together, and not to what was before: it may move to another shelf.
+    /// What is asked for from here on belongs together, and not to what was before: it may move to another slab.
     pub fn next_part(&mut self) {
-        let long_enough = repacker::SHELF.min(self.progress.now.total / 16);
-        let waiting = self.waiting.iter().flatten().rev();
-        let on_shelf = waiting.take_while(|weight| weight.shelf == self.shelf);
-        if on_shelf.map(Waiting::length).sum::<u64>() >= long_enough {
-            self.shelf += 1;
+        let long_enough = repacker::SLAB.min(self.progress.now.total / 16);
+        let pending = self.pending.iter().flatten().rev();
+        let in_slab = pending.take_while(|tensor| tensor.slab == self.slab);
+        if in_slab.map(PendingTensor::length).sum::<u64>() >= long_enough {
+            self.slab += 1;
         }
     }
 
-    /// `rows` rows of `width` weights that are looked up one by one, and so never interleaved.
-    pub fn table(&mut self, name: &str, width: usize, rows: usize) -> Result<Weight> {
-        self.rows(name, width, rows, false)?
-            .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
-    }
-
-    /// A matrix that takes `inputs` to `outputs`, stored as `outputs` rows.
+    /// A matrix that takes `inputs` to `outputs`, stored as `outputs` rows; or a table of such rows.
     pub fn matrix(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Weight> {
         self.optional_matrix(name, inputs, outputs)?
             .ok_or_else(|| LlamaError::MissingTensor(name.to_owned()).into())
@@ -177,18 +167,7 @@ impl<'a> Weights<'a> {
         inputs: usize,
         outputs: usize,
     ) -> Result<Option<Weight>> {
-        self.rows(name, inputs, outputs, self.interleaved)
-    }
-
-    /// `rows` rows of `width` weights, which may come to lie interleaved or not.
-    fn rows(
-        &mut self,
-        name: &str,
-        width: usize,
-        rows: usize,
-        interleaved: bool,
-    ) -> Result<Option<Weight>> {
-        let Some(tensor) = self.take(name, &[width, rows])? else {
+        let Some(tensor) = self.take(name, &[inputs, outputs])? else {
             return Ok(None);
         };
         if let Some(decode) = iq::decoder(tensor.tensor_type()) {
@@ -196,8 +175,8 @@ impl<'a> Weights<'a> {
         }
         let dtype =
             dtype_of(tensor.tensor_type()).ok_or_else(|| unsupported(tensor, &MATRIX_TYPES))?;
-        let strips = Strips::of(width, rows, dtype).filter(|_| interleaved);
-        self.weight(tensor, dtype, strips).map(Some)
+        let matrix = WeightMatrix::new(outputs, inputs, dtype);
+        self.weight(tensor, dtype, Some(matrix)).map(Some)
     }
 
     /// A vector of `length` weights, in F32.
@@ -221,7 +200,7 @@ impl<'a> Weights<'a> {
 
     /// Sees to it that all tensors were handed out: one that was not would have changed the results. Then brings mapped
     /// ones into memory, so that it is not the first token that waits for the disk. Returns what is to move.
-    pub fn finish(mut self) -> Result<Option<Moving>> {
+    pub fn finish(mut self) -> Result<Option<Repacker>> {
         let tensors = self.file.tensors();
         if let Some(index) = self.taken.iter().position(|taken| !taken) {
             return Err(LlamaError::UnexpectedTensor(tensors[index].name().to_owned()).into());
@@ -235,8 +214,8 @@ impl<'a> Weights<'a> {
                 return Err(cancelled());
             }
         }
-        let moving = |waiting| Moving::new(self.device, waiting);
-        Ok(self.waiting.map(moving))
+        let repacker = |pending| Repacker::new(self.device, pending);
+        Ok(self.pending.map(repacker))
     }
 
     fn take(&mut self, name: &str, dimensions: &[usize]) -> Result<Option<&'a ModelTensor>> {
@@ -257,12 +236,12 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// `strips`: how it is to be interleaved when it moves.
+    /// `matrix`: its shape, if it is one.
     fn weight(
         &mut self,
         tensor: &ModelTensor,
         dtype: DType,
-        strips: Option<Strips>,
+        matrix: Option<WeightMatrix>,
     ) -> Result<Weight> {
         match (&self.source, &tensor.place) {
             // Safetensors may start numbers anywhere; a device cannot read them there.
@@ -276,11 +255,11 @@ impl<'a> Weights<'a> {
                 let pages = &buffers[place - 1];
                 let offset = (start - pages.bytes.start) as usize;
                 let weight = Weight::new(pages.buffer.clone(), offset, dtype);
-                if let Some(waiting) = &mut self.waiting {
-                    waiting.push(Waiting {
+                if let Some(pending) = &mut self.pending {
+                    pending.push(PendingTensor {
                         weight: weight.clone(),
-                        strips,
-                        shelf: self.shelf,
+                        matrix,
+                        slab: self.slab,
                         name: tensor.name().to_owned(),
                         file: self.file.files()[*file].clone(),
                         bytes: bytes.clone(),
@@ -289,7 +268,10 @@ impl<'a> Weights<'a> {
                 Ok(weight)
             }
             _ => {
-                let buffer = self.copy(tensor, self.file.bytes(tensor), true)?;
+                let buffer = match matrix {
+                    Some(matrix) => self.copy_matrix(tensor, &matrix)?,
+                    None => self.copy(tensor, self.file.bytes(tensor), true)?,
+                };
                 Ok(Weight::new(Arc::new(buffer), 0, dtype))
             }
         }
@@ -314,17 +296,9 @@ impl<'a> Weights<'a> {
             }
             buffer.write_at(done, &bytes)?;
             done += bytes.len();
-            self.copied(step.len())?;
+            self.count_copied(step.len())?;
         }
         Ok(Weight::new(Arc::new(buffer), 0, DType::F32))
-    }
-
-    /// Counts bytes where all are copied at the start; an error when the caller wants no more.
-    fn copied(&mut self, bytes: usize) -> Result<()> {
-        match self.source {
-            Source::Copied if self.progress.add(bytes).is_break() => Err(cancelled()),
-            _ => Ok(()),
-        }
     }
 
     /// A copy in F32.
@@ -347,13 +321,49 @@ impl<'a> Weights<'a> {
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;
         for (index, step) in bytes.chunks(STEP).enumerate() {
             buffer.write_at(index * STEP, step)?;
-            if let (true, Place::File(file, range)) = (of_file, &tensor.place) {
-                let start = range.start + (index * STEP) as u64;
-                self.file.files()[*file].forget(start..start + step.len() as u64);
-            }
-            self.copied(step.len())?;
+            self.copied(tensor, index * STEP, step.len(), of_file)?;
         }
         Ok(buffer)
+    }
+
+    /// The rows of a matrix in a buffer of weights, as [`copy`](Weights::copy).
+    fn copy_matrix(&mut self, tensor: &ModelTensor, matrix: &WeightMatrix) -> Result<Buffer<u8>> {
+        let bytes = self.file.bytes(tensor);
+        let options = self.device.buffer_options().label(tensor.name());
+        let options = options
+            .category(Category::Weights)
+            .usage(BufferUsage::Weights);
+        let buffer = options.create(bytes.len())?;
+        let row = bytes.len() / matrix.rows;
+        let rows = repacker::rows_of_a_step(row);
+        for (index, step) in bytes.chunks(rows * row).enumerate() {
+            buffer.write_weights(matrix, index * rows, step)?;
+            self.copied(tensor, index * rows * row, step.len(), true)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Says that `length` bytes of a tensor were copied, from byte `start` on.
+    fn copied(
+        &mut self,
+        tensor: &ModelTensor,
+        start: usize,
+        length: usize,
+        of_file: bool,
+    ) -> Result<()> {
+        if let (true, Place::File(file, range)) = (of_file, &tensor.place) {
+            let start = range.start + start as u64;
+            self.file.files()[*file].forget(start..start + length as u64);
+        }
+        self.count_copied(length)
+    }
+
+    /// Counts bytes where all are copied at the start; an error when the caller wants no more.
+    fn count_copied(&mut self, bytes: usize) -> Result<()> {
+        match self.source {
+            Source::Copied if self.progress.add(bytes).is_break() => Err(cancelled()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -493,20 +503,20 @@ mod tests {
     #[test]
     fn one_matrix_follows_another_where_they_could_be_one() {
         let device = Device::open("cpu").unwrap();
-        let buffer = || Arc::new(device.buffer::<u8>(4 * 34).unwrap());
+        let buffer = || Arc::new(device.buffer::<u8>(100 * 34).unwrap());
         let (here, elsewhere) = (buffer(), buffer());
-        let place = |buffer: &Arc<Buffer<u8>>, offset, dtype, interleaved| Placed {
+        let place = |buffer: &Arc<Buffer<u8>>, offset, dtype| Placed {
             buffer: buffer.clone(),
             offset,
             dtype,
-            interleaved,
         };
-        let first = place(&here, 34, DType::Q8_0, true);
-        assert!(place(&here, 3 * 34, DType::Q8_0, true).follows(&first, 64));
-        assert!(!place(&here, 3 * 34, DType::Q8_0, true).follows(&first, 32));
-        assert!(!place(&here, 3 * 34, DType::Q8_0, false).follows(&first, 64));
-        assert!(!place(&here, 3 * 34, DType::Q4_0, true).follows(&first, 64));
-        assert!(!place(&elsewhere, 3 * 34, DType::Q8_0, true).follows(&first, 64));
+        let first = place(&here, 34, DType::Q8_0);
+        assert!(place(&here, 65 * 34, DType::Q8_0).follows(&first, 32, 64));
+        assert!(!place(&here, 65 * 34, DType::Q8_0).follows(&first, 32, 32));
+        assert!(!place(&here, 65 * 34, DType::Q4_0).follows(&first, 32, 64));
+        assert!(!place(&elsewhere, 65 * 34, DType::Q8_0).follows(&first, 32, 64));
+        // Rows that a device may lay out together end between the two.
+        assert!(!place(&here, 65 * 34, DType::Q8_0).follows(&first, 16, 128));
     }
 
     #[test]

@@ -120,7 +120,6 @@ fn check(ways: &Ways, case: Case) {
                 batch: batch as u32,
                 transpose_a: case.transpose_a,
                 transpose_b: case.transpose_b,
-                interleaved_b: false,
             })
         },
     );

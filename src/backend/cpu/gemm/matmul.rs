@@ -126,12 +126,22 @@ fn multiply_view<A: Readable, B: Readable, T: Writable>(
     }
 }
 
-/// The same for a B of x16 panels.
-pub fn matmul_interleaved<B: Readable + Interleaved + Weights, T: Writable>(
+/// The same for a B whose rows lie in x16 panels.
+pub fn matmul_x16<B: Readable + Interleaved + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_x16::<B, T>(dispatch, |gemm, separable| {
+    let packed = |dispatch: &Dispatch| multiply_panels::<B, T>(dispatch, machine);
+    by_layout::<B, T>(dispatch, packed, |dispatch| {
+        matmul::<B, T>(dispatch, machine)
+    })
+}
+
+fn multiply_panels<B: Readable + Interleaved + Weights, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    with_panels::<B, T>(dispatch, |gemm, separable| {
         let (b, output, mut packed) = (gemm.b, gemm.output, Vec::new());
         let strategy = select(machine, Layout::X16, Class::of_float::<B>(), output.args.m);
         if strategy == Strategy::GemmPackedB {
@@ -197,24 +207,60 @@ fn multiply_as_integers<B: Integers, T: Writable>(
     Ok(())
 }
 
-/// The same for a B of x16 panels.
-pub fn matmul_interleaved_integers<B: InterleavedIntegers + Weights, T: Writable>(
+/// The same for a B whose rows lie in x16 panels.
+pub fn matmul_integers_x16<B: InterleavedIntegers + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    with_x16::<B, T>(dispatch, |gemm, separable| {
-        multiply_as_integers(
-            dispatch,
-            machine,
-            gemm,
-            separable,
-            quant::matmul::multiply_interleaved,
-        )
-    })
+    let packed = |dispatch: &Dispatch| {
+        with_panels::<B, T>(dispatch, |gemm, separable| {
+            let multiply = quant::matmul::multiply_x16;
+            multiply_as_integers(dispatch, machine, gemm, separable, multiply)
+        })
+    };
+    let plain = |dispatch: &Dispatch| matmul_integers::<B, T>(dispatch, machine);
+    by_layout::<B, T>(dispatch, packed, plain)
+}
+
+/// Calls `packed` for the columns of C whose weights lie in x16 panels, and `plain` for the others: the last rows of a
+/// matrix may fill no panel.
+fn by_layout<B: Stored, T: Stored>(
+    dispatch: &Dispatch,
+    packed: impl FnOnce(&Dispatch) -> Result<(), Fault>,
+    plain: impl FnOnce(&Dispatch) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let args: matmul_args = dispatch.arguments(MATMUL_ARGS)?;
+    let panels = dispatch.x16_rows();
+    let (n, batch, k) = (u64::from(args.n), u64::from(args.batch), u64::from(args.k));
+    // Those of all matrices, which follow one another or are one.
+    let rows = batch.saturating_sub(1).saturating_mul(args.b_batch_stride) / k.max(1) + n;
+    if panels >= rows {
+        return packed(dispatch);
+    }
+    if rows != n {
+        return Err(dispatch.invalid(format!("of {rows} rows of b {panels} lie in panels")));
+    }
+    let (left, right) = (panels as u32, (n - panels) as u32);
+    let first = matmul_args { n: left, ..args };
+    let launch = dispatch.part(MATMUL_ARGS, &first, &[])?;
+    // SAFETY: the launch is of this dispatch, and its arguments live to the end of this function.
+    packed(&unsafe { dispatch.over(&launch) })?;
+    let last = matmul_args { n: right, ..args };
+    let columns = panels * size_of::<T>() as u64;
+    let weights = panels * k / B::ELEMENTS as u64 * size_of::<B>() as u64;
+    let bias = if args.has_bias == 0 { 0 } else { columns };
+    let skips = [
+        (MATMUL_B, weights),
+        (MATMUL_C, columns),
+        (MATMUL_BIAS, bias),
+    ];
+    let launch = dispatch.part(MATMUL_ARGS, &last, &skips)?;
+    // SAFETY: as above.
+    plain(&unsafe { dispatch.over(&launch) })
 }
 
 /// As [`with_gemm`], for a B that has to be whole x16 panels.
-fn with_x16<B: Interleaved, T: Writable>(
+fn with_panels<B: Interleaved, T: Writable>(
     dispatch: &Dispatch,
     multiply: impl FnOnce(&Gemm<B, T, View<T>>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
@@ -225,8 +271,8 @@ fn with_x16<B: Interleaved, T: Writable>(
             && args.b_batch_stride.is_multiple_of(panel.max(1));
         if args.transpose_b == 0 || !packed || !args.n.is_multiple_of(X16_ROWS as u32) {
             return Err(dispatch.invalid(format!(
-                "interleaved b must be whole panels of {X16_ROWS} packed rows: transpose_b is {}, n {}, k {}, its row \
-                 stride {} and its batch stride {}",
+                "packed b must be whole panels of {X16_ROWS} rows without gaps: transpose_b is {}, n {}, k {}, its \
+                 row stride {} and its batch stride {}",
                 args.transpose_b, args.n, args.k, args.b_row_stride, args.b_batch_stride
             )));
         }

@@ -1,13 +1,60 @@
 //! `embedding_<B>`.
 
+use std::mem::MaybeUninit;
+
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
 use crate::backend::cpu::machine::{ALONE, Machine};
-use crate::backend::cpu::quants::Readable;
+use crate::backend::cpu::quants::packing::unpack;
+use crate::backend::cpu::quants::{Interleaved, Readable, X16_ROWS};
 use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
 pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
+    for_entries::<B>(dispatch, machine, |table, start, out, width| {
+        let entry = table.at(start, width);
+        machine.isa.run(Widen { entry, out, width });
+    })
+}
+
+/// The same for a table of which some rows lie in x16 panels.
+pub fn embedding_x16<B: Readable + Interleaved>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+) -> Result<(), Fault> {
+    /// Blocks that are unpacked together.
+    const BLOCKS: usize = 32;
+    let x16_rows = dispatch.x16_rows();
+    for_entries::<B>(dispatch, machine, |table, start, out, width| {
+        let row = start / width;
+        if row as u64 >= x16_rows {
+            let entry = table.at(start, width);
+            machine.isa.run(Widen { entry, out, width });
+            return;
+        }
+        let panel = table.at((row - row % X16_ROWS) * width, X16_ROWS * width);
+        let mut entry = [const { MaybeUninit::<B>::uninit() }; BLOCKS];
+        let blocks = width / B::ELEMENTS;
+        for first in (0..blocks).step_by(BLOCKS) {
+            let count = BLOCKS.min(blocks - first);
+            let to = entry.as_mut_ptr();
+            // SAFETY: `at` checked the panel, which has these blocks; there is room for them.
+            unsafe { unpack::<B>(panel.cast(), row % X16_ROWS, first, count, to.cast()) };
+            machine.isa.run(Widen {
+                entry: to.cast_const().cast::<B>(),
+                out: out.wrapping_add(first * B::ELEMENTS),
+                width: count * B::ELEMENTS,
+            });
+        }
+    })
+}
+
+/// Calls `widen` with the table, the element at which a row of it starts, where it goes as f32, and its width.
+fn for_entries<B: Readable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    widen: impl Fn(&View<B>, usize, *mut f32, usize) + Sync,
+) -> Result<(), Fault> {
     let args: embedding_args = dispatch.arguments(EMBEDDING_ARGS)?;
     let (rows, width) = (args.rows, args.width);
     let table = Extent::rows(args.vocab, args.table_row_stride, width);
@@ -16,6 +63,9 @@ pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<
     let out = Extent::rows(rows, args.out_row_stride, width);
     let out: View<f32> = dispatch.view(EMBEDDING_OUT, "out", out)?;
     dispatch.expect_points([width.into(), rows.into(), 1])?;
+    if dispatch.x16_rows() > 0 && args.table_row_stride != u64::from(width) {
+        return Err(dispatch.invalid("a packed table has no gaps between its rows"));
+    }
 
     let width = width as usize;
     let separable = out.writes_once() && out.is_apart_from(&table) && out.is_apart_from(&ids);
@@ -30,8 +80,12 @@ pub fn embedding<B: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<
             let id = unsafe { ids.at(row, 1).read() };
             let out = out.at(row * args.out_row_stride as usize, width);
             if id < args.vocab {
-                let entry = table.at(id as usize * args.table_row_stride as usize, width);
-                machine.isa.run(Widen { entry, out, width });
+                widen(
+                    &table,
+                    id as usize * args.table_row_stride as usize,
+                    out,
+                    width,
+                );
                 if args.scale != 1.0 {
                     // SAFETY: `at` checked `width` elements, and no other range has this row.
                     let out = unsafe { std::slice::from_raw_parts_mut(out, width) };
@@ -57,7 +111,7 @@ impl<B: Readable> Body for Widen<B> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        // SAFETY: `embedding` checked `width` elements of both.
+        // SAFETY: whoever made this checked `width` elements of both.
         unsafe { B::widen(simd, self.entry, self.out, self.width) }
     }
 }
@@ -68,6 +122,7 @@ pub mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::backend::cpu::quants::packing::pack;
     use crate::backend::cpu::quants::*;
     use crate::backend::cpu::testing::*;
     use crate::tables::block_dtypes;
@@ -113,6 +168,61 @@ pub mod tests {
             }
             assert_untouched(out, row_ranges(ids.len(), out_stride, width));
         });
+    }
+
+    /// A table of which all rows but the last, that fill no panel, lie in x16 panels, gives the rows of the plain one.
+    fn check_x16<B: Sample + Interleaved>(name: &'static str, blocks: usize) {
+        const VOCAB: usize = 2 * X16_ROWS + 5;
+        let width = blocks * B::ELEMENTS;
+        let table: Vec<B> = Numbers::new(width as u64).vec(VOCAB * width);
+        let mut packed = table.clone();
+        for panel in 0..VOCAB / X16_ROWS {
+            let start = panel * X16_ROWS * blocks;
+            // SAFETY: 16 rows of both tables.
+            unsafe {
+                let to = packed.as_mut_ptr().add(start);
+                pack::<B>(table.as_ptr().add(start).cast(), to.cast(), blocks);
+            }
+        }
+        let ids = [0, VOCAB as u32 - 1, 17, 31, 32, 5, VOCAB as u32];
+        let args = embedding_args {
+            table_row_stride: width as u64,
+            out_row_stride: width as u64,
+            rows: ids.len() as u32,
+            width: width as u32,
+            vocab: VOCAB as u32,
+            scale: 2.0,
+        };
+        let run = |machine: &Machine, table: &[B], x16_rows: usize| {
+            let (mut table, mut ids) = (table.to_vec(), ids);
+            let mut out = vec![0f32; ids.len() * width];
+            let call = Call::new(name)
+                .covering([width, ids.len(), 1])
+                .bind(EMBEDDING_TABLE, &mut table)
+                .bind(EMBEDDING_IDS, &mut ids)
+                .bind(EMBEDDING_OUT, &mut out);
+            let call = call.x16_rows(x16_rows).arguments(EMBEDDING_ARGS, &args);
+            call.run(machine).expect("good arguments");
+            out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        for machine in machines() {
+            let expected = run(machine, &table, 0);
+            let rows = VOCAB - VOCAB % X16_ROWS;
+            assert_eq!(run(machine, &packed, rows), expected, "{name} {blocks}");
+        }
+    }
+
+    #[test]
+    fn rows_of_x16_panels() {
+        for blocks in [1, 3, 32, 33, 70] {
+            check_x16::<f16>("embedding_f16", blocks);
+            check_x16::<bf16>("embedding_bf16", blocks);
+            check_x16::<BlockQ8_0>("embedding_q8_0", blocks);
+            check_x16::<BlockQ4_0>("embedding_q4_0", blocks);
+            check_x16::<BlockQ4K>("embedding_q4_k", blocks);
+            check_x16::<BlockQ5K>("embedding_q5_k", blocks);
+            check_x16::<BlockQ6K>("embedding_q6_k", blocks);
+        }
     }
 
     pub fn at_edge(name: &'static str, edge: usize) {

@@ -1,7 +1,21 @@
-//! Weights whose rows are interleaved: `interleave_<B>` of `args.h` says how.
+//! The x16 row-interleaved layout: panels of 16 rows, in as many bytes as the rows have. This backend keeps weights in
+//! it.
+//!
+//! A panel has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words of
+//! 4 bytes, the first of each row, the second of each row, and so on; then their halves likewise: the f16 scale (and,
+//! after it, the minimum) of a block. The words are what remains of a block without its halves, in its order, or in one
+//! in which they are read steadily ([`Interleaved::place`]). S being its words of scales, H those of high bits and N
+//! those of nibbles:
+//!
+//! - Q4_K: N0 .. N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
+//! - Q5_K: H0 N0 H1 N1 .. H7 N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
+//! - Q6_K: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2,
+//!   and from H12 N20 N28 on with S3.
+//!
+//! A float is a block that has nothing but a half.
 //!
 //! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four
-//! integers as the integer dot products take them.
+//! integers as the integer dot products take them. And memory is read from one end to the other.
 
 use half::{bf16, f16};
 
@@ -9,10 +23,25 @@ use super::blocks::*;
 use super::dot::Integers;
 use super::storage::{BlockQ8_0, Stored};
 use crate::backend::cpu::simd::{Simd, prefetch};
-use crate::backend::ffi::args::INTERLEAVE_ROWS;
 
 /// Rows of an x16 panel.
-pub const X16_ROWS: usize = INTERLEAVE_ROWS as usize;
+pub const X16_ROWS: usize = 16;
+
+/// Calls a macro with the types that have this layout: the class, the type, the name in kernels, the C constant.
+macro_rules! x16_types {
+    ($macro:ident) => {
+        $macro! {
+            float f16 "f16" IRON_F16,
+            float bf16 "bf16" IRON_BF16,
+            block BlockQ8_0 "q8_0" IRON_Q8_0,
+            block BlockQ4_0 "q4_0" IRON_Q4_0,
+            block BlockQ4K "q4_k" IRON_Q4_K,
+            block BlockQ5K "q5_k" IRON_Q5_K,
+            block BlockQ6K "q6_k" IRON_Q6_K,
+        }
+    };
+}
+pub(in crate::backend::cpu) use x16_types;
 
 /// Bytes of a word, and the integers that it holds in part or as a whole.
 pub const WORD: usize = 4;
@@ -20,7 +49,7 @@ pub const WORD: usize = 4;
 /// The most sub-blocks of a block.
 pub const SUB_BLOCKS: usize = 16;
 
-/// Types that can be interleaved. A number is a block of its own.
+/// Types that have this layout; [`x16_types`] lists them. A float is a block of its own.
 pub trait Interleaved: Stored {
     /// Halves before the words of a block, and after them.
     const HALVES: (usize, usize);

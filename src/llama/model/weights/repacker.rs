@@ -2,10 +2,9 @@
 //!
 //! A model is ready as soon as its file is mapped. But a file lies in small pages, each with a translation of its own,
 //! and processors prefetch no further than to the end of one; a long buffer of the software device has pages of 2 MiB.
-//! And there the rows of a matrix come to lie interleaved where their type allows it, which is the order in which its
-//! kernels compute (`docs/DESIGN.md`, "Memory").
+//! And the device lays matrices out as its kernels read them ([`BufferUsage::Weights`]).
 //!
-//! The matrices of a layer, or of some, share a buffer, their shelf: the longer it is, the less of it lies behind its
+//! The matrices of a layer, or of some, share a buffer, their slab: the longer it is, the less of it lies behind its
 //! last large page. What is multiplied with the same vector lies side by side there and can be one matrix.
 
 use std::ops::Range;
@@ -14,201 +13,159 @@ use std::sync::Arc;
 use super::weight::Weight;
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::files::mapped_file::MappedFile;
-use crate::memory::Category;
-use crate::ops::Interleave;
+use crate::memory::{BufferUsage, Category};
+use crate::weights::WeightMatrix;
 
 /// A pass moves one part in so many, as does every further [`TOKENS`] of it.
 const PASSES: u64 = 64;
 const TOKENS: usize = 32;
 
 /// About how many bytes are in memory twice.
-const STEP: usize = 8 << 20;
+pub(crate) const STEP: usize = 8 << 20;
 
-/// Bytes after which a shelf is long enough: part of a large page is little beside it.
-pub(crate) const SHELF: u64 = 32 << 20;
+/// Bytes after which a slab is long enough: part of a large page is little beside it.
+pub(crate) const SLAB: u64 = 32 << 20;
 
-/// What matrices on a shelf begin at multiples of, in bytes: the lines of a cache.
+/// What matrices of a slab begin at multiples of, in bytes: a cache line.
 const ALIGNMENT: u64 = 64;
 
-/// Weights shorter than this in all stay where they are unless told to move: a last-level cache may hold them.
+/// Weights shorter than this in all stay where they are unless told to move: an L3 may hold them.
 const WORTH_MOVING: u64 = 64 << 20;
 
 /// What has not moved yet. What moves when depends on the tokens of the passes alone: weights that moved are not
 /// rounded as others are, and the same text should not differ from one run to the next.
 #[derive(Debug)]
-pub(in crate::llama) struct Moving {
+pub(in crate::llama) struct Repacker {
     device: Device,
     /// In the order opposite to that of passes, in which they were asked for.
-    waiting: Vec<Waiting>,
+    pending: Vec<PendingTensor>,
     /// That of the last one that moved.
-    shelf: Option<Shelf>,
+    slab: Option<Slab>,
     /// Of all weights, in bytes.
     total: u64,
-    earned: u64,
-    spent: u64,
+    /// Bytes that may have moved by now.
+    budget: u64,
+    moved: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingTensor {
     pub weight: Weight,
     pub name: String,
     pub file: MappedFile,
     pub bytes: Range<u64>,
-    /// How it is to be interleaved, if at all.
-    pub strips: Option<Strips>,
-    /// The shelf it is to lie on when it is.
-    pub shelf: usize,
+    /// Its shape, if it is a matrix of weights.
+    pub matrix: Option<WeightMatrix>,
+    /// The slab that it is to lie in then.
+    pub slab: usize,
 }
 
 /// A buffer that is filled from its start.
 #[derive(Debug)]
-struct Shelf {
+struct Slab {
     number: usize,
     buffer: Arc<Buffer<u8>>,
     filled: u64,
 }
 
-/// A matrix of whole strips.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Strips {
-    rows: usize,
-    width: usize,
-}
-
-impl Strips {
-    pub fn of(width: usize, rows: usize, dtype: DType) -> Option<Strips> {
-        let whole = dtype.can_interleave() && rows.is_multiple_of(Interleave::STRIP);
-        whole.then_some(Strips { rows, width })
-    }
-}
-
-impl Moving {
-    pub(crate) fn new(device: &Device, mut waiting: Vec<Waiting>) -> Moving {
-        waiting.reverse();
-        let lengths = waiting.iter().map(Waiting::length);
-        Moving {
+impl Repacker {
+    pub(crate) fn new(device: &Device, mut pending: Vec<PendingTensor>) -> Repacker {
+        pending.reverse();
+        let lengths = pending.iter().map(PendingTensor::length);
+        Repacker {
             device: device.clone(),
             total: lengths.sum(),
-            waiting,
-            shelf: None,
-            earned: 0,
-            spent: 0,
+            pending,
+            slab: None,
+            budget: 0,
+            moved: 0,
         }
     }
 
     /// Says of how many tokens a pass was.
-    pub fn earn(&mut self, tokens: usize) {
+    pub fn add_budget(&mut self, tokens: usize) {
         let parts = tokens.div_ceil(TOKENS) as u64;
-        self.earned += parts * self.total.div_ceil(PASSES);
+        self.budget += parts * self.total.div_ceil(PASSES);
     }
 
-    /// Moves as many weights as were earned. False when there is nothing left to do: all have moved, or there is no
-    /// memory for more, and the others stay in their file.
-    pub fn proceed(&mut self) -> bool {
-        while self.spent < self.earned {
-            let Some(next) = self.waiting.pop() else {
+    /// Moves weights up to the budget. False when there is nothing left to do: all have moved, or there is no memory
+    /// for more, and the others stay in their file.
+    pub fn step(&mut self) -> bool {
+        while self.moved < self.budget {
+            let Some(next) = self.pending.pop() else {
                 return false;
             };
-            self.spent += next.length();
+            self.moved += next.length();
             if self.relocate(&next).is_err() {
                 return false;
             }
         }
-        !self.waiting.is_empty()
+        !self.pending.is_empty()
     }
 
     /// Moves all the others.
     pub fn finish(mut self) {
-        while let Some(next) = self.waiting.pop()
+        while let Some(next) = self.pending.pop()
             && self.relocate(&next).is_ok()
         {}
     }
 
     /// What has been read is given back to the system at once, so that hardly anything is in memory twice.
-    fn relocate(&mut self, waiting: &Waiting) -> Result<()> {
-        if let Some(strips) = waiting.strips {
-            let (buffer, offset) = self.place_on_shelf(waiting)?;
-            self.interleave(waiting, strips, &buffer, offset)?;
-            waiting.weight.relocate(buffer, offset, true);
+    fn relocate(&mut self, tensor: &PendingTensor) -> Result<()> {
+        if let Some(matrix) = tensor.matrix {
+            let (buffer, offset) = self.place_in_slab(tensor)?;
+            tensor.write(&buffer, &matrix.at(offset))?;
+            tensor.weight.relocate(buffer, offset);
             return Ok(());
         }
-        let mut buffer = self.buffer(&waiting.name, Category::Weights, waiting.length())?;
-        for start in (0..waiting.length()).step_by(STEP) {
-            let step = waiting.step(start, STEP as u64);
-            buffer.write_at(start as usize, waiting.file.range(step.clone()))?;
-            waiting.file.forget(step);
+        let mut buffer = self.buffer(&tensor.name, BufferUsage::Any, tensor.length())?;
+        for start in (0..tensor.length()).step_by(STEP) {
+            let step = tensor.step(start, STEP as u64);
+            buffer.write_at(start as usize, tensor.file.range(step.clone()))?;
+            tensor.file.forget(step);
         }
-        waiting.weight.relocate(Arc::new(buffer), 0, false);
+        tensor.weight.relocate(Arc::new(buffer), 0);
         Ok(())
     }
 
-    fn buffer(&self, label: &str, category: Category, length: u64) -> Result<Buffer<u8>> {
-        let options = self.device.buffer_options().label(label);
-        options.category(category).create(length as usize)
+    fn buffer(&self, label: &str, usage: BufferUsage, length: u64) -> Result<Buffer<u8>> {
+        let options = self.device.buffer_options().label(label).usage(usage);
+        options.category(Category::Weights).create(length as usize)
     }
 
-    /// Room for it on its shelf, which is made for the first of those that it is for.
-    fn place_on_shelf(&mut self, waiting: &Waiting) -> Result<(Arc<Buffer<u8>>, usize)> {
-        let number = waiting.shelf;
-        let shelf = match self.shelf.take() {
-            Some(shelf) if shelf.number == number => shelf,
+    /// Room for it in its slab, which is made for the first of those that it is for.
+    fn place_in_slab(&mut self, tensor: &PendingTensor) -> Result<(Arc<Buffer<u8>>, usize)> {
+        let number = tensor.slab;
+        let slab = match self.slab.take() {
+            Some(slab) if slab.number == number => slab,
             _ => {
-                let after = self.waiting.iter().rev();
-                let after = after.take_while(|weight| weight.shelf == number);
-                let after = after.filter(|weight| weight.strips.is_some());
-                let room = after.fold(waiting.length(), |room, weight| {
-                    room.next_multiple_of(ALIGNMENT) + weight.length()
+                let after = self.pending.iter().rev();
+                let after = after.take_while(|pending| pending.slab == number);
+                let after = after.filter(|pending| pending.matrix.is_some());
+                let room = after.fold(tensor.length(), |room, pending| {
+                    room.next_multiple_of(ALIGNMENT) + pending.length()
                 });
-                let label = format!("{} and what follows", waiting.name);
-                Shelf {
+                let label = format!("{} and what follows", tensor.name);
+                Slab {
                     number,
-                    buffer: Arc::new(self.buffer(&label, Category::Interleaved, room)?),
+                    buffer: Arc::new(self.buffer(&label, BufferUsage::Weights, room)?),
                     filled: 0,
                 }
             }
         };
-        let offset = shelf.filled.next_multiple_of(ALIGNMENT);
-        let buffer = shelf.buffer.clone();
-        self.shelf = Some(Shelf {
-            filled: offset + waiting.length(),
-            ..shelf
+        let offset = slab.filled.next_multiple_of(ALIGNMENT);
+        let buffer = slab.buffer.clone();
+        self.slab = Some(Slab {
+            filled: offset + tensor.length(),
+            ..slab
         });
         Ok((buffer, offset as usize))
     }
-
-    fn interleave(
-        &self,
-        waiting: &Waiting,
-        strips: Strips,
-        to: &Buffer<u8>,
-        offset: usize,
-    ) -> Result<()> {
-        let Strips { rows, width } = strips;
-        let from = waiting.weight.place();
-        let row = waiting.length() as usize / rows;
-        let strips = (STEP / (Interleave::STRIP * row)).max(1);
-        for first in (0..rows).step_by(strips * Interleave::STRIP) {
-            let rows = (rows - first).min(strips * Interleave::STRIP);
-            let options = self.device.commands_options().label("interleave weights");
-            let mut commands = options.begin()?;
-            commands.interleave(&Interleave {
-                rows,
-                width,
-                x: from.tensor().skip(first * width),
-                out: to.tensor_at(offset + first * row, from.dtype),
-            })?;
-            commands.run()?;
-            let step = waiting.step((first * row) as u64, (rows * row) as u64);
-            waiting.file.forget(step);
-        }
-        Ok(())
-    }
 }
 
-impl Waiting {
+impl PendingTensor {
     /// In bytes.
     pub fn length(&self) -> u64 {
         self.bytes.end - self.bytes.start
@@ -219,6 +176,24 @@ impl Waiting {
         let start = self.bytes.start + start;
         start..self.bytes.end.min(start + length)
     }
+
+    /// Writes all rows of it, some after some, from the file.
+    fn write(&self, to: &Buffer<u8>, matrix: &WeightMatrix) -> Result<()> {
+        let row = self.length() / (matrix.rows as u64).max(1);
+        let rows = rows_of_a_step(row as usize);
+        for first in (0..matrix.rows).step_by(rows) {
+            let step = self.step(first as u64 * row, rows as u64 * row);
+            to.write_weights(matrix, first, self.file.range(step.clone()))?;
+            self.file.forget(step);
+        }
+        Ok(())
+    }
+}
+
+/// How many rows, of so many bytes each, are written together.
+pub(crate) fn rows_of_a_step(row_bytes: usize) -> usize {
+    let rows = STEP / row_bytes.max(1);
+    (rows - rows % WeightMatrix::ROWS).max(WeightMatrix::ROWS)
 }
 
 /// Whether so many bytes of weights read faster after they have moved, and this machine has room for them: mapped pages

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::memory::Category;
 use crate::tensor::Tensor;
+use crate::weights::WeightMatrix;
 
 /// One matrix or vector of weights. Clones are the same one.
 #[derive(Clone, Debug)]
@@ -19,7 +20,6 @@ pub(crate) struct Placed {
     pub(crate) buffer: Arc<Buffer<u8>>,
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
-    pub(crate) interleaved: bool,
 }
 
 impl Placed {
@@ -27,16 +27,12 @@ impl Placed {
         self.buffer.tensor_at(self.offset, self.dtype)
     }
 
-    /// Whether its rows lie as [`Commands::interleave`](crate::commands::Commands::interleave) puts them.
-    pub fn is_interleaved(&self) -> bool {
-        self.interleaved
-    }
-
-    /// Whether it begins where `count` weights end that begin at `first`, and lies as they do.
-    pub fn follows(&self, first: &Placed, count: usize) -> bool {
-        let bytes = first.dtype.bytes(count);
+    /// Whether it begins where `rows` rows of `width` weights end that begin at `first`, so that all are one matrix.
+    pub fn follows(&self, first: &Placed, rows: usize, width: usize) -> bool {
+        let bytes = first.dtype.bytes(rows * width);
         Arc::ptr_eq(&self.buffer, &first.buffer)
-            && (self.dtype, self.interleaved) == (first.dtype, first.interleaved)
+            && self.dtype == first.dtype
+            && rows.is_multiple_of(WeightMatrix::ROWS)
             && bytes.is_some_and(|bytes| self.offset == first.offset + bytes)
     }
 }
@@ -47,7 +43,6 @@ impl Weight {
             buffer,
             offset,
             dtype,
-            interleaved: false,
         })))
     }
 
@@ -70,14 +65,13 @@ impl Weight {
             .clone()
     }
 
-    /// The same weights, elsewhere, and there interleaved or not.
-    pub(crate) fn relocate(&self, buffer: Arc<Buffer<u8>>, offset: usize, interleaved: bool) {
+    /// The same weights, elsewhere.
+    pub(crate) fn relocate(&self, buffer: Arc<Buffer<u8>>, offset: usize) {
         let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *place = Placed {
             buffer,
             offset,
             dtype: place.dtype,
-            interleaved,
         };
     }
 }

@@ -53,11 +53,27 @@ fn check<B: Sample, T: Output>(name: &'static str, case: Case) {
 }
 
 fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
+    check_packed::<B, T>(name, case, on, None);
+}
+
+/// The native kernel with weights of which all rows but the last, that fill no panel, lie in x16 panels.
+fn check_x16<B: Sample + Interleaved, T: Output>(name: &'static str, case: Case) {
+    check_packed::<B, T>(name, case, On::Native, Some(in_x16_panels::<B>));
+}
+
+/// Puts so many rows, of so many weights each, into x16 panels.
+type Pack<B> = fn(&[B], usize, usize) -> Vec<B>;
+
+fn check_packed<B: Sample, T: Output>(
+    name: &'static str,
+    case: Case,
+    on: On,
+    pack: Option<Pack<B>>,
+) {
     let Case { m, n, k, batch, .. } = case;
     let mut numbers = Numbers::new((m * 1_000_000 + n * 1000 + k) as u64);
     let (_, a_row, a_batch) = layout(m, k, case.transpose_a, case.gap);
-    let interleaved = name.starts_with("matmul_interleaved_");
-    let b_gap = if interleaved { 0 } else { case.gap };
+    let b_gap = if pack.is_some() { 0 } else { case.gap };
     let b_gap = b_gap.next_multiple_of(B::ELEMENTS);
     let (_, b_row, b_batch) = layout(k, n, case.transpose_b, b_gap);
     let b_batch = if case.share_b { 0 } else { b_batch };
@@ -119,10 +135,9 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
         expected.push((z * c_batch + i * c_row + j, sum, magnitude, rounding));
     }
 
-    let b = match interleaved {
-        true => in_x16_panels(name, &b, k),
-        false => b,
-    };
+    let rows = if case.share_b { n } else { n * batch };
+    let b = pack.map_or_else(|| b.clone(), |pack| pack(&b, rows, k));
+    let x16_rows = pack.map_or(0, |_| rows - rows % X16_ROWS);
     let run = |executor: Executor| {
         let mut c = vec![T::POISON; c_batch * batch];
         let (mut a, mut b, mut bias) = (a.clone(), b.clone(), bias.clone());
@@ -132,6 +147,7 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
             .bind(MATMUL_BIAS, &mut bias)
             .bind(MATMUL_C, &mut c)
             .covering([n, m, batch])
+            .x16_rows(x16_rows)
             .arguments(MATMUL_ARGS, &args);
         call.run_on(executor)
             .unwrap_or_else(|fault| panic!("{name} {case:?}: {fault:?}"));
@@ -159,30 +175,16 @@ fn check_on<B: Sample, T: Output>(name: &'static str, case: Case, on: On) {
     on.each(run, verify);
 }
 
-/// The blocks of rows of `k` weights as `name`, a product of interleaved ones, wants them.
-fn in_x16_panels<B: Sample>(name: &str, b: &[B], k: usize) -> Vec<B> {
-    let types = name.strip_prefix("matmul_interleaved_").expect("is one");
-    let kernel = kernels()
-        .map(Kernel::display_name)
-        .find(|kernel| {
-            kernel
-                .strip_prefix("interleave_")
-                .is_some_and(|blocks| types.starts_with(&format!("{blocks}_")))
-        })
-        .expect("in the table");
-    let args = interleave_args {
-        x_row_stride: k as u64,
-        rows: (b.len() * B::ELEMENTS).checked_div(k).unwrap_or(0) as u32,
-        width: k as u32,
-    };
-    let (mut x, mut out) = (b.to_vec(), b.to_vec());
-    Call::new(kernel)
-        .bind(INTERLEAVE_X, &mut x)
-        .bind(INTERLEAVE_OUT, &mut out)
-        .arguments(INTERLEAVE_ARGS, &args)
-        .run(&machines()[0])
-        .expect("whole panels");
-    out
+/// Rows of `k` weights, of which those that fill panels lie in them.
+fn in_x16_panels<B: Interleaved>(b: &[B], rows: usize, k: usize) -> Vec<B> {
+    let (mut panels, blocks) = (b.to_vec(), k / B::ELEMENTS);
+    for panel in 0..rows / X16_ROWS {
+        let range = panel * X16_ROWS * blocks..(panel + 1) * X16_ROWS * blocks;
+        let (from, to) = (b[range.clone()].as_ptr(), panels[range].as_mut_ptr());
+        // SAFETY: 16 rows of blocks each.
+        unsafe { packing::pack::<B>(from.cast(), to.cast(), blocks) };
+    }
+    panels
 }
 
 /// Metal's kernels of one pair of types: that for every shape, and by rows when the shape is theirs.
@@ -207,30 +209,29 @@ fn product_of(prefix: &str, types: &str) -> &'static str {
     name.expect("in the table")
 }
 
-/// Products of x16 panels, of every type that can be interleaved, with `n` and `k` rounded up to what that needs.
-fn check_interleaved(case: Case, on: On) {
+/// Products of x16 panels, of every type that has them, with `k` rounded up to what that needs.
+fn check_panels(case: Case) {
     let of_blocks = |unit: usize| Case {
-        n: case.n.next_multiple_of(X16_ROWS),
         k: case.k.next_multiple_of(unit),
         transpose_b: true,
         ..case
     };
     let (small, large) = (of_blocks(32), of_blocks(256));
-    let numbers = of_blocks(1);
-    check_on::<f16, f32>("matmul_interleaved_f16_f32", numbers, on);
-    check_on::<f16, f16>("matmul_interleaved_f16_f16", numbers, on);
-    check_on::<bf16, f32>("matmul_interleaved_bf16_f32", numbers, on);
-    check_on::<bf16, f16>("matmul_interleaved_bf16_f16", numbers, on);
-    check_on::<BlockQ8_0, f32>("matmul_interleaved_q8_0_f32", small, on);
-    check_on::<BlockQ8_0, f16>("matmul_interleaved_q8_0_f16", small, on);
-    check_on::<BlockQ4_0, f32>("matmul_interleaved_q4_0_f32", small, on);
-    check_on::<BlockQ4_0, f16>("matmul_interleaved_q4_0_f16", small, on);
-    check_on::<BlockQ4K, f32>("matmul_interleaved_q4_k_f32", large, on);
-    check_on::<BlockQ4K, f16>("matmul_interleaved_q4_k_f16", large, on);
-    check_on::<BlockQ5K, f32>("matmul_interleaved_q5_k_f32", large, on);
-    check_on::<BlockQ5K, f16>("matmul_interleaved_q5_k_f16", large, on);
-    check_on::<BlockQ6K, f32>("matmul_interleaved_q6_k_f32", large, on);
-    check_on::<BlockQ6K, f16>("matmul_interleaved_q6_k_f16", large, on);
+    let floats = of_blocks(1);
+    check_x16::<f16, f32>("matmul_f16_f32", floats);
+    check_x16::<f16, f16>("matmul_f16_f16", floats);
+    check_x16::<bf16, f32>("matmul_bf16_f32", floats);
+    check_x16::<bf16, f16>("matmul_bf16_f16", floats);
+    check_x16::<BlockQ8_0, f32>("matmul_tiled_q8_0_f32", small);
+    check_x16::<BlockQ8_0, f16>("matmul_tiled_q8_0_f16", small);
+    check_x16::<BlockQ4_0, f32>("matmul_tiled_q4_0_f32", small);
+    check_x16::<BlockQ4_0, f16>("matmul_tiled_q4_0_f16", small);
+    check_x16::<BlockQ4K, f32>("matmul_tiled_q4_k_f32", large);
+    check_x16::<BlockQ4K, f16>("matmul_tiled_q4_k_f16", large);
+    check_x16::<BlockQ5K, f32>("matmul_tiled_q5_k_f32", large);
+    check_x16::<BlockQ5K, f16>("matmul_tiled_q5_k_f16", large);
+    check_x16::<BlockQ6K, f32>("matmul_tiled_q6_k_f32", large);
+    check_x16::<BlockQ6K, f16>("matmul_tiled_q6_k_f16", large);
 }
 
 #[test]
@@ -249,7 +250,7 @@ fn x16_panels_of_every_shape_on_every_instruction_set() {
                 ..PLAIN
             };
             if m < 300 || k == 256 {
-                check_interleaved(case, On::Native);
+                check_panels(case);
             }
         }
     }
@@ -260,7 +261,7 @@ fn x16_panels_of_every_shape_on_every_instruction_set() {
         k: 288,
         ..PLAIN
     };
-    check_interleaved(wide, On::Native);
+    check_panels(wide);
 }
 
 /// The product of m rows of A and x16 panels of n rows, both of k values.
@@ -283,6 +284,7 @@ fn multiply_x16<B: Sample>(
         .bind(MATMUL_B, &mut b)
         .bind(MATMUL_C, &mut c)
         .covering([n, m, 1])
+        .x16_rows(n)
         .arguments(MATMUL_ARGS, &args);
     call.run_on(executor).expect("valid");
     c
@@ -292,21 +294,21 @@ fn multiply_x16<B: Sample>(
 /// the relative error of the norm stays below a bound for each type (docs/perf, Xeon with AMX).
 #[test]
 fn many_rows_of_x16_panels_round_little() {
-    check_rounding::<BlockQ8_0>("matmul_interleaved_q8_0_f32", 4.2e-3);
-    check_rounding::<BlockQ4_0>("matmul_interleaved_q4_0_f32", 4.2e-3);
-    check_rounding::<BlockQ4K>("matmul_interleaved_q4_k_f32", 4.2e-3);
-    check_rounding::<BlockQ5K>("matmul_interleaved_q5_k_f32", 4.2e-3);
-    check_rounding::<BlockQ6K>("matmul_interleaved_q6_k_f32", 4.2e-3);
-    check_rounding::<f16>("matmul_interleaved_f16_f32", 5e-7);
+    check_rounding::<BlockQ8_0>("matmul_tiled_q8_0_f32", 4.2e-3);
+    check_rounding::<BlockQ4_0>("matmul_tiled_q4_0_f32", 4.2e-3);
+    check_rounding::<BlockQ4K>("matmul_tiled_q4_k_f32", 4.2e-3);
+    check_rounding::<BlockQ5K>("matmul_tiled_q5_k_f32", 4.2e-3);
+    check_rounding::<BlockQ6K>("matmul_tiled_q6_k_f32", 4.2e-3);
+    check_rounding::<f16>("matmul_f16_f32", 5e-7);
 }
 
-fn check_rounding<B: Sample>(name: &'static str, most: f64) {
+fn check_rounding<B: Sample + Interleaved>(name: &'static str, most: f64) {
     let (m, n, k) = (17, 2 * X16_ROWS, 2048);
     let mut numbers = Numbers::new(7);
     let a: Vec<f32> = numbers.vec(m * k);
     let b: Vec<B> = numbers.vec(n * k);
     let b = &b[..n * k / B::ELEMENTS];
-    let panels = in_x16_panels(name, b, k);
+    let panels = in_x16_panels(b, n, k);
     let exact = |i: usize, j: usize| -> f64 {
         let product = |x| f64::from(a[i * k + x]) * B::value(b, j * k + x);
         (0..k).map(product).sum()
@@ -330,19 +332,19 @@ fn x16_panels_that_are_no_numbers() {
     for m in [1, 5, 9, 20] {
         for bits in NANS.into_iter().chain([INFINITY]) {
             let bad = f16::from_bits(bits);
-            check_no_numbers::<f16>("matmul_interleaved_f16_f32", m, |number| *number = bad);
-            check_no_numbers::<BlockQ8_0>("matmul_interleaved_q8_0_f32", m, |it| it.scale = bad);
-            check_no_numbers::<BlockQ4_0>("matmul_interleaved_q4_0_f32", m, |it| it.scale = bad);
-            check_no_numbers::<BlockQ4K>("matmul_interleaved_q4_k_f32", m, |it| {
+            check_no_numbers::<f16>("matmul_f16_f32", m, |number| *number = bad);
+            check_no_numbers::<BlockQ8_0>("matmul_tiled_q8_0_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ4_0>("matmul_tiled_q4_0_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ4K>("matmul_tiled_q4_k_f32", m, |it| {
                 it.minimum = bad;
                 it.scale = bad;
             });
-            check_no_numbers::<BlockQ6K>("matmul_interleaved_q6_k_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ6K>("matmul_tiled_q6_k_f32", m, |it| it.scale = bad);
         }
     }
 }
 
-fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut B)) {
+fn check_no_numbers<B: Sample + Interleaved>(name: &'static str, m: usize, spoil: impl Fn(&mut B)) {
     const ROWS: [usize; 2] = [3, 20];
     let (n, k) = (2 * X16_ROWS, 512);
     let mut numbers = Numbers::new(m as u64);
@@ -351,7 +353,7 @@ fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut
     for row in ROWS {
         spoil(&mut b[row * k / B::ELEMENTS + 1]);
     }
-    let b = in_x16_panels(name, &b, k);
+    let b = in_x16_panels(&b, n, k);
     let run = |executor: Executor| multiply_x16(name, executor, &a, &b, [m, n, k]);
     On::Native.each(run, |c| {
         for (i, value) in c.iter().enumerate() {
@@ -365,21 +367,64 @@ fn check_no_numbers<B: Sample>(name: &'static str, m: usize, spoil: impl Fn(&mut
     });
 }
 
+/// The last rows of a matrix may fill no panel.
 #[test]
-fn x16_panels_mean_the_same_to_metal() {
-    for (m, n, k) in [(1, 16, 32), (7, 80, 288), (34, 48, 64)] {
-        let case = Case {
-            m,
-            n,
-            k,
-            batch: 2,
-            has_bias: m > 1,
-            gap: 3,
-            share_b: m > 7,
-            transpose_a: m == 7,
-            ..PLAIN
-        };
-        check_interleaved(case, On::Metal(&METAL));
+fn rows_that_fill_no_panel() {
+    for (m, n) in [(1, 17), (5, 35), (20, 63), (2, 31)] {
+        for (batch, has_bias) in [(1, true), (2, false)] {
+            check_panels(Case {
+                m,
+                n,
+                k: 64,
+                batch,
+                has_bias,
+                gap: m % 3,
+                share_b: true,
+                transpose_a: m == 5,
+                ..PLAIN
+            });
+        }
+    }
+}
+
+#[test]
+fn panels_that_do_not_fit_are_faults() {
+    let machine = &machines()[0];
+    let run = |args: &matmul_args, x16_rows: usize| {
+        let (mut a, mut c) = (vec![0f32; 128], vec![0f32; 128]);
+        let mut b = Numbers::new(1).vec::<BlockQ8_0>(64 * 32);
+        let call = Call::new("matmul_tiled_q8_0_f32")
+            .bind(MATMUL_A, &mut a)
+            .bind(MATMUL_B, &mut b)
+            .bind(MATMUL_C, &mut c)
+            .bind_same(MATMUL_BIAS, MATMUL_C)
+            .x16_rows(x16_rows)
+            .arguments(MATMUL_ARGS, args);
+        fault(call.run(machine)).0
+    };
+    let good = matmul_args {
+        transpose_b: 1,
+        b_row_stride: 32,
+        ..args(1, 32, 32)
+    };
+    assert_eq!((run(&good, 32), run(&good, 16)), ("ok", "ok"));
+    let columns = matmul_args {
+        transpose_b: 0,
+        ..good
+    };
+    let gaps = matmul_args {
+        b_row_stride: 64,
+        ..good
+    };
+    let batches = matmul_args {
+        batch: 2,
+        b_batch_stride: 32 * 32,
+        c_batch_stride: 32,
+        ..good
+    };
+    assert_eq!(run(&batches, 64), "ok");
+    for (args, x16_rows) in [(columns, 32), (gaps, 32), (good, 8), (batches, 48)] {
+        assert_eq!(run(&args, x16_rows), "invalid", "{args:?} {x16_rows}");
     }
 }
 
@@ -411,13 +456,7 @@ fn check_metal_of_all_types(case: Case, ways: &[(LaneOrder, bool)]) {
 /// One kernel with an edge in each dimension that its shapes leave open.
 pub fn at_edge(name: &'static str, edge: usize) {
     type Check = fn(&'static str, Case, On);
-    let prefixes = [
-        "matvec_narrow_",
-        "matvec_",
-        "matmul_tiled_",
-        "matmul_interleaved_",
-        "matmul_",
-    ];
+    let prefixes = ["matvec_narrow_", "matvec_", "matmul_tiled_", "matmul_"];
     let (prefix, types) = prefixes
         .into_iter()
         .find_map(|prefix| Some((prefix, name.strip_prefix(prefix)?)))
@@ -445,14 +484,13 @@ pub fn at_edge(name: &'static str, edge: usize) {
     };
     for (m, n, k) in shapes.iter().copied() {
         for transpose_b in [false, true] {
-            let panels = prefix == "matmul_interleaved_";
-            let by_rows = prefix.starts_with("matvec") || unit > 1 || panels;
+            let by_rows = prefix.starts_with("matvec") || unit > 1;
             if by_rows && !transpose_b {
                 continue;
             }
             let case = Case {
                 m,
-                n: n.next_multiple_of(if panels { X16_ROWS } else { 1 }),
+                n,
                 k: k.next_multiple_of(unit),
                 transpose_b,
                 ..PLAIN

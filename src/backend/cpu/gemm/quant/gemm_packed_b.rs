@@ -67,7 +67,7 @@ pub fn compute<B: Integers>(
 }
 
 /// For a B of x16 panels.
-pub fn compute_interleaved<B: InterleavedIntegers>(
+pub fn compute_x16<B: InterleavedIntegers>(
     isa: Isa,
     gemm: &Gemm<B, f32>,
     a: &Activations,

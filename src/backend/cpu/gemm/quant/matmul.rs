@@ -58,7 +58,7 @@ fn class<B: Integers>() -> Class {
 }
 
 /// The same for a B of x16 panels.
-pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
+pub fn multiply_x16<B: InterleavedIntegers + Weights>(
     machine: &Machine,
     gemm: &Gemm<B, f32>,
     separable: bool,
@@ -86,7 +86,7 @@ pub fn multiply_interleaved<B: InterleavedIntegers + Weights>(
         }
         Strategy::QuantGemmPackedB => {
             gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-                gemm_packed_b::compute_interleaved(machine.isa, gemm, a, block)
+                gemm_packed_b::compute_x16(machine.isa, gemm, a, block)
             })
         }
         other => unreachable!("{other:?} is for no blocks in x16 panels"),

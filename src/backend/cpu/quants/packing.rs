@@ -1,0 +1,174 @@
+//! Rows of weights into x16 panels, and back. [`super::x16`] says what a panel is.
+
+use super::x16::{Interleaved, WORD, X16_ROWS};
+
+/// Bytes of a half, the other part of a block.
+const HALF: usize = 2;
+
+/// Calls `part` with the place of each part of a block, its place in an x16 panel's 16 blocks as row `row` of them, and
+/// its length, all in bytes.
+#[inline(always)]
+fn for_parts<B: Interleaved>(row: usize, mut part: impl FnMut(usize, usize, usize)) {
+    let (before, after) = B::HALVES;
+    let words = HALF * before;
+    for word in 0..B::WORDS {
+        let place = (B::place(word) * X16_ROWS + row) * WORD;
+        part(words + word * WORD, place, WORD);
+    }
+    let ends = words + B::WORDS * WORD;
+    for half in 0..before + after {
+        let from = match half < before {
+            true => half * HALF,
+            false => ends + (half - before) * HALF,
+        };
+        let place = B::WORDS * X16_ROWS * WORD + (half * X16_ROWS + row) * HALF;
+        part(from, place, HALF);
+    }
+}
+
+/// Puts 16 rows into an x16 panel.
+///
+/// # Safety
+/// `rows` is readable for 16 rows of `blocks` blocks, one after another, and `panel` writable for as many bytes. They
+/// do not overlap.
+pub unsafe fn pack<B: Interleaved>(rows: *const u8, panel: *mut u8, blocks: usize) {
+    for block in 0..blocks {
+        let to = panel.wrapping_add(block * X16_ROWS * size_of::<B>());
+        for row in 0..X16_ROWS {
+            let from = rows.wrapping_add((row * blocks + block) * size_of::<B>());
+            for_parts::<B>(row, |part, place, length| {
+                // SAFETY: the caller's promise; a part lies in its block, and its place in the panel's 16 blocks.
+                unsafe { copy(from.add(part), to.add(place), length) }
+            });
+        }
+    }
+}
+
+/// Takes `count` blocks of row `row` out of an x16 panel, from block `first` on.
+///
+/// # Safety
+/// `panel` is readable for 16 rows that have these blocks, and `blocks` writable for them. They do not overlap.
+pub unsafe fn unpack<B: Interleaved>(
+    panel: *const u8,
+    row: usize,
+    first: usize,
+    count: usize,
+    blocks: *mut u8,
+) {
+    for block in 0..count {
+        let from = panel.wrapping_add((first + block) * X16_ROWS * size_of::<B>());
+        let to = blocks.wrapping_add(block * size_of::<B>());
+        for_parts::<B>(row, |part, place, length| {
+            // SAFETY: as in `pack`.
+            unsafe { copy(from.add(place), to.add(part), length) }
+        });
+    }
+}
+
+/// # Safety
+/// `from` is readable for `length` bytes, a word's or a half's, and `to` writable.
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's promise; neither needs to be aligned.
+    unsafe {
+        match length {
+            WORD => to
+                .cast::<u32>()
+                .write_unaligned(from.cast::<u32>().read_unaligned()),
+            _ => to
+                .cast::<u16>()
+                .write_unaligned(from.cast::<u16>().read_unaligned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::backend::cpu::quants::*;
+    use crate::backend::cpu::testing::*;
+
+    /// The words of a block in their order in memory.
+    fn order(name: &str, words: usize) -> Vec<usize> {
+        let eight = |first: usize| first..first + 8;
+        match name {
+            "q4_k" => (0..3)
+                .flat_map(|s| eight(3 + 8 * s).chain([s]))
+                .chain(eight(27))
+                .collect(),
+            "q5_k" => (0..8)
+                .flat_map(|i| [3 + i, 11 + i])
+                .chain([0])
+                .chain(eight(19).chain([1]))
+                .chain(eight(27).chain([2]))
+                .chain(eight(35))
+                .collect(),
+            "q6_k" => [(0, 0), (4, 4), (8, 16), (12, 20)]
+                .into_iter()
+                .enumerate()
+                .flat_map(|(s, (high, nibbles))| {
+                    (0..4)
+                        .flat_map(move |i| [32 + high + i, nibbles + i, nibbles + 8 + i])
+                        .chain([48 + s])
+                })
+                .collect(),
+            _ => (0..words).collect(),
+        }
+    }
+
+    /// `halves`: the bytes of a block that are halves.
+    fn check<B: Sample + Interleaved>(name: &str, blocks: usize, halves: std::ops::Range<usize>) {
+        let x: Vec<B> = Numbers::new(blocks as u64).vec(X16_ROWS * blocks * B::ELEMENTS);
+        let size = size_of::<B>();
+        // SAFETY: blocks are plain bytes without padding.
+        let from =
+            unsafe { std::slice::from_raw_parts(x.as_ptr().cast::<u8>(), size_of_val(&x[..])) };
+        let mut expected = Vec::new();
+        for block in 0..blocks {
+            let rows = || (0..X16_ROWS).map(|row| &from[(row * blocks + block) * size..][..size]);
+            let words = (0..size)
+                .filter(|byte| !halves.contains(byte))
+                .collect::<Vec<_>>();
+            for word in order(name, words.len() / 4) {
+                let word = &words[4 * word..][..4];
+                rows().for_each(|row| expected.extend(word.iter().map(|byte| row[*byte])));
+            }
+            for half in halves.clone().step_by(2) {
+                rows().for_each(|row| expected.extend(&row[half..half + 2]));
+            }
+        }
+        let mut panel = vec![0u8; from.len()];
+        // SAFETY: both have 16 rows of blocks.
+        unsafe { pack::<B>(from.as_ptr(), panel.as_mut_ptr(), blocks) };
+        assert_eq!(panel, expected, "{name} {blocks}");
+        for row in 0..X16_ROWS {
+            for first in 0..blocks {
+                let mut back = vec![0u8; (blocks - first) * size];
+                // SAFETY: as above; the rest of a row.
+                unsafe {
+                    let to = back.as_mut_ptr();
+                    unpack::<B>(panel.as_ptr(), row, first, blocks - first, to);
+                }
+                assert_eq!(
+                    back,
+                    from[(row * blocks + first) * size..(row + 1) * blocks * size]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn panels_are_as_the_layout_says_and_rows_come_back() {
+        for blocks in [1, 2, 9] {
+            check::<f16>("f16", blocks, 0..2);
+            check::<bf16>("bf16", blocks, 0..2);
+            check::<BlockQ8_0>("q8_0", blocks, 0..2);
+            check::<BlockQ4_0>("q4_0", blocks, 0..2);
+            check::<BlockQ4K>("q4_k", blocks, 0..4);
+            check::<BlockQ5K>("q5_k", blocks, 0..4);
+            check::<BlockQ6K>("q6_k", blocks, 208..210);
+        }
+    }
+}
