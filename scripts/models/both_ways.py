@@ -24,8 +24,8 @@ from gguf.quants import dequantize
 from llama_cpp import LlamaCpp
 
 ROOT = Path(__file__).parents[2]
-# Of the log-probability of a token of the prompt: float32, of models whose attention is sharp. llama.cpp's GELU is a table
-# in F16, whose numbers are off by up to 2^-11.
+# Of the log-probability of a token of the prompt: float32, of models whose attention is sharp. llama.cpp's GELU is a
+# table in F16, whose numbers are off by up to 2^-11.
 TO_TRANSFORMERS, WITH_GELU = 1e-4, 4e-3
 # What llama.cpp computes otherwise than transformers, whatever the file says.
 OTHERWISE = {

@@ -130,6 +130,6 @@ class Model:
             added = self.feed_forward(self.norm(x, f"{part}ffn_norm.weight"), layer)
             x = x + (self.norm(added, f"{part}post_ffw_norm.weight") if self.gemma else added)
         output = "output.weight" if "output.weight" in self.stored else "token_embd.weight"
-        logits = self.product(self.norm(x, "output_norm.weight"), output, first).astype(np.float64)
+        logits = self.product(self.norm(x, "output_norm.weight"), output, first)
         logits -= logits.max(-1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        return logits - np.log(np.exp(logits).sum(-1, keepdims=True, dtype=np.float64))

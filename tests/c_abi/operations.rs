@@ -166,6 +166,8 @@ fn operations_that_do_not_fit() {
         |it| it.k_head_stride = u64::MAX => IRON_ERROR_INVALID_ARGUMENT, "k: its size overflows";
         |it| it.v_head_stride = 1 << 40 => IRON_ERROR_OUT_OF_RANGE, "v: ";
         |it| it.scale = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "scale";
+        |it| it.softcap = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "softcap";
+        |it| it.softcap = -1.0 => IRON_ERROR_INVALID_ARGUMENT, "softcap";
         |it| it.out.buffer = x => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps q";
         |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps k";
         |it| it.q.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "q: ";

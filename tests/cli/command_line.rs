@@ -788,6 +788,25 @@ fn an_interrupt_stops_the_answer_and_not_the_chat() {
 }
 
 #[test]
+fn an_interrupt_leaves_what_was_written_and_its_figures() {
+    let mut child = spawn(&[
+        "generate", "-m", MODEL, "-p", "Rust", "-n", "-1", "--forget", "1",
+    ]);
+    let out = child.stdout.as_mut().expect("a pipe");
+    out.read_exact(&mut [0; 64]).expect("it writes");
+    let kill = format!("kill -INT {}", child.id());
+    let kill = Command::new("sh").args(["-c", &kill]).status();
+    assert!(kill.expect("a shell").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("interrupted") && said.contains("generated"),
+        "{said}"
+    );
+}
+
+#[test]
 fn mistakes_in_arguments_are_one_line_with_a_hint() {
     let usage = |arguments: &[&str]| {
         let output = ironbridge(arguments);

@@ -39,7 +39,7 @@ LAYOUT(iron_attention, FIELDS_5(iron_attention, size, tokens, heads, kv_heads, h
   FIELDS_6(iron_attention, first_position, window, q, k, v, out)
   FIELDS_5(iron_attention, k_head_stride, v_head_stride, scale, padding, softcap))
 LAYOUT(iron_elementwise, FIELDS_5(iron_elementwise, size, count, a, b, out))
-LAYOUT(iron_activation, FIELDS_4(iron_activation, size, count, x, out))
+LAYOUT(iron_activation, FIELDS_5(iron_activation, size, count, x, out, scale))
 LAYOUT(iron_add_bias, FIELDS_6(iron_add_bias, size, rows, width, x, bias, out))
 LAYOUT(iron_transpose, FIELDS_5(iron_transpose, size, rows, width, x, out))
 LAYOUT(iron_softmax, FIELDS_6(iron_softmax, size, rows, width, x, out, scale))

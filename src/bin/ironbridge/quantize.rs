@@ -195,7 +195,10 @@ fn catch_signals() -> io::Result<Interrupted> {
 fn describe(report: &QuantizeReport) -> Json {
     let tensor =
         |(name, kind): &(String, _)| json!({ "name": name, "type": TensorType::name(*kind) });
-    let fallback = |(name, asked, stored): &(String, TensorType, TensorType)| json!({ "name": name, "asked": asked.name(), "type": stored.name() });
+    let fallback = |(name, asked, stored): &(String, TensorType, TensorType)| {
+        let (asked, stored) = (asked.name(), stored.name());
+        json!({ "name": name, "asked": asked, "type": stored })
+    };
     json!({
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
         "not_as_asked": report.not_as_asked.iter().map(fallback).collect::<Vec<_>>(),

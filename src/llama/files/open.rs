@@ -9,13 +9,13 @@ use super::split;
 use crate::llama::error::LlamaError;
 
 impl ModelFile {
-    /// Opens a GGUF file, all the parts of one of which it is one, or a folder with `config.json`, one or more `.safetensors` and `tokenizer.json` or
-    /// `tokenizer.model`.
+    /// Opens a GGUF file, with the other parts of the model where it is a part of one, or a folder with `config.json`,
+    /// one or more `.safetensors` and `tokenizer.json` or `tokenizer.model`.
     ///
     /// # Errors
     ///
-    /// [`LlamaError::Open`] when a file cannot be opened or mapped; [`LlamaError::Split`], [`LlamaError::Gguf`], [`LlamaError::Safetensors`]
-    /// and [`LlamaError::HuggingFace`] when one is not what its name says.
+    /// [`LlamaError::Open`] when a file cannot be opened or mapped; [`LlamaError::Gguf`], [`LlamaError::Split`],
+    /// [`LlamaError::Safetensors`] and [`LlamaError::HuggingFace`] when one is not what its name says.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, LlamaError> {
         let path = path.as_ref();
         match path.is_dir() {

@@ -1,5 +1,5 @@
-//! GGUF in several files, as llama.cpp's `gguf-split` writes it: `NAME-00001-of-00003.gguf` and so on. The first has the
-//! metadata, each has `split.no`, `split.count` and some of the tensors.
+//! GGUF in several files, as llama.cpp's `gguf-split` writes it: `NAME-00001-of-00003.gguf` and so on. The first has
+//! the metadata, each has `split.no`, `split.count` and some of the tensors.
 
 use std::path::{Path, PathBuf};
 

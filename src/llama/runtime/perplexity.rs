@@ -107,8 +107,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::NothingToPredict`] for a text of fewer than two tokens, [`LlamaError::NoWholeChunk`] for one that is
-    /// shorter than a chunk, and as [`feed`](Session::feed).
+    /// [`LlamaError::NothingToPredict`] for a text of fewer than two tokens, [`LlamaError::NoWholeChunk`] for one that
+    /// is shorter than a chunk, and as [`feed`](Session::feed).
     pub fn perplexity(
         &mut self,
         tokens: &[u32],
