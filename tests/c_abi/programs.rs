@@ -356,6 +356,80 @@ fn c_programs_with_a_model_run() {
 }
 
 #[test]
+fn cxx_program_runs_with_every_compiler() {
+    let compilers = compilers(&["g++", "clang++"], "clang++");
+    assert!(
+        compilers.len() >= 2,
+        "found {compilers:?}: run `make setup`"
+    );
+    for compiler in compilers {
+        let out = tempfile::tempdir().expect("a temporary folder");
+        let program = out.path().join("program");
+        run(Command::new(&compiler)
+            .args([
+                "-std=c++17",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-pedantic",
+            ])
+            .arg("-I")
+            .arg(repository().join("include"))
+            .arg(repository().join("examples/cpp/generate.cpp"))
+            .arg(shared_library())
+            .arg(format!("-Wl,-rpath,{}", libraries().display()))
+            .arg("-o")
+            .arg(&program));
+        let output = run_with_model(&program, &[], "");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(output.status.success(), "{compiler}: {text}");
+        // One that a stop string ends, what the callback threw, and two of six tokens.
+        let (first, thrown) = ("Ownership is a set of rules", "the reader has left");
+        assert_eq!(lines[..2], [first, thrown], "{compiler}");
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[2].starts_with(first) && lines[3].starts_with("Ownership is "));
+
+        let output = Command::new(&program).arg("/no/such/model").output();
+        let errors = output.expect("it starts").stderr;
+        assert!(String::from_utf8_lossy(&errors).starts_with("IRON_ERROR_FILE: iron_model_open: "));
+    }
+}
+
+/// Swift imports the C headers by `include/module.modulemap`, as clang does.
+#[test]
+fn headers_are_clang_modules() {
+    let clang = compilers(&[], "clang").pop();
+    let clang = clang.unwrap_or_else(|| compilers(&["clang"], "none").remove(0));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let check = |name: &str, program: &str| {
+        let source = folder.path().join(name);
+        std::fs::write(&source, program).expect("written");
+        let mut command = Command::new(&clang);
+        command
+            .args(["-fmodules", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
+            .arg(format!(
+                "-fmodules-cache-path={}",
+                folder.path().join("cache").display()
+            ))
+            .arg("-I")
+            .arg(repository().join("include"))
+            .arg(source);
+        command.output().expect("clang starts").status.success()
+    };
+    let uses = "int main(void) { return iron_model_release(0) == IRON_OK && iron_diagnose(0) == IRON_OK; }\n";
+    let imports =
+        "@import ironbridge.llama;\n@import ironbridge.memory;\n@import ironbridge.monitor;\n";
+    assert!(check("all.m", &format!("{imports}{uses}")));
+    // What is not imported is not there: the module map is what was read.
+    assert!(!check(
+        "none.m",
+        &format!("@import ironbridge.none;\n{uses}")
+    ));
+}
+
+#[test]
 fn python_program_runs_against_the_shared_library() {
     let program = repository().join("examples/python/qkv.py");
     assert_three_right_projections(&run(Command::new("python3")

@@ -315,10 +315,10 @@ impl<'a> Weights<'a> {
                 let start = range.start + (index * STEP) as u64;
                 self.file.files()[*file].forget(start..start + step.len() as u64);
             }
-            if let Source::Copied = self.source {
-                if self.progress.add(step.len()).is_break() {
-                    return Err(cancelled());
-                }
+            if let Source::Copied = self.source
+                && self.progress.add(step.len()).is_break()
+            {
+                return Err(cancelled());
             }
         }
         Ok(buffer)
