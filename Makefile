@@ -1,8 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress stress-api faults soak bench test-bench bench-peers ab lint \
-  words check-msl check-apple bindings doc book package newcomer fuzz
+.PHONY: help setup demo test test-python wheel install test-msl test-neon stress stress-api faults soak bench test-bench \
+  bench-peers ab lint words check-msl check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -19,6 +19,8 @@ THREADS   ?= 8
 SANITIZER ?= both
 # Of the crate, the same everywhere: another set is another build.
 FEATURES = cli,tracing
+WORKSPACE_FEATURES = ironbridge/cli,ironbridge/tracing
+PREFIX  ?= /usr/local
 # The name is the peer's row in the table.
 SOAK_PEER = target/soak/candle on the CPU, 1 thread.csv
 
@@ -33,8 +35,17 @@ setup: ## installs what the build needs (apt), or says what is missing; quick wh
 demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=, PROMPT=, TOKENS= change it
 	$(IRONBRIDGE) generate -m '$(MODEL)' -p '$(PROMPT)' -n $(TOKENS)
 
-test: setup ## every test: library, command line, integration, C and Python programs, documentation
-	cargo test --features $(FEATURES)
+test: setup ## every test: library, command line, integration, the C library and programs, documentation
+	cargo test --workspace --features $(WORKSPACE_FEATURES)
+
+test-python: setup ## the Python package: types by mypy, tests by pytest, against the library's debug build
+	@scripts/python.sh test
+
+wheel: setup ## the Python package as a wheel, with the release build in it, in target/python/dist
+	@scripts/python.sh wheel
+
+install: setup ## the libraries for C, the headers, pkg-config's and CMake's files into PREFIX=
+	@scripts/install.sh '$(PREFIX)'
 
 # Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
@@ -80,8 +91,8 @@ ab: setup ## times the revision OLD= against the working tree, alternating; ONLY
 	  $(if $(THREADS),--threads $(THREADS))
 
 lint: setup words ## formatting, clippy, native warnings, documentation, words and stale lock files, all as errors
-	cargo fmt --check
-	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features $(FEATURES) -- -D warnings
+	cargo fmt --all --check
+	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --workspace --all-targets --features $(WORKSPACE_FEATURES) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features $(FEATURES)
 	@# The crates beside this one have lock files of their own, which nothing else here builds by.
 	@for crate in fuzz benches/peers benches/soak-candle; do \

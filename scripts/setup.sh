@@ -81,7 +81,8 @@ as_root() {
 }
 
 setup_apt() {
-  local wanted=(gcc g++ libc6-dev binutils make python3 libgnustep-base-dev libblocksruntime-dev)
+  local wanted=(gcc g++ libc6-dev binutils make cmake pkg-config python3 python3-venv)
+  wanted+=(libgnustep-base-dev libblocksruntime-dev)
   local missing=() package clang objc
   [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
   [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")

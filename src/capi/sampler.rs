@@ -50,8 +50,8 @@ pub(super) struct Callbacks {
     refused: Arc<Refused>,
 }
 
-// SAFETY: the contexts are only handed to the caller's functions, on the thread that calls the C function, as the header
-// says.
+// SAFETY: the contexts are only handed to the caller's functions, on the thread that calls the C function, as the
+// header says.
 unsafe impl Send for Callbacks {}
 
 /// The last number that a callback picked and that is no token.

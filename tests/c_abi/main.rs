@@ -20,7 +20,5 @@ mod names;
 mod operations;
 #[path = "../abi/pool.rs"]
 mod pool;
-mod programs;
 mod rowwise;
 mod second_backend;
-mod stress_api;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("the folder is there");
@@ -47,6 +47,7 @@ fn program() -> &'static Path {
 fn run(arguments: &[&str]) -> (Output, String) {
     let published = tempfile::tempdir().expect("a temporary folder");
     let output = Command::new(program())
+        .current_dir(ROOT)
         .args(arguments)
         .env("IRONBRIDGE_PUBLISH", published.path())
         .output()

@@ -24,7 +24,7 @@ fn shared_library() -> PathBuf {
 }
 
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 /// The output of a program that must succeed.
@@ -214,6 +214,40 @@ fn program_in_the_readme_runs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = build(&readme_program(folder.path()), &[], folder.path());
     assert_eq!(run(&mut Command::new(program)), "2 1\n4 3\n");
+}
+
+/// What is left when a C program ends is named with the place in its source.
+#[test]
+fn a_leak_is_named_at_exit() {
+    const PROGRAM: &str = r#"
+#include <ironbridge_memory.h>
+int main(void) {
+  iron_device *device;
+  iron_buffer *kept, *forgotten;
+  iron_buffer_options options = {.size = sizeof options, .category = IRON_CATEGORY_SCRATCH, .label = "from C"};
+  if (iron_device_open("cpu", NULL, &device)) return 1;
+  if (IRON_HERE(iron_buffer_create(device, 100, NULL, &kept))) return 2;
+  if (IRON_HERE(iron_buffer_create(device, 4 << 20, &options, &forgotten))) return 3;
+  iron_buffer_release(kept);
+  iron_device_release(device);
+  return 0;
+}
+"#;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("leak.c");
+    std::fs::write(&source, PROGRAM).expect("written");
+    let program = build(&source, &[], folder.path());
+    let output = Command::new(program).output().expect("the program starts");
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    for part in [
+        "4.0 MiB in 1 buffer is",
+        "scratch     \"from C\" made at ",
+        "leak.c:9",
+        "4.0 MiB freed",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
 }
 
 /// GNUstep's `_Block_copy` copies nothing. A program that gets that one must hear about it and not crash.
