@@ -1,8 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-python wheel install test-msl test-neon stress stress-api faults soak bench test-bench \
-  bench-peers ab lint words check-msl check-apple bindings doc book package newcomer fuzz
+.PHONY: help setup demo test test-python wheel install test-msl test-neon stress stress-api faults soak bench \
+  test-bench bench-peers ab lint words check-msl check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release

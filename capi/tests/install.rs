@@ -1,11 +1,13 @@
 //! `scripts/install.sh` into an empty prefix, and programs that know nothing but it: through pkg-config and through
 //! CMake, against the shared and the static library.
 
+mod library;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+use library::{ROOT, libraries};
 
 /// The output of a program that must succeed.
 fn run(command: &mut Command) -> String {
@@ -19,11 +21,9 @@ fn run(command: &mut Command) -> String {
 }
 
 fn install(prefix: &Path) {
-    let test = std::env::current_exe().expect("a running test has a path");
-    let libraries = test.parent().expect("an executable lies in a folder");
     run(Command::new(Path::new(ROOT).join("scripts/install.sh"))
         .arg(prefix)
-        .arg(libraries));
+        .arg(libraries()));
 }
 
 /// A C program of `examples/c`, with the demo model where it takes one.

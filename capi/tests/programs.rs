@@ -1,27 +1,19 @@
 //! The C ABI as its users meet it: the header under strict compilers, the libraries' exported names, and the C and
 //! Python programs of `examples/` against the libraries that cargo just built.
 
+mod library;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use library::{libraries, shared_library};
 
 const HEADERS: &str = concat!(
     include_str!("../../include/ironbridge.h"),
     include_str!("../../include/ironbridge_memory.h"),
     include_str!("../../include/ironbridge_llama.h")
 );
-
-/// The folder of the libraries, beside this very test: `target/PROFILE/deps`.
-fn libraries() -> PathBuf {
-    let test = std::env::current_exe().expect("a running test has a path");
-    test.parent()
-        .expect("an executable lies in a folder")
-        .to_path_buf()
-}
-
-fn shared_library() -> PathBuf {
-    libraries().join(format!("libironbridge{}", std::env::consts::DLL_SUFFIX))
-}
 
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -285,7 +277,7 @@ fn c_programs_run_against_the_static_and_the_shared_library() {
     run(Command::new("make")
         .arg("-C")
         .arg(repository().join("examples/c"))
-        .arg(variable("LIBRARY", &libraries()))
+        .arg(variable("LIBRARY", libraries()))
         .arg(variable("OUT", out.path()))
         // A `make` above this test has flags and job tokens that are not for this one.
         .env_remove("MAKEFLAGS")
