@@ -1,8 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-python wheel install test-msl test-neon stress stress-api faults soak bench \
-  test-bench bench-peers ab lint words check-msl check-apple bindings doc book package newcomer fuzz
+.PHONY: help setup demo test test-python test-go wheel install test-msl test-neon stress stress-api faults soak \
+  bench test-bench bench-peers ab lint words check-msl check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -40,6 +40,9 @@ test: setup ## every test: library, command line, integration, the C library and
 
 test-python: setup ## the Python package: types by mypy, tests by pytest, against the library's debug build
 	@scripts/python.sh test
+
+test-go: ## the Go program through cgo, against the library's debug build; installs golang-go
+	@scripts/test-go.sh
 
 wheel: setup ## the Python package as a wheel, with the release build in it, in target/python/dist
 	@scripts/python.sh wheel

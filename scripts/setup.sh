@@ -5,6 +5,7 @@
 #   scripts/setup.sh apple    the same and the Rust that `make check-apple` type-checks with
 #   scripts/setup.sh peers    the same as the first, and what llama.cpp is built with for `make bench-peers`
 #   scripts/setup.sh neon     the same as the first, and the emulator that `make test-neon` runs on
+#   scripts/setup.sh go       the same as the first, and Go, which `make test-go` needs
 #   scripts/setup.sh lint     the same as the first, and pip, from which `make words` has its spelling checker
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -86,6 +87,7 @@ setup_apt() {
   local missing=() package clang objc
   [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
   [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
+  [ "$1" != go ] || wanted+=(golang-go)
   [ "$1" != neon ] || wanted+=(qemu-user)
   [ "$1" != lint ] || wanted+=(python3-pip)
   clang=$(installed_clang)
