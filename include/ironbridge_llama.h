@@ -68,8 +68,8 @@ typedef uint32_t (*iron_progress_callback)(uint64_t done, uint64_t total, void *
 
 /* A flag that ends long calls from another thread. It takes locks: a handler of signals must not call it. */
 IRON_API iron_status iron_cancel_create(iron_cancel **cancel);
-/* A call that looks at it stops at its next look: within a token, within a batch of a prompt, or within 4 Mi numbers of
- * each thread that quantizes. It stays set. */
+/* The call that looks at it ends within a token, within a batch of a prompt, or within 4 Mi numbers of each thread that
+ * quantizes. It stays set. */
 IRON_API iron_status iron_cancel_set(iron_cancel *cancel);
 /* 1 when it was set, else 0. */
 IRON_API iron_status iron_cancel_is_set(iron_cancel *cancel, uint32_t *set);

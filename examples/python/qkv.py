@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Q, K and V projections of one LLaMA attention layer through the C ABI, with nothing but ctypes.
 
-    cargo build --release --lib && python3 examples/python/qkv.py [LIBRARY]
+    cargo build --release -p ironbridge-capi && python3 examples/python/qkv.py [LIBRARY]
 
 LIBRARY is libironbridge.so (.dylib); without it, the release build's. Each result is checked against double arithmetic.
 """

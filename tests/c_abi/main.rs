@@ -20,8 +20,6 @@ mod names;
 mod operations;
 #[path = "../abi/pool.rs"]
 mod pool;
-mod programs;
 mod rowwise;
 mod second_backend;
-mod stress_api;
 mod weights;

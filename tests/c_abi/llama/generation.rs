@@ -439,7 +439,7 @@ fn writers_write_what_a_generation_does() {
     let mut tokens = prompt.clone();
     loop {
         // By the session's logits and by a copy of them, alternately.
-        if tokens.len() % 2 == 0 {
+        if tokens.len().is_multiple_of(2) {
             ok(call!(iron_session_write(
                 llama.session,
                 1,

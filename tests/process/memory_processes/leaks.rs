@@ -1,12 +1,9 @@
-//! What a process says when it ends with something left, in Rust and in C.
-
-use std::process::Command;
+//! What a process says when it ends with something left, in Rust; capi/tests/programs.rs has C.
 
 use crate::memory_processes::command;
 
 crate::harness::cases! {
     a_leak_in_rust_is_named_at_exit,
-    a_leak_in_c_is_named_at_exit,
     a_label_does_not_break_a_line,
     nothing_is_said_when_nothing_leaks,
     the_memory_check_prints_statistics,
@@ -39,51 +36,6 @@ fn a_leak_in_rust_is_named_at_exit() {
             "held by 1 handle reference",
             "2.0 MiB  KV cache    \"forgotten keys\" made at tests/process/memory_processes/parts.rs:",
             "device memory 6.0 MiB before the purge, 0 bytes after it, 6.0 MiB freed",
-        ],
-    );
-}
-
-fn a_leak_in_c_is_named_at_exit() {
-    const PROGRAM: &str = r#"
-#include <ironbridge_memory.h>
-int main(void) {
-  iron_device *device;
-  iron_buffer *kept, *forgotten;
-  iron_buffer_options options = {.size = sizeof options, .category = IRON_CATEGORY_SCRATCH, .label = "from C"};
-  if (iron_device_open("cpu", NULL, &device)) return 1;
-  if (IRON_HERE(iron_buffer_create(device, 100, NULL, &kept))) return 2;
-  if (IRON_HERE(iron_buffer_create(device, 4 << 20, &options, &forgotten))) return 3;
-  iron_buffer_release(kept);
-  iron_device_release(device);
-  return 0;
-}
-"#;
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("leak.c"), folder.path().join("leak"));
-    std::fs::write(&source, PROGRAM).unwrap();
-    let test = std::env::current_exe().unwrap();
-    let libraries = test.parent().unwrap();
-    let library = libraries.join(format!("libironbridge{}", std::env::consts::DLL_SUFFIX));
-    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
-    let built = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", include])
-        .arg(&source)
-        .arg(&library)
-        .arg(format!("-Wl,-rpath,{}", libraries.display()))
-        .arg("-o")
-        .arg(&program)
-        .status();
-    assert!(built.unwrap().success());
-    let output = Command::new(program).output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_contains(
-        &text,
-        &[
-            "4.0 MiB in 1 buffer is",
-            "scratch     \"from C\" made at ",
-            "leak.c:9",
-            "4.0 MiB freed",
         ],
     );
 }

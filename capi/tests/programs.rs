@@ -1,9 +1,13 @@
 //! The C ABI as its users meet it: the header under strict compilers, the libraries' exported names, and the C and
 //! Python programs of `examples/` against the libraries that cargo just built.
 
+mod library;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use library::{libraries, shared_library};
 
 const HEADERS: &str = concat!(
     include_str!("../../include/ironbridge.h"),
@@ -11,20 +15,8 @@ const HEADERS: &str = concat!(
     include_str!("../../include/ironbridge_llama.h")
 );
 
-/// The folder of the libraries, beside this very test: `target/PROFILE/deps`.
-fn libraries() -> PathBuf {
-    let test = std::env::current_exe().expect("a running test has a path");
-    test.parent()
-        .expect("an executable lies in a folder")
-        .to_path_buf()
-}
-
-fn shared_library() -> PathBuf {
-    libraries().join(format!("libironbridge{}", std::env::consts::DLL_SUFFIX))
-}
-
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 /// The output of a program that must succeed.
@@ -216,6 +208,40 @@ fn program_in_the_readme_runs() {
     assert_eq!(run(&mut Command::new(program)), "2 1\n4 3\n");
 }
 
+/// What is left when a C program ends is named with the place in its source.
+#[test]
+fn a_leak_is_named_at_exit() {
+    const PROGRAM: &str = r#"
+#include <ironbridge_memory.h>
+int main(void) {
+  iron_device *device;
+  iron_buffer *kept, *forgotten;
+  iron_buffer_options options = {.size = sizeof options, .category = IRON_CATEGORY_SCRATCH, .label = "from C"};
+  if (iron_device_open("cpu", NULL, &device)) return 1;
+  if (IRON_HERE(iron_buffer_create(device, 100, NULL, &kept))) return 2;
+  if (IRON_HERE(iron_buffer_create(device, 4 << 20, &options, &forgotten))) return 3;
+  iron_buffer_release(kept);
+  iron_device_release(device);
+  return 0;
+}
+"#;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = folder.path().join("leak.c");
+    std::fs::write(&source, PROGRAM).expect("written");
+    let program = build(&source, &[], folder.path());
+    let output = Command::new(program).output().expect("the program starts");
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    for part in [
+        "4.0 MiB in 1 buffer is",
+        "scratch     \"from C\" made at ",
+        "leak.c:9",
+        "4.0 MiB freed",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+}
+
 /// GNUstep's `_Block_copy` copies nothing. A program that gets that one must hear about it and not crash.
 #[test]
 #[cfg(target_os = "linux")]
@@ -251,7 +277,7 @@ fn c_programs_run_against_the_static_and_the_shared_library() {
     run(Command::new("make")
         .arg("-C")
         .arg(repository().join("examples/c"))
-        .arg(variable("LIBRARY", &libraries()))
+        .arg(variable("LIBRARY", libraries()))
         .arg(variable("OUT", out.path()))
         // A `make` above this test has flags and job tokens that are not for this one.
         .env_remove("MAKEFLAGS")
@@ -353,6 +379,80 @@ fn c_programs_with_a_model_run() {
         errors.contains("IRON_ERROR_FILE") && errors.contains("/no/such/model"),
         "{errors}"
     );
+}
+
+#[test]
+fn cxx_program_runs_with_every_compiler() {
+    let compilers = compilers(&["g++", "clang++"], "clang++");
+    assert!(
+        compilers.len() >= 2,
+        "found {compilers:?}: run `make setup`"
+    );
+    for compiler in compilers {
+        let out = tempfile::tempdir().expect("a temporary folder");
+        let program = out.path().join("program");
+        run(Command::new(&compiler)
+            .args([
+                "-std=c++17",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-pedantic",
+            ])
+            .arg("-I")
+            .arg(repository().join("include"))
+            .arg(repository().join("examples/cpp/generate.cpp"))
+            .arg(shared_library())
+            .arg(format!("-Wl,-rpath,{}", libraries().display()))
+            .arg("-o")
+            .arg(&program));
+        let output = run_with_model(&program, &[], "");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(output.status.success(), "{compiler}: {text}");
+        // One that a stop string ends, what the callback threw, and two of six tokens.
+        let (first, thrown) = ("Ownership is a set of rules", "the reader has left");
+        assert_eq!(lines[..2], [first, thrown], "{compiler}");
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[2].starts_with(first) && lines[3].starts_with("Ownership is "));
+
+        let output = Command::new(&program).arg("/no/such/model").output();
+        let errors = output.expect("it starts").stderr;
+        assert!(String::from_utf8_lossy(&errors).starts_with("IRON_ERROR_FILE: iron_model_open: "));
+    }
+}
+
+/// Swift imports the C headers by `include/module.modulemap`, as clang does.
+#[test]
+fn headers_are_clang_modules() {
+    let clang = compilers(&[], "clang").pop();
+    let clang = clang.unwrap_or_else(|| compilers(&["clang"], "none").remove(0));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let check = |name: &str, program: &str| {
+        let source = folder.path().join(name);
+        std::fs::write(&source, program).expect("written");
+        let mut command = Command::new(&clang);
+        command
+            .args(["-fmodules", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
+            .arg(format!(
+                "-fmodules-cache-path={}",
+                folder.path().join("cache").display()
+            ))
+            .arg("-I")
+            .arg(repository().join("include"))
+            .arg(source);
+        command.output().expect("clang starts").status.success()
+    };
+    let uses = "int main(void) { return iron_model_release(0) == IRON_OK && iron_diagnose(0) == IRON_OK; }\n";
+    let imports =
+        "@import ironbridge.llama;\n@import ironbridge.memory;\n@import ironbridge.monitor;\n";
+    assert!(check("all.m", &format!("{imports}{uses}")));
+    // What is not imported is not there: the module map is what was read.
+    assert!(!check(
+        "none.m",
+        &format!("@import ironbridge.none;\n{uses}")
+    ));
 }
 
 #[test]

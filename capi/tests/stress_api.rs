@@ -1,13 +1,15 @@
 //! The program of `make stress-api` against the shared library that cargo just built: for a few seconds, without a
 //! sanitizer.
 
+mod library;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+use library::{ROOT, libraries, shared_library};
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("the folder is there");
@@ -22,15 +24,13 @@ fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stress-api");
-        let test = std::env::current_exe().expect("a running test has a path");
-        let libraries = test.parent().expect("an executable lies in a folder");
         let output = Command::new("cc")
             .args(["-std=c11", "-D_DEFAULT_SOURCE", "-O1", "-g", "-pedantic"])
             .args(["-Wall", "-Wextra", "-Werror"])
             .arg(format!("-I{ROOT}/include"))
             .args(files("tests/stress_api", "c"))
-            .arg(libraries.join(format!("libironbridge{}", std::env::consts::DLL_SUFFIX)))
-            .arg(format!("-Wl,-rpath,{}", libraries.display()))
+            .arg(shared_library())
+            .arg(format!("-Wl,-rpath,{}", libraries().display()))
             .args(["-lpthread", "-o"])
             .arg(&program)
             .output()
@@ -47,6 +47,7 @@ fn program() -> &'static Path {
 fn run(arguments: &[&str]) -> (Output, String) {
     let published = tempfile::tempdir().expect("a temporary folder");
     let output = Command::new(program())
+        .current_dir(ROOT)
         .args(arguments)
         .env("IRONBRIDGE_PUBLISH", published.path())
         .output()

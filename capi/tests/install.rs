@@ -1,0 +1,142 @@
+//! `scripts/install.sh` into an empty prefix, and programs that know nothing but it: through pkg-config and through
+//! CMake, against the shared and the static library.
+
+mod library;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use library::{ROOT, libraries};
+
+/// The output of a program that must succeed.
+fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; run `make setup`"));
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{command:?}\n{stdout}\n{stderr}");
+    stdout
+}
+
+fn install(prefix: &Path) {
+    run(Command::new(Path::new(ROOT).join("scripts/install.sh"))
+        .arg(prefix)
+        .arg(libraries()));
+}
+
+/// A C program of `examples/c`, with the demo model where it takes one.
+fn example(name: &str) -> PathBuf {
+    Path::new(ROOT).join("examples/c").join(name)
+}
+
+fn writes(program: &Path) {
+    let model = Path::new(ROOT).join("assets/tiny-rustbook-q8_0.gguf");
+    let text = run(Command::new(program).arg(model).args(["Ownership is", "4"]));
+    assert_eq!(text, "Ownership is a set of rules\n");
+}
+
+#[test]
+fn programs_build_through_pkg_config() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    let flags = |arguments: &[&str]| -> Vec<String> {
+        let text = run(Command::new("pkg-config")
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+            .args(arguments)
+            .arg("ironbridge"));
+        text.split_whitespace().map(String::from).collect()
+    };
+    assert_eq!(flags(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
+    let (shared, linked) = (folder.path().join("shared"), folder.path().join("static"));
+    run(Command::new("cc")
+        .arg(example("generate.c"))
+        .args(flags(&["--cflags", "--libs"]))
+        .arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()))
+        .arg("-o")
+        .arg(&shared));
+    writes(&shared);
+
+    // The shared library is not there: the static one has all of it.
+    fs::remove_file(prefix.join(format!("lib/libironbridge{}", std::env::consts::DLL_SUFFIX)))
+        .expect("removed");
+    run(Command::new("cc")
+        .arg(example("generate.c"))
+        .args(flags(&["--static", "--cflags", "--libs"]))
+        .arg("-o")
+        .arg(&linked));
+    writes(&linked);
+}
+
+#[test]
+fn programs_build_through_cmake() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    let project = folder.path().join("project");
+    fs::create_dir(&project).expect("made");
+    let program = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(writer C)\nfind_package(ironbridge 0.1 REQUIRED)\n\
+         foreach(way ironbridge static)\n  add_executable(${{way}} {})\n  target_link_libraries(${{way}} \
+         ironbridge::${{way}})\nendforeach()\n",
+        example("generate.c").display()
+    );
+    fs::write(project.join("CMakeLists.txt"), program).expect("written");
+    let build = folder.path().join("build");
+    run(Command::new("cmake")
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()))
+        .arg("-S")
+        .arg(&project)
+        .arg("-B")
+        .arg(&build));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    writes(&build.join("ironbridge"));
+    writes(&build.join("static"));
+
+    // A newer version than there is is refused.
+    fs::write(
+        project.join("CMakeLists.txt"),
+        "cmake_minimum_required(VERSION 3.13)\nproject(writer C)\nfind_package(ironbridge 99.0 REQUIRED)\n",
+    )
+    .expect("written");
+    let mut newer = Command::new("cmake");
+    newer.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    newer
+        .arg("-S")
+        .arg(&project)
+        .arg("-B")
+        .arg(folder.path().join("newer"));
+    assert!(!newer.output().expect("cmake starts").status.success());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_shared_library_has_its_name_and_its_links() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    install(folder.path());
+    let library = folder.path().join("lib");
+    let link = |name: &str| fs::read_link(library.join(name)).expect("a link");
+    assert_eq!(link("libironbridge.so"), Path::new("libironbridge.so.0"));
+    assert_eq!(
+        link("libironbridge.so.0"),
+        Path::new("libironbridge.so.0.1.0")
+    );
+    let dynamic = run(Command::new("readelf")
+        .arg("-d")
+        .arg(library.join("libironbridge.so")));
+    assert!(
+        dynamic.contains("Library soname: [libironbridge.so.0]"),
+        "{dynamic}"
+    );
+}
+
+#[test]
+fn a_relative_prefix_is_refused() {
+    let output = Command::new(Path::new(ROOT).join("scripts/install.sh"))
+        .arg("somewhere")
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+}

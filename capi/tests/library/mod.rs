@@ -1,0 +1,39 @@
+//! The libraries that these tests are about. Cargo builds no cdylib for tests, so the first test has it built; that is
+//! quick when nothing has changed.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// The folder of the libraries: `target/PROFILE`.
+pub fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let test = std::env::current_exe().expect("a running test has a path");
+        let folder = test.ancestors().nth(2).expect("target/PROFILE/deps");
+        let mut build = Command::new(env!("CARGO"));
+        build
+            .current_dir(ROOT)
+            .args(["build", "-p", "ironbridge-capi"]);
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        // Those of the package that cargo runs the tests of are not for another cargo.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") {
+                build.env_remove(&name);
+            }
+        }
+        let status = build.status().expect("cargo starts");
+        assert!(status.success(), "the libraries do not build");
+        folder.to_path_buf()
+    })
+}
+
+pub fn shared_library() -> PathBuf {
+    libraries().join(format!("libironbridge{}", std::env::consts::DLL_SUFFIX))
+}

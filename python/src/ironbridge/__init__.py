@@ -1,0 +1,58 @@
+"""LLaMA models, matrix products and Metal kernels, on Apple's Metal and on any CPU.
+
+    import ironbridge
+
+    with ironbridge.Model("model.gguf") as model:
+        for text in model.generate("Once upon a time", limit=64):
+            print(text, end="", flush=True)
+"""
+
+from ._library import ffi, lib
+from .device import Device, default_device
+from .errors import (
+    ArgumentError,
+    CanceledError,
+    ChatError,
+    CompileError,
+    ContextFullError,
+    DeviceError,
+    Error,
+    FileError,
+    HandleError,
+    MemoryLimitError,
+    ModelError,
+    NotFoundError,
+    StateError,
+    UnsupportedError,
+)
+from .kernels import Kernel
+from .model import Generation, Model, Piece, Session, Stats
+from .ops import matmul
+
+__version__: str = ffi.string(lib.iron_version()).decode()
+
+__all__ = [
+    "ArgumentError",
+    "CanceledError",
+    "ChatError",
+    "CompileError",
+    "ContextFullError",
+    "Device",
+    "DeviceError",
+    "Error",
+    "FileError",
+    "Generation",
+    "HandleError",
+    "Kernel",
+    "MemoryLimitError",
+    "Model",
+    "ModelError",
+    "NotFoundError",
+    "Piece",
+    "Session",
+    "StateError",
+    "Stats",
+    "UnsupportedError",
+    "default_device",
+    "matmul",
+]

