@@ -538,7 +538,8 @@ IRON_API iron_status iron_writer_release(iron_writer *writer);
 
 /* -------------------------------------------------------------------------------------------------- quantization -- */
 
-/* The name of the type `index` that can be written, static: "Q4_K". IRON_ERROR_OUT_OF_RANGE: past the last. */
+/* The name of the type or mix `index` that can be written, static: "Q4_K", "Q4_K_M". IRON_ERROR_OUT_OF_RANGE: past the
+ * last. A mix is llama.cpp's: types by the place of a tensor in the model. */
 IRON_API iron_status iron_quantize_type(uint32_t index, const char **type);
 
 /* A type for one tensor. */
@@ -549,7 +550,7 @@ typedef struct iron_tensor_type {
 } iron_tensor_type;
 typedef struct iron_quantize_options {
   size_t size;
-  const char *type;                /* of matrices: "Q4_K"; NULL: Q8_0 */
+  const char *type;                /* of matrices, or a mix: "Q4_K", "Q4_K_M"; NULL: Q8_0 */
   const iron_tensor_type *tensors; /* others, for single tensors; the last word counts */
   size_t tensor_count;
   uint32_t threads;                /* 0: one for each processor */

@@ -11,7 +11,7 @@ use super::handle::{acquire, acquire_optional};
 use super::structs::{self, Output, reserved, truth};
 use crate::ffi;
 use crate::llama::gguf::TensorType;
-use crate::llama::{CancelToken, Quantizer, quantize};
+use crate::llama::{CancelToken, QuantizeMix, Quantizer, quantize};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iron_quantize_type(
@@ -19,8 +19,9 @@ pub unsafe extern "C" fn iron_quantize_type(
     kind: *mut *const c_char,
 ) -> ffi::iron_status {
     static NAMES: LazyLock<Vec<CString>> = LazyLock::new(|| {
-        let names = Quantizer::TYPES.iter().map(|it| c_string(it.name()));
-        names.collect()
+        let types = Quantizer::TYPES.iter().map(|it| it.name());
+        let mixes = QuantizeMix::ALL.iter().map(|mix| mix.name());
+        types.chain(mixes).map(c_string).collect()
     });
     enter(c"iron_quantize_type", || {
         // SAFETY: the caller's pointer, as the header asks.
@@ -31,6 +32,14 @@ pub unsafe extern "C" fn iron_quantize_type(
         place.set(name.as_ptr());
         Ok(())
     })
+}
+
+/// That of a type or of a mix.
+fn quantizer_of(name: &str) -> Result<Quantizer, Failure> {
+    match QuantizeMix::ALL.iter().find(|mix| mix.name() == name) {
+        Some(mix) => Ok(Quantizer::mix(*mix)),
+        None => Ok(Quantizer::new(tensor_type(name, "options.type")?)?),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -49,14 +58,14 @@ pub unsafe extern "C" fn iron_quantize_file(
         // SAFETY: as above.
         let given = unsafe { structs::read(options, c"options") }?;
         // SAFETY: as above.
-        let kind = match unsafe { optional_string(given.type_, "options.type") }? {
-            Some(name) => tensor_type(name, "options.type")?,
-            None => TensorType::Q8_0,
+        let quantizer = match unsafe { optional_string(given.type_, "options.type") }? {
+            Some(name) => quantizer_of(name)?,
+            None => Quantizer::new(TensorType::Q8_0)?,
         };
         // A callback ends the call as the caller's own token does, which must not be set for it.
         let cancel = acquire_optional(given.cancel, c"options.cancel")?;
         let (theirs, ours) = (cancel.as_deref(), CancelToken::new());
-        let mut quantizer = Quantizer::new(kind)?
+        let mut quantizer = quantizer
             .overwrite(truth("options.overwrite", given.overwrite)?)
             .cancel(ours.clone());
         if given.threads > 0 {

@@ -2221,6 +2221,9 @@ const _: () = {
         "Offset of field: iron_perplexity::standard_error",
     ][::core::mem::offset_of!(iron_perplexity, standard_error) - 32usize];
 };
+pub const IRON_WINDOWS_OVERLAPPING: iron_perplexity_windows = 0;
+pub const IRON_WINDOWS_CHUNKS: iron_perplexity_windows = 1;
+pub type iron_perplexity_windows = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct iron_perplexity_options {
@@ -2228,12 +2231,13 @@ pub struct iron_perplexity_options {
     pub stride: u64,
     pub progress: iron_progress_callback,
     pub progress_context: *mut ::core::ffi::c_void,
+    pub windows: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_perplexity_options",
-    ][::core::mem::size_of::<iron_perplexity_options>() - 32usize];
+    ][::core::mem::size_of::<iron_perplexity_options>() - 40usize];
     [
         "Alignment of iron_perplexity_options",
     ][::core::mem::align_of::<iron_perplexity_options>() - 8usize];
@@ -2249,6 +2253,9 @@ const _: () = {
     [
         "Offset of field: iron_perplexity_options::progress_context",
     ][::core::mem::offset_of!(iron_perplexity_options, progress_context) - 24usize];
+    [
+        "Offset of field: iron_perplexity_options::windows",
+    ][::core::mem::offset_of!(iron_perplexity_options, windows) - 32usize];
 };
 impl Default for iron_perplexity_options {
     fn default() -> Self {

@@ -549,7 +549,14 @@ fn blocks_are_quantized_as_in_rust() {
     while call!(iron_quantize_type(count, &mut kind)) == IRON_OK {
         count += 1;
     }
-    assert_eq!(count as usize, ironbridge::llama::Quantizer::TYPES.len());
+    let mixes = ironbridge::llama::QuantizeMix::ALL.len();
+    assert_eq!(
+        count as usize,
+        ironbridge::llama::Quantizer::TYPES.len() + mixes
+    );
+    ok(call!(iron_quantize_type(count - 1, &mut kind)));
+    // SAFETY: a static text of the library's.
+    assert_eq!(unsafe { std::ffi::CStr::from_ptr(kind) }, c"Q5_K_M");
 }
 
 #[test]
@@ -595,6 +602,15 @@ fn a_file_is_quantized_or_leaves_nothing() {
         &mut report
     )));
     assert!(report.bytes_after < report.bytes_before && report.tensors > 0);
+    options.type_ = c"Q4_K_M".as_ptr();
+    options.overwrite = 1;
+    ok(call!(iron_quantize_file(
+        file,
+        path.as_ptr(),
+        &options,
+        null_mut()
+    )));
+    options.overwrite = 0;
     fails(
         call!(iron_quantize_file(
             file,
