@@ -24,6 +24,8 @@ fetch)
   python3 scripts/models/fetch.py "$cache" "$@"
   ;;
 compare)
+  # A library of linear algebra that spins for each small product takes longer, where others compute too.
+  export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
   program=$(command_line "$2")
   shift 2
   python3 scripts/models/fetch.py "$cache" smollm2 gemma3 reference
