@@ -34,8 +34,9 @@
  * device have its present limits for a default. The timeout of a wait is no limit that has a default: 0 polls.
  *
  * Stability. What this header declares keeps its names and meanings from 1.0 on. Kernels of the caller's and all of
- * ironbridge_memory.h are experimental: any version may change them. A program that defines IRON_STABLE_ONLY before it
- * includes this header gets no experimental declaration. IRON_ABI_VERSION grows with every change of either part.
+ * ironbridge_memory.h and ironbridge_llama.h are experimental: any version may change them. A program that defines
+ * IRON_STABLE_ONLY before it includes this header gets no experimental declaration. IRON_ABI_VERSION grows with every
+ * change of either part.
  *
  * fork. A child has none of its parent's threads, so only devices that it opened itself can be used. Whatever it asks
  * of an inherited device, or of what belongs to one, fails at once with IRON_ERROR_INVALID_HANDLE. The handles can be

@@ -20,6 +20,7 @@ mod files;
 mod generation;
 mod handle;
 mod model;
+mod progress;
 mod quantize;
 mod sampler;
 mod session;

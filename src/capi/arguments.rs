@@ -1,6 +1,6 @@
 //! Arrays, texts and places of the caller's.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::slice;
 use std::str;
@@ -106,6 +106,12 @@ pub(super) unsafe fn path<'a>(path: *const c_char, argument: &str) -> Outcome<&'
         return Err(Failure::invalid(format!("{argument}: is empty")));
     }
     Ok(Path::new(OsStr::from_bytes(bytes)))
+}
+
+/// A NUL ends what C sees of a text.
+pub(super) fn c_string(text: &str) -> CString {
+    let end = text.find('\0').unwrap_or(text.len());
+    CString::new(&text[..end]).unwrap_or_default()
 }
 
 fn not_utf8(argument: &str, error: &str::Utf8Error) -> Failure {

@@ -2,8 +2,8 @@
 
 use super::arguments::{Room, array, some_tokens};
 use super::call::enter;
-use super::files::Progress;
 use super::handle::acquire;
+use super::progress::Progress;
 use super::structs::{self, Output, constant, limit};
 use crate::ffi;
 use crate::llama::{PerplexityOptions, PerplexityWindows, Pooling};

@@ -4,8 +4,8 @@ use std::ffi::{CString, c_char, c_void};
 
 use serde_json::{Number, Value as Json};
 
-use super::arguments::{Room, path, string};
-use super::call::{Failure, Outcome, enter};
+use super::arguments::{Room, c_string, path, string};
+use super::call::{Failure, enter};
 use super::handle::{Place, acquire, handled, references};
 use super::structs::Output;
 use crate::error::Status;
@@ -26,12 +26,6 @@ references!(
     iron_model_file_retain,
     iron_model_file_release
 );
-
-/// A NUL ends what C sees of a text.
-pub(super) fn c_string(text: &str) -> CString {
-    let end = text.find('\0').unwrap_or(text.len());
-    CString::new(&text[..end]).unwrap_or_default()
-}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iron_model_file_open(
@@ -194,36 +188,4 @@ fn json_of_array(array: &Array) -> Json {
                 .collect()
         }
     }
-}
-
-/// What a progress callback of the caller's says to each report.
-pub(super) struct Progress {
-    callback: ffi::iron_progress_callback,
-    context: *mut c_void,
-}
-
-impl Progress {
-    pub fn new(callback: ffi::iron_progress_callback, context: *mut c_void) -> Progress {
-        Progress { callback, context }
-    }
-
-    /// Whether the call is to end.
-    pub fn report(&self, done: u64, total: u64) -> std::ops::ControlFlow<()> {
-        // SAFETY: the callback is the caller's, and so is the context that it gets.
-        let answer = self
-            .callback
-            .map(|callback| unsafe { callback(done, total, self.context) });
-        match answer.unwrap_or(0) {
-            0 => std::ops::ControlFlow::Continue(()),
-            _ => std::ops::ControlFlow::Break(()),
-        }
-    }
-}
-
-/// The type of tensors of that name.
-pub(super) fn tensor_type(name: &str, argument: &str) -> Outcome<crate::llama::gguf::TensorType> {
-    use crate::llama::gguf::TensorType;
-    let mut all = TensorType::ALL.iter().copied();
-    all.find(|known| known.name().eq_ignore_ascii_case(name))
-        .ok_or_else(|| Failure::invalid(format!("{argument}: no type is called {name:?}")))
 }

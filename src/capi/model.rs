@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::arguments::{Room, path, text};
 use super::call::{Failure, Outcome, enter};
-use super::files::Progress;
 use super::handle::{Place, acquire, handled, references, share_device};
+use super::progress::Progress;
 use super::structs::{self, Output, constant};
 use crate::device::Device;
 use crate::error::Status;

@@ -4,14 +4,21 @@ use std::ffi::{CString, c_char, c_void};
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use super::arguments::{Room, Value, array, optional_string, path, string};
-use super::call::{Failure, enter};
-use super::files::{Progress, c_string, tensor_type};
+use super::arguments::{Room, Value, array, c_string, optional_string, path, string};
+use super::call::{Failure, Outcome, enter};
 use super::handle::{acquire, acquire_optional};
+use super::progress::Progress;
 use super::structs::{self, Output, reserved, truth};
 use crate::ffi;
 use crate::llama::gguf::TensorType;
 use crate::llama::{CancelToken, QuantizeMix, Quantizer, quantize};
+
+/// The type of tensors of that name.
+fn tensor_type(name: &str, argument: &str) -> Outcome<TensorType> {
+    let mut all = TensorType::ALL.iter().copied();
+    all.find(|known| known.name().eq_ignore_ascii_case(name))
+        .ok_or_else(|| Failure::invalid(format!("{argument}: no type is called {name:?}")))
+}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iron_quantize_type(
