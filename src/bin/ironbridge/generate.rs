@@ -69,7 +69,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     };
     let limit = arguments.tokens.min(room);
     let options = GenerationOptions {
-        limit,
+        limit: Some(limit),
         stop_strings: arguments.stop_strings.clone(),
         log_probabilities: arguments.log_probabilities,
         when_full: match arguments.forget {
