@@ -121,7 +121,7 @@ fn begin(
     }
     let kept = sequences.keep_prefix(index, &prompt);
     let options = GenerationOptions {
-        limit: request.limit,
+        limit: Some(request.limit),
         ..Default::default()
     };
     let sampler = Sampler::new(SamplerOptions::default())?;

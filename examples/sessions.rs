@@ -15,8 +15,8 @@ fn main() -> Result<()> {
     show(&device, "the model alone")?;
 
     let options = SessionOptions {
-        context: 128,
-        batch: 32,
+        context: Some(128),
+        batch: Some(32),
         cache: CacheType::F16,
         ..Default::default()
     };

@@ -112,3 +112,26 @@ pub use rms_norm::RmsNorm;
 pub use rope::{Rope, RopePairing};
 pub use softmax::Softmax;
 pub use transpose::Transpose;
+
+use crate::error::{Error, Result, Status};
+
+/// A number that C has 0 for, where it is not given.
+fn optional(call: &'static str, name: &str, given: Option<usize>) -> Result<u64> {
+    match given {
+        None => Ok(0),
+        Some(0) => Err(is_zero(call, name)),
+        Some(number) => Ok(number as u64),
+    }
+}
+
+/// The same for factors.
+fn optional_factor(call: &'static str, name: &str, given: Option<f32>) -> Result<f32> {
+    match given {
+        Some(0.0) => Err(is_zero(call, name)),
+        factor => Ok(factor.unwrap_or(0.0)),
+    }
+}
+
+fn is_zero(call: &'static str, name: &str) -> Error {
+    Error::new(call, Status::InvalidArgument, format!("{name}: is 0"))
+}

@@ -9,7 +9,7 @@ use super::call::{Failure, Outcome, enter};
 use super::handle::{Exclusive, Place, acquire, acquire_optional, handled, references};
 use super::sampler::{Callbacks, Refused, sampler};
 use super::session::SharedSequences;
-use super::structs::{self, Output, limit, truth};
+use super::structs::{self, Output, positive, truth};
 use crate::ffi;
 use crate::llama::{
     GenerationOptions, GenerationStats, GenerationSteps, Piece, Sampler, Sequences, Stop, WhenFull,
@@ -81,7 +81,7 @@ impl Manner {
             fills_context: given.limit == 0,
             refused,
             options: GenerationOptions {
-                limit: limit("options.limit", given.limit, usize::MAX)?,
+                limit: positive("options.limit", given.limit)?,
                 stop_strings: stop_strings.collect::<Outcome<_>>()?,
                 log_probabilities: probabilities.then_some(given.likeliest as usize),
                 mask: callbacks.into_mask(),
@@ -106,7 +106,7 @@ impl Manner {
             // The last token written is not in the cache.
             let room = (sequences.context() + 1).saturating_sub(sequences.tokens(index).len());
             // Where there is none, the feed has the error.
-            self.options.limit = room.saturating_sub(prompt.len()).max(1);
+            self.options.limit = Some(room.saturating_sub(prompt.len()).max(1));
         }
         Steps {
             steps: GenerationSteps::new(sequences, index, prompt, self.sampler, self.options),

@@ -26,15 +26,15 @@ pub(super) unsafe fn sampler(
     let or_one = |value: f32| if value == 0.0 { 1.0 } else { value };
     Ok(Sampler::new(SamplerOptions {
         temperature: given.temperature,
-        top_k: given.top_k,
+        top_k: (given.top_k > 0).then_some(given.top_k),
         top_p: or_one(given.top_p),
         min_p: given.min_p,
         repetition_penalty: or_one(given.repetition_penalty),
         frequency_penalty: given.frequency_penalty,
         presence_penalty: given.presence_penalty,
         penalty_window: match structs::limit("penalty_window", given.penalty_window, 64)? {
-            usize::MAX => 0, // which is all to the sampler
-            tokens => tokens,
+            usize::MAX => None,
+            tokens => Some(tokens),
         },
         seed: given.seed,
     })?)

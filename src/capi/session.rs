@@ -9,7 +9,7 @@ use super::arguments::{Room, Value, array, path, some_tokens};
 use super::call::{Failure, Outcome, enter};
 use super::handle::{Exclusive, Place, acquire, handled, references};
 use super::status::of_file;
-use super::structs::{self, Output, constant, limit, reserved};
+use super::structs::{self, Output, constant, positive, reserved};
 use crate::error::Result;
 use crate::ffi;
 use crate::llama::{CacheType, Model, Sequences, SessionOptions};
@@ -71,12 +71,12 @@ pub unsafe extern "C" fn iron_session_create(
         let count = given.sequences.max(1) as usize;
         let options = SessionOptions {
             context: match given.context {
-                u64::MAX => model.config().context,
-                _ => limit("options.context", given.context, 0)?,
+                u64::MAX => Some(model.config().context),
+                _ => positive("options.context", given.context)?,
             },
-            batch: limit("options.batch", given.batch, 0)?,
+            batch: positive("options.batch", given.batch)?,
             cache: constant("options.cache", &CACHES, given.cache)?,
-            outputs: limit("options.outputs", given.outputs, 0)?,
+            outputs: positive("options.outputs", given.outputs)?,
         };
         let sequences = Sequences::new(&model, count, options)?;
         place.fill(SharedSequences {

@@ -89,7 +89,8 @@ fn of_model(error: &LlamaError) -> Status {
         | LlamaError::ContextTooLong { .. } => Status::OutOfRange,
         LlamaError::NothingToPredict(_)
         | LlamaError::NoWholeChunk { .. }
-        | LlamaError::NoSequences => Status::InvalidArgument,
+        | LlamaError::NoSequences
+        | LlamaError::ZeroOption(_) => Status::InvalidArgument,
         LlamaError::CacheType { .. } => Status::Unsupported,
         LlamaError::Cancelled(_) => Status::Cancelled,
     }

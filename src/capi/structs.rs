@@ -157,6 +157,14 @@ pub(super) fn limit(field: &str, value: u64, default: usize) -> Outcome<usize> {
     }
 }
 
+/// A number of which there is at least one, where 0 is the default.
+pub(super) fn positive(field: &str, value: u64) -> Outcome<Option<usize>> {
+    Ok(match limit(field, value, 0)? {
+        0 => None,
+        given => Some(given),
+    })
+}
+
 /// Checks the `reserved` fields of a struct that has no size.
 pub(super) fn reserved(argument: &str, words: &[u32]) -> Outcome {
     match words.iter().position(|word| *word != 0) {

@@ -89,6 +89,8 @@ pub enum LlamaError {
     NoWholeChunk { tokens: usize, context: usize },
     #[error("there must be at least one sequence")]
     NoSequences,
+    #[error("the session's {0} is 0")]
+    ZeroOption(&'static str),
     #[error("sequence {index} of {count} is not there, or is named twice")]
     Sequence { index: usize, count: usize },
     #[error(

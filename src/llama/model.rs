@@ -282,7 +282,7 @@ impl Model {
                 count: outputs * parts.config.vocabulary,
                 x: logits,
                 out: logits,
-                scale: cap,
+                scale: Some(cap),
             }),
         }
     }

@@ -3,6 +3,7 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::optional_factor;
 use crate::tensor::Tensor;
 
 /// `out[i] = scale · f(x[i] / scale)` (`iron_activation`).
@@ -14,19 +15,19 @@ pub struct Activation<'a> {
     pub x: Tensor<'a>,
     /// `count` elements, packed; F32. May be `x`.
     pub out: Tensor<'a>,
-    /// Above 0. Default, or 0: 1. A `tanh` with a scale is a soft cap.
-    pub scale: f32,
+    /// Above 0. `None`: 1. A `tanh` with a scale is a soft cap.
+    pub scale: Option<f32>,
 }
 
 impl Activation<'_> {
-    fn native(&self) -> ffi::iron_activation {
-        ffi::iron_activation {
+    fn native(&self, call: &'static str) -> Result<ffi::iron_activation> {
+        Ok(ffi::iron_activation {
             size: size_of::<ffi::iron_activation>(),
             count: self.count as u64,
             x: self.x.native(),
             out: self.out.native(),
-            scale: self.scale,
-        }
+            scale: optional_factor(call, "scale", self.scale)?,
+        })
     }
 }
 
@@ -34,9 +35,10 @@ impl Commands {
     /// Records `f(x) = max(x, 0)`; NaN stays NaN (`iron_encode_relu`).
     #[track_caller]
     pub fn relu(&mut self, operands: &Activation<'_>) -> Result<()> {
-        let native = operands.native();
+        let call = "Commands::relu";
+        let native = operands.native(call)?;
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::relu", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_relu(self.recorder(), &native)
         })
     }
@@ -44,9 +46,10 @@ impl Commands {
     /// Records `f(x) = 1 / (1 + exp(-x))` (`iron_encode_sigmoid`).
     #[track_caller]
     pub fn sigmoid(&mut self, operands: &Activation<'_>) -> Result<()> {
-        let native = operands.native();
+        let call = "Commands::sigmoid";
+        let native = operands.native(call)?;
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::sigmoid", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_sigmoid(self.recorder(), &native)
         })
     }
@@ -54,9 +57,10 @@ impl Commands {
     /// Records `f(x) = tanh(x)` (`iron_encode_tanh`).
     #[track_caller]
     pub fn tanh(&mut self, operands: &Activation<'_>) -> Result<()> {
-        let native = operands.native();
+        let call = "Commands::tanh";
+        let native = operands.native(call)?;
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::tanh", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_tanh(self.recorder(), &native)
         })
     }

@@ -3,6 +3,7 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::{optional, optional_factor};
 use crate::tensor::Tensor;
 
 /// Causal grouped-query attention (`iron_attention`): `out[t][h] = sum over j of softmax over j of (q[t][h] · k[j][g] ·
@@ -25,8 +26,8 @@ pub struct Attention<'a> {
     pub head_dim: usize,
     /// The position of the first query.
     pub first_position: usize,
-    /// How many positions back a query sees, its own counted. Default, or 0: all.
-    pub window: usize,
+    /// How many positions back a query sees, its own counted. `None`: all.
+    pub window: Option<usize>,
     /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
     pub q: Tensor<'a>,
     /// The cache of keys, `(first_position + tokens) × kv_heads × head_dim`; F32, F16, BF16 or Q8_0 (`head_dim` and
@@ -36,21 +37,23 @@ pub struct Attention<'a> {
     pub v: Tensor<'a>,
     /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
     pub out: Tensor<'a>,
-    /// From head to head of a key, in elements. Default, or 0: `head_dim`.
-    pub k_head_stride: usize,
-    /// From head to head of a value, in elements. Default, or 0: `head_dim`.
-    pub v_head_stride: usize,
-    /// Default, or 0: `1 / sqrt(head_dim)`.
-    pub scale: f32,
+    /// From head to head of a key, in elements. `None`: `head_dim`.
+    pub k_head_stride: Option<usize>,
+    /// From head to head of a value, in elements. `None`: `head_dim`.
+    pub v_head_stride: Option<usize>,
+    /// What scores are multiplied by. `None`: `1 / sqrt(head_dim)`.
+    pub scale: Option<f32>,
     /// What scores are softly kept below: a score `s`, multiplied with `scale`, becomes `softcap · tanh(s / softcap)`.
-    /// Default, or 0: scores are as they are.
-    pub softcap: f32,
+    /// `None`: scores are as they are.
+    pub softcap: Option<f32>,
 }
 
 impl Commands {
     /// Records attention (`iron_encode_attention`).
     #[track_caller]
     pub fn attention(&mut self, attention: &Attention<'_>) -> Result<()> {
+        let call = "Commands::attention";
+        let (k_stride, v_stride) = (attention.k_head_stride, attention.v_head_stride);
         let native = ffi::iron_attention {
             size: size_of::<ffi::iron_attention>(),
             tokens: attention.tokens as u64,
@@ -58,19 +61,19 @@ impl Commands {
             kv_heads: attention.kv_heads as u64,
             head_dim: attention.head_dim as u64,
             first_position: attention.first_position as u64,
-            window: attention.window as u64,
+            window: optional(call, "window", attention.window)?,
             q: attention.q.native(),
             k: attention.k.native(),
             v: attention.v.native(),
             out: attention.out.native(),
-            k_head_stride: attention.k_head_stride as u64,
-            v_head_stride: attention.v_head_stride as u64,
-            scale: attention.scale,
+            k_head_stride: optional(call, "k_head_stride", k_stride)?,
+            v_head_stride: optional(call, "v_head_stride", v_stride)?,
+            scale: optional_factor(call, "scale", attention.scale)?,
             padding: 0,
-            softcap: attention.softcap,
+            softcap: optional_factor(call, "softcap", attention.softcap)?,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::attention", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_attention(self.recorder(), &native)
         })
     }

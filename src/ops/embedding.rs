@@ -3,6 +3,7 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::optional_factor;
 use crate::tensor::Tensor;
 
 /// `out[i] = scale · table[ids[i]]` (`iron_embedding`).
@@ -31,6 +32,7 @@ impl Commands {
     /// Records a table lookup (`iron_encode_embedding`).
     #[track_caller]
     pub fn embedding(&mut self, embedding: &Embedding<'_>) -> Result<()> {
+        let call = "Commands::embedding";
         let native = ffi::iron_embedding {
             size: size_of::<ffi::iron_embedding>(),
             rows: embedding.rows as u64,
@@ -39,11 +41,10 @@ impl Commands {
             table: embedding.table.native(),
             ids: embedding.ids.native(),
             out: embedding.out.native(),
-            // 0 is the C default.
-            scale: embedding.scale.unwrap_or(0.0),
+            scale: optional_factor(call, "scale", embedding.scale)?,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::embedding", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_embedding(self.recorder(), &native)
         })
     }

@@ -3,6 +3,7 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::is_zero;
 use crate::tensor::Tensor;
 
 /// `C = op(A) op(B) + bias`, accumulated in `f32` (`iron_matmul`).
@@ -26,8 +27,8 @@ pub struct Matmul<'a> {
     /// `m × n`, of the type of `a`.
     pub c: Tensor<'a>,
     /// How many products are made, one matrix further on each time (see [`Tensor::batch_stride`], which `c` then
-    /// needs). Default, or 0: one.
-    pub batch: u32,
+    /// needs). `None`: one.
+    pub batch: Option<u32>,
     /// `a` is stored `k × m`.
     pub transpose_a: bool,
     /// `b` is stored `n × k`.
@@ -38,6 +39,9 @@ impl Commands {
     /// Records a matrix multiplication (`iron_encode_matmul`).
     #[track_caller]
     pub fn matmul(&mut self, matmul: &Matmul<'_>) -> Result<()> {
+        if matmul.batch == Some(0) {
+            return Err(is_zero("Commands::matmul", "batch"));
+        }
         let native = ffi::iron_matmul {
             size: size_of::<ffi::iron_matmul>(),
             m: matmul.m as u64,
@@ -47,7 +51,7 @@ impl Commands {
             b: matmul.b.native(),
             bias: matmul.bias.unwrap_or_default().native(),
             c: matmul.c.native(),
-            batch: matmul.batch,
+            batch: matmul.batch.unwrap_or(1),
             transpose_a: matmul.transpose_a.into(),
             transpose_b: matmul.transpose_b.into(),
         };

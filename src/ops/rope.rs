@@ -3,6 +3,7 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::{optional, optional_factor};
 use crate::tensor::Tensor;
 
 /// Which elements of a head are rotated together (`iron_rope_pairing`).
@@ -27,8 +28,8 @@ pub struct Rope<'a> {
     pub heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
-    /// Elements of a head that are rotated, its first ones; even. Default, or 0: all.
-    pub rotary_dim: usize,
+    /// Elements of a head that are rotated, its first ones; even. `None`: all.
+    pub rotary_dim: Option<usize>,
     /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
     pub x: Tensor<'a>,
     /// The position of each token; U32.
@@ -39,20 +40,21 @@ pub struct Rope<'a> {
     pub pairing: RopePairing,
     /// The base of the frequencies, usually 10,000. There is no default.
     pub frequency_base: f32,
-    /// Stretches positions. Default, or 0: 1.
-    pub frequency_scale: f32,
+    /// Stretches positions. `None`: 1.
+    pub frequency_scale: Option<f32>,
 }
 
 impl Commands {
     /// Records a rotation (`iron_encode_rope`).
     #[track_caller]
     pub fn rope(&mut self, rope: &Rope<'_>) -> Result<()> {
+        let (call, stretch) = ("Commands::rope", rope.frequency_scale);
         let native = ffi::iron_rope {
             size: size_of::<ffi::iron_rope>(),
             tokens: rope.tokens as u64,
             heads: rope.heads as u64,
             head_dim: rope.head_dim as u64,
-            rotary_dim: rope.rotary_dim as u64,
+            rotary_dim: optional(call, "rotary_dim", rope.rotary_dim)?,
             x: rope.x.native(),
             positions: rope.positions.native(),
             factors: rope.factors.unwrap_or_default().native(),
@@ -61,10 +63,10 @@ impl Commands {
                 RopePairing::Half => ffi::IRON_ROPE_HALF,
             },
             frequency_base: rope.frequency_base,
-            frequency_scale: rope.frequency_scale,
+            frequency_scale: optional_factor(call, "frequency_scale", stretch)?,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::rope", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_rope(self.recorder(), &native)
         })
     }

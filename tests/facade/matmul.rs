@@ -188,7 +188,7 @@ fn a_batch_shares_an_operand_without_a_stride() {
             a: a.tensor().batch_stride(m * k),
             b: b.tensor(),
             c: c.tensor().batch_stride(m * n),
-            batch: batch as u32,
+            batch: Some(batch as u32),
             ..Default::default()
         })
     })
@@ -297,7 +297,13 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
                 ..fits
             },
         ),
-        ("many products into one", Matmul { batch: 3, ..fits }),
+        (
+            "many products into one",
+            Matmul {
+                batch: Some(3),
+                ..fits
+            },
+        ),
     ];
     for (case, matmul) in cases {
         let error = commands.matmul(&matmul);

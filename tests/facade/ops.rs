@@ -3,12 +3,14 @@
 use half::{bf16, f16};
 use ironbridge::ops::{
     Activation, AddBias, Argmax, Attention, CopyBytes, CopyRows, Elementwise, Embedding, Fill,
-    RmsNorm, Rope, RopePairing, Softmax, Transpose,
+    Matmul, RmsNorm, Rope, RopePairing, Softmax, Transpose,
 };
-use ironbridge::{Commands, DType, Error};
+use ironbridge::{Commands, DType, Error, Status};
 
 use crate::oracle;
-use crate::support::{assert_close, device, f64s, f64s_of_halves, halves, numbers, run};
+use crate::support::{
+    assert_close, assert_status, device, f64s, f64s_of_halves, halves, numbers, run,
+};
 
 #[test]
 fn embedding_from_tables_of_every_type() {
@@ -128,10 +130,10 @@ fn rope_in_both_pairings_with_factors_and_a_part_of_the_head() {
             tokens,
             heads,
             head_dim,
-            rotary_dim,
+            rotary_dim: (rotary_dim < head_dim).then_some(rotary_dim),
             pairing,
             frequency_base: 10_000.0,
-            frequency_scale,
+            frequency_scale: Some(frequency_scale),
             ..Default::default()
         };
         let divisors = has_factors.then_some(&factors[..]);
@@ -213,12 +215,12 @@ fn attention_over_caches_of_every_float_and_order() {
                     kv_heads,
                     head_dim,
                     first_position,
-                    window,
+                    window: (window > 0).then_some(window),
                     q: q_buffer.tensor(),
                     k: k_tensor.row_stride(position_stride),
                     v: v_tensor.row_stride(position_stride),
-                    k_head_stride: head_stride,
-                    v_head_stride: head_stride,
+                    k_head_stride: Some(head_stride),
+                    v_head_stride: Some(head_stride),
                     out: out.tensor(),
                     ..Default::default()
                 };
@@ -235,7 +237,7 @@ fn attention_over_caches_of_every_float_and_order() {
 
                 run(&device, |commands| {
                     commands.attention(&Attention {
-                        scale: 0.5,
+                        scale: Some(0.5),
                         ..attention
                     })
                 })
@@ -448,7 +450,7 @@ fn softmax_of_rows_and_in_place() {
             width,
             x: x.tensor(),
             out: out.tensor(),
-            scale,
+            scale: Some(scale),
         };
         run(&device, |commands| {
             commands.softmax(&softmax)?;
@@ -659,6 +661,93 @@ fn the_defaults_are_refused_by_every_operation() {
         assert!(
             matches!(result, Err(Error::InvalidArgument(_))),
             "{index}: {result:?}"
+        );
+    }
+    assert_eq!(commands.info().unwrap().operations, 0);
+}
+
+/// What is left out has a default; a zero that somebody gives is none.
+#[test]
+fn numbers_that_are_given_are_not_zero() {
+    let device = device();
+    let mut commands = device.commands().unwrap();
+    let attention = Attention {
+        tokens: 1,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 8,
+        ..Default::default()
+    };
+    let zero = Some(0);
+    for (result, name) in [
+        (
+            commands.matmul(&Matmul {
+                batch: zero.map(|zero| zero as u32),
+                ..Default::default()
+            }),
+            "batch",
+        ),
+        (
+            commands.rope(&Rope {
+                rotary_dim: zero,
+                ..Default::default()
+            }),
+            "rotary_dim",
+        ),
+        (
+            commands.rope(&Rope {
+                frequency_scale: Some(0.0),
+                ..Default::default()
+            }),
+            "frequency_scale",
+        ),
+        (
+            commands.softmax(&Softmax {
+                scale: Some(0.0),
+                ..Default::default()
+            }),
+            "scale",
+        ),
+        (
+            commands.embedding(&Embedding {
+                scale: Some(0.0),
+                ..Default::default()
+            }),
+            "scale",
+        ),
+        (
+            commands.attention(&Attention {
+                window: zero,
+                ..attention
+            }),
+            "window",
+        ),
+        (
+            commands.attention(&Attention {
+                k_head_stride: zero,
+                ..attention
+            }),
+            "k_head_stride",
+        ),
+        (
+            commands.attention(&Attention {
+                v_head_stride: zero,
+                ..attention
+            }),
+            "v_head_stride",
+        ),
+        (
+            commands.attention(&Attention {
+                scale: Some(-0.0),
+                ..attention
+            }),
+            "scale",
+        ),
+    ] {
+        let error = assert_status(result, Status::InvalidArgument);
+        assert!(
+            error.to_string().contains(&format!("{name}: is 0")),
+            "{error}"
         );
     }
     assert_eq!(commands.info().unwrap().operations, 0);

@@ -82,10 +82,8 @@ pub fn attention(
     let mut out = vec![0.0; attention.tokens * heads * dim];
     for token in 0..attention.tokens {
         let position = attention.first_position + token;
-        let first = match attention.window {
-            0 => 0,
-            window => (position + 1).saturating_sub(window),
-        };
+        let seen = attention.window.unwrap_or(usize::MAX);
+        let first = (position + 1).saturating_sub(seen);
         for head in 0..heads {
             let group = head / (heads / attention.kv_heads);
             let query = &q[(token * heads + head) * dim..][..dim];
@@ -110,14 +108,16 @@ pub fn attention(
 pub fn rope(rope: &Rope<'_>, x: &[f64], positions: &[u32], factors: Option<&[f32]>) -> Vec<f64> {
     let mut out = x.to_vec();
     for (index, vector) in out.chunks_mut(rope.head_dim).enumerate() {
-        let position = f64::from(positions[index / rope.heads]) * f64::from(rope.frequency_scale);
-        for i in 0..rope.rotary_dim / 2 {
-            let exponent = -2.0 * i as f64 / rope.rotary_dim as f64;
+        let rotary_dim = rope.rotary_dim.unwrap_or(rope.head_dim);
+        let position = f64::from(positions[index / rope.heads])
+            * f64::from(rope.frequency_scale.unwrap_or(1.0));
+        for i in 0..rotary_dim / 2 {
+            let exponent = -2.0 * i as f64 / rotary_dim as f64;
             let factor = factors.map_or(1.0, |factors| factors[i].into());
             let angle = position * f64::from(rope.frequency_base).powf(exponent) / factor;
             let (p, q) = match rope.pairing {
                 RopePairing::Interleaved => (2 * i, 2 * i + 1),
-                RopePairing::Half => (i, i + rope.rotary_dim / 2),
+                RopePairing::Half => (i, i + rotary_dim / 2),
             };
             let (a, b) = (vector[p], vector[q]);
             vector[p] = a * angle.cos() - b * angle.sin();

@@ -36,14 +36,14 @@ fn hot(seed: u64) -> Sampler {
 
 fn limit(limit: usize) -> GenerationOptions {
     GenerationOptions {
-        limit,
+        limit: Some(limit),
         ..Default::default()
     }
 }
 
 fn small(model: &Model, context: usize) -> Session {
     let options = SessionOptions {
-        context,
+        context: Some(context),
         ..Default::default()
     };
     Session::new(model, options).unwrap()
@@ -128,7 +128,7 @@ fn texts_written_together_are_those_written_alone() {
 fn what_several_sequences_cannot_do_is_an_error_and_changes_nothing() {
     let model = model();
     let options = SessionOptions {
-        context: 8,
+        context: Some(8),
         ..Default::default()
     };
     assert!(matches!(
@@ -320,7 +320,7 @@ fn another_thread_stops_a_text() {
 fn a_long_prompt_is_given_up_between_two_passes() {
     let model = model();
     let options = SessionOptions {
-        batch: 1,
+        batch: Some(1),
         ..Default::default()
     };
     let mut session = Session::new(&model, options).unwrap();
@@ -473,7 +473,7 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
         manage the way they use a computer's memory while running.";
     let text = model.encode_prompt(paragraph);
     let options = SessionOptions {
-        outputs: 7,
+        outputs: Some(7),
         ..Default::default()
     };
     let mut session = Session::new(&model, options).unwrap();
@@ -610,4 +610,64 @@ fn threads_change_nothing() {
     for threads in ["2", "3", "8"] {
         assert_eq!(with_threads(threads), one, "{threads} threads");
     }
+}
+
+#[test]
+fn options_that_are_given_are_not_zero() {
+    let model = model();
+    let none = SessionOptions::default();
+    for (options, name) in [
+        (
+            SessionOptions {
+                context: Some(0),
+                ..none
+            },
+            "context",
+        ),
+        (
+            SessionOptions {
+                batch: Some(0),
+                ..none
+            },
+            "batch",
+        ),
+        (
+            SessionOptions {
+                outputs: Some(0),
+                ..none
+            },
+            "outputs",
+        ),
+    ] {
+        let error = Session::new(&model, options).unwrap_err();
+        assert!(
+            matches!(error, Error::Llama(LlamaError::ZeroOption(of)) if of == name),
+            "{error}"
+        );
+    }
+    let options = SamplerOptions {
+        top_k: Some(0),
+        ..Default::default()
+    };
+    assert!(matches!(Sampler::new(options), Err(SamplerError::TopK)));
+}
+
+/// The default has no limit: a text ends by itself, or with its context.
+#[test]
+fn the_default_generates() {
+    let model = model();
+    let mut session = small(&model, 12);
+    let prompt = model.encode_prompt("Ownership is");
+    let mut generation = session.generate_with(&prompt, greedy(), GenerationOptions::default());
+    let pieces: Vec<_> = generation.by_ref().collect();
+    let (last, others) = pieces.split_last().expect("it writes");
+    assert!(
+        others.len() > 5 && others.iter().all(Result::is_ok),
+        "{}",
+        others.len()
+    );
+    assert!(matches!(
+        last,
+        Err(Error::Llama(LlamaError::ContextFull { context: 12, .. }))
+    ));
 }

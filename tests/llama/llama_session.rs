@@ -51,7 +51,7 @@ fn a_prompt_in_one_batch_is_the_prompt_step_by_step() {
     let whole = logits(&whole);
     for batch in [1, 5, 16] {
         let options = SessionOptions {
-            batch,
+            batch: Some(batch),
             ..Default::default()
         };
         let mut session = Session::new(&model, options).unwrap();
@@ -146,7 +146,7 @@ fn sessions_of_one_model_do_not_meet() {
 fn a_full_context_is_an_error_and_ends_the_generation() {
     let model = model();
     let options = SessionOptions {
-        context: 16,
+        context: Some(16),
         ..Default::default()
     };
     let mut session = Session::new(&model, options).unwrap();
@@ -214,7 +214,7 @@ fn what_cannot_be_fed_is_an_error_and_changes_nothing() {
     ));
     assert!(empty.next().is_none());
     let options = SessionOptions {
-        context: 513,
+        context: Some(513),
         ..Default::default()
     };
     let error = Session::new(&model, options).unwrap_err();
@@ -233,7 +233,7 @@ fn the_same_seed_writes_the_same_text() {
     let write = |seed| -> String {
         let options = SamplerOptions {
             temperature: 3.0, // the model knows its book by heart
-            top_k: 40,
+            top_k: Some(40),
             top_p: 1.0,
             seed,
             ..Default::default()
@@ -350,8 +350,8 @@ fn a_session_that_does_not_fit_is_an_error_and_leaves_nothing() {
     assert!(matches!(model.session(), Err(Error::OutOfMemory(_))));
     assert_eq!(device.memory().unwrap().active_bytes, before);
     let small = SessionOptions {
-        context: 64,
-        batch: 16,
+        context: Some(64),
+        batch: Some(16),
         ..Default::default()
     };
     let mut session = Session::new(&model, small).unwrap();

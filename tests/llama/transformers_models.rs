@@ -75,7 +75,7 @@ fn open(name: &str) -> (Model, Reference) {
 
 fn session(model: &Model, batch: usize) -> Session {
     let options = SessionOptions {
-        batch,
+        batch: (batch > 0).then_some(batch),
         ..Default::default()
     };
     Session::new(model, options).unwrap()
@@ -199,8 +199,8 @@ fn log_probabilities_are_those_of_transformers() {
         let (model, reference) = open(name);
         for (batch, outputs) in [(0, 0), (7, 3), (5, 5), (1, 1)] {
             let options = SessionOptions {
-                batch,
-                outputs,
+                batch: (batch > 0).then_some(batch),
+                outputs: (outputs > 0).then_some(outputs),
                 ..Default::default()
             };
             let mut session = Session::new(&model, options).unwrap();
@@ -253,7 +253,7 @@ fn sequences_computed_together_are_those_computed_alone() {
         let texts = [&prompt[..], &prompt[3..14], &prompt[9..10]];
         for batch in [0, 4] {
             let options = SessionOptions {
-                batch,
+                batch: (batch > 0).then_some(batch),
                 ..Default::default()
             };
             let mut together = Sequences::new(&model, texts.len(), options).unwrap();

@@ -134,7 +134,7 @@ fn load(device: &Device, weights: WeightStorage) -> Result<Model> {
 
 fn write(model: &Model) -> Result<String> {
     let options = SessionOptions {
-        context: CONTEXT,
+        context: Some(CONTEXT),
         ..SessionOptions::default()
     };
     let mut session = Session::new(model, options)?;

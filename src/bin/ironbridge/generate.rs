@@ -107,7 +107,7 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     let interrupt = Interrupt::install()?;
     let interrupted = interrupt.catch();
     let options = GenerationOptions {
-        limit,
+        limit: Some(limit),
         stop_strings: arguments.stop_strings.clone(),
         log_probabilities: arguments.log_probabilities,
         when_full: match arguments.forget {

@@ -116,8 +116,8 @@ impl ModelOptions {
 
     pub fn session_options(&self) -> SessionOptions {
         SessionOptions {
-            context: self.context,
-            batch: self.batch,
+            context: (self.context > 0).then_some(self.context),
+            batch: (self.batch > 0).then_some(self.batch),
             cache: match self.cache {
                 Cache::F32 => CacheType::F32,
                 Cache::F16 => CacheType::F16,

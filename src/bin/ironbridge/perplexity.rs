@@ -44,7 +44,7 @@ pub fn run(arguments: &PerplexityArguments) -> Result<(), Box<dyn Error>> {
     let text = read_text(Some(&arguments.file))?;
     let model = arguments.model.load(arguments.quiet)?;
     let options = SessionOptions {
-        outputs: OUTPUTS,
+        outputs: Some(OUTPUTS),
         ..arguments.model.session_options()
     };
     let mut session = Session::new(&model, options)?;

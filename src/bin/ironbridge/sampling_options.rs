@@ -80,7 +80,7 @@ impl SamplingOptions {
     pub fn sampler_options(&self, temperature: f32) -> SamplerOptions {
         SamplerOptions {
             temperature: self.temperature.unwrap_or(temperature),
-            top_k: self.top_k,
+            top_k: (self.top_k > 0).then_some(self.top_k),
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,

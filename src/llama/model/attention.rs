@@ -108,13 +108,13 @@ impl Attention {
             tokens: rows,
             heads,
             head_dim: config.head_dim,
-            rotary_dim: config.rotary_dim,
+            rotary_dim: Some(config.rotary_dim),
             x,
             positions,
             factors: factors.as_ref().map(Placed::tensor),
             pairing: config.rope_pairing,
             frequency_base: self.plan.rope_base,
-            frequency_scale: self.plan.rope_scaling.frequency_scale(),
+            frequency_scale: Some(self.plan.rope_scaling.frequency_scale()),
         })
     }
 }
@@ -166,13 +166,13 @@ fn attend(
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
         first_position: position,
-        window: plan.window.unwrap_or(0),
+        window: plan.window,
         q: q.skip(query_start), // tokens × query_dim
         k: cache.keys(),
         v: cache.values(),
         out: state.attended.tensor().skip(query_start), // tokens × query_dim
-        scale: plan.rope_scaling.score_scale() * config.attention_scale,
-        softcap: config.attention_cap.unwrap_or(0.0),
+        scale: Some(plan.rope_scaling.score_scale() * config.attention_scale),
+        softcap: config.attention_cap,
         ..Default::default()
     })
 }

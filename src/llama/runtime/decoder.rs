@@ -63,8 +63,8 @@ pub enum WhenFull {
 /// How to write a text.
 #[derive(Default)]
 pub struct GenerationOptions {
-    /// Tokens to write at most. Default: none at all.
-    pub limit: usize,
+    /// Tokens to write at most. `None`: until the text ends, or the context, as `when_full` says.
+    pub limit: Option<usize>,
     /// The text ends before the first of these.
     pub stop_strings: Vec<String>,
     /// Whether each token comes with its log-probability and those of the so many likeliest.
@@ -122,7 +122,7 @@ impl Writer {
         }
         Writer {
             stops: StopStrings::new(&options.stop_strings),
-            stop: (options.limit == 0).then_some(Stop::Limit),
+            stop: (options.limit == Some(0)).then_some(Stop::Limit),
             tokenizer,
             decoder,
             sampler,
@@ -168,7 +168,7 @@ impl Writer {
         let mut text = self.decoder.push(&self.tokenizer, token)?.to_owned();
         if self.tokenizer.is_end(token) {
             self.stop = Some(Stop::EndOfText);
-        } else if self.written == self.options.limit {
+        } else if Some(self.written) == self.options.limit {
             self.stop = Some(Stop::Limit);
         }
         if self.stop.is_some() {

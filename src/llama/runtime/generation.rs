@@ -68,7 +68,7 @@ impl Session {
     /// Goes on with `prompt` after what the session has seen, and then writes up to `limit` tokens.
     pub fn generate(&mut self, prompt: &[u32], sampler: Sampler, limit: usize) -> Generation<'_> {
         let options = GenerationOptions {
-            limit,
+            limit: Some(limit),
             ..Default::default()
         };
         self.generate_with(prompt, sampler, options)
@@ -84,7 +84,7 @@ impl Session {
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/tiny-rustbook-q8_0.gguf");
     /// # let model = Model::open(&Device::open("cpu")?, path)?;
     /// let options = GenerationOptions {
-    ///     limit: 40,
+    ///     limit: Some(40),
     ///     stop_strings: vec![" that".into()],
     ///     ..Default::default()
     /// };

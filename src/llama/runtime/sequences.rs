@@ -63,28 +63,35 @@ impl Sequences {
     ///
     /// # Errors
     ///
-    /// [`LlamaError::NoSequences`] for a count of 0, [`LlamaError::ContextTooLong`] when the model was not trained on
-    /// so many positions, [`LlamaError::CacheType`] when its heads do not fit the cache's type, and the device's
-    /// errors, above all [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`LlamaError::NoSequences`] for a count of 0, [`LlamaError::ZeroOption`] for an option that is,
+    /// [`LlamaError::ContextTooLong`] when the model was not trained on so many positions, [`LlamaError::CacheType`]
+    /// when its heads do not fit the cache's type, and the device's errors, above all
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(model: &Model, count: usize, options: SessionOptions) -> Result<Sequences> {
         if count == 0 {
             return Err(LlamaError::NoSequences.into());
         }
         let (device, config) = (model.device(), model.config());
         let trained = config.context;
+        for (option, asked) in [
+            ("context", options.context),
+            ("batch", options.batch),
+            ("outputs", options.outputs),
+        ] {
+            if asked == Some(0) {
+                return Err(LlamaError::ZeroOption(option).into());
+            }
+        }
         let context = match options.context {
-            0 => trained.min(DEFAULT_CONTEXT),
-            asked if asked > trained => {
+            None => trained.min(DEFAULT_CONTEXT),
+            Some(asked) if asked > trained => {
                 return Err(LlamaError::ContextTooLong { asked, trained }.into());
             }
-            asked => asked,
+            Some(asked) => asked,
         };
-        let batch = match options.batch {
-            0 => DEFAULT_BATCH.min(context),
-            asked => asked.min(context),
-        };
+        let batch = options.batch.unwrap_or(DEFAULT_BATCH).min(context);
         let batch = batch.max(count); // each sequence can write a token in every pass
-        let outputs = options.outputs.clamp(count, batch);
+        let outputs = options.outputs.unwrap_or(count).clamp(count, batch);
         let sequences = (0..count).map(|_| {
             Ok(Sequence {
                 cache: KvCache::new(device, config, context, options.cache)?,

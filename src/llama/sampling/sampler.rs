@@ -7,8 +7,8 @@ use std::collections::HashMap;
 pub struct SamplerOptions {
     /// Divides the logits before the draw: below 1 makes likely tokens likelier. 0 always takes the likeliest.
     pub temperature: f32,
-    /// Only the so many likeliest tokens are drawn from; 0: all.
-    pub top_k: u32,
+    /// Only the so many likeliest tokens are drawn from; `None`: all.
+    pub top_k: Option<u32>,
     /// Of those, only the fewest whose probabilities sum to at least this; 1: all.
     pub top_p: f32,
     /// Of those, only the ones that are at least this times as likely as the likeliest; 0: all.
@@ -20,8 +20,8 @@ pub struct SamplerOptions {
     pub frequency_penalty: f32,
     /// Subtracted from a token's logit once if the text has it; 0: none.
     pub presence_penalty: f32,
-    /// The penalties look at the so many last tokens of the text; 0: at all of it.
-    pub penalty_window: usize,
+    /// The penalties look at the so many last tokens of the text; `None`: at all of it.
+    pub penalty_window: Option<usize>,
     /// The same seed and options give the same tokens for the same logits.
     pub seed: u64,
 }
@@ -31,13 +31,13 @@ impl Default for SamplerOptions {
     fn default() -> SamplerOptions {
         SamplerOptions {
             temperature: 0.0,
-            top_k: 0,
+            top_k: None,
             top_p: 1.0,
             min_p: 0.0,
             repetition_penalty: 1.0,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
-            penalty_window: 64,
+            penalty_window: Some(64),
             seed: 0,
         }
     }
@@ -65,6 +65,9 @@ pub enum SamplerError {
     /// Negative or not finite.
     #[error("the temperature is {0}; it must be a number that is not negative")]
     Temperature(f32),
+    /// No token would be left to draw from.
+    #[error("top-k is 0; it must be at least 1")]
+    TopK,
     /// Not above 0 and up to 1.
     #[error("top-p is {0}; it must be above 0 and at most 1")]
     TopP(f32),
@@ -122,6 +125,7 @@ impl Sampler {
     pub fn new(options: SamplerOptions) -> Result<Sampler, SamplerError> {
         let SamplerOptions {
             temperature,
+            top_k,
             top_p,
             min_p,
             repetition_penalty,
@@ -131,6 +135,9 @@ impl Sampler {
         } = options;
         if !(temperature.is_finite() && temperature >= 0.0) {
             return Err(SamplerError::Temperature(temperature));
+        }
+        if top_k == Some(0) {
+            return Err(SamplerError::TopK);
         }
         if !(top_p > 0.0 && top_p <= 1.0) {
             return Err(SamplerError::TopP(top_p));
@@ -220,10 +227,7 @@ impl Sampler {
         if (repetition_penalty, frequency_penalty, presence_penalty) == (1.0, 0.0, 0.0) {
             return;
         }
-        let start = match penalty_window {
-            0 => 0,
-            window => tokens.len().saturating_sub(window),
-        };
+        let start = penalty_window.map_or(0, |window| tokens.len().saturating_sub(window));
         let mut counts: HashMap<u32, u32> = HashMap::new();
         for token in &tokens[start..] {
             *counts.entry(*token).or_default() += 1;
@@ -253,8 +257,9 @@ impl Sampler {
             logit: *logit,
             weight: 0.0,
         }));
-        let kept = self.options.top_k as usize;
-        if kept > 0 && kept < candidates.len() {
+        if let Some(kept) = self.options.top_k.map(|kept| kept as usize)
+            && kept < candidates.len()
+        {
             candidates.select_nth_unstable_by(kept - 1, order);
             candidates.truncate(kept);
         }
@@ -424,13 +429,13 @@ mod tests {
             let tokens = counts.iter().enumerate().filter(|(_, count)| **count > 0.0);
             tokens.map(|(token, _)| token).collect::<Vec<_>>()
         };
-        assert_eq!(drawn(options(0, 1.0)), [0, 1, 2, 3, 4]);
-        assert_eq!(drawn(options(2, 1.0)), [1, 3]);
-        assert_eq!(drawn(options(99, 1.0)), [0, 1, 2, 3, 4]);
-        assert_eq!(drawn(options(0, 0.5)), [1]);
-        assert_eq!(drawn(options(0, 0.8)), [1, 3]);
-        assert_eq!(drawn(options(0, 0.9)), [1, 2, 3]);
-        assert_eq!(drawn(options(1, 0.9)), [1]);
+        assert_eq!(drawn(options(None, 1.0)), [0, 1, 2, 3, 4]);
+        assert_eq!(drawn(options(Some(2), 1.0)), [1, 3]);
+        assert_eq!(drawn(options(Some(99), 1.0)), [0, 1, 2, 3, 4]);
+        assert_eq!(drawn(options(None, 0.5)), [1]);
+        assert_eq!(drawn(options(None, 0.8)), [1, 3]);
+        assert_eq!(drawn(options(None, 0.9)), [1, 2, 3]);
+        assert_eq!(drawn(options(Some(1), 0.9)), [1]);
     }
 
     #[test]
@@ -439,7 +444,7 @@ mod tests {
         let draw = |seed| {
             let options = SamplerOptions {
                 temperature: 1.0,
-                top_k: 40,
+                top_k: Some(40),
                 top_p: 0.95,
                 seed,
                 ..Default::default()
@@ -493,12 +498,12 @@ mod tests {
         };
         assert_eq!(adjusted(others, &[0, 1, 0]), [0.75, -2.75, 1.0, 4.0]);
         let short = SamplerOptions {
-            penalty_window: 1,
+            penalty_window: Some(1),
             ..others
         };
         assert_eq!(adjusted(short, &[0, 1, 0]), [1.25, -2.0, 1.0, 4.0]);
         let whole = SamplerOptions {
-            penalty_window: 0,
+            penalty_window: None,
             ..others
         };
         let long = [vec![2], vec![0; 100]].concat();

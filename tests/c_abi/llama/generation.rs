@@ -44,7 +44,7 @@ fn a_text_is_that_of_rust() {
     let sampler = Sampler::new(SamplerOptions {
         temperature: 0.8,
         top_p: 0.9,
-        top_k: 40,
+        top_k: Some(40),
         repetition_penalty: 1.1,
         seed: 7,
         ..Default::default()

@@ -18,7 +18,7 @@ fn sequences(count: usize) -> Sequences {
     let device = Device::open("cpu").expect("a device");
     let model = Model::open(&device, MODEL).expect("the demo model");
     let options = SessionOptions {
-        context: 128,
+        context: Some(128),
         ..Default::default()
     };
     Sequences::new(&model, count, options).expect("sequences")

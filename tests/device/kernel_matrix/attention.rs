@@ -45,9 +45,9 @@ fn check(ways: &Ways, case: Case) {
         kv_heads,
         head_dim,
         first_position: case.first_position,
-        window: case.window,
-        k_head_stride: head_stride,
-        v_head_stride: head_stride,
+        window: (case.window > 0).then_some(case.window),
+        k_head_stride: Some(head_stride),
+        v_head_stride: Some(head_stride),
         ..Default::default()
     };
     let laid_out = |typed: &Typed| Cache {

@@ -117,7 +117,7 @@ fn check(ways: &Ways, case: Case) {
                 b: inputs[1],
                 bias: case.has_bias.then_some(inputs[2]),
                 c: c.batch_stride(m * stride),
-                batch: batch as u32,
+                batch: Some(batch as u32),
                 transpose_a: case.transpose_a,
                 transpose_b: case.transpose_b,
             })

@@ -124,14 +124,10 @@ fn rope_in_both_pairings() {
                 heads,
                 head_dim,
                 // All of a head, or its first part.
-                rotary_dim: if index % 2 == 0 || head_dim < 4 {
-                    head_dim
-                } else {
-                    head_dim / 4 * 2
-                },
+                rotary_dim: (index % 2 == 1 && head_dim >= 4).then_some(head_dim / 4 * 2),
                 pairing,
                 frequency_base: 10_000.0,
-                frequency_scale: 0.5,
+                frequency_scale: Some(0.5),
                 ..Default::default()
             };
             let (x, x_values) = floats(tokens * heads * head_dim, 1);
@@ -266,7 +262,7 @@ fn activations_also_in_place() {
                         count,
                         x,
                         out,
-                        scale: 0.0,
+                        scale: None,
                     },
                 )
             });
@@ -282,7 +278,7 @@ fn activations_also_in_place() {
                             count,
                             x,
                             out: x,
-                            scale: 0.0,
+                            scale: None,
                         },
                     )
                 },
@@ -349,7 +345,7 @@ fn softmax_also_in_place() {
         let softmax = Softmax {
             rows: count,
             width,
-            scale: 20.0,
+            scale: Some(20.0),
             ..Default::default()
         };
         let output = Output::strided(DType::F32, count, width, width + 3);

@@ -197,7 +197,7 @@ fn each_way_is_the_one_that_it_says() {
                 count: 1,
                 x: x.tensor(),
                 out: x.tensor(),
-                scale: 0.0,
+                scale: None,
             })
         });
         match kernels {

@@ -119,8 +119,8 @@ pub fn model(bytes: &[u8]) -> bool {
         }
     };
     let options = SessionOptions {
-        context: 8,
-        batch: 4,
+        context: Some(8),
+        batch: Some(4),
         ..SessionOptions::default()
     };
     let mut session = Session::new(&model, options).unwrap();

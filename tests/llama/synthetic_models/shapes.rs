@@ -43,7 +43,7 @@ fn check_parts(shape: &Shape, parts: &Parts) {
     let expected = Oracle::new(shape, parts).logits(&TOKENS);
     for batch in [512, 7, 1] {
         let options = SessionOptions {
-            batch,
+            batch: Some(batch),
             ..Default::default()
         };
         let mut session = Session::new(&model, options).unwrap();
@@ -192,12 +192,12 @@ fn smaller_caches_are_a_little_off() {
         session.feed(&TOKENS).unwrap();
         (session.logits().unwrap().to_vec(), bytes)
     };
-    let (whole, bytes) = logits(CacheType::F32, 0);
+    let (whole, bytes) = logits(CacheType::F32, None);
     for (cache, (part, whole_part), tolerance) in [
         (CacheType::F16, (2, 4), 2.5e-3),
         (CacheType::Q8_0, (34, 32 * 4), 5e-2),
     ] {
-        for batch in [0, 4, 1] {
+        for batch in [None, Some(4), Some(1)] {
             let (found, used) = logits(cache, batch);
             assert_ne!(found, whole);
             assert_close(&found, &expected, tolerance, &format!("{cache:?} cache"));
@@ -271,7 +271,7 @@ fn a_file_longer_than_the_longest_buffer_is_wrapped_in_parts() {
     let device = Device::open(&format!("cpu:max_buffer_length={longest}")).unwrap();
     let model = Model::open(&device, parts.file().path()).unwrap();
     let options = SessionOptions {
-        batch: 16,
+        batch: Some(16),
         ..Default::default()
     };
     let mut session = Session::new(&model, options).unwrap();

@@ -19,7 +19,7 @@ impl Ironbridge {
         let session = Session::new(
             &model,
             SessionOptions {
-                context,
+                context: Some(context),
                 ..Default::default()
             },
         )?;

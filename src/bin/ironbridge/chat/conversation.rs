@@ -140,7 +140,7 @@ impl Conversation {
         sampler.seed = sampler.seed.wrapping_add(self.answers);
         self.answers += 1;
         let options = GenerationOptions {
-            limit: self.options.limit,
+            limit: Some(self.options.limit),
             stop_strings: self.options.stop_strings.clone(),
             cancel: cancel.clone(),
             when_full: WhenFull::Forget {
@@ -247,7 +247,7 @@ mod tests {
             limit: 6,
             stop_strings: Vec::new(),
             session: SessionOptions {
-                context: 64,
+                context: Some(64),
                 ..Default::default()
             },
         };
