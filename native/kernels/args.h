@@ -111,6 +111,8 @@ typedef struct rope_args {
  *   the split_length from the (s split_length)-th on; `splits` pieces must cover them. ATTENTION_OUT is packed rows of
  *   head_dim + 2 f32, [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) -
  *   largest); this is 0 without weights.
+ * attention_wide_<D>_<C>: the same as attention_split for head_dim D; a single piece is the whole attention, and out is
+ *   attention's. attention_wide_merge_<D>: as attention_merge, of at most 32 pieces.
  * attention_merge: puts these rows together: out[t][h]. Of the arguments it reads the layout of out, tokens, heads,
  * head_dim, splits. */
 enum { ATTENTION_Q = 0, ATTENTION_K = 1, ATTENTION_V = 2, ATTENTION_OUT = 3, ATTENTION_ARGS = 4 };
@@ -124,7 +126,7 @@ typedef struct attention_args {
   iron_u32 first_position, window;
   float scale;
   iron_u32 splits, split_length;
-  iron_u32 reserved;
+  iron_u32 wide; /* the pieces are attention_wide's */
 } attention_args;
 
 /* add: out[i] = a[i] + b[i].

@@ -46,6 +46,8 @@ static iron_status pin_threads(const uint32_t *processors, size_t count, char **
   return changed(soft_cpu_pin_threads(processors, count, text));
 }
 
+static uint32_t cores(const void *metal) { return SoftMetalCores((id<MTLDevice>)metal); }
+
 static uint64_t wait_budget(const void *metal) { return SoftMetalWaitBudget((id<MTLDevice>)metal); }
 
 static const IronExtras apples = {0};
@@ -53,11 +55,13 @@ static const IronExtras apples = {0};
 static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
                                        .run = SoftMetalRun,
                                        .wait_budget = wait_budget,
+                                       .cores = cores,
                                        .expect_reads = SoftMetalExpectReads};
 
 static const IronExtras of_cpu = {.commit_quietly = SoftMetalCommitQuietly,
                                   .run = SoftMetalRun,
                                   .wait_budget = wait_budget,
+                                  .cores = cores,
                                   .expect_reads = SoftMetalExpectReads,
                                   .threads = soft_cpu_threads,
                                   .set_threads = set_threads,

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "args.h"
 #include "ironbridge.h"
 
 struct IronOperand;
@@ -49,6 +50,8 @@ extern const IronKernelEntry IronKernelTable[];
 /* The index in the table of the first kernel that fits, or -1 when there is none. */
 int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second, const void *arguments,
                    const struct IronOperand *operands);
+/* Whether an attention of few queries is attention_wide's, which says how its keys are shared out. */
+bool IronAttentionIsWide(const attention_args *arguments, const struct IronOperand *operands);
 /* Whether there is a kernel of an operation for these types at all. */
 bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second);
 

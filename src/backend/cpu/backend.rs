@@ -23,18 +23,30 @@ use crate::backend::vtable::{Backend, Capabilities, FunctionInfo, HostPages, Sto
 use crate::msl::{self, Setting};
 
 /// One opened device. All of them share the process's [`machine`].
-pub struct Cpu;
+#[derive(Default)]
+pub struct Cpu {
+    /// Of the GPU that it stands for.
+    cores: u32,
+}
 
 impl Cpu {
-    /// `options`: none are known.
+    /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these.
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
-        match options.split(',').find(|option| !option.is_empty()) {
-            None => Ok(Cpu),
-            Some(option) => Err(Fault::Invalid(match option.split_once('=') {
-                Some((key, _)) => format!("there is no key '{key}'"),
-                None => format!("'{option}' is not of the form KEY=VALUE"),
-            })),
+        let mut cpu = Cpu::default();
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let (key, value) = option.split_once('=').ok_or_else(|| {
+                Fault::Invalid(format!("'{option}' is not of the form KEY=VALUE"))
+            })?;
+            match key {
+                "cores" => {
+                    cpu.cores = value.parse().map_err(|_| {
+                        Fault::Invalid(format!("cores: '{value}' is not a number of cores"))
+                    })?;
+                }
+                _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
+            }
         }
+        Ok(cpu)
     }
 }
 
@@ -82,6 +94,7 @@ impl Backend for Cpu {
             max_threads_per_threadgroup: 1024,
             max_threadgroup_memory: THREADGROUP_MEMORY,
             simd_width: 32,
+            cores: self.cores,
             unified: true,
             imports: true,
             packs_weights: false,
@@ -252,7 +265,7 @@ mod tests {
 
     #[test]
     fn it_says_what_it_is() {
-        let capabilities = Cpu.capabilities();
+        let capabilities = Cpu::default().capabilities();
         assert!(!capabilities.name.is_empty());
         assert!(capabilities.working_set < capabilities.memory && capabilities.unified);
         let report = Cpu.report();

@@ -265,7 +265,7 @@ pub struct attention_args {
     pub scale: f32,
     pub splits: iron_u32,
     pub split_length: iron_u32,
-    pub reserved: iron_u32,
+    pub wide: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -323,8 +323,8 @@ const _: () = {
         "Offset of field: attention_args::split_length",
     ][::core::mem::offset_of!(attention_args, split_length) - 96usize];
     [
-        "Offset of field: attention_args::reserved",
-    ][::core::mem::offset_of!(attention_args, reserved) - 100usize];
+        "Offset of field: attention_args::wide",
+    ][::core::mem::offset_of!(attention_args, wide) - 100usize];
 };
 pub const ELEMENTWISE_A: _bindgen_ty_10 = 0;
 pub const ELEMENTWISE_B: _bindgen_ty_10 = 1;

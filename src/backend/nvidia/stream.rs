@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::backend::Nvidia;
 use super::context::Context;
 use super::driver::{self, Address};
+use super::graph::Graphs;
 use super::launch;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, Submission, Times, guarded};
@@ -132,6 +133,7 @@ struct State {
     closing: bool,
     events: Vec<driver::Event>,
     staging: Option<Staging>,
+    graphs: Option<Graphs>,
 }
 
 struct Pending {
@@ -266,11 +268,13 @@ impl Core {
                 && let Some(pending) = state.pending.pop_front()
             {
                 let mut staging = state.staging.take().unwrap_or_else(Staging::new);
+                let mut graphs = state.graphs.take().unwrap_or_default();
                 let event = state.events.pop();
                 drop(state);
-                let in_flight = self.enqueue(pending, event, &mut staging);
+                let in_flight = self.enqueue(pending, event, &mut staging, &mut graphs);
                 state = self.lock();
                 state.staging = Some(staging);
+                state.graphs = Some(graphs);
                 state.in_flight.push_back(in_flight);
             }
             state = self.complete_oldest(state);
@@ -286,6 +290,7 @@ impl Core {
         pending: Pending,
         event: Option<driver::Event>,
         staging: &mut Staging,
+        graphs: &mut Graphs,
     ) -> InFlight {
         let mut in_flight = InFlight {
             submission: pending.submission,
@@ -299,7 +304,8 @@ impl Core {
             return in_flight;
         }
         in_flight.start = now();
-        in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging));
+        in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging, graphs));
+        graphs.launches.clear();
         in_flight.slabs = staging.take();
         in_flight
     }
@@ -308,6 +314,7 @@ impl Core {
         &self,
         in_flight: &mut InFlight,
         staging: &mut Staging,
+        graphs: &mut Graphs,
     ) -> Result<(), Fault> {
         let context = &*self.context;
         context.still_there()?;
@@ -324,10 +331,8 @@ impl Core {
                 event
             }
         };
-        let enqueued = in_flight
-            .submission
-            .commands()
-            .try_for_each(|command| launch::enqueue(context, self.stream, staging, command.action));
+        let commands = in_flight.submission.commands();
+        let enqueued = launch::enqueue_all(context, self.stream, staging, graphs, commands);
         // Also behind a part of the commands: what they use is not free before.
         // SAFETY: a live event and stream of this context.
         let status = unsafe { (context.driver.event_record)(event, self.stream) };
@@ -417,6 +422,9 @@ impl Drop for Core {
         for event in state.events.drain(..) {
             // SAFETY: created once, and nothing waits for it.
             let _ = unsafe { (self.context.driver.event_destroy)(event) };
+        }
+        if let Some(graphs) = &mut state.graphs {
+            graphs.destroy(&self.context);
         }
         for slab in state
             .staging
