@@ -18,7 +18,9 @@
 #define TILES {{64, 32, 1}, 128}
 #define QUERIES_OF_32 {{1, 32, 1}, 128}
 #define PIECE_OF_KEYS {{1, 1, 1}, 128}
+#define EIGHT_COLUMNS {{8, 1, 1}, 128}
 #define FOUR_COLUMNS {{4, 1, 1}, 128}
+#define FOUR_BY_FOUR {{4, 4, 1}, 128}
 #define ONE_COLUMN {{1, 1, 1}, 128}
 #define LARGEST_THREADGROUP_PER_POINT {{1, 1, 1}, 1024}
 
@@ -45,21 +47,38 @@ static bool is_vectors(uint64_t elements, uint32_t of_block, uint32_t bytes) {
   return elements / of_block * bytes % VECTOR_BYTES == 0;
 }
 
-static bool has_one_long_row(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block,
-                             uint32_t bytes) {
-  return args->m == 1 && is_of_rows(args) && is_wide(&operands[MATMUL_B]) && is_aligned(&operands[MATMUL_A]) &&
-         is_aligned(&operands[MATMUL_B]) && args->a_batch_stride % 4 == 0 && args->b_row_stride >= args->k &&
-         is_vectors(args->b_batch_stride, of_block, bytes);
+/* Products that a threadgroup shares out along k, of one row of a or of so many that reading b again for each four of
+ * them is better than tiles without matrix units. */
+enum { SOME_ROWS = 64 };
+
+static bool is_shared_out(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block,
+                          uint32_t bytes) {
+  return is_of_rows(args) && is_wide(&operands[MATMUL_B]) && is_aligned(&operands[MATMUL_A]) &&
+         is_aligned(&operands[MATMUL_B]) && args->a_batch_stride % 4 == 0 &&
+         (args->m == 1 || args->a_row_stride % 4 == 0) && is_vectors(args->b_batch_stride, of_block, bytes);
 }
 /* Numbers are read as vectors, and so each row is some. */
-#define HAS_ONE_LONG_ROW(name, of_block, bytes, rows_too)                                                        static bool has_one_long_row_of_##name(const void *arguments, const struct IronOperand *operands) {              const matmul_args *args = arguments;                                                                           return has_one_long_row(args, operands, of_block, bytes) &&                                                           (!(rows_too) || (is_vectors(args->b_row_stride, of_block, bytes) && is_vectors(args->k, of_block, bytes)));   }
-HAS_ONE_LONG_ROW(f32, 1, 4, true)
-HAS_ONE_LONG_ROW(f16, 1, 2, true)
-HAS_ONE_LONG_ROW(bf16, 1, 2, true)
-HAS_ONE_LONG_ROW(q8_0, 32, 34, false)
-HAS_ONE_LONG_ROW(q4_0, 32, 18, false)
-HAS_ONE_LONG_ROW(q4_k, 256, 144, false)
-HAS_ONE_LONG_ROW(q6_k, 256, 210, false)
+#define IS_SHARED_OUT(name, of_block, bytes, rows_too)                                                             \
+  static bool is_shared_out_of_##name(const matmul_args *args, const struct IronOperand *operands) {               \
+    return is_shared_out(args, operands, of_block, bytes) &&                                                       \
+           (!(rows_too) || (is_vectors(args->b_row_stride, of_block, bytes) && is_vectors(args->k, of_block, bytes) && \
+                            args->k % 4 == 0));                                                                    \
+  }                                                                                                                \
+  static bool has_one_row_of_##name(const void *arguments, const struct IronOperand *operands) {                   \
+    const matmul_args *args = arguments;                                                                           \
+    return args->m == 1 && is_shared_out_of_##name(args, operands);                                                \
+  }                                                                                                                \
+  static bool has_some_rows_of_##name(const void *arguments, const struct IronOperand *operands) {                 \
+    const matmul_args *args = arguments;                                                                           \
+    return args->m <= SOME_ROWS && is_shared_out_of_##name(args, operands);                                        \
+  }
+IS_SHARED_OUT(f32, 1, 4, true)
+IS_SHARED_OUT(f16, 1, 2, true)
+IS_SHARED_OUT(bf16, 1, 2, true)
+IS_SHARED_OUT(q8_0, 32, 34, false)
+IS_SHARED_OUT(q4_0, 32, 18, false)
+IS_SHARED_OUT(q4_k, 256, 144, false)
+IS_SHARED_OUT(q6_k, 256, 210, false)
 
 static bool has_few_rows(const void *arguments, const struct IronOperand *operands) {
   const matmul_args *args = arguments;
@@ -134,8 +153,10 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 }
 
 /* The kernels of a product with weights of type B and activations of type T. */
-#define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                \
-  {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_long_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY},
+#define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                           \
+  {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
+  {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
+   FOUR_BY_FOUR},
 #define MATMULS_OF_NUMBERS(B, T, NAMES)                                                               \
   {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec", "matvec_" NAMES, MATVEC},                    \
   {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec", "matvec_narrow_" NAMES, NARROW},            \
@@ -171,8 +192,8 @@ const IronKernelEntry IronKernelTable[] = {
     MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
     MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)
     MATVEC_WIDE(IRON_BF16, bf16, ONE_COLUMN)
-    MATVEC_WIDE(IRON_Q8_0, q8_0, FOUR_COLUMNS)
-    MATVEC_WIDE(IRON_Q4_0, q4_0, FOUR_COLUMNS)
+    MATVEC_WIDE(IRON_Q8_0, q8_0, EIGHT_COLUMNS)
+    MATVEC_WIDE(IRON_Q4_0, q4_0, EIGHT_COLUMNS)
     MATVEC_WIDE(IRON_Q4_K, q4_k, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q6_K, q6_k, FOUR_COLUMNS)
     {IRON_OPERATION_RMS_NORM, {0}, has_long_rows_to_normalize, "rms_norm_wide", "rms_norm_wide",

@@ -2,7 +2,9 @@
 //! once; afterwards only the launches that changed are told to the driver, and one call starts them all. A launch by
 //! itself costs the host several times what a node of a graph does.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::Arc;
 
@@ -13,8 +15,10 @@ use crate::backend::fault::Fault;
 
 /// The shortest list that becomes a graph.
 const FEWEST: usize = 24;
-/// Graphs that a stream keeps.
-const MOST_GRAPHS: usize = 4;
+/// Graphs that a stream keeps: a token is several submissions, and texts of different lengths take turns.
+const MOST_GRAPHS: usize = 32;
+/// Lists that were seen once, which a stream remembers.
+const MOST_SEEN: usize = 64;
 
 /// One launch. Its parameter is in the list.
 #[derive(Clone, Debug)]
@@ -86,10 +90,19 @@ impl Launches {
         &self.parameters[launch.first..launch.first + launch.length]
     }
 
+    /// Of lists with the same functions in the same order the same, and hardly of others.
+    fn signature(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for launch in &self.launches {
+            launch.id.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Whether the same functions come in the same order.
     fn is_like(&self, other: &Launches) -> bool {
-        let pairs = self.launches.iter().zip(&other.launches);
-        self.len() == other.len() && pairs.into_iter().all(|(one, other)| one.id == other.id)
+        let mut pairs = self.launches.iter().zip(&other.launches);
+        self.len() == other.len() && pairs.all(|(one, other)| one.id == other.id)
     }
 
     /// Puts launch `index` into a stream. The context is the calling thread's.
@@ -232,8 +245,8 @@ impl Graph {
 pub struct Graphs {
     /// The one used last at the end.
     graphs: Vec<Graph>,
-    /// The last long list that was not one of theirs.
-    previous: Launches,
+    /// Signatures of long lists that were not one of theirs.
+    seen: VecDeque<u64>,
     pub launches: Launches,
 }
 
@@ -279,8 +292,10 @@ impl Graphs {
             self.graphs.push(graph);
             return Ok(self.graphs.last());
         }
-        if !self.previous.is_like(&self.launches) {
-            self.previous.clone_from(&self.launches);
+        let signature = self.launches.signature();
+        if !self.seen.contains(&signature) {
+            self.seen.truncate(MOST_SEEN - 1);
+            self.seen.push_front(signature);
             return Ok(None);
         }
         if self.graphs.len() == MOST_GRAPHS {

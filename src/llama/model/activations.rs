@@ -42,7 +42,7 @@ impl Activations {
             positions: buffer(device, "positions", rows)?,
             outputs: buffer(device, "output rows", outputs)?,
             x: inner("residual stream", rows * config.width)?,
-            normed: inner("normalised", rows * config.width)?,
+            normed: buffer(device, "normalised", rows * config.width)?,
             qkv: inner("queries, keys, values", rows * qkv_dim)?,
             attended: inner("attended", rows * config.query_dim())?,
             gate_up: inner("gate and up", rows * 2 * config.feed_forward)?,

@@ -14,6 +14,7 @@ use crate::buffer::Buffer;
 use crate::device::{Device, DeviceKind};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::llama::model::activations::inner_storage;
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::TensorType;
 use crate::llama::files::mapped_file::MappedFile;
@@ -301,7 +302,8 @@ impl<'a> Weights<'a> {
     /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a
     /// while.
     fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8], of_file: bool) -> Result<Buffer<u8>> {
-        let options = self.device.buffer_options().label(tensor.name());
+        let storage = inner_storage(self.device)?;
+        let options = self.device.buffer_options().label(tensor.name()).storage(storage);
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;
         for (index, step) in bytes.chunks(STEP).enumerate() {
             buffer.write_at(index * STEP, step)?;

@@ -10,22 +10,29 @@ use crate::kernel_matrix::{attention, products};
 use crate::oracle;
 use crate::support::{f64s, numbers};
 
-/// Around what the 128 threads of a product take in one step, of each type.
+/// Around what the 128 threads of a product take in one step, of each type, and around four rows.
 #[test]
 #[serial]
-fn products_of_one_row() {
+fn products_of_one_row_and_of_some() {
     let ways = Ways::of_many_cores();
     let blocks = [DType::Q8_0, DType::Q4_0, DType::Q4K, DType::Q6K];
     for b in FLOATS.into_iter().chain(blocks) {
         let unit = b.block_elements().max(8);
-        for (index, (n, k)) in [(1, 1), (4, 512), (5, 1024), (3, 1025), (9, 2100), (6, 4096)]
-            .into_iter()
-            .enumerate()
-        {
+        let shapes = [
+            (1, 1, 1),
+            (1, 4, 512),
+            (1, 5, 1024),
+            (2, 3, 1025),
+            (1, 9, 2100),
+            (1, 6, 4096),
+            (5, 9, 1030),
+            (33, 5, 64),
+        ];
+        for (index, (m, n, k)) in shapes.into_iter().enumerate() {
             let case = products::Case {
                 b,
                 t: DType::F32,
-                m: 1,
+                m,
                 n,
                 k: usize::next_multiple_of(k, unit),
                 batch: 1 + index % 2,
