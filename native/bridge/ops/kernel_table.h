@@ -12,7 +12,9 @@ struct IronOperand;
 
 typedef enum IronOperation {
   IRON_OPERATION_MATMUL,             /* types: b; a, bias and c */
-  IRON_OPERATION_MATMUL_INTERLEAVED, /* the same */
+  IRON_OPERATION_MATMUL_BYTES,       /* the same; a comes from the next one */
+  IRON_OPERATION_ROUND_TO_BYTES,     /* the first pass of that */
+  IRON_OPERATION_MATMUL_INTERLEAVED, /* the same as MATMUL */
   IRON_OPERATION_INTERLEAVE,         /* x and out */
   IRON_OPERATION_EMBEDDING,          /* table */
   IRON_OPERATION_ROPE,

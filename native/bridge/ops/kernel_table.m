@@ -18,7 +18,6 @@
 #define TILES {{64, 32, 1}, 128}
 #define QUERIES_OF_32 {{1, 32, 1}, 128}
 #define PIECE_OF_KEYS {{1, 1, 1}, 128}
-#define EIGHT_COLUMNS {{8, 1, 1}, 128}
 #define FOUR_COLUMNS {{4, 1, 1}, 128}
 #define FOUR_BY_FOUR {{4, 4, 1}, 128}
 #define ONE_COLUMN {{1, 1, 1}, 128}
@@ -72,6 +71,17 @@ static bool is_shared_out(const matmul_args *args, const struct IronOperand *ope
     const matmul_args *args = arguments;                                                                           \
     return args->m <= SOME_ROWS && is_shared_out_of_##name(args, operands);                                        \
   }
+/* Weights in blocks for one row of activations that are worth being rounded. */
+#define IS_OF_BYTES(name, of_block, bytes)                                                                \
+  static bool is_of_bytes_##name(const void *arguments, const struct IronOperand *operands) {            \
+    const matmul_args *args = arguments;                                                                 \
+    return args->m == 1 && args->batch == 1 && is_shared_out(args, operands, of_block, bytes);           \
+  }
+IS_OF_BYTES(q8_0, 32, 34)
+IS_OF_BYTES(q4_0, 32, 18)
+IS_OF_BYTES(q4_k, 256, 144)
+IS_OF_BYTES(q6_k, 256, 210)
+
 IS_SHARED_OUT(f32, 1, 4, true)
 IS_SHARED_OUT(f16, 1, 2, true)
 IS_SHARED_OUT(bf16, 1, 2, true)
@@ -153,6 +163,9 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 }
 
 /* The kernels of a product with weights of type B and activations of type T. */
+#define MATVEC_BYTES(B, NAME)                                                                                    \
+  {IRON_OPERATION_MATMUL_BYTES, {B, IRON_F32}, is_of_bytes_##NAME, "matvec_bytes", "matvec_bytes_" #NAME "_f32", \
+   FOUR_COLUMNS},
 #define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                           \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
@@ -189,11 +202,16 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
   {IRON_OPERATION_ATTENTION, {C}, ALWAYS, "attention", "attention_" NAME, SIMDGROUP_PER_POINT},
 
 const IronKernelEntry IronKernelTable[] = {
+    MATVEC_BYTES(IRON_Q8_0, q8_0)
+    MATVEC_BYTES(IRON_Q4_0, q4_0)
+    MATVEC_BYTES(IRON_Q4_K, q4_k)
+    MATVEC_BYTES(IRON_Q6_K, q6_k)
+    {IRON_OPERATION_ROUND_TO_BYTES, {0}, ALWAYS, "matvec_bytes", "matvec_bytes_round", {{256, 1, 1}, 256}},
     MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
     MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)
     MATVEC_WIDE(IRON_BF16, bf16, ONE_COLUMN)
-    MATVEC_WIDE(IRON_Q8_0, q8_0, EIGHT_COLUMNS)
-    MATVEC_WIDE(IRON_Q4_0, q4_0, EIGHT_COLUMNS)
+    MATVEC_WIDE(IRON_Q8_0, q8_0, FOUR_COLUMNS)
+    MATVEC_WIDE(IRON_Q4_0, q4_0, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q4_K, q4_k, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q6_K, q6_k, FOUR_COLUMNS)
     {IRON_OPERATION_RMS_NORM, {0}, has_long_rows_to_normalize, "rms_norm_wide", "rms_norm_wide",
