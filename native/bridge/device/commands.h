@@ -19,6 +19,7 @@
   NSString *label;
   uint32_t max_operations;
   IronSubmission *open; /* nil: nothing recorded since the last flush */
+  IronBuffer *scratch;  /* nil: none was asked for */
   _Atomic(uint32_t) operations;
   _Atomic(bool) committed;
 }
@@ -26,6 +27,9 @@
 /* The encoder for an operation that uses `uses`, which are noted. When this fails, nothing has changed. */
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count compute:(id<MTLComputeCommandEncoder> *)encoder;
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder;
+/* At least `length` bytes of the device's own for passes that hand something to the next one: the same memory each time,
+ * since what is recorded here is executed in order. nil, with the error reported, when there is no memory. */
+- (IronBuffer *)scratchOfLength:(uint64_t)length;
 /* The operation is encoded and touched `bytes`: flushes when that is due. */
 - (void)recorded:(uint64_t)bytes;
 

@@ -69,7 +69,8 @@ static iron_status encode_pieces(IronCommands *commands, int kernel, const IronO
   IronGrid pieces = {arguments->splits, arguments->heads, arguments->tokens};
   uint64_t bytes = pieces.width * pieces.height * pieces.depth * (arguments->head_dim + 2) * sizeof(float);
   const iron_buffer_options options = {.category = IRON_CATEGORY_SCRATCH, .label = "attention", .pooled = true};
-  IronBuffer *scratch = IronBufferMake(commands->device, bytes, &options);
+  IronBuffer *scratch =
+      arguments->wide ? [commands scratchOfLength:bytes] : IronBufferMake(commands->device, bytes, &options);
   if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
   IronOperand parts = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
   const IronOperand *q = &operands[ATTENTION_Q], *k = &operands[ATTENTION_K], *v = &operands[ATTENTION_V];

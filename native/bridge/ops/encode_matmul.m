@@ -31,14 +31,11 @@ static iron_status check_strips(const iron_matmul *matmul, const IronOperand *b)
   return IRON_OK;
 }
 
-/* A product of activations that a first pass rounds into scratch memory, which lives as long as its submission: two
- * bytes each, and a scale for each 32. */
+/* A product of activations that a first pass rounds into scratch memory: two bytes each, and a scale for each 32. */
 static iron_status encode_bytes(IronCommands *commands, int kernel, const IronOperand *operands,
                                 const matmul_args *arguments) {
   uint64_t k = arguments->k, bytes = 2 * k + (k + 31) / 32 * sizeof(float);
-  const iron_buffer_options options = {
-      .category = IRON_CATEGORY_SCRATCH, .storage = IRON_STORAGE_PRIVATE, .label = "activations", .pooled = true};
-  IronBuffer *scratch = IronBufferMake(commands->device, bytes, &options);
+  IronBuffer *scratch = [commands scratchOfLength:bytes];
   if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
   IronOperand rounded = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
   const IronOperand round[] = {[ELEMENTWISE_A] = operands[MATMUL_A], [ELEMENTWISE_B] = rounded};
