@@ -75,6 +75,16 @@ void IronCommandsLeave(IronCommands **commands) {
   return scratch;
 }
 
+- (bool)scratchHolds:(const IronScratchUse *)use {
+  return scratch && scratch_use.operation == atomic_load(&operations) && scratch_use.buffer == use->buffer &&
+         scratch_use.offset == use->offset && scratch_use.length == use->length;
+}
+
+- (void)scratchNowHolds:(const IronScratchUse *)use {
+  scratch_use = *use;
+  scratch_use.operation = atomic_load(&operations);
+}
+
 - (void)flush:(IronRunner)runner {
   if (!open) return;
   [open commit:runner];

@@ -31,7 +31,8 @@ static iron_status check_strips(const iron_matmul *matmul, const IronOperand *b)
   return IRON_OK;
 }
 
-/* A product of activations that a first pass rounds into scratch memory: two bytes each, and a scale for each 32. */
+/* A product of activations that a first pass rounds into scratch memory: two bytes each, and a scale for each 32. What
+ * follows such a product with the same activations, as the others of an attention's do, finds them there. */
 static iron_status encode_bytes(IronCommands *commands, int kernel, const IronOperand *operands,
                                 const matmul_args *arguments) {
   uint64_t k = arguments->k, bytes = 2 * k + (k + 31) / 32 * sizeof(float);
@@ -50,7 +51,12 @@ static iron_status encode_bytes(IronCommands *commands, int kernel, const IronOp
       {first, round, ELEMENTWISE_OUT, &count, sizeof count, (IronGrid){k, 1, 1}},
       {kernel, product, MATMUL_ARGS, arguments, sizeof *arguments, (IronGrid){arguments->n, 1, 1}},
   };
-  return IronOperationEncodePasses(commands, passes, sizeof passes / sizeof *passes);
+  const IronOperand *a = &operands[MATMUL_A];
+  IronScratchUse use = {.buffer = a->buffer, .offset = a->offset, .length = a->length};
+  size_t known = [commands scratchHolds:&use] ? 1 : 0;
+  iron_status status = IronOperationEncodePasses(commands, passes + known, 2 - known);
+  if (status == IRON_OK) [commands scratchNowHolds:&use];
+  return status;
 }
 
 iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) {

@@ -31,7 +31,9 @@ macro_rules! handles {
         unsafe impl Sync for $name {}
     )+};
 }
-handles!(Context, Stream, Event, Module, Function, Graph, GraphExec, GraphNode);
+handles!(
+    Context, Stream, Event, Module, Function, Graph, GraphExec, GraphNode
+);
 
 /// `CUDA_KERNEL_NODE_PARAMS` (section 4.3).
 #[repr(C)]

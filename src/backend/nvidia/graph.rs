@@ -106,15 +106,9 @@ impl Launches {
     }
 
     /// Puts launch `index` into a stream. The context is the calling thread's.
-    fn launch(
-        &self,
-        index: usize,
-        context: &Context,
-        stream: driver::Stream,
-    ) -> Result<(), Fault> {
+    fn launch(&self, index: usize, context: &Context, stream: driver::Stream) -> Result<(), Fault> {
         let launch = &self.launches[index];
-        let mut parameters: [*mut c_void; 1] =
-            [self.parameter(launch).as_ptr().cast_mut().cast()];
+        let mut parameters: [*mut c_void; 1] = [self.parameter(launch).as_ptr().cast_mut().cast()];
         let ([x, y, z], [width, height, depth]) = (launch.groups, launch.threads);
         // SAFETY: a loaded function whose one parameter has these bytes, which the call copies. Whatever they point to
         // lives until the submission completes. What the kernel makes of it is its author's: backend.h.
@@ -141,8 +135,7 @@ impl Launches {
     /// Calls `body` with what the driver is told of launch `index`.
     fn with_node<T>(&self, index: usize, body: impl FnOnce(&KernelNode) -> T) -> T {
         let launch = &self.launches[index];
-        let mut parameters: [*mut c_void; 1] =
-            [self.parameter(launch).as_ptr().cast_mut().cast()];
+        let mut parameters: [*mut c_void; 1] = [self.parameter(launch).as_ptr().cast_mut().cast()];
         body(&KernelNode {
             function: launch.function,
             groups: launch.groups,
@@ -197,8 +190,7 @@ impl Graph {
             self.nodes.push(node);
         }
         // SAFETY: a place for what can be launched, and a graph.
-        let status =
-            unsafe { (driver.graph_instantiate)(&mut self.executable, self.graph, 0) };
+        let status = unsafe { (driver.graph_instantiate)(&mut self.executable, self.graph, 0) };
         context.check("cuGraphInstantiateWithFlags", status)
     }
 
@@ -206,7 +198,8 @@ impl Graph {
     fn update(&mut self, context: &Context, launches: &mut Launches) -> Result<(), Fault> {
         for index in 0..launches.len() {
             let (old, new) = (&self.launches.launches[index], &launches.launches[index]);
-            let same = (old.groups, old.threads, old.shared) == (new.groups, new.threads, new.shared)
+            let same = (old.groups, old.threads, old.shared)
+                == (new.groups, new.threads, new.shared)
                 && self.launches.parameter(old) == launches.parameter(new);
             if same {
                 continue;

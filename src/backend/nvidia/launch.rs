@@ -7,7 +7,7 @@ use super::driver::{self, function_attribute};
 use super::graph::{Graphs, Launches};
 use super::stream::Staging;
 use crate::backend::fault::Fault;
-use crate::backend::vtable::{Action, Binding, Command, Buffer as _, Dispatch};
+use crate::backend::vtable::{Action, Binding, Buffer as _, Command, Dispatch};
 use crate::msl::ptx::Argument;
 
 /// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
@@ -26,11 +26,23 @@ pub fn enqueue_all<'a>(
     let mut alone = true;
     for command in commands {
         if let Action::Dispatch(_) = command.action {
-            enqueue(context, stream, staging, &mut graphs.launches, command.action)?;
+            enqueue(
+                context,
+                stream,
+                staging,
+                &mut graphs.launches,
+                command.action,
+            )?;
         } else {
             alone = false;
             graphs.start_each(context, stream)?;
-            enqueue(context, stream, staging, &mut graphs.launches, command.action)?;
+            enqueue(
+                context,
+                stream,
+                staging,
+                &mut graphs.launches,
+                command.action,
+            )?;
         }
     }
     match alone {

@@ -84,9 +84,7 @@ impl Buffer {
             .map_err(|_| Fault::OutOfMemory(format!("{length} bytes are too many")))?;
         let origin = match storage {
             Storage::Private | Storage::Weights => Origin::Device,
-            Storage::Shared
-                if context.properties.has_managed_memory && length > MOST_PINNED =>
-            {
+            Storage::Shared if context.properties.has_managed_memory && length > MOST_PINNED => {
                 Origin::Managed
             }
             Storage::Shared => Origin::Pinned,

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
@@ -120,6 +121,9 @@ struct Core {
     state: Mutex<State>,
     /// Something was submitted, a runner went, or the stream is closing.
     changed: Condvar,
+    /// The newest submission's ticket, for a runner that looks too often to take the lock each time: whoever submits
+    /// would not get it.
+    newest: AtomicU64,
 }
 
 #[derive(Default)]
@@ -167,6 +171,7 @@ impl Stream {
                 ..State::default()
             }),
             changed: Condvar::new(),
+            newest: AtomicU64::new(0),
         });
         let own = Arc::clone(&core);
         let thread = thread::Builder::new()
@@ -187,6 +192,7 @@ impl vtable::Stream<Nvidia> for Stream {
         state.ticket += 1;
         let ticket = state.ticket;
         state.pending.push_back(Pending { submission, ticket });
+        self.core.newest.store(ticket, Ordering::Release);
         drop(state);
         if !caller_helps {
             self.core.changed.notify_all();
@@ -345,9 +351,11 @@ impl Core {
             return state;
         };
         let (event, started) = (first.event, first.start != 0);
+        let enqueued = state.in_flight.back().map_or(0, |last| last.ticket);
+        let room = state.in_flight.len() < MOST_IN_FLIGHT;
         if let (Some(event), true) = (event, started) {
             drop(state);
-            let ended = self.wait_for(event);
+            let ended = self.wait_for(event, if room { enqueued } else { u64::MAX });
             state = self.lock();
             match ended {
                 None => return state,
@@ -381,8 +389,8 @@ impl Core {
         state
     }
 
-    /// `None`: more was submitted meanwhile, and the GPU can be given that.
-    fn wait_for(&self, event: driver::Event) -> Option<Result<(), Fault>> {
+    /// `None`: more than `enqueued` was submitted meanwhile, and the GPU can be given that.
+    fn wait_for(&self, event: driver::Event, enqueued: u64) -> Option<Result<(), Fault>> {
         let context = &*self.context;
         let entered = context.enter();
         if let Err(fault) = entered {
@@ -395,11 +403,9 @@ impl Core {
                 driver::status::NOT_READY => {}
                 status => return Some(context.check("a submission", status)),
             }
-            let state = self.lock();
-            if !state.pending.is_empty() && state.in_flight.len() < MOST_IN_FLIGHT {
+            if self.newest.load(Ordering::Acquire) > enqueued {
                 return None;
             }
-            drop(state);
             if start.elapsed() > SPIN {
                 // SAFETY: a recorded event of this context.
                 let status = unsafe { (context.driver.event_synchronize)(event) };

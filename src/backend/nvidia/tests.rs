@@ -281,7 +281,12 @@ fn a_long_list_that_comes_again_is_a_graph_whose_changes_alone_are_told() {
         (&list[..3], true),
         (&list, true),
     ];
-    assert!(device.run(&lists, true).iter().all(|(ended, _)| *ended == SOFT_OK));
+    assert!(
+        device
+            .run(&lists, true)
+            .iter()
+            .all(|(ended, _)| *ended == SOFT_OK)
+    );
     // The first one and the short one are launches; two differ, there and back.
     assert_eq!(fake.graphs(), (4, 3));
     let launches = fake.launches();
@@ -289,7 +294,9 @@ fn a_long_list_that_comes_again_is_a_graph_whose_changes_alone_are_told() {
     let (first, third) = (&launches[..30], &launches[60..90]);
     assert_eq!(first, &launches[30..60]);
     assert_eq!(first, &launches[93..]);
-    let differ: Vec<usize> = (0..30).filter(|index| first[*index] != third[*index]).collect();
+    let differ: Vec<usize> = (0..30)
+        .filter(|index| first[*index] != third[*index])
+        .collect();
     assert_eq!(differ, [7, 9]);
     let address = call!(device.table, buffer_address(a));
     assert_eq!(word(&third[7].packet, 48), address + 64);
@@ -299,7 +306,12 @@ fn a_long_list_that_comes_again_is_a_graph_whose_changes_alone_are_told() {
     for missing in ["graph_create", "graph_add", "graph_instantiate"] {
         fake.fail(missing, status::OUT_OF_MEMORY);
         let lists: Vec<(&[soft_command], bool)> = vec![(&list, true), (&list, true)];
-        assert!(device.run(&lists, true).iter().all(|(ended, _)| *ended == SOFT_OK));
+        assert!(
+            device
+                .run(&lists, true)
+                .iter()
+                .all(|(ended, _)| *ended == SOFT_OK)
+        );
         assert_eq!(fake.launches().len(), 60, "{missing}");
         fake.mend();
     }

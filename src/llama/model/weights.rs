@@ -14,12 +14,12 @@ use crate::buffer::Buffer;
 use crate::device::{Device, DeviceKind};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::llama::model::activations::inner_storage;
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::TensorType;
 use crate::llama::files::mapped_file::MappedFile;
 use crate::llama::files::model_file::{ModelFile, ModelTensor, Place};
 use crate::llama::files::progress::LoadProgress;
+use crate::llama::model::activations::inner_storage;
 use crate::memory::{Category, page_size};
 pub(super) use repacker::Moving;
 use repacker::{Strips, Waiting};
@@ -303,7 +303,11 @@ impl<'a> Weights<'a> {
     /// while.
     fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8], of_file: bool) -> Result<Buffer<u8>> {
         let storage = inner_storage(self.device)?;
-        let options = self.device.buffer_options().label(tensor.name()).storage(storage);
+        let options = self
+            .device
+            .buffer_options()
+            .label(tensor.name())
+            .storage(storage);
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;
         for (index, step) in bytes.chunks(STEP).enumerate() {
             buffer.write_at(index * STEP, step)?;
