@@ -42,9 +42,9 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
-/* matvec_bytes_<B>_f32: the same for one row, a being what matvec_bytes_round made of it: k bytes u, k bytes v, then an f32
- * s for each 32: A(0, x) = s (128 u + v), off by at most half of s. matvec_bytes_round has elementwise_args after its
- * two buffers. */
+/* matvec_bytes_<B>_f32: the same for one row, a being what matvec_bytes_round made of it: k bytes u, k bytes v, then
+ * an f32 s for each 32: A(0, x) = s (128 u + v), off by at most half of s. matvec_bytes_round has elementwise_args
+ * after its two buffers. */
 
 /* matmul_interleaved_<B>_<T>: the same for a b whose rows interleave_<B> put into strips. B: f16, bf16, q8_0, q4_0,
  * q4_k, q5_k, q6_k. n is whole strips, transpose_b 1, b_row_stride k, b_batch_stride whole strips. */

@@ -1,12 +1,12 @@
-/* attention_wide_<D>_<C> and attention_wide_merge_<D>: attention of few queries, D = head_dim, on devices of many cores.
- * Contract in args.h: as attention_split and attention_merge, but for at most 32 pieces, and one piece is the whole
- * attention, whose OUT is that of attention. Besides, heads and tokens lie at multiples of 16 bytes.
+/* attention_wide_<D>_<C> and attention_wide_merge_<D>: attention of few queries, D = head_dim, on devices of many
+ * cores. Contract in args.h: as attention_split and attention_merge, but for at most 32 pieces, and one piece is the
+ * whole attention, whose OUT is that of attention. Besides, heads and tokens lie at multiples of 16 bytes.
  *
  * Geometry: a threadgroup of 128 threads for each piece: (splits, heads, tokens). Merge: one for each head of each
  * token: (heads, tokens, 1) of 128 threads.
  *
- * The design is attention_split's. What differs is for latency, since a piece has few keys: how many elements a lane has
- * is known when it is compiled, none is beyond the head, and values are read together with the keys and not after
+ * The design is attention_split's. What differs is for latency, since a piece has few keys: how many elements a lane
+ * has is known when it is compiled, none is beyond the head, and values are read together with the keys and not after
  * them. */
 #include <metal_stdlib>
 using namespace metal;

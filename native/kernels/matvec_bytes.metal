@@ -1,14 +1,14 @@
-/* matvec_bytes_<B>_f32 and matvec_bytes_round: c = a op(b) + bias for one row of a and weights in blocks, on devices of
- * many cores, with activations that were rounded to 16 bits. Contract in args.h; besides, b lies at multiples of 16 bytes,
- * its rows follow each other, and the batch is one.
+/* matvec_bytes_<B>_f32 and matvec_bytes_round: c = a op(b) + bias for one row of a and weights in blocks, on devices
+ * of many cores, with activations that were rounded to 16 bits. Contract in args.h; besides, b lies at multiples of
+ * 16 bytes, its rows follow each other, and the batch is one.
  *
- * Geometry: threadgroups of 128 threads, each for 4 columns of c: (n / 4, 1, 1), rounded up. Rounding: a thread for each
- * activation, in threadgroups of 256: (k / 256, 1, 1), rounded up.
+ * Geometry: threadgroups of 128 threads, each for 4 columns of c: (n / 4, 1, 1), rounded up. Rounding: a thread for
+ * each activation, in threadgroups of 256: (k / 256, 1, 1), rounded up.
  *
  * What limits matvec_wide is how many instructions a weight takes. Four weights that are bytes are multiplied in one
- * with four activations that are. An activation is 128 times one byte plus another, of which each 32 share a scale: the
- * rounding of the processor's native kernels for few rows. What a lane takes of a row is as in matvec_wide, and the
- * reads of two parts of all rows are under way before the first product. */
+ * with four activations that are. An activation is 128 times one byte plus another, of which each 32 share a scale:
+ * the rounding of the processor's native kernels for few rows. What a lane takes of a row is as in matvec_wide, and
+ * the reads of two parts of all rows are under way before the first product. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -58,8 +58,8 @@ static inline int products(thread const activations<WORDS> &x, uint first, threa
   return 128 * upper + lower;
 }
 
-/* What a lane takes of a row: `part` of the PARTS of a block, counted over the row, which is multiplied with WORDS words
- * of activations. */
+/* What a lane takes of a row: `part` of the PARTS of a block, counted over the row, which is multiplied with WORDS
+ * words of activations. */
 
 /* Eight bytes of a block, which are two times eight weights. */
 struct bytes_q4_0 {

@@ -1,7 +1,7 @@
-/* matvec_wide_<B>_f32 and matvec_wide_narrow_<B>_f32: c = a op(b) + bias for one row of a, and for few, on devices of so
- * many cores that a SIMD-group for whole rows of b would leave most of them without work. Contract in args.h; besides, a
- * and b lie at multiples of 16 bytes, rows of b follow each other, and rows of a and each row of numbers are multiples of
- * 16 bytes.
+/* matvec_wide_<B>_f32 and matvec_wide_narrow_<B>_f32: c = a op(b) + bias for one row of a, and for few, on devices of
+ * so many cores that a SIMD-group for whole rows of b would leave most of them without work. Contract in args.h;
+ * besides, a and b lie at multiples of 16 bytes, rows of b follow each other, and rows of a and each row of numbers
+ * are multiples of 16 bytes.
  *
  * Geometry: threadgroups of 128 threads, each for ROWS columns and M rows of c: (n / ROWS, m / M, batch), rounded up.
  *
@@ -18,16 +18,18 @@ using namespace metal;
 
 constant constexpr uint SIMDGROUPS = 4;
 
-/* The bits of `mask` of a word, which are below bit 23, as an integer less `origin`: those of the float 2^23 become its
- * last ones. No shift and no conversion is needed; who multiplies divides by what the mask's lowest bit is worth. */
+/* The bits of `mask` of a word, which are below bit 23, as an integer less `origin`: those of the float 2^23 become
+ * its last ones. No shift and no conversion is needed; who multiplies divides by what the mask's lowest bit is worth.
+ * */
 static inline float bits_at(uint word, uint mask, float origin) {
   return as_type<float>((word & mask) | 0x4b000000u) - (8388608.0f + origin);
 }
 static inline float sum_of(float4 x) { return (x.x + x.y) + (x.z + x.w); }
 
-/* What a lane takes of a row in one step. `part`: which of the PARTS of a block, counted over the row; FOURS vectors of
- * four activations belong to it. `place` says where they are, `scale` divides them by what the bits of their weights are
- * worth. `read` and `times` are apart so that the reads of all rows are under way before the first product. */
+/* What a lane takes of a row in one step. `part`: which of the PARTS of a block, counted over the row; FOURS vectors
+ * of four activations belong to it. `place` says where they are, `scale` divides them by what the bits of their
+ * weights are worth. `read` and `times` are apart so that the reads of all rows are under way before the first
+ * product. */
 
 /* Four bytes of a block, which are two times four weights. */
 struct wide_q4_0 {

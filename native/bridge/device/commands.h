@@ -36,8 +36,8 @@ typedef struct IronScratchUse {
 /* The encoder for an operation that uses `uses`, which are noted. When this fails, nothing has changed. */
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count compute:(id<MTLComputeCommandEncoder> *)encoder;
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder;
-/* At least `length` bytes of the device's own for passes that hand something to the next one: the same memory each time,
- * since what is recorded here is executed in order. nil, with the error reported, when there is no memory. */
+/* At least `length` bytes of the device's own for passes that hand something to the next one: the same memory each
+ * time, since what is recorded here is executed in order. nil, with the error reported, when there is no memory. */
 - (IronBuffer *)scratchOfLength:(uint64_t)length;
 /* Whether the operation before left in it what `use` says, the number apart. */
 - (bool)scratchHolds:(const IronScratchUse *)use;

@@ -4,8 +4,8 @@
 
 #import "base/entry.h"
 
-/* The staging buffer's size: large enough that the copy and not the command buffer round it takes the time. A GPU behind
- * a bus has short shared buffers where neither side waits for the other's. */
+/* The staging buffer's size: large enough that the copy and not the command buffer round it takes the time. A GPU
+ * behind a bus has short shared buffers where neither side waits for the other's. */
 static uint64_t staging_bytes(IronDevice *device) { return UINT64_C(1) << (device->cores > 0 ? 21 : 23); }
 
 /* A blit copies whole words. */

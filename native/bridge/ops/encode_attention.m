@@ -128,7 +128,8 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
     share_out_keys(&arguments, positions, operands);
     int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
-    if (arguments.splits > 1 || (arguments.splits && !arguments.wide)) return encode_pieces(commands, kernel, operands, &arguments);
+    /* A single piece of attention_wide is the whole attention. */
+    if (arguments.splits > (arguments.wide ? 1 : 0)) return encode_pieces(commands, kernel, operands, &arguments);
     IronGrid heads = {attention.heads, attention.tokens, 1};
     if (arguments.wide) heads = (IronGrid){1, attention.heads, attention.tokens};
     return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments, heads);

@@ -32,8 +32,8 @@ static bool has_one_row(const void *arguments, const struct IronOperand *operand
   return args->m == 1 && is_of_rows(args);
 }
 
-/* Cores from which on a kernel is chosen that gives each a part of one row. A GPU of fewer is filled by a row of threads
- * for each of its columns. */
+/* Cores from which on a kernel is chosen that gives each a part of one row. A GPU of fewer is filled by a row of
+ * threads for each of its columns. */
 enum { MANY_CORES = 64, VECTOR_BYTES = 16 };
 
 static bool is_wide(const struct IronOperand *operand) { return operand->buffer->device->cores >= MANY_CORES; }

@@ -268,7 +268,7 @@ mod tests {
         let capabilities = Cpu::default().capabilities();
         assert!(!capabilities.name.is_empty());
         assert!(capabilities.working_set < capabilities.memory && capabilities.unified);
-        let report = Cpu.report();
+        let report = Cpu::default().report();
         for key in [
             "processor: ",
             "instruction set: ",
@@ -282,7 +282,13 @@ mod tests {
     #[test]
     fn options_that_nobody_knows_are_errors() {
         assert!(Cpu::with_options("").is_ok());
-        for (options, said) in [("color=red", "'color'"), ("nonsense", "KEY=VALUE")] {
+        let gpu = Cpu::with_options("cores=132").map(|cpu| cpu.capabilities().cores);
+        assert_eq!(gpu.ok(), Some(132));
+        for (options, said) in [
+            ("color=red", "'color'"),
+            ("nonsense", "KEY=VALUE"),
+            ("cores=many", "'many'"),
+        ] {
             let refused = Cpu::with_options(options).err();
             assert!(
                 matches!(&refused, Some(Fault::Invalid(text)) if text.contains(said)),
@@ -293,7 +299,7 @@ mod tests {
 
     #[test]
     fn what_does_not_compile_says_where() {
-        let cpu = Arc::new(Cpu);
+        let cpu = Arc::new(Cpu::default());
         let refused = cpu.create_module(b"kernel").err();
         assert!(
             matches!(&refused, Some(Fault::Invalid(text)) if text.starts_with("program_source:1: error: ")),

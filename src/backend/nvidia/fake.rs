@@ -319,7 +319,9 @@ fakes! {
         s.nodes.push(launched(launch));
         put(node, GraphNode(ptr::without_provenance_mut(last + 1)))
     }
-    graph_instantiate(executable: *mut GraphExec, _graph: Graph, _flags: u64) |s| { put(executable, GraphExec(made(s))) }
+    graph_instantiate(executable: *mut GraphExec, _graph: Graph, _flags: u64) |s| {
+        put(executable, GraphExec(made(s)))
+    }
     graph_change(_executable: GraphExec, node: GraphNode, launch: *const KernelNode) |s| {
         s.changes += 1;
         s.nodes[node.0.addr() - 1] = launched(launch)

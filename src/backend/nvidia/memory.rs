@@ -1,6 +1,6 @@
-//! Buffers. What the host reaches is pinned memory of the host's, which the GPU reads over the bus. Where it is long, and
-//! the host may touch managed memory while the GPU works, it is that, which migrates to whoever uses it. Everything else
-//! is the GPU's own.
+//! Buffers. What the host reaches is pinned memory of the host's, which the GPU reads over the bus. Where it is long,
+//! and the host may touch managed memory while the GPU works, it is that, which migrates to whoever uses it. Everything
+//! else is the GPU's own.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};

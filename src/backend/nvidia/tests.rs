@@ -350,8 +350,8 @@ fn lists_complete_in_their_order_and_canceled_ones_run_nothing() {
         length: 8,
     };
     for helps in [true, false] {
-        let lists: Vec<(&[soft_command], bool)> =
-            vec![(&[fill, copy], true), (&[fill], false), (&[], true)];
+        let (both, one) = ([fill, copy], [fill]);
+        let lists: Vec<(&[soft_command], bool)> = vec![(&both, true), (&one, false), (&[], true)];
         let ended = device.run(&lists, helps);
         let outcomes: Vec<_> = ended.iter().map(|(outcome, _)| *outcome).collect();
         assert_eq!(outcomes, [SOFT_OK, SOFT_CANCELED, SOFT_OK]);
@@ -371,7 +371,8 @@ fn what_is_not_bound_is_an_error_that_names_the_kernel() {
     let device = Opened::new(&fake);
     let buffer = device.buffer(64);
     let function = device.function("elementwise", c"add");
-    let nothing = dispatch(function, &[buffer_binding(buffer, 0, 64)], 4);
+    let one = [buffer_binding(buffer, 0, 64)];
+    let nothing = dispatch(function, &one, 4);
     let short = bytes_binding(&1_u32);
     let bindings = [buffer_binding(buffer, 0, 64); 3]
         .into_iter()
