@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress stress-api \
-  faults soak bench test-bench bench-models bench-peers ab lint words check-msl check-apple bindings doc book package \
+  faults soak bench test-bench bench-models bench-peers ab lint words check-msl check-ptx check-apple bindings doc book package \
   newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
@@ -125,6 +125,9 @@ words: ## the words of scripts/words.txt, lines over 120 columns, sentences over
 
 check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
 	cargo test --lib -- msl::check cpu::library::tests::our_sources
+
+check-ptx: setup ## assembles our kernels for NVIDIA's GPUs, without one; registers and spills against a table
+	scripts/check_ptx.py $(if $(UPDATE),--update)
 
 check-apple: ## type-checks the Rust for Apple silicon; with APPLE_SDK= compiles the Objective-C against Apple's headers
 	@APPLE_SDK='$(APPLE_SDK)' scripts/check-apple.sh

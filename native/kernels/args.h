@@ -42,6 +42,10 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
+/* matvec_bytes_<B>_f32: the same for one row, a being what matvec_bytes_round made of it: k bytes u, k bytes v, then
+ * an f32 s for each 32: A(0, x) = s (128 u + v), off by at most half of s. matvec_bytes_round has elementwise_args
+ * after its two buffers. */
+
 /* embedding_<B>: out[i][:] = scale * table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
 enum { EMBEDDING_TABLE = 0, EMBEDDING_IDS = 1, EMBEDDING_OUT = 2, EMBEDDING_ARGS = 3 };
@@ -89,6 +93,8 @@ typedef struct rope_args {
  *   the split_length from the (s split_length)-th on; `splits` pieces must cover them. ATTENTION_OUT is packed rows of
  *   head_dim + 2 f32, [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) -
  *   largest); this is 0 without weights.
+ * attention_wide_<D>_<C>: the same as attention_split for head_dim D; a single piece is the whole attention, and out is
+ *   attention's. attention_wide_merge_<D>: as attention_merge, of at most 32 pieces.
  * attention_merge: puts these rows together: out[t][h]. Of the arguments it reads the layout of out, tokens, heads,
  * head_dim, splits. */
 enum { ATTENTION_Q = 0, ATTENTION_K = 1, ATTENTION_V = 2, ATTENTION_OUT = 3, ATTENTION_ARGS = 4 };
@@ -103,6 +109,7 @@ typedef struct attention_args {
   float scale;
   iron_u32 splits, split_length;
   float softcap;
+  iron_u32 wide; /* the pieces are attention_wide's */
 } attention_args;
 
 /* add: out[i] = a[i] + b[i].

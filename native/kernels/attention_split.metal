@@ -17,23 +17,13 @@ using namespace metal;
 #include "plain.h"
 #include "blocks.h"
 #include "caches.h"
+#include "pieces.h"
 
 constant constexpr uint SIMDGROUPS = 4;
 constant constexpr uint TEAM = 8;                  /* lanes */
 constant constexpr uint TEAMS = 32 / TEAM;         /* of a SIMD-group */
 constant constexpr uint HEAD_DIM = 256;            /* at most */
 constant constexpr uint FOURS = HEAD_DIM / 4 / TEAM; /* of elements, for a lane */
-
-/* What the keys with a largest score of their own have to be multiplied with to join those with the `common` one. */
-static inline float share(float largest, float sum, float common) {
-  return as_type<uint>(sum) == 0 ? 0.0f : precise::exp(largest - common);
-}
-
-/* The larger one of two scores, of which only those with weights count. */
-static inline float common_largest(float largest, float sum, float other, float other_sum) {
-  if (as_type<uint>(other_sum) == 0) return largest;
-  return as_type<uint>(sum) == 0 ? other : max(largest, other);
-}
 
 template <typename Cache, typename Stored>
 [[kernel]] void attention_split(

@@ -26,6 +26,11 @@ MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thre
 
 }
 
+namespace metal {
+/* c plus the sum of the products of four signed bytes each: of this library and not of Metal's. */
+MSL_INLINE int integer_dot4(uint a, uint b, int c) { return msl::integer_dot4(a, b, c); }
+}
+
 namespace msl {
 /* The folds of the reductions; `neutral` leaves any other operand as it is. */
 #define MSL_FOLD(name, expression, start)                                            \

@@ -267,3 +267,5 @@ uint64_t SoftMetalWaitBudget(id<MTLDevice> device) {
   SoftBackend *backend = [(SoftDevice *)device backend];
   return [backend table]->wait_budget([backend handle]);
 }
+
+uint32_t SoftMetalCores(id<MTLDevice> device) { return [[(SoftDevice *)device backend] capabilities]->cores; }

@@ -67,6 +67,7 @@ typedef struct soft_capabilities {
   uint32_t max_threadgroup_memory;
   uint32_t simd_width;
   uint32_t flags;
+  uint32_t cores; /* each of which holds several threadgroups at a time; 0: that is not how kernels are executed */
 } soft_capabilities;
 
 /* SHARED: has contents, which the host reads and writes while no submission in flight uses the buffer. PRIVATE: none.

@@ -62,5 +62,8 @@ void SoftMetalRun(id<MTLCommandBuffer> commands);
  * processors compute. */
 uint64_t SoftMetalWaitBudget(id<MTLDevice> device);
 
+/* The cores that each hold several threadgroups at a time; 0 where kernels are not executed so. */
+uint32_t SoftMetalCores(id<MTLDevice> device);
+
 NS_ASSUME_NONNULL_END
 #endif

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn open_cpu(
     text: *mut *mut c_char,
 ) -> soft_outcome {
     let open = || {
-        let (opened, functions) = vtable::open(Cpu)?;
+        let (opened, functions) = vtable::open(Cpu::default())?;
         // SAFETY: backend.h: places for both.
         unsafe {
             backend.write(opened);

@@ -16,7 +16,10 @@ pub enum Fault {
     /// Not on this backend, or not on this system.
     Unsupported(String),
     /// The device is gone, and whatever comes later fails likewise.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a processor is not lost"))]
+    #[cfg_attr(
+        not(any(test, all(feature = "nvidia", target_os = "linux"))),
+        expect(dead_code, reason = "a processor is not lost")
+    )]
     DeviceLost(String),
     /// A bug of the backend's.
     Internal(String),

@@ -4,6 +4,7 @@
 pub mod backend;
 mod context;
 mod driver;
+mod graph;
 mod launch;
 mod memory;
 mod module;

@@ -124,6 +124,8 @@ pub struct Capabilities {
     /// In bytes.
     pub max_threadgroup_memory: u32,
     pub simd_width: u32,
+    /// Each of which holds several threadgroups at a time; 0: that is not how kernels are executed.
+    pub cores: u32,
     /// Shared memory is the device's own: nothing is copied or migrated.
     pub unified: bool,
     /// [`Backend::import_buffer`] takes the host's memory and read-only mappings of files.
@@ -664,6 +666,7 @@ impl<B: Backend> Table<B> {
                 .iter()
                 .map(|(set, flag)| if *set { *flag } else { 0 })
                 .sum(),
+            cores: found.cores,
         };
         // SAFETY: backend.h: NULL or a struct whose first member is its size, of which no more is written.
         unsafe {

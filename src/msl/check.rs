@@ -15,6 +15,7 @@ const FUNCTIONS: &[&str] = &[
     "dot",
     "exp",
     "fma",
+    "integer_dot4",
     "isnan",
     "log",
     "make_filled_simdgroup_matrix",

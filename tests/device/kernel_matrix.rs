@@ -7,6 +7,7 @@ mod products;
 mod rows;
 mod typed;
 mod ways;
+mod wide;
 
 /// Sizes around the widths of vectors, groups and tiles.
 const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];

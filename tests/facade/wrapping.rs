@@ -173,7 +173,14 @@ fn a_mapped_file_of_any_length_holds_weights_at_byte_offsets() {
     let map = unsafe { ironbridge::FileMapping::of(&file).unwrap() };
 
     let device = device();
-    let wrapped = device.buffer_options().wrap(map).unwrap();
+    let wrapped = match device.buffer_options().wrap(map) {
+        // A GPU behind a bus does not read a file's pages where they are.
+        Err(error) if !device.info().unwrap().unified_memory => {
+            assert_eq!(error.status(), Some(Status::OutOfMemory));
+            return;
+        }
+        wrapped => wrapped.unwrap(),
+    };
     assert_eq!(wrapped.len(), length);
     let mut end = [0; 3];
     wrapped.read_at(length - 3, &mut end).unwrap();

@@ -9,6 +9,14 @@
 #import "base/outcome.h"
 #import "submission.h"
 
+/* What the scratch memory holds behind the operation of that number: something made of `length` bytes of `buffer` from
+ * `offset` on. */
+typedef struct IronScratchUse {
+  const void *buffer; /* compared, not used */
+  uint64_t offset, length;
+  uint32_t operation;
+} IronScratchUse;
+
 @interface IronCommands : IronObject {
  @public
   IronDevice *device;
@@ -19,6 +27,8 @@
   NSString *label;
   uint32_t max_operations;
   IronSubmission *open; /* nil: nothing recorded since the last flush */
+  IronBuffer *scratch;  /* nil: none was asked for */
+  IronScratchUse scratch_use;
   _Atomic(uint32_t) operations;
   _Atomic(bool) committed;
 }
@@ -26,6 +36,13 @@
 /* The encoder for an operation that uses `uses`, which are noted. When this fails, nothing has changed. */
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count compute:(id<MTLComputeCommandEncoder> *)encoder;
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder;
+/* At least `length` bytes of the device's own for passes that hand something to the next one: the same memory each
+ * time, since what is recorded here is executed in order. nil, with the error reported, when there is no memory. */
+- (IronBuffer *)scratchOfLength:(uint64_t)length;
+/* Whether the operation before left in it what `use` says, the number apart. */
+- (bool)scratchHolds:(const IronScratchUse *)use;
+/* The operation that was recorded last leaves that. */
+- (void)scratchNowHolds:(const IronScratchUse *)use;
 /* The operation is encoded and touched `bytes`: flushes when that is due. */
 - (void)recorded:(uint64_t)bytes;
 

@@ -13,6 +13,7 @@ IRON_COUNTED(IronCommands)
  * waits for. */
 - (void)dealloc {
   [open release];
+  [scratch release];
   if (outcome && !IronDeviceIsInherited(device)) {
     IronMonitorLock(&device->monitor);
     if (outcome->failure.status != IRON_OK && !outcome->told) IronFailuresAdd(&device->failures, &outcome->failure);
@@ -61,6 +62,27 @@ void IronCommandsLeave(IronCommands **commands) {
 
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count blit:(id<MTLBlitCommandEncoder> *)encoder {
   return [self prepare:uses count:count kind:IRON_ENCODER_BLIT encoder:encoder];
+}
+
+- (IronBuffer *)scratchOfLength:(uint64_t)length {
+  if (scratch && scratch->length >= length) return scratch;
+  const iron_buffer_options options = {
+      .category = IRON_CATEGORY_SCRATCH, .storage = IRON_STORAGE_PRIVATE, .label = "scratch", .pooled = true};
+  IronBuffer *longer = IronBufferMake(device, length, &options);
+  if (!longer) return nil;
+  [scratch release];
+  scratch = [longer retain];
+  return scratch;
+}
+
+- (bool)scratchHolds:(const IronScratchUse *)use {
+  return scratch && scratch_use.operation == atomic_load(&operations) && scratch_use.buffer == use->buffer &&
+         scratch_use.offset == use->offset && scratch_use.length == use->length;
+}
+
+- (void)scratchNowHolds:(const IronScratchUse *)use {
+  scratch_use = *use;
+  scratch_use.operation = atomic_load(&operations);
 }
 
 - (void)flush:(IronRunner)runner {

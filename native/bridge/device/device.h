@@ -37,6 +37,8 @@ typedef struct IronExtras {
   void (*run)(id<MTLCommandBuffer> commands);
   /* Nanoseconds for which who waits for `metal` may spin now before it sleeps. */
   uint64_t (*wait_budget)(const void *metal);
+  /* How many cores hold several threadgroups each; 0: kernels are not executed so. */
+  uint32_t (*cores)(const void *metal);
   /* For a buffer that is about to be written as a whole and will be read often. */
   void (*expect_reads)(id<MTLBuffer> buffer);
   /* Memory for weights (+1), nil: there is none, and its rows, in a layout that the device picks. A reader or writer
@@ -60,6 +62,7 @@ typedef struct IronExtras {
   const IronExtras *extras; /* never NULL */
   iron_device_kind kind;
   uint32_t index;
+  uint32_t cores; /* 0: unknown, or none that hold several threadgroups each */
   uint32_t max_operations, max_in_flight;
   uint64_t max_flush_bytes;
   uint64_t opened;         /* IronNow when it was */

@@ -56,6 +56,7 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_d
   device->metal = [metal retain];
   device->kind = kind;
   device->index = index;
+  device->cores = extras->cores ? extras->cores(metal) : 0;
   device->extras = extras;
   device->monitor.wait_budget = extras->wait_budget;
   device->monitor.waited_for = metal;

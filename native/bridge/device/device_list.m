@@ -57,6 +57,8 @@ static iron_status pin_threads(const uint32_t *processors, size_t count, char **
   return changed(soft_cpu_pin_threads(processors, count, text));
 }
 
+static uint32_t cores(const void *metal) { return SoftMetalCores((id<MTLDevice>)metal); }
+
 static uint64_t wait_budget(const void *metal) { return SoftMetalWaitBudget((id<MTLDevice>)metal); }
 
 static iron_status copied(soft_outcome outcome) {
@@ -91,6 +93,7 @@ static const IronExtras apples = {0};
 static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
                                        .run = SoftMetalRun,
                                        .wait_budget = wait_budget,
+                                       .cores = cores,
                                        .expect_reads = SoftMetalExpectReads,
                                        .new_weights = SoftMetalNewWeights,
                                        .write_weights = write_weights,
@@ -99,6 +102,7 @@ static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
 static const IronExtras of_cpu = {.commit_quietly = SoftMetalCommitQuietly,
                                   .run = SoftMetalRun,
                                   .wait_budget = wait_budget,
+                                  .cores = cores,
                                   .expect_reads = SoftMetalExpectReads,
                                   .new_weights = SoftMetalNewWeights,
                                   .write_weights = write_weights,

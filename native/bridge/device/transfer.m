@@ -4,8 +4,9 @@
 
 #import "base/entry.h"
 
-/* The staging buffer's size: large enough that the copy and not the command buffer round it takes the time. */
-static const uint64_t STAGING_BYTES = UINT64_C(8) << 20;
+/* The staging buffer's size: large enough that the copy and not the command buffer round it takes the time. A GPU
+ * behind a bus has short shared buffers where neither side waits for the other's. */
+static uint64_t staging_bytes(IronDevice *device) { return UINT64_C(1) << (device->cores > 0 ? 21 : 23); }
 
 /* A blit copies whole words. */
 static uint64_t word_down(uint64_t offset) { return offset & ~UINT64_C(3); }
@@ -35,7 +36,8 @@ static iron_status blit(IronDevice *device, id<MTLBuffer> source, uint64_t sourc
 static IronBuffer *make_staging(IronDevice *device, uint64_t length) {
   iron_buffer_options options = {.category = IRON_CATEGORY_SCRATCH, .label = "staging", .pooled = true};
   uint64_t words = word_up(length) + 4; /* a range may start and end inside a word */
-  return IronBufferMake(device, words < STAGING_BYTES ? words : STAGING_BYTES, &options);
+  return IronBufferMake(device, words < staging_bytes(device) ? words : staging_bytes(device),
+                        &options);
 }
 
 static iron_status copy_out(IronBuffer *buffer, IronBuffer *staging, uint64_t offset, char *bytes, uint64_t length) {

@@ -47,14 +47,23 @@ static IronShape cache_shape(const iron_attention *attention, const iron_tensor 
 /* Keys are shared out among threadgroups for queries that are too few to keep a GPU busy, when each piece still is
  * worth one. */
 enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
+/* On a device of many cores what counts is how long one of them takes, so that pieces are small and there are some from
+ * the first keys on. Its merge has a lane for each. */
+enum { SMALL_PIECE = 32, MAX_SMALL_PIECES = 32 };
 
-static void share_out_keys(attention_args *arguments, uint64_t positions) {
-  uint64_t keys = arguments->window ? arguments->window : positions;
-  if (arguments->tokens > FEW_QUERIES || keys < MANY_KEYS) return;
-  uint64_t length = (keys + MAX_PIECES - 1) / MAX_PIECES;
-  if (length < PIECE) length = PIECE;
+static void share_out(attention_args *arguments, uint64_t keys, uint64_t piece, uint64_t most) {
+  uint64_t length = (keys + most - 1) / most;
+  if (length < piece) length = piece;
   arguments->split_length = (uint32_t)length;
   arguments->splits = (uint32_t)((keys + length - 1) / length);
+}
+
+static void share_out_keys(attention_args *arguments, uint64_t positions, const IronOperand *operands) {
+  uint64_t keys = arguments->window ? arguments->window : positions;
+  if (arguments->tokens > FEW_QUERIES) return;
+  arguments->wide = IronAttentionIsWide(arguments, operands);
+  if (arguments->wide) share_out(arguments, keys, SMALL_PIECE, MAX_SMALL_PIECES);
+  else if (keys >= MANY_KEYS) share_out(arguments, keys, PIECE, MAX_PIECES);
 }
 
 /* The two passes of an attention in pieces, with scratch memory between them that lives as long as its submission. */
@@ -63,7 +72,8 @@ static iron_status encode_pieces(IronCommands *commands, int kernel, const IronO
   IronGrid pieces = {arguments->splits, arguments->heads, arguments->tokens};
   uint64_t bytes = pieces.width * pieces.height * pieces.depth * (arguments->head_dim + 2) * sizeof(float);
   const iron_buffer_options options = {.category = IRON_CATEGORY_SCRATCH, .label = "attention", .pooled = true};
-  IronBuffer *scratch = IronBufferMake(commands->device, bytes, &options);
+  IronBuffer *scratch =
+      arguments->wide ? [commands scratchOfLength:bytes] : IronBufferMake(commands->device, bytes, &options);
   if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
   IronOperand parts = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
   const IronOperand *q = &operands[ATTENTION_Q], *k = &operands[ATTENTION_K], *v = &operands[ATTENTION_V];
@@ -119,11 +129,13 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
                                 .window = attention.window >= positions ? 0 : (uint32_t)attention.window,
                                 .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale,
                                 .softcap = attention.softcap};
-    share_out_keys(&arguments, positions);
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
+    share_out_keys(&arguments, positions, operands);
     int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
-    if (arguments.splits) return encode_pieces(commands, kernel, operands, &arguments);
-    return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments,
-                               (IronGrid){attention.heads, attention.tokens, 1});
+    /* A single piece of attention_wide is the whole attention. */
+    if (arguments.splits > (arguments.wide ? 1 : 0)) return encode_pieces(commands, kernel, operands, &arguments);
+    IronGrid heads = {attention.heads, attention.tokens, 1};
+    if (arguments.wide) heads = (IronGrid){1, attention.heads, attention.tokens};
+    return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments, heads);
   } IRON_LEAVE
 }

@@ -5,13 +5,16 @@
 
 #include <stdbool.h>
 
+#include "args.h"
 #include "ironbridge.h"
 
 struct IronOperand;
 
 typedef enum IronOperation {
-  IRON_OPERATION_MATMUL,    /* types: b; a, bias and c */
-  IRON_OPERATION_EMBEDDING, /* table */
+  IRON_OPERATION_MATMUL,         /* types: b; a, bias and c */
+  IRON_OPERATION_MATMUL_BYTES,   /* the same; a comes from the next one */
+  IRON_OPERATION_ROUND_TO_BYTES, /* the first pass of that */
+  IRON_OPERATION_EMBEDDING,      /* table */
   IRON_OPERATION_ROPE,
   IRON_OPERATION_ATTENTION,       /* k and v */
   IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */
@@ -47,6 +50,8 @@ extern const IronKernelEntry IronKernelTable[];
 /* The index in the table of the first kernel that fits, or -1 when there is none. */
 int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second, const void *arguments,
                    const struct IronOperand *operands);
+/* Whether an attention of few queries is attention_wide's, which says how its keys are shared out. */
+bool IronAttentionIsWide(const attention_args *arguments, const struct IronOperand *operands);
 /* Whether there is a kernel of an operation for these types at all. */
 bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second);
 

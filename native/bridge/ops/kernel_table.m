@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "args.h"
+#import "operand.h"
 
 /* Of several kernels for the same types the first one whose condition holds is taken, so each list ends with one that
  * takes every shape. */
@@ -17,6 +18,10 @@
 #define TILES {{64, 32, 1}, 128}
 #define QUERIES_OF_32 {{1, 32, 1}, 128}
 #define PIECE_OF_KEYS {{1, 1, 1}, 128}
+#define FOUR_COLUMNS {{4, 1, 1}, 128}
+#define FOUR_BY_FOUR {{4, 4, 1}, 128}
+#define ONE_COLUMN {{1, 1, 1}, 128}
+#define LARGEST_THREADGROUP_PER_POINT {{1, 1, 1}, 1024}
 
 /* A product whose weights are stored as rows of k, as models store them, and whose activations are so too. */
 static bool is_of_rows(const matmul_args *args) { return args->transpose_b && !args->transpose_a; }
@@ -26,6 +31,64 @@ static bool has_one_row(const void *arguments, const struct IronOperand *operand
   (void)operands;
   return args->m == 1 && is_of_rows(args);
 }
+
+/* Cores from which on a kernel is chosen that gives each a part of one row. A GPU of fewer is filled by a row of
+ * threads for each of its columns. */
+enum { MANY_CORES = 64, VECTOR_BYTES = 16 };
+
+static bool is_wide(const struct IronOperand *operand) { return operand->buffer->device->cores >= MANY_CORES; }
+
+/* Operands of kernels that read vectors of 16 bytes. */
+static bool is_aligned(const struct IronOperand *operand) { return operand->offset % VECTOR_BYTES == 0; }
+
+/* Rows of a type that is stored in elements or blocks of so many bytes. */
+static bool is_vectors(uint64_t elements, uint32_t of_block, uint32_t bytes) {
+  return elements / of_block * bytes % VECTOR_BYTES == 0;
+}
+
+/* Products that a threadgroup shares out along k, of one row of a or of so many that reading b again for each four of
+ * them is better than tiles without matrix units. */
+enum { SOME_ROWS = 64 };
+
+static bool is_shared_out(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block,
+                          uint32_t bytes) {
+  return is_of_rows(args) && is_wide(&operands[MATMUL_B]) && is_aligned(&operands[MATMUL_A]) &&
+         is_aligned(&operands[MATMUL_B]) && args->a_batch_stride % 4 == 0 &&
+         (args->m == 1 || args->a_row_stride % 4 == 0) && is_vectors(args->b_batch_stride, of_block, bytes);
+}
+/* Numbers are read as vectors, and so each row is some. */
+#define IS_SHARED_OUT(name, of_block, bytes, rows_too)                                                             \
+  static bool is_shared_out_of_##name(const matmul_args *args, const struct IronOperand *operands) {               \
+    return is_shared_out(args, operands, of_block, bytes) &&                                                       \
+           (!(rows_too) || (is_vectors(args->b_row_stride, of_block, bytes) && is_vectors(args->k, of_block, bytes) && \
+                            args->k % 4 == 0));                                                                    \
+  }                                                                                                                \
+  static bool has_one_row_of_##name(const void *arguments, const struct IronOperand *operands) {                   \
+    const matmul_args *args = arguments;                                                                           \
+    return args->m == 1 && is_shared_out_of_##name(args, operands);                                                \
+  }                                                                                                                \
+  static bool has_some_rows_of_##name(const void *arguments, const struct IronOperand *operands) {                 \
+    const matmul_args *args = arguments;                                                                           \
+    return args->m <= SOME_ROWS && is_shared_out_of_##name(args, operands);                                        \
+  }
+/* Weights in blocks for one row of activations that are worth being rounded. */
+#define IS_OF_BYTES(name, of_block, bytes)                                                                \
+  static bool is_of_bytes_##name(const void *arguments, const struct IronOperand *operands) {            \
+    const matmul_args *args = arguments;                                                                 \
+    return args->m == 1 && args->batch == 1 && is_shared_out(args, operands, of_block, bytes);           \
+  }
+IS_OF_BYTES(q8_0, 32, 34)
+IS_OF_BYTES(q4_0, 32, 18)
+IS_OF_BYTES(q4_k, 256, 144)
+IS_OF_BYTES(q6_k, 256, 210)
+
+IS_SHARED_OUT(f32, 1, 4, true)
+IS_SHARED_OUT(f16, 1, 2, true)
+IS_SHARED_OUT(bf16, 1, 2, true)
+IS_SHARED_OUT(q8_0, 32, 34, false)
+IS_SHARED_OUT(q4_0, 32, 18, false)
+IS_SHARED_OUT(q4_k, 256, 144, false)
+IS_SHARED_OUT(q6_k, 256, 210, false)
 
 static bool has_few_rows(const void *arguments, const struct IronOperand *operands) {
   const matmul_args *args = arguments;
@@ -62,7 +125,52 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   return has_many_queries(arguments, 256);
 }
 
+/* Rows so long that a threadgroup shares each out. */
+enum { LONG_ROW = 1024 };
+
+static bool has_long_rows_to_normalize(const void *arguments, const struct IronOperand *operands) {
+  const rms_norm_args *args = arguments;
+  return args->width >= LONG_ROW && args->width % 4 == 0 && args->x_row_stride % 4 == 0 &&
+         args->out_row_stride % 4 == 0 && is_wide(&operands[RMS_NORM_X]) && is_aligned(&operands[RMS_NORM_X]) &&
+         is_aligned(&operands[RMS_NORM_WEIGHT]) && is_aligned(&operands[RMS_NORM_OUT]);
+}
+
+static bool has_long_rows_to_search(const void *arguments, const struct IronOperand *operands) {
+  const argmax_args *args = arguments;
+  return args->width >= LONG_ROW && args->width % 4 == 0 && args->x_row_stride % 4 == 0 &&
+         is_wide(&operands[ARGMAX_X]) && is_aligned(&operands[ARGMAX_X]);
+}
+
+bool IronAttentionIsWide(const attention_args *args, const IronOperand *operands) {
+  uint64_t strides = args->q_token_stride | args->q_head_stride | args->k_token_stride | args->k_head_stride |
+                     args->v_token_stride | args->v_head_stride;
+  bool aligned = strides % 4 == 0 && is_aligned(&operands[ATTENTION_Q]) && is_aligned(&operands[ATTENTION_K]) &&
+                 is_aligned(&operands[ATTENTION_V]);
+  bool known = (args->head_dim == 64 || args->head_dim == 128) && args->softcap == 0;
+  return known && aligned && is_wide(&operands[ATTENTION_Q]);
+}
+
+/* Set when the device has many cores (encode_attention.m). */
+static bool is_wide_of(const attention_args *args, uint32_t head_dim) {
+  return args->wide != 0 && args->head_dim == head_dim;
+}
+static bool is_wide_of_64(const void *arguments, const struct IronOperand *operands) {
+  (void)operands;
+  return is_wide_of(arguments, 64);
+}
+static bool is_wide_of_128(const void *arguments, const struct IronOperand *operands) {
+  (void)operands;
+  return is_wide_of(arguments, 128);
+}
+
 /* The kernels of a product with weights of type B and activations of type T. */
+#define MATVEC_BYTES(B, NAME)                                                                                    \
+  {IRON_OPERATION_MATMUL_BYTES, {B, IRON_F32}, is_of_bytes_##NAME, "matvec_bytes", "matvec_bytes_" #NAME "_f32", \
+   FOUR_COLUMNS},
+#define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                           \
+  {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
+  {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
+   FOUR_BY_FOUR},
 #define MATMULS_OF_NUMBERS(B, T, NAMES)                                                               \
   {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec", "matvec_" NAMES, MATVEC},                    \
   {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec", "matvec_narrow_" NAMES, NARROW},            \
@@ -75,6 +183,8 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
 
 /* The kernels of an attention over caches of type C. */
 #define ATTENTIONS(C, NAME)                                                                                \
+  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_64, "attention_wide", "attention_wide_64_" NAME, PIECE_OF_KEYS}, \
+  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME, PIECE_OF_KEYS}, \
   {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},  \
   {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_64, "attention_tiled",                               \
    "attention_tiled_64_" NAME, QUERIES_OF_32},                                                             \
@@ -85,6 +195,22 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   {IRON_OPERATION_ATTENTION, {C}, ALWAYS, "attention", "attention_" NAME, SIMDGROUP_PER_POINT},
 
 const IronKernelEntry IronKernelTable[] = {
+    MATVEC_BYTES(IRON_Q8_0, q8_0)
+    MATVEC_BYTES(IRON_Q4_0, q4_0)
+    MATVEC_BYTES(IRON_Q4_K, q4_k)
+    MATVEC_BYTES(IRON_Q6_K, q6_k)
+    {IRON_OPERATION_ROUND_TO_BYTES, {0}, ALWAYS, "matvec_bytes", "matvec_bytes_round", {{256, 1, 1}, 256}},
+    MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
+    MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)
+    MATVEC_WIDE(IRON_BF16, bf16, ONE_COLUMN)
+    MATVEC_WIDE(IRON_Q8_0, q8_0, FOUR_COLUMNS)
+    MATVEC_WIDE(IRON_Q4_0, q4_0, FOUR_COLUMNS)
+    MATVEC_WIDE(IRON_Q4_K, q4_k, FOUR_COLUMNS)
+    MATVEC_WIDE(IRON_Q6_K, q6_k, FOUR_COLUMNS)
+    {IRON_OPERATION_RMS_NORM, {0}, has_long_rows_to_normalize, "rms_norm_wide", "rms_norm_wide",
+     LARGEST_THREADGROUP_PER_POINT},
+    {IRON_OPERATION_ARGMAX, {0}, has_long_rows_to_search, "argmax_wide", "argmax_wide", LARGEST_THREADGROUP_PER_POINT},
+
 #define DTYPE_FLOAT(id, NAME, name, ...)                     \
   MATMULS_OF_NUMBERS(IRON_##NAME, IRON_F32, #name "_f32")    \
   MATMULS_OF_NUMBERS(IRON_##NAME, IRON_F16, #name "_f16")    \
@@ -103,6 +229,8 @@ const IronKernelEntry IronKernelTable[] = {
     ATTENTIONS(IRON_F16, "f16")
     ATTENTIONS(IRON_BF16, "bf16")
     ATTENTIONS(IRON_Q8_0, "q8_0")
+    {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_64, "attention_wide", "attention_wide_merge_64", PIECE_OF_KEYS},
+    {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_wide_merge_128", PIECE_OF_KEYS},
     {IRON_OPERATION_ATTENTION_MERGE, {0}, ALWAYS, "attention_split", "attention_merge", SIMDGROUP_PER_POINT},
 
 

@@ -37,6 +37,8 @@ template <bool, class A, class B> struct conditional { using type = A; };
 template <class A, class B> struct conditional<false, A, B> { using type = B; };
 template <bool b, class A, class B> using conditional_t = typename conditional<b, A, B>::type;
 
+int integer_dot4(uint a, uint b, int c);
+
 enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 void threadgroup_barrier(mem_flags);
 void simdgroup_barrier(mem_flags);

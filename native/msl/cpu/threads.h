@@ -32,6 +32,11 @@ MSL_INLINE void simd_barrier(uint site) {
 /* What a thread wrote before is read by others after a barrier only. */
 MSL_INLINE void fence() {}
 
+MSL_INLINE int integer_dot4(uint a, uint b, int c) {
+  for (uint i = 0; i < 32; i += 8) c += (int)(signed char)(a >> i) * (int)(signed char)(b >> i);
+  return c;
+}
+
 /* One operation of a SIMD-group: every thread writes below `area`, calls arrive, and then reads what the others
  * wrote. */
 struct operation {

@@ -136,7 +136,10 @@ template <class P, class Bound> struct value_holder {
     if (memory != 0) {
       typedef const __attribute__((address_space(1))) T *global;
       __builtin_memcpy(&value, (global)memory, sizeof value);
-    } else __builtin_memcpy(&value, __builtin_assume_aligned(packet.values + offset, 16), sizeof value);
+    } else {
+      /* The pointer's type says how it is aligned. */
+      __builtin_memcpy(&value, (const T *)(packet.values + offset), sizeof value);
+    }
   }
   MSL_INLINE P get() const { return value; }
 };

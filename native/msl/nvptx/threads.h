@@ -21,6 +21,12 @@ MSL_INLINE void threadgroup_barrier(uint) { __syncthreads(); }
 MSL_INLINE void simd_barrier(uint) { __nvvm_bar_warp_sync(all_lanes); }
 MSL_INLINE void fence() { __nvvm_membar_gl(); }
 
+MSL_INLINE int integer_dot4(uint a, uint b, int c) {
+  int sum;
+  asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+
 /* A value in the words that a shuffle moves. */
 template <class T> struct words {
   static constexpr uint count = (sizeof(T) + 3) / 4;

@@ -24,18 +24,30 @@ use crate::backend::vtable::{Backend, Capabilities, FunctionInfo, HostPages, Sto
 use crate::msl::{self, Setting};
 
 /// One opened device. All of them share the process's [`machine`].
-pub struct Cpu;
+#[derive(Default)]
+pub struct Cpu {
+    /// Of the GPU that it stands for.
+    cores: u32,
+}
 
 impl Cpu {
-    /// `options`: none are known.
+    /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these.
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
-        match options.split(',').find(|option| !option.is_empty()) {
-            None => Ok(Cpu),
-            Some(option) => Err(Fault::Invalid(match option.split_once('=') {
-                Some((key, _)) => format!("there is no key '{key}'"),
-                None => format!("'{option}' is not of the form KEY=VALUE"),
-            })),
+        let mut cpu = Cpu::default();
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let (key, value) = option.split_once('=').ok_or_else(|| {
+                Fault::Invalid(format!("'{option}' is not of the form KEY=VALUE"))
+            })?;
+            match key {
+                "cores" => {
+                    cpu.cores = value.parse().map_err(|_| {
+                        Fault::Invalid(format!("cores: '{value}' is not a number of cores"))
+                    })?;
+                }
+                _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
+            }
         }
+        Ok(cpu)
     }
 }
 
@@ -88,6 +100,7 @@ impl Backend for Cpu {
             max_threads_per_threadgroup: 1024,
             max_threadgroup_memory: THREADGROUP_MEMORY,
             simd_width: 32,
+            cores: self.cores,
             unified: true,
             imports: true,
             packs_weights: runs_native_kernels(),
@@ -264,10 +277,10 @@ mod tests {
 
     #[test]
     fn it_says_what_it_is() {
-        let capabilities = Cpu.capabilities();
+        let capabilities = Cpu::default().capabilities();
         assert!(!capabilities.name.is_empty());
         assert!(capabilities.working_set < capabilities.memory && capabilities.unified);
-        let report = Cpu.report();
+        let report = Cpu::default().report();
         for key in [
             "processor: ",
             "instruction set: ",
@@ -281,7 +294,13 @@ mod tests {
     #[test]
     fn options_that_nobody_knows_are_errors() {
         assert!(Cpu::with_options("").is_ok());
-        for (options, said) in [("color=red", "'color'"), ("nonsense", "KEY=VALUE")] {
+        let gpu = Cpu::with_options("cores=132").map(|cpu| cpu.capabilities().cores);
+        assert_eq!(gpu.ok(), Some(132));
+        for (options, said) in [
+            ("color=red", "'color'"),
+            ("nonsense", "KEY=VALUE"),
+            ("cores=many", "'many'"),
+        ] {
             let refused = Cpu::with_options(options).err();
             assert!(
                 matches!(&refused, Some(Fault::Invalid(text)) if text.contains(said)),
@@ -292,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_does_not_compile_says_where() {
-        let cpu = Arc::new(Cpu);
+        let cpu = Arc::new(Cpu::default());
         let refused = cpu.create_module(b"kernel").err();
         assert!(
             matches!(&refused, Some(Fault::Invalid(text)) if text.starts_with("program_source:1: error: ")),

@@ -237,10 +237,11 @@ pub struct attention_args {
     pub splits: iron_u32,
     pub split_length: iron_u32,
     pub softcap: f32,
+    pub wide: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of attention_args"][::core::mem::size_of::<attention_args>() - 104usize];
+    ["Size of attention_args"][::core::mem::size_of::<attention_args>() - 112usize];
     ["Alignment of attention_args"][::core::mem::align_of::<attention_args>() - 8usize];
     [
         "Offset of field: attention_args::q_token_stride",
@@ -296,6 +297,9 @@ const _: () = {
     [
         "Offset of field: attention_args::softcap",
     ][::core::mem::offset_of!(attention_args, softcap) - 100usize];
+    [
+        "Offset of field: attention_args::wide",
+    ][::core::mem::offset_of!(attention_args, wide) - 104usize];
 };
 pub const ELEMENTWISE_A: _bindgen_ty_8 = 0;
 pub const ELEMENTWISE_B: _bindgen_ty_8 = 1;

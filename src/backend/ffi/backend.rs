@@ -58,10 +58,11 @@ pub struct soft_capabilities {
     pub max_threadgroup_memory: u32,
     pub simd_width: u32,
     pub flags: u32,
+    pub cores: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of soft_capabilities"][::core::mem::size_of::<soft_capabilities>() - 64usize];
+    ["Size of soft_capabilities"][::core::mem::size_of::<soft_capabilities>() - 72usize];
     [
         "Alignment of soft_capabilities",
     ][::core::mem::align_of::<soft_capabilities>() - 8usize];
@@ -95,6 +96,9 @@ const _: () = {
     [
         "Offset of field: soft_capabilities::flags",
     ][::core::mem::offset_of!(soft_capabilities, flags) - 60usize];
+    [
+        "Offset of field: soft_capabilities::cores",
+    ][::core::mem::offset_of!(soft_capabilities, cores) - 64usize];
 };
 impl Default for soft_capabilities {
     fn default() -> Self {

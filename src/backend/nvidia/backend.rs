@@ -81,6 +81,7 @@ impl vtable::Backend for Nvidia {
             max_threads_per_threadgroup: properties.max_threads_per_threadgroup,
             max_threadgroup_memory: properties.max_threadgroup_memory,
             simd_width: properties.simd_width,
+            cores: properties.cores,
             unified: false,
             imports: properties.registers,
             packs_weights: false,
@@ -99,12 +100,13 @@ impl vtable::Backend for Nvidia {
             Err(_) => String::from("none"),
         };
         let shared = match properties.has_managed_memory {
-            true => "managed",
+            true => "pinned, and managed where it is long",
             false => "pinned",
         };
         let lines = [
             format!("GPU: {} ({})", properties.name, self.index),
             format!("compute capability: {major}.{minor}"),
+            format!("cores: {}", properties.cores),
             format!("own kernels: {own}"),
             format!("compiler: {clang}"),
             format!("shared memory: {shared}"),

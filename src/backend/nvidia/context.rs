@@ -18,6 +18,7 @@ pub struct Properties {
     pub max_threads_per_threadgroup: u32,
     pub max_threadgroup_memory: u32,
     pub simd_width: u32,
+    pub cores: u32,
     /// The host may touch managed memory while the GPU works.
     pub has_managed_memory: bool,
     /// Memory of the host's can be registered.
@@ -102,6 +103,7 @@ impl Properties {
                 device_attribute::MAX_SHARED_MEMORY_PER_BLOCK,
             )?),
             simd_width: unsigned(attribute(device_attribute::WARP_SIZE)?),
+            cores: unsigned(attribute(device_attribute::MULTIPROCESSOR_COUNT)?),
             has_managed_memory: attribute(device_attribute::CONCURRENT_MANAGED_ACCESS)? != 0,
             registers: attribute(device_attribute::HOST_REGISTER_SUPPORTED)? != 0,
         })
@@ -144,11 +146,28 @@ impl Context {
     /// The error that a call returned, if it did. One that ends the context is remembered.
     pub fn check(&self, what: &str, status: driver::Status) -> Result<(), Fault> {
         let checked = self.driver.check(what, status);
-        if let Err(Fault::DeviceLost(text)) = &checked {
-            // The first reason is the one to tell.
-            let _ = self.lost.set(text.clone());
+        match checked {
+            Err(Fault::DeviceLost(text)) => {
+                // The first reason is the one to tell.
+                let _ = self.lost.set(text.clone());
+                Err(Fault::DeviceLost(text))
+            }
+            Err(Fault::OutOfMemory(text)) => Err(Fault::OutOfMemory(text + &self.free_memory())),
+            other => other,
         }
-        checked
+    }
+
+    /// What other processes leave, in words; nothing when the driver does not say.
+    fn free_memory(&self) -> String {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: places for both sizes.
+        match unsafe { (self.driver.memory_info)(&mut free, &mut total) } {
+            driver::status::SUCCESS => {
+                let [free, total] = [free, total].map(|bytes| bytes >> 20);
+                format!(": {free} of {total} MiB are free")
+            }
+            _ => String::new(),
+        }
     }
 
     /// The error of a device that is lost.

@@ -31,7 +31,20 @@ macro_rules! handles {
         unsafe impl Sync for $name {}
     )+};
 }
-handles!(Context, Stream, Event, Module, Function);
+handles!(
+    Context, Stream, Event, Module, Function, Graph, GraphExec, GraphNode
+);
+
+/// `CUDA_KERNEL_NODE_PARAMS` (section 4.3).
+#[repr(C)]
+pub struct KernelNode {
+    pub function: Function,
+    pub groups: [c_uint; 3],
+    pub threads: [c_uint; 3],
+    pub shared: c_uint,
+    pub parameters: *mut *mut c_void,
+    pub extra: *mut *mut c_void,
+}
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, $section:literal ($($argument:ident: $type:ty),* $(,)?);)+) => {
@@ -103,6 +116,15 @@ functions! {
     launch = "cuLaunchKernel", "6.19" (function: Function, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
         block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: Stream,
         parameters: *mut *mut c_void, extra: *mut *mut c_void);
+    graph_create = "cuGraphCreate", "6.22" (graph: *mut Graph, flags: c_uint);
+    graph_add = "cuGraphAddKernelNode", "6.22" (node: *mut GraphNode, graph: Graph, before: *const GraphNode,
+        count: usize, launch: *const KernelNode);
+    graph_instantiate = "cuGraphInstantiateWithFlags", "6.22" (executable: *mut GraphExec, graph: Graph, flags: u64);
+    graph_change = "cuGraphExecKernelNodeSetParams", "6.22" (executable: GraphExec, node: GraphNode,
+        launch: *const KernelNode);
+    graph_launch = "cuGraphLaunch", "6.22" (executable: GraphExec, stream: Stream);
+    graph_exec_destroy = "cuGraphExecDestroy", "6.22" (executable: GraphExec);
+    graph_destroy = "cuGraphDestroy", "6.22" (graph: Graph);
 }
 
 /// `CUdevice_attribute` (section 4.2).
@@ -111,6 +133,7 @@ pub mod device_attribute {
     pub const MAX_THREADS_PER_BLOCK: c_int = 1;
     pub const MAX_SHARED_MEMORY_PER_BLOCK: c_int = 8;
     pub const WARP_SIZE: c_int = 10;
+    pub const MULTIPROCESSOR_COUNT: c_int = 16;
     pub const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
     pub const COMPUTE_CAPABILITY_MINOR: c_int = 76;
     pub const CONCURRENT_MANAGED_ACCESS: c_int = 89;

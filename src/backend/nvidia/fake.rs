@@ -32,8 +32,13 @@ struct State {
     managed: c_int,
     /// Contexts that are current, less those that are not any more.
     entered: i64,
-    /// Contexts, streams, events and modules that live.
+    /// Contexts, streams, events, modules and graphs that live.
     live: i64,
+    /// Of the newest graph.
+    nodes: Vec<Launched>,
+    /// Nodes that were changed after the graph was instantiated, and how often graphs were launched.
+    changes: usize,
+    graph_launches: usize,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -101,6 +106,11 @@ impl Fake {
         with(|state| std::mem::take(&mut state.launches))
     }
 
+    /// How many nodes of graphs were changed, and how often one was launched.
+    pub fn graphs(&self) -> (usize, usize) {
+        with(|state| (state.changes, state.graph_launches))
+    }
+
     /// Nothing of what was made is left, and no thread has the context.
     pub fn check_released(&self) {
         with(|state| {
@@ -155,6 +165,22 @@ unsafe fn put<T>(place: *mut T, value: T) {
     unsafe { place.write(value) }
 }
 
+/// # Safety
+/// A launch as the driver takes it.
+unsafe fn launched(launch: *const KernelNode) -> Launched {
+    // SAFETY: the caller's promise; a fake function's handle is its parameter's length.
+    unsafe {
+        let launch = &*launch;
+        let bytes = (*launch.parameters).cast::<u8>();
+        Launched {
+            groups: launch.groups,
+            threads: launch.threads,
+            shared: launch.shared,
+            packet: std::slice::from_raw_parts(bytes, launch.function.0 as usize).to_vec(),
+        }
+    }
+}
+
 macro_rules! fakes {
     ($($field:ident($($argument:ident: $type:ty),*) |$state:ident| $body:block)+) => {
         fn functions() -> Driver {
@@ -206,6 +232,7 @@ fakes! {
             device_attribute::MAX_THREADS_PER_BLOCK => 1024,
             device_attribute::MAX_SHARED_MEMORY_PER_BLOCK => 48 << 10,
             device_attribute::WARP_SIZE => 32,
+            device_attribute::MULTIPROCESSOR_COUNT => 132,
             device_attribute::COMPUTE_CAPABILITY_MAJOR => s.capability,
             device_attribute::CONCURRENT_MANAGED_ACCESS => s.managed,
             device_attribute::HOST_REGISTER_SUPPORTED => 1,
@@ -228,6 +255,10 @@ fakes! {
     module_unload(_module: Module) |s| { s.live -= 1 }
     module_function(function: *mut Function, module: Module, _name: *const c_char) |s| {
         put(function, Function(module.0))
+    }
+    memory_info(free: *mut usize, total: *mut usize) |s| {
+        put(free, 3 << 20);
+        put(total, 8 << 20)
     }
     memory_allocate(address: *mut Address, bytes: usize) |s| { put(address, allocated(s, bytes) as Address) }
     memory_allocate_managed(address: *mut Address, bytes: usize, _flags: c_uint) |s| {
@@ -276,4 +307,30 @@ fakes! {
             packet: packet.to_vec(),
         })
     }
+    graph_create(graph: *mut Graph, _flags: c_uint) |s| {
+        s.nodes.clear();
+        put(graph, Graph(made(s)))
+    }
+    graph_add(node: *mut GraphNode, _graph: Graph, before: *const GraphNode, count: usize, launch: *const KernelNode)
+        |s| {
+        let before = std::slice::from_raw_parts(before, count);
+        let last = s.nodes.len();
+        assert!(before.iter().all(|node| node.0.addr() == last) && (count == 1) == (last > 0), "they are in order");
+        s.nodes.push(launched(launch));
+        put(node, GraphNode(ptr::without_provenance_mut(last + 1)))
+    }
+    graph_instantiate(executable: *mut GraphExec, _graph: Graph, _flags: u64) |s| {
+        put(executable, GraphExec(made(s)))
+    }
+    graph_change(_executable: GraphExec, node: GraphNode, launch: *const KernelNode) |s| {
+        s.changes += 1;
+        s.nodes[node.0.addr() - 1] = launched(launch)
+    }
+    graph_launch(_executable: GraphExec, _stream: Stream) |s| {
+        s.graph_launches += 1;
+        let nodes = s.nodes.clone();
+        s.launches.extend(nodes)
+    }
+    graph_exec_destroy(_executable: GraphExec) |s| { s.live -= 1 }
+    graph_destroy(_graph: Graph) |s| { s.live -= 1 }
 }

@@ -1,15 +1,13 @@
 //! Commands as launches. A dispatch becomes one launch, or several when its grid has threadgroups of different sizes,
 //! or more of them in one direction than a launch may have.
 
-use std::ffi::c_void;
-use std::ptr;
-
 use super::backend::Nvidia;
 use super::context::Context;
 use super::driver::{self, function_attribute};
+use super::graph::{Graphs, Launches};
 use super::stream::Staging;
 use crate::backend::fault::Fault;
-use crate::backend::vtable::{Action, Binding, Buffer as _, Dispatch};
+use crate::backend::vtable::{Action, Binding, Buffer as _, Command, Dispatch};
 use crate::msl::ptx::Argument;
 
 /// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
@@ -17,17 +15,54 @@ const MOST_GROUPS: u32 = 65535;
 /// Threadgroup memory that a kernel may have without asking.
 const USUAL_MEMORY: u32 = 48 << 10;
 
-/// Puts a command into a stream. The context is the calling thread's.
-pub fn enqueue(
+/// Puts the commands of a submission into a stream. The context is the calling thread's.
+pub fn enqueue_all<'a>(
     context: &Context,
     stream: driver::Stream,
     staging: &mut Staging,
+    graphs: &mut Graphs,
+    commands: impl Iterator<Item = Command<'a, Nvidia>>,
+) -> Result<(), Fault> {
+    let mut alone = true;
+    for command in commands {
+        if let Action::Dispatch(_) = command.action {
+            enqueue(
+                context,
+                stream,
+                staging,
+                &mut graphs.launches,
+                command.action,
+            )?;
+        } else {
+            alone = false;
+            graphs.start_each(context, stream)?;
+            enqueue(
+                context,
+                stream,
+                staging,
+                &mut graphs.launches,
+                command.action,
+            )?;
+        }
+    }
+    match alone {
+        true => graphs.start(context, stream),
+        false => graphs.start_each(context, stream),
+    }
+}
+
+/// Puts a copy or a fill into a stream, and a dispatch into a list of launches.
+fn enqueue(
+    context: &Context,
+    stream: driver::Stream,
+    staging: &mut Staging,
+    launches: &mut Launches,
     action: Action<Nvidia>,
 ) -> Result<(), Fault> {
     let driver = &context.driver;
     match action {
         Action::Dispatch(dispatch) => {
-            dispatch_all(context, stream, staging, &dispatch).map_err(|fault| {
+            dispatch_all(context, staging, launches, &dispatch).map_err(|fault| {
                 let name = &dispatch.function().name;
                 match fault {
                     Fault::Invalid(text) => Fault::Invalid(format!("kernel `{name}`: {text}")),
@@ -137,8 +172,8 @@ struct Packet([u8; 4096]);
 
 fn dispatch_all(
     context: &Context,
-    stream: driver::Stream,
     staging: &mut Staging,
+    launches: &mut Launches,
     dispatch: &Dispatch<Nvidia>,
 ) -> Result<(), Fault> {
     let function = dispatch.function();
@@ -171,27 +206,7 @@ fn dispatch_all(
     }
     for part in parts {
         put(bytes, 24, part.origin);
-        let mut parameters: [*mut c_void; 1] = [bytes.as_mut_ptr().cast()];
-        let [x, y, z] = part.groups;
-        let [width, height, depth] = part.threads;
-        // SAFETY: a loaded function whose one parameter has these bytes, which the call copies. Whatever they point to
-        // lives until the submission completes. What the kernel makes of it is its author's: backend.h.
-        let status = unsafe {
-            (context.driver.launch)(
-                function.handle,
-                x,
-                y,
-                z,
-                width,
-                height,
-                depth,
-                shared,
-                stream,
-                parameters.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        };
-        context.check("cuLaunchKernel", status)?;
+        launches.push(function, part.groups, part.threads, shared, bytes);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Buffers. What the host reaches is managed memory where the host may touch that while the GPU works, which then
-//! migrates to whoever uses it; else pinned memory of the host's, which the GPU reads over the bus. Everything else is
-//! the GPU's own.
+//! Buffers. What the host reaches is pinned memory of the host's, which the GPU reads over the bus. Where it is long,
+//! and the host may touch managed memory while the GPU works, it is that, which migrates to whoever uses it. Everything
+//! else is the GPU's own.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -16,6 +16,10 @@ use crate::tables::dtypes;
 /// Managed memory that a process has, in bytes. More of it than the GPU has could not be resident at once.
 #[derive(Default)]
 pub struct Managed(AtomicU64);
+
+/// The longest shared buffer that is pinned, in bytes: what host and GPU hand to each other is short, and a page that
+/// migrates takes longer than reading it over the bus.
+const MOST_PINNED: u64 = 2 << 20;
 
 /// Of the GPU's memory this part, in eighths, may be managed.
 const MOST_MANAGED: u64 = 7;
@@ -80,7 +84,9 @@ impl Buffer {
             .map_err(|_| Fault::OutOfMemory(format!("{length} bytes are too many")))?;
         let origin = match storage {
             Storage::Private | Storage::Weights => Origin::Device,
-            Storage::Shared if context.properties.has_managed_memory => Origin::Managed,
+            Storage::Shared if context.properties.has_managed_memory && length > MOST_PINNED => {
+                Origin::Managed
+            }
             Storage::Shared => Origin::Pinned,
         };
         let mut buffer = Buffer {

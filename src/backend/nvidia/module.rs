@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::context::Context;
 use super::driver::{self, function_attribute, jit_option};
@@ -34,7 +35,9 @@ pub struct Function {
     context: Arc<Context>,
     module: driver::Module,
     pub handle: driver::Function,
-    pub name: String,
+    /// No other function has it, also after this one is gone.
+    pub id: u64,
+    pub name: Arc<str>,
     pub description: Description,
     pub info: FunctionInfo,
 }
@@ -96,6 +99,7 @@ impl Module {
 
 impl Function {
     fn load(context: &Arc<Context>, name: &str, text: &str) -> Result<Function, Fault> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let description = Description::read(text, 0).map_err(fault)?;
         context.still_there()?;
         let _entered = context.enter()?;
@@ -103,7 +107,8 @@ impl Function {
             context: Arc::clone(context),
             module: load(context, name, text)?,
             handle: driver::Function(ptr::null_mut()),
-            name: String::from(name),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: Arc::from(name),
             description,
             info: FunctionInfo {
                 max_total_threads_per_threadgroup: 0,

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::backend::Nvidia;
 use super::context::Context;
 use super::driver::{self, Address};
+use super::graph::Graphs;
 use super::launch;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, Submission, Times, guarded};
@@ -119,6 +121,9 @@ struct Core {
     state: Mutex<State>,
     /// Something was submitted, a runner went, or the stream is closing.
     changed: Condvar,
+    /// The newest submission's ticket, for a runner that looks too often to take the lock each time: whoever submits
+    /// would not get it.
+    newest: AtomicU64,
 }
 
 #[derive(Default)]
@@ -132,6 +137,7 @@ struct State {
     closing: bool,
     events: Vec<driver::Event>,
     staging: Option<Staging>,
+    graphs: Option<Graphs>,
 }
 
 struct Pending {
@@ -165,6 +171,7 @@ impl Stream {
                 ..State::default()
             }),
             changed: Condvar::new(),
+            newest: AtomicU64::new(0),
         });
         let own = Arc::clone(&core);
         let thread = thread::Builder::new()
@@ -185,6 +192,7 @@ impl vtable::Stream<Nvidia> for Stream {
         state.ticket += 1;
         let ticket = state.ticket;
         state.pending.push_back(Pending { submission, ticket });
+        self.core.newest.store(ticket, Ordering::Release);
         drop(state);
         if !caller_helps {
             self.core.changed.notify_all();
@@ -266,11 +274,13 @@ impl Core {
                 && let Some(pending) = state.pending.pop_front()
             {
                 let mut staging = state.staging.take().unwrap_or_else(Staging::new);
+                let mut graphs = state.graphs.take().unwrap_or_default();
                 let event = state.events.pop();
                 drop(state);
-                let in_flight = self.enqueue(pending, event, &mut staging);
+                let in_flight = self.enqueue(pending, event, &mut staging, &mut graphs);
                 state = self.lock();
                 state.staging = Some(staging);
+                state.graphs = Some(graphs);
                 state.in_flight.push_back(in_flight);
             }
             state = self.complete_oldest(state);
@@ -286,6 +296,7 @@ impl Core {
         pending: Pending,
         event: Option<driver::Event>,
         staging: &mut Staging,
+        graphs: &mut Graphs,
     ) -> InFlight {
         let mut in_flight = InFlight {
             submission: pending.submission,
@@ -299,7 +310,8 @@ impl Core {
             return in_flight;
         }
         in_flight.start = now();
-        in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging));
+        in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging, graphs));
+        graphs.launches.clear();
         in_flight.slabs = staging.take();
         in_flight
     }
@@ -308,6 +320,7 @@ impl Core {
         &self,
         in_flight: &mut InFlight,
         staging: &mut Staging,
+        graphs: &mut Graphs,
     ) -> Result<(), Fault> {
         let context = &*self.context;
         context.still_there()?;
@@ -324,10 +337,8 @@ impl Core {
                 event
             }
         };
-        let enqueued = in_flight
-            .submission
-            .commands()
-            .try_for_each(|command| launch::enqueue(context, self.stream, staging, command.action));
+        let commands = in_flight.submission.commands();
+        let enqueued = launch::enqueue_all(context, self.stream, staging, graphs, commands);
         // Also behind a part of the commands: what they use is not free before.
         // SAFETY: a live event and stream of this context.
         let status = unsafe { (context.driver.event_record)(event, self.stream) };
@@ -340,9 +351,11 @@ impl Core {
             return state;
         };
         let (event, started) = (first.event, first.start != 0);
+        let enqueued = state.in_flight.back().map_or(0, |last| last.ticket);
+        let room = state.in_flight.len() < MOST_IN_FLIGHT;
         if let (Some(event), true) = (event, started) {
             drop(state);
-            let ended = self.wait_for(event);
+            let ended = self.wait_for(event, if room { enqueued } else { u64::MAX });
             state = self.lock();
             match ended {
                 None => return state,
@@ -376,8 +389,8 @@ impl Core {
         state
     }
 
-    /// `None`: more was submitted meanwhile, and the GPU can be given that.
-    fn wait_for(&self, event: driver::Event) -> Option<Result<(), Fault>> {
+    /// `None`: more than `enqueued` was submitted meanwhile, and the GPU can be given that.
+    fn wait_for(&self, event: driver::Event, enqueued: u64) -> Option<Result<(), Fault>> {
         let context = &*self.context;
         let entered = context.enter();
         if let Err(fault) = entered {
@@ -390,11 +403,9 @@ impl Core {
                 driver::status::NOT_READY => {}
                 status => return Some(context.check("a submission", status)),
             }
-            let state = self.lock();
-            if !state.pending.is_empty() && state.in_flight.len() < MOST_IN_FLIGHT {
+            if self.newest.load(Ordering::Acquire) > enqueued {
                 return None;
             }
-            drop(state);
             if start.elapsed() > SPIN {
                 // SAFETY: a recorded event of this context.
                 let status = unsafe { (context.driver.event_synchronize)(event) };
@@ -417,6 +428,9 @@ impl Drop for Core {
         for event in state.events.drain(..) {
             // SAFETY: created once, and nothing waits for it.
             let _ = unsafe { (self.context.driver.event_destroy)(event) };
+        }
+        if let Some(graphs) = &mut state.graphs {
+            graphs.destroy(&self.context);
         }
         for slab in state
             .staging

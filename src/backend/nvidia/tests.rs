@@ -255,6 +255,75 @@ fn a_dispatch_is_one_launch_with_what_is_bound() {
 }
 
 #[test]
+fn a_long_list_that_comes_again_is_a_graph_whose_changes_alone_are_told() {
+    let fake = Fake::new();
+    let device = Opened::new(&fake);
+    let (a, out) = (device.buffer(4096), device.buffer(4096));
+    let add = device.function("elementwise", c"add");
+    let count = 300_u64;
+    let bindings = |offset| {
+        [
+            buffer_binding(a, offset, 4096 - offset),
+            buffer_binding(a, 0, 4096),
+            buffer_binding(out, 0, 4096),
+            bytes_binding(&count),
+        ]
+    };
+    let (plain, moved) = (bindings(0), bindings(64));
+    let list = vec![dispatch(add, &plain, 300); 30];
+    let mut changed = list.clone();
+    changed[7] = dispatch(add, &moved, 300);
+    changed[9] = dispatch(add, &plain, 200);
+    let lists: Vec<(&[soft_command], bool)> = vec![
+        (&list, true),
+        (&list, true),
+        (&changed, true),
+        (&list[..3], true),
+        (&list, true),
+    ];
+    assert!(
+        device
+            .run(&lists, true)
+            .iter()
+            .all(|(ended, _)| *ended == SOFT_OK)
+    );
+    // The first one and the short one are launches; two differ, there and back.
+    assert_eq!(fake.graphs(), (4, 3));
+    let launches = fake.launches();
+    assert_eq!(launches.len(), 4 * 30 + 3);
+    let (first, third) = (&launches[..30], &launches[60..90]);
+    assert_eq!(first, &launches[30..60]);
+    assert_eq!(first, &launches[93..]);
+    let differ: Vec<usize> = (0..30)
+        .filter(|index| first[*index] != third[*index])
+        .collect();
+    assert_eq!(differ, [7, 9]);
+    let address = call!(device.table, buffer_address(a));
+    assert_eq!(word(&third[7].packet, 48), address + 64);
+    assert_eq!(third[9].groups, [1, 1, 1]);
+
+    // Without graphs it is launches.
+    for missing in ["graph_create", "graph_add", "graph_instantiate"] {
+        fake.fail(missing, status::OUT_OF_MEMORY);
+        let lists: Vec<(&[soft_command], bool)> = vec![(&list, true), (&list, true)];
+        assert!(
+            device
+                .run(&lists, true)
+                .iter()
+                .all(|(ended, _)| *ended == SOFT_OK)
+        );
+        assert_eq!(fake.launches().len(), 60, "{missing}");
+        fake.mend();
+    }
+    call!(device.table, function_release(add));
+    for buffer in [a, out] {
+        call!(device.table, buffer_release(buffer));
+    }
+    drop(device);
+    fake.check_released();
+}
+
+#[test]
 fn lists_complete_in_their_order_and_canceled_ones_run_nothing() {
     let fake = Fake::new();
     let device = Opened::new(&fake);
@@ -281,8 +350,8 @@ fn lists_complete_in_their_order_and_canceled_ones_run_nothing() {
         length: 8,
     };
     for helps in [true, false] {
-        let lists: Vec<(&[soft_command], bool)> =
-            vec![(&[fill, copy], true), (&[fill], false), (&[], true)];
+        let (both, one) = ([fill, copy], [fill]);
+        let lists: Vec<(&[soft_command], bool)> = vec![(&both, true), (&one, false), (&[], true)];
         let ended = device.run(&lists, helps);
         let outcomes: Vec<_> = ended.iter().map(|(outcome, _)| *outcome).collect();
         assert_eq!(outcomes, [SOFT_OK, SOFT_CANCELED, SOFT_OK]);
@@ -302,7 +371,8 @@ fn what_is_not_bound_is_an_error_that_names_the_kernel() {
     let device = Opened::new(&fake);
     let buffer = device.buffer(64);
     let function = device.function("elementwise", c"add");
-    let nothing = dispatch(function, &[buffer_binding(buffer, 0, 64)], 4);
+    let one = [buffer_binding(buffer, 0, 64)];
+    let nothing = dispatch(function, &one, 4);
     let short = bytes_binding(&1_u32);
     let bindings = [buffer_binding(buffer, 0, 64); 3]
         .into_iter()
@@ -422,24 +492,28 @@ fn memory_is_managed_or_pinned_and_has_an_end() {
         shared.contents().map(|contents| contents.as_ptr() as u64),
         Some(shared.address())
     );
-    // Seven eighths of 8 MiB may be managed.
+    // Seven eighths of 8 MiB may be managed, which is what is longer than 2 MiB.
     let large = device
-        .create_buffer(6 << 20, Storage::Shared)
+        .create_buffer(4 << 20, Storage::Shared)
         .expect("memory");
-    let full = device.create_buffer(2 << 20, Storage::Shared).err();
+    let full = device.create_buffer((3 << 20) + 1, Storage::Shared).err();
     assert!(
         matches!(&full, Some(Fault::OutOfMemory(text)) if text.contains("does not fit")),
         "{full:?}"
     );
     drop(large);
     device
-        .create_buffer(2 << 20, Storage::Shared)
+        .create_buffer(3 << 20, Storage::Shared)
         .expect("there is room again");
     fake.fail("memory_allocate", status::OUT_OF_MEMORY);
+    fake.fail("host_allocate", status::OUT_OF_MEMORY);
     fake.fail("memory_allocate_managed", status::OUT_OF_MEMORY);
     for storage in [Storage::Shared, Storage::Private, Storage::Weights] {
         let full = device.create_buffer(100, storage).err();
-        assert!(matches!(full, Some(Fault::OutOfMemory(_))), "{full:?}");
+        assert!(
+            matches!(&full, Some(Fault::OutOfMemory(text)) if text.contains("3 of 8 MiB are free")),
+            "{full:?}"
+        );
     }
     fake.mend();
 

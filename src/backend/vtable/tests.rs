@@ -86,6 +86,7 @@ impl Backend for Small {
             max_threads_per_threadgroup: 64,
             max_threadgroup_memory: 1024,
             simd_width: 32,
+            cores: 7,
             unified: true,
             imports: false,
             packs_weights: true,

@@ -6,6 +6,7 @@ use crate::dtype::Element;
 use crate::error::Result;
 use crate::llama::arch::config::Config;
 use crate::memory::Category;
+use crate::memory::Storage;
 
 /// The memory of a forward pass over up to `rows` tokens, made once and used for every pass.
 #[derive(Debug)]
@@ -31,19 +32,32 @@ impl Activations {
         outputs: usize,
     ) -> Result<Activations> {
         let qkv_dim = config.query_dim() + 2 * config.kv_dim();
+        let storage = inner_storage(device)?;
+        let inner = |label, length| {
+            let options = device.buffer_options().label(label).storage(storage);
+            options.category(Category::Activations).create(length)
+        };
         Ok(Activations {
             ids: buffer(device, "token ids", rows)?,
             positions: buffer(device, "positions", rows)?,
             outputs: buffer(device, "output rows", outputs)?,
-            x: buffer(device, "residual stream", rows * config.width)?,
+            x: inner("residual stream", rows * config.width)?,
             normed: buffer(device, "normalised", rows * config.width)?,
-            qkv: buffer(device, "queries, keys, values", rows * qkv_dim)?,
-            attended: buffer(device, "attended", rows * config.query_dim())?,
-            gate_up: buffer(device, "gate and up", rows * 2 * config.feed_forward)?,
-            delta: buffer(device, "delta", rows * config.width)?,
+            qkv: inner("queries, keys, values", rows * qkv_dim)?,
+            attended: inner("attended", rows * config.query_dim())?,
+            gate_up: inner("gate and up", rows * 2 * config.feed_forward)?,
+            delta: inner("delta", rows * config.width)?,
             logits: buffer(device, "logits", outputs * config.vocabulary)?,
         })
     }
+}
+
+/// Of what the host never sees: the device's alone, where the host has memory of its own.
+pub(super) fn inner_storage(device: &Device) -> Result<Storage> {
+    Ok(match device.info()?.unified_memory {
+        true => Storage::Shared,
+        false => Storage::Private,
+    })
 }
 
 fn buffer<T: Element>(device: &Device, label: &str, length: usize) -> Result<Buffer<T>> {

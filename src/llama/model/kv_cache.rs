@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::llama::arch::config::Config;
 use crate::llama::error::LlamaError;
+use crate::llama::model::activations::inner_storage;
 use crate::memory::Category;
 use crate::ops::{CopyBytes, CopyRows};
 use crate::tensor::Tensor;
@@ -162,10 +163,12 @@ impl LayerCache {
         let kv_dim = config.kv_dim();
         let bytes = context * kv_dim / dtype.block_elements() * dtype.block_bytes();
         let bytes = bytes.next_multiple_of(WORD);
+        let storage = inner_storage(device)?;
         let buffer = |what: &str| {
             let options = device
                 .buffer_options()
-                .label(format!("layer {layer} {what}"));
+                .label(format!("layer {layer} {what}"))
+                .storage(storage);
             options.category(Category::KvCache).create(bytes)
         };
         Ok(LayerCache {

@@ -20,6 +20,7 @@ use crate::llama::files::iq::{self, DecodeBlock};
 use crate::llama::files::mapped_file::MappedFile;
 use crate::llama::files::model_file::{ModelFile, ModelTensor, Place};
 use crate::llama::files::progress::LoadProgress;
+use crate::llama::model::activations::inner_storage;
 use crate::memory::{BufferUsage, Category, page_size};
 use crate::weights::WeightMatrix;
 use repacker::PendingTensor;
@@ -317,7 +318,12 @@ impl<'a> Weights<'a> {
     /// `bytes` in a buffer. Those of the file leave memory as they are copied: else there would be each twice for a
     /// while.
     fn copy(&mut self, tensor: &ModelTensor, bytes: &[u8], of_file: bool) -> Result<Buffer<u8>> {
-        let options = self.device.buffer_options().label(tensor.name());
+        let storage = inner_storage(self.device)?;
+        let options = self
+            .device
+            .buffer_options()
+            .label(tensor.name())
+            .storage(storage);
         let mut buffer = options.category(Category::Weights).create(bytes.len())?;
         for (index, step) in bytes.chunks(STEP).enumerate() {
             buffer.write_at(index * STEP, step)?;

@@ -12,18 +12,18 @@ use crate::oracle::{self, Cache};
 const GROUP: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    cache: DType,
-    tokens: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    first_position: usize,
-    window: usize,
+pub struct Case {
+    pub cache: DType,
+    pub tokens: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub first_position: usize,
+    pub window: usize,
     /// One head after the other in the cache, not one position after the other.
-    head_major: bool,
+    pub head_major: bool,
 }
 
-fn check(ways: &Ways, case: Case) {
+pub fn check(ways: &Ways, case: Case) {
     let Case {
         tokens,
         kv_heads,

@@ -14,19 +14,19 @@ use crate::oracle::{self, transpose};
 use crate::support::numbers;
 
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    b: DType,
+pub struct Case {
+    pub b: DType,
     /// Of a, of the bias and of c.
-    t: DType,
-    m: usize,
-    n: usize,
-    k: usize,
-    batch: usize,
-    transpose_a: bool,
-    transpose_b: bool,
-    has_bias: bool,
+    pub t: DType,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub batch: usize,
+    pub transpose_a: bool,
+    pub transpose_b: bool,
+    pub has_bias: bool,
     /// Elements between the rows of c.
-    gap: usize,
+    pub gap: usize,
 }
 
 /// The products of one batch: values, sums of magnitudes, and what the integers of the native kernels lose.
@@ -61,7 +61,7 @@ fn expected(case: &Case, a: &[f64], b: &[f64]) -> [Vec<f64>; 3] {
     .map(|(a, b)| oracle::matmul(a, b, m, k, n))
 }
 
-fn check(ways: &Ways, case: Case) {
+pub fn check(ways: &Ways, case: Case) {
     let Case { m, n, k, batch, .. } = case;
     // Weights in blocks may be thousands; F16 ends at 65504.
     let small = if case.b.block_elements() > 1 {

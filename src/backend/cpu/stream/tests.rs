@@ -29,7 +29,7 @@ unsafe impl Sync for Open {}
 
 impl Open {
     fn new() -> Open {
-        let (handle, table) = vtable::open(Cpu).expect("it opens");
+        let (handle, table) = vtable::open(Cpu::default()).expect("it opens");
         let mut open = Open {
             handle,
             table,

@@ -1,0 +1,208 @@
+/* attention_wide_<D>_<C> and attention_wide_merge_<D>: attention of few queries, D = head_dim, on devices of many
+ * cores. Contract in args.h: as attention_split and attention_merge, but for at most 32 pieces, and one piece is the
+ * whole attention, whose OUT is that of attention. Besides, heads and tokens lie at multiples of 16 bytes.
+ *
+ * Geometry: a threadgroup of 128 threads for each piece: (splits, heads, tokens). Merge: one for each head of each
+ * token: (heads, tokens, 1) of 128 threads.
+ *
+ * The design is attention_split's. What differs is for latency, since a piece has few keys: how many elements a lane
+ * has is known when it is compiled, none is beyond the head, and values are read together with the keys and not after
+ * them. */
+#include <metal_stdlib>
+using namespace metal;
+#include "args.h"
+#include "plain.h"
+#include "blocks.h"
+#include "caches.h"
+#include "pieces.h"
+
+constant constexpr uint SIMDGROUPS = 4;
+constant constexpr uint TEAM = 8;          /* lanes, which share out a head */
+constant constexpr uint TEAMS = 32 / TEAM; /* of a SIMD-group */
+
+/* Caches whose elements index .. index + 3 lie at a multiple of their size. */
+struct aligned_f32 {
+  typedef float stored;
+  static float4 four(device const float *cache, ulong index) { return *(device const float4 *)(cache + index); }
+};
+struct aligned_f16 {
+  typedef half stored;
+  static float4 four(device const half *cache, ulong index) {
+    uint2 words = *(device const uint2 *)(cache + index);
+    half2 low = as_type<half2>(words.x), high = as_type<half2>(words.y);
+    return float4(float(low.x), float(low.y), float(high.x), float(high.y));
+  }
+};
+struct aligned_bf16 {
+  typedef ushort stored;
+  static float4 four(device const ushort *cache, ulong index) {
+    uint2 words = *(device const uint2 *)(cache + index);
+    return float4(as_type<float>(words.x << 16), as_type<float>(words.x & 0xffff0000u),
+                  as_type<float>(words.y << 16), as_type<float>(words.y & 0xffff0000u));
+  }
+};
+struct aligned_q8_0 {
+  typedef ushort stored;
+  static float4 four(device const ushort *cache, ulong index) { return q8_0_blocks::four(cache, index, 4); }
+};
+
+template <typename Cache, uint D>
+[[kernel]] void attention_wide(device const float *q [[buffer(ATTENTION_Q)]],
+                               device const typename Cache::stored *k [[buffer(ATTENTION_K)]],
+                               device const typename Cache::stored *v [[buffer(ATTENTION_V)]],
+                               device float *out [[buffer(ATTENTION_OUT)]],
+                               constant attention_args &args [[buffer(ATTENTION_ARGS)]],
+                               uint3 group [[threadgroup_position_in_grid]],
+                               uint thread_index [[thread_index_in_threadgroup]],
+                               uint simdgroup [[simdgroup_index_in_threadgroup]],
+                               uint lane [[thread_index_in_simdgroup]]) {
+  constexpr uint FOURS = D / 4 / TEAM;
+  threadgroup float parts[SIMDGROUPS][D];
+  threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
+
+  uint split = group.x, head = group.y, token = group.z;
+  uint element = 4 * (lane % TEAM);
+  device const float *from = q + token * args.q_token_stride + head * args.q_head_stride + element;
+  float4 query[FOURS], weighted[FOURS];
+#pragma unroll
+  for (uint i = 0; i < FOURS; ++i) {
+    query[i] = *(device const float4 *)(from + 4 * TEAM * i);
+    weighted[i] = float4(0);
+  }
+
+  uint position = args.first_position + token;
+  uint first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+  ulong start = first + ulong(split) * args.split_length, end = min(start + args.split_length, ulong(position) + 1);
+  ulong kv_head = head / (args.heads / args.kv_heads);
+  ulong keys = kv_head * args.k_head_stride + element, values = kv_head * args.v_head_stride + element;
+  float largest = 0, sum = 0;
+  for (ulong j = start + simdgroup * TEAMS; j < end; j += SIMDGROUPS * TEAMS) {
+    /* Past the last key stands the last one again, without weight. */
+    ulong place = j + lane / TEAM, key = min(place, end - 1);
+    float4 key_fours[FOURS], value_fours[FOURS];
+#pragma unroll
+    for (uint i = 0; i < FOURS; ++i) {
+      key_fours[i] = Cache::four(k, keys + key * args.k_token_stride + 4 * TEAM * i);
+      value_fours[i] = Cache::four(v, values + key * args.v_token_stride + 4 * TEAM * i);
+    }
+    float score = 0;
+#pragma unroll
+    for (uint i = 0; i < FOURS; ++i) score += dot(query[i], key_fours[i]);
+#pragma unroll
+    for (uint other = 1; other < TEAM; other *= 2) score += simd_shuffle_xor(score, ushort(other));
+    score *= args.scale;
+    if (place >= end || weightless(score)) continue;
+
+    float before = largest;
+    largest = as_type<uint>(sum) == 0 ? score : max(before, score);
+    float rescale = share(before, sum, largest), weight = precise::exp(score - largest);
+    sum = sum * rescale + weight;
+#pragma unroll
+    for (uint i = 0; i < FOURS; ++i) weighted[i] = weighted[i] * rescale + value_fours[i] * weight;
+  }
+
+  /* The teams of a SIMD-group. */
+#pragma unroll
+  for (uint other = TEAM; other < 32; other *= 2) {
+    float other_largest = simd_shuffle_xor(largest, ushort(other)), other_sum = simd_shuffle_xor(sum, ushort(other));
+    float common = common_largest(largest, sum, other_largest, other_sum);
+    float mine = share(largest, sum, common), theirs = share(other_largest, other_sum, common);
+    largest = common;
+    sum = sum * mine + other_sum * theirs;
+#pragma unroll
+    for (uint i = 0; i < FOURS; ++i)
+      weighted[i] = weighted[i] * mine + simd_shuffle_xor(weighted[i], ushort(other)) * theirs;
+  }
+  if (lane < TEAM)
+#pragma unroll
+    for (uint i = 0; i < FOURS; ++i)
+#pragma unroll
+      for (uint x = 0; x < 4; ++x) parts[simdgroup][element + 4 * TEAM * i + x] = weighted[i][x];
+  if (lane == 0) {
+    largests[simdgroup] = largest;
+    all_sums[simdgroup] = sum;
+  }
+
+  /* The SIMD-groups. */
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  largest = largests[0];
+  sum = all_sums[0];
+#pragma unroll
+  for (uint i = 1; i < SIMDGROUPS; ++i) {
+    largest = common_largest(largest, sum, largests[i], all_sums[i]);
+    sum = as_type<uint>(all_sums[i]) == 0 ? sum : all_sums[i];
+  }
+  float shares[SIMDGROUPS];
+  sum = 0;
+#pragma unroll
+  for (uint i = 0; i < SIMDGROUPS; ++i) {
+    shares[i] = share(largests[i], all_sums[i], largest);
+    sum += all_sums[i] * shares[i];
+  }
+  bool whole = args.splits == 1;
+  ulong row = (ulong(token) * args.heads + head) * args.splits + split;
+  device float *to = whole ? out + token * args.out_token_stride + head * args.out_head_stride : out + row * (D + 2);
+  for (uint d = thread_index; d < D; d += 32 * SIMDGROUPS) {
+    float total = 0;
+#pragma unroll
+    for (uint i = 0; i < SIMDGROUPS; ++i) total += parts[i][d] * shares[i];
+    if (whole) total = as_type<uint>(sum) == 0 ? as_type<float>(0x7fc00000u) : total / sum;
+    to[d] = total;
+  }
+  if (thread_index == 0 && !whole) {
+    to[D] = largest;
+    to[D + 1] = sum;
+  }
+}
+
+template <uint D>
+[[kernel]] void attention_wide_merge(device const float *parts [[buffer(ATTENTION_MERGE_PARTS)]],
+                                     device float *out [[buffer(ATTENTION_MERGE_OUT)]],
+                                     constant attention_args &args [[buffer(ATTENTION_MERGE_ARGS)]],
+                                     uint2 group [[threadgroup_position_in_grid]],
+                                     uint thread_index [[thread_index_in_threadgroup]],
+                                     uint lane [[thread_index_in_simdgroup]]) {
+  uint head = group.x, token = group.y;
+  device const float *rows = parts + (ulong(token) * args.heads + head) * args.splits * (D + 2);
+  device float *to = out + token * args.out_token_stride + head * args.out_head_stride;
+
+  /* A lane knows of one piece. */
+  float largest = 0, sum = 0;
+  if (lane < args.splits) {
+    largest = rows[lane * (D + 2) + D];
+    sum = rows[lane * (D + 2) + D + 1];
+  }
+  float common = largest, weights = sum;
+#pragma unroll
+  for (uint other = 1; other < 32; other *= 2) {
+    float other_largest = simd_shuffle_xor(common, ushort(other)), other_sum = simd_shuffle_xor(weights, ushort(other));
+    common = common_largest(common, weights, other_largest, other_sum);
+    weights = as_type<uint>(other_sum) == 0 ? weights : other_sum;
+  }
+  float mine = share(largest, sum, common);
+  sum = simd_sum(sum * mine);
+
+  float total = 0;
+#pragma unroll 4
+  for (uint s = 0; s < args.splits; ++s) {
+    float weight = simd_shuffle(mine, ushort(s));
+    if (thread_index < D) total += rows[s * (D + 2) + thread_index] * weight;
+  }
+  if (thread_index < D) to[thread_index] = as_type<uint>(sum) == 0 ? as_type<float>(0x7fc00000u) : total / sum;
+}
+
+#define WIDE(NAME, CACHE, D) \
+  template [[host_name(NAME)]] [[kernel]] decltype(attention_wide<CACHE, D>) attention_wide<CACHE, D>;
+#define MERGE(NAME, D) \
+  template [[host_name(NAME)]] [[kernel]] decltype(attention_wide_merge<D>) attention_wide_merge<D>;
+
+WIDE("attention_wide_64_f32", aligned_f32, 64)
+WIDE("attention_wide_64_f16", aligned_f16, 64)
+WIDE("attention_wide_64_bf16", aligned_bf16, 64)
+WIDE("attention_wide_64_q8_0", aligned_q8_0, 64)
+WIDE("attention_wide_128_f32", aligned_f32, 128)
+WIDE("attention_wide_128_f16", aligned_f16, 128)
+WIDE("attention_wide_128_bf16", aligned_bf16, 128)
+WIDE("attention_wide_128_q8_0", aligned_q8_0, 128)
+MERGE("attention_wide_merge_64", 64)
+MERGE("attention_wide_merge_128", 128)

@@ -1,0 +1,215 @@
+//! The kernels that a device of many cores is given: from their Metal source on the processor, and on such a GPU.
+
+use ironbridge::ops::{Argmax, Elementwise, Matmul, RmsNorm};
+use ironbridge::{DType, Device};
+use serial_test::serial;
+
+use crate::kernel_matrix::typed::{FLOATS, Typed, floats, rows};
+use crate::kernel_matrix::ways::{Output, ROUNDING, Ways, close, exactly};
+use crate::kernel_matrix::{attention, products};
+use crate::oracle;
+use crate::support::{f64s, numbers, run};
+
+/// Around what the 128 threads of a product take in one step, of each type, and around four rows.
+#[test]
+#[serial]
+fn products_of_one_row_and_of_some() {
+    let ways = Ways::of_many_cores();
+    let blocks = [DType::Q8_0, DType::Q4_0, DType::Q4K, DType::Q6K];
+    for b in FLOATS.into_iter().chain(blocks) {
+        let unit = b.block_elements().max(8);
+        let shapes = [
+            (1, 1, 1),
+            (1, 4, 512),
+            (1, 5, 1024),
+            (2, 3, 1025),
+            (1, 9, 2100),
+            (1, 6, 4096),
+            (5, 9, 1030),
+            (33, 5, 64),
+        ];
+        for (index, (m, n, k)) in shapes.into_iter().enumerate() {
+            let case = products::Case {
+                b,
+                t: DType::F32,
+                m,
+                n,
+                k: usize::next_multiple_of(k, unit),
+                batch: 1 + index % 2,
+                transpose_a: false,
+                transpose_b: true,
+                has_bias: index % 3 == 0,
+                gap: index % 4,
+            };
+            products::check(&ways, case);
+        }
+    }
+}
+
+/// Around one step of the threads, and past what they keep in registers.
+const WIDTHS: [usize; 4] = [1024, 4096, 4100, 20_000];
+
+#[test]
+#[serial]
+fn rms_norm_of_long_rows_also_in_place() {
+    let ways = Ways::of_many_cores();
+    for (count, width) in WIDTHS
+        .into_iter()
+        .enumerate()
+        .map(|(i, width)| (1 + i % 3, width))
+    {
+        let ((x, x_values), (weight, weight_values)) = (floats(count * width, 1), floats(width, 2));
+        let values = oracle::rms_norm(&x_values, &weight_values, f64::from(1e-5f32));
+        // The sum of squares is off by up to `width` roundings, halved by the root; then a handful.
+        let want = close(values, (width as f64 / 2.0 + 6.0) * ROUNDING);
+        let norm = RmsNorm {
+            rows: count,
+            width,
+            eps: 1e-5,
+            ..Default::default()
+        };
+        let what = format!("rms_norm, {count} × {width}");
+        let output = Output::strided(DType::F32, count, width, width + 4);
+        ways.check(
+            &what,
+            &[&x, &weight],
+            &output,
+            &want,
+            |commands, inputs, out| {
+                let [x, weight] = [inputs[0], inputs[1]];
+                commands.rms_norm(&RmsNorm {
+                    x,
+                    weight,
+                    out,
+                    ..norm
+                })
+            },
+        );
+        let output = Output::in_place(&x, count, width);
+        ways.check(&what, &[&weight], &output, &want, |commands, inputs, x| {
+            let (weight, out) = (inputs[0], x);
+            commands.rms_norm(&RmsNorm {
+                x,
+                weight,
+                out,
+                ..norm
+            })
+        });
+    }
+}
+
+#[test]
+#[serial]
+fn argmax_of_long_rows() {
+    let ways = Ways::of_many_cores();
+    for (count, width) in WIDTHS
+        .into_iter()
+        .enumerate()
+        .map(|(i, width)| (1 + i % 3, width))
+    {
+        let stride = width + 4;
+        // Eight values, so that rows have several largest ones, of which the first ones of a row are not.
+        let x: Vec<f32> = numbers(count * stride, 1)
+            .iter()
+            .enumerate()
+            .map(|(place, v)| {
+                if place % stride < 900 {
+                    -9.0
+                } else {
+                    (v * 4.0).floor()
+                }
+            })
+            .collect();
+        let lowest = |row: &[f64]| {
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            row.iter().position(|v| *v == largest).expect("one is") as f64
+        };
+        let seen = rows(&f64s(&x), count, width, stride);
+        let want = exactly(seen.chunks(width).map(lowest).collect());
+        let x = Typed::nearest(DType::F32, &x);
+        let output = Output::strided(DType::U32, 1, count, count);
+        let what = format!("argmax, {count} × {width}");
+        ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
+            commands.argmax(&Argmax {
+                rows: count,
+                width,
+                x: inputs[0].row_stride(stride),
+                out,
+            })
+        });
+    }
+}
+
+/// One piece, several, and as many as there may be; with a window, and in both layouts of a cache.
+#[test]
+#[serial]
+fn attention_in_small_pieces() {
+    let ways = Ways::of_many_cores();
+    for cache in FLOATS.into_iter().chain([DType::Q8_0]) {
+        for head_dim in [64, 128] {
+            for (index, (tokens, first_position, window)) in [
+                (1, 0, 0),
+                (1, 31, 0),
+                (1, 32, 0),
+                (3, 70, 0),
+                (2, 150, 45),
+                (1, 1100, 0),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let case = attention::Case {
+                    cache,
+                    tokens,
+                    kv_heads: 1 + index % 2,
+                    head_dim,
+                    first_position,
+                    window,
+                    head_major: index % 2 == 1,
+                };
+                attention::check(&ways, case);
+            }
+        }
+    }
+}
+
+/// Activations that were rounded for one product serve the next one, until something may have changed them.
+#[test]
+#[serial]
+fn rounded_activations_are_those_of_their_product() {
+    let device = Device::open("cpu:cores=132").expect("the software device is everywhere");
+    let (n, k) = (5, 64);
+    let (a, weights) = (numbers(k, 1), Typed::made_up(DType::Q4_0, n * k, 2));
+    let a = device.buffer_from(&a).expect("memory");
+    let b = device.buffer_from(&weights.bytes).expect("memory");
+    let c = device.buffer::<f32>(3 * n).expect("memory");
+    run(&device, |commands| {
+        for product in 0..3 {
+            if product == 2 {
+                commands.add(&Elementwise {
+                    count: k,
+                    a: a.tensor(),
+                    b: a.tensor(),
+                    out: a.tensor(),
+                })?;
+            }
+            commands.matmul(&Matmul {
+                m: 1,
+                n,
+                k,
+                a: a.tensor(),
+                b: b.tensor_at(0, DType::Q4_0),
+                c: c.tensor().skip(product * n),
+                transpose_b: true,
+                ..Default::default()
+            })?;
+        }
+        Ok(())
+    })
+    .expect("they are products");
+    let c = c.to_vec().expect("it is complete");
+    assert!(c[..n].iter().all(|value| *value != 0.0), "{c:?}");
+    assert_eq!(c[..n], c[n..2 * n]);
+    let twice: Vec<f32> = c[..n].iter().map(|value| 2.0 * value).collect();
+    assert_eq!(c[2 * n..], twice);
+}
