@@ -1,4 +1,4 @@
-//! The table of modules in docs/DESIGN.md, held against the imports: an arrow that the table does not allow is an
+//! The table of modules in docs/MODULES.md, held against the imports: an arrow that the table does not allow is an
 //! error, and so is a circle of files, unless the table of exceptions there names it. An exception that no import needs
 //! is an error, too.
 
@@ -12,7 +12,7 @@ struct Row {
     may_use: BTreeSet<String>,
 }
 
-/// What docs/DESIGN.md promises.
+/// What docs/MODULES.md promises.
 struct Rules {
     rows: Vec<Row>,
     /// (from, to), files or folders.
@@ -36,7 +36,7 @@ impl Rules {
         let after = |mark: &str| {
             design
                 .split_once(mark)
-                .unwrap_or_else(|| panic!("docs/DESIGN.md has no {mark}"))
+                .unwrap_or_else(|| panic!("docs/MODULES.md has no {mark}"))
                 .1
         };
         let mut rows = Vec::new();
@@ -625,7 +625,7 @@ fn root() -> &'static Path {
 
 #[test]
 fn imports_follow_the_table_of_modules() {
-    let design = fs::read_to_string(root().join("docs/DESIGN.md")).expect("docs/DESIGN.md");
+    let design = fs::read_to_string(root().join("docs/MODULES.md")).expect("docs/MODULES.md");
     let imports = Imports::read(root());
     assert!(
         imports.pairs().count() > 500,

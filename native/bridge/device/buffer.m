@@ -27,7 +27,7 @@ IRON_COUNTED(IronBuffer)
     IronMemoryChange change = IronDebugMemoryBefore(device->metal);
     uint64_t references = change.metal ? [metal retainCount] : 0;
     IronIdleBuffer *idle = pooled, *evicted = NULL;
-    if ([self leaveBooksForPool:&evicted]) {
+    if ([self leaveAccountsForPool:&evicted]) {
       soft_schedule_point();
       IronDebugMemoryAfter(&change, "idle", length, bytes, label, references);
     } else {
@@ -45,7 +45,7 @@ IRON_COUNTED(IronBuffer)
 }
 
 /* Into the memory figures and the ledger, at the same moment out of the pool or of what was reserved. Monitor held. */
-- (void)enterBooks {
+- (void)enterAccounts {
   born = IronNow();
   counted = true;
   if (wrapped) device->memory.wrapped_bytes += bytes;
@@ -62,7 +62,7 @@ IRON_COUNTED(IronBuffer)
 
 /* Out of the memory figures and the ledger, and into the pool: then it returns true, `metal` and `pooled` belong to the
  * pool, and `evicted` is what the pool has no room for. */
-- (bool)leaveBooksForPool:(IronIdleBuffer **)evicted {
+- (bool)leaveAccountsForPool:(IronIdleBuffer **)evicted {
   bool keep = [self prepareForPool];
   soft_schedule_point();
   uint64_t expiry = UINT64_MAX;
@@ -187,7 +187,7 @@ static iron_status allocate_new(IronBuffer *buffer, const char *label) {
   IronMonitorLock(&device->monitor);
   device->memory.reserved_bytes -= buffer->bytes;
   device->memory.rounding_bytes += buffer->rounding;
-  [buffer enterBooks];
+  [buffer enterAccounts];
   IronMonitorUnlock(&device->monitor);
   IronDebugMemoryAfter(&change, "allocate", buffer->length, buffer->bytes, label, 1);
   return IRON_OK;
@@ -204,7 +204,7 @@ static bool allocate_idle(IronBuffer *buffer, const char *label) {
     buffer->pooled = idle;
     buffer->metal = idle->metal;
     buffer->rounding = idle->rounding;
-    [buffer enterBooks];
+    [buffer enterAccounts];
   }
   IronMonitorUnlock(&device->monitor);
   if (!idle) return false;
@@ -424,7 +424,7 @@ static iron_status adopt(IronBuffer *buffer, void *pointer, Wrapped *wrapped) {
   buffer->rounding = rounding_of(buffer->metal, buffer->bytes);
   IronMonitorLock(&device->monitor);
   device->memory.rounding_bytes += buffer->rounding;
-  [buffer enterBooks];
+  [buffer enterAccounts];
   IronMonitorUnlock(&device->monitor);
   IronDebugMemoryAfter(&change, "wrap", buffer->length, buffer->bytes, NULL, 1);
   return IRON_OK;

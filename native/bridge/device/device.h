@@ -35,7 +35,7 @@ typedef struct IronExtras {
   void (*commit_quietly)(id<MTLCommandBuffer> commands);
   /* Executes a committed command buffer, and what is before it, on the calling thread, as far as that goes. */
   void (*run)(id<MTLCommandBuffer> commands);
-  /* Nanoseconds for which who waits for `metal` may spin now before it sleeps. */
+  /* Nanoseconds for which a thread that waits for `metal` may spin now before it sleeps. */
   uint64_t (*wait_budget)(const void *metal);
   /* How many cores hold several threadgroups each; 0: kernels are not executed so. */
   uint32_t (*cores)(const void *metal);

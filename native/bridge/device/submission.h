@@ -32,7 +32,7 @@ typedef struct IronTouch {
 
 /* Who begins the work of what is committed, on the software device; a GPU always does its own. */
 typedef enum IronRunner {
-  IRON_RUNNER_DEVICE, /* the device, at once; who waits may take over what it has not begun */
+  IRON_RUNNER_DEVICE, /* the device, at once; a waiting thread may take over what it has not begun */
   IRON_RUNNER_CALLER  /* the thread that commits, which calls IronSubmissionsRun next; the device's sleeps on */
 } IronRunner;
 

@@ -334,7 +334,7 @@ void IronSubmissionsForget(void) { atomic_store(&unfinished, 0); }
 }
 
 /* Whether a thread that waits executes what it waits for. While a processor is spare, the device's thread spins there,
- * and is faster than who waits. */
+ * and is faster than the waiting thread. */
 static bool waiter_works(const IronDevice *device, IronRunner runner) {
   if (!device->extras->run) return false;
   return runner == IRON_RUNNER_CALLER || IronMonitorWaitBudget(&device->monitor) == 0;

@@ -102,7 +102,7 @@ static bool has_many_rows(const void *arguments, const struct IronOperand *opera
   return args->m > 8;
 }
 
-/* Set when the keys are so many that they are shared out (encode_attention.m). */
+/* Set when the keys are divided among threadgroups (encode_attention.m). */
 static bool has_pieces(const void *arguments, const struct IronOperand *operands) {
   const attention_args *args = arguments;
   (void)operands;
@@ -171,7 +171,7 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
    FOUR_BY_FOUR},
-#define MATMULS_OF_NUMBERS(B, T, NAMES)                                                               \
+#define FLOAT_MATMULS(B, T, NAMES)                                                               \
   {IRON_OPERATION_MATMUL, {B, T}, has_one_row, "matvec", "matvec_" NAMES, MATVEC},                    \
   {IRON_OPERATION_MATMUL, {B, T}, has_few_rows, "matvec", "matvec_narrow_" NAMES, NARROW},            \
   {IRON_OPERATION_MATMUL, {B, T}, has_many_rows, "matmul_tiled", "matmul_tiled_" NAMES, TILES},       \
@@ -212,8 +212,8 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_ARGMAX, {0}, has_long_rows_to_search, "argmax_wide", "argmax_wide", LARGEST_THREADGROUP_PER_POINT},
 
 #define DTYPE_FLOAT(id, NAME, name, ...)                     \
-  MATMULS_OF_NUMBERS(IRON_##NAME, IRON_F32, #name "_f32")    \
-  MATMULS_OF_NUMBERS(IRON_##NAME, IRON_F16, #name "_f16")    \
+  FLOAT_MATMULS(IRON_##NAME, IRON_F32, #name "_f32")    \
+  FLOAT_MATMULS(IRON_##NAME, IRON_F16, #name "_f16")    \
   {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, THREAD_PER_POINT},
 #define DTYPE_BLOCK(id, NAME, name, ...)                     \
   MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F32, #name "_f32")     \

@@ -240,8 +240,8 @@ impl<'a, C: Readable> Queries<'a, C> {
         })
     }
 
-    /// What a query of so many keys costs, in multiply-adds of a product: those of short vectors take longer, and there
-    /// are exponentials.
+    /// What a query of this many keys costs, in multiply-adds of a product: those of short vectors take longer, and
+    /// there are exponentials.
     fn work(&self, keys: usize) -> usize {
         8 * keys * self.args.head_dim as usize
     }

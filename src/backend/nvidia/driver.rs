@@ -163,7 +163,7 @@ pub const HOST_MAPPED: c_uint = 1 | 2;
 pub const REGISTER_MAPPED: c_uint = 1 | 2;
 /// `CU_STREAM_NON_BLOCKING`: no order with the program's own default stream.
 pub const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: who waits sleeps.
+/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: a waiting thread sleeps.
 pub const EVENT_SLEEPS: c_uint = 1 | 2;
 
 /// `CUresult` (section 4.2), those that mean something else than a bug.

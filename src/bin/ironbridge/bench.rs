@@ -81,7 +81,7 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The threads are the process's: another one measures with so many.
+/// The threads are the process's: another one measures with that many.
 fn measure_with(threads: usize) -> Result<Value, Box<dyn Error>> {
     let output = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
@@ -165,7 +165,7 @@ fn tokens(model: &Model, count: usize) -> Vec<u32> {
     (0..count).map(|i| (7 * i % vocabulary) as u32).collect()
 }
 
-/// The seconds that `tokens` take, so many at once.
+/// The seconds that `tokens` take, this many at once.
 fn time(session: &mut Session, tokens: &[u32], at_once: usize) -> ironbridge::Result<f64> {
     let start = Instant::now();
     for part in tokens.chunks(at_once) {

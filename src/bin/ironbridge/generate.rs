@@ -53,7 +53,7 @@ pub struct GenerateArguments {
     /// When the context is full, forget the older half of the text behind its first N tokens and go on
     #[arg(long, value_name = "N")]
     forget: Option<usize>,
-    /// With --json: each token's log-probability and those of the so many likeliest
+    /// With --json: each token's log-probability and those of this many likeliest
     #[arg(long, value_name = "N", requires = "json")]
     log_probabilities: Option<usize>,
     /// Write one JSON object at the end, and nothing else

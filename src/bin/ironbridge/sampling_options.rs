@@ -11,7 +11,7 @@ pub struct SamplingOptions {
     /// Temperature; 0 always takes the likeliest token [default: 0, in `chat` 0.7]
     #[arg(long = "temp", value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
-    /// Draw from the so many likeliest tokens only; 0: all
+    /// Draw from this many of the likeliest tokens only; 0: all
     #[arg(long, default_value_t = 40, value_name = "K")]
     top_k: u32,
     /// Draw from the fewest tokens whose probabilities reach this

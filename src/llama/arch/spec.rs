@@ -100,7 +100,7 @@ impl Spec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Windows {
     All,
-    /// All but the last of every so many, which sees all positions.
+    /// All but the last of this many, which sees all positions.
     AllButLastOf(usize),
 }
 

@@ -46,7 +46,7 @@ pub struct ModelTensor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowOrder {
     Same,
-    /// Rows of each of so many heads are in halves and not in pairs: Hugging Face's queries and keys of a `llama`.
+    /// Rows of each of this many heads are in halves and not in pairs: Hugging Face's queries and keys of a `llama`.
     Halves {
         heads: u64,
     },

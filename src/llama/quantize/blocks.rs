@@ -17,7 +17,7 @@ pub(super) fn q4_0(numbers: &[f32; LENGTH], block: &mut [u8; 18]) {
     pack_nibbles(levels, |index| level(numbers[index] * inverse + 8.5, 15));
 }
 
-/// Levels 0 to 15 stand for the smallest number and so many scales.
+/// Levels 0 to 15 stand for the smallest number and that many scales.
 pub(super) fn q4_1(numbers: &[f32; LENGTH], block: &mut [u8; 20]) {
     let (smallest, scale) = range(numbers, 15.0);
     let inverse = inverse(scale);
@@ -39,7 +39,7 @@ pub(super) fn q5_0(numbers: &[f32; LENGTH], block: &mut [u8; 22]) {
     pack_five_bits(rest, of);
 }
 
-/// Levels 0 to 31 stand for the smallest number and so many scales; their fifth bits lie together.
+/// Levels 0 to 31 stand for the smallest number and that many scales; their fifth bits lie together.
 pub(super) fn q5_1(numbers: &[f32; LENGTH], block: &mut [u8; 24]) {
     let (smallest, scale) = range(numbers, 31.0);
     let inverse = inverse(scale);

@@ -68,7 +68,7 @@ fn bits(tensor_type: TensorType) -> u64 {
     tensor_type.block_size() * 8 * 256 / tensor_type.block_length()
 }
 
-/// A type of about the size that can store rows of so many numbers.
+/// A type of about the size that can store rows of this many numbers.
 fn fitting(wanted: TensorType, columns: u64) -> TensorType {
     let smaller_blocks = match wanted {
         TensorType::Q2_K | TensorType::Q3_K => TensorType::Q4_0,

@@ -82,7 +82,7 @@ impl<'a> Rows<'a> {
         self.count
     }
 
-    /// The bytes that so many rows take before.
+    /// The bytes that this many rows take before.
     pub fn source_bytes(&self, rows: usize) -> u64 {
         (rows * self.columns) as u64 * self.from.block_size()
     }

@@ -67,7 +67,7 @@ pub struct GenerationOptions {
     pub limit: Option<usize>,
     /// The text ends before the first of these.
     pub stop_strings: Vec<String>,
-    /// Whether each token comes with its log-probability and those of the so many likeliest.
+    /// Whether each token comes with its log-probability and those of this many likeliest.
     pub log_probabilities: Option<usize>,
     /// Changes logits before a token is picked.
     pub mask: Option<Box<dyn LogitMask>>,

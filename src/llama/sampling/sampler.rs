@@ -7,7 +7,7 @@ use std::collections::HashMap;
 pub struct SamplerOptions {
     /// Divides the logits before the draw: below 1 makes likely tokens likelier. 0 always takes the likeliest.
     pub temperature: f32,
-    /// Only the so many likeliest tokens are drawn from; `None`: all.
+    /// Only this many of the likeliest tokens are drawn from; `None`: all.
     pub top_k: Option<u32>,
     /// Of those, only the fewest whose probabilities sum to at least this; 1: all.
     pub top_p: f32,
@@ -20,7 +20,7 @@ pub struct SamplerOptions {
     pub frequency_penalty: f32,
     /// Subtracted from a token's logit once if the text has it; 0: none.
     pub presence_penalty: f32,
-    /// The penalties look at the so many last tokens of the text; `None`: at all of it.
+    /// The penalties look at this many of the last tokens of the text; `None`: at all of it.
     pub penalty_window: Option<usize>,
     /// The same seed and options give the same tokens for the same logits.
     pub seed: u64,

@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// The boundaries, as docs/DESIGN.md has them.
+    /// The boundaries, as docs/KERNELS.md has them.
     #[test]
     fn boundaries() {
         use Strategy::*;
@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    /// docs/DESIGN.md has the table row by row, with all limits.
+    /// docs/KERNELS.md has the table row by row, with all limits.
     #[test]
     fn the_design_has_the_same_table() {
         static ALL: Tuning = Tuning {
@@ -414,7 +414,7 @@ mod tests {
             tuning: &ALL,
             ..PROCESSORS[4]
         };
-        let page = include_str!("../../../../docs/DESIGN.md");
+        let page = include_str!("../../../../docs/KERNELS.md");
         let mut lines = page
             .lines()
             .skip_while(|line| !line.starts_with("| B | rows of A"));

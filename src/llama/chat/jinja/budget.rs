@@ -52,7 +52,7 @@ impl Budget {
         }
     }
 
-    /// Takes memory for an allocation of so many bytes.
+    /// Takes memory for an allocation of this many bytes.
     pub fn take(self: &Rc<Self>, bytes: usize) -> Result<Charge, Failure> {
         let mut charge = Charge {
             budget: self.clone(),

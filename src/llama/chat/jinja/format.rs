@@ -346,7 +346,7 @@ fn exponent(scientific: String) -> String {
     }
 }
 
-/// `%g`: so many digits, without zeros at the end.
+/// `%g`: this many digits, without zeros at the end.
 fn general(number: f64, precision: usize) -> String {
     let scientific = format!("{:.*e}", precision - 1, number);
     let Some((digits, power)) = scientific.split_once('e') else {

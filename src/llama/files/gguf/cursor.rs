@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number of items that take at least `item_size` bytes each and follow somewhere after this. It is refused when
-    /// it is above `limit` or when the file is too short to hold so many, so that room for them may be allocated.
+    /// it is above `limit` or when the file is too short to hold that many, so that room for them may be allocated.
     pub fn count(
         &mut self,
         what: &'static str,
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         Ok(value as usize) // not more than is left of a slice
     }
 
-    /// A length of 64 bits and so many bytes.
+    /// A length of 64 bits and that many bytes.
     pub fn string(&mut self, what: &'static str, limit: u64) -> Result<&'a [u8], GgufError> {
         let length = self.count(what, 1, limit)?;
         self.bytes(what, length as u64)

@@ -18,7 +18,7 @@ use crate::llama::files::mapped_file::MappedFile;
 use crate::memory::{BufferUsage, Category};
 use crate::weights::WeightMatrix;
 
-/// A pass moves one part in so many, as does every further [`TOKENS`] of it.
+/// A pass moves one part in this many, as does every further [`TOKENS`] of it.
 const PASSES: u64 = 64;
 const TOKENS: usize = 32;
 
@@ -196,8 +196,8 @@ pub(crate) fn rows_of_a_step(row_bytes: usize) -> usize {
     (rows - rows % WeightMatrix::ROWS).max(WeightMatrix::ROWS)
 }
 
-/// Whether so many bytes of weights read faster after they have moved, and this machine has room for them: mapped pages
-/// it can take back any time, these not.
+/// Whether this many bytes of weights read faster after they have moved, and this machine has room for them: mapped
+/// pages it can take back any time, these not.
 pub(crate) fn is_worthwhile(device: &Device, bytes: u64) -> Result<bool> {
     let large_pages = cfg!(target_os = "linux");
     let software = device.info()?.kind == crate::DeviceKind::Software;
