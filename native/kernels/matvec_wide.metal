@@ -192,9 +192,9 @@ struct wide_f16 {
   static void scale(thread float4 *) {}
   typedef uint4 words;
   static void read(device const half *row, uint part, thread uint4 &w) { w = ((device const uint4 *)row)[part]; }
-  static float times(thread const uint4 &words, uint, thread const float4 *x) {
-    half2 a = as_type<half2>(words.x), b = as_type<half2>(words.y);
-    half2 c = as_type<half2>(words.z), d = as_type<half2>(words.w);
+  static float times(thread const uint4 &eight, uint, thread const float4 *x) {
+    half2 a = as_type<half2>(eight.x), b = as_type<half2>(eight.y);
+    half2 c = as_type<half2>(eight.z), d = as_type<half2>(eight.w);
     return sum_of(x[0] * float4(float(a.x), float(a.y), float(b.x), float(b.y)) +
                   x[1] * float4(float(c.x), float(c.y), float(d.x), float(d.y)));
   }
@@ -206,8 +206,8 @@ struct wide_bf16 {
   static void scale(thread float4 *) {}
   typedef uint4 words;
   static void read(device const ushort *row, uint part, thread uint4 &w) { w = ((device const uint4 *)row)[part]; }
-  static float times(thread const uint4 &words, uint, thread const float4 *x) {
-    uint4 even = words << 16, odd = words & 0xffff0000u;
+  static float times(thread const uint4 &eight, uint, thread const float4 *x) {
+    uint4 even = eight << 16, odd = eight & 0xffff0000u;
     return sum_of(x[0] * float4(as_type<float>(even.x), as_type<float>(odd.x), as_type<float>(even.y),
                                 as_type<float>(odd.y)) +
                   x[1] * float4(as_type<float>(even.z), as_type<float>(odd.z), as_type<float>(even.w),
@@ -221,8 +221,8 @@ struct wide_f32 {
   static void scale(thread float4 *) {}
   typedef float4 words;
   static void read(device const float *row, uint part, thread float4 &w) { w = ((device const float4 *)row)[part]; }
-  static float times(thread const float4 &words, uint, thread const float4 *x) {
-    return sum_of(x[0] * words);
+  static float times(thread const float4 &four, uint, thread const float4 *x) {
+    return sum_of(x[0] * four);
   }
 };
 
