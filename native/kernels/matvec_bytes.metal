@@ -69,12 +69,16 @@ struct bytes_q4_0 {
     ushort scale, a, b, c, d;
   };
   static uint place(uint part, uint word) { return part / 2 * 8 + part % 2 * 2 + word % 2 + word / 2 * 4; }
-  static words read(device const ushort *row, uint part) {
+  static void read(device const ushort *row, uint part, thread words &w) {
     device const ushort *block = row + part / 2 * 9;
     device const ushort *four = block + 1 + part % 2 * 4;
-    return {block[0], four[0], four[1], four[2], four[3]};
+    w.scale = block[0];
+    w.a = four[0];
+    w.b = four[1];
+    w.c = four[2];
+    w.d = four[3];
   }
-  static float times(words block, uint, thread const activations<WORDS> &x) {
+  static float times(thread const words &block, uint, thread const activations<WORDS> &x) {
     uint a = uint(block.a) | uint(block.b) << 16, b = uint(block.c) | uint(block.d) << 16;
     uint q[4] = {a & 0x0f0f0f0fu, b & 0x0f0f0f0fu, a >> 4 & 0x0f0f0f0fu, b >> 4 & 0x0f0f0f0fu};
     int sum = products<4>(x, 0, q) - 8 * (x.first_sum + x.second_sum);
@@ -90,12 +94,16 @@ struct bytes_q8_0 {
     ushort scale, a, b, c, d;
   };
   static uint place(uint part, uint word) { return part * 2 + word; }
-  static words read(device const ushort *row, uint part) {
+  static void read(device const ushort *row, uint part, thread words &w) {
     device const ushort *block = row + part / 4 * 17;
     device const ushort *four = block + 1 + part % 4 * 4;
-    return {block[0], four[0], four[1], four[2], four[3]};
+    w.scale = block[0];
+    w.a = four[0];
+    w.b = four[1];
+    w.c = four[2];
+    w.d = four[3];
   }
-  static float times(words block, uint, thread const activations<WORDS> &x) {
+  static float times(thread const words &block, uint, thread const activations<WORDS> &x) {
     uint q[2] = {uint(block.a) | uint(block.b) << 16, uint(block.c) | uint(block.d) << 16};
     return half_of(block.scale) * (x.first_scale * float(products<2>(x, 0, q)));
   }
@@ -112,11 +120,12 @@ struct bytes_q4_k {
   static uint place(uint part, uint word) {
     return part / 16 * 64 + part % 16 / 4 * 16 + part % 4 * 2 + word % 2 + word / 2 * 8;
   }
-  static words read(device const uint *row, uint part) {
+  static void read(device const uint *row, uint part, thread words &w) {
     device const uint *block = row + part / 16 * 36;
-    return {*(device const uint4 *)block, *(device const uint2 *)(block + 4 + part % 16 * 2)};
+    w.head = *(device const uint4 *)block;
+    w.nibbles = *(device const uint2 *)(block + 4 + part % 16 * 2);
   }
-  static float times(words block, uint part, thread const activations<WORDS> &x) {
+  static float times(thread const words &block, uint part, thread const activations<WORDS> &x) {
     half2 scales = as_type<half2>(block.head.x);
     /* The scales and minima of two times 32 weights (get_scale_min_k4), each pair in a word. */
     uint pair = part % 16 / 4, shift = pair % 2 * 16;
@@ -142,14 +151,20 @@ struct bytes_q6_k {
     ushort low, high, upper_low, upper_high, near, far, scale;
   };
   static uint place(uint part, uint word) { return part / 32 * 64 + part % 32 / 16 * 32 + part % 16 + word * 16; }
-  static words read(device const ushort *row, uint part) {
+  static void read(device const ushort *row, uint part, thread words &w) {
     device const ushort *block = row + part / 32 * 105;
     uint side = part % 32 / 16, first = part % 16 * 2, scale = side * 8 + part % 16 / 4;
     device const ushort *lower = block + side * 32 + first, *upper = block + 64 + side * 16 + first % 16;
     device const ushort *scales = block + 96 + scale / 2;
-    return {lower[0], lower[1], upper[0], upper[1], scales[0], scales[2], block[104]};
+    w.low = lower[0];
+    w.high = lower[1];
+    w.upper_low = upper[0];
+    w.upper_high = upper[1];
+    w.near = scales[0];
+    w.far = scales[2];
+    w.scale = block[104];
   }
-  static float times(words block, uint part, thread const activations<WORDS> &x) {
+  static float times(thread const words &block, uint part, thread const activations<WORDS> &x) {
     uint shift = part % 16 / 8 * 2, odd = part % 16 / 4 % 2 * 8;
     uint low = uint(block.low) | uint(block.high) << 16;
     uint upper = (uint(block.upper_low) | uint(block.upper_high) << 16) >> shift;
@@ -163,8 +178,8 @@ struct bytes_q6_k {
   }
 };
 
-template <typename B> static inline activations<B::WORDS> read_activations(device const uint *a, uint k, uint part) {
-  activations<B::WORDS> x;
+template <typename B>
+static inline void read_activations(device const uint *a, uint k, uint part, thread activations<B::WORDS> &x) {
 #pragma unroll
   for (uint i = 0; i < B::WORDS; ++i) {
     x.upper[i] = a[B::place(part, i)];
@@ -178,7 +193,6 @@ template <typename B> static inline activations<B::WORDS> read_activations(devic
   for (uint i = 0; i < B::WORDS; ++i) ones[i] = ONES;
   x.first_sum = products<B::WORDS / 2>(x, 0, ones);
   x.second_sum = products<B::WORDS / 2>(x, B::WORDS / 2, ones);
-  return x;
 }
 
 /* STORED: how many of B::stored a block has. */
@@ -208,10 +222,12 @@ template <typename B, uint STORED>
     uint other = two ? part + STEP : part;
     typename B::words words[ROWS], others[ROWS];
 #pragma unroll
-    for (uint j = 0; j < ROWS; ++j) words[j] = B::read(rows[j], part);
+    for (uint j = 0; j < ROWS; ++j) B::read(rows[j], part, words[j]);
 #pragma unroll
-    for (uint j = 0; j < ROWS; ++j) others[j] = B::read(rows[j], other);
-    activations<B::WORDS> x = read_activations<B>(a, args.k, part), y = read_activations<B>(a, args.k, other);
+    for (uint j = 0; j < ROWS; ++j) B::read(rows[j], other, others[j]);
+    activations<B::WORDS> x, y;
+    read_activations<B>(a, args.k, part, x);
+    read_activations<B>(a, args.k, other, y);
     if (!two) y.first_scale = 0, y.second_scale = 0;
 #pragma unroll
     for (uint j = 0; j < ROWS; ++j) sums[j] += B::times(words[j], part, x) + B::times(others[j], other, y);

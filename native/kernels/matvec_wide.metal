@@ -43,11 +43,13 @@ struct wide_q4_0 {
   struct words {
     ushort scale, low, high;
   };
-  static words read(device const ushort *row, uint part) {
+  static void read(device const ushort *row, uint part, thread words &w) {
     device const ushort *block = row + part / 4 * 9;
-    return {block[0], block[1 + part % 4 * 2], block[2 + part % 4 * 2]};
+    w.scale = block[0];
+    w.low = block[1 + part % 4 * 2];
+    w.high = block[2 + part % 4 * 2];
   }
-  static float times(words block, uint, thread const float4 *x) {
+  static float times(thread const words &block, uint, thread const float4 *x) {
     uint low = block.low, high = block.high;
     float4 first = float4(bits_at(low, 0xf, 8), bits_at(low, 0xf00, 2048), bits_at(high, 0xf, 8),
                           bits_at(high, 0xf00, 2048));
@@ -76,12 +78,16 @@ struct wide_q8_0 {
   struct words {
     ushort scale, a, b, c, d;
   };
-  static words read(device const ushort *row, uint part) {
+  static void read(device const ushort *row, uint part, thread words &w) {
     device const ushort *block = row + part / 4 * 17;
     device const ushort *eight = block + 1 + part % 4 * 4;
-    return {block[0], eight[0], eight[1], eight[2], eight[3]};
+    w.scale = block[0];
+    w.a = eight[0];
+    w.b = eight[1];
+    w.c = eight[2];
+    w.d = eight[3];
   }
-  static float times(words block, uint, thread const float4 *x) {
+  static float times(thread const words &block, uint, thread const float4 *x) {
     return half_of(block.scale) * sum_of(x[0] * bytes(block.a, block.b) + x[1] * bytes(block.c, block.d));
   }
 };
@@ -114,11 +120,12 @@ struct wide_q4_k {
     uint4 head;
     uint2 nibbles;
   };
-  static words read(device const uint *row, uint part) {
+  static void read(device const uint *row, uint part, thread words &w) {
     device const uint *block = row + part / 16 * 36;
-    return {*(device const uint4 *)block, *(device const uint2 *)(block + 4 + part % 16 * 2)};
+    w.head = *(device const uint4 *)block;
+    w.nibbles = *(device const uint2 *)(block + 4 + part % 16 * 2);
   }
-  static float times(words block, uint part, thread const float4 *x) {
+  static float times(thread const words &block, uint part, thread const float4 *x) {
     uint4 head = block.head;
     uint2 q = block.nibbles;
     half2 scales = as_type<half2>(head.x);
@@ -153,14 +160,20 @@ struct wide_q6_k {
   struct words {
     ushort low, high, upper_low, upper_high, near, far, scale;
   };
-  static words read(device const ushort *row, uint part) {
+  static void read(device const ushort *row, uint part, thread words &w) {
     device const ushort *block = row + part / 32 * 105;
     uint side = part % 32 / 16, first = part % 16 * 2, scale = side * 8 + part % 16 / 4;
     device const ushort *lower = block + side * 32 + first, *upper = block + 64 + side * 16 + first % 16;
     device const ushort *scales = block + 96 + scale / 2;
-    return {lower[0], lower[1], upper[0], upper[1], scales[0], scales[2], block[104]};
+    w.low = lower[0];
+    w.high = lower[1];
+    w.upper_low = upper[0];
+    w.upper_high = upper[1];
+    w.near = scales[0];
+    w.far = scales[2];
+    w.scale = block[104];
   }
-  static float times(words block, uint part, thread const float4 *x) {
+  static float times(thread const words &block, uint part, thread const float4 *x) {
     uint shift = part % 16 / 8 * 2, odd = part % 16 / 4 % 2 * 8;
     uint l0 = block.low, l1 = block.high, u0 = uint(block.upper_low) >> shift, u1 = uint(block.upper_high) >> shift;
     float4 near = six_bits((l0 & 0x0f0fu) | (u0 & 0x0303u) << 4, (l1 & 0x0f0fu) | (u1 & 0x0303u) << 4);
@@ -178,10 +191,10 @@ struct wide_f16 {
   static uint place(uint part, uint four) { return part * 2 + four; }
   static void scale(thread float4 *) {}
   typedef uint4 words;
-  static uint4 read(device const half *row, uint part) { return ((device const uint4 *)row)[part]; }
-  static float times(uint4 words, uint, thread const float4 *x) {
-    half2 a = as_type<half2>(words.x), b = as_type<half2>(words.y);
-    half2 c = as_type<half2>(words.z), d = as_type<half2>(words.w);
+  static void read(device const half *row, uint part, thread uint4 &w) { w = ((device const uint4 *)row)[part]; }
+  static float times(thread const uint4 &eight, uint, thread const float4 *x) {
+    half2 a = as_type<half2>(eight.x), b = as_type<half2>(eight.y);
+    half2 c = as_type<half2>(eight.z), d = as_type<half2>(eight.w);
     return sum_of(x[0] * float4(float(a.x), float(a.y), float(b.x), float(b.y)) +
                   x[1] * float4(float(c.x), float(c.y), float(d.x), float(d.y)));
   }
@@ -192,9 +205,9 @@ struct wide_bf16 {
   static uint place(uint part, uint four) { return part * 2 + four; }
   static void scale(thread float4 *) {}
   typedef uint4 words;
-  static uint4 read(device const ushort *row, uint part) { return ((device const uint4 *)row)[part]; }
-  static float times(uint4 words, uint, thread const float4 *x) {
-    uint4 even = words << 16, odd = words & 0xffff0000u;
+  static void read(device const ushort *row, uint part, thread uint4 &w) { w = ((device const uint4 *)row)[part]; }
+  static float times(thread const uint4 &eight, uint, thread const float4 *x) {
+    uint4 even = eight << 16, odd = eight & 0xffff0000u;
     return sum_of(x[0] * float4(as_type<float>(even.x), as_type<float>(odd.x), as_type<float>(even.y),
                                 as_type<float>(odd.y)) +
                   x[1] * float4(as_type<float>(even.z), as_type<float>(odd.z), as_type<float>(even.w),
@@ -207,9 +220,9 @@ struct wide_f32 {
   static uint place(uint part, uint) { return part; }
   static void scale(thread float4 *) {}
   typedef float4 words;
-  static float4 read(device const float *row, uint part) { return ((device const float4 *)row)[part]; }
-  static float times(float4 words, uint, thread const float4 *x) {
-    return sum_of(x[0] * words);
+  static void read(device const float *row, uint part, thread float4 &w) { w = ((device const float4 *)row)[part]; }
+  static float times(thread const float4 &four, uint, thread const float4 *x) {
+    return sum_of(x[0] * four);
   }
 };
 
@@ -264,7 +277,7 @@ template <typename B, uint STORED, uint M, uint ROWS>
   for (uint part = simdgroup * 32 + lane; part < all; part += SIMDGROUPS * 32) {
     typename B::words words[ROWS];
 #pragma unroll
-    for (uint j = 0; j < ROWS; ++j) words[j] = B::read(rows[j], part);
+    for (uint j = 0; j < ROWS; ++j) B::read(rows[j], part, words[j]);
     float4 x[M][FOURS];
 #pragma unroll
     for (uint i = 0; i < M; ++i) {
