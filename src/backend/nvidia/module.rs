@@ -27,7 +27,7 @@ pub struct Module {
 enum Code {
     /// Kernels and their modules, which the build made.
     Embedded(Vec<(String, String)>),
-    Source(PtxLibrary),
+    Source(Box<PtxLibrary>),
 }
 
 /// A kernel that is loaded.
@@ -60,7 +60,7 @@ impl Module {
             None => {
                 let source = str::from_utf8(source)
                     .map_err(|_| Fault::Invalid(String::from("the source is not UTF-8")))?;
-                Code::Source(PtxLibrary::new(source).map_err(fault)?)
+                Code::Source(Box::new(PtxLibrary::new(source).map_err(fault)?))
             }
         };
         let names: Vec<&str> = match &code {
