@@ -8,15 +8,14 @@
 //!
 //! # Errors
 //! Of every operation, unless its documentation adds to them:
-//! - [`Error::InvalidArgument`](crate::Error::InvalidArgument) when a size is zero or overflows, an operand is missing,
-//!   leaves its buffer, has another type than the operation takes, or does not fit the others. The message names the
-//!   operand.
-//! - [`Error::WrongDevice`](crate::Error::WrongDevice) when an operand belongs to another device than the commands.
-//! - [`Error::InUse`](crate::Error::InUse) when the host has mapped an operand in conflict.
-//! - [`Error::ReadOnly`](crate::Error::ReadOnly) when the output is wrapped memory.
+//! - [`Error::InvalidArgument`] when a size is zero or overflows, an operand is missing, leaves its buffer, has another
+//!   type than the operation takes, or does not fit the others. The message names the operand.
+//! - [`Error::WrongDevice`] when an operand belongs to another device than the commands.
+//! - [`Error::InUse`] when the host has mapped an operand in conflict.
+//! - [`Error::ReadOnly`] when the output is wrapped memory.
 //!
 //! What goes wrong on the device is reported by the wait. An input that a failed submission should have written is such
-//! a case: the commands that read it fail as well, with [`Error::Poisoned`](crate::Error::Poisoned).
+//! a case: the commands that read it fail as well, with [`Error::Poisoned`].
 //!
 //! ```
 //! use ironbridge::{Device, ops::Matmul};
