@@ -21,9 +21,11 @@ fn doubled(device: &Device) -> ironbridge::Result<Vec<f32>> {
 
 #[test]
 fn a_gpu_that_can_run_the_kernels_is_opened() {
+    let unified = |device: &Device| device.info().unwrap().unified_memory;
+    let plain = Device::open("cpu").unwrap();
     for gpu in ["apple7", "apple9"] {
         let device = Device::open(&format!("cpu:gpu={gpu}")).unwrap();
-        assert!(device.info().unwrap().unified_memory, "{gpu}");
+        assert_eq!(unified(&device), unified(&plain), "{gpu}");
         assert_eq!(doubled(&device).unwrap(), [2.0, 4.0, 6.0], "{gpu}");
     }
 }

@@ -55,6 +55,11 @@ fn no_type_of_bindgen_or_of_a_private_dependency_is_public() {
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         &mut files,
     );
+    // What C calls has C's types. Rust programs do not see it: its module is private.
+    let c_functions = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/capi");
+    let library = fs::read_to_string(c_functions.with_file_name("lib.rs")).expect("a source");
+    assert!(library.contains("\nmod capi;\n"));
+    files.retain(|file| !file.starts_with(&c_functions));
     let mut count = 0;
     for file in files {
         let source = fs::read_to_string(&file).expect("a source");
