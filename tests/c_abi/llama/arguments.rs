@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::sync::Mutex;
 
 use ironbridge::ffi::*;
 use serial_test::serial;
@@ -39,8 +40,12 @@ macro_rules! handle_calls {
 
 /// A place that is no result: the handle is looked at first or last.
 fn place<T>() -> *mut T {
-    // Larger than any result, and kept.
-    Box::leak(Box::new([0u64; 64])).as_mut_ptr().cast()
+    // Larger than any result, and kept where a search for leaks finds it.
+    static PLACES: Mutex<Vec<Box<[u64; 64]>>> = Mutex::new(Vec::new());
+    let mut place = Box::new([0u64; 64]);
+    let start = place.as_mut_ptr();
+    PLACES.lock().expect("no panic").push(place);
+    start.cast()
 }
 
 /// A struct of zeros that says its size.
