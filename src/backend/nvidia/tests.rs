@@ -521,7 +521,7 @@ fn memory_is_managed_or_pinned_and_has_an_end() {
     let another = Arc::new(open(&fake));
     let pinned = another.create_buffer(100, Storage::Shared).expect("memory");
     assert!(pinned.contents().is_some());
-    let mut pages = vec![0_u8; 64];
+    let mut pages = [0_u8; 64];
     let pointer = NonNull::from(&mut pages[..]).cast();
     let pages = |read_only| HostPages {
         pointer,
