@@ -41,8 +41,8 @@ macro_rules! handle_calls {
 /// A place that is no result: the handle is looked at first or last.
 fn place<T>() -> *mut T {
     // Larger than any result, and kept where a search for leaks finds it.
-    static PLACES: Mutex<Vec<Box<[u64; 64]>>> = Mutex::new(Vec::new());
-    let mut place = Box::new([0u64; 64]);
+    static PLACES: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+    let mut place = vec![0; 64];
     let start = place.as_mut_ptr();
     PLACES.lock().expect("no panic").push(place);
     start.cast()
