@@ -1,4 +1,4 @@
-"""The speed of ironbridge beside llama.cpp on real models, in turns.
+"""The speed of ironbridge beside llama.cpp on real models, alternately.
 
 needs: the environment that fetch.py makes, and a command line built with optimization
 usage: bench.py FOLDER IRONBRIDGE [--rounds N] [--threads 1,2] [--only MODEL]

@@ -13,8 +13,8 @@ FLOATS = (GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationTy
 GROUP = 32
 # Largest integer of 8 bits and of 15 (src/backend/cpu/gemm/quant/quantize_a.rs).
 LARGEST_8, LARGEST_15 = 127, 127 * 128
-# A batch of up to so many tokens has all of its 15 bits, and so have groups of a larger one whose squared step is above
-# OUTLIERS times the average over their tile of so many rows (the same file).
+# A batch of up to EXACT_ROWS tokens has all of its 15 bits, and so have groups of a larger one whose squared step is
+# above OUTLIERS times the average over their tile of TILE_ROWS rows (the same file).
 EXACT_ROWS, OUTLIERS, TILE_ROWS = 8, 2, 4
 
 

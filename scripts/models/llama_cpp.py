@@ -156,7 +156,7 @@ class LlamaCpp:
         return log_softmax(self.feed(tokens, len(tokens) - first))
 
     def rates(self, prompt, tokens):
-        """Tokens/s of the prompt, and of writing so many tokens behind it."""
+        """Tokens/s of the prompt, and of writing that many tokens behind it."""
         self.forget()
         start = time.perf_counter()
         [logits] = self.feed(prompt)

@@ -182,7 +182,7 @@ impl<T: Copy> Room<T> {
         self.capacity == 0
     }
 
-    /// Gives the length, and says whether there is room for so many values: before they are computed.
+    /// Gives the length, and says whether there is room for that many values: before they are computed.
     pub fn reserve(&self, count: usize) -> Outcome {
         if self.capacity > 0 && count > self.capacity {
             return Err(Failure::out_of_range(format!(
@@ -197,7 +197,7 @@ impl<T: Copy> Room<T> {
     pub fn write(&self, values: &[T]) -> Outcome {
         self.reserve(values.len())?;
         if self.capacity > 0 {
-            // SAFETY: there is room for so many, and what is there is no part of what Rust made.
+            // SAFETY: there is room for that many, and what is there is no part of what Rust made.
             unsafe {
                 self.values
                     .copy_from_nonoverlapping(values.as_ptr(), values.len())

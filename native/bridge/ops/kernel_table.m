@@ -41,12 +41,12 @@ static bool is_wide(const struct IronOperand *operand) { return operand->buffer-
 /* Operands of kernels that read vectors of 16 bytes. */
 static bool is_aligned(const struct IronOperand *operand) { return operand->offset % VECTOR_BYTES == 0; }
 
-/* Rows of a type that is stored in elements or blocks of so many bytes. */
+/* Rows of a type that is stored in elements or blocks of that size. */
 static bool is_vectors(uint64_t elements, uint32_t of_block, uint32_t bytes) {
   return elements / of_block * bytes % VECTOR_BYTES == 0;
 }
 
-/* Products that a threadgroup shares out along k, of one row of a or of so many that reading b again for each four of
+/* Products that a threadgroup shares out along k, of one row of a or of so few that reading b again for each four of
  * them is better than tiles without matrix units. */
 enum { SOME_ROWS = 64 };
 

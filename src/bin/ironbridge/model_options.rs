@@ -36,7 +36,7 @@ pub struct ModelOptions {
     device: String,
 }
 
-/// For commands that run it once, with so many threads.
+/// For commands that run it once, with that many threads.
 #[derive(Args)]
 pub struct RunOptions {
     #[command(flatten)]

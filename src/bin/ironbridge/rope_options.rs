@@ -44,7 +44,7 @@ fn factor(text: &str) -> Result<f32, String> {
 }
 
 impl RopeOptions {
-    /// Sets what was asked for in the metadata, the context too, which is so many times longer then.
+    /// Sets what was asked for in the metadata, the context too, which is that many times longer then.
     pub fn apply(&self, file: &mut ModelFile) -> Result<(), Box<dyn Error>> {
         if self.rope_scaling.is_none() && self.rope_freq_base.is_none() {
             return Ok(());

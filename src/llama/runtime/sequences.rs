@@ -64,7 +64,7 @@ impl Sequences {
     /// # Errors
     ///
     /// [`LlamaError::NoSequences`] for a count of 0, [`LlamaError::ZeroOption`] for an option that is,
-    /// [`LlamaError::ContextTooLong`] when the model was not trained on so many positions, [`LlamaError::CacheType`]
+    /// [`LlamaError::ContextTooLong`] when the model was not trained on that many positions, [`LlamaError::CacheType`]
     /// when its heads do not fit the cache's type, and the device's errors, above all
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn new(model: &Model, count: usize, options: SessionOptions) -> Result<Sequences> {

@@ -24,7 +24,7 @@ impl Llama {
         Llama::with(1)
     }
 
-    /// With a session of so many sequences.
+    /// With a session of this many sequences.
     pub fn with(sequences: u32) -> Llama {
         let baseline = Baseline::take();
         let device = open("cpu");

@@ -136,7 +136,7 @@ fn stop_strings_and_probabilities() {
     for step in 1.. {
         ok(call!(iron_generation_next(generation, &mut piece)));
         assert_eq!(piece.likeliest_count, 3);
-        // SAFETY: there are so many until the next call.
+        // SAFETY: there are that many until the next call.
         let likeliest = unsafe { std::slice::from_raw_parts(piece.likeliest, 3) };
         assert_eq!(likeliest[0].token, piece.token, "greedy");
         assert_eq!(likeliest[0].log_probability, piece.log_probability);
@@ -167,7 +167,7 @@ fn stop_strings_and_probabilities() {
     llama.finish();
 }
 
-/// Ends the text after so many pieces, and uses the session that is in use.
+/// Ends the text after this many pieces, and uses the session that is in use.
 struct Ending {
     left: u32,
     session: *mut iron_session,
@@ -253,7 +253,7 @@ unsafe extern "C" fn no_end(
     count: usize,
     _: *mut c_void,
 ) {
-    // SAFETY: there are so many logits.
+    // SAFETY: there are that many logits.
     let logits = unsafe { std::slice::from_raw_parts_mut(logits, count) };
     logits[2] = f32::NEG_INFINITY;
 }
@@ -265,7 +265,7 @@ unsafe extern "C" fn bar_all(
     count: usize,
     _: *mut c_void,
 ) {
-    // SAFETY: there are so many logits.
+    // SAFETY: there are that many logits.
     unsafe { std::slice::from_raw_parts_mut(logits, count) }.fill(f32::NEG_INFINITY);
 }
 

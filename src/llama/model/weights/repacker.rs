@@ -190,7 +190,7 @@ impl PendingTensor {
     }
 }
 
-/// How many rows, of so many bytes each, are written together.
+/// How many rows, of this many bytes each, are written together.
 pub(crate) fn rows_of_a_step(row_bytes: usize) -> usize {
     let rows = STEP / row_bytes.max(1);
     (rows - rows % WeightMatrix::ROWS).max(WeightMatrix::ROWS)

@@ -61,7 +61,7 @@ fn check_x16<B: Sample + Interleaved, T: Output>(name: &'static str, case: Case)
     check_packed::<B, T>(name, case, On::Native, Some(in_x16_panels::<B>));
 }
 
-/// Puts so many rows, of so many weights each, into x16 panels.
+/// Puts this many rows, of this many weights each, into x16 panels.
 type Pack<B> = fn(&[B], usize, usize) -> Vec<B>;
 
 fn check_packed<B: Sample, T: Output>(
