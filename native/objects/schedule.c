@@ -26,7 +26,7 @@ static uint64_t schedules;    /* so far */
 static uint64_t awaited;      /* threads before the first turn */
 static uint64_t state;        /* of the numbers drawn */
 /* Two kinds of schedules. 0: at a point everybody is as likely to go on as any other, which finds what takes many
- * changes. Else whoever has the highest rank goes on, and at one point in this many the thread that came there falls
+ * changes. Else whoever has the highest rank goes on, and at one point in points_per_fall the thread there falls
  * behind all others, until they sleep or fall as well: what takes one thread stopped at the wrong place for long
  * (Burckhardt et al.: A randomized scheduler with probabilistic guarantees of finding bugs, 2010). */
 static uint64_t points_per_fall;

@@ -110,9 +110,13 @@ fn with_device(body: impl FnOnce(*mut iron_device)) {
     let device = open("cpu");
     let before = memory(device);
     body(device);
-    // A read waits for the buffer that it reads. What else its commands used may be let go a moment later.
-    settles(before.active_bytes, || memory(device).active_bytes);
-    settles(before.pool_bytes, || memory(device).pool_bytes);
+    // A read waits for the buffer that it reads and not for what else its commands used.
+    ok(call!(iron_device_sync(device, FOREVER)));
+    let after = memory(device);
+    assert_eq!(
+        (after.active_bytes, after.pool_bytes),
+        (before.active_bytes, before.pool_bytes)
+    );
     settles(before.device_bytes, || memory(device).device_bytes);
     release_device(device);
     baseline.holds();
