@@ -89,6 +89,7 @@ typedef struct IronExtras {
   uint32_t in_flight; /* submitted, or about to be, and not complete */
   IronMemory memory;
   IronPool pool;
+  bool reaping; /* what has expired is out of the accounts, and its memory on its way to the system */
   IronBuffer *newest_buffer; /* of the ledger, by `older`; none is retained */
   IronFailures failures; /* whose commands were released without a wait */
 }

@@ -103,6 +103,8 @@ static void describe(IronDevice *device, iron_memory_info *info) {
 void IronMemoryDescribe(IronDevice *device, iron_memory_info *info) {
   memset(info, 0, sizeof *info);
   IronMonitorLock(&device->monitor);
+  /* A program that does nothing at the moment sees exact figures. */
+  while (device->reaping) IronMonitorWait(&device->monitor);
   describe(device, info);
   IronMonitorUnlock(&device->monitor);
 }

@@ -21,9 +21,16 @@ static void reap(IronDevice *device, void *context) {
   IronIdleBuffer *expired = IronPoolTakeExpired(&device->pool, &device->memory, IronNow());
   uint64_t expiry = IronPoolNextExpiry(&device->pool);
   IronMemoryCatchUp(&device->memory);
+  device->reaping = expired != NULL;
   IronMonitorUnlock(&device->monitor);
   soft_schedule_point();
-  IronPoolDiscard(expired, device->metal, "expire");
+  if (expired) {
+    IronPoolDiscard(expired, device->metal, "expire");
+    IronMonitorLock(&device->monitor);
+    device->reaping = false;
+    IronMonitorSignal(&device->monitor);
+    IronMonitorUnlock(&device->monitor);
+  }
   if (expiry < *soonest) *soonest = expiry;
 }
 

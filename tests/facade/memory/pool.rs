@@ -299,17 +299,33 @@ fn no_limit_and_no_time_mean_the_same_to_options_and_settings() {
         by_settings.memory_settings().unwrap()
     );
     for device in [&by_options, &by_settings] {
-        drop(
-            device
-                .buffer_options()
-                .pooled()
-                .create::<u8>(1 << 16)
-                .unwrap(),
-        );
-        let start = Instant::now();
-        while report(device).pool_buffers > 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "still idle");
-            thread::yield_now();
-        }
+        wait_until_nothing_is_idle(device);
+    }
+}
+
+fn wait_until_nothing_is_idle(device: &Device) {
+    drop(
+        device
+            .buffer_options()
+            .pooled()
+            .create::<u8>(1 << 16)
+            .unwrap(),
+    );
+    let start = Instant::now();
+    while report(device).pool_buffers > 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "still idle");
+        thread::yield_now();
+    }
+}
+
+/// The thread that gives idle memory back takes it out of the accounts first: a report waits until it is gone.
+#[test]
+fn the_accounts_are_exact_while_memory_expires() {
+    let device = Device::options()
+        .pool_idle_time(Duration::ZERO)
+        .open("cpu")
+        .unwrap();
+    for _ in 0..300 {
+        wait_until_nothing_is_idle(&device);
     }
 }
