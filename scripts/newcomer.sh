@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a newcomer meets: the README's two commands, as they stand there, in a bare Debian that is made for the purpose.
+# What a newcomer meets: the README's first commands, as they stand there, in a bare Debian made for the purpose.
 #
 #   scripts/newcomer.sh SUITE... [demo|test|both] [own-compiler]    bookworm, trixie, other suites of Debian
 #
@@ -11,7 +11,7 @@
 # without what is not committed.
 #
 # Rust is this machine's own, mounted read-only, and its downloaded crates are copied: Debian's Rust is too old, and
-# rustup's servers cannot be reached from every machine. The settings of cargo, of apt and of the network are copied,
+# rustup's servers cannot be reached from every machine. The settings of cargo, apt, pip and the network are copied,
 # too, so that the new system reaches what this machine reaches.
 #
 # Needs root, for chroot and mount; what is mounted is seen by this script alone (unshare). Exits with 69 (sysexits.h's
@@ -162,11 +162,11 @@ make_rust() {
 
 # inside COMMAND: as a newcomer's shell in the new system would run it, with this machine's settings for the network.
 inside() {
-  local settings=() name
+  local settings=() name pip='CERT|(EXTRA_)?INDEX_URL|TRUSTED_HOST|PROXY'
   for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!name:-}" ] || settings+=("$name=${!name}")
   done
-  for name in $(compgen -e | grep -E '^CARGO_(REGISTR|SOURCE|HTTP|NET)' || true); do
+  for name in $(compgen -e | grep -E "^(CARGO_(REGISTR|SOURCE|HTTP|NET)|PIP_($pip)\$)" || true); do
     settings+=("$name=${!name}")
   done
   settings+=(HOME=/root USER=root TERM=dumb PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin)
