@@ -4,7 +4,7 @@ use super::arguments::{Room, array, some_tokens};
 use super::call::enter;
 use super::handle::acquire;
 use super::progress::Progress;
-use super::structs::{self, Output, constant, limit};
+use super::structs::{self, Output, constant, positive};
 use crate::ffi;
 use crate::llama::{PerplexityOptions, PerplexityWindows, Pooling};
 
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn iron_session_perplexity(
         let options = unsafe { structs::read(options, c"options") }?;
         let progress = Progress::new(options.progress, options.progress_context);
         let options = PerplexityOptions {
-            stride: limit("options.stride", options.stride, 0)?,
+            stride: positive("options.stride", options.stride)?,
             windows: constant(
                 "options.windows",
                 &[PerplexityWindows::Overlapping, PerplexityWindows::Chunks],

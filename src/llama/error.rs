@@ -89,7 +89,7 @@ pub enum LlamaError {
     NoWholeChunk { tokens: usize, context: usize },
     #[error("there must be at least one sequence")]
     NoSequences,
-    #[error("the session's {0} is 0")]
+    #[error("{0}: is 0, and must be at least 1")]
     ZeroOption(&'static str),
     #[error("sequence {index} of {count} is not there, or is named twice")]
     Sequence { index: usize, count: usize },

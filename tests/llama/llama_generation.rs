@@ -496,7 +496,7 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
 
     // In windows: each token from the begin token and what stands before it in its window.
     let context = 16;
-    for stride in [1, 5, 0, 15, 99] {
+    for stride in [Some(1), Some(5), None, Some(15), Some(99)] {
         let options = PerplexityOptions {
             stride,
             ..Default::default()
@@ -505,8 +505,8 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
             .perplexity(&text, options, &mut |_| ())
             .unwrap();
         let step = match stride {
-            0 => context / 2,
-            asked => asked.min(context - 1),
+            None => context / 2,
+            Some(asked) => asked.min(context - 1),
         };
         let mut total = 0.0;
         let mut predicted = 1;
@@ -523,10 +523,17 @@ fn the_perplexity_is_that_of_the_log_probabilities() {
             predicted = end;
         }
         let mean = total / (text.len() - 1) as f64;
-        assert_eq!(found.tokens(), text.len() - 1, "stride {stride}");
+        assert_eq!(found.tokens(), text.len() - 1, "stride {stride:?}");
         let error = (found.mean_log_probability() - mean).abs();
-        assert!(error < 1e-4, "stride {stride}: {error}");
+        assert!(error < 1e-4, "stride {stride:?}: {error}");
     }
+
+    let none = PerplexityOptions {
+        stride: Some(0),
+        ..Default::default()
+    };
+    let error = small(&model, context).perplexity(&text, none, &mut |_| ());
+    assert!(error.unwrap_err().to_string().contains("stride"));
 
     // In llama.cpp's chunks: each on its own, with the begin token in place of its first.
     let chunks = PerplexityOptions {

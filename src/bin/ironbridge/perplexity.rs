@@ -25,9 +25,9 @@ pub struct PerplexityArguments {
     /// The text; -: standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
-    /// Tokens by which the window moves on in a text that is longer than the context; 0: half the context
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    stride: usize,
+    /// Tokens by which the window moves on in a text that is longer than the context [default: half the context]
+    #[arg(long, value_name = "N")]
+    stride: Option<usize>,
     /// Cut the text as llama.cpp's llama-perplexity does, whose figures are the published ones: pieces of --context
     /// tokens, of which the second half is predicted
     #[arg(long, conflicts_with = "stride")]

@@ -11,9 +11,9 @@ use crate::llama::error::LlamaError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerplexityOptions {
     /// Tokens by which the window moves on where the text is longer than the context. A token is predicted from at
-    /// least `context - 1 - stride` tokens, so small strides are exact and slow. Default, or 0: half the context.
+    /// least `context - 1 - stride` tokens, so small strides are exact and slow. `None`: half the context.
     /// [`Chunks`](PerplexityWindows::Chunks) have none.
-    pub stride: usize,
+    pub stride: Option<usize>,
     /// Which tokens are predicted, and from what.
     pub windows: PerplexityWindows,
 }
@@ -108,7 +108,7 @@ impl Session {
     /// # Errors
     ///
     /// [`LlamaError::NothingToPredict`] for a text of fewer than two tokens, [`LlamaError::NoWholeChunk`] for one that
-    /// is shorter than a chunk, and as [`feed`](Session::feed).
+    /// is shorter than a chunk, [`LlamaError::ZeroOption`] for a stride of 0, and as [`feed`](Session::feed).
     pub fn perplexity(
         &mut self,
         tokens: &[u32],
@@ -145,8 +145,9 @@ impl Sequences {
             return Err(LlamaError::ContextFull { tokens: 2, context }.into());
         }
         let stride = match options.stride {
-            0 => (context / 2).max(1),
-            asked => asked.min(context - 1),
+            None => (context / 2).max(1),
+            Some(0) => return Err(LlamaError::ZeroOption("stride").into()),
+            Some(asked) => asked.min(context - 1),
         };
         let bos = self.model().tokenizer().bos();
         let begin = tokens[..1].iter().filter(|first| Some(**first) == bos);
