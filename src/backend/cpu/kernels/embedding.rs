@@ -219,6 +219,9 @@ pub mod tests {
             check_x16::<bf16>("embedding_bf16", blocks);
             check_x16::<BlockQ8_0>("embedding_q8_0", blocks);
             check_x16::<BlockQ4_0>("embedding_q4_0", blocks);
+            check_x16::<BlockQ4_1>("embedding_q4_1", blocks);
+            check_x16::<BlockQ5_0>("embedding_q5_0", blocks);
+            check_x16::<BlockQ5_1>("embedding_q5_1", blocks);
             check_x16::<BlockQ4K>("embedding_q4_k", blocks);
             check_x16::<BlockQ5K>("embedding_q5_k", blocks);
             check_x16::<BlockQ6K>("embedding_q6_k", blocks);

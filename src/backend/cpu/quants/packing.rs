@@ -5,15 +5,22 @@ use super::x16::{Interleaved, WORD, X16_ROWS};
 /// Bytes of a half, the other part of a block.
 const HALF: usize = 2;
 
-/// Calls `part` with the place of each part of a block, its place in an x16 panel's 16 blocks as row `row` of them, and
-/// its length, all in bytes.
+/// A part of a block.
+#[derive(Clone, Copy)]
+enum Part {
+    Word(usize),
+    Half,
+}
+
+/// Calls `part` with each part of a block, its place there, and its place in an x16 panel's 16 blocks as row `row` of
+/// them, both in bytes.
 #[inline(always)]
-fn for_parts<B: Interleaved>(row: usize, mut part: impl FnMut(usize, usize, usize)) {
+fn for_parts<B: Interleaved>(row: usize, mut part: impl FnMut(Part, usize, usize)) {
     let (before, after) = B::HALVES;
     let words = HALF * before;
     for word in 0..B::WORDS {
         let place = (B::place(word) * X16_ROWS + row) * WORD;
-        part(words + word * WORD, place, WORD);
+        part(Part::Word(word), words + word * WORD, place);
     }
     let ends = words + B::WORDS * WORD;
     for half in 0..before + after {
@@ -22,7 +29,7 @@ fn for_parts<B: Interleaved>(row: usize, mut part: impl FnMut(usize, usize, usiz
             false => ends + (half - before) * HALF,
         };
         let place = B::WORDS * X16_ROWS * WORD + (half * X16_ROWS + row) * HALF;
-        part(from, place, HALF);
+        part(Part::Half, from, place);
     }
 }
 
@@ -36,9 +43,9 @@ pub unsafe fn pack<B: Interleaved>(rows: *const u8, panel: *mut u8, blocks: usiz
         let to = panel.wrapping_add(block * X16_ROWS * size_of::<B>());
         for row in 0..X16_ROWS {
             let from = rows.wrapping_add((row * blocks + block) * size_of::<B>());
-            for_parts::<B>(row, |part, place, length| {
+            for_parts::<B>(row, |part, at, place| {
                 // SAFETY: the caller's promise; a part lies in its block, and its place in the panel's 16 blocks.
-                unsafe { copy(from.add(part), to.add(place), length) }
+                unsafe { copy(part, from.add(at), to.add(place), B::arrange) }
             });
         }
     }
@@ -58,24 +65,29 @@ pub unsafe fn unpack<B: Interleaved>(
     for block in 0..count {
         let from = panel.wrapping_add((first + block) * X16_ROWS * size_of::<B>());
         let to = blocks.wrapping_add(block * size_of::<B>());
-        for_parts::<B>(row, |part, place, length| {
+        for_parts::<B>(row, |part, at, place| {
             // SAFETY: as in `pack`.
-            unsafe { copy(from.add(place), to.add(part), length) }
+            unsafe { copy(part, from.add(place), to.add(at), B::restore) }
         });
     }
 }
 
+/// Copies a part; a word is changed by `change`, which has its number.
+///
 /// # Safety
-/// `from` is readable for `length` bytes, a word's or a half's, and `to` writable.
+/// `from` is readable for the part's bytes, and `to` writable.
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
+unsafe fn copy(part: Part, from: *const u8, to: *mut u8, change: impl Fn(usize, u32) -> u32) {
     // SAFETY: the caller's promise; neither needs to be aligned.
     unsafe {
-        match length {
-            WORD => to
-                .cast::<u32>()
-                .write_unaligned(from.cast::<u32>().read_unaligned()),
-            _ => to
+        match part {
+            Part::Word(word) => {
+                let bits = from.cast::<u32>().read_unaligned();
+                // The order of bits is that of a little-endian word.
+                let bits = change(word, bits.to_le()).to_le();
+                to.cast::<u32>().write_unaligned(bits);
+            }
+            Part::Half => to
                 .cast::<u16>()
                 .write_unaligned(from.cast::<u16>().read_unaligned()),
         }
@@ -118,6 +130,12 @@ mod tests {
         }
     }
 
+    /// The upper bits of 32 weights: a byte has those of each fourth weight.
+    fn in_steps(bits: [u8; 4]) -> [u8; 4] {
+        let bits = u32::from_le_bytes(bits);
+        std::array::from_fn(|b| (0..8).map(|j| ((bits >> (4 * j + b) & 1) << j) as u8).sum())
+    }
+
     /// `halves`: the bytes of a block that are halves.
     fn check<B: Sample + Interleaved>(name: &str, blocks: usize, halves: std::ops::Range<usize>) {
         let x: Vec<B> = Numbers::new(blocks as u64).vec(X16_ROWS * blocks * B::ELEMENTS);
@@ -132,8 +150,12 @@ mod tests {
                 .filter(|byte| !halves.contains(byte))
                 .collect::<Vec<_>>();
             for word in order(name, words.len() / 4) {
-                let word = &words[4 * word..][..4];
-                rows().for_each(|row| expected.extend(word.iter().map(|byte| row[*byte])));
+                let bytes = &words[4 * word..][..4];
+                rows().for_each(|row| {
+                    let bytes = std::array::from_fn(|i| row[bytes[i]]);
+                    let upper_bits = name.starts_with("q5_") && name != "q5_k" && word == 0;
+                    expected.extend(if upper_bits { in_steps(bytes) } else { bytes });
+                });
             }
             for half in halves.clone().step_by(2) {
                 rows().for_each(|row| expected.extend(&row[half..half + 2]));
@@ -166,6 +188,9 @@ mod tests {
             check::<bf16>("bf16", blocks, 0..2);
             check::<BlockQ8_0>("q8_0", blocks, 0..2);
             check::<BlockQ4_0>("q4_0", blocks, 0..2);
+            check::<BlockQ4_1>("q4_1", blocks, 0..4);
+            check::<BlockQ5_0>("q5_0", blocks, 0..2);
+            check::<BlockQ5_1>("q5_1", blocks, 0..4);
             check::<BlockQ4K>("q4_k", blocks, 0..4);
             check::<BlockQ5K>("q5_k", blocks, 0..4);
             check::<BlockQ6K>("q6_k", blocks, 208..210);

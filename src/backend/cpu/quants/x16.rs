@@ -12,6 +12,9 @@
 //! - Q6_K: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2,
 //!   and from H12 N20 N28 on with S3.
 //!
+//! The upper bits of Q5_0 and Q5_1 are in another order within their word, too ([`Interleaved::arrange`]): bit
+//! `8b + 4p + s` is that of weight `16p + 4s + b`, so that step s finds those of its bytes b by one shift.
+//!
 //! A float is a block that has nothing but a half.
 //!
 //! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four
@@ -35,6 +38,9 @@ macro_rules! x16_types {
             float bf16 "bf16" IRON_BF16,
             block BlockQ8_0 "q8_0" IRON_Q8_0,
             block BlockQ4_0 "q4_0" IRON_Q4_0,
+            block BlockQ4_1 "q4_1" IRON_Q4_1,
+            block BlockQ5_0 "q5_0" IRON_Q5_0,
+            block BlockQ5_1 "q5_1" IRON_Q5_1,
             block BlockQ4K "q4_k" IRON_Q4_K,
             block BlockQ5K "q5_k" IRON_Q5_K,
             block BlockQ6K "q6_k" IRON_Q6_K,
@@ -59,6 +65,18 @@ pub trait Interleaved: Stored {
     #[inline(always)]
     fn place(word: usize) -> usize {
         word
+    }
+
+    /// Word `word` of a block, with its bits in the layout's order.
+    #[inline(always)]
+    fn arrange(_word: usize, bits: u32) -> u32 {
+        bits
+    }
+
+    /// The inverse of [`Interleaved::arrange`].
+    #[inline(always)]
+    fn restore(_word: usize, bits: u32) -> u32 {
+        bits
     }
 }
 
@@ -250,6 +268,151 @@ impl InterleavedIntegers for BlockQ4_0 {
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
         simd.shift_mask(words, 4 * piece as i32, 15)
     }
+}
+
+/// The minimum of types whose blocks have one, which is added to the weights.
+macro_rules! one_minimum {
+    () => {
+        #[inline(always)]
+        fn minimum<S: Simd>(simd: S, (): &(), _: usize) -> S::Vector {
+            simd.splat(-1.0)
+        }
+    };
+}
+
+impl Interleaved for BlockQ4_1 {
+    const HALVES: (usize, usize) = (2, 0);
+}
+
+impl InterleavedIntegers for BlockQ4_1 {
+    const SPANS: usize = 1;
+    const PIECES: usize = 2;
+    type Words<S: Simd> = S::Bytes;
+    one_scale!();
+    one_minimum!();
+
+    #[inline(always)]
+    fn start(_: usize, piece: usize) -> usize {
+        16 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { rows.word(simd, step) }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
+        simd.shift_mask(words, 4 * piece as i32, 15)
+    }
+}
+
+/// Bit `8b + j` is bit `4j + b`.
+const fn bytes_of_nibbles(bits: u32) -> u32 {
+    let (mut result, mut b) = (0, 0);
+    while b < 4 {
+        let mut byte = bits >> b & 0x1111_1111;
+        byte = (byte | byte >> 3) & 0x0303_0303;
+        byte = (byte | byte >> 6) & 0x000f_000f;
+        byte = (byte | byte >> 12) & 0xff;
+        result |= byte << (8 * b);
+        b += 1;
+    }
+    result
+}
+
+/// The inverse of [`bytes_of_nibbles`].
+const fn nibbles_of_bytes(bits: u32) -> u32 {
+    let (mut result, mut b) = (0, 0);
+    while b < 4 {
+        let mut nibbles = bits >> (8 * b) & 0xff;
+        nibbles = (nibbles | nibbles << 12) & 0x000f_000f;
+        nibbles = (nibbles | nibbles << 6) & 0x0303_0303;
+        nibbles = (nibbles | nibbles << 3) & 0x1111_1111;
+        result |= nibbles << b;
+        b += 1;
+    }
+    result
+}
+
+/// Q5_0 and Q5_1: a word of upper bits, then those of nibbles.
+macro_rules! five_bits {
+    ($block:ty, $halves:literal) => {
+        impl Interleaved for $block {
+            const HALVES: (usize, usize) = ($halves, 0);
+
+            #[inline(always)]
+            fn arrange(word: usize, bits: u32) -> u32 {
+                match word {
+                    0 => bytes_of_nibbles(bits),
+                    _ => bits,
+                }
+            }
+
+            #[inline(always)]
+            fn restore(word: usize, bits: u32) -> u32 {
+                match word {
+                    0 => nibbles_of_bytes(bits),
+                    _ => bits,
+                }
+            }
+        }
+    };
+}
+
+five_bits!(BlockQ5_0, 1);
+five_bits!(BlockQ5_1, 2);
+
+/// How integers of Q5_0 and Q5_1 are read.
+macro_rules! five_bit_integers {
+    () => {
+        const SPANS: usize = 1;
+        const PIECES: usize = 2;
+        /// The first piece's upper bits in the lowest bits of bytes and the second's 4 bits above, and nibbles.
+        type Words<S: Simd> = [S::Bytes; 2];
+        one_scale!();
+
+        #[inline(always)]
+        fn start(_: usize, piece: usize) -> usize {
+            16 * piece
+        }
+
+        #[inline(always)]
+        unsafe fn words<S: Simd>(
+            simd: S,
+            rows: BlockRows<Self>,
+            _: usize,
+            step: usize,
+        ) -> [S::Bytes; 2] {
+            // SAFETY: the caller's promise.
+            let [high, nibbles] = unsafe { [rows.word(simd, 0), rows.word(simd, 1 + step)] };
+            [simd.shift_mask(high, step as i32, 0x11), nibbles]
+        }
+
+        #[inline(always)]
+        fn integers_of<S: Simd>(
+            simd: S,
+            [high, nibbles]: [S::Bytes; 2],
+            _: usize,
+            piece: usize,
+        ) -> S::Bytes {
+            let shift = 4 * piece as i32;
+            simd.or(
+                simd.shift_mask(high, shift - 4, 16),
+                simd.shift_mask(nibbles, shift, 15),
+            )
+        }
+    };
+}
+
+impl InterleavedIntegers for BlockQ5_0 {
+    five_bit_integers!();
+}
+
+impl InterleavedIntegers for BlockQ5_1 {
+    five_bit_integers!();
+    one_minimum!();
 }
 
 /// The factors of Q4_K and Q5_K: where the three words lie that have the 12 bytes of scales and minima.

@@ -226,6 +226,12 @@ fn check_panels(case: Case) {
     check_x16::<BlockQ8_0, f16>("matmul_tiled_q8_0_f16", small);
     check_x16::<BlockQ4_0, f32>("matmul_tiled_q4_0_f32", small);
     check_x16::<BlockQ4_0, f16>("matmul_tiled_q4_0_f16", small);
+    check_x16::<BlockQ4_1, f32>("matmul_tiled_q4_1_f32", small);
+    check_x16::<BlockQ4_1, f16>("matmul_tiled_q4_1_f16", small);
+    check_x16::<BlockQ5_0, f32>("matmul_tiled_q5_0_f32", small);
+    check_x16::<BlockQ5_0, f16>("matmul_tiled_q5_0_f16", small);
+    check_x16::<BlockQ5_1, f32>("matmul_tiled_q5_1_f32", small);
+    check_x16::<BlockQ5_1, f16>("matmul_tiled_q5_1_f16", small);
     check_x16::<BlockQ4K, f32>("matmul_tiled_q4_k_f32", large);
     check_x16::<BlockQ4K, f16>("matmul_tiled_q4_k_f16", large);
     check_x16::<BlockQ5K, f32>("matmul_tiled_q5_k_f32", large);
@@ -296,6 +302,9 @@ fn multiply_x16<B: Sample>(
 fn many_rows_of_x16_panels_round_little() {
     check_rounding::<BlockQ8_0>("matmul_tiled_q8_0_f32", 4.2e-3);
     check_rounding::<BlockQ4_0>("matmul_tiled_q4_0_f32", 4.2e-3);
+    check_rounding::<BlockQ4_1>("matmul_tiled_q4_1_f32", 4.2e-3);
+    check_rounding::<BlockQ5_0>("matmul_tiled_q5_0_f32", 4.2e-3);
+    check_rounding::<BlockQ5_1>("matmul_tiled_q5_1_f32", 4.2e-3);
     check_rounding::<BlockQ4K>("matmul_tiled_q4_k_f32", 4.2e-3);
     check_rounding::<BlockQ5K>("matmul_tiled_q5_k_f32", 4.2e-3);
     check_rounding::<BlockQ6K>("matmul_tiled_q6_k_f32", 4.2e-3);
@@ -335,6 +344,8 @@ fn x16_panels_that_are_no_numbers() {
             check_no_numbers::<f16>("matmul_f16_f32", m, |number| *number = bad);
             check_no_numbers::<BlockQ8_0>("matmul_tiled_q8_0_f32", m, |it| it.scale = bad);
             check_no_numbers::<BlockQ4_0>("matmul_tiled_q4_0_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ4_1>("matmul_tiled_q4_1_f32", m, |it| it.minimum = bad);
+            check_no_numbers::<BlockQ5_0>("matmul_tiled_q5_0_f32", m, |it| it.scale = bad);
             check_no_numbers::<BlockQ4K>("matmul_tiled_q4_k_f32", m, |it| {
                 it.minimum = bad;
                 it.scale = bad;

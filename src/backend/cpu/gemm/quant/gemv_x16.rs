@@ -154,6 +154,16 @@ unsafe fn add_block<
             }
         }
         let mut products = totals[0].assume_init_read();
+        if sub_blocks == 1 && B::HAS_MINIMUM {
+            for n in 0..N {
+                let factor = B::minimum(simd, &B::factors(simd, rows[n]), 0);
+                let minimum = simd.mul(simd.mul(rows[n].minimum(simd), factor), simd.splat(-1.0));
+                for i in 0..M {
+                    let weight = simd.splat(a[i].weights.add(block).read());
+                    sums[n][i] = simd.mul_add(minimum, weight, sums[n][i]);
+                }
+            }
+        }
         if sub_blocks > 1 {
             let mut factors = [B::factors(simd, rows[0]); N];
             for n in 1..N {
