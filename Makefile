@@ -19,8 +19,8 @@ SECONDS   ?= 60
 THREADS   ?= 8
 SANITIZER ?= both
 # Of the crate, the same everywhere: another set is another build.
-FEATURES = cli,tracing
-WORKSPACE_FEATURES = ironbridge/cli,ironbridge/tracing
+FEATURES = cli,pull,tracing
+WORKSPACE_FEATURES = ironbridge/cli,ironbridge/pull,ironbridge/tracing
 PREFIX  ?= /usr/local
 # The name is the peer's row in the table.
 SOAK_PEER = target/soak/candle on the CPU, 1 thread.csv

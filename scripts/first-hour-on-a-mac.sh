@@ -94,7 +94,7 @@ apples_compiler() {
 
 # On a GPU the suites of operations and models, on the processor all.
 tests_on() {
-  local suites=(--features cli,tracing --no-fail-fast)
+  local suites=(--features cli,pull,tracing --no-fail-fast)
   [ "$1" != metal ] || suites+=(--test facade --test c_abi --test device --test llama)
   [ "$FORM" != short ] || suites+=(--test facade -- ops:: gpus::)
   if [ "$1" = metal ]; then export MTL_DEBUG_LAYER=1 MTL_SHADER_VALIDATION=1; fi
@@ -106,7 +106,7 @@ if [ "$FORM" = kernels ]; then
   exit
 fi
 
-build() { cargo build --profile "$PROFILE" --features cli,tracing --bin ironbridge --example soak; }
+build() { cargo build --profile "$PROFILE" --features cli,pull,tracing --bin ironbridge --example soak; }
 devices() { "$IRONBRIDGE" devices && "$IRONBRIDGE" doctor --seconds 1; }
 writes() { "$IRONBRIDGE" generate -m "$MODEL" -p 'Ownership is' -n 32 --temp 0 --device "$1"; }
 stress() { "$IRONBRIDGE" stress qkv --rounds "$ROUNDS" --device "$1"; }

@@ -9,3 +9,5 @@ mod docs_links;
 mod doctor;
 mod examples;
 mod newcomer;
+#[cfg(feature = "pull")]
+mod pull;

@@ -21,6 +21,8 @@ mod model_options;
 mod monitor;
 mod output;
 mod perplexity;
+#[cfg(feature = "pull")]
+mod pull;
 mod quantize;
 mod rope_options;
 mod sampling_options;
@@ -58,6 +60,9 @@ enum Command {
     Embed(embed::EmbedArguments),
     /// Print a model's metadata and tensors
     Inspect(inspect::InspectArguments),
+    /// Fetch a model from a hub into the cache that other programs use, too, and print its path
+    #[cfg(feature = "pull")]
+    Pull(pull::PullArguments),
     /// Write a model with smaller numbers, as a GGUF file
     Quantize(quantize::QuantizeArguments),
     /// Load the bridge for a long time and check that nothing grows and nothing is wrong
@@ -92,6 +97,8 @@ fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         Command::Bench(arguments) => bench::run(&arguments)?,
         Command::Embed(arguments) => embed::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
+        #[cfg(feature = "pull")]
+        Command::Pull(arguments) => pull::run(&arguments)?,
         Command::Quantize(arguments) => quantize::run(&arguments)?,
         Command::Stress(stress::Command::Qkv(arguments)) => return stress::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments)?,
