@@ -159,12 +159,19 @@ pub trait Simd: Copy + Send + Sync {
     fn signed_byte(self, a: Self::Bytes, byte: usize) -> Self::Vector;
     /// `table[i]` for each byte i of `a`, all below 16.
     fn shuffle_lut(self, a: Self::Group, table: &[i8; 16]) -> Self::Group;
+    /// The same for [`Simd::Bytes`].
+    fn shuffle_bytes_lut(self, a: Self::Bytes, table: &[i8; 16]) -> Self::Bytes;
     /// One group, or two where there is room for them.
     fn concat(self, first: Self::Group, second: Self::Group) -> Self::Bytes;
 
     /// # Safety
     /// `from` is readable for `4 * LANES` values.
     unsafe fn load_bytes(self, from: *const i8) -> Self::Bytes;
+    /// A number of 16 bits in each lane, zero-extended.
+    ///
+    /// # Safety
+    /// `from` is readable for `LANES` values.
+    unsafe fn load_u16(self, from: *const u16) -> Self::Bytes;
     /// # Safety
     /// `to` is writable for `4 * LANES` values.
     unsafe fn store_bytes(self, a: Self::Bytes, to: *mut i8);

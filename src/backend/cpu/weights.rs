@@ -262,7 +262,7 @@ fn wrong_length(bytes: usize) -> Fault {
 mod tests {
     use super::*;
     use crate::backend::cpu::testing::machines;
-    use crate::ffi::{IRON_F16, IRON_F32, IRON_IQ4_NL, IRON_Q5_1, IRON_Q8_0};
+    use crate::ffi::{IRON_F16, IRON_F32, IRON_MXFP4, IRON_Q5_1, IRON_Q8_0};
 
     /// Memory with its matrices, as a buffer has them.
     struct Buffer {
@@ -329,7 +329,7 @@ mod tests {
             (IRON_Q8_0, 64, false),
             (IRON_F16, 35, true),
             (IRON_Q5_1, 64, true),
-            (IRON_IQ4_NL, 32, true),
+            (IRON_MXFP4, 32, true),
             (IRON_F32, 3, true),
         ] {
             let matrix = matrix(6, 75, width, dtype);

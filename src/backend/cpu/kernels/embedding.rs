@@ -225,6 +225,8 @@ pub mod tests {
             check_x16::<BlockQ4K>("embedding_q4_k", blocks);
             check_x16::<BlockQ5K>("embedding_q5_k", blocks);
             check_x16::<BlockQ6K>("embedding_q6_k", blocks);
+            check_x16::<BlockIq4Nl>("embedding_iq4_nl", blocks);
+            check_x16::<BlockIq4Xs>("embedding_iq4_xs", blocks);
         }
     }
 

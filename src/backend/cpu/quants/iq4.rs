@@ -5,6 +5,7 @@ use half::f16;
 use super::blocks::{Block, blocks, nibble};
 use super::dot::{Integers, SCALED_GROUPS, Scales, halves, one_group, scales_of_halves};
 use super::storage::GROUP;
+use super::x16::{BlockRows, Interleaved, InterleavedIntegers, one_scale};
 use crate::backend::cpu::simd::{Simd, widen_f16};
 
 blocks! {
@@ -82,5 +83,92 @@ impl Integers for BlockIq4Xs {
             *product = scale * six_bits(high, low, group);
         }
         Scales::new(scales)
+    }
+}
+
+/// The levels that nibbles of words in the x16 layout stand for.
+#[inline(always)]
+fn levels<S: Simd>(simd: S, words: S::Bytes, piece: usize) -> S::Bytes {
+    let nibbles = simd.shift_mask(words, 4 * piece as i32, 15);
+    simd.bias_bytes(simd.shuffle_bytes_lut(nibbles, &LEVELS))
+}
+
+impl Interleaved for BlockIq4Nl {
+    const HALVES: (usize, usize) = (1, 0);
+}
+
+impl InterleavedIntegers for BlockIq4Nl {
+    const SPANS: usize = 1;
+    const PIECES: usize = 2;
+    type Words<S: Simd> = S::Bytes;
+    one_scale!();
+
+    #[inline(always)]
+    fn start(_: usize, piece: usize) -> usize {
+        16 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { rows.word(simd, step) }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
+        levels(simd, words, piece)
+    }
+}
+
+impl Interleaved for BlockIq4Xs {
+    /// The scale, and the upper bits of the sub-blocks' scales.
+    const HALVES: (usize, usize) = (2, 0);
+
+    /// The word of lower bits of scales is the last one.
+    #[inline(always)]
+    fn place(word: usize) -> usize {
+        match word {
+            0 => 32,
+            _ => word - 1,
+        }
+    }
+}
+
+impl InterleavedIntegers for BlockIq4Xs {
+    const SPANS: usize = 8;
+    const PIECES: usize = 2;
+    type Words<S: Simd> = S::Bytes;
+    /// The lower bits of scales, a nibble for each sub-block, and the upper ones, two bits for each.
+    type Factors<S: Simd> = [S::Bytes; 2];
+
+    #[inline(always)]
+    fn start(span: usize, piece: usize) -> usize {
+        GROUP * span + 16 * piece
+    }
+
+    #[inline(always)]
+    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, span: usize, step: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { rows.word(simd, 4 * span + step) }
+    }
+
+    #[inline(always)]
+    fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
+        levels(simd, words, piece)
+    }
+
+    #[inline(always)]
+    unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> [S::Bytes; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [rows.word(simd, 32), rows.second_half(simd)] }
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd>(simd: S, [low, high]: &[S::Bytes; 2], sub_block: usize) -> S::Vector {
+        let low = simd.shift_mask(*low, (sub_block % 2 * 4) as i32, 15);
+        let high = simd.shift_mask(*high, (sub_block % 4 * 2) as i32 - 4, 0x30);
+        let low = simd.unsigned_byte(low, sub_block / 2);
+        let scale = simd.add(low, simd.unsigned_byte(high, sub_block / 4));
+        simd.add(scale, simd.splat(-32.0))
     }
 }

@@ -126,6 +126,7 @@ mod tests {
                         .chain([48 + s])
                 })
                 .collect(),
+            "iq4_xs" => (1..words).chain([0]).collect(),
             _ => (0..words).collect(),
         }
     }
@@ -194,6 +195,8 @@ mod tests {
             check::<BlockQ4K>("q4_k", blocks, 0..4);
             check::<BlockQ5K>("q5_k", blocks, 0..4);
             check::<BlockQ6K>("q6_k", blocks, 208..210);
+            check::<BlockIq4Nl>("iq4_nl", blocks, 0..2);
+            check::<BlockIq4Xs>("iq4_xs", blocks, 0..4);
         }
     }
 }

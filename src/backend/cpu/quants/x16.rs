@@ -9,6 +9,7 @@
 //!
 //! - Q4_K: N0 .. N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
 //! - Q5_K: H0 N0 H1 N1 .. H7 N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
+//! - IQ4_XS: N0 .. N31 S0;
 //! - Q6_K: H0 N0 N8, H1 N1 N9, H2 N2 N10, H3 N3 N11, S0; then from H4 N4 N12 on with S1, from H8 N16 N24 on with S2,
 //!   and from H12 N20 N28 on with S3.
 //!
@@ -44,6 +45,8 @@ macro_rules! x16_types {
             block BlockQ4K "q4_k" IRON_Q4_K,
             block BlockQ5K "q5_k" IRON_Q5_K,
             block BlockQ6K "q6_k" IRON_Q6_K,
+            block BlockIq4Nl "iq4_nl" IRON_IQ4_NL,
+            block BlockIq4Xs "iq4_xs" IRON_IQ4_XS,
         }
     };
 }
@@ -175,7 +178,7 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     /// # Safety
     /// The block is readable, and has the word.
     #[inline(always)]
-    unsafe fn word<S: Simd>(self, simd: S, word: usize) -> S::Bytes {
+    pub unsafe fn word<S: Simd>(self, simd: S, word: usize) -> S::Bytes {
         // SAFETY: the caller's promise.
         unsafe { simd.load_bytes(self.words.add(word * WORD * X16_ROWS)) }
     }
@@ -199,6 +202,16 @@ impl<B: InterleavedIntegers> BlockRows<B> {
         // SAFETY: the caller's promise.
         unsafe { simd.load_f16(self.halves.add(X16_ROWS)) }
     }
+
+    /// The bits of the second half of each row's block.
+    ///
+    /// # Safety
+    /// The block is readable, and has one.
+    #[inline(always)]
+    pub unsafe fn second_half<S: Simd>(self, simd: S) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_u16(self.halves.add(X16_ROWS).cast()) }
+    }
 }
 
 /// The factors of types whose blocks have one scale.
@@ -215,6 +228,7 @@ macro_rules! one_scale {
         }
     };
 }
+pub(in crate::backend::cpu::quants) use one_scale;
 
 impl Interleaved for BlockQ8_0 {
     const HALVES: (usize, usize) = (1, 0);

@@ -277,6 +277,24 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     }
 
     #[inline(always)]
+    fn shuffle_bytes_lut(self, a: int8x16x2_t, table: &[i8; 16]) -> int8x16x2_t {
+        self.shuffle_lut(a, table)
+    }
+
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> int8x16x2_t {
+        // SAFETY: the caller's promise.
+        let halves = unsafe { from.cast::<[u16; 8]>().read_unaligned() };
+        baseline! {
+            let halves = vld1q_u16(halves.as_ptr());
+            int8x16x2_t(
+                vreinterpretq_s8_u32(vmovl_u16(vget_low_u16(halves))),
+                vreinterpretq_s8_u32(vmovl_high_u16(halves)),
+            )
+        }
+    }
+
+    #[inline(always)]
     fn concat(self, first: int8x16x2_t, _: int8x16x2_t) -> int8x16x2_t {
         first
     }

@@ -206,6 +206,24 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn shuffle_bytes_lut(self, a: [i8; 32], table: &[i8; 16]) -> [i8; 32] {
+        self.shuffle_lut(a, table)
+    }
+
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> [i8; 32] {
+        // SAFETY: the caller's promise.
+        let halves = unsafe { from.cast::<[u16; 8]>().read_unaligned() };
+        let mut bytes = [0; 32];
+        for (lane, half) in bytes.chunks_exact_mut(4).zip(halves) {
+            let [low, high, ..] = half.to_le_bytes();
+            lane[0] = low as i8;
+            lane[1] = high as i8;
+        }
+        bytes
+    }
+
+    #[inline(always)]
     fn concat(self, first: [i8; 32], _: [i8; 32]) -> [i8; 32] {
         first
     }

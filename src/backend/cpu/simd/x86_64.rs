@@ -250,6 +250,16 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn shuffle_bytes_lut(self, a: __m256i, table: &[i8; 16]) -> __m256i {
+        self.shuffle_lut(a, table)
+    }
+
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> __m256i {
+        proven!(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())))
+    }
+
+    #[inline(always)]
     fn concat(self, first: __m256i, _: __m256i) -> __m256i {
         first
     }
@@ -573,6 +583,19 @@ impl<const VBMI: bool> Simd for Avx512<VBMI> {
     #[inline(always)]
     fn shuffle_lut(self, a: __m256i, table: &[i8; 16]) -> __m256i {
         proven!(shuffle_lut(a, table))
+    }
+
+    #[inline(always)]
+    fn shuffle_bytes_lut(self, a: __m512i, table: &[i8; 16]) -> __m512i {
+        proven! {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, a)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> __m512i {
+        proven!(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))
     }
 
     #[inline(always)]

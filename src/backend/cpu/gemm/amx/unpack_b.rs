@@ -12,8 +12,9 @@ use std::ops::Range;
 use half::{bf16, f16};
 
 use crate::backend::cpu::quants::{
-    BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockRows,
-    Interleaved, InterleavedIntegers, Readable, SUB_BLOCKS, WORD, X16_ROWS,
+    BlockIq4Nl, BlockIq4Xs, BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K,
+    BlockQ6K, BlockQ8_0, BlockRows, Interleaved, InterleavedIntegers, Readable, SUB_BLOCKS, WORD,
+    X16_ROWS,
 };
 use crate::backend::cpu::simd::{Avx512, CACHE_LINE, DEPTH, Tile, opaque_trip_count, prefetch_l2};
 
@@ -328,7 +329,7 @@ macro_rules! weights {
 
 weights! {
     fill_blocks(1 parts, 1 a_parts, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4_1 BlockQ5_0 BlockQ5_1 BlockQ4K
-        BlockQ5K BlockQ6K;
+        BlockQ5K BlockQ6K BlockIq4Nl BlockIq4Xs;
     fill_floats(2 parts, 3 a_parts, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]): f16;
     fill_floats(1 parts, 3 a_parts, [(0, 0), (1, 0), (2, 0)]): bf16;
 }

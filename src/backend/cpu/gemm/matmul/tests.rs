@@ -238,6 +238,10 @@ fn check_panels(case: Case) {
     check_x16::<BlockQ5K, f16>("matmul_tiled_q5_k_f16", large);
     check_x16::<BlockQ6K, f32>("matmul_tiled_q6_k_f32", large);
     check_x16::<BlockQ6K, f16>("matmul_tiled_q6_k_f16", large);
+    check_x16::<BlockIq4Nl, f32>("matmul_tiled_iq4_nl_f32", small);
+    check_x16::<BlockIq4Nl, f16>("matmul_tiled_iq4_nl_f16", small);
+    check_x16::<BlockIq4Xs, f32>("matmul_tiled_iq4_xs_f32", large);
+    check_x16::<BlockIq4Xs, f16>("matmul_tiled_iq4_xs_f16", large);
 }
 
 #[test]
@@ -308,6 +312,8 @@ fn many_rows_of_x16_panels_round_little() {
     check_rounding::<BlockQ4K>("matmul_tiled_q4_k_f32", 4.2e-3);
     check_rounding::<BlockQ5K>("matmul_tiled_q5_k_f32", 4.2e-3);
     check_rounding::<BlockQ6K>("matmul_tiled_q6_k_f32", 4.2e-3);
+    check_rounding::<BlockIq4Nl>("matmul_tiled_iq4_nl_f32", 4.2e-3);
+    check_rounding::<BlockIq4Xs>("matmul_tiled_iq4_xs_f32", 4.2e-3);
     check_rounding::<f16>("matmul_f16_f32", 5e-7);
 }
 
@@ -351,6 +357,7 @@ fn x16_panels_that_are_no_numbers() {
                 it.scale = bad;
             });
             check_no_numbers::<BlockQ6K>("matmul_tiled_q6_k_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockIq4Xs>("matmul_tiled_iq4_xs_f32", m, |it| it.scale = bad);
         }
     }
 }
