@@ -128,6 +128,25 @@ def whole_model(architecture, tokenizer, kind, **weights):
     return fill
 
 
+def split_gguf(folder):
+    """Two parts of a model behind each other, behind the length of the first."""
+    parts = []
+    for number in range(2):
+        path = folder / "part"
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_uint16(gguf.Keys.Split.LLM_KV_SPLIT_NO, number)
+        writer.add_uint16(gguf.Keys.Split.LLM_KV_SPLIT_COUNT, 2)
+        writer.add_int32(gguf.Keys.Split.LLM_KV_SPLIT_TENSORS_COUNT, 2)
+        writer.add_tensor(f"part-{number}", np.ones(16, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        parts.append(path.read_bytes())
+        path.unlink()
+    return struct.pack("<I", len(parts[0])) + b"".join(parts)
+
+
 def safetensors(tensors, metadata=None):
     header = {} if metadata is None else {"__metadata__": metadata}
     offset = 0
@@ -203,6 +222,8 @@ def main():
     write_gguf(place("model", "qwen3"), "qwen3", whole_model("qwen3", llama_tokenizer, Kind.Q4_0, norms=True))
     write_gguf(place("model", "gemma2"), "gemma2", whole_model("gemma2", llama_tokenizer, Kind.Q5_0, post_norms=True))
 
+    two_parts = place("split_gguf", "two-parts")
+    two_parts.write_bytes(split_gguf(two_parts.parent))
     tensors = [("a", "F32", [2, 2], 16), ("b.weight", "BF16", [3], 6), ("none", "I64", [0], 0), ("one", "U8", [], 1)]
     place("safetensors", "plain").write_bytes(safetensors(tensors))
     place("safetensors", "metadata").write_bytes(safetensors(tensors[:2], {"format": "pt"}))

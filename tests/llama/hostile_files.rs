@@ -16,7 +16,7 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 30] = [
+const GOOD: [(&str, &str); 31] = [
     ("chat_template", "chatml"),
     ("chat_template", "deepseek-r1-distill"),
     ("chat_template", "extensions"),
@@ -42,6 +42,7 @@ const GOOD: [(&str, &str); 30] = [
     ("msl_source", "features"),
     ("safetensors", "metadata"),
     ("safetensors", "plain"),
+    ("split_gguf", "two-parts"),
     ("tokenizer_json", "converted"),
     ("tokenizer_json", "gpt-2"),
     ("tokenizer_json", "metaspace"),
@@ -68,12 +69,13 @@ fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check) ->
     .sum()
 }
 
-const EVERY_KIND: [&str; 7] = [
+const EVERY_KIND: [&str; 8] = [
     "chat_template",
     "gguf",
     "model",
     "msl_source",
     "safetensors",
+    "split_gguf",
     "tokenizer_json",
     "tokenizer_model",
 ];
@@ -136,7 +138,13 @@ fn of_a_text_without_end_an_error_quotes_the_beginning() {
 #[test]
 fn files_cut_at_any_byte_are_refused() {
     // A protocol buffer that ends between two fields is a shorter one, and so is a template that ends between tags.
-    let kinds = ["gguf", "model", "safetensors", "tokenizer_json"];
+    let kinds = [
+        "gguf",
+        "model",
+        "safetensors",
+        "split_gguf",
+        "tokenizer_json",
+    ];
     let refused = each_good_file(&kinds, |name, bytes, check| {
         for length in 0..bytes.len() {
             assert!(!check(&bytes[..length]), "{name}, {length} bytes");
@@ -162,7 +170,13 @@ fn files_with_any_byte_changed_do_no_harm() {
     // Whole models, folders and conversations take a millisecond each.
     let kinds: [(&[&str], &[u8]); 3] = [
         (
-            &["gguf", "msl_source", "safetensors", "tokenizer_model"],
+            &[
+                "gguf",
+                "msl_source",
+                "safetensors",
+                "split_gguf",
+                "tokenizer_model",
+            ],
             &[0x01, 0x80, 0xff],
         ),
         (&["model"], &[0x80]),

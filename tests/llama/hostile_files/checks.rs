@@ -21,12 +21,13 @@ use tempfile::TempDir;
 pub type Check = fn(&[u8]) -> bool;
 
 /// A name of each kind, which is that of its fuzz target and of its folder of seeds.
-pub const CHECKS: [(&str, Check); 7] = [
+pub const CHECKS: [(&str, Check); 8] = [
     ("chat_template", chat_template),
     ("gguf", gguf),
     ("model", model),
     ("msl_source", msl_source),
     ("safetensors", safetensors),
+    ("split_gguf", split_gguf),
     ("tokenizer_json", tokenizer_json),
     ("tokenizer_model", tokenizer_model),
 ];
@@ -130,6 +131,33 @@ pub fn model(bytes: &[u8]) -> bool {
     session.feed(&[last]).unwrap();
     assert_eq!(session.logits().unwrap().len(), last as usize + 1);
     true
+}
+
+/// A GGUF file in two parts, behind each other and behind the length of the first in 4 bytes.
+pub fn split_gguf(bytes: &[u8]) -> bool {
+    let Some((length, parts)) = bytes.split_first_chunk() else {
+        return false;
+    };
+    let first = (u32::from_le_bytes(*length) as usize).min(parts.len());
+    let folder = TempDir::new().unwrap();
+    let path = |number| folder.path().join(format!("m-0000{number}-of-00002.gguf"));
+    std::fs::write(path(1), &parts[..first]).unwrap();
+    std::fs::write(path(2), &parts[first..]).unwrap();
+    // Either part leads to the whole, or to an error.
+    let found = [1, 2].map(|number| match ModelFile::open(path(number)) {
+        Ok(file) => {
+            for tensor in file.tensors() {
+                assert_eq!(file.bytes(tensor).len() as u64, tensor.byte_length());
+            }
+            Some(file.tensors().len())
+        }
+        Err(error) => {
+            check_message(&error);
+            None
+        }
+    });
+    // A part that says that it is whole is a model of its own.
+    found[0].is_some() && found[0] == found[1] && found[0] == Some(2)
 }
 
 /// Preprocessed Metal source, to what clang would get. Text that is no UTF-8 is refused before.
