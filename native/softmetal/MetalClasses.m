@@ -41,4 +41,23 @@ static live_objects_class counted = {.name = "MTLCompileOptions"};
 
 @end
 
+@implementation MTLResidencySetDescriptor
+
+@synthesize label = _label;
+@synthesize initialCapacity = _initialCapacity;
+
+- (void)dealloc {
+  [_label release];
+  [super dealloc];
+}
+
+- (id)copyWithZone:(NSZone *)zone {
+  MTLResidencySetDescriptor *copy = [[[self class] allocWithZone:zone] init];
+  copy.label = _label;
+  copy.initialCapacity = _initialCapacity;
+  return copy;
+}
+
+@end
+
 #endif

@@ -13,6 +13,7 @@
   NSUInteger _length;
   MTLResourceOptions _options;
   NSString *_label;
+  _Atomic(NSUInteger) _residencySets;
 }
 - (instancetype)initWithDevice:(SoftDevice *)device
                        storage:(SoftStorage *)storage
@@ -20,6 +21,9 @@
                        options:(MTLResourceOptions)options;
 /* What commands use: has the memory's address for private buffers too. */
 - (SoftStorage *)storage;
+/* A residency set holds it, without a reference, or no longer. */
+- (void)joinResidencySet;
+- (void)leaveResidencySet;
 @end
 
 #endif

@@ -29,6 +29,8 @@ SOFT_COUNTED(SoftBuffer)
 - (void)dealloc {
   held_locks_expect_none("a Metal buffer is destroyed");
   @autoreleasepool {
+    if (_residencySets > 0 && soft_is_strict())
+      soft_inconsistent(self, _cmd, @"%@ is destroyed, and still in a residency set", self);
     [_storage abandonAs:_label];
     [_storage release];
     [_label release];
@@ -39,6 +41,14 @@ SOFT_COUNTED(SoftBuffer)
 
 - (NSString *)description {
   return [NSString stringWithFormat:@"buffer '%@' of %" PRIu64 " bytes", _label ? _label : @"", (uint64_t)_length];
+}
+
+- (void)joinResidencySet {
+  _residencySets++;
+}
+
+- (void)leaveResidencySet {
+  _residencySets--;
 }
 
 - (SoftStorage *)storage {

@@ -29,6 +29,7 @@ typedef struct soft_handlers {
   NSString *_violation;     /* why it cannot be committed */
   soft_place _place;        /* in the queue's order */
   NSUInteger _plannedError;
+  BOOL _endsLate;
   soft_handlers _scheduledHandlers, _completedHandlers;
   CFTimeInterval _kernelStart, _kernelEnd, _gpuStart, _gpuEnd;
   NSInteger _debugGroups;

@@ -51,6 +51,21 @@ static void drop_handlers(soft_handlers *handlers) {
   *handlers = (soft_handlers){0};
 }
 
+/* Uses that end after the handlers. */
+typedef struct soft_late_uses {
+  soft_uses **uses;
+  size_t count;
+} soft_late_uses;
+
+static void end_uses(soft_late_uses *late) {
+  for (size_t i = 0; i < late->count; i++) {
+    soft_schedule_point();
+    atomic_fetch_sub(&late->uses[i]->count, 1);
+    soft_uses_release(late->uses[i]);
+  }
+  free(late->uses);
+}
+
 static bool begin(void *context);
 static void complete(void *context, const soft_result *result);
 
@@ -273,7 +288,7 @@ SOFT_COUNTED(SoftCommandBuffer)
   [self requireNoEncoder:selector];
   if (_violation) soft_inconsistent(self, selector, @"%@", _violation);
   [self beginUseFor:selector];
-  _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer];
+  _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer:&_endsLate];
   atomic_store(&_status, MTLCommandBufferStatusCommitted);
   soft_submission submission = {
       .commands = _commands.first_chunk, .context = [self retain], .begin = begin, .complete = complete};
@@ -342,6 +357,10 @@ SOFT_COUNTED(SoftCommandBuffer)
     NSString *text = [NSString stringWithFormat:@"%@ failed because the device's configuration says so", self];
     return soft_command_buffer_error(_plannedError, text);
   }
+  if ([_queue isDead]) {
+    return soft_command_buffer_error(MTLCommandBufferErrorAccessRevoked,
+                                     @"Ignored (for causing prior/excessive GPU errors)");
+  }
   return [self errorOfAbandonedReferents];
 }
 
@@ -356,6 +375,7 @@ SOFT_COUNTED(SoftCommandBuffer)
 - (void)completeWith:(const soft_result *)result {
   if (self.status < MTLCommandBufferStatusScheduled) [self begin]; /* a backend that lost it did not say so before */
   if (!_error) _error = [[self errorOfResult:result] retain];
+  if (_error && [[self softDevice] ignoresAfterFault]) [_queue die];
   _gpuStart = result->start ? 1e-9 * (CFTimeInterval)result->start : _kernelEnd;
   _gpuEnd = result->end ? 1e-9 * (CFTimeInterval)result->end : _gpuStart;
   uint64_t delay = [[self softDevice] delay];
@@ -364,17 +384,29 @@ SOFT_COUNTED(SoftCommandBuffer)
     _gpuEnd = now();
   }
 
-  /* What it used is free before anybody hears of its end, so that the memory figures are right for whoever waited. */
+  /* The memory that it used is free before anybody hears of its end, so that the figures are right for whoever waited.
+   * Whether the use ends then, too, is not documented of Metal. */
+  soft_late_uses late = {0};
   @autoreleasepool {
-    [_referents makeObjectsPerformSelector:@selector(endUse)];
+    if (!_endsLate || ![self takeUses:&late]) [_referents makeObjectsPerformSelector:@selector(endUse)];
     [self dropReferences];
   }
   soft_schedule_point();
   atomic_store(&_status, _error ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted);
-  [_queue commandBufferEnded];
+  if (!_endsLate) [_queue commandBufferEnded];
   soft_schedule_point();
   call_handlers(&_completedHandlers, self);
   [self dropHandlers];
+  if (_endsLate) [_queue commandBufferEnded];
+  end_uses(&late);
+}
+
+/* NO: there is no memory for them. */
+- (BOOL)takeUses:(soft_late_uses *)late {
+  late->uses = calloc([_referents count] + 1, sizeof *late->uses);
+  if (!late->uses) return NO;
+  for (SoftReferent *referent in _referents) late->uses[late->count++] = soft_uses_retain([referent uses]);
+  return YES;
 }
 
 /* The stream's callbacks. The reference that `context` is goes with the second one. */

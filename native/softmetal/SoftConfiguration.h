@@ -13,6 +13,8 @@
   uint64_t _schedule;
   uint64_t _scheduledThreads;
   uint64_t _simdWidth;
+  uint64_t _lateSeed;
+  BOOL _isStrict, _ignoresAfterFault;
   const SoftGpu *_gpu;
   NSMutableArray *_backendOptions;
   NSMutableIndexSet *_failingAllocations;
@@ -31,6 +33,12 @@
 - (uint64_t)scheduledThreads;
 - (const SoftGpu *)gpu;
 - (NSUInteger)simdWidth; /* threads; 0: the backend's */
+/* Whether rules of Apple's that this device does not need hold as well, and breaking one ends the program. */
+- (BOOL)isStrict;
+/* Whether a queue executes nothing more after a fault. */
+- (BOOL)ignoresAfterFault;
+/* Whether the uses of command buffer `number` end, and its place in the queue is free, after its handlers. */
+- (BOOL)endsLate:(uint64_t)number;
 /* Whether allocation `number`, counted from 1, shall fail. */
 - (BOOL)failsAllocation:(uint64_t)number;
 /* The MTLCommandBufferError of command buffer `number`, counted from 1 in the order of commits, or 0. */

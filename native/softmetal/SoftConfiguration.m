@@ -64,7 +64,8 @@ SOFT_COUNTED(SoftConfiguration)
 
 + (NSArray *)keys {
   return [NSArray arrayWithObjects:@"max_buffer_length", @"memory_limit", @"fail_allocation", @"fail_command_buffer",
-                                   @"delay_us", @"schedule", @"gpu", @"simd_width", nil];
+                                   @"delay_us", @"schedule", @"gpu", @"simd_width", @"late", @"after_fault",
+                                   @"strict", nil];
 }
 
 - (instancetype)initWithText:(const char *)text error:(NSError **)error {
@@ -75,7 +76,10 @@ SOFT_COUNTED(SoftConfiguration)
   _backendOptions = [NSMutableArray new];
   _failingAllocations = [NSMutableIndexSet new];
   _failingCommandBuffers = [NSMutableDictionary new];
-  NSString *wrong = text && *text ? [self read:[NSString stringWithUTF8String:text]] : nil;
+  const char *strict = getenv("IRONBRIDGE_SOFT_STRICT");
+  NSString *wrong = nil;
+  if (strict) wrong = [self readKey:@"strict" value:[NSString stringWithUTF8String:strict]];
+  if (!wrong && text && *text) wrong = [self read:[NSString stringWithUTF8String:text]];
   if (!wrong) return self;
   if (error) {
     NSString *said = [@"software device: " stringByAppendingString:wrong];
@@ -143,6 +147,17 @@ SOFT_COUNTED(SoftConfiguration)
     BOOL read = read_number(value, &_simdWidth) && _simdWidth <= 64 && (_simdWidth & (_simdWidth - 1)) == 0;
     return read ? nil : [self wrongValue:value of:key form:@"8, 16, 32 or another power of 2 up to 64"];
   }
+  if ([key isEqualToString:@"late"]) {
+    return read_number(value, &_lateSeed) ? nil : [self wrongValue:value of:key form:@"a SEED from 1"];
+  }
+  if ([key isEqualToString:@"after_fault"]) {
+    _ignoresAfterFault = [value isEqualToString:@"ignore"];
+    return _ignoresAfterFault ? nil : [self wrongValue:value of:key form:@"ignore"];
+  }
+  if ([key isEqualToString:@"strict"]) {
+    _isStrict = [value isEqualToString:@"apple"];
+    return _isStrict || [value isEqualToString:@"no"] ? nil : [self wrongValue:value of:key form:@"apple or no"];
+  }
   if ([key isEqualToString:@"fail_allocation"]) {
     BOOL read = read_number(value, &number) && number < NSNotFound;
     if (!read) return [self wrongValue:value of:key form:@"a number from 1"];
@@ -196,6 +211,23 @@ SOFT_COUNTED(SoftConfiguration)
 
 - (NSUInteger)simdWidth {
   return _simdWidth ? (NSUInteger)_simdWidth : _gpu->thread_execution_width;
+}
+
+- (BOOL)isStrict {
+  return _isStrict;
+}
+
+- (BOOL)ignoresAfterFault {
+  return _ignoresAfterFault;
+}
+
+/* The seed's bits, mixed with the number's (splitmix64); without a seed the strictest. */
+- (BOOL)endsLate:(uint64_t)number {
+  if (!_lateSeed) return _isStrict;
+  uint64_t mixed = (_lateSeed + number) * UINT64_C(0x9e3779b97f4a7c15);
+  mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (mixed ^ mixed >> 31) & 1;
 }
 
 - (BOOL)failsAllocation:(uint64_t)number {

@@ -23,8 +23,10 @@
 - (id<MTLBuffer>)newWeightsOfLength:(NSUInteger)length;
 /* Microseconds that a command buffer takes at least. */
 - (uint64_t)delay;
-/* Counts one committed command buffer; returns the MTLCommandBufferError it shall end with, or 0. */
-- (NSUInteger)plannedErrorOfNextCommandBuffer;
+/* Counts one committed command buffer; says the MTLCommandBufferError it shall end with, or 0, and whether its uses end
+ * after its handlers. */
+- (NSUInteger)plannedErrorOfNextCommandBuffer:(BOOL *)endsLate;
+- (BOOL)ignoresAfterFault;
 @end
 
 #endif

@@ -6,6 +6,8 @@
 #import "SoftLibrary.h"
 #import "SoftPipeline.h"
 #import "SoftQueue.h"
+#import "SoftReflection.h"
+#import "SoftResidencySet.h"
 #import "SoftValidation.h"
 #import "softmetal.h"
 
@@ -27,6 +29,7 @@ SOFT_COUNTED(SoftDevice)
   _backend = [backend retain];
   _configuration = [configuration retain];
   _memory = [[SoftMemory alloc] initWithLimit:[configuration memoryLimit]];
+  if ([configuration isStrict]) soft_strictness_begin();
   if ([configuration schedule]) soft_schedule_begin([configuration schedule], [configuration scheduledThreads]);
   _registryID = UINT64_C(0x69726f6e00000000) + ++devices; /* "iron" and a number: never an IOKit registry entry */
   return self;
@@ -34,6 +37,7 @@ SOFT_COUNTED(SoftDevice)
 
 - (void)dealloc {
   if ([_configuration schedule]) soft_schedule_end();
+  if ([_configuration isStrict]) soft_strictness_end();
   [_configuration release];
   [_memory release];
   [_backend release];
@@ -48,8 +52,14 @@ SOFT_COUNTED(SoftDevice)
   return [_configuration delay];
 }
 
-- (NSUInteger)plannedErrorOfNextCommandBuffer {
-  return [_configuration errorOfCommandBuffer:++_commandBuffers];
+- (NSUInteger)plannedErrorOfNextCommandBuffer:(BOOL *)endsLate {
+  uint64_t number = ++_commandBuffers;
+  *endsLate = [_configuration endsLate:number];
+  return [_configuration errorOfCommandBuffer:number];
+}
+
+- (BOOL)ignoresAfterFault {
+  return [_configuration ignoresAfterFault];
 }
 
 - (NSUInteger)presentedSimdWidth {
@@ -197,6 +207,28 @@ SOFT_COUNTED(SoftDevice)
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source options:(MTLCompileOptions *)options error:(NSError **)error {
   SOFT_REQUIRE(source, @"source must not be nil");
   return [[SoftLibrary alloc] initWithDevice:self source:source options:options error:error];
+}
+
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                  error:(NSError **)error {
+  id<MTLComputePipelineState> state = [self newComputePipelineStateWithFunction:function error:error];
+  if (state && reflection && (options & MTLPipelineOptionArgumentInfo)) {
+    id made = [[[SoftReflection alloc] initWithFunction:(SoftFunction *)function] autorelease];
+    *reflection = made;
+  }
+  return state;
+}
+
+/* Of macOS 15, which a strict device stands for. */
+- (id)newResidencySetWithDescriptor:(id)descriptor error:(NSError **)error {
+  SOFT_REQUIRE(descriptor, @"desc must not be nil");
+  if ([_configuration isStrict])
+    return [[SoftResidencySet alloc] initWithDevice:self label:[descriptor valueForKey:@"label"]];
+  if (error) *error = soft_library_error(MTLLibraryErrorUnsupported, @"this device has no residency sets");
+  return nil;
 }
 
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function error:(NSError **)error {

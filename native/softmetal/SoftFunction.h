@@ -18,6 +18,8 @@
 - (instancetype)initWithDevice:(SoftDevice *)device handle:(soft_function *)handle name:(NSString *)name;
 - (const soft_function *)handle;
 - (soft_function_info)info;
+/* function_parameters of backend.h. */
+- (uint32_t)parameters:(soft_parameter *)parameters;
 @end
 
 #endif

@@ -39,6 +39,10 @@ SOFT_COUNTED(SoftFunction)
   return info;
 }
 
+- (uint32_t)parameters:(soft_parameter *)parameters {
+  return [_backend table]->function_parameters(_handle, parameters);
+}
+
 - (id<MTLDevice>)device {
   return (id<MTLDevice>)_device;
 }

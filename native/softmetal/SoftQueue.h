@@ -14,11 +14,16 @@
   pthread_cond_t _fewer;
   NSUInteger _bound; /* command buffers that may exist and not be complete */
   NSUInteger _outstanding;
+  _Atomic(BOOL) _dead;
+  NSMutableArray *_residencySets;
 }
 /* nil when the backend has no stream left. */
 - (instancetype)initWithDevice:(SoftDevice *)device bound:(NSUInteger)bound;
 - (SoftDevice *)softDevice;
 - (SoftQueueOrder *)order;
+/* After a fault, on a device that ignores what comes later. */
+- (void)die;
+- (BOOL)isDead;
 /* A command buffer of this queue is complete, or was given up before it was committed. */
 - (void)commandBufferEnded;
 @end

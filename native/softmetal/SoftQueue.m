@@ -1,6 +1,7 @@
 #import "SoftQueue.h"
 
 #import "SoftCommandBuffer.h"
+#import "SoftResidencySet.h"
 #include "SoftLock.h"
 #import "SoftValidation.h"
 #include "schedule.h"
@@ -18,6 +19,7 @@ SOFT_COUNTED(SoftQueue)
   pthread_cond_init(&_fewer, NULL);
   _device = [device retain];
   _bound = bound;
+  _residencySets = [NSMutableArray new];
   _order = [[SoftQueueOrder alloc] initWithBackend:[device backend]];
   if (_order) return self;
   [self release];
@@ -29,6 +31,7 @@ SOFT_COUNTED(SoftQueue)
     soft_schedule_point();
     [_order close];
     [_order release];
+    [_residencySets release];
     [_label release];
     [_device release];
   }
@@ -76,6 +79,30 @@ SOFT_COUNTED(SoftQueue)
 
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
   return [self commandBufferRetaining:NO for:_cmd];
+}
+
+- (void)addResidencySet:(id)residencySet {
+  SOFT_REQUIRE([residencySet isKindOfClass:[SoftResidencySet class]], @"residencySet is not of the software device");
+  soft_lock(&_lock);
+  [_residencySets addObject:residencySet];
+  soft_unlock(&_lock);
+}
+
+- (void)removeResidencySet:(id)residencySet {
+  [[residencySet retain] autorelease];
+  soft_lock(&_lock);
+  BOOL known = [_residencySets containsObject:residencySet];
+  [_residencySets removeObjectIdenticalTo:residencySet];
+  soft_unlock(&_lock);
+  SOFT_REQUIRE(known, @"residencySet is not the queue's");
+}
+
+- (void)die {
+  _dead = YES;
+}
+
+- (BOOL)isDead {
+  return _dead;
 }
 
 - (void)commandBufferEnded {

@@ -7,13 +7,14 @@
 #define SOFT_REFERENT_H
 
 #import "SoftObject.h"
+#include "SoftUses.h"
 
 #include <pthread.h>
 
 @interface SoftReferent : SoftObject {
 @protected
   pthread_mutex_t _lock;
-  NSUInteger _users; /* command buffers in flight that refer to it */
+  soft_uses *_uses; /* changed up with `_lock` held */
 @private
   BOOL _abandoned;
   NSString *_name;
@@ -26,6 +27,8 @@
 /* From commit to completion of a command buffer. `beginUse` returns why the object cannot be used now, or nil. */
 - (NSString *)beginUse;
 - (void)endUse;
+/* For whoever ends the use when this may be gone. */
+- (soft_uses *)uses;
 /* The owner is being destroyed; `name` (may be nil) is what the user called it. */
 - (void)abandonAs:(NSString *)name;
 /* How an error names the thing (autoreleased) when the owner is gone, else nil. */

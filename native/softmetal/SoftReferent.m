@@ -3,18 +3,21 @@
 #include "SoftLock.h"
 #include "schedule.h"
 
-#include <stdatomic.h>
-
 @implementation SoftReferent
 
 - (instancetype)init {
   self = [super init];
-  if (self) pthread_mutex_init(&_lock, NULL);
-  return self;
+  if (!self) return nil;
+  pthread_mutex_init(&_lock, NULL);
+  _uses = soft_uses_new();
+  if (_uses) return self;
+  [self release];
+  return nil;
 }
 
 - (void)dealloc {
   pthread_mutex_destroy(&_lock);
+  soft_uses_release(_uses);
   [_name release];
   [super dealloc];
 }
@@ -29,16 +32,18 @@
 
 - (NSString *)beginUse {
   soft_lock(&_lock);
-  _users++;
+  atomic_fetch_add(&_uses->count, 1);
   soft_unlock(&_lock);
   return nil;
 }
 
 - (void)endUse {
   soft_schedule_point();
-  soft_lock(&_lock);
-  _users--;
-  soft_unlock(&_lock);
+  atomic_fetch_sub(&_uses->count, 1);
+}
+
+- (soft_uses *)uses {
+  return _uses;
 }
 
 - (void)abandonAs:(NSString *)name {

@@ -120,7 +120,7 @@ SOFT_COUNTED(SoftStorage)
   soft_schedule_point();
   soft_lock(&_lock);
   MTLPurgeableState state = _state;
-  if (state == MTLPurgeableStateNonVolatile) _users++;
+  if (state == MTLPurgeableStateNonVolatile) atomic_fetch_add(&_uses->count, 1);
   soft_unlock(&_lock);
   if (state == MTLPurgeableStateNonVolatile) return nil;
   return state == MTLPurgeableStateEmpty ? @"its purgeable state is Empty" : @"its purgeable state is Volatile";
@@ -154,7 +154,7 @@ SOFT_COUNTED(SoftStorage)
   BOOL loses = state == MTLPurgeableStateVolatile || state == MTLPurgeableStateEmpty;
   soft_lock(&_lock);
   *previous = _state;
-  BOOL allowed = !(loses && _users);
+  BOOL allowed = !(loses && atomic_load(&_uses->count) > 0);
   if (allowed) [self enterState:state];
   soft_unlock(&_lock);
   return allowed;

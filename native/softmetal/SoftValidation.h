@@ -13,6 +13,11 @@ void soft_invalid(id receiver, SEL selector, NSString *format, ...) NS_FORMAT_FU
 void soft_inconsistent(id receiver, SEL selector, NSString *format, ...) NS_FORMAT_FUNCTION(3, 4)
     __attribute__((noreturn));
 
+/* While a strict device lives, both end the program, as Apple's validation layer does: nothing can rely on them. */
+void soft_strictness_begin(void);
+void soft_strictness_end(void);
+BOOL soft_is_strict(void);
+
 /* For the bodies of methods. */
 #define SOFT_REQUIRE(condition, ...) \
   do { \

@@ -5,14 +5,30 @@
 #include "SoftLock.h"
 #import "SoftPipeline.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 static void throw_exception(NSString *name, id receiver, SEL selector, NSString *format, va_list arguments)
     __attribute__((noreturn));
+
+static atomic_int strict_devices;
+
+void soft_strictness_begin(void) { atomic_fetch_add(&strict_devices, 1); }
+
+BOOL soft_is_strict(void) { return atomic_load(&strict_devices) > 0; }
+
+void soft_strictness_end(void) { atomic_fetch_sub(&strict_devices, 1); }
 
 static void throw_exception(NSString *name, id receiver, SEL selector, NSString *format, va_list arguments) {
   held_locks_expect_none("an exception is raised");
   NSString *text = [[[NSString alloc] initWithFormat:format arguments:arguments] autorelease];
   NSString *where = [NSString stringWithFormat:@"-[%@ %@]", NSStringFromClass([receiver class]),
                                                NSStringFromSelector(selector)];
+  if (soft_is_strict()) {
+    fprintf(stderr, "software device: %s: failed assertion: %s\n", [where UTF8String], [text UTF8String]);
+    abort();
+  }
   @throw [NSException exceptionWithName:name reason:[NSString stringWithFormat:@"%@: %@", where, text] userInfo:nil];
 }
 

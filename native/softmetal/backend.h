@@ -25,6 +25,7 @@ extern "C" {
 enum {
   SOFT_BACKEND_VERSION = 1,
   SOFT_MAX_BINDINGS = 31, /* Metal's argument tables */
+  SOFT_MAX_PARAMETERS = 2 * SOFT_MAX_BINDINGS,
   SOFT_COMMANDS_PER_CHUNK = 32,
   SOFT_WEIGHT_ROWS = 32, /* rows are written in multiples of this */
 };
@@ -92,11 +93,22 @@ typedef struct soft_constant {
   uint8_t value[16];
 } soft_constant;
 
+/* Of function_parameters. */
+#define SOFT_UNKNOWN UINT32_MAX
+
 typedef struct soft_function_info {
   uint32_t max_total_threads_per_threadgroup;
   uint32_t thread_execution_width;
   uint32_t static_threadgroup_memory; /* bytes */
 } soft_function_info;
+
+/* What a kernel wants bound. */
+typedef struct soft_parameter {
+  uint32_t index;
+  bool threadgroup;   /* threadgroup memory of a length; else a buffer or bytes */
+  uint64_t size;      /* the least bytes: of what the pointer or reference refers to */
+  uint64_t alignment; /* of the address */
+} soft_parameter;
 
 /* One entry of a dispatch's argument table. */
 typedef struct soft_binding {
@@ -220,6 +232,8 @@ typedef struct soft_backend_table {
                                   size_t constant_count, soft_function **function, char **text);
   void (*function_release)(soft_function *function);
   void (*function_describe)(const soft_function *function, soft_function_info *info);
+  /* Writes what the kernel wants bound, and returns how many that are; SOFT_UNKNOWN: this backend does not know. */
+  uint32_t (*function_parameters)(const soft_function *function, soft_parameter parameters[SOFT_MAX_PARAMETERS]);
 
   soft_outcome (*stream_create)(soft_backend *backend, soft_stream **stream, char **text);
   /* Waits for what was submitted, unless it is called in a callback of this stream. */

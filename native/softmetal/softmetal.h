@@ -25,6 +25,14 @@ NS_ASSUME_NONNULL_BEGIN
  *   gpu=KEY                     presents itself as that GPU: name, families, width of SIMD-groups, unified memory.
  *                               apple7 (an M1, the default), apple9, intel, amd64 or paravirtual (a virtual Mac's)
  *   simd_width=N                the width of SIMD-groups that pipelines report
+ *   strict=apple                holds to rules of Apple's that it does not need itself (docs/METAL.md lists them), and
+ *                               ends the program where Metal's validation layer would; strict=no: not, whatever
+ *                               IRONBRIDGE_SOFT_STRICT says, which is the default
+ *   late=SEED                   the SEED (from 1) decides whether a command buffer's uses end, and its place in the
+ *                               queue is free, before its completion handlers or after them. Without it before, and
+ *                               after on a strict device
+ *   after_fault=ignore          after a failed command buffer its queue executes nothing more: what is committed ends
+ *                               with MTLCommandBufferErrorAccessRevoked
  *   delay_us=N                  every command buffer takes at least N microseconds
  * schedule=SEED or            while this device lives, the threads that use the bridge or a software device take turns,
  * and the SEED:THREADS              SEED (from 1) decides who runs after each hand-over: the same order with the same

@@ -58,6 +58,10 @@ pub trait Backend: Sized + Send + Sync + 'static {
         constants: &[Setting],
     ) -> Result<Self::Function, Fault>;
     fn describe_function(function: &Self::Function) -> FunctionInfo;
+    /// What the kernel wants bound; `None`: the backend does not know.
+    fn parameters(_function: &Self::Function) -> Option<Vec<Parameter>> {
+        None
+    }
 
     fn create_stream(self: &Arc<Self>) -> Result<Self::Stream, Fault>;
 }
@@ -141,6 +145,18 @@ pub struct FunctionInfo {
     pub thread_execution_width: u32,
     /// In bytes.
     pub static_threadgroup_memory: u32,
+}
+
+/// What a kernel wants bound at an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub index: u32,
+    /// Threadgroup memory of a length; else a buffer or bytes.
+    pub threadgroup: bool,
+    /// The least bytes.
+    pub size: u64,
+    /// Of the address.
+    pub alignment: u64,
 }
 
 /// Who reaches a buffer's memory.
@@ -623,6 +639,7 @@ impl<B: Backend> Table<B> {
         function_create: Some(Self::function_create),
         function_release: Some(Self::function_release),
         function_describe: Some(Self::function_describe),
+        function_parameters: Some(Self::function_parameters),
         stream_create: Some(Self::stream_create),
         stream_release: Some(Self::stream_release),
         stream_submit: Some(Self::stream_submit),
@@ -925,6 +942,32 @@ impl<B: Backend> Table<B> {
             // SAFETY: backend.h: a place for the description.
             unsafe { result.write(info) }
         }
+    }
+
+    unsafe extern "C" fn function_parameters(
+        function: *const soft_function,
+        results: *mut soft_parameter,
+    ) -> u32 {
+        // SAFETY: backend.h: a live function of this backend.
+        let function = unsafe { function.cast::<B::Function>().as_ref() };
+        let found = guarded(|| Ok(B::parameters(function.ok_or_else(null)?)));
+        let Ok(Some(found)) = found else {
+            return SOFT_UNKNOWN;
+        };
+        if results.is_null() || found.len() > SOFT_MAX_PARAMETERS as usize {
+            return SOFT_UNKNOWN;
+        }
+        for (place, parameter) in found.iter().enumerate() {
+            let parameter = soft_parameter {
+                index: parameter.index,
+                threadgroup: parameter.threadgroup,
+                size: parameter.size,
+                alignment: parameter.alignment,
+            };
+            // SAFETY: backend.h: places for SOFT_MAX_PARAMETERS, which are no fewer.
+            unsafe { results.add(place).write(parameter) }
+        }
+        found.len() as u32
     }
 
     unsafe extern "C" fn stream_create(

@@ -222,6 +222,85 @@ fn dispatches_that_cannot_be_are_refused() {
     assert!(matches!(result, Err(Error::WrongDevice(_))), "{result:?}");
 }
 
+/// What a GPU lets pass, and computes nonsense with, is an error before anything is recorded.
+#[test]
+fn b4_arguments_that_do_not_fit_the_kernel_are_refused() {
+    let device = device();
+    let add = add_kernel(&device);
+    let reduce = Library::from_source(&device, SOURCE).unwrap();
+    let constants = [
+        (0, Constant::Bool(true)),
+        (1, Constant::U32(1)),
+        (2, Constant::F32(1.0)),
+        (3, Constant::I32(0)),
+    ];
+    let reduce = reduce.kernel_with("reduce", &constants).unwrap();
+    let buffer = device.buffer::<f32>(8).unwrap();
+    let read = |index| Argument::read(index, &buffer);
+    let count = Argument::values(3, &[8u32]);
+    let mut commands = device.commands().unwrap();
+    let mut refused = |kernel: &Kernel, arguments: &[Argument], status, said: &str| {
+        let dispatch = Dispatch {
+            arguments,
+            grid: Grid::Threadgroups([1, 1, 1]),
+            threadgroup: [8, 1, 1],
+        };
+        // SAFETY: refused, so that nothing runs.
+        let error = assert_status(unsafe { commands.dispatch(kernel, &dispatch) }, status);
+        assert!(error.to_string().contains(said), "{error}");
+    };
+    let out = Argument::write(2, &buffer);
+    refused(
+        &add,
+        &[read(0), read(1), out],
+        Status::InvalidArgument,
+        "buffer index 3",
+    );
+    refused(
+        &add,
+        &[read(0), out, count],
+        Status::InvalidArgument,
+        "buffer index 1",
+    );
+    let short = Argument::values(3, &[8u8, 0]);
+    refused(
+        &add,
+        &[read(0), read(1), out, short],
+        Status::OutOfRange,
+        "2 bytes for the kernel's buffer index 3",
+    );
+    let end = read(3).offset(30);
+    refused(
+        &add,
+        &[read(0), read(1), out, end],
+        Status::OutOfRange,
+        "2 bytes for the kernel's buffer index 3",
+    );
+    let odd = read(1).offset(6);
+    refused(
+        &add,
+        &[read(0), odd, out, count],
+        Status::InvalidArgument,
+        "no multiple of 4",
+    );
+    let memory = Argument::threadgroup(0, 32);
+    refused(
+        &add,
+        &[read(0), read(1), out, count, memory],
+        Status::InvalidArgument,
+        "no threadgroup memory index 0",
+    );
+    let out = Argument::write(1, &buffer);
+    refused(
+        &reduce,
+        &[read(0), out],
+        Status::InvalidArgument,
+        "threadgroup memory index 0",
+    );
+    commands.run().unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), [0.0; 8]);
+}
+
 #[test]
 fn a_kernel_that_is_not_there_is_not_found() {
     let device = device();

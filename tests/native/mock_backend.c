@@ -250,6 +250,12 @@ static void function_describe(const soft_function *function, soft_function_info 
   function->backend->kernels->function_describe(function->backend->context, function->inner, info);
 }
 
+static uint32_t function_parameters(const soft_function *function, soft_parameter *parameters) {
+  const mock_kernels *kernels = function->backend->kernels;
+  if (!kernels->function_parameters) return SOFT_UNKNOWN;
+  return kernels->function_parameters(function->backend->context, function->inner, parameters);
+}
+
 static mock_binding bound(const soft_binding *binding) {
   const soft_buffer *buffer = binding->buffer;
   if (!buffer) return (mock_binding){.pointer = (void *)binding->bytes, .length = binding->length};
@@ -530,6 +536,7 @@ static const soft_backend_table table = {
     .function_create = function_create,
     .function_release = function_release,
     .function_describe = function_describe,
+    .function_parameters = function_parameters,
     .stream_create = stream_create,
     .stream_release = stream_release,
     .stream_submit = stream_submit,

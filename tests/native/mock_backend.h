@@ -40,6 +40,8 @@ typedef struct mock_kernels {
                                   size_t constant_count, soft_function **function, char **text);
   void (*function_release)(void *context, soft_function *function);
   void (*function_describe)(void *context, const soft_function *function, soft_function_info *info);
+  /* NULL: it does not know. */
+  uint32_t (*function_parameters)(void *context, const soft_function *function, soft_parameter *parameters);
   /* NULL: memory is used as it is. */
   soft_outcome (*attach)(void *context, void *pages, uint64_t length, void **attached);
   void (*detach)(void *context, void *attached);

@@ -10,7 +10,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SHARED = MTLResourceStorageModeShared, PRIVATE = MTLResourceStorageModePrivate };
@@ -310,6 +312,118 @@ CASE(a_buffer_in_flight_is_not_purged) {
   mock_gate_open();
   [commands waitUntilCompleted];
   CHECK([buffer setPurgeableState:MTLPurgeableStateEmpty] == MTLPurgeableStateNonVolatile);
+}
+
+/* Whether Volatile was refused inside the completion handler of a command buffer that used the buffer. */
+static bool is_refused_in_a_handler(id<MTLDevice> device, id<MTLCommandQueue> queue) {
+  id<MTLBuffer> buffer = buffer_of(device, 64);
+  id<MTLCommandBuffer> commands = [queue commandBuffer];
+  encode(commands, @"wait", [NSArray arrayWithObject:buffer]);
+  __block bool refused = false;
+  [commands addCompletedHandler:^(id<MTLCommandBuffer> complete) {
+    (void)complete;
+    @try {
+      [buffer setPurgeableState:MTLPurgeableStateVolatile];
+    } @catch (NSException *raised) {
+      refused = [[raised reason] rangeOfString:@"in flight"].location != NSNotFound;
+    }
+  }];
+  run(commands);
+  [buffer setPurgeableState:MTLPurgeableStateVolatile];
+  CHECK([buffer setPurgeableState:MTLPurgeableStateNonVolatile] == MTLPurgeableStateVolatile);
+  return refused;
+}
+
+CASE(b1_uses_end_before_or_after_the_handlers_as_the_seed_says) {
+  id<MTLDevice> device = device_with("late=5"), same = device_with("late=5");
+  id<MTLCommandQueue> queue = queue_of(device), other = queue_of(same);
+  enum { ROUNDS = 32 };
+  int refusals = 0, differences = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    bool refused = is_refused_in_a_handler(device, queue);
+    refusals += refused;
+    differences += refused != is_refused_in_a_handler(same, other);
+  }
+  CHECK(refusals > 0 && refusals < ROUNDS && differences == 0);
+}
+
+CASE(b6_a_place_in_the_queue_may_be_free_late) {
+  id<MTLDevice> device = device_with("late=5");
+  id<MTLCommandQueue> queue = [[device newCommandQueueWithMaxCommandBufferCount:1] autorelease];
+  __block int taken = 0, free = 0;
+  enum { ROUNDS = 32 };
+  for (int round = 0; round < ROUNDS; round++) {
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    [commands addCompletedHandler:^(id<MTLCommandBuffer> complete) {
+      (void)complete;
+      @try {
+        [queue commandBuffer];
+        free++;
+      } @catch (NSException *raised) {
+        taken++;
+      }
+    }];
+    run(commands);
+  }
+  CHECK(taken > 0 && free > 0 && taken + free == ROUNDS);
+}
+
+CASE(b1_a_strict_device_ends_the_program_that_purges_what_is_in_use) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    freopen("/dev/null", "w", stderr);
+    id<MTLDevice> device = device_with("strict=apple");
+    is_refused_in_a_handler(device, queue_of(device));
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+CASE(b3_residency_sets_hold_what_was_committed) {
+  id<MTLDevice> plain = any_device();
+  MTLResidencySetDescriptor *descriptor = [[MTLResidencySetDescriptor new] autorelease];
+  NSError *error = nil;
+  CHECK([plain newResidencySetWithDescriptor:descriptor error:&error] == nil && error);
+
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    freopen("/dev/null", "w", stderr);
+    id<MTLDevice> device = device_with("strict=apple");
+    id<MTLCommandQueue> queue = queue_of(device);
+    id<MTLResidencySet> set = [device newResidencySetWithDescriptor:descriptor error:&error];
+    id<MTLBuffer> buffer = [device newBufferWithLength:4096 options:SHARED];
+    [queue addResidencySet:set];
+    [set addAllocation:buffer];
+    bool staged = ![set containsAllocation:buffer] && set.allocationCount == 0;
+    [set commit];
+    bool holds = [set containsAllocation:buffer] && set.allocationCount == 1 && set.allocatedSize >= 4096;
+    [set requestResidency];
+    if (!staged || !holds) _exit(1);
+    [buffer release]; /* still a member */
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+CASE(b5_after_a_fault_a_queue_may_ignore_what_comes) {
+  id<MTLDevice> device = device_with("after_fault=ignore,fail_command_buffer=2:page_fault");
+  id<MTLCommandQueue> queue = queue_of(device);
+  const NSInteger expected[] = {0, MTLCommandBufferErrorPageFault, MTLCommandBufferErrorAccessRevoked,
+                                MTLCommandBufferErrorAccessRevoked};
+  for (int i = 0; i < 4; i++) {
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    run(commands);
+    CHECK([commands.error code] == expected[i]);
+  }
+  id<MTLCommandBuffer> elsewhere = [queue_of(device) commandBuffer];
+  run(elsewhere);
+  CHECK(elsewhere.status == MTLCommandBufferStatusCompleted);
 }
 
 /* -------------------------------------------------------------------------------------------------------- faults -- */

@@ -5,6 +5,7 @@
 mod abi;
 mod harness;
 
+mod apple_rules;
 mod chat_limits;
 mod compute_threads;
 #[cfg(target_os = "linux")]
@@ -36,6 +37,7 @@ use harness::Group;
 
 /// Those that measure time or wait for other processes run alone.
 const GROUPS: &[Group] = &[
+    Group::together(apple_rules::CASES),
     Group::together(chat_limits::CASES),
     #[cfg(target_os = "linux")]
     Group::together(copied_weights::CASES),

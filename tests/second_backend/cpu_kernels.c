@@ -60,6 +60,10 @@ static void function_describe(void *context, const soft_function *function, soft
   ((cpu *)context)->table->function_describe(function, info);
 }
 
+static uint32_t function_parameters(void *context, const soft_function *function, soft_parameter *parameters) {
+  return ((cpu *)context)->table->function_parameters(function, parameters);
+}
+
 static soft_outcome attach(void *context, void *pages, uint64_t length, void **attached) {
   const cpu *opened = context;
   return opened->table->buffer_import(opened->backend, pages, length, false, (soft_buffer **)attached, NULL);
@@ -126,6 +130,7 @@ soft_outcome soft_external_open(const char *which, soft_backend **backend, const
       .function_create = function_create,
       .function_release = function_release,
       .function_describe = function_describe,
+      .function_parameters = function_parameters,
       .attach = attach,
       .detach = detach,
       .execute = execute,

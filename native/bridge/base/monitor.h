@@ -14,6 +14,7 @@
  *   IronPipelines.lock          compilation of the device's own kernels
  *   IronDevice.transfer         copy between host and private memory
  *   IronDevice.commit_order     commit: from its serial number to Metal's commit, so that both have one order
+ *   IronResidency.gate          changes of the set of resident buffers
  *
  * Order: a thread takes gates from top to bottom, then leaves from top to bottom, each at most once.
  *

@@ -23,6 +23,7 @@
   iron_category category;
   bool read_only;
   bool wrapped;           /* the caller's memory */
+  bool resident;          /* in the device's residency set */
   IronWeightsTable *weights; /* what it holds, as a buffer of weights; NULL: it is none */
   IronLocation location;  /* where it was made */
   uint64_t born;          /* IronNow then */

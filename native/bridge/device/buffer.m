@@ -11,6 +11,7 @@
 #include "held_locks.h"
 #import "ledger.h"
 #import "reaper.h"
+#import "residency.h"
 #import "base/structs.h"
 #import "submission.h"
 #import "base/text.h"
@@ -24,6 +25,7 @@ IRON_COUNTED(IronBuffer)
 - (void)dealloc {
   held_locks_expect_none("a buffer is destroyed");
   if (metal && !IronDeviceIsInherited(device)) {
+    IronResidencyLeave(self);
     IronMemoryChange change = IronDebugMemoryBefore(device->metal);
     uint64_t references = change.metal ? [metal retainCount] : 0;
     IronIdleBuffer *idle = pooled, *evicted = NULL;
@@ -53,21 +55,12 @@ IRON_COUNTED(IronBuffer)
   IronLedgerAdd(self);
 }
 
-/* Makes the memory what the pool wants it to be; false when the pool gets none of it. */
-- (bool)prepareForPool {
-  if (!pooled || !counted || atomic_load(&device->closed)) return false;
-  pooled->empty = device->pool.policy == IRON_IDLE_EMPTY;
-  return IronPurgeableStateEnter(metal, pooled->empty ? MTLPurgeableStateEmpty : MTLPurgeableStateVolatile);
-}
-
 /* Out of the memory figures and the ledger, and into the pool: then it returns true, `metal` and `pooled` belong to the
  * pool, and `evicted` is what the pool has no room for. */
 - (bool)leaveAccountsForPool:(IronIdleBuffer **)evicted {
-  bool keep = [self prepareForPool];
-  soft_schedule_point();
-  uint64_t expiry = UINT64_MAX;
-  IronMonitorLock(&device->monitor);
-  keep = keep && !emptied && !atomic_load(&device->closed);
+  uint64_t look = UINT64_MAX;
+  IronDeviceLockPool(device);
+  bool keep = pooled && counted && !emptied && !atomic_load(&device->closed);
   if (counted) {
     if (wrapped) device->memory.wrapped_bytes -= bytes;
     IronMemoryRemove(&device->memory, category, bytes);
@@ -75,13 +68,13 @@ IRON_COUNTED(IronBuffer)
   }
   if (keep) {
     *evicted = IronPoolGive(&device->pool, &device->memory, pooled, IronNow());
-    expiry = IronPoolNextExpiry(&device->pool);
+    look = IronPoolNextLook(&device->pool);
   } else if (counted) {
     device->memory.rounding_bytes -= rounding;
     if (emptied) device->memory.empty_bytes -= bytes + rounding;
   }
   IronMonitorUnlock(&device->monitor);
-  if (keep) IronReaperExpect(expiry);
+  if (keep) IronReaperExpect(look);
   return keep;
 }
 
@@ -107,7 +100,7 @@ iron_status IronBufferCheckRange(IronBuffer *buffer, uint64_t offset, uint64_t l
 static bool reserve(IronDevice *device, uint64_t bytes) {
   IronMemory *memory = &device->memory;
   IronIdleBuffer *idle = NULL;
-  IronMonitorLock(&device->monitor);
+  IronDeviceLockPool(device);
   uint64_t limited = IronMemoryLimited(memory), all = limited + memory->wrapped_bytes;
   bool fits = bytes <= memory->limit && limited <= memory->limit - bytes;
   if (fits) {
@@ -157,7 +150,7 @@ static bool make_room(IronDevice *device) {
   bool worked = device->in_flight > 0;
   IronMonitorUnlock(&device->monitor);
   if (worked && IronSubmissionsCheckWait() == IRON_OK) IronDeviceSettle(device, patience);
-  IronMonitorLock(&device->monitor);
+  IronDeviceLockPool(device);
   IronIdleBuffer *idle = IronPoolTakeOldest(&device->pool, &device->memory, UINT64_MAX);
   IronMonitorUnlock(&device->monitor);
   return IronPoolDiscard(idle, device->metal, "purge").buffers > 0 || worked;
@@ -189,6 +182,7 @@ static iron_status allocate_new(IronBuffer *buffer, const char *label) {
   device->memory.rounding_bytes += buffer->rounding;
   [buffer enterAccounts];
   IronMonitorUnlock(&device->monitor);
+  IronResidencyJoin(buffer);
   IronDebugMemoryAfter(&change, "allocate", buffer->length, buffer->bytes, label, 1);
   return IRON_OK;
 }
@@ -197,7 +191,7 @@ static iron_status allocate_new(IronBuffer *buffer, const char *label) {
 static bool allocate_idle(IronBuffer *buffer, const char *label) {
   IronDevice *device = buffer->device;
   IronMemoryChange change = IronDebugMemoryBefore(device->metal);
-  IronMonitorLock(&device->monitor);
+  IronDeviceLockPool(device);
   IronIdleBuffer *idle = IronPoolTake(&device->pool, &device->memory, buffer->bytes, buffer->storage);
   *(idle ? &device->memory.counters.hits : &device->memory.counters.misses) += 1;
   if (idle) {
@@ -209,7 +203,9 @@ static bool allocate_idle(IronBuffer *buffer, const char *label) {
   IronMonitorUnlock(&device->monitor);
   if (!idle) return false;
   soft_schedule_point();
-  [idle->metal setPurgeableState:MTLPurgeableStateNonVolatile];
+  if (idle->resting) [idle->metal setPurgeableState:MTLPurgeableStateNonVolatile];
+  idle->resting = idle->empty = false;
+  IronResidencyJoin(buffer);
   IronDebugMemoryAfter(&change, "reuse", buffer->length, buffer->bytes, label, [idle->metal retainCount]);
   return true;
 }
@@ -426,6 +422,7 @@ static iron_status adopt(IronBuffer *buffer, void *pointer, Wrapped *wrapped) {
   device->memory.rounding_bytes += buffer->rounding;
   [buffer enterAccounts];
   IronMonitorUnlock(&device->monitor);
+  IronResidencyJoin(buffer);
   IronDebugMemoryAfter(&change, "wrap", buffer->length, buffer->bytes, NULL, 1);
   return IRON_OK;
 }

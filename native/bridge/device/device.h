@@ -15,6 +15,7 @@
 @class IronBuffer;
 @class IronDevice;
 @class IronPipelines;
+@class IronResidency;
 @class IronSubmission;
 
 /* A call that uses the device and is no command buffer: it makes a buffer, or copies between a buffer and the host's
@@ -59,6 +60,7 @@ typedef struct IronExtras {
   id<MTLDevice> metal;
   id<MTLCommandQueue> queue;
   IronPipelines *pipelines;
+  IronResidency *residency; /* nil: the device has no residency sets */
   const IronExtras *extras; /* never NULL */
   iron_device_kind kind;
   uint32_t index;
@@ -89,7 +91,8 @@ typedef struct IronExtras {
   uint32_t in_flight; /* submitted, or about to be, and not complete */
   IronMemory memory;
   IronPool pool;
-  bool reaping; /* what has expired is out of the accounts, and its memory on its way to the system */
+  uint64_t last_beat; /* IronNow, when residency was requested last */
+  bool reaping; /* the reaper changes the state of idle buffers, or gives back what it took out of the accounts */
   IronBuffer *newest_buffer; /* of the ledger, by `older`; none is retained */
   IronFailures failures; /* whose commands were released without a wait */
 }
@@ -112,6 +115,9 @@ bool IronDeviceClose(IronDevice *device);
 /* Waits for what is in flight, and for the visits, of now, closes the device for everybody, and waits for what came in
  * between. IRON_ERROR_TIMEOUT: the device is still open; IRON_ERROR_INVALID_HANDLE: another thread closed it. */
 iron_status IronDeviceFinish(IronDevice *device, uint64_t timeout);
+
+/* Locks the monitor when the reaper is not at the pool, so that idle buffers can be taken out. */
+void IronDeviceLockPool(IronDevice *device);
 
 /* Whether the device is a parent process's. Its threads are not here and its locks may be held for ever: nothing waits
  * for it, and what belongs to it stays where it is until this process ends. */

@@ -9,6 +9,7 @@
 #import "leaks.h"
 #import "ops/pipelines.h"
 #import "registry.h"
+#import "residency.h"
 #import "base/structs.h"
 #import "submission.h"
 #import "base/text.h"
@@ -40,6 +41,7 @@ IRON_COUNTED(IronDevice)
   IronPoolDiscard(IronPoolTakeOldest(&pool, &memory, UINT64_MAX), metal, "purge");
   IronPublicationClose(&memory.publication);
   [pipelines release];
+  [residency release];
   [queue release];
   [metal release];
   IronMonitorDestroy(&monitor);
@@ -80,6 +82,7 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_d
       [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight +
                                                     TRANSFERS + SPARE];
   if (device->queue) {
+    device->residency = [[IronResidency alloc] initWithMetal:metal queue:device->queue];
     IronTraceStart();
     IronRegistryAdd(device);
     return device;
@@ -103,6 +106,11 @@ iron_status IronDeviceCheckOpen(IronDevice *device, const char *argument) {
 
 bool IronDeviceIsInherited(IronDevice *device) {
   return atomic_load_explicit(&device->inherited, memory_order_relaxed);
+}
+
+void IronDeviceLockPool(IronDevice *device) {
+  IronMonitorLock(&device->monitor);
+  while (device->reaping) IronMonitorWait(&device->monitor);
 }
 
 #pragma mark Visits

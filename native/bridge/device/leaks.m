@@ -139,15 +139,34 @@ typedef struct Found {
   struct Found *next;
 } Found;
 
+/* Waits until Metal is done with what is complete: it may count a buffer as used until after the handlers, and a buffer
+ * in use must not be made Empty. Metal's queue completes command buffers in order, their handlers included. */
+static void wait_for_handlers(IronDevice *device) {
+  IronMonitorLock(&device->monitor);
+  bool idle = device->last_serial > 0 && device->in_flight == 0;
+  IronMonitorUnlock(&device->monitor);
+  if (!idle || IronSubmissionsCheckWait() != IRON_OK) return;
+  @try {
+    id<MTLCommandBuffer> last = [device->queue commandBuffer];
+    [last commit];
+    [last waitUntilCompleted];
+  } @catch (id raised) {
+    (void)raised; /* a device that takes no commands any more uses nothing either */
+  }
+}
+
 /* False when there is no memory to say what. */
 static bool find(Found *found, IronDevice *device, bool at_exit) {
   uint64_t before = [device->metal currentAllocatedSize];
-  IronMonitorLock(&device->monitor);
+  IronDeviceLockPool(device);
   IronIdleBuffer *idle = IronPoolTakeOldest(&device->pool, &device->memory, UINT64_MAX);
   IronMonitorUnlock(&device->monitor);
   IronPoolDiscard(idle, device->metal, "purge");
   if (!IronLedgerList(device, &found->listing)) return false;
-  if (!at_exit || found->listing.bytes > IRON_LEAK_THRESHOLD) IronLedgerPurge(device);
+  if (found->listing.count > 0 && (!at_exit || found->listing.bytes > IRON_LEAK_THRESHOLD)) {
+    wait_for_handlers(device);
+    IronLedgerPurge(device);
+  }
   uint64_t after = [device->metal currentAllocatedSize];
   snprintf(found->name, sizeof found->name, "%s", [[device->metal name] UTF8String]);
   found->leaks = (iron_leaks){.size = sizeof(iron_leaks),

@@ -102,9 +102,7 @@ static void describe(IronDevice *device, iron_memory_info *info) {
 
 void IronMemoryDescribe(IronDevice *device, iron_memory_info *info) {
   memset(info, 0, sizeof *info);
-  IronMonitorLock(&device->monitor);
-  /* A program that does nothing at the moment sees exact figures. */
-  while (device->reaping) IronMonitorWait(&device->monitor);
+  IronDeviceLockPool(device); /* a program that does nothing at the moment sees exact figures */
   describe(device, info);
   IronMonitorUnlock(&device->monitor);
 }
@@ -161,7 +159,7 @@ iron_status iron_memory_configure(iron_device *handle, const iron_memory_setting
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     IronPool *pool = &device->pool;
-    IronMonitorLock(&device->monitor);
+    IronDeviceLockPool(device);
     if (settings.memory_limit) device->memory.limit = settings.memory_limit;
     if (settings.pool_max_bytes) pool->max_bytes = settings.pool_max_bytes;
     if (settings.pool_max_buffers) pool->max_buffers = settings.pool_max_buffers;

@@ -2,11 +2,16 @@
  *
  * Requests are rounded up to size classes four to the power of two, so a reused buffer is at most 25 % larger than what
  * was asked for. The pool is bounded by bytes, by count and by idle time, least recently used out first. A buffer comes
- * here when its last handle and the last submission that used it are gone, so no command in flight can touch it. While
- * idle it is Volatile or, by the policy, Empty; under the policy Release none is kept. Before it is released it is made
- * Empty, so that its pages go back to the system at once.
+ * here when its last handle and the last submission that used it are gone, so no command in flight can touch it. Under
+ * the policy Release none is kept.
  *
- * The lists are guarded by the device's monitor; IronPoolDiscard is called without it. */
+ * It comes as it was used, Non-volatile: it may be let go of in a completion handler, and Metal's validation layer ends
+ * a program that makes a buffer Volatile which a command buffer still uses; when that use ends, before the handlers or
+ * after them, is not documented. So only the reaper makes buffers Volatile or, by the policy, Empty, when they have
+ * been idle for IRON_POOL_QUIET. Memory that is used again and again stays resident meanwhile.
+ *
+ * The lists are guarded by the device's monitor, and nothing is taken out while the reaper is at it
+ * (IronDeviceLockPool); IronPoolDiscard is called without it. */
 #ifndef IRON_BRIDGE_POOL_H
 #define IRON_BRIDGE_POOL_H
 
@@ -15,14 +20,19 @@
 #include "ironbridge.h"
 #include "memory.h"
 
+/* Nanoseconds. Nobody's completion handlers take so long. */
+static const uint64_t IRON_POOL_QUIET = UINT64_C(1000000000);
+
 typedef struct IronIdleBuffer {
   id<MTLBuffer> metal; /* +1 */
   uint64_t bytes;
   uint64_t rounding; /* what the device adds to them */
   iron_storage storage;
-  bool empty;     /* its pages are gone */
+  bool resting;   /* its pages may be gone: Volatile or Empty */
+  bool empty;     /* they are */
   uint64_t since; /* when it became idle */
   struct IronIdleBuffer *newer, *older;
+  struct IronIdleBuffer *next_tired; /* see IronPoolListTired */
 } IronIdleBuffer;
 
 typedef struct IronPool {
@@ -34,6 +44,7 @@ typedef struct IronPool {
   uint64_t bytes;
   uint32_t buffers;
   IronIdleBuffer *newest, *oldest;
+  IronIdleBuffer *oldest_fresh; /* this one and those newer are as they came; NULL: none */
 } IronPool;
 
 /* The bytes to allocate for a request of `length`. */
@@ -52,8 +63,15 @@ IronIdleBuffer *IronPoolTakeExcess(IronPool *pool, IronMemory *memory);
 IronIdleBuffer *IronPoolTakeExpired(IronPool *pool, IronMemory *memory, uint64_t now);
 /* Takes out at least `bytes`, or everything. */
 IronIdleBuffer *IronPoolTakeOldest(IronPool *pool, IronMemory *memory, uint64_t bytes);
-/* When the next buffer will have been idle for too long; UINT64_MAX: never. */
-uint64_t IronPoolNextExpiry(const IronPool *pool);
+/* When the reaper is to look next; UINT64_MAX: never. */
+uint64_t IronPoolNextLook(const IronPool *pool);
+
+/* Those that have been idle for IRON_POOL_QUIET and are as they came, by `next_tired`. They stay in the pool. */
+IronIdleBuffer *IronPoolListTired(const IronPool *pool, uint64_t now);
+/* Makes the buffers of such a list what the policy wants. Without the monitor. Does not raise. */
+void IronPoolRest(IronIdleBuffer *tired, iron_idle_policy policy);
+/* They are no longer fresh. With the monitor. */
+void IronPoolNoteRest(IronPool *pool, IronMemory *memory, IronIdleBuffer *tired);
 
 typedef struct IronDiscarded {
   uint64_t bytes, buffers;

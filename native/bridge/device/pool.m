@@ -24,6 +24,7 @@ bool IronPoolServes(const IronPool *pool, uint64_t length, iron_category categor
 
 /* Takes a buffer out of the list, but leaves it in the figures about its memory. */
 static void unlink_idle(IronPool *pool, IronMemory *memory, IronIdleBuffer *idle) {
+  if (pool->oldest_fresh == idle) pool->oldest_fresh = idle->newer;
   *(idle->newer ? &idle->newer->older : &pool->newest) = idle->older;
   *(idle->older ? &idle->older->newer : &pool->oldest) = idle->newer;
   idle->newer = idle->older = NULL;
@@ -47,7 +48,6 @@ IronIdleBuffer *IronPoolTake(IronPool *pool, IronMemory *memory, uint64_t bytes,
   for (IronIdleBuffer *idle = pool->newest; idle; idle = idle->older) {
     if (idle->bytes != bytes || idle->storage != storage) continue;
     unlink_idle(pool, memory, idle);
-    idle->empty = false;
     return idle;
   }
   return NULL;
@@ -63,9 +63,9 @@ IronIdleBuffer *IronPoolGive(IronPool *pool, IronMemory *memory, IronIdleBuffer 
   idle->older = pool->newest;
   *(pool->newest ? &pool->newest->newer : &pool->oldest) = idle;
   pool->newest = idle;
+  if (!pool->oldest_fresh) pool->oldest_fresh = idle;
   pool->bytes += idle->bytes;
   pool->buffers += 1;
-  if (idle->empty) memory->empty_bytes += idle->bytes + idle->rounding;
   IronMemoryAdd(memory, IRON_CATEGORY_POOL, idle->bytes);
 
   IronIdleBuffer *expired = IronPoolTakeExpired(pool, memory, now);
@@ -84,15 +84,21 @@ IronIdleBuffer *IronPoolTakeExcess(IronPool *pool, IronMemory *memory) {
   return list;
 }
 
-uint64_t IronPoolNextExpiry(const IronPool *pool) {
+static uint64_t next_expiry(const IronPool *pool) {
   uint64_t expiry;
   if (!pool->oldest || __builtin_add_overflow(pool->oldest->since, pool->idle_time, &expiry)) return UINT64_MAX;
   return expiry;
 }
 
+uint64_t IronPoolNextLook(const IronPool *pool) {
+  uint64_t expiry = next_expiry(pool);
+  uint64_t tired = pool->oldest_fresh ? pool->oldest_fresh->since + IRON_POOL_QUIET : UINT64_MAX;
+  return expiry < tired ? expiry : tired;
+}
+
 IronIdleBuffer *IronPoolTakeExpired(IronPool *pool, IronMemory *memory, uint64_t now) {
   IronIdleBuffer *list = NULL;
-  while (IronPoolNextExpiry(pool) <= now) list = take_oldest(pool, memory, list, &memory->counters.expired);
+  while (next_expiry(pool) <= now) list = take_oldest(pool, memory, list, &memory->counters.expired);
   return list;
 }
 
@@ -115,6 +121,32 @@ bool IronPurgeableStateEnter(id<MTLBuffer> metal, MTLPurgeableState state) {
   }
 }
 
+IronIdleBuffer *IronPoolListTired(const IronPool *pool, uint64_t now) {
+  IronIdleBuffer *first = NULL, **end = &first;
+  for (IronIdleBuffer *idle = pool->oldest_fresh; idle && idle->since + IRON_POOL_QUIET <= now; idle = idle->newer) {
+    *end = idle;
+    end = &idle->next_tired;
+  }
+  *end = NULL;
+  return first;
+}
+
+void IronPoolRest(IronIdleBuffer *tired, iron_idle_policy policy) {
+  for (IronIdleBuffer *idle = tired; idle; idle = idle->next_tired) {
+    bool empty = policy == IRON_IDLE_EMPTY;
+    soft_schedule_point();
+    idle->resting = IronPurgeableStateEnter(idle->metal, empty ? MTLPurgeableStateEmpty : MTLPurgeableStateVolatile);
+    idle->empty = idle->resting && empty;
+  }
+}
+
+void IronPoolNoteRest(IronPool *pool, IronMemory *memory, IronIdleBuffer *tired) {
+  for (IronIdleBuffer *idle = tired; idle; idle = idle->next_tired) {
+    if (idle->empty) memory->empty_bytes += idle->bytes + idle->rounding;
+    pool->oldest_fresh = idle->newer;
+  }
+}
+
 IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const char *why) {
   IronDiscarded discarded = {.bytes = 0};
   while (list) {
@@ -124,7 +156,6 @@ IronDiscarded IronPoolDiscard(IronIdleBuffer *list, id<MTLDevice> metal, const c
     discarded.buffers += 1;
     IronMemoryChange change = IronDebugMemoryBefore(metal);
     soft_schedule_point();
-    IronPurgeableStateEnter(idle->metal, MTLPurgeableStateEmpty);
     [idle->metal release];
     IronDebugMemoryAfter(&change, why, idle->bytes, idle->bytes, "", 0);
     free(idle);

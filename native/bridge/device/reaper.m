@@ -5,6 +5,7 @@
 
 #import "base/entry.h"
 #import "registry.h"
+#import "residency.h"
 
 static IronMonitor monitor;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -17,21 +18,31 @@ static void init_monitor(void) { IronMonitorInit(&monitor); }
 /* Raises nothing. */
 static void reap(IronDevice *device, void *context) {
   uint64_t *soonest = context;
+  IronPool *pool = &device->pool;
   IronMonitorLock(&device->monitor);
-  IronIdleBuffer *expired = IronPoolTakeExpired(&device->pool, &device->memory, IronNow());
-  uint64_t expiry = IronPoolNextExpiry(&device->pool);
+  uint64_t now = IronNow();
+  IronIdleBuffer *expired = IronPoolTakeExpired(pool, &device->memory, now);
+  IronIdleBuffer *tired = IronPoolListTired(pool, now);
   IronMemoryCatchUp(&device->memory);
-  device->reaping = expired != NULL;
+  device->reaping = expired || tired;
+  bool working = device->reaping;
   IronMonitorUnlock(&device->monitor);
   soft_schedule_point();
-  if (expired) {
+  if (working) {
     IronPoolDiscard(expired, device->metal, "expire");
-    IronMonitorLock(&device->monitor);
+    IronPoolRest(tired, pool->policy);
+  }
+  IronResidencyBeat(device, now);
+  IronMonitorLock(&device->monitor);
+  if (working) {
+    IronPoolNoteRest(pool, &device->memory, tired);
     device->reaping = false;
     IronMonitorSignal(&device->monitor);
-    IronMonitorUnlock(&device->monitor);
   }
-  if (expiry < *soonest) *soonest = expiry;
+  uint64_t look = IronPoolNextLook(pool), beat = IronResidencyNextBeat(device);
+  if (beat < look) look = beat;
+  IronMonitorUnlock(&device->monitor);
+  if (look < *soonest) *soonest = look;
 }
 
 /* Until nothing is left to expire. */

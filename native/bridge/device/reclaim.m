@@ -17,7 +17,7 @@ static bool settle(IronDevice *device, uint64_t timeout, uint64_t *command_buffe
 }
 
 static IronDiscarded purge(IronDevice *device) {
-  IronMonitorLock(&device->monitor);
+  IronDeviceLockPool(device);
   IronIdleBuffer *idle = IronPoolTakeOldest(&device->pool, &device->memory, UINT64_MAX);
   IronMonitorUnlock(&device->monitor);
   soft_schedule_point();

@@ -95,6 +95,63 @@ static iron_status check_arguments(Bindings *bindings, const iron_dispatch *disp
                          (unsigned long long)memory, (unsigned long long)most);
 }
 
+/* The argument for a parameter of the kernel's, or NULL. */
+static const iron_argument *argument_of(const iron_dispatch *dispatch, const IronParameter *parameter, size_t *place) {
+  for (size_t index = 0; index < dispatch->argument_count; index++) {
+    const iron_argument *argument = &dispatch->arguments[index];
+    bool threadgroup = argument->kind == IRON_ARGUMENT_THREADGROUP;
+    if (argument->index != parameter->index || threadgroup != parameter->threadgroup) continue;
+    *place = index;
+    return argument;
+  }
+  return NULL;
+}
+
+/* How many bytes an argument binds. `uses` are those of its dispatch's buffers, in order. */
+static uint64_t bytes_bound(const Bindings *bindings, const iron_dispatch *dispatch, size_t place) {
+  const iron_argument *argument = &dispatch->arguments[place];
+  if (argument->kind != IRON_ARGUMENT_BUFFER) return argument->length;
+  size_t buffer = 0;
+  for (size_t index = 0; index < place; index++) buffer += dispatch->arguments[index].kind == IRON_ARGUMENT_BUFFER;
+  return bindings->uses[buffer].buffer->length - argument->offset;
+}
+
+static iron_status check_parameter(const Bindings *bindings, const iron_dispatch *dispatch,
+                                   const IronParameter *parameter) {
+  const char *kind = parameter->threadgroup ? "threadgroup memory" : "buffer";
+  size_t place;
+  const iron_argument *argument = argument_of(dispatch, parameter, &place);
+  if (!argument)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: nothing is given for the kernel's %s index %u", kind,
+                           parameter->index);
+  uint64_t bytes = bytes_bound(bindings, dispatch, place);
+  if (bytes < parameter->size)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: %llu bytes for the kernel's %s index %u, which takes %llu",
+                           bindings->names[place], (unsigned long long)bytes, kind, parameter->index,
+                           (unsigned long long)parameter->size);
+  if (argument->kind == IRON_ARGUMENT_BUFFER && argument->offset % parameter->alignment)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "%s: offset %llu is no multiple of %llu, as the kernel's buffer index %u needs",
+                           bindings->names[place], (unsigned long long)argument->offset,
+                           (unsigned long long)parameter->alignment, parameter->index);
+  return IRON_OK;
+}
+
+/* Metal on a GPU does not refuse what a kernel cannot use: without validation, the kernel computes nonsense. */
+static iron_status check_parameters(const Bindings *bindings, const iron_dispatch *dispatch, const IronKernel *kernel) {
+  if (!kernel->reflected) return IRON_OK;
+  uint32_t memory = 0; /* a set of indices */
+  for (size_t index = 0; index < kernel->parameter_count; index++) {
+    const IronParameter *parameter = &kernel->parameters[index];
+    IRON_TRY(check_parameter(bindings, dispatch, parameter));
+    if (parameter->threadgroup) memory |= UINT32_C(1) << parameter->index;
+  }
+  uint32_t without = bindings->threadgroup_bound & ~memory;
+  if (!without) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: the kernel has no threadgroup memory index %d",
+                         __builtin_ctz(without));
+}
+
 static iron_status check_grid(const iron_dispatch *dispatch, IronKernel *kernel) {
   MTLSize widest = [kernel->device->metal maxThreadsPerThreadgroup];
   const uint64_t limits[3] = {widest.width, widest.height, widest.depth};
@@ -156,6 +213,7 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
     Bindings bindings = {.use_count = 0};
     IRON_TRY(check_arguments(&bindings, &dispatch, kernel));
     IRON_TRY(check_grid(&dispatch, kernel));
+    IRON_TRY(check_parameters(&bindings, &dispatch, kernel));
 
     id<MTLComputeCommandEncoder> encoder;
     IRON_TRY([commands prepare:bindings.uses count:bindings.use_count compute:&encoder]);

@@ -34,7 +34,9 @@ id<MTLLibrary> IronLibraryCompile(IronDevice *device, NSString *source, MTLCompi
 id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunctionConstantValues *values,
                                  iron_status *status);
 
-/* Makes a function's pipeline state. Autoreleased; nil, with the error reported in *status. */
-id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status);
+/* Makes a function's pipeline state, and says in *reflection, unless that is NULL, what it wants bound. Autoreleased;
+ * nil, with the error reported in *status. */
+id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function,
+                                             MTLComputePipelineReflection **reflection, iron_status *status);
 
 #endif

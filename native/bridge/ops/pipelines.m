@@ -70,7 +70,7 @@ static NSString *source_of(const char *family) {
   id<MTLLibrary> library = [self libraryOf:entry->family on:device status:status];
   if (!library) return nil;
   id<MTLFunction> function = IronFunctionMake(library, [NSString stringWithUTF8String:entry->name], nil, status);
-  return function ? IronPipelineMake(device, function, status) : nil;
+  return function ? IronPipelineMake(device, function, NULL, status) : nil;
 }
 
 - (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device {
@@ -114,9 +114,14 @@ id<MTLFunction> IronFunctionMake(id<MTLLibrary> library, NSString *name, MTLFunc
   return function;
 }
 
-id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function, iron_status *status) {
+id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction> function,
+                                             MTLComputePipelineReflection **reflection, iron_status *status) {
   NSError *error = nil;
+  const MTLPipelineOption options =
+      reflection ? MTLPipelineOptionArgumentInfo | MTLPipelineOptionBufferTypeInfo : MTLPipelineOptionNone;
   id<MTLComputePipelineState> state = [[device->metal newComputePipelineStateWithFunction:function
+                                                                                  options:options
+                                                                               reflection:reflection
                                                                                     error:&error] autorelease];
   if (!state)
     *status = IronErrorReport(IRON_ERROR_COMPILE, "%s: %s", [[function name] UTF8String], IronErrorDescribe(error));

@@ -1,6 +1,7 @@
 #import "user_kernel.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #import "base/entry.h"
 #import "base/handle.h"
@@ -38,6 +39,7 @@ IRON_COUNTED(IronKernel)
     [state release];
     count_pipelines(device, IronMemoryRemove);
   }
+  free(parameters);
   [device release];
   [super dealloc];
 }
@@ -128,6 +130,35 @@ static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> libra
   return status;
 }
 
+/* Keeps what the kernel uses. Textures and samplers, which the bridge cannot bind, are refused. */
+static iron_status read_parameters(IronKernel *kernel, MTLComputePipelineReflection *reflection, NSString *name) {
+  if (!reflection) return IRON_OK;
+  NSArray *bindings = [reflection bindings];
+  kernel->parameters = calloc([bindings count] + 1, sizeof *kernel->parameters);
+  if (!kernel->parameters) return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "no memory for a kernel");
+  kernel->reflected = true;
+  for (id<MTLBinding> binding in bindings) {
+    if (![binding isUsed]) continue;
+    IronParameter parameter = {.index = (uint32_t)[binding index]};
+    if ([binding type] == MTLBindingTypeBuffer) {
+      id<MTLBufferBinding> buffer = (id<MTLBufferBinding>)binding;
+      parameter.size = [buffer bufferDataSize];
+      parameter.alignment = [buffer bufferAlignment];
+    } else if ([binding type] == MTLBindingTypeThreadgroupMemory) {
+      /* A threadgroup variable of the kernel's own has its memory already. */
+      if (![binding isArgument]) continue;
+      parameter.threadgroup = true;
+      parameter.size = [(id<MTLThreadgroupBinding>)binding threadgroupMemoryDataSize];
+    } else {
+      return IronErrorReport(IRON_ERROR_UNSUPPORTED, "kernel %s: its argument %s is no buffer and no threadgroup memory",
+                             [name UTF8String], [[binding name] UTF8String]);
+    }
+    if (parameter.alignment == 0) parameter.alignment = 1;
+    kernel->parameters[kernel->parameter_count++] = parameter;
+  }
+  return IRON_OK;
+}
+
 iron_status iron_kernel_create(iron_library *library_handle, const char *name, const iron_constant *constants,
                                size_t constant_count, iron_kernel **handle) {
   IRON_ENTRY {
@@ -142,12 +173,14 @@ iron_status iron_kernel_create(iron_library *library_handle, const char *name, c
     id<MTLFunction> function;
     IRON_TRY(make_function(&function, library->metal, text, constants, constant_count));
     iron_status status = IRON_OK;
-    id<MTLComputePipelineState> state = IronPipelineMake(library->device, function, &status);
+    MTLComputePipelineReflection *reflection = nil;
+    id<MTLComputePipelineState> state = IronPipelineMake(library->device, function, &reflection, &status);
     if (!state) return status;
     IronKernel *kernel = [[[IronKernel alloc] init] autorelease];
     kernel->device = [library->device retain];
     kernel->state = [state retain];
     count_pipelines(kernel->device, IronMemoryAdd);
+    IRON_TRY(read_parameters(kernel, reflection, text));
     return IronHandleCreate(kernel, IRON_HANDLE_KERNEL, (void **)handle);
   } IRON_LEAVE
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::library::{Code, Function, KernelChoice, Library};
 use super::machine::Machine;
 use super::memory::{self, Memory};
+use super::msl::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP};
 use super::msl::dispatch::THREADGROUP_MEMORY;
 use super::msl::watchdog;
 use super::report::SoftwareDevice;
@@ -20,7 +21,9 @@ use super::weights::Weights;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::backend::soft_outcome;
 use crate::backend::symbol;
-use crate::backend::vtable::{Backend, Capabilities, FunctionInfo, HostPages, Storage, report};
+use crate::backend::vtable::{
+    Backend, Capabilities, FunctionInfo, HostPages, Parameter, Storage, report,
+};
 use crate::msl::{self, Setting};
 
 /// One opened device. All of them share the process's [`machine`].
@@ -171,6 +174,23 @@ impl Backend for Cpu {
             thread_execution_width: 32,
             static_threadgroup_memory,
         }
+    }
+
+    fn parameters(function: &Function) -> Option<Vec<Parameter>> {
+        let Code::Msl(function) = &function.code else {
+            return None; // native kernels check their bindings themselves
+        };
+        let wanted = function
+            .arguments()
+            .iter()
+            .filter(|argument| matches!(argument.kind, ARGUMENT_BUFFER | ARGUMENT_THREADGROUP));
+        let parameters = wanted.map(|argument| Parameter {
+            index: argument.index,
+            threadgroup: argument.kind == ARGUMENT_THREADGROUP,
+            size: argument.size,
+            alignment: argument.alignment,
+        });
+        Some(parameters.collect())
     }
 
     fn create_stream(self: &Arc<Cpu>) -> Result<Stream, Fault> {

@@ -44,4 +44,30 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
   MTLDataTypeBool4 = 56,
 };
 
+typedef NS_ENUM(NSInteger, MTLBindingType) {
+  MTLBindingTypeBuffer = 0,
+  MTLBindingTypeThreadgroupMemory = 1,
+};
+
+NS_ASSUME_NONNULL_BEGIN
+
+@protocol MTLBinding <NSObject>
+@property (readonly) NSString *name;
+@property (readonly) MTLBindingType type;
+@property (readonly) NSUInteger index;
+@property (readonly, getter=isUsed) BOOL used;
+@property (readonly, getter=isArgument) BOOL argument;
+@end
+
+@protocol MTLBufferBinding <MTLBinding>
+@property (readonly) NSUInteger bufferAlignment;
+@property (readonly) NSUInteger bufferDataSize;
+@end
+
+@protocol MTLThreadgroupBinding <MTLBinding>
+@property (readonly) NSUInteger threadgroupMemoryAlignment;
+@property (readonly) NSUInteger threadgroupMemoryDataSize;
+@end
+
+NS_ASSUME_NONNULL_END
 #endif

@@ -2,6 +2,7 @@
 #define SOFTMETAL_MTL_COMMAND_QUEUE_H
 
 #import <Metal/MTLCommandBuffer.h>
+#import <Metal/MTLResidencySet.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
@@ -10,6 +11,8 @@ NS_ASSUME_NONNULL_BEGIN
 @property (readonly) id<MTLDevice> device;
 - (nullable id<MTLCommandBuffer>)commandBuffer;
 - (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
+- (void)addResidencySet:(id<MTLResidencySet>)residencySet;
+- (void)removeResidencySet:(id<MTLResidencySet>)residencySet;
 @end
 
 NS_ASSUME_NONNULL_END

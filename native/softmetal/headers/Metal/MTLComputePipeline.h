@@ -1,11 +1,25 @@
 #ifndef SOFTMETAL_MTL_COMPUTE_PIPELINE_H
 #define SOFTMETAL_MTL_COMPUTE_PIPELINE_H
 
+#import <Metal/MTLArgument.h>
 #import <Metal/MTLDefines.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLDevice;
+
+typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
+  MTLPipelineOptionNone = 0,
+  MTLPipelineOptionArgumentInfo = 1 << 0,
+  MTLPipelineOptionBufferTypeInfo = 1 << 1,
+};
+
+/* Made by a device alone. */
+@interface MTLComputePipelineReflection : NSObject
+@property (readonly) NSArray<id<MTLBinding>> *bindings;
+@end
+
+typedef MTLComputePipelineReflection *_Nullable MTLAutoreleasedComputePipelineReflection;
 
 @protocol MTLComputePipelineState <NSObject>
 @property (nullable, readonly) NSString *label;

@@ -1,7 +1,9 @@
 #ifndef SOFTMETAL_MTL_DEVICE_H
 #define SOFTMETAL_MTL_DEVICE_H
 
+#import <Metal/MTLComputePipeline.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLResidencySet.h>
 #import <Metal/MTLResource.h>
 #import <Metal/MTLTypes.h>
 
@@ -9,7 +11,6 @@ NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLBuffer;
 @protocol MTLCommandQueue;
-@protocol MTLComputePipelineState;
 
 typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyApple1 = 1001,
@@ -56,6 +57,13 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
                                           error:(NSError *_Nullable *_Nullable)error;
 - (nullable id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
                                                                       error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLComputePipelineState>)
+    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
+                                options:(MTLPipelineOption)options
+                             reflection:(MTLAutoreleasedComputePipelineReflection *_Nullable)reflection
+                                  error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)desc
+                                                        error:(NSError *_Nullable *_Nullable)error;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -1,7 +1,7 @@
 #ifndef SOFTMETAL_MTL_RESOURCE_H
 #define SOFTMETAL_MTL_RESOURCE_H
 
-#import <Metal/MTLDefines.h>
+#import <Metal/MTLResidencySet.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
@@ -52,14 +52,13 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
   MTLResourceHazardTrackingModeTracked = MTLHazardTrackingModeTracked << MTLResourceHazardTrackingModeShift,
 };
 
-@protocol MTLResource <NSObject>
+@protocol MTLResource <MTLAllocation>
 @property (nullable, copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;
 @property (readonly) MTLCPUCacheMode cpuCacheMode;
 @property (readonly) MTLStorageMode storageMode;
 @property (readonly) MTLHazardTrackingMode hazardTrackingMode;
 @property (readonly) MTLResourceOptions resourceOptions;
-@property (readonly) NSUInteger allocatedSize;
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
 @end
 

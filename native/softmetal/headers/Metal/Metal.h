@@ -23,6 +23,7 @@
 #import <Metal/MTLDevice.h>
 #import <Metal/MTLFunctionConstantValues.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLResidencySet.h>
 #import <Metal/MTLResource.h>
 #import <Metal/MTLTypes.h>
 
