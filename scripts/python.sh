@@ -49,8 +49,7 @@ case ${1:-} in
     rm -rf "$staged" && cp -r python "$staged"
     mkdir -p "$staged/src/ironbridge/include" "$staged/src/ironbridge/lib"
     cp include/*.h "$staged/src/ironbridge/include/"
-    cp "$target/release/$built" "$staged/src/ironbridge/lib/$library"
-    [ "$(uname -s)" = Darwin ] || strip --strip-unneeded "$staged/src/ironbridge/lib/$library"
+    scripts/link-shared.sh "$target/release" "$staged/src/ironbridge/lib/$library"
     "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
       --wheel-dir "$target/python/dist" "$staged"
     ls "$target/python/dist"
