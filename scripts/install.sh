@@ -30,9 +30,7 @@ fi
 
 root=${DESTDIR:-}$prefix
 mkdir -p "$root/lib/pkgconfig" "$root/lib/cmake/ironbridge" "$root/include/ironbridge"
-install -m 755 "$folder/$built" "$root/lib/$shared"
-# Line tables are for a debugger, and most of the file.
-[ "$(uname -s)" = Darwin ] || strip --strip-unneeded "$root/lib/$shared"
+scripts/link-shared.sh "$folder" "$root/lib/$shared"
 ln -sf "$shared" "$root/lib/$soname"
 ln -sf "$soname" "$root/lib/$built"
 install -m 644 "$folder/libironbridge.a" "$root/lib/libironbridge.a"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python package, in an environment of its own in target/python.
 #
-#   scripts/python.sh test      types by mypy, and the tests by pytest, against the debug build of the library
+#   scripts/python.sh test      types by mypy, tests and the notebook by pytest, with the debug build of the library
 #   scripts/python.sh wheel     a wheel with the release build and the headers in it, in target/python/dist
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,8 +14,9 @@ python=$environment/bin/python
 
 make_environment() {
   [ -x "$python" ] || python3 -m venv "$environment"
-  "$python" -c 'import cffi, numpy, pytest, mypy, setuptools, wheel' 2>/dev/null ||
-    "$python" -m pip install --quiet --disable-pip-version-check cffi numpy pytest mypy setuptools wheel
+  "$python" -c 'import cffi, ipykernel, mypy, nbmake, numpy, pytest, setuptools, wheel' 2>/dev/null ||
+    "$python" -m pip install --quiet --disable-pip-version-check \
+      cffi ipykernel mypy nbmake numpy pytest setuptools wheel
 }
 
 # With all shared libraries inside, installed into a fresh environment, and run with no program on the path.
@@ -40,7 +41,8 @@ case ${1:-} in
     cargo build -p ironbridge-capi
     cd python
     "$python" -m mypy
-    IRONBRIDGE_LIBRARY=$target/debug/$built PYTHONPATH=src "$python" -m pytest -q
+    export IRONBRIDGE_LIBRARY=$target/debug/$built PYTHONPATH=$PWD/src
+    "$python" -m pytest -q --nbmake tests ../examples/python/ironbridge.ipynb
     ;;
   wheel)
     make_environment
@@ -49,8 +51,7 @@ case ${1:-} in
     rm -rf "$staged" && cp -r python "$staged"
     mkdir -p "$staged/src/ironbridge/include" "$staged/src/ironbridge/lib"
     cp include/*.h "$staged/src/ironbridge/include/"
-    cp "$target/release/$built" "$staged/src/ironbridge/lib/$library"
-    [ "$(uname -s)" = Darwin ] || strip --strip-unneeded "$staged/src/ironbridge/lib/$library"
+    scripts/link-shared.sh "$target/release" "$staged/src/ironbridge/lib/$library"
     "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
       --wheel-dir "$target/python/dist" "$staged"
     ls "$target/python/dist"

@@ -3,11 +3,12 @@
 
 mod library;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use library::{ROOT, libraries};
+use library::{ROOT, libraries, shared_library};
 
 /// The output of a program that must succeed.
 fn run(command: &mut Command) -> String {
@@ -129,6 +130,48 @@ fn the_shared_library_has_its_name_and_its_links() {
     assert!(
         dynamic.contains("Library soname: [libironbridge.so.0]"),
         "{dynamic}"
+    );
+}
+
+/// Every symbol is a function of the headers and has a version, so that two versions of the library can be in one
+/// process, and a program that needs a newer one is told so when it starts.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_symbols_are_those_of_the_headers_and_have_a_version() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    install(folder.path());
+    let symbols = |arguments: &[&str], library: &Path| -> BTreeSet<String> {
+        let mut nm = Command::new("nm");
+        nm.args(["-D", "--format=just-symbols"]).args(arguments);
+        run(nm.arg(library)).lines().map(String::from).collect()
+    };
+    let installed = symbols(
+        &["--defined-only"],
+        &folder.path().join("lib/libironbridge.so"),
+    );
+    // tests/programs.rs compares these with the headers.
+    let expected: BTreeSet<String> = symbols(&["--defined-only"], &shared_library())
+        .iter()
+        .map(|name| format!("{name}@@IRONBRIDGE_0"))
+        .chain([String::from("IRONBRIDGE_0")])
+        .collect();
+    assert!(expected.contains("iron_model_open@@IRONBRIDGE_0"));
+    assert_eq!(installed, expected);
+
+    let program = folder.path().join("program");
+    run(Command::new("cc")
+        .arg(example("generate.c"))
+        .arg(format!(
+            "-I{}",
+            folder.path().join("include/ironbridge").display()
+        ))
+        .arg(format!("-L{}", folder.path().join("lib").display()))
+        .args(["-lironbridge", "-o"])
+        .arg(&program));
+    let needed = symbols(&["--undefined-only"], &program);
+    assert!(
+        needed.contains("iron_model_open@IRONBRIDGE_0"),
+        "{needed:?}"
     );
 }
 

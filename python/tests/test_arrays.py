@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ironbridge
+from ironbridge.device import buffer_of
 
 
 def test_products_are_right(balanced: None) -> None:
@@ -38,6 +39,38 @@ def test_device_memory_is_used_in_place(balanced: None) -> None:
 def test_an_array_keeps_its_memory(balanced: None) -> None:
     view = ironbridge.default_device().array(np.arange(10, dtype=np.float32))[5:]
     assert view.tolist() == [5, 6, 7, 8, 9]
+
+
+class Foreign:
+    """An array of another library: it speaks DLPack alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+def test_dlpack_shares_the_memory_and_keeps_it(balanced: None) -> None:
+    device = ironbridge.default_device()
+    a = device.array([[1, 2], [3, 4]], dtype=np.float32)
+    seen = np.from_dlpack(Foreign(a))
+    assert seen.__array_interface__["data"][0] == a.__array_interface__["data"][0]
+    a[0, 0] = 10
+    assert seen[0, 0] == 10
+    # Back again it is still the device's own memory: nothing is copied.
+    assert buffer_of(seen) == buffer_of(a)
+    out = device.empty((2, 2))
+    ironbridge.matmul(Foreign(seen), Foreign(np.eye(2, dtype=np.float32)), out=out)
+    assert out.tolist() == [[10, 2], [3, 4]]
+    # The array that it was made of may go.
+    del a
+    assert seen.tolist() == [[10, 2], [3, 4]]
+    ironbridge.matmul(seen, seen, out=out)
+    assert out.tolist() == [[106, 28], [42, 22]]
 
 
 def test_operands_that_do_not_fit() -> None:

@@ -48,6 +48,11 @@ def test_a_text_can_be_awaited(model: ironbridge.Model) -> None:
 
     assert asyncio.run(collect()) == " a set of rules"
 
+    async def whole() -> str:
+        return await model.generate("Ownership is", limit=4)
+
+    assert asyncio.run(whole()) == " a set of rules"
+
 
 def test_other_threads_run_meanwhile(model: ironbridge.Model) -> None:
     """The GIL is released: while a long prompt is computed, another thread counts."""

@@ -35,7 +35,9 @@ class Device(Handle):
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
         """A zeroed array in the device's memory, which products and kernels use without a copy. It must not be read or
-        written while a command that uses it is in flight; the functions of this package return after their work."""
+        written while a command that uses it is in flight; the functions of this package return after their work.
+
+        It has ``__dlpack__``, so ``torch.from_dlpack(array)`` and the like see the same memory and keep it alive."""
         kind = np.dtype(dtype)
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         length = int(np.prod(sizes, dtype=np.int64)) * kind.itemsize
@@ -50,9 +52,9 @@ class Device(Handle):
         _MEMORY[address] = memory
         return array
 
-    def array(self, values: npt.ArrayLike, dtype: Optional[npt.DTypeLike] = None) -> npt.NDArray[Any]:
-        """A copy of ``values`` in the device's memory."""
-        source = np.asarray(values, dtype=dtype)
+    def array(self, values: Any, dtype: Optional[npt.DTypeLike] = None) -> npt.NDArray[Any]:
+        """A copy of ``values`` in the device's memory: numbers, an array, or anything with ``__dlpack__``."""
+        source = np.asarray(as_array(values), dtype=dtype)
         target = self.empty(source.shape, source.dtype)
         target[...] = source
         return target
@@ -91,7 +93,22 @@ def buffer_of(array: npt.NDArray[Any]) -> Optional[tuple[Any, int]]:
     root: Any = array
     while isinstance(root, np.ndarray) and root.base is not None:
         root = root.base
-    if isinstance(root, np.ndarray) or not isinstance(root, _Memory):
-        return None
     address = int(array.__array_interface__["data"][0])
-    return root.owned, address - root.address
+    if isinstance(root, _Memory):
+        return root.owned, address - root.address
+    # What came back through DLPack has a capsule for its base: memory that is alive is known by its address.
+    for memory in list(_MEMORY.values()):
+        if memory.address <= address and address + array.nbytes <= memory.address + memory.length:
+            return memory.owned, address - memory.address
+    return None
+
+
+def as_array(values: Any) -> npt.NDArray[Any]:
+    """``values`` as a NumPy array: without a copy where they speak the buffer protocol, NumPy's array interface or
+    DLPack (an array of PyTorch, JAX or CuPy whose memory the host can see).
+
+    Raises ``BufferError`` or ``RuntimeError``, NumPy's own, for memory of a GPU that the host cannot see.
+    """
+    if not hasattr(values, "__array_interface__") and hasattr(values, "__dlpack__"):
+        return np.from_dlpack(values)
+    return np.asarray(values)

@@ -334,6 +334,10 @@ class Generation(Handle):
         while (piece := await asyncio.to_thread(self.next_piece)) is not None:
             yield piece.text
 
+    def __await__(self) -> Iterator[Any]:
+        """The rest of the text, computed on a thread: ``text = await model.generate(...)``."""
+        return asyncio.to_thread(self.text).__await__()
+
     def text(self) -> str:
         """The rest of the text."""
         return "".join(self)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._library import ffi, lib, sized
-from .device import Device, buffer_of, default_device
+from .device import Device, as_array, buffer_of, default_device
 from .errors import check
 
 _DTYPES = {np.dtype(np.float32): "IRON_F32", np.dtype(np.float16): "IRON_F16", np.dtype(np.uint32): "IRON_U32"}
@@ -26,17 +26,18 @@ def _tensor(device: Device, array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], 
 
 
 def matmul(
-    a: npt.ArrayLike, b: npt.ArrayLike, out: Optional[npt.NDArray[Any]] = None, device: Optional[Device] = None
+    a: Any, b: Any, out: Optional[npt.NDArray[Any]] = None, device: Optional[Device] = None
 ) -> npt.NDArray[Any]:
     """``a @ b`` for ``a`` of m × k and ``b`` of k × n, both float32 or both float16, with float32 accumulation.
 
-    Arrays of :meth:`Device.empty` are used as they are; others are copied to the device. The result is an array of the
+    ``a`` and ``b`` are arrays, or anything with ``__dlpack__``. Those of :meth:`Device.empty` are used as they are, also
+    when they come back through DLPack; others are copied to the device. The result is an array of the
     device's memory, ``out`` where it is given (m × n, of :meth:`Device.empty`).
 
     Raises ``ValueError`` for shapes and types that do not fit.
     """
     device = device or default_device()
-    left, right = np.asarray(a), np.asarray(b)
+    left, right = as_array(a), as_array(b)
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
         raise ValueError(f"matmul: {left.shape} and {right.shape} do not fit")
     (m, k), n = left.shape, right.shape[1]
