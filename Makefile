@@ -1,9 +1,9 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress stress-api \
-  faults soak bench test-bench bench-models bench-peers ab lint words check-abi check-msl check-ptx check-apple bindings \
-  doc book package newcomer fuzz
+.PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress \
+  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-abi check-msl check-ptx \
+  check-apple bindings doc book package newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
