@@ -85,12 +85,12 @@ def cases(model, extra=(), count=40):
     return {"encode": encode, "decode": decode}
 
 
-def train(unused=lambda piece: False, **options):
+def train(unused=lambda piece: False, model_type="bpe", **options):
     out = io.BytesIO()
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS),
         model_writer=out,
-        model_type="bpe",
+        model_type=model_type,
         character_coverage=1.0,
         remove_extra_whitespaces=False,
         normalization_rule_name="identity",

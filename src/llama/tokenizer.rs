@@ -1,9 +1,9 @@
 //! The tokenizer that a model brings with it.
 //!
-//! There are two kinds. SentencePiece's (`merge`) merges characters, best score first, as its `bpe_model.cc` does; what
-//! the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The
+//! There are three kinds. SentencePiece's (`merge`) merges characters, best score first, as its `bpe_model.cc` does;
+//! what the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The
 //! byte-level ones of GPT-2, Llama 3 and Qwen cut a text into words (`pre_tokenizer`) and merge bytes by a list of
-//! pairs (`pairs`).
+//! pairs (`pairs`). SentencePiece's unigram models (`unigram`) have the pieces of the best sum of scores.
 //!
 //! The `tokenizers` crate is not used, though the tests hold this to what that package does: it cannot read
 //! vocabularies from GGUF, its tokens have no bytes to stream, and it brings some sixty crates.
@@ -13,6 +13,7 @@ mod decoder;
 mod merge;
 mod pairs;
 mod space_prefix;
+mod unigram;
 mod vocabulary;
 
 use std::borrow::Cow;
@@ -26,6 +27,7 @@ pub use decoder::Decoder;
 pub(crate) use decoder::DecoderState;
 use pairs::Pairs;
 use space_prefix::SpacePrefix;
+use unigram::Unigram;
 pub use vocabulary::{TokenKind, TokenizerError};
 use vocabulary::{UserDefined, Vocabulary};
 
@@ -52,6 +54,8 @@ pub struct Tokenizer {
 enum Algorithm {
     /// Characters merge to the piece of the best score.
     Scores,
+    /// The pieces have the best sum of scores.
+    Unigram(Unigram),
     /// The bytes of each word merge by a list of pairs.
     Bytes {
         pairs: Pairs,
@@ -98,7 +102,8 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer in a GGUF file's metadata, whose `tokenizer.ggml.model` must be `"llama"` or `"gpt2"`.
+    /// The tokenizer in a GGUF file's metadata, whose `tokenizer.ggml.model` must be `"llama"`, `"t5"` or
+    /// `"gpt2"`.
     ///
     /// # Errors
     ///
@@ -109,6 +114,7 @@ impl Tokenizer {
         // Files that do not say have LLaMA's own: <unk>, <s>, </s> and a space before the text.
         let (mut tokenizer, bos, eos) = match model {
             "llama" => (Tokenizer::with_scores(metadata)?, Some(1), Some(2)),
+            "t5" => (Tokenizer::with_unigram(metadata)?, None, Some(1)),
             "gpt2" => (Tokenizer::with_merges(metadata)?, None, None),
             other => return Err(TokenizerError::Model(other.to_owned()).into()),
         };
@@ -127,27 +133,52 @@ impl Tokenizer {
         }
         let add_bos = match &tokenizer.algorithm {
             Algorithm::Bytes { pre_tokenizer, .. } => pre_tokenizer.adds_bos(),
-            _ => true,
+            Algorithm::Unigram(_) => false,
+            Algorithm::Scores => true,
         };
+        let add_eos = matches!(tokenizer.algorithm, Algorithm::Unigram(_));
         let flag = |key: &str| metadata.get::<bool>(&format!("tokenizer.ggml.{key}"));
         let add_bos = flag("add_bos_token")?.unwrap_or(add_bos);
-        let add_eos = flag("add_eos_token")?.unwrap_or(false);
+        let add_eos = flag("add_eos_token")?.unwrap_or(add_eos);
         tokenizer.prefix = tokenizer.bos.into_iter().filter(|_| add_bos).collect();
         tokenizer.suffix = tokenizer.eos.into_iter().filter(|_| add_eos).collect();
         Ok(tokenizer)
     }
 
-    /// SentencePiece's, in GGUF.
+    /// SentencePiece's of merges, in GGUF.
     fn with_scores(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
+        let vocabulary = Tokenizer::scored(metadata, 0)?;
+        let space_prefix = SpacePrefix::from_metadata(metadata)?;
+        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, space_prefix))
+    }
+
+    /// SentencePiece's of a unigram model, in GGUF.
+    fn with_unigram(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
+        if metadata
+            .value("tokenizer.ggml.precompiled_charsmap")
+            .is_some()
+        {
+            return Err(TokenizerError::Normalizer("replaces characters by a table").into());
+        }
+        if metadata.get("tokenizer.ggml.remove_extra_whitespaces")? == Some(true) {
+            return Err(TokenizerError::Normalizer("removes extra spaces").into());
+        }
+        let vocabulary = Tokenizer::scored(metadata, 2)?;
+        let algorithm = Algorithm::Unigram(Unigram::new(&vocabulary));
+        let space_prefix = SpacePrefix::from_metadata(metadata)?;
+        Ok(Tokenizer::new(vocabulary, algorithm, space_prefix))
+    }
+
+    /// The vocabulary of a file with scores; `otherwise`: the unknown token where the file does not say.
+    fn scored(metadata: &Metadata, otherwise: u32) -> Result<Vocabulary, LlamaError> {
         let unknown = metadata.get("tokenizer.ggml.unknown_token_id")?;
         let vocabulary = Vocabulary::new(
             metadata.require("tokenizer.ggml.tokens")?,
             metadata.require("tokenizer.ggml.scores")?,
             metadata.require("tokenizer.ggml.token_type")?,
-            unknown.unwrap_or(0),
+            unknown.unwrap_or(otherwise),
         )?;
-        let space_prefix = SpacePrefix::from_metadata(metadata)?;
-        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, space_prefix))
+        Ok(vocabulary)
     }
 
     /// A byte-level one, in GGUF.
@@ -266,7 +297,7 @@ impl Tokenizer {
     ) {
         // SentencePiece looks for the others when it splits, after the spaces are escaped.
         let user_defined = match self.algorithm {
-            Algorithm::Scores => UserDefined::WithSpace,
+            Algorithm::Scores | Algorithm::Unigram(_) => UserDefined::WithSpace,
             Algorithm::Bytes { .. } => UserDefined::All,
         };
         let mut rest = text;
@@ -293,6 +324,11 @@ impl Tokenizer {
                 let escaped = text.replace(' ', SPACE);
                 let prefix = self.space_prefix.of(&escaped, first);
                 merge::encode(&self.vocabulary, &format!("{prefix}{escaped}"), tokens);
+            }
+            Algorithm::Unigram(unigram) => {
+                let escaped = text.replace(' ', SPACE);
+                let prefix = self.space_prefix.of(&escaped, first);
+                unigram.encode(&self.vocabulary, &format!("{prefix}{escaped}"), tokens);
             }
             Algorithm::Bytes {
                 pairs,

@@ -175,10 +175,10 @@ impl<'a> Merger<'a> {
 
 /// Whether the last token stands for unknown text: a run of it is one token.
 #[derive(Default)]
-struct UnknownRun(bool);
+pub(super) struct UnknownRun(bool);
 
 /// Appends the token of a piece, or else those of its bytes, or else the unknown token.
-fn push_tokens(
+pub(super) fn push_tokens(
     vocabulary: &Vocabulary,
     piece: &str,
     unknown: &mut UnknownRun,

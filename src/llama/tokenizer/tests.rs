@@ -18,8 +18,10 @@ fn tiny_rustbook() -> Tokenizer {
 }
 
 fn fixtures() -> serde_json::Map<String, Json> {
-    let text = std::fs::read_to_string(repository("tests/data/sentencepiece.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    let read = |path| std::fs::read_to_string(repository(path)).unwrap();
+    let files = ["tests/data/sentencepiece.json", "tests/data/unigram.json"].map(read);
+    let maps = files.map(|text| serde_json::from_str::<serde_json::Map<_, _>>(&text).unwrap());
+    maps.into_iter().flatten().collect()
 }
 
 /// The tokenizer of a fixture that describes one, else tiny-rustbook's.
@@ -45,7 +47,11 @@ fn tokenizer_of(model: &Json) -> Tokenizer {
         true => SpacePrefix::EveryPart,
         false => SpacePrefix::Nowhere,
     };
-    let mut tokenizer = Tokenizer::new(vocabulary, Algorithm::Scores, space_prefix);
+    let algorithm = match model.get("unigram") {
+        Some(_) => Algorithm::Unigram(Unigram::new(&vocabulary)),
+        None => Algorithm::Scores,
+    };
+    let mut tokenizer = Tokenizer::new(vocabulary, algorithm, space_prefix);
     tokenizer.set_bos(Some(1)).unwrap();
     tokenizer.set_eos(Some(2)).unwrap();
     tokenizer
@@ -76,6 +82,39 @@ fn user_defined_pieces_of_spaces_are_found_in_the_text_as_it_is() {
         assert_eq!(tokenizer.encode(text), expected, "{text:?}");
     }
     assert_eq!(tokenizer.decode(&[2, 4, 3, 5]).unwrap(), "a       a");
+}
+
+/// A unigram model in GGUF, with one more key of its tokenizer.
+fn unigram_in_gguf(
+    key: &str,
+    value: crate::llama::files::gguf::Value,
+) -> Result<Tokenizer, LlamaError> {
+    let pieces = ["<pad>", "</s>", "<unk>", "\u{2581}", "a", "b", "ab"];
+    let pieces: Vec<Box<[u8]>> = pieces.map(|piece| piece.as_bytes().into()).to_vec();
+    let mut metadata = Metadata::default();
+    metadata.set("tokenizer.ggml.model", "t5")?;
+    metadata.set("tokenizer.ggml.tokens", pieces)?;
+    metadata.set(
+        "tokenizer.ggml.scores",
+        vec![0.0f32, 0.0, 0.0, -2.0, -3.0, -3.5, -4.0],
+    )?;
+    metadata.set("tokenizer.ggml.token_type", vec![3i32, 3, 2, 1, 1, 1, 1])?;
+    metadata.set(format!("tokenizer.ggml.{key}"), value)?;
+    Tokenizer::from_metadata(&metadata)
+}
+
+#[test]
+fn a_unigram_file_ends_texts_and_what_it_normalizes_is_refused() {
+    let tokenizer = unigram_in_gguf("add_space_prefix", false.into()).unwrap();
+    let whole = EncodeOptions {
+        add_special: true,
+        parse_special: false,
+    };
+    // A run of unknown characters is one token.
+    assert_eq!(tokenizer.encode_with("ab axyb", whole), [6, 3, 4, 2, 5, 1]);
+    let error = |key, value| unigram_in_gguf(key, value).expect_err(key).to_string();
+    assert!(error("remove_extra_whitespaces", true.into()).contains("removes extra spaces"));
+    assert!(error("precompiled_charsmap", "x".into()).contains("replaces characters"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl TokenKind {
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum TokenizerError {
     #[error(
-        "the model file's tokenizer is of the kind {quoted}; \"llama\" (SentencePiece) and \"gpt2\" (byte-level) are supported",
+        "the model file's tokenizer is of the kind {quoted}; \"llama\" and \"t5\" (SentencePiece) and \"gpt2\" (byte-level) are supported",
         quoted = quoted(.0)
     )]
     Model(String),
@@ -53,6 +53,8 @@ pub enum TokenizerError {
         names = PreTokenizer::all_names().collect::<Vec<_>>().join(", ")
     )]
     PreTokenizer(String),
+    #[error("the model file's normalizer {0}, which is not supported")]
+    Normalizer(&'static str),
     #[error("merge {0} is no pair of two tokens that make a third")]
     Merge(usize),
     #[error(
