@@ -190,7 +190,7 @@ IRON_API iron_status iron_device_describe_index(uint32_t index, iron_device_info
 typedef enum iron_idle_policy {
   IRON_IDLE_DEFAULT = 0,  /* Volatile; to iron_memory_configure: as it is */
   IRON_IDLE_VOLATILE = 1, /* the system may take the pages when it needs them: quick to use again */
-  IRON_IDLE_EMPTY = 2,    /* the pages go back at once and only the addresses are kept */
+  IRON_IDLE_EMPTY = 2,    /* the pages go back after a second; only the addresses stay */
   IRON_IDLE_RELEASE = 3   /* nothing is kept: the buffer goes back to the system at once */
 } iron_idle_policy;
 

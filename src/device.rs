@@ -251,7 +251,7 @@ pub enum IdlePolicy {
     /// The system may take the pages when it needs them: quick to use again.
     #[default]
     Volatile,
-    /// The pages go back at once and only the addresses are kept.
+    /// The pages go back after a second; only the addresses stay.
     Empty,
     /// Nothing is kept: the buffer goes back to the system at once.
     Release,
