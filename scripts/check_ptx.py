@@ -70,8 +70,26 @@ def modules():
             yield name.decode(), ptx
 
 
+def for_gpu(ptx, architecture):
+    """What a GPU's driver is given, but for the number of threads: for_gpu in src/msl/ptx.rs."""
+    if architecture != "sm_90":
+        return ptx
+    allow, wait = b"griddepcontrol.launch_dependents;", b"griddepcontrol.wait;"
+    at_start = b"" if b"// msl: wait_for_predecessor" in ptx else allow + b"\n" + wait
+    for old, new in (
+        (b"// msl: kernel_starts", at_start),
+        (b"// msl: wait_for_predecessor", wait),
+        (b"// msl: allow_successor", allow),
+        (b".version 7.5", b".version 7.8"),
+        (b".target sm_80", b".target sm_90"),
+    ):
+        ptx = ptx.replace(old, new)
+    return ptx
+
+
 def assemble(ptxas, name, ptx, architecture):
     """(registers, bytes of spills), or why it failed."""
+    ptx = for_gpu(ptx, architecture)
     with tempfile.NamedTemporaryFile(suffix=".ptx") as source:
         source.write(ptx)
         source.flush()

@@ -42,9 +42,46 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
-/* matvec_bytes_<B>_f32: the same for one row, a being what matvec_bytes_round made of it: k bytes u, k bytes v, then
- * an f32 s for each 32: A(0, x) = s (128 u + v), off by at most half of s. matvec_bytes_round has elementwise_args
- * after its two buffers. */
+/* matvec_bytes_<B>_f32: y[j] = sum over x of X(x) * B(x, j) for one row a of k activations and n or, gated, 2 n rows of
+ * b, each in blocks and b_row_stride weights from the next. X is a, or with has_norm rms_norm's row of a with weights
+ * `norm` and eps, which the kernel then also writes to `normed`; in either case rounded to 16 bits: each 32 neighbors
+ * share a scale, the largest of them over 16256, and a value is off by at most half of it.
+ *   out[j] = (gated ? silu(y[j]) * y[n + j] : y[j]) (+ addend[j]). keeps_product: product has all of y, and out may be
+ *   its start; silu(x) = x / (1 + exp(-x)). n is a multiple of MATVEC_BYTES_ROWS if gated.
+ * What is not asked for is bound to something else, neither read nor written.
+ * matvec_bytes_short_<B>_f32: the same in less threadgroup memory. */
+enum {
+  MATVEC_BYTES_A = 0,
+  MATVEC_BYTES_B = 1,
+  MATVEC_BYTES_NORM = 2,
+  MATVEC_BYTES_NORMED = 3,
+  MATVEC_BYTES_ADDEND = 4,
+  MATVEC_BYTES_PRODUCT = 5,
+  MATVEC_BYTES_OUT = 6,
+  MATVEC_BYTES_ARGS = 7
+};
+typedef struct matvec_bytes_args {
+  iron_u64 b_row_stride;
+  iron_u32 n, k;
+  float eps;
+  iron_u32 has_norm, has_addend, keeps_product, gated;
+  iron_u32 reserved;
+} matvec_bytes_args;
+/* How threadgroups share out the work, of which the host must know the threadgroup memory: for each SIMD-group a ring
+ * of stages, which are a segment of some rows; 80 bytes for each 32 activations; and the sums. `bytes` are those of a
+ * segment of one row. */
+enum {
+  MATVEC_BYTES_SIMDGROUPS = 16,
+  MATVEC_BYTES_FEW_SIMDGROUPS = 2,
+  MATVEC_BYTES_FEW_STAGES = 2,
+  MATVEC_BYTES_SEGMENT = 1024,
+  MATVEC_BYTES_ROWS = 4,
+  MATVEC_BYTES_TILES = 64
+};
+#define MATVEC_BYTES_STAGES(bytes) ((bytes) > 1024 ? 2 : 3)
+#define MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k)                                                     \
+  ((simdgroups) * (stages) * MATVEC_BYTES_ROWS * (((bytes) + 15) / 16 * 16) + (k) / 32 * 80 +                 \
+   (MATVEC_BYTES_TILES * MATVEC_BYTES_ROWS + 1) * (simdgroups) * 4 + 16)
 
 /* embedding_<B>: out[i][:] = scale * table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
@@ -79,6 +116,25 @@ typedef struct rope_args {
   iron_u32 has_factors; /* 0: ROPE_FACTORS is bound to x and must not be read */
   iron_u32 reserved;
 } rope_args;
+
+/* rope_store_<T>: rope of one token, each of whose heads is rotated as a whole, and then up to two copies of neighbors
+ * of it and of what follows it, all_heads heads in all, to elements of type T: f32, f16.
+ *   first[e] = T(x[first_start + e]) for e < first_width, and so second. A width of 0 is no copy. */
+enum {
+  ROPE_STORE_X = 0,
+  ROPE_STORE_POSITIONS = 1,
+  ROPE_STORE_FACTORS = 2,
+  ROPE_STORE_FIRST = 3,
+  ROPE_STORE_SECOND = 4,
+  ROPE_STORE_ARGS = 5
+};
+typedef struct rope_store_args {
+  iron_u32 heads, all_heads, rotary_dim, pairing;
+  float frequency_base, frequency_scale;
+  iron_u32 has_factors;
+  iron_u32 first_start, first_width, second_start, second_width;
+  iron_u32 reserved;
+} rope_store_args;
 
 /* attention_<C>: causal grouped-query attention, q and out f32, keys and values of type C (f32, f16, bf16, q8_0).
  *   out[t][h] = softmax over j of (q[t][h] . k[j][h / (heads / kv_heads)] * scale) applied to v[j][...]

@@ -29,6 +29,18 @@ MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thre
 namespace metal {
 /* c plus the sum of the products of four signed bytes each: of this library and not of Metal's. */
 MSL_INLINE int integer_dot4(uint a, uint b, int c) { return msl::integer_dot4(a, b, c); }
+
+/* Copies of 16 bytes that go on while the thread does. A thread closes a group of its own copies, and waits until at
+ * most `count` of its groups are under way; others of its SIMD-group see the bytes after a barrier behind that. */
+MSL_INLINE void async_copy(uint4 *to, const uint4 *from) { msl::async_copy(to, from); }
+MSL_INLINE void async_copy_close() { msl::async_copy_close(); }
+template <uint count> MSL_INLINE void async_copy_wait() { msl::async_copy_wait<count>(); }
+
+/* A kernel may start before the one before it has ended, as soon as that allows it. What the one before writes is there
+ * after wait_for_predecessor, which each thread of such a kernel calls. Where kernels do not overlap both do
+ * nothing. */
+MSL_INLINE void allow_successor() { msl::allow_successor(); }
+MSL_INLINE void wait_for_predecessor() { msl::wait_for_predecessor(); }
 }
 
 namespace msl {

@@ -9,7 +9,11 @@ use super::tokens::{Kind, Tokens, tokenize};
 /// What the kernels of this repository may use of Metal, by name. A GPU bug hides in a feature that is rarely used;
 /// whoever adds one here has looked it up in the specification.
 const FUNCTIONS: &[&str] = &[
+    "allow_successor",
     "as_type",
+    "async_copy",
+    "async_copy_close",
+    "async_copy_wait",
     "clamp",
     "divide",
     "dot",
@@ -45,6 +49,7 @@ const FUNCTIONS: &[&str] = &[
     "sqrt",
     "tanh",
     "threadgroup_barrier",
+    "wait_for_predecessor",
     "abs",
     "fabs",
     "floor",

@@ -31,6 +31,55 @@ pub enum Argument {
     Threadgroup { index: usize },
 }
 
+/// The first compute capability whose kernels can overlap their predecessors, and what they then are compiled for.
+pub const OVERLAPPING: (i32, i32) = (9, 0);
+const OVERLAPPING_TARGET: [(&str, &str); 2] = [
+    (".version 7.5", ".version 7.8"),
+    (".target sm_80", ".target sm_90"),
+];
+/// PTX ISA 8.4, section 9.7.12.12.
+const ALLOW: &str = "griddepcontrol.launch_dependents;";
+const WAIT: &str = "griddepcontrol.wait;";
+
+/// The module of a kernel as a GPU's driver is given it: with the most threads of its threadgroups, on which the number
+/// of registers depends, and on a GPU that has the instructions with those in the place of the comments that
+/// native/msl/nvptx/threads.h left for them.
+#[cfg_attr(
+    not(all(feature = "nvidia", target_os = "linux")),
+    allow(dead_code, reason = "the feature nvidia gives it to a driver")
+)]
+pub fn for_gpu(module: &str, max_threads: u32, overlaps: bool) -> String {
+    let mut text = String::with_capacity(module.len() + 128);
+    let mut in_entry = false;
+    for line in module.split_inclusive('\n') {
+        in_entry |= line.contains(".entry ");
+        if in_entry && line.starts_with('{') {
+            in_entry = false;
+            if max_threads < MOST_THREADS {
+                text += &format!(".maxntid {max_threads}, 1, 1\n");
+            }
+        }
+        text += line;
+    }
+    if !overlaps {
+        return text;
+    }
+    let at_start = match text.contains("// msl: wait_for_predecessor") {
+        true => String::new(),
+        false => format!("{ALLOW}\n{WAIT}"),
+    };
+    text = text.replace("// msl: kernel_starts", &at_start);
+    text = text.replace("// msl: wait_for_predecessor", WAIT);
+    text = text.replace("// msl: allow_successor", ALLOW);
+    for (old, new) in OVERLAPPING_TARGET {
+        text = text.replacen(old, new, 1);
+    }
+    text
+}
+
+/// Threads of a threadgroup, of which no kernel can have more.
+const MOST_THREADS: u32 = 1024;
+
 /// The name of kernel `number` of a module.
 pub fn entry(number: usize) -> String {
     format!("msl_kernel_{number}")
@@ -151,6 +200,30 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn a_gpu_is_given_its_own_instructions_and_the_threads() {
+        let module = ".version 7.5\n.target sm_80\n.visible .entry msl_kernel_0(\n\t.param .b64 p\n)\n{\n\
+            \t// msl: kernel_starts\n\tret;\n}\n";
+        let plain = for_gpu(module, 1024, false);
+        assert_eq!(plain, module);
+        let bounded = for_gpu(module, 512, false);
+        assert!(bounded.contains(")\n.maxntid 512, 1, 1\n{"), "{bounded}");
+        let overlapping = for_gpu(module, 1024, true);
+        assert!(overlapping.starts_with(".version 7.8\n.target sm_90\n"));
+        assert!(overlapping.contains(&format!("\t{ALLOW}\n{WAIT}\n")));
+
+        let waits = module.replace(
+            "ret;",
+            "// msl: allow_successor\n// msl: wait_for_predecessor",
+        );
+        let waits = for_gpu(&waits, 1024, true);
+        assert_eq!(
+            (waits.matches(ALLOW).count(), waits.matches(WAIT).count()),
+            (1, 1)
+        );
+        assert!(!waits.contains("msl: "), "{waits}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! arithmetic. Outputs lie between guard zones and start poisoned.
 
 mod attention;
+mod fused;
 mod products;
 mod rows;
 mod typed;

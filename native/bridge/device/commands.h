@@ -9,13 +9,8 @@
 #import "base/outcome.h"
 #import "submission.h"
 
-/* What the scratch memory holds behind the operation of that number: something made of `length` bytes of `buffer` from
- * `offset` on. */
-typedef struct IronScratchUse {
-  const void *buffer; /* compared, not used */
-  uint64_t offset, length;
-  uint32_t operation;
-} IronScratchUse;
+/* Encodes what was put off. */
+typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
 
 @interface IronCommands : IronObject {
  @public
@@ -28,7 +23,8 @@ typedef struct IronScratchUse {
   uint32_t max_operations;
   IronSubmission *open; /* nil: nothing recorded since the last flush */
   IronBuffer *scratch;  /* nil: none was asked for */
-  IronScratchUse scratch_use;
+  IronPutOff put_off; /* NULL: nothing is put off */
+  void *put_off_what; /* what it is called with */
   _Atomic(uint32_t) operations;
   _Atomic(bool) committed;
 }
@@ -39,11 +35,17 @@ typedef struct IronScratchUse {
 /* At least `length` bytes of the device's own for passes that hand something to the next one: the same memory each
  * time, since what is recorded here is executed in order. nil, with the error reported, when there is no memory. */
 - (IronBuffer *)scratchOfLength:(uint64_t)length;
-/* Whether the operation before left in it what `use` says, the number apart. */
-- (bool)scratchHolds:(const IronScratchUse *)use;
-/* The operation that was recorded last leaves that. */
-- (void)scratchNowHolds:(const IronScratchUse *)use;
-/* The operation is encoded and touched `bytes`: flushes when that is due. */
+/* Memory for what is put off, which stays as it is until something else is; NULL, with the error reported, when there
+ * is none. The size is always the same. */
+- (void *)roomForPutOff:(size_t)size;
+/* What is put off; NULL: nothing. */
+- (void *)putOff;
+/* Notes what an operation uses that is put off, and encodes what was put off before, unless that is joined to it. When
+ * this fails, nothing has changed. */
+- (iron_status)prepareToPutOff:(const IronUse *)uses count:(size_t)count joining:(bool)joining;
+/* What is in the memory is put off until something else is encoded. */
+- (void)putOff:(IronPutOff)encode;
+/* The operation is encoded, or put off, and touched `bytes`: flushes when that is due. */
 - (void)recorded:(uint64_t)bytes;
 
 @end

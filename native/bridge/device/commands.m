@@ -1,5 +1,7 @@
 #import "commands.h"
 
+#include <stdlib.h>
+
 #import "base/entry.h"
 #import "base/handle.h"
 #import "base/structs.h"
@@ -14,6 +16,7 @@ IRON_COUNTED(IronCommands)
 - (void)dealloc {
   [open release];
   [scratch release];
+  free(put_off_what);
   if (outcome && !IronDeviceIsInherited(device)) {
     IronMonitorLock(&device->monitor);
     if (outcome->failure.status != IRON_OK && !outcome->told) IronFailuresAdd(&device->failures, &outcome->failure);
@@ -46,6 +49,7 @@ void IronCommandsLeave(IronCommands **commands) {
 
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count kind:(IronEncoderKind)kind encoder:(id *)encoder {
   iron_status status = IRON_OK;
+  [self encodePutOff];
   IronSubmission *submission =
       open ? open : [IronSubmission openOn:device outcome:outcome label:label status:&status];
   if (!submission) return status;
@@ -75,18 +79,36 @@ void IronCommandsLeave(IronCommands **commands) {
   return scratch;
 }
 
-- (bool)scratchHolds:(const IronScratchUse *)use {
-  return scratch && scratch_use.operation == atomic_load(&operations) && scratch_use.buffer == use->buffer &&
-         scratch_use.offset == use->offset && scratch_use.length == use->length;
+- (void *)roomForPutOff:(size_t)size {
+  if (!put_off_what) put_off_what = calloc(1, size);
+  if (!put_off_what) IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
+  return put_off_what;
 }
 
-- (void)scratchNowHolds:(const IronScratchUse *)use {
-  scratch_use = *use;
-  scratch_use.operation = atomic_load(&operations);
+- (void *)putOff {
+  return put_off ? put_off_what : NULL;
+}
+
+- (iron_status)prepareToPutOff:(const IronUse *)uses count:(size_t)count joining:(bool)joining {
+  id encoder;
+  if (!joining) return [self prepare:uses count:count kind:IRON_ENCODER_COMPUTE encoder:&encoder];
+  return [open touch:uses count:count];
+}
+
+- (void)putOff:(IronPutOff)encode {
+  put_off = encode;
+}
+
+/* The submission's encoder is one of kernels since it was put off. */
+- (void)encodePutOff {
+  if (!put_off) return;
+  put_off(put_off_what, [open encoder:IRON_ENCODER_COMPUTE]);
+  put_off = NULL;
 }
 
 - (void)flush:(IronRunner)runner {
   if (!open) return;
+  [self encodePutOff];
   [open commit:runner];
   [open release];
   open = nil;

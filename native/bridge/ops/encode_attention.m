@@ -49,7 +49,7 @@ static IronShape cache_shape(const iron_attention *attention, const iron_tensor 
 enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
 /* On a device of many cores what counts is how long one of them takes, so that pieces are small and there are some from
  * the first keys on. Its merge has a lane for each. */
-enum { SMALL_PIECE = 32, MAX_SMALL_PIECES = 32 };
+enum { SMALL_PIECE = 64, MAX_SMALL_PIECES = 32 };
 
 static void share_out(attention_args *arguments, uint64_t keys, uint64_t piece, uint64_t most) {
   uint64_t length = (keys + most - 1) / most;
@@ -82,9 +82,9 @@ static iron_status encode_pieces(IronCommands *commands, int kernel, const IronO
   const IronOperand merge[] = {[ATTENTION_MERGE_PARTS] = parts, [ATTENTION_MERGE_OUT] = operands[ATTENTION_OUT]};
   int second = IronKernelFind(IRON_OPERATION_ATTENTION_MERGE, 0, 0, arguments, merge);
   const IronPass passes[] = {
-      {kernel, split, ATTENTION_ARGS, arguments, sizeof *arguments, pieces},
+      {kernel, split, ATTENTION_ARGS, arguments, sizeof *arguments, pieces, 0},
       {second, merge, ATTENTION_MERGE_ARGS, arguments, sizeof *arguments,
-       (IronGrid){arguments->heads, arguments->tokens, 1}},
+       (IronGrid){arguments->heads, arguments->tokens, 1}, 0},
   };
   return IronOperationEncodePasses(commands, passes, sizeof passes / sizeof *passes);
 }

@@ -1,6 +1,6 @@
 #import "args.h"
 #import "base/entry.h"
-#import "operation.h"
+#import "fusion.h"
 #import "base/structs.h"
 
 iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
@@ -27,6 +27,8 @@ iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
                            .rows = (uint32_t)copy.rows,
                            .width = (uint32_t)copy.width};
     const IronOperand operands[] = {[COPY_SRC] = src, [COPY_DST] = dst};
+    iron_status status;
+    if (IronFusionRecordCopy(commands, operands, &arguments, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_COPY, src.dtype, dst.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, COPY_ARGS, &arguments, sizeof arguments,
                                (IronGrid){copy.width, copy.rows, 1});

@@ -1,6 +1,6 @@
 #import "args.h"
 #import "base/entry.h"
-#import "operation.h"
+#import "fusion.h"
 #import "base/structs.h"
 
 static iron_status check_types(const iron_matmul *matmul, const IronOperand *b) {
@@ -16,34 +16,6 @@ static iron_status check_types(const iron_matmul *matmul, const IronOperand *b) 
   if (b->buffer->weights && !matmul->transpose_b)
     return IronErrorReport(IRON_ERROR_SHAPE, "b: weights are stored n × k, set transpose_b");
   return IRON_OK;
-}
-
-/* A product of activations that a first pass rounds into scratch memory: two bytes each, and a scale for each 32. What
- * follows such a product with the same activations, as the others of an attention's do, finds them there. */
-static iron_status encode_bytes(IronCommands *commands, int kernel, const IronOperand *operands,
-                                const matmul_args *arguments) {
-  uint64_t k = arguments->k, bytes = 2 * k + (k + 31) / 32 * sizeof(float);
-  IronBuffer *scratch = [commands scratchOfLength:bytes];
-  if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
-  IronOperand rounded = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
-  const IronOperand round[] = {[ELEMENTWISE_A] = operands[MATMUL_A], [ELEMENTWISE_B] = rounded};
-  rounded.access = IRON_ACCESS_READ;
-  const IronOperand product[] = {[MATMUL_A] = rounded,
-                                 [MATMUL_B] = operands[MATMUL_B],
-                                 [MATMUL_BIAS] = operands[MATMUL_BIAS],
-                                 [MATMUL_C] = operands[MATMUL_C]};
-  const elementwise_args count = {.count = k};
-  int first = IronKernelFind(IRON_OPERATION_ROUND_TO_BYTES, 0, 0, &count, round);
-  const IronPass passes[] = {
-      {first, round, ELEMENTWISE_OUT, &count, sizeof count, (IronGrid){k, 1, 1}},
-      {kernel, product, MATMUL_ARGS, arguments, sizeof *arguments, (IronGrid){arguments->n, 1, 1}},
-  };
-  const IronOperand *a = &operands[MATMUL_A];
-  IronScratchUse use = {.buffer = a->buffer, .offset = a->offset, .length = a->length};
-  size_t known = [commands scratchHolds:&use] ? 1 : 0;
-  iron_status status = IronOperationEncodePasses(commands, passes + known, 2 - known);
-  if (status == IRON_OK) [commands scratchNowHolds:&use];
-  return status;
 }
 
 iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) {
@@ -100,7 +72,7 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
                              .has_bias = matmul.bias.buffer != NULL};
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
     int of_bytes = IronKernelFind(IRON_OPERATION_MATMUL_BYTES, b.dtype, a.dtype, &arguments, operands);
-    if (of_bytes >= 0) return encode_bytes(commands, of_bytes, operands, &arguments);
+    if (of_bytes >= 0) return IronFusionRecordProduct(commands, of_bytes, operands, &arguments);
     int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, MATMUL_ARGS, &arguments, sizeof arguments,
                                (IronGrid){n, m, batch});

@@ -2,7 +2,7 @@
 
 #import "args.h"
 #import "base/entry.h"
-#import "operation.h"
+#import "fusion.h"
 #import "base/structs.h"
 
 static iron_status check_rotation(const iron_rope *rope, uint64_t rotary_dim) {
@@ -58,6 +58,8 @@ iron_status iron_encode_rope(iron_commands *handle, const iron_rope *given) {
                            .frequency_scale = rope.frequency_scale == 0 ? 1 : rope.frequency_scale,
                            .has_factors = rope.factors.buffer != NULL};
     const IronOperand operands[] = {[ROPE_X] = x, [ROPE_POSITIONS] = positions, [ROPE_FACTORS] = factors};
+    iron_status status;
+    if (IronFusionRecordRope(commands, operands, &arguments, rope.head_dim, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_ROPE, 0, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, ROPE_ARGS, &arguments, sizeof arguments,
                                (IronGrid){rotary_dim / 2, rope.heads, rope.tokens});

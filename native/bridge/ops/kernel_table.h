@@ -12,10 +12,10 @@ struct IronOperand;
 
 typedef enum IronOperation {
   IRON_OPERATION_MATMUL,         /* types: b; a, bias and c */
-  IRON_OPERATION_MATMUL_BYTES,   /* the same; a comes from the next one */
-  IRON_OPERATION_ROUND_TO_BYTES, /* the first pass of that */
+  IRON_OPERATION_MATMUL_BYTES,   /* the same; found by matmul's arguments and operands, done by fusion.m */
   IRON_OPERATION_EMBEDDING,      /* table */
   IRON_OPERATION_ROPE,
+  IRON_OPERATION_ROPE_STORE, /* the copies' dst; done by fusion.m */
   IRON_OPERATION_ATTENTION,       /* k and v */
   IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */
   IRON_OPERATION_COPY,            /* src; dst */
@@ -52,6 +52,8 @@ int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second,
                    const struct IronOperand *operands);
 /* Whether an attention of few queries is attention_wide's, which says how its keys are shared out. */
 bool IronAttentionIsWide(const attention_args *arguments, const struct IronOperand *operands);
+/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_BYTES for rows of k, in bytes. */
+uint32_t IronProductMemory(int kernel, uint32_t k);
 /* Whether there is a kernel of an operation for these types at all. */
 bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second);
 

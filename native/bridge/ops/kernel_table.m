@@ -20,6 +20,8 @@
 #define PIECE_OF_KEYS {{1, 1, 1}, 128}
 #define FOUR_COLUMNS {{4, 1, 1}, 128}
 #define FOUR_BY_FOUR {{4, 4, 1}, 128}
+#define THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_SIMDGROUPS}
+#define SMALL_THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_FEW_SIMDGROUPS}
 #define ONE_COLUMN {{1, 1, 1}, 128}
 #define LARGEST_THREADGROUP_PER_POINT {{1, 1, 1}, 1024}
 
@@ -71,11 +73,23 @@ static bool is_shared_out(const matmul_args *args, const struct IronOperand *ope
     const matmul_args *args = arguments;                                                                           \
     return args->m <= SOME_ROWS && is_shared_out_of_##name(args, operands);                                        \
   }
-/* Weights in blocks for one row of activations that are worth being rounded. */
-#define IS_OF_BYTES(name, of_block, bytes)                                                                \
-  static bool is_of_bytes_##name(const void *arguments, const struct IronOperand *operands) {            \
-    const matmul_args *args = arguments;                                                                 \
-    return args->m == 1 && args->batch == 1 && is_shared_out(args, operands, of_block, bytes);           \
+/* Weights in blocks for one row of activations that are worth being rounded, with room for so many stages of what a
+ * SIMD-group reads ahead. */
+static bool is_of_bytes(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
+                        uint32_t simdgroups, uint32_t stages) {
+  const IronOperand *b = &operands[MATMUL_B];
+  return args->m == 1 && args->batch == 1 && is_shared_out(args, operands, of_block, bytes) &&
+         is_vectors(args->b_row_stride, of_block, bytes) && is_vectors(args->k, of_block, bytes) &&
+         MATVEC_BYTES_MEMORY(simdgroups, stages, MATVEC_BYTES_SEGMENT / of_block * bytes, (uint64_t)args->k) <=
+             [b->buffer->device->metal maxThreadgroupMemoryLength];
+}
+#define IS_OF_BYTES(name, of_block, bytes)                                                                     \
+  static bool is_of_bytes_##name(const void *arguments, const struct IronOperand *operands) {                  \
+    return is_of_bytes(arguments, operands, of_block, bytes, MATVEC_BYTES_SIMDGROUPS,                          \
+                       MATVEC_BYTES_STAGES(MATVEC_BYTES_SEGMENT / (of_block) * (bytes)));                      \
+  }                                                                                                            \
+  static bool is_of_bytes_short_##name(const void *arguments, const struct IronOperand *operands) {            \
+    return is_of_bytes(arguments, operands, of_block, bytes, MATVEC_BYTES_FEW_SIMDGROUPS, MATVEC_BYTES_FEW_STAGES); \
   }
 IS_OF_BYTES(q8_0, 32, 34)
 IS_OF_BYTES(q4_0, 32, 18)
@@ -125,6 +139,11 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   return has_many_queries(arguments, 256);
 }
 
+static bool is_wide_rope(const void *arguments, const struct IronOperand *operands) {
+  (void)arguments;
+  return is_wide(&operands[ROPE_STORE_X]);
+}
+
 /* Rows so long that a threadgroup shares each out. */
 enum { LONG_ROW = 1024 };
 
@@ -166,7 +185,9 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 /* The kernels of a product with weights of type B and activations of type T. */
 #define MATVEC_BYTES(B, NAME)                                                                                    \
   {IRON_OPERATION_MATMUL_BYTES, {B, IRON_F32}, is_of_bytes_##NAME, "matvec_bytes", "matvec_bytes_" #NAME "_f32", \
-   FOUR_COLUMNS},
+   THREADGROUP_OF_A_CORE},                                                                                       \
+  {IRON_OPERATION_MATMUL_BYTES, {B, IRON_F32}, is_of_bytes_short_##NAME, "matvec_bytes",                         \
+   "matvec_bytes_short_" #NAME "_f32", SMALL_THREADGROUP_OF_A_CORE},
 #define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                           \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
@@ -199,7 +220,6 @@ const IronKernelEntry IronKernelTable[] = {
     MATVEC_BYTES(IRON_Q4_0, q4_0)
     MATVEC_BYTES(IRON_Q4_K, q4_k)
     MATVEC_BYTES(IRON_Q6_K, q6_k)
-    {IRON_OPERATION_ROUND_TO_BYTES, {0}, ALWAYS, "matvec_bytes", "matvec_bytes_round", {{256, 1, 1}, 256}},
     MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
     MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)
     MATVEC_WIDE(IRON_BF16, bf16, ONE_COLUMN)
@@ -224,6 +244,8 @@ const IronKernelEntry IronKernelTable[] = {
 #include "ops.def"
 
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},
+    {IRON_OPERATION_ROPE_STORE, {IRON_F32}, is_wide_rope, "rope_store", "rope_store_f32", THREAD_PER_POINT},
+    {IRON_OPERATION_ROPE_STORE, {IRON_F16}, is_wide_rope, "rope_store", "rope_store_f16", THREAD_PER_POINT},
 
     ATTENTIONS(IRON_F32, "f32")
     ATTENTIONS(IRON_F16, "f16")
@@ -296,4 +318,14 @@ bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype seco
   for (int index = first_entry(operation); index >= 0; index = entry_after(index))
     if (is_for(&IronKernelTable[index], first, second)) return true;
   return false;
+}
+
+uint32_t IronProductMemory(int kernel, uint32_t k) {
+  const IronKernelEntry *entry = &IronKernelTable[kernel];
+  uint64_t bytes = 0;
+  if (IronTypeBytes(entry->types[0], MATVEC_BYTES_SEGMENT, "b", &bytes) != IRON_OK) return 0;
+  uint32_t simdgroups = entry->geometry.threads / 32;
+  uint32_t stages = simdgroups == MATVEC_BYTES_SIMDGROUPS ? MATVEC_BYTES_STAGES(bytes) : MATVEC_BYTES_FEW_STAGES;
+  uint32_t memory = MATVEC_BYTES_MEMORY(simdgroups, stages, (uint32_t)bytes, k);
+  return (memory + 15) / 16 * 16;
 }

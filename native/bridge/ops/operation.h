@@ -21,7 +21,18 @@ typedef struct IronPass {
   const void *arguments;
   size_t arguments_size;
   IronGrid grid;
+  uint32_t threadgroup_memory; /* bytes, at index 0; 0: none */
 } IronPass;
+
+/* A pass and its pipeline state. */
+typedef struct IronKernelPass {
+  IronPass pass;
+  id<MTLComputePipelineState> state; /* the device's */
+} IronKernelPass;
+
+/* Finds the state, when the device runs the kernel's threadgroups. */
+iron_status IronPassPrepare(IronKernelPass *pass, IronDevice *device);
+void IronPassEncode(const IronKernelPass *pass, id<MTLComputeCommandEncoder> encoder);
 
 /* Records an operation of several passes, each of which sees what the ones before it wrote. All of it or nothing. */
 iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count);

@@ -1,6 +1,6 @@
 #import "operation.h"
 
-#import "base/error.h"
+#import "base/entry.h"
 #import "pipelines.h"
 #import "device/trace.h"
 
@@ -74,12 +74,28 @@ static void trace(IronDevice *device, IronLocation location, const IronPass *pas
   IronTraceOperation(device, location, shape);
 }
 
+iron_status IronPassPrepare(IronKernelPass *pass, IronDevice *device) {
+  return state_of(device, pass->pass.kernel, &pass->state);
+}
+
+void IronPassEncode(const IronKernelPass *prepared, id<MTLComputeCommandEncoder> encoder) {
+  const IronPass *pass = &prepared->pass;
+  [encoder setComputePipelineState:prepared->state];
+  for (size_t binding = 0; binding < pass->operand_count; binding++) {
+    const IronOperand *operand = &pass->operands[binding];
+    [encoder setBuffer:operand->buffer->metal offset:operand->offset atIndex:binding];
+  }
+  [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
+  if (pass->threadgroup_memory) [encoder setThreadgroupMemoryLength:pass->threadgroup_memory atIndex:0];
+  dispatch(encoder, prepared->state, &IronKernelTable[pass->kernel].geometry, pass->grid);
+}
+
 iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count) {
   IronLocation location = IronLocationTake();
-  id<MTLComputePipelineState> states[MAX_PASSES];
+  IronKernelPass prepared[MAX_PASSES];
   for (size_t index = 0; index < count; index++) {
-    iron_status status = state_of(commands->device, passes[index].kernel, &states[index]);
-    if (status != IRON_OK) return status;
+    prepared[index].pass = passes[index];
+    IRON_TRY(IronPassPrepare(&prepared[index], commands->device));
   }
   IronUse uses[MAX_PASSES * MAX_OPERANDS];
   id<MTLComputeCommandEncoder> encoder;
@@ -90,14 +106,9 @@ iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *pa
   uint64_t bytes = 0;
   for (size_t index = 0; index < count; index++) {
     const IronPass *pass = &passes[index];
-    [encoder setComputePipelineState:states[index]];
-    for (size_t binding = 0; binding < pass->operand_count; binding++) {
-      const IronOperand *operand = &pass->operands[binding];
-      [encoder setBuffer:operand->buffer->metal offset:operand->offset atIndex:binding];
-      bytes += operand->access ? operand->length : 0;
-    }
-    [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
-    dispatch(encoder, states[index], &IronKernelTable[pass->kernel].geometry, pass->grid);
+    for (size_t binding = 0; binding < pass->operand_count; binding++)
+      bytes += pass->operands[binding].access ? pass->operands[binding].length : 0;
+    IronPassEncode(&prepared[index], encoder);
   }
   [commands recorded:bytes];
   if (IronTraceIsOn()) trace(commands->device, location, passes);
@@ -106,6 +117,6 @@ iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *pa
 
 iron_status IronOperationEncode(IronCommands *commands, int kernel, const IronOperand *operands, size_t operand_count,
                                 const void *arguments, size_t arguments_size, IronGrid grid) {
-  IronPass pass = {kernel, operands, operand_count, arguments, arguments_size, grid};
+  IronPass pass = {kernel, operands, operand_count, arguments, arguments_size, grid, 0};
   return IronOperationEncodePasses(commands, &pass, 1);
 }

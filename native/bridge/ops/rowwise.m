@@ -4,7 +4,7 @@
 #import "args.h"
 #import "base/entry.h"
 #import "base/structs.h"
-#import "operation.h"
+#import "fusion.h"
 
 enum { MAX_OPERANDS = 3 };
 
@@ -84,6 +84,8 @@ static iron_status check_epsilon(const char *name, float epsilon) {
     Operands operands = {.device = commands->device};                                                 \
     values tensors                                                                                     \
     const form##_args arguments = fields;                                                             \
+    iron_status status;                                                                               \
+    if (IronFusionRecordRow(commands, operation, operands.list, operands.count, &arguments, &status)) return status; \
     iron_dtype type = of_types ? operands.list[0].dtype : 0;                                          \
     int kernel = IronKernelFind(operation, type, 0, &arguments, operands.list);                       \
     return IronOperationEncode(commands, kernel, operands.list, operands.count, &arguments, sizeof arguments, grid); \

@@ -38,6 +38,11 @@ template <class A, class B> struct conditional<false, A, B> { using type = B; };
 template <bool b, class A, class B> using conditional_t = typename conditional<b, A, B>::type;
 
 int integer_dot4(uint a, uint b, int c);
+void async_copy(__local uint4 *to, __global const uint4 *from);
+void async_copy_close();
+template <uint count> void async_copy_wait();
+void allow_successor();
+void wait_for_predecessor();
 
 enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 void threadgroup_barrier(mem_flags);

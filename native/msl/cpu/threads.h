@@ -37,6 +37,12 @@ MSL_INLINE int integer_dot4(uint a, uint b, int c) {
   return c;
 }
 
+MSL_INLINE void async_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16); }
+MSL_INLINE void async_copy_close() {}
+template <uint count> MSL_INLINE void async_copy_wait() {}
+MSL_INLINE void allow_successor() {}
+MSL_INLINE void wait_for_predecessor() {}
+
 /* One operation of a SIMD-group: every thread writes below `area`, calls arrive, and then reads what the others
  * wrote. */
 struct operation {

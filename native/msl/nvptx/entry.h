@@ -167,6 +167,7 @@ template <auto function, class... P, class... Bound> struct kernel<function, voi
     function(holder_of<P, Bound>(packet, at, (ulong)i, values.offset[i]).get()...);
   }
   static MSL_INLINE void run(const params &packet) {
+    kernel_starts();
     place at(packet);
     if (!at.exists()) return;
     call(packet, at, all());

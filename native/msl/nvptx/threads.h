@@ -27,6 +27,23 @@ MSL_INLINE int integer_dot4(uint a, uint b, int c) {
   return sum;
 }
 
+/* PTX ISA 8.4, section 9.7.9.25. */
+MSL_INLINE void async_copy(void *to, const void *from) {
+  uint place = (uint)(ulong)(__attribute__((address_space(3))) void *)to;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+}
+MSL_INLINE void async_copy_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <uint count> MSL_INLINE void async_copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(count) : "memory");
+}
+
+/* Instructions of compute capability 9.0, griddepcontrol: src/msl/ptx.rs puts them in the place of these comments for a
+ * GPU that has them. At its start every kernel allows its successor and waits for its predecessor, but for those that
+ * do that themselves. */
+MSL_INLINE void kernel_starts() { asm volatile("// msl: kernel_starts" ::: "memory"); }
+MSL_INLINE void allow_successor() { asm volatile("// msl: allow_successor" ::: "memory"); }
+MSL_INLINE void wait_for_predecessor() { asm volatile("// msl: wait_for_predecessor" ::: "memory"); }
+
 /* A value in the words that a shuffle moves. */
 template <class T> struct words {
   static constexpr uint count = (sizeof(T) + 3) / 4;

@@ -73,11 +73,58 @@ const _: () = {
         "Offset of field: matmul_args::reserved",
     ][::core::mem::offset_of!(matmul_args, reserved) - 76usize];
 };
-pub const EMBEDDING_TABLE: _bindgen_ty_2 = 0;
-pub const EMBEDDING_IDS: _bindgen_ty_2 = 1;
-pub const EMBEDDING_OUT: _bindgen_ty_2 = 2;
-pub const EMBEDDING_ARGS: _bindgen_ty_2 = 3;
-pub type _bindgen_ty_2 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct matvec_bytes_args {
+    pub b_row_stride: iron_u64,
+    pub n: iron_u32,
+    pub k: iron_u32,
+    pub eps: f32,
+    pub has_norm: iron_u32,
+    pub has_addend: iron_u32,
+    pub keeps_product: iron_u32,
+    pub gated: iron_u32,
+    pub reserved: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of matvec_bytes_args"][::core::mem::size_of::<matvec_bytes_args>() - 40usize];
+    [
+        "Alignment of matvec_bytes_args",
+    ][::core::mem::align_of::<matvec_bytes_args>() - 8usize];
+    [
+        "Offset of field: matvec_bytes_args::b_row_stride",
+    ][::core::mem::offset_of!(matvec_bytes_args, b_row_stride) - 0usize];
+    [
+        "Offset of field: matvec_bytes_args::n",
+    ][::core::mem::offset_of!(matvec_bytes_args, n) - 8usize];
+    [
+        "Offset of field: matvec_bytes_args::k",
+    ][::core::mem::offset_of!(matvec_bytes_args, k) - 12usize];
+    [
+        "Offset of field: matvec_bytes_args::eps",
+    ][::core::mem::offset_of!(matvec_bytes_args, eps) - 16usize];
+    [
+        "Offset of field: matvec_bytes_args::has_norm",
+    ][::core::mem::offset_of!(matvec_bytes_args, has_norm) - 20usize];
+    [
+        "Offset of field: matvec_bytes_args::has_addend",
+    ][::core::mem::offset_of!(matvec_bytes_args, has_addend) - 24usize];
+    [
+        "Offset of field: matvec_bytes_args::keeps_product",
+    ][::core::mem::offset_of!(matvec_bytes_args, keeps_product) - 28usize];
+    [
+        "Offset of field: matvec_bytes_args::gated",
+    ][::core::mem::offset_of!(matvec_bytes_args, gated) - 32usize];
+    [
+        "Offset of field: matvec_bytes_args::reserved",
+    ][::core::mem::offset_of!(matvec_bytes_args, reserved) - 36usize];
+};
+pub const EMBEDDING_TABLE: _bindgen_ty_4 = 0;
+pub const EMBEDDING_IDS: _bindgen_ty_4 = 1;
+pub const EMBEDDING_OUT: _bindgen_ty_4 = 2;
+pub const EMBEDDING_ARGS: _bindgen_ty_4 = 3;
+pub type _bindgen_ty_4 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct embedding_args {
@@ -111,11 +158,11 @@ const _: () = {
         "Offset of field: embedding_args::scale",
     ][::core::mem::offset_of!(embedding_args, scale) - 28usize];
 };
-pub const RMS_NORM_X: _bindgen_ty_3 = 0;
-pub const RMS_NORM_WEIGHT: _bindgen_ty_3 = 1;
-pub const RMS_NORM_OUT: _bindgen_ty_3 = 2;
-pub const RMS_NORM_ARGS: _bindgen_ty_3 = 3;
-pub type _bindgen_ty_3 = ::core::ffi::c_uint;
+pub const RMS_NORM_X: _bindgen_ty_5 = 0;
+pub const RMS_NORM_WEIGHT: _bindgen_ty_5 = 1;
+pub const RMS_NORM_OUT: _bindgen_ty_5 = 2;
+pub const RMS_NORM_ARGS: _bindgen_ty_5 = 3;
+pub type _bindgen_ty_5 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rms_norm_args {
@@ -149,14 +196,14 @@ const _: () = {
         "Offset of field: rms_norm_args::reserved",
     ][::core::mem::offset_of!(rms_norm_args, reserved) - 28usize];
 };
-pub const ROPE_X: _bindgen_ty_4 = 0;
-pub const ROPE_POSITIONS: _bindgen_ty_4 = 1;
-pub const ROPE_FACTORS: _bindgen_ty_4 = 2;
-pub const ROPE_ARGS: _bindgen_ty_4 = 3;
-pub type _bindgen_ty_4 = ::core::ffi::c_uint;
-pub const ROPE_PAIRING_INTERLEAVED: _bindgen_ty_5 = 0;
-pub const ROPE_PAIRING_HALF: _bindgen_ty_5 = 1;
-pub type _bindgen_ty_5 = ::core::ffi::c_uint;
+pub const ROPE_X: _bindgen_ty_6 = 0;
+pub const ROPE_POSITIONS: _bindgen_ty_6 = 1;
+pub const ROPE_FACTORS: _bindgen_ty_6 = 2;
+pub const ROPE_ARGS: _bindgen_ty_6 = 3;
+pub type _bindgen_ty_6 = ::core::ffi::c_uint;
+pub const ROPE_PAIRING_INTERLEAVED: _bindgen_ty_7 = 0;
+pub const ROPE_PAIRING_HALF: _bindgen_ty_7 = 1;
+pub type _bindgen_ty_7 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rope_args {
@@ -206,16 +253,82 @@ const _: () = {
         "Offset of field: rope_args::reserved",
     ][::core::mem::offset_of!(rope_args, reserved) - 44usize];
 };
-pub const ATTENTION_Q: _bindgen_ty_6 = 0;
-pub const ATTENTION_K: _bindgen_ty_6 = 1;
-pub const ATTENTION_V: _bindgen_ty_6 = 2;
-pub const ATTENTION_OUT: _bindgen_ty_6 = 3;
-pub const ATTENTION_ARGS: _bindgen_ty_6 = 4;
-pub type _bindgen_ty_6 = ::core::ffi::c_uint;
-pub const ATTENTION_MERGE_PARTS: _bindgen_ty_7 = 0;
-pub const ATTENTION_MERGE_OUT: _bindgen_ty_7 = 1;
-pub const ATTENTION_MERGE_ARGS: _bindgen_ty_7 = 2;
-pub type _bindgen_ty_7 = ::core::ffi::c_uint;
+pub const ROPE_STORE_X: _bindgen_ty_8 = 0;
+pub const ROPE_STORE_POSITIONS: _bindgen_ty_8 = 1;
+pub const ROPE_STORE_FACTORS: _bindgen_ty_8 = 2;
+pub const ROPE_STORE_FIRST: _bindgen_ty_8 = 3;
+pub const ROPE_STORE_SECOND: _bindgen_ty_8 = 4;
+pub const ROPE_STORE_ARGS: _bindgen_ty_8 = 5;
+pub type _bindgen_ty_8 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct rope_store_args {
+    pub heads: iron_u32,
+    pub all_heads: iron_u32,
+    pub rotary_dim: iron_u32,
+    pub pairing: iron_u32,
+    pub frequency_base: f32,
+    pub frequency_scale: f32,
+    pub has_factors: iron_u32,
+    pub first_start: iron_u32,
+    pub first_width: iron_u32,
+    pub second_start: iron_u32,
+    pub second_width: iron_u32,
+    pub reserved: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rope_store_args"][::core::mem::size_of::<rope_store_args>() - 48usize];
+    [
+        "Alignment of rope_store_args",
+    ][::core::mem::align_of::<rope_store_args>() - 4usize];
+    [
+        "Offset of field: rope_store_args::heads",
+    ][::core::mem::offset_of!(rope_store_args, heads) - 0usize];
+    [
+        "Offset of field: rope_store_args::all_heads",
+    ][::core::mem::offset_of!(rope_store_args, all_heads) - 4usize];
+    [
+        "Offset of field: rope_store_args::rotary_dim",
+    ][::core::mem::offset_of!(rope_store_args, rotary_dim) - 8usize];
+    [
+        "Offset of field: rope_store_args::pairing",
+    ][::core::mem::offset_of!(rope_store_args, pairing) - 12usize];
+    [
+        "Offset of field: rope_store_args::frequency_base",
+    ][::core::mem::offset_of!(rope_store_args, frequency_base) - 16usize];
+    [
+        "Offset of field: rope_store_args::frequency_scale",
+    ][::core::mem::offset_of!(rope_store_args, frequency_scale) - 20usize];
+    [
+        "Offset of field: rope_store_args::has_factors",
+    ][::core::mem::offset_of!(rope_store_args, has_factors) - 24usize];
+    [
+        "Offset of field: rope_store_args::first_start",
+    ][::core::mem::offset_of!(rope_store_args, first_start) - 28usize];
+    [
+        "Offset of field: rope_store_args::first_width",
+    ][::core::mem::offset_of!(rope_store_args, first_width) - 32usize];
+    [
+        "Offset of field: rope_store_args::second_start",
+    ][::core::mem::offset_of!(rope_store_args, second_start) - 36usize];
+    [
+        "Offset of field: rope_store_args::second_width",
+    ][::core::mem::offset_of!(rope_store_args, second_width) - 40usize];
+    [
+        "Offset of field: rope_store_args::reserved",
+    ][::core::mem::offset_of!(rope_store_args, reserved) - 44usize];
+};
+pub const ATTENTION_Q: _bindgen_ty_9 = 0;
+pub const ATTENTION_K: _bindgen_ty_9 = 1;
+pub const ATTENTION_V: _bindgen_ty_9 = 2;
+pub const ATTENTION_OUT: _bindgen_ty_9 = 3;
+pub const ATTENTION_ARGS: _bindgen_ty_9 = 4;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const ATTENTION_MERGE_PARTS: _bindgen_ty_10 = 0;
+pub const ATTENTION_MERGE_OUT: _bindgen_ty_10 = 1;
+pub const ATTENTION_MERGE_ARGS: _bindgen_ty_10 = 2;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_args {
@@ -301,11 +414,11 @@ const _: () = {
         "Offset of field: attention_args::wide",
     ][::core::mem::offset_of!(attention_args, wide) - 104usize];
 };
-pub const ELEMENTWISE_A: _bindgen_ty_8 = 0;
-pub const ELEMENTWISE_B: _bindgen_ty_8 = 1;
-pub const ELEMENTWISE_OUT: _bindgen_ty_8 = 2;
-pub const ELEMENTWISE_ARGS: _bindgen_ty_8 = 3;
-pub type _bindgen_ty_8 = ::core::ffi::c_uint;
+pub const ELEMENTWISE_A: _bindgen_ty_11 = 0;
+pub const ELEMENTWISE_B: _bindgen_ty_11 = 1;
+pub const ELEMENTWISE_OUT: _bindgen_ty_11 = 2;
+pub const ELEMENTWISE_ARGS: _bindgen_ty_11 = 3;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct elementwise_args {
@@ -321,10 +434,10 @@ const _: () = {
         "Offset of field: elementwise_args::count",
     ][::core::mem::offset_of!(elementwise_args, count) - 0usize];
 };
-pub const ACTIVATION_X: _bindgen_ty_9 = 0;
-pub const ACTIVATION_OUT: _bindgen_ty_9 = 1;
-pub const ACTIVATION_ARGS: _bindgen_ty_9 = 2;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const ACTIVATION_X: _bindgen_ty_12 = 0;
+pub const ACTIVATION_OUT: _bindgen_ty_12 = 1;
+pub const ACTIVATION_ARGS: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct activation_args {
@@ -348,11 +461,11 @@ const _: () = {
         "Offset of field: activation_args::reserved",
     ][::core::mem::offset_of!(activation_args, reserved) - 12usize];
 };
-pub const ADD_BIAS_X: _bindgen_ty_10 = 0;
-pub const ADD_BIAS_BIAS: _bindgen_ty_10 = 1;
-pub const ADD_BIAS_OUT: _bindgen_ty_10 = 2;
-pub const ADD_BIAS_ARGS: _bindgen_ty_10 = 3;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+pub const ADD_BIAS_X: _bindgen_ty_13 = 0;
+pub const ADD_BIAS_BIAS: _bindgen_ty_13 = 1;
+pub const ADD_BIAS_OUT: _bindgen_ty_13 = 2;
+pub const ADD_BIAS_ARGS: _bindgen_ty_13 = 3;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct add_bias_args {
@@ -378,10 +491,10 @@ const _: () = {
         "Offset of field: add_bias_args::width",
     ][::core::mem::offset_of!(add_bias_args, width) - 20usize];
 };
-pub const TRANSPOSE_X: _bindgen_ty_11 = 0;
-pub const TRANSPOSE_OUT: _bindgen_ty_11 = 1;
-pub const TRANSPOSE_ARGS: _bindgen_ty_11 = 2;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+pub const TRANSPOSE_X: _bindgen_ty_14 = 0;
+pub const TRANSPOSE_OUT: _bindgen_ty_14 = 1;
+pub const TRANSPOSE_ARGS: _bindgen_ty_14 = 2;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct transpose_args {
@@ -407,10 +520,10 @@ const _: () = {
         "Offset of field: transpose_args::width",
     ][::core::mem::offset_of!(transpose_args, width) - 20usize];
 };
-pub const SOFTMAX_X: _bindgen_ty_12 = 0;
-pub const SOFTMAX_OUT: _bindgen_ty_12 = 1;
-pub const SOFTMAX_ARGS: _bindgen_ty_12 = 2;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+pub const SOFTMAX_X: _bindgen_ty_15 = 0;
+pub const SOFTMAX_OUT: _bindgen_ty_15 = 1;
+pub const SOFTMAX_ARGS: _bindgen_ty_15 = 2;
+pub type _bindgen_ty_15 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_args {
@@ -444,10 +557,10 @@ const _: () = {
         "Offset of field: softmax_args::reserved",
     ][::core::mem::offset_of!(softmax_args, reserved) - 28usize];
 };
-pub const COPY_SRC: _bindgen_ty_13 = 0;
-pub const COPY_DST: _bindgen_ty_13 = 1;
-pub const COPY_ARGS: _bindgen_ty_13 = 2;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub const COPY_SRC: _bindgen_ty_16 = 0;
+pub const COPY_DST: _bindgen_ty_16 = 1;
+pub const COPY_ARGS: _bindgen_ty_16 = 2;
+pub type _bindgen_ty_16 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct copy_args {
@@ -473,10 +586,10 @@ const _: () = {
         "Offset of field: copy_args::width",
     ][::core::mem::offset_of!(copy_args, width) - 20usize];
 };
-pub const ARGMAX_X: _bindgen_ty_14 = 0;
-pub const ARGMAX_OUT: _bindgen_ty_14 = 1;
-pub const ARGMAX_ARGS: _bindgen_ty_14 = 2;
-pub type _bindgen_ty_14 = ::core::ffi::c_uint;
+pub const ARGMAX_X: _bindgen_ty_17 = 0;
+pub const ARGMAX_OUT: _bindgen_ty_17 = 1;
+pub const ARGMAX_ARGS: _bindgen_ty_17 = 2;
+pub type _bindgen_ty_17 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct argmax_args {

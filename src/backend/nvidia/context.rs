@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::driver::{self, Driver, device_attribute};
 use crate::backend::fault::Fault;
+use crate::msl::ptx;
 
 /// What is known of a GPU without using it.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ impl Properties {
                 device_attribute::MAX_THREADS_PER_BLOCK,
             )?),
             max_threadgroup_memory: unsigned(attribute(
-                device_attribute::MAX_SHARED_MEMORY_PER_BLOCK,
+                device_attribute::MAX_SHARED_MEMORY_ON_REQUEST,
             )?),
             simd_width: unsigned(attribute(device_attribute::WARP_SIZE)?),
             cores: unsigned(attribute(device_attribute::MULTIPROCESSOR_COUNT)?),
@@ -111,6 +112,11 @@ impl Properties {
 }
 
 impl Context {
+    /// Whether kernels start before their predecessors have ended, and wait for them.
+    pub fn overlaps(&self) -> bool {
+        self.properties.capability >= ptx::OVERLAPPING && self.driver.graph_depend.is_some()
+    }
+
     /// Opens GPU `index`.
     pub fn open(driver: Arc<Driver>, index: u32) -> Result<Arc<Context>, Fault> {
         let device = find(&driver, index)?;

@@ -46,6 +46,34 @@ pub struct KernelNode {
     pub extra: *mut *mut c_void,
 }
 
+/// `CUgraphEdgeData` (section 4.3 of version 12.3).
+#[repr(C)]
+pub struct Edge {
+    pub from_port: u8,
+    pub to_port: u8,
+    pub kind: u8,
+    pub reserved: [u8; 5],
+}
+
+impl Edge {
+    /// From where a kernel allows its successor to that one's start: `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC`,
+    /// `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+    pub const OVERLAPPING: Edge = Edge {
+        from_port: 1,
+        to_port: 0,
+        kind: 1,
+        reserved: [0; 5],
+    };
+}
+
+pub type Depend = unsafe extern "C" fn(
+    graph: Graph,
+    from: *const GraphNode,
+    to: *const GraphNode,
+    edges: *const Edge,
+    count: usize,
+) -> Status;
+
 macro_rules! functions {
     ($($field:ident = $symbol:literal, $section:literal ($($argument:ident: $type:ty),* $(,)?);)+) => {
         /// The functions of a driver.
@@ -54,6 +82,8 @@ macro_rules! functions {
                 #[doc = concat!("`", $symbol, "`, section ", $section)]
                 pub $field: unsafe extern "C" fn($($type),*) -> Status,
             )+
+            /// `cuGraphAddDependencies_v2`, section 6.22 of version 12.3, where the driver has it.
+            pub graph_depend: Option<Depend>,
         }
 
         impl Driver {
@@ -66,6 +96,10 @@ macro_rules! functions {
                             std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> Status>(symbol)
                         }
                     },)+
+                    // SAFETY: as above.
+                    graph_depend: library.symbol("cuGraphAddDependencies_v2").ok().map(|symbol| unsafe {
+                        std::mem::transmute::<*mut c_void, Depend>(symbol)
+                    }),
                 })
             }
         }
@@ -131,7 +165,8 @@ functions! {
 pub mod device_attribute {
     use std::ffi::c_int;
     pub const MAX_THREADS_PER_BLOCK: c_int = 1;
-    pub const MAX_SHARED_MEMORY_PER_BLOCK: c_int = 8;
+    /// What kernels may have that ask for it.
+    pub const MAX_SHARED_MEMORY_ON_REQUEST: c_int = 97;
     pub const WARP_SIZE: c_int = 10;
     pub const MULTIPROCESSOR_COUNT: c_int = 16;
     pub const COMPUTE_CAPABILITY_MAJOR: c_int = 75;

@@ -39,6 +39,8 @@ struct State {
     /// Nodes that were changed after the graph was instantiated, and how often graphs were launched.
     changes: usize,
     graph_launches: usize,
+    /// Edges of graphs.
+    edges: usize,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -104,6 +106,11 @@ impl Fake {
 
     pub fn launches(&self) -> Vec<Launched> {
         with(|state| std::mem::take(&mut state.launches))
+    }
+
+    /// How many edges graphs have.
+    pub fn edges(&self) -> usize {
+        with(|state| state.edges)
     }
 
     /// How many nodes of graphs were changed, and how often one was launched.
@@ -199,9 +206,35 @@ macro_rules! fakes {
             Driver {
                 $($field,)+
                 event_query,
+                graph_depend: Some(graph_depend),
             }
         }
     };
+}
+
+/// Each node comes after the one before it, which it overlaps.
+unsafe extern "C" fn graph_depend(
+    _graph: Graph,
+    from: *const GraphNode,
+    to: *const GraphNode,
+    edges: *const Edge,
+    count: usize,
+) -> Status {
+    // SAFETY: as many nodes and edges.
+    let (from, to, edge) = unsafe { (*from, *to, &*edges) };
+    let last = with(|state| state.nodes.len());
+    let overlaps = (edge.from_port, edge.to_port, edge.kind) == (1, 0, 1);
+    assert!(
+        overlaps && count == 1,
+        "one edge from a kernel's permission"
+    );
+    assert_eq!(
+        (from.0.addr() + 1, to.0.addr()),
+        (last, last),
+        "they are in order"
+    );
+    with(|state| state.edges += 1);
+    status::SUCCESS
 }
 
 /// An event has happened when it is asked for the second time.
@@ -230,7 +263,7 @@ fakes! {
     device_attribute(value: *mut c_int, attribute: c_int, _device: c_int) |s| {
         put(value, match attribute {
             device_attribute::MAX_THREADS_PER_BLOCK => 1024,
-            device_attribute::MAX_SHARED_MEMORY_PER_BLOCK => 48 << 10,
+            device_attribute::MAX_SHARED_MEMORY_ON_REQUEST => 227 << 10,
             device_attribute::WARP_SIZE => 32,
             device_attribute::MULTIPROCESSOR_COUNT => 132,
             device_attribute::COMPUTE_CAPABILITY_MAJOR => s.capability,
@@ -315,7 +348,7 @@ fakes! {
         |s| {
         let before = std::slice::from_raw_parts(before, count);
         let last = s.nodes.len();
-        assert!(before.iter().all(|node| node.0.addr() == last) && (count == 1) == (last > 0), "they are in order");
+        assert_eq!(before, [], "nodes that overlap are ordered by edges of their own");
         s.nodes.push(launched(launch));
         put(node, GraphNode(ptr::without_provenance_mut(last + 1)))
     }

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::context::Context;
-use super::driver::{self, GraphNode, KernelNode};
+use super::driver::{self, Edge, GraphNode, KernelNode};
 use super::module::Function;
 use crate::backend::fault::Fault;
 
@@ -181,12 +181,22 @@ impl Graph {
         context.check("cuGraphCreate", status)?;
         for index in 0..self.launches.len() {
             let mut node = GraphNode(ptr::null_mut());
-            let before: &[GraphNode] = self.nodes.last().map_or(&[], std::slice::from_ref);
+            let last: &[GraphNode] = self.nodes.last().map_or(&[], std::slice::from_ref);
+            let overlapping = driver.graph_depend.filter(|_| context.overlaps());
+            let before = match overlapping {
+                Some(_) => &[],
+                None => last,
+            };
             // SAFETY: a place for the node, a graph, nodes of it, and a launch whose parameter the call copies.
             let status = self.launches.with_node(index, |launch| unsafe {
                 (driver.graph_add)(&mut node, self.graph, before.as_ptr(), before.len(), launch)
             });
             context.check("cuGraphAddKernelNode", status)?;
+            if let (Some(depend), [last]) = (overlapping, last) {
+                // SAFETY: two nodes of the graph and one edge.
+                let status = unsafe { depend(self.graph, last, &node, &Edge::OVERLAPPING, 1) };
+                context.check("cuGraphAddDependencies", status)?;
+            }
             self.nodes.push(node);
         }
         // SAFETY: a place for what can be launched, and a graph.

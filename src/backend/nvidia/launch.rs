@@ -3,7 +3,7 @@
 
 use super::backend::Nvidia;
 use super::context::Context;
-use super::driver::{self, function_attribute};
+use super::driver;
 use super::graph::{Graphs, Launches};
 use super::stream::Staging;
 use crate::backend::fault::Fault;
@@ -12,8 +12,6 @@ use crate::msl::ptx::Argument;
 
 /// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
 const MOST_GROUPS: u32 = 65535;
-/// Threadgroup memory that a kernel may have without asking.
-const USUAL_MEMORY: u32 = 48 << 10;
 
 /// Puts the commands of a submission into a stream. The context is the calling thread's.
 pub fn enqueue_all<'a>(
@@ -193,17 +191,6 @@ fn dispatch_all(
     put(bytes, 12, groups);
     put(bytes, 36, threadgroup);
     let shared = put_arguments(context, staging, dispatch, bytes)?;
-    if shared + function.info.static_threadgroup_memory > USUAL_MEMORY {
-        // SAFETY: a loaded function and a known attribute.
-        let status = unsafe {
-            (context.driver.function_set)(
-                function.handle,
-                function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                shared as i32,
-            )
-        };
-        context.check("cuFuncSetAttribute", status)?;
-    }
     for part in parts {
         put(bytes, 24, part.origin);
         launches.push(function, part.groups, part.threads, shared, bytes);

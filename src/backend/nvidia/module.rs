@@ -103,6 +103,7 @@ impl Function {
         let description = Description::read(text, 0).map_err(fault)?;
         context.still_there()?;
         let _entered = context.enter()?;
+        let text = &ptx::for_gpu(text, description.max_threads, context.overlaps());
         let mut function = Function {
             context: Arc::clone(context),
             module: load(context, name, text)?,
@@ -127,7 +128,23 @@ impl Function {
             threads.min(function.description.max_threads);
         function.info.static_threadgroup_memory =
             function.attribute(function_attribute::SHARED_SIZE_BYTES)?;
+        function.allow_threadgroup_memory()?;
         Ok(function)
+    }
+
+    /// Lets launches have all of a core's memory beside the kernel's own. Without it they have what every GPU has.
+    fn allow_threadgroup_memory(&self) -> Result<(), Fault> {
+        let all = self.context.properties.max_threadgroup_memory;
+        let rest = all.saturating_sub(self.info.static_threadgroup_memory);
+        // SAFETY: a loaded function and a known attribute.
+        let status = unsafe {
+            (self.context.driver.function_set)(
+                self.handle,
+                function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                i32::try_from(rest).unwrap_or(0),
+            )
+        };
+        self.context.check("cuFuncSetAttribute", status)
     }
 
     fn attribute(&self, attribute: c_int) -> Result<u32, Fault> {

@@ -289,6 +289,7 @@ fn a_long_list_that_comes_again_is_a_graph_whose_changes_alone_are_told() {
     );
     // The first one and the short one are launches; two differ, there and back.
     assert_eq!(fake.graphs(), (4, 3));
+    assert_eq!(fake.edges(), 29);
     let launches = fake.launches();
     assert_eq!(launches.len(), 4 * 30 + 3);
     let (first, third) = (&launches[..30], &launches[60..90]);

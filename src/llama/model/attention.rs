@@ -38,6 +38,8 @@ impl Attention {
             true => Linear::load_with_bias,
             false => Linear::load,
         };
+        let names = ["attn_q", "attn_k", "attn_v"].map(|name| format!("{prefix}.{name}.weight"));
+        weights.together(&names)?;
         let q = linear(weights, &format!("{prefix}.attn_q"), width, query_dim)?;
         let k = linear(weights, &format!("{prefix}.attn_k"), width, kv_dim)?;
         let v = linear(weights, &format!("{prefix}.attn_v"), width, kv_dim)?;

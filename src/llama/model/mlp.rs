@@ -19,6 +19,8 @@ pub(super) struct Mlp {
 impl Mlp {
     pub fn load(weights: &mut Weights, config: &Config, prefix: &str) -> Result<Mlp> {
         let (width, inner) = (config.width, config.feed_forward);
+        let names = ["ffn_gate", "ffn_up"].map(|name| format!("{prefix}.{name}.weight"));
+        weights.together(&names)?;
         Ok(Mlp {
             gate: Linear::load(weights, &format!("{prefix}.ffn_gate"), width, inner)?,
             up: Linear::load(weights, &format!("{prefix}.ffn_up"), width, inner)?,

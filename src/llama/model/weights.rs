@@ -101,7 +101,16 @@ pub(crate) struct Weights<'a> {
     pending: Option<Vec<PendingTensor>>,
     /// The number of the slab for those that are handed out now.
     slab: usize,
+    /// Matrices that have their place in a buffer with others already.
+    reserved: Vec<Reserved>,
     progress: Progress<'a>,
+}
+
+/// Where a tensor, by its name, is going to be copied.
+struct Reserved {
+    name: String,
+    buffer: Arc<Buffer<u8>>,
+    offset: usize,
 }
 
 enum Source {
@@ -141,8 +150,38 @@ impl<'a> Weights<'a> {
             taken: vec![false; tensors.len()],
             pending: moved.then(Vec::new),
             slab: 0,
+            reserved: Vec::new(),
             progress,
         })
+    }
+
+    /// Says that these matrices have the same inputs. On a device with memory of its own those of one type that follow
+    /// each other become neighbors, so that they are one matrix for a single token.
+    pub fn together(&mut self, names: &[String]) -> Result<()> {
+        if self.device.info()?.unified_memory {
+            return Ok(());
+        }
+        let tensors = self.file.tensors();
+        let found = names.iter().filter_map(|name| self.file.tensor_index(name));
+        let found: Vec<&ModelTensor> = found.map(|index| &tensors[index]).collect();
+        for neighbors in found.chunk_by(|one, next| one.tensor_type() == next.tensor_type()) {
+            if neighbors.len() < 2 || dtype_of(neighbors[0].tensor_type()).is_none() {
+                continue;
+            }
+            let label = format!("{} and what follows", neighbors[0].name());
+            let lengths = neighbors.iter().map(|tensor| self.file.bytes(tensor).len());
+            let buffer = Arc::new(self.weights_buffer(&label, lengths.sum())?);
+            let mut offset = 0;
+            for tensor in neighbors {
+                self.reserved.push(Reserved {
+                    name: tensor.name().to_owned(),
+                    buffer: Arc::clone(&buffer),
+                    offset,
+                });
+                offset += self.file.bytes(tensor).len();
+            }
+        }
+        Ok(())
     }
 
     /// What is asked for from here on belongs together, and not to what was before: it may move to another slab.
@@ -269,11 +308,14 @@ impl<'a> Weights<'a> {
                 Ok(weight)
             }
             _ => {
-                let buffer = match matrix {
+                let (buffer, offset) = match matrix {
                     Some(matrix) => self.copy_matrix(tensor, &matrix)?,
-                    None => self.copy(tensor, self.file.bytes(tensor), true)?,
+                    None => {
+                        let copy = self.copy(tensor, self.file.bytes(tensor), true)?;
+                        (Arc::new(copy), 0)
+                    }
                 };
-                Ok(Weight::new(Arc::new(buffer), 0, dtype))
+                Ok(Weight::new(buffer, offset, dtype))
             }
         }
     }
@@ -332,21 +374,37 @@ impl<'a> Weights<'a> {
         Ok(buffer)
     }
 
-    /// The rows of a matrix in a buffer of weights, as [`copy`](Weights::copy).
-    fn copy_matrix(&mut self, tensor: &ModelTensor, matrix: &WeightMatrix) -> Result<Buffer<u8>> {
-        let bytes = self.file.bytes(tensor);
-        let options = self.device.buffer_options().label(tensor.name());
+    fn weights_buffer(&self, label: &str, bytes: usize) -> Result<Buffer<u8>> {
+        let options = self.device.buffer_options().label(label);
         let options = options
             .category(Category::Weights)
             .usage(BufferUsage::Weights);
-        let buffer = options.create(bytes.len())?;
+        options.create(bytes)
+    }
+
+    /// The rows of a matrix in a buffer of weights, as [`copy`](Weights::copy), and the offset of the first one there.
+    fn copy_matrix(
+        &mut self,
+        tensor: &ModelTensor,
+        matrix: &WeightMatrix,
+    ) -> Result<(Arc<Buffer<u8>>, usize)> {
+        let bytes = self.file.bytes(tensor);
+        let reserved = self.reserved.iter().position(|it| it.name == tensor.name());
+        let (buffer, offset) = match reserved.map(|index| self.reserved.swap_remove(index)) {
+            Some(reserved) => (reserved.buffer, reserved.offset),
+            None => {
+                let buffer = self.weights_buffer(tensor.name(), bytes.len())?;
+                (Arc::new(buffer), 0)
+            }
+        };
+        let matrix = matrix.at(offset);
         let row = bytes.len() / matrix.rows;
         let rows = repacker::rows_of_a_step(row);
         for (index, step) in bytes.chunks(rows * row).enumerate() {
-            buffer.write_weights(matrix, index * rows, step)?;
+            buffer.write_weights(&matrix, index * rows, step)?;
             self.copied(tensor, index * rows * row, step.len(), true)?;
         }
-        Ok(buffer)
+        Ok((buffer, offset))
     }
 
     /// Says that `length` bytes of a tensor were copied, from byte `start` on.

@@ -1,0 +1,248 @@
+#import "fusion.h"
+
+#include <stdlib.h>
+
+#import "base/entry.h"
+#import "pipelines.h"
+
+enum { PRODUCT_OPERANDS = MATVEC_BYTES_ARGS, NORM_OPERANDS = RMS_NORM_ARGS, STORE_OPERANDS = ROPE_STORE_ARGS };
+
+/* What was put off: a norm, a product or a rotation, with what has joined it. Its buffers are the submission's since it
+ * was recorded. */
+typedef struct PutOff {
+  enum { NORM, PRODUCT, ROTATION } kind;
+  IronKernelPass pass;
+  IronOperand operands[PRODUCT_OPERANDS];
+  union {
+    rms_norm_args norm;
+    matvec_bytes_args product;
+    rope_store_args rotation;
+  } arguments;
+} PutOff;
+
+static void encode(void *what, id<MTLComputeCommandEncoder> encoder) {
+  PutOff *put_off = what;
+  IronPass *pass = &put_off->pass.pass;
+  pass->operands = put_off->operands;
+  pass->arguments = &put_off->arguments;
+  IronPassEncode(&put_off->pass, encoder);
+}
+
+/* Records the uses of `operands` without encoding anything, and puts `next` off. `joins`: it has what was put off
+ * before in it, which else is encoded first. */
+static iron_status put_off(IronCommands *commands, PutOff *next, const IronOperand *operands, size_t count,
+                           bool joins) {
+  PutOff *kept = [commands roomForPutOff:sizeof *kept];
+  if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
+  IronUse uses[PRODUCT_OPERANDS];
+  uint64_t bytes = 0;
+  size_t used = 0;
+  for (size_t index = 0; index < count; index++) {
+    const IronOperand *operand = &operands[index];
+    if (!operand->access) continue;
+    uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
+    bytes += operand->length;
+  }
+  IRON_TRY([commands prepareToPutOff:uses count:used joining:joins]);
+  *kept = *next;
+  [commands putOff:encode];
+  [commands recorded:bytes];
+  return IRON_OK;
+}
+
+static bool is_same_place(const IronOperand *one, const IronOperand *other) {
+  return one->buffer == other->buffer && one->offset == other->offset;
+}
+static bool overlap(const IronOperand *one, const IronOperand *other) {
+  return one->buffer == other->buffer && one->offset < other->offset + other->length &&
+         other->offset < one->offset + one->length;
+}
+
+/* What a threadgroup of the product reads after another may have written `out`. */
+static bool may_write(const PutOff *product, const IronOperand *out) {
+  const IronOperand *all = product->operands;
+  const matvec_bytes_args *args = &product->arguments.product;
+  return !overlap(out, &all[MATVEC_BYTES_A]) && !overlap(out, &all[MATVEC_BYTES_B]) &&
+         !(args->has_norm && (overlap(out, &all[MATVEC_BYTES_NORM]) || overlap(out, &all[MATVEC_BYTES_NORMED])));
+}
+
+/* The product that was put off and that nothing but a norm has joined. */
+static PutOff *plain_product(IronCommands *commands) {
+  PutOff *before = [commands putOff];
+  if (!before || before->kind != PRODUCT) return NULL;
+  const matvec_bytes_args *args = &before->arguments.product;
+  return args->has_addend || args->keeps_product ? NULL : before;
+}
+
+static bool record_norm(IronCommands *commands, const IronOperand *operands, const rms_norm_args *args,
+                        iron_status *status) {
+  int kernel = IronKernelFind(IRON_OPERATION_RMS_NORM, 0, 0, args, operands);
+  if (args->rows != 1 || kernel < 0 || !IronKernelTable[kernel].when) return false;
+  PutOff norm = {.kind = NORM, .arguments.norm = *args};
+  for (size_t index = 0; index < NORM_OPERANDS; index++) norm.operands[index] = operands[index];
+  norm.pass.pass = (IronPass){.kernel = kernel,
+                              .operand_count = NORM_OPERANDS,
+                              .arguments_size = sizeof *args,
+                              .grid = {args->rows, 1, 1}};
+  *status = IronPassPrepare(&norm.pass, commands->device);
+  if (*status == IRON_OK) *status = put_off(commands, &norm, operands, NORM_OPERANDS, false);
+  return true;
+}
+
+/* x + y, of which one is what the product before made. */
+static bool record_sum(IronCommands *commands, const IronOperand *operands, const elementwise_args *args,
+                       iron_status *status) {
+  PutOff *before = plain_product(commands);
+  if (!before || args->count != before->arguments.product.n) return false;
+  const IronOperand *product = &before->operands[MATVEC_BYTES_OUT], *a = &operands[ELEMENTWISE_A],
+                    *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
+  const IronOperand *addend = is_same_place(b, product) ? a : b;
+  bool is_its = is_same_place(a, product) || is_same_place(b, product);
+  bool apart = !overlap(addend, product) && !overlap(out, product) && may_write(before, out);
+  bool in_place = !overlap(out, addend) || is_same_place(out, addend);
+  if (!is_its || !apart || !in_place) return false;
+  PutOff joined = *before;
+  joined.operands[MATVEC_BYTES_ADDEND] = *addend;
+  joined.operands[MATVEC_BYTES_PRODUCT] = *product;
+  joined.operands[MATVEC_BYTES_OUT] = *out;
+  joined.arguments.product.has_addend = joined.arguments.product.keeps_product = true;
+  *status = put_off(commands, &joined, operands, ELEMENTWISE_ARGS, true);
+  return true;
+}
+
+/* silu(x) y of the two halves of what the product before made. */
+static bool record_gate(IronCommands *commands, const IronOperand *operands, const elementwise_args *args,
+                        iron_status *status) {
+  PutOff *before = plain_product(commands);
+  if (!before) return false;
+  const IronOperand *product = &before->operands[MATVEC_BYTES_OUT], *a = &operands[ELEMENTWISE_A],
+                    *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
+  uint64_t count = args->count;
+  bool is_half = 2 * count == before->arguments.product.n && count % MATVEC_BYTES_ROWS == 0;
+  bool halves = is_same_place(a, product) && b->buffer == product->buffer &&
+                b->offset == product->offset + count * sizeof(float);
+  bool in_place = !overlap(out, product) || is_same_place(out, product);
+  if (!is_half || !halves || !in_place || !may_write(before, out)) return false;
+  PutOff joined = *before;
+  joined.operands[MATVEC_BYTES_PRODUCT] = *product;
+  joined.operands[MATVEC_BYTES_OUT] = *out;
+  joined.arguments.product.n = (uint32_t)count;
+  joined.arguments.product.gated = joined.arguments.product.keeps_product = true;
+  *status = put_off(commands, &joined, operands, ELEMENTWISE_ARGS, true);
+  return true;
+}
+
+bool IronFusionRecordRow(IronCommands *commands, IronOperation operation, const IronOperand *operands, size_t count,
+                         const void *arguments, iron_status *status) {
+  (void)count;
+  switch (operation) {
+    case IRON_OPERATION_RMS_NORM: return record_norm(commands, operands, arguments, status);
+    case IRON_OPERATION_ADD: return record_sum(commands, operands, arguments, status);
+    case IRON_OPERATION_SILU_MUL: return record_gate(commands, operands, arguments, status);
+    default: return false;
+  }
+}
+
+iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const IronOperand *operands,
+                                    const matmul_args *args) {
+  const IronOperand *a = &operands[MATMUL_A], *b = &operands[MATMUL_B], *c = &operands[MATMUL_C];
+  PutOff product = {.kind = PRODUCT,
+                    .arguments.product = {.b_row_stride = args->b_row_stride,
+                                          .n = args->n,
+                                          .k = args->k,
+                                          .has_addend = args->has_bias}};
+  IronOperand *all = product.operands;
+  for (size_t index = 0; index < PRODUCT_OPERANDS; index++) all[index] = *c;
+  all[MATVEC_BYTES_A] = *a;
+  all[MATVEC_BYTES_B] = *b;
+  all[MATVEC_BYTES_ADDEND] = operands[MATMUL_BIAS];
+  product.pass.pass = (IronPass){.kernel = kernel,
+                                 .operand_count = PRODUCT_OPERANDS,
+                                 .arguments_size = sizeof product.arguments.product,
+                                 .grid = {commands->device->cores, 1, 1},
+                                 .threadgroup_memory = IronProductMemory(kernel, args->k)};
+  IRON_TRY(IronPassPrepare(&product.pass, commands->device));
+
+  const PutOff *before = [commands putOff];
+  bool joins = before && before->kind == NORM && is_same_place(a, &before->operands[RMS_NORM_OUT]) &&
+               before->arguments.norm.width == args->k;
+  if (joins) {
+    const IronOperand *x = &before->operands[RMS_NORM_X], *normed = &before->operands[RMS_NORM_OUT];
+    /* Threadgroups read x at their own times: one of them must not write over it. */
+    joins = !overlap(x, normed) && !overlap(x, c) && !overlap(&before->operands[RMS_NORM_WEIGHT], c) &&
+            !overlap(&before->operands[RMS_NORM_WEIGHT], normed) && !overlap(b, normed);
+    if (joins) {
+      all[MATVEC_BYTES_A] = *x;
+      all[MATVEC_BYTES_NORM] = before->operands[RMS_NORM_WEIGHT];
+      all[MATVEC_BYTES_NORMED] = *normed;
+      product.arguments.product.eps = before->arguments.norm.eps;
+      product.arguments.product.has_norm = true;
+    }
+  }
+  return put_off(commands, &product, operands, MATMUL_ARGS, joins);
+}
+
+bool IronFusionRecordRope(IronCommands *commands, const IronOperand *operands, const rope_args *args, uint64_t head_dim,
+                          iron_status *status) {
+  const IronOperand *x = &operands[ROPE_X];
+  int kernel = IronKernelFind(IRON_OPERATION_ROPE_STORE, IRON_F32, 0, args, operands);
+  if (kernel < 0 || args->tokens != 1 || args->rotary_dim != head_dim) return false;
+  PutOff rotation = {.kind = ROTATION,
+                     .arguments.rotation = {.heads = args->heads,
+                                            .all_heads = args->heads,
+                                            .rotary_dim = args->rotary_dim,
+                                            .pairing = args->pairing,
+                                            .frequency_base = args->frequency_base,
+                                            .frequency_scale = args->frequency_scale,
+                                            .has_factors = args->has_factors}};
+  for (size_t index = 0; index < STORE_OPERANDS; index++) rotation.operands[index] = *x;
+  rotation.operands[ROPE_STORE_POSITIONS] = operands[ROPE_POSITIONS];
+  rotation.operands[ROPE_STORE_FACTORS] = operands[ROPE_FACTORS];
+  rotation.pass.pass = (IronPass){.kernel = kernel,
+                                  .operand_count = STORE_OPERANDS,
+                                  .arguments_size = sizeof rotation.arguments.rotation,
+                                  .grid = {args->rotary_dim / 2, args->heads, 1}};
+  *status = IronPassPrepare(&rotation.pass, commands->device);
+  if (*status == IRON_OK) *status = put_off(commands, &rotation, operands, ROPE_ARGS, false);
+  return true;
+}
+
+bool IronFusionRecordCopy(IronCommands *commands, const IronOperand *operands, const copy_args *args,
+                          iron_status *status) {
+  PutOff *before = [commands putOff];
+  const IronOperand *src = &operands[COPY_SRC], *dst = &operands[COPY_DST];
+  if (!before || before->kind != ROTATION || before->arguments.rotation.second_width || args->rows != 1 ||
+      src->dtype != IRON_F32)
+    return false;
+  const rope_store_args *old = &before->arguments.rotation;
+  const IronOperand *x = &before->operands[ROPE_STORE_X];
+  int kernel = IronKernelFind(IRON_OPERATION_ROPE_STORE, dst->dtype, 0, old, before->operands);
+  bool is_second = old->first_width != 0;
+  bool is_other = is_second && kernel != before->pass.pass.kernel;
+  if (kernel < 0 || is_other || src->buffer != x->buffer || src->offset < x->offset) return false;
+  uint64_t start = (src->offset - x->offset) / sizeof(float), end = start + args->width;
+  /* Threads read and write x in an order of their own, and so do those of one copy beside the other's. */
+  IronOperand all = *x;
+  all.length = end * sizeof(float) > x->length ? end * sizeof(float) : x->length;
+  bool apart = !overlap(dst, &all) && !overlap(dst, &before->operands[ROPE_STORE_POSITIONS]) &&
+               !(old->has_factors && overlap(dst, &before->operands[ROPE_STORE_FACTORS])) &&
+               !(is_second && (overlap(dst, &before->operands[ROPE_STORE_FIRST]) ||
+                               overlap(&before->operands[ROPE_STORE_FIRST], &all)));
+  if ((src->offset - x->offset) % sizeof(float) || end > UINT32_MAX || !apart) return false;
+
+  PutOff joined = *before;
+  rope_store_args *now = &joined.arguments.rotation;
+  uint32_t all_heads = (uint32_t)((end + now->rotary_dim - 1) / now->rotary_dim);
+  /* A last head that is not whole would be read beyond what is known to be there. */
+  if (all_heads > now->all_heads && end % now->rotary_dim) return false;
+  if (all_heads > now->all_heads) now->all_heads = all_heads;
+  joined.operands[is_second ? ROPE_STORE_SECOND : ROPE_STORE_FIRST] = *dst;
+  *(is_second ? &now->second_start : &now->first_start) = (uint32_t)start;
+  *(is_second ? &now->second_width : &now->first_width) = args->width;
+  if (!is_second) joined.operands[ROPE_STORE_SECOND] = *dst;
+  joined.pass.pass.kernel = kernel;
+  joined.pass.pass.grid.height = now->all_heads;
+  *status = IronPassPrepare(&joined.pass, commands->device);
+  if (*status == IRON_OK) *status = put_off(commands, &joined, operands, COPY_ARGS, true);
+  return true;
+}

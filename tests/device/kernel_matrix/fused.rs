@@ -1,0 +1,214 @@
+//! Operations that a device of many cores does in one kernel when they follow each other: everything that they write is
+//! what they write in command buffers of their own, where nothing can be joined.
+
+use ironbridge::ops::{CopyRows, Elementwise, Matmul, RmsNorm, Rope, RopePairing};
+use ironbridge::{Commands, DType, Device, Result, Tensor};
+use serial_test::serial;
+
+use crate::kernel_matrix::typed::Typed;
+use crate::support::numbers;
+
+const DTYPES: [DType; 4] = [DType::Q4_0, DType::Q8_0, DType::Q4K, DType::Q6K];
+/// Of a row, and of one between a gate and what is added to the row: whole vectors of 16 bytes in each type.
+const WIDTH: usize = 2048;
+
+/// A device of many cores: the processor that is given their kernels, or the GPU that is to be tested.
+fn device() -> Device {
+    let gpu = std::env::var("IRONBRIDGE_DEVICE").ok();
+    let gpu = gpu.filter(|device| device.starts_with("nvidia"));
+    let selector = gpu.as_deref().unwrap_or("cpu:cores=132");
+    Device::open(selector).unwrap_or_else(|error| panic!("{selector}: {error}"))
+}
+
+/// The row of floats after the operations that `record` records for it, with operations joined and without. The row
+/// has the inputs in front and room for `room` more.
+fn both_ways(
+    inputs: &[f32],
+    room: usize,
+    weights: &Typed,
+    record: &dyn Fn(&mut Commands, Tensor<'_>, Tensor<'_>) -> Result<()>,
+) -> [Vec<f32>; 2] {
+    let device = device();
+    let mut start = inputs.to_vec();
+    start.resize(inputs.len() + room, 7.0);
+    let matrix = device.buffer_from(&weights.bytes).expect("memory");
+    [0, 1].map(|operations| {
+        let row = device.buffer_from(&start).expect("memory");
+        let options = device.commands_options().max_operations(operations);
+        let mut commands = options.begin().expect("the device is open");
+        record(
+            &mut commands,
+            row.tensor(),
+            matrix.tensor_at(0, weights.dtype),
+        )
+        .expect("they fit");
+        commands.run().expect("they can be computed");
+        row.to_vec().expect("it is complete")
+    })
+}
+
+/// Activations of a joined norm are rounded before its factor, so that products differ by some of their roundings: each
+/// is at most 1 / 32512 of the largest in its block, and their sum over a row grows like its root.
+fn assert_close([joined, apart]: [Vec<f32>; 2], what: &str) {
+    let largest = apart
+        .iter()
+        .fold(0.0f32, |most, value| most.max(value.abs()));
+    for (place, (joined, apart)) in joined.iter().zip(&apart).enumerate() {
+        let close = (joined - apart).abs() <= 2e-4 * largest;
+        assert!(close, "{what}: element {place} is {joined}, not {apart}");
+    }
+}
+
+fn product<'a>(n: usize, a: Tensor<'a>, b: Tensor<'a>, c: Tensor<'a>) -> Matmul<'a> {
+    Matmul {
+        m: 1,
+        n,
+        k: WIDTH,
+        a,
+        b,
+        c,
+        transpose_b: true,
+        ..Default::default()
+    }
+}
+
+#[test]
+#[serial]
+fn a_norm_its_product_and_a_gate() {
+    for dtype in DTYPES {
+        let inputs = numbers(2 * WIDTH, 3);
+        // Rows that are no multiple of the cores' tiles, and one more for a bias.
+        for half in [8, 12, 540] {
+            let weights = Typed::made_up(dtype, 2 * half * WIDTH, 4);
+            let results = both_ways(&inputs, WIDTH + 2 * half, &weights, &|commands, row, b| {
+                let (normed, gate) = (row.skip(2 * WIDTH), row.skip(3 * WIDTH));
+                commands.rms_norm(&RmsNorm {
+                    rows: 1,
+                    width: WIDTH,
+                    x: row,
+                    weight: row.skip(WIDTH),
+                    out: normed,
+                    eps: 1e-5,
+                })?;
+                commands.matmul(&product(2 * half, normed, b, gate))?;
+                commands.silu_mul(&Elementwise {
+                    count: half,
+                    a: gate,
+                    b: gate.skip(half),
+                    out: gate,
+                })
+            });
+            assert!(results[0][2 * WIDTH..].iter().all(|value| *value != 7.0));
+            assert_close(results, &format!("{dtype:?}, {half} columns"));
+        }
+    }
+}
+
+/// The sum in place of what is added to, as in a residual stream, and of other places; and sums that a product must not
+/// be joined with, because they write over what its threadgroups read.
+#[test]
+#[serial]
+fn a_product_and_a_sum() {
+    let n = WIDTH;
+    for dtype in DTYPES {
+        let (inputs, weights) = (numbers(2 * WIDTH, 5), Typed::made_up(dtype, n * WIDTH, 6));
+        // Offsets of a, the product, the other summand, and the sum.
+        for places @ [a, c, x, out] in [
+            [0, 2 * WIDTH, WIDTH, WIDTH],
+            [0, 2 * WIDTH, WIDTH, 3 * WIDTH],
+            [0, 2 * WIDTH, 0, 0],
+            [0, 2 * WIDTH, 0, 3 * WIDTH],
+            [0, 2 * WIDTH, WIDTH, 2 * WIDTH],
+            [0, 2 * WIDTH, 2 * WIDTH, WIDTH],
+        ] {
+            let results = both_ways(&inputs, 2 * WIDTH, &weights, &|commands, row, b| {
+                commands.matmul(&product(n, row.skip(a), b, row.skip(c)))?;
+                commands.add(&Elementwise {
+                    count: n,
+                    a: row.skip(x),
+                    b: row.skip(c),
+                    out: row.skip(out),
+                })
+            });
+            assert_close(results, &format!("{dtype:?}, {places:?}"));
+        }
+    }
+}
+
+/// A norm in place and one whose row is written over by the product are not joined to it.
+#[test]
+#[serial]
+fn a_norm_and_a_product_over_its_row() {
+    let weights = Typed::made_up(DType::Q8_0, WIDTH * WIDTH, 8);
+    let inputs = numbers(2 * WIDTH, 7);
+    for places @ [out, c] in [[0, 2 * WIDTH], [2 * WIDTH, 0], [2 * WIDTH, WIDTH]] {
+        let results = both_ways(&inputs, 2 * WIDTH, &weights, &|commands, row, b| {
+            commands.rms_norm(&RmsNorm {
+                rows: 1,
+                width: WIDTH,
+                x: row,
+                weight: row.skip(WIDTH),
+                out: row.skip(out),
+                eps: 1e-5,
+            })?;
+            commands.matmul(&product(WIDTH, row.skip(out), b, row.skip(c)))
+        });
+        assert_close(results, &format!("{places:?}"));
+    }
+}
+
+/// Queries, keys and values of a token: rotated, and then keys and values to caches of halves and of floats. The same
+/// bits, also where a copy follows that is of something else.
+#[test]
+#[serial]
+fn a_rotation_and_copies_to_caches() {
+    let device = device();
+    let (head_dim, heads, kv_heads) = (64, 4, 2);
+    let (query_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
+    let inputs = numbers(query_dim + 2 * kv_dim, 9);
+    for pairing in [RopePairing::Interleaved, RopePairing::Half] {
+        for cache in [DType::F16, DType::F32, DType::Q8_0] {
+            for first in [query_dim, query_dim + 32, 0] {
+                let results = [0, 1].map(|operations| {
+                    let x = device.buffer_from(&inputs).expect("memory");
+                    let positions = device.buffer_from(&[77u32]).expect("memory");
+                    let caches = device.buffer_from(&vec![0xaau8; 8 * 4 * kv_dim]);
+                    let caches = caches.expect("memory");
+                    let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
+                    let options = device.commands_options().max_operations(operations);
+                    let mut commands = options.begin().expect("the device is open");
+                    commands
+                        .rope(&Rope {
+                            tokens: 1,
+                            heads: heads + kv_heads,
+                            head_dim,
+                            rotary_dim: None,
+                            x: x.tensor(),
+                            positions: positions.tensor(),
+                            factors: None,
+                            pairing,
+                            frequency_base: 10000.0,
+                            frequency_scale: None,
+                        })
+                        .expect("it fits");
+                    for (from, to) in [(first, 1), (query_dim + kv_dim, 3), (query_dim, 5)] {
+                        commands
+                            .copy(&CopyRows {
+                                rows: 1,
+                                width: kv_dim,
+                                src: x.tensor().skip(from),
+                                dst: place(to),
+                            })
+                            .expect("it fits");
+                    }
+                    commands.run().expect("they can be computed");
+                    let x = x.to_vec().expect("it is complete");
+                    (x, caches.to_vec().expect("it is complete"))
+                });
+                let what = format!("{pairing:?}, {cache:?}, from {first}");
+                assert!(results[0] == results[1], "{what}: other bits");
+                assert!(results[0].0 != inputs, "{what}: it is rotated");
+            }
+        }
+    }
+}
