@@ -30,6 +30,7 @@ mod metal_compiler;
 mod metal_kernels;
 #[cfg(feature = "cli")]
 mod monitor;
+mod resident_memory;
 mod schedules;
 mod stress;
 
@@ -55,6 +56,7 @@ const GROUPS: &[Group] = &[
     Group::together(metal_compiler::CASES),
     #[cfg(feature = "cli")]
     Group::together(metal_kernels::CASES),
+    Group::together(resident_memory::CASES),
     Group::together(schedules::CASES),
     Group::together(stress::CASES),
     Group::alone(compute_threads::CASES),
