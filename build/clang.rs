@@ -123,7 +123,10 @@ impl Clang {
             )
             .collect();
         let separator = "\u{1f}";
-        println!("cargo:rustc-env=IRONBRIDGE_CLANG={}", self.path.display());
+        println!(
+            "cargo:rustc-env=IRONBRIDGE_NATIVE_CLANG={}",
+            self.path.display()
+        );
         for (name, values) in [
             ("IRONBRIDGE_NATIVE_FLAGS", &self.flags),
             ("IRONBRIDGE_NATIVE_LIBRARIES", &libraries),

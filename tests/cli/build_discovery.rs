@@ -341,3 +341,27 @@ fn a_mac_older_than_the_bridge_runs_on_is_no_target() {
             .contains("\"new\"")
     );
 }
+
+/// Cargo hands what the build script sets for the compiler to the programs of `cargo run` and `cargo test`, too. There
+/// it would hide what the variable means to them, such as the search for a compiler of Metal source.
+#[test]
+fn the_build_sets_no_variable_that_is_read_at_run_time() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut set = Vec::new();
+    for entry in fs::read_dir(root.join("build")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        set.extend(text.split("rustc-env=").skip(1).map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_uppercase() && c != '_');
+            String::from(&rest[..end.unwrap_or(rest.len())])
+        }));
+    }
+    assert!(
+        set.contains(&String::from("IRONBRIDGE_NATIVE_CLANG")),
+        "{set:?}"
+    );
+    let documented = fs::read_to_string(root.join("docs/ENVIRONMENT.md")).unwrap();
+    assert!(documented.contains("`IRONBRIDGE_CLANG`"));
+    for name in set.iter().filter(|name| !name.is_empty()) {
+        assert!(!documented.contains(&format!("`{name}`")), "{name}");
+    }
+}

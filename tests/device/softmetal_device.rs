@@ -33,7 +33,7 @@ fn build(name: &str, flags: &[&str]) -> PathBuf {
     if cfg!(target_os = "linux") {
         includes.push("native/softmetal/headers");
     }
-    let output = Command::new(env!("IRONBRIDGE_CLANG"))
+    let output = Command::new(env!("IRONBRIDGE_NATIVE_CLANG"))
         .current_dir(ROOT)
         .args(split(env!("IRONBRIDGE_NATIVE_FLAGS")))
         .arg("-DIRON_CHECK_LOCKS")

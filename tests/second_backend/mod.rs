@@ -14,7 +14,7 @@ fn library() -> &'static Path {
     LIBRARY.get_or_init(|| {
         let name = format!("second-backend-{}.so", std::process::id());
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let output = Command::new(env!("IRONBRIDGE_CLANG"))
+        let output = Command::new(env!("IRONBRIDGE_NATIVE_CLANG"))
             .current_dir(ROOT)
             .args(["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fPIC", "-shared"])
             .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
