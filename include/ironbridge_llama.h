@@ -558,15 +558,19 @@ typedef struct iron_quantize_options {
   iron_progress_callback progress; /* in bytes of tensors; NULL: none */
   void *progress_context;
   iron_cancel *cancel;             /* NULL: none */
+  const char *importance;          /* the path of a file of llama.cpp's llama-imatrix: columns that matter more get the
+                                    * smaller errors; NULL: none */
 } iron_quantize_options;
 typedef struct iron_quantize_report {
   size_t size;
   uint64_t tensors;
   uint64_t bytes_before, bytes_after; /* of all tensors */
+  uint64_t without_importance;        /* matrices of blocks that options.importance says nothing about */
 } iron_quantize_report;
 /* Writes the model to a GGUF file at `path` with matrices of another type. The file appears when it is complete; a
  * canceled or failed call leaves nothing. `options` and `report` may be NULL. IRON_ERROR_UNSUPPORTED: the type cannot
- * be written, or a tensor is quantized already. */
+ * be written, or a tensor is quantized already; IRON_ERROR_MODEL, IRON_ERROR_SHAPE: the importance matrix is none, or
+ * another model's. */
 IRON_API iron_status iron_quantize_file(iron_model_file *file, const char *path, const iron_quantize_options *options,
                                         iron_quantize_report *report);
 /* Rounds whole blocks of floats to a type. */

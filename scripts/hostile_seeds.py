@@ -199,6 +199,20 @@ def converted_json(space):
     }
 
 
+def importance_gguf(writer):
+    writer.add_type("imatrix")
+    writer.add_array("imatrix.datasets", ["a.txt"])
+    writer.add_uint32("imatrix.chunk_count", 3)
+    writer.add_tensor("blk.0.ffn_up.weight.in_sum2", np.float32([[1, 2, 3, 4]]))
+    writer.add_tensor("blk.0.ffn_up.weight.counts", np.float32([[2]]))
+
+
+def importance_table():
+    text = lambda text: struct.pack("<i", len(text)) + text
+    entry = text(b"blk.0.ffn_up.weight") + struct.pack("<ii4f", 2, 4, 1, 2, 3, 4)
+    return struct.pack("<i", 1) + entry + struct.pack("<i", 3) + text(b"a.txt")
+
+
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
          r"|\s+(?!\S)|\s+")
 
@@ -222,6 +236,8 @@ def main():
     write_gguf(place("model", "qwen3"), "qwen3", whole_model("qwen3", llama_tokenizer, Kind.Q4_0, norms=True))
     write_gguf(place("model", "gemma2"), "gemma2", whole_model("gemma2", llama_tokenizer, Kind.Q5_0, post_norms=True))
 
+    write_gguf(place("importance", "gguf"), "llama", importance_gguf)
+    place("importance", "table").write_bytes(importance_table())
     two_parts = place("split_gguf", "two-parts")
     two_parts.write_bytes(split_gguf(two_parts.parent))
     tensors = [("a", "F32", [2, 2], 16), ("b.weight", "BF16", [3], 6), ("none", "I64", [0], 0), ("one", "U8", [], 1)]

@@ -36,8 +36,8 @@ class Quantizer:
                         f"{ggml}/src/ggml-quants.c", rest, "-o", library, "-lm"], check=True)
         self.library = ctypes.CDLL(str(library))
 
-    def quantize(self, numbers, kind):
-        """Rows of float32 as rows of blocks, without an importance matrix."""
+    def quantize(self, numbers, kind, importance=None):
+        """Rows of float32 as rows of blocks. `importance` of each number makes all of them one row."""
         length, size = gguf.GGML_QUANT_SIZES[kind]
         numbers = np.ascontiguousarray(numbers, dtype=np.float32)
         blocks = np.zeros((*numbers.shape[:-1], numbers.shape[-1] // length * size), dtype=np.uint8)
@@ -45,6 +45,7 @@ class Quantizer:
         name = name[0].lower() + name[1:]
         function = getattr(self.library, f"quantize_{name}")
         function.restype = ctypes.c_size_t
+        weights = None if importance is None else importance.ctypes.data_as(ctypes.c_void_p)
         function(numbers.ctypes.data_as(ctypes.c_void_p), blocks.ctypes.data_as(ctypes.c_void_p),
-                 ctypes.c_int64(1), ctypes.c_int64(numbers.size), None)
+                 ctypes.c_int64(1), ctypes.c_int64(numbers.size), weights)
         return blocks

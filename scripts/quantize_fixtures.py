@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/data/quantized.json: numbers, and the blocks that others make of them: the public `gguf` package where it
-quantises a type, else llama.cpp.
+quantizes a type, else llama.cpp, which also makes those with an importance matrix.
 
     pip install gguf numpy && scripts/quantize_fixtures.py GGML     (GGML: see llama_cpp_quantizer.py)
 """
@@ -42,6 +42,13 @@ blocks = {kind.name: gguf.quants.quantize(numbers, kind).view(np.uint8)
           for kind in (Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1)}
 blocks |= {kind.name: quantizer.quantize(numbers, kind)
            for kind in (Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL)}
-out = {"numbers": numbers.tobytes().hex(), "blocks": {name: data.tobytes().hex() for name, data in blocks.items()}}
+# Squares of activations are spread over orders of magnitude.
+importance = np.exp(random.normal(size=numbers.shape) * 2).astype(np.float32)
+weighted = {kind.name: quantizer.quantize(numbers, kind, importance)
+            for kind in (Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K,
+                         Kind.Q6_K, Kind.IQ4_NL)}
+hexadecimal = lambda blocks: {name: data.tobytes().hex() for name, data in blocks.items()}
+out = {"numbers": numbers.tobytes().hex(), "blocks": hexadecimal(blocks),
+       "importance": importance.tobytes().hex(), "weighted": hexadecimal(weighted)}
 path = Path(__file__).parent.parent / "tests/data/quantized.json"
 path.write_text(json.dumps(out, indent=1) + "\n")

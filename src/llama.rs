@@ -45,6 +45,7 @@ pub use chat::{
 pub use error::LlamaError;
 pub use files::gguf::GgufFile;
 pub use files::hugging_face::HuggingFaceError;
+pub use files::importance::{ImportanceError, ImportanceMatrix};
 pub use files::model_file::{ModelFile, ModelFormat, ModelTensor};
 pub use files::progress::LoadProgress;
 pub use files::{gguf, safetensors};

@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::structs::{self, Output, reserved, truth};
 use crate::ffi;
 use crate::llama::gguf::TensorType;
-use crate::llama::{CancelToken, QuantizeMix, Quantizer, quantize};
+use crate::llama::{CancelToken, ImportanceMatrix, QuantizeMix, Quantizer, quantize};
 
 /// The type of tensors of that name.
 fn tensor_type(name: &str, argument: &str) -> Outcome<TensorType> {
@@ -89,6 +89,11 @@ pub unsafe extern "C" fn iron_quantize_file(
             let kind = unsafe { string(tensor.type_, &format!("{argument}.type")) }?;
             quantizer = quantizer.tensor(name, tensor_type(kind, &format!("{argument}.type"))?)?;
         }
+        if !given.importance.is_null() {
+            // SAFETY: as above.
+            let path = unsafe { self::path(given.importance, "options.importance") }?;
+            quantizer = quantizer.importance(ImportanceMatrix::open(path)?);
+        }
         let progress = Progress::new(given.progress, given.progress_context);
         let is_set = || theirs.is_some_and(CancelToken::is_cancelled);
         if is_set() {
@@ -106,6 +111,7 @@ pub unsafe extern "C" fn iron_quantize_file(
                 tensors: report.tensors.len() as u64,
                 bytes_before: report.bytes_before,
                 bytes_after: report.bytes_after,
+                without_importance: report.without_importance.len() as u64,
             });
         }
         Ok(())

@@ -57,6 +57,7 @@ fn of_model(error: &LlamaError) -> Status {
         LlamaError::Open { source, .. } => of_file(source),
         LlamaError::Split { .. }
         | LlamaError::Gguf { .. }
+        | LlamaError::Importance { .. }
         | LlamaError::Safetensors { .. }
         | LlamaError::HuggingFace { .. }
         | LlamaError::Metadata(_)
@@ -99,8 +100,8 @@ fn of_model(error: &LlamaError) -> Status {
 fn of_quantizer(error: &QuantizeError) -> Status {
     match error {
         QuantizeError::Target(_) | QuantizeError::Source { .. } => Status::Unsupported,
-        QuantizeError::PartialBlock { .. } => Status::Shape,
-        QuantizeError::Number { .. } => Status::Model,
+        QuantizeError::PartialBlock { .. } | QuantizeError::Importance { .. } => Status::Shape,
+        QuantizeError::Number { .. } | QuantizeError::NoImportance => Status::Model,
         QuantizeError::Cancelled(_) => Status::Cancelled,
         QuantizeError::Exists(_) | QuantizeError::Write { .. } => Status::File,
     }

@@ -2583,12 +2583,13 @@ pub struct iron_quantize_options {
     pub progress: iron_progress_callback,
     pub progress_context: *mut ::core::ffi::c_void,
     pub cancel: *mut iron_cancel,
+    pub importance: *const ::core::ffi::c_char,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_quantize_options",
-    ][::core::mem::size_of::<iron_quantize_options>() - 64usize];
+    ][::core::mem::size_of::<iron_quantize_options>() - 72usize];
     [
         "Alignment of iron_quantize_options",
     ][::core::mem::align_of::<iron_quantize_options>() - 8usize];
@@ -2619,6 +2620,9 @@ const _: () = {
     [
         "Offset of field: iron_quantize_options::cancel",
     ][::core::mem::offset_of!(iron_quantize_options, cancel) - 56usize];
+    [
+        "Offset of field: iron_quantize_options::importance",
+    ][::core::mem::offset_of!(iron_quantize_options, importance) - 64usize];
 };
 impl Default for iron_quantize_options {
     fn default() -> Self {
@@ -2636,12 +2640,13 @@ pub struct iron_quantize_report {
     pub tensors: u64,
     pub bytes_before: u64,
     pub bytes_after: u64,
+    pub without_importance: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_quantize_report",
-    ][::core::mem::size_of::<iron_quantize_report>() - 32usize];
+    ][::core::mem::size_of::<iron_quantize_report>() - 40usize];
     [
         "Alignment of iron_quantize_report",
     ][::core::mem::align_of::<iron_quantize_report>() - 8usize];
@@ -2657,6 +2662,9 @@ const _: () = {
     [
         "Offset of field: iron_quantize_report::bytes_after",
     ][::core::mem::offset_of!(iron_quantize_report, bytes_after) - 24usize];
+    [
+        "Offset of field: iron_quantize_report::without_importance",
+    ][::core::mem::offset_of!(iron_quantize_report, without_importance) - 32usize];
 };
 unsafe extern "C" {
     pub fn iron_abi_version() -> u32;

@@ -9,6 +9,7 @@ use super::quote::{message, quoted};
 use super::tokenizer::TokenizerError;
 use crate::llama::files::gguf::{GgufError, MetadataError, TensorType};
 use crate::llama::files::hugging_face::HuggingFaceError;
+use crate::llama::files::importance::ImportanceError;
 use crate::llama::files::safetensors::SafetensorsError;
 use crate::llama::sampling::sampler::SamplerError;
 
@@ -23,6 +24,11 @@ pub enum LlamaError {
     Split { path: PathBuf, reason: String },
     #[error("cannot read the model file {}: {source}", path.display())]
     Gguf { path: PathBuf, source: GgufError },
+    #[error("cannot read the importance matrix {}: {source}", path.display())]
+    Importance {
+        path: PathBuf,
+        source: ImportanceError,
+    },
     #[error("cannot read the weights {}: {source}", path.display())]
     Safetensors {
         path: PathBuf,

@@ -2,6 +2,7 @@
 
 pub mod gguf;
 pub(crate) mod hugging_face;
+pub(crate) mod importance;
 pub(crate) mod iq;
 pub(crate) mod mapped_file;
 pub(crate) mod model_file;

@@ -1,7 +1,7 @@
 //! Writing a model with smaller numbers.
 //!
-//! Blocks are those of llama.cpp: to the byte what its `gguf` package makes, and for the K types and IQ4_NL what its
-//! quantiser makes without an importance matrix.
+//! Blocks are those of llama.cpp: to the byte what its `gguf` package makes, and for the K types, for IQ4_NL and with
+//! an importance matrix what its quantizer makes.
 
 mod blocks;
 mod choice;
@@ -12,12 +12,15 @@ mod nonlinear;
 mod rows;
 mod scale_search;
 mod super_blocks;
+mod weights;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::error::LlamaError;
 use crate::llama::files::gguf::{GgufWriter, Metadata, MetadataError, NewTensor, TensorType};
-use crate::llama::files::model_file::ModelFile;
+use crate::llama::files::importance::ImportanceMatrix;
+use crate::llama::files::model_file::{ModelFile, ModelTensor};
 use crate::llama::files::progress::LoadProgress;
 use crate::llama::runtime::cancel::CancelToken;
 pub use error::QuantizeError;
@@ -52,6 +55,7 @@ pub struct Quantizer {
     tensor_type: TensorType,
     mix: Option<QuantizeMix>,
     overrides: Vec<(String, TensorType)>,
+    importance: Option<Arc<ImportanceMatrix>>,
     threads: usize,
     overwrite: bool,
     cancel: CancelToken,
@@ -66,6 +70,8 @@ pub struct QuantizeReport {
     /// Tensors whose rows are not whole blocks of the type that was asked for: the name, that type, and the one that
     /// they are stored in.
     pub not_as_asked: Vec<(String, TensorType, TensorType)>,
+    /// Matrices of blocks that the importance matrix says nothing about. Empty without one.
+    pub without_importance: Vec<String>,
     /// Bytes of all tensors before.
     pub bytes_before: u64,
     /// Bytes of all tensors in the new file.
@@ -93,6 +99,7 @@ impl Quantizer {
             tensor_type,
             mix: None,
             overrides: Vec::new(),
+            importance: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             overwrite: false,
             cancel: CancelToken::new(),
@@ -124,6 +131,19 @@ impl Quantizer {
         Ok(self)
     }
 
+    /// Rounds numbers by how much their columns matter: the error of important ones becomes less, that of others more.
+    /// Blocks are those of llama.cpp's `--imatrix`. F32, F16, BF16 and Q8_0 stay as they are.
+    ///
+    /// Matrices that it says nothing about are rounded without it and
+    /// [reported](QuantizeReport::without_importance).
+    #[must_use]
+    pub fn importance(self, importance: ImportanceMatrix) -> Quantizer {
+        Quantizer {
+            importance: Some(Arc::new(importance)),
+            ..self
+        }
+    }
+
     /// How many threads compute, at least one. The file is the same whatever their number.
     #[must_use]
     pub fn threads(self, threads: usize) -> Quantizer {
@@ -151,7 +171,8 @@ impl Quantizer {
     /// # Errors
     ///
     /// [`LlamaError::Quantize`] when a tensor is quantised already or holds what is no number or too large for the
-    /// type, when a file is in the way or cannot be written, or the token was cancelled;
+    /// type, when the importance matrix is another model's, when a file is in the way or cannot be written, or the
+    /// token was cancelled;
     /// [`LlamaError::UnexpectedTensor`] for a tensor of a folder that GGUF has no name for.
     pub fn write(
         &self,
@@ -161,6 +182,7 @@ impl Quantizer {
     ) -> Result<QuantizeReport, LlamaError> {
         let path = path.as_ref();
         let (tensors, not_as_asked) = self.choose(model)?;
+        let importance = self.importance_of(model, &tensors)?;
         let cannot_write = |source| QuantizeError::Write {
             path: path.to_owned(),
             source,
@@ -174,8 +196,9 @@ impl Quantizer {
             done: 0,
             total: bytes_before.sum(),
         };
-        for (source, target) in model.tensors().iter().zip(&tensors) {
-            let rows = rows::Rows::new(model, source, target.tensor_type)?;
+        for ((source, target), importance) in model.tensors().iter().zip(&tensors).zip(&importance)
+        {
+            let rows = rows::Rows::new(model, source, target.tensor_type, *importance)?;
             let step = (STEP / rows.columns()).max(1) * self.threads;
             for first in (0..rows.count()).step_by(step) {
                 if self.cancel.is_cancelled() {
@@ -198,6 +221,7 @@ impl Quantizer {
                 .map(|tensor| (tensor.name.clone(), tensor.tensor_type))
                 .collect(),
             not_as_asked,
+            without_importance: self.without_importance(&tensors, &importance),
         };
         writer.finish().map_err(cannot_write)?;
         file.persist()?;
@@ -231,6 +255,49 @@ impl Quantizer {
         Ok((chosen, not_as_asked))
     }
 
+    /// How much each column of each tensor matters, where a matrix says so and it has a part in the type.
+    fn importance_of(
+        &self,
+        model: &ModelFile,
+        tensors: &[NewTensor],
+    ) -> Result<Vec<Option<&[f32]>>, QuantizeError> {
+        let of = |(source, target): (&ModelTensor, &NewTensor)| {
+            let matrix = self.importance.as_ref();
+            let Some(found) = matrix.and_then(|matrix| matrix.columns(source.name())) else {
+                return Ok(None);
+            };
+            let columns = source.dimensions()[0];
+            if found.len() as u64 != columns {
+                return Err(QuantizeError::Importance {
+                    name: source.name().to_owned(),
+                    found: found.len(),
+                    columns,
+                });
+            }
+            Ok(rows::has_weights(target.tensor_type).then_some(found))
+        };
+        if let Some(matrix) = &self.importance
+            && !matrix.names().any(|name| model.tensor(name).is_some())
+        {
+            return Err(QuantizeError::NoImportance);
+        }
+        model.tensors().iter().zip(tensors).map(of).collect()
+    }
+
+    fn without_importance(
+        &self,
+        tensors: &[NewTensor],
+        importance: &[Option<&[f32]>],
+    ) -> Vec<String> {
+        let is_without = |(tensor, importance): &(&NewTensor, &Option<&[f32]>)| {
+            self.importance.is_some()
+                && importance.is_none()
+                && rows::has_weights(tensor.tensor_type)
+        };
+        let without = tensors.iter().zip(importance).filter(is_without);
+        without.map(|(tensor, _)| tensor.name.clone()).collect()
+    }
+
     fn metadata(&self, model: &ModelFile) -> Result<Metadata, MetadataError> {
         let mut metadata = model.metadata().clone();
         let number = match self.mix {
@@ -239,6 +306,17 @@ impl Quantizer {
         };
         if let Some(number) = number {
             metadata.set("general.file_type", number)?;
+        }
+        if let Some(importance) = &self.importance {
+            // The keys of llama.cpp's `quantize`.
+            let count = importance.names().len() as i32;
+            metadata.set("quantize.imatrix.entries_count", count)?;
+            if let [first, ..] = importance.datasets() {
+                metadata.set("quantize.imatrix.dataset", first.as_str())?;
+            }
+            if let chunks @ 1.. = importance.chunks() {
+                metadata.set("quantize.imatrix.chunks_count", chunks)?;
+            }
         }
         // GGML's GGML_QNT_VERSION: the second layout of its blocks.
         metadata.set("general.quantization_version", 2u32)?;
@@ -261,6 +339,14 @@ impl Quantizer {
 /// assert!(quantize(TensorType::Q8_0, &[f32::NAN; 32]).is_err());
 /// ```
 pub fn quantize(tensor_type: TensorType, numbers: &[f32]) -> Result<Vec<u8>, QuantizeError> {
+    encode(tensor_type, numbers, None)
+}
+
+fn encode(
+    tensor_type: TensorType,
+    numbers: &[f32],
+    importance: Option<&[f32]>,
+) -> Result<Vec<u8>, QuantizeError> {
     rows::check_target(tensor_type)?;
     let length = tensor_type.block_length() as usize;
     if !numbers.len().is_multiple_of(length) {
@@ -272,7 +358,7 @@ pub fn quantize(tensor_type: TensorType, numbers: &[f32]) -> Result<Vec<u8>, Qua
     }
     let mut bytes = vec![0; numbers.len() / length * tensor_type.block_size() as usize];
     rows::check_numbers(tensor_type, numbers, "", 0)?;
-    rows::encode(tensor_type, numbers, &mut bytes);
+    rows::encode(tensor_type, numbers, importance, &mut bytes);
     Ok(bytes)
 }
 

@@ -977,6 +977,31 @@ fn quantize_writes_a_file_and_never_overwrites_unasked() {
     assert_eq!(report["not_as_asked"][0]["asked"], "Q4_K");
 }
 
+#[test]
+fn quantize_takes_an_importance_matrix() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (source, out, matrix) = (path("in.gguf"), path("out.gguf"), path("m.dat"));
+    write_random_model_of(source.as_ref(), 256);
+    // llama-imatrix's older form: one entry, computed once.
+    let mut bytes = [1, 13].map(i32::to_le_bytes).concat();
+    bytes.extend(b"output.weight");
+    bytes.extend([1, 256].map(i32::to_le_bytes).concat());
+    bytes.extend((0..256).flat_map(|it| (it as f32).to_le_bytes()));
+    std::fs::write(&matrix, bytes).expect("written");
+    let quantize = ["quantize", &source, &out, "q4_k", "--imatrix", &matrix];
+    let output = ironbridge(&quantize);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = "the importance matrix says nothing about token_embd.weight";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    let report = json(&[&quantize[..], &["--force", "--json"]].concat());
+    assert_eq!(report["without_importance"][0], "token_embd.weight");
+    assert_refused(
+        &["quantize", &source, &out, "q4_k", "--imatrix", &source],
+        &["in.gguf", "not imatrix"],
+    );
+}
+
 /// Two matrices in F32.
 fn write_random_model(path: &Path) {
     write_random_model_of(path, 256);

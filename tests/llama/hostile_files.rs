@@ -16,7 +16,7 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 31] = [
+const GOOD: [(&str, &str); 33] = [
     ("chat_template", "chatml"),
     ("chat_template", "deepseek-r1-distill"),
     ("chat_template", "extensions"),
@@ -34,6 +34,8 @@ const GOOD: [(&str, &str); 31] = [
     ("gguf", "sentencepiece"),
     ("gguf", "types"),
     ("gguf", "values"),
+    ("importance", "gguf"),
+    ("importance", "table"),
     ("model", "gemma2"),
     ("model", "llama"),
     ("model", "qwen2"),
@@ -69,9 +71,10 @@ fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check) ->
     .sum()
 }
 
-const EVERY_KIND: [&str; 8] = [
+const EVERY_KIND: [&str; 9] = [
     "chat_template",
     "gguf",
+    "importance",
     "model",
     "msl_source",
     "safetensors",
@@ -151,9 +154,14 @@ fn files_cut_at_any_byte_are_refused() {
         }
         bytes.len()
     });
-    // And a source that ends between two declarations as well.
+    // And a source that ends between two declarations as well, and a table of importance without the text's name.
     let read = each_good_file(
-        &["chat_template", "msl_source", "tokenizer_model"],
+        &[
+            "chat_template",
+            "importance",
+            "msl_source",
+            "tokenizer_model",
+        ],
         |_, bytes, check| {
             for length in 0..bytes.len() {
                 check(&bytes[..length]);
@@ -172,6 +180,7 @@ fn files_with_any_byte_changed_do_no_harm() {
         (
             &[
                 "gguf",
+                "importance",
                 "msl_source",
                 "safetensors",
                 "split_gguf",

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use clap::Args;
 use ironbridge::llama::gguf::TensorType;
 use ironbridge::llama::{
-    CancelToken, LlamaError, ModelFile, ModelTensor, QuantizeError, QuantizeMix, QuantizeReport,
-    Quantizer,
+    CancelToken, ImportanceMatrix, LlamaError, ModelFile, ModelTensor, QuantizeError, QuantizeMix,
+    QuantizeReport, Quantizer,
 };
 use serde_json::{Value as Json, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -34,6 +34,9 @@ pub struct QuantizeArguments {
     /// Another type for one tensor, or for all whose names fit a pattern with * for any text; can be given again
     #[arg(long = "tensor", value_name = "NAME=TYPE", value_parser = tensor_target)]
     tensors: Vec<(String, TensorType)>,
+    /// How much each column of each matrix matters: a file of llama.cpp's llama-imatrix, in GGUF or .dat
+    #[arg(long = "imatrix", value_name = "FILE")]
+    importance: Option<PathBuf>,
     /// Replace OUT if it is there
     #[arg(long)]
     force: bool,
@@ -112,6 +115,9 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
     if arguments.threads > 0 {
         quantizer = quantizer.threads(arguments.threads);
     }
+    if let Some(path) = &arguments.importance {
+        quantizer = quantizer.importance(ImportanceMatrix::open(path)?);
+    }
     let model = ModelFile::open(&arguments.model)?;
     for (pattern, kind) in &arguments.tensors {
         for name in fitting(&model, pattern)? {
@@ -169,7 +175,14 @@ fn remarks(report: &QuantizeReport) -> Vec<String> {
             asked.block_length()
         )
     };
-    pairs.into_iter().map(remark).collect()
+    let mut remarks: Vec<String> = pairs.into_iter().map(remark).collect();
+    if let [first, rest @ ..] = report.without_importance.as_slice() {
+        remarks.push(match rest.len() {
+            0 => format!("the importance matrix says nothing about {first}"),
+            more => format!("the importance matrix says nothing about {first} and {more} others"),
+        });
+    }
+    remarks
 }
 
 /// Which signal came.
@@ -202,6 +215,7 @@ fn describe(report: &QuantizeReport) -> Json {
     json!({
         "tensors": report.tensors.iter().map(tensor).collect::<Vec<_>>(),
         "not_as_asked": report.not_as_asked.iter().map(fallback).collect::<Vec<_>>(),
+        "without_importance": report.without_importance,
         "bytes_before": report.bytes_before,
         "bytes_after": report.bytes_after,
     })

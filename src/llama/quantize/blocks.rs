@@ -1,12 +1,74 @@
 //! Blocks of 32 numbers with one scale: Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0.
 //!
 //! The rounding is that of llama.cpp's `gguf` package (`quants.py`), to the last bit: the order of operations is part
-//! of the definition.
+//! of the definition. With an importance matrix it is that of llama.cpp's quantizer, which searches for scales then.
 
 use half::f16;
 
+use super::scale_search::{AffineSearch, symmetric_scale};
+use super::weights::by_importance;
+
 /// Numbers in a block.
 pub(super) const LENGTH: usize = 32;
+
+/// How much each number of a block matters, and the mean square of its row: what an importance matrix adds.
+pub(super) struct Weighted<'a> {
+    pub importance: &'a [f32; LENGTH],
+    pub mean_square: f32,
+}
+
+impl Weighted<'_> {
+    fn weights(&self, numbers: &[f32; LENGTH]) -> [f32; LENGTH] {
+        by_importance(numbers, self.importance, self.mean_square)
+    }
+}
+
+/// [`q4_0`] by weights.
+pub(super) fn q4_0_weighted(numbers: &[f32; LENGTH], weighted: &Weighted, block: &mut [u8; 18]) {
+    let mut found = [0; LENGTH];
+    let scale = symmetric_scale(numbers, &weighted.weights(numbers), 8, &mut found);
+    let (head, levels) = block.split_at_mut(2);
+    head.copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    pack_nibbles(levels, |index| found[index]);
+}
+
+/// [`q4_1`] by weights.
+pub(super) fn q4_1_weighted(numbers: &[f32; LENGTH], weighted: &Weighted, block: &mut [u8; 20]) {
+    let (head, levels) = block.split_at_mut(4);
+    let found = affine(numbers, weighted, 15, head);
+    pack_nibbles(levels, |index| found[index]);
+}
+
+/// [`q5_0`] by weights.
+pub(super) fn q5_0_weighted(numbers: &[f32; LENGTH], weighted: &Weighted, block: &mut [u8; 22]) {
+    let mut found = [0; LENGTH];
+    let scale = symmetric_scale(numbers, &weighted.weights(numbers), 16, &mut found);
+    let (head, rest) = block.split_at_mut(2);
+    head.copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    pack_five_bits(rest, |index| found[index]);
+}
+
+/// [`q5_1`] by weights.
+pub(super) fn q5_1_weighted(numbers: &[f32; LENGTH], weighted: &Weighted, block: &mut [u8; 24]) {
+    let (head, rest) = block.split_at_mut(4);
+    let found = affine(numbers, weighted, 31, head);
+    pack_five_bits(rest, |index| found[index]);
+}
+
+/// Writes the scale and the smallest number to `head`, and returns the levels.
+fn affine(
+    numbers: &[f32; LENGTH],
+    weighted: &Weighted,
+    most: i32,
+    head: &mut [u8],
+) -> [u8; LENGTH] {
+    let mut levels = [0; LENGTH];
+    let search = AffineSearch::weighted(most);
+    let (scale, below) = search.group(numbers, &weighted.weights(numbers), &mut levels);
+    head[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    head[2..].copy_from_slice(&f16::from_f32(-below).to_le_bytes());
+    levels
+}
 
 /// Levels 0 to 15 stand for -8 to 7 scales. The number farthest from zero becomes -8 exactly.
 pub(super) fn q4_0(numbers: &[f32; LENGTH], block: &mut [u8; 18]) {

@@ -37,6 +37,17 @@ pub enum QuantizeError {
         value: f32,
         tensor_type: TensorType,
     },
+    #[error(
+        "the importance matrix has {found} columns for {name}, which has {columns}",
+        name = quoted(name)
+    )]
+    Importance {
+        name: String,
+        found: usize,
+        columns: u64,
+    },
+    #[error("the importance matrix knows no matrix of this model")]
+    NoImportance,
     #[error("writing {} was cancelled, and nothing is left of it", .0.display())]
     Cancelled(PathBuf),
     #[error("{} exists already", .0.display())]

@@ -1,12 +1,13 @@
 //! Blocks of 32 numbers with one scale and levels that are not evenly spaced: IQ4_NL.
 //!
-//! The format leaves open how the scale is found. This is llama.cpp's search (`ggml-quants.c`, without an importance
-//! matrix), in the same order of operations.
+//! The format leaves open how the scale is found. This is llama.cpp's search (`ggml-quants.c`), in the same order of
+//! operations.
 
 use half::f16;
 
 use super::blocks::{LENGTH, pack_nibbles};
 use super::scale_search::{ALMOST_ZERO, farthest_from_zero};
+use super::weights::by_importance;
 
 /// What the levels stand for, in scales: closer together where weights are more frequent.
 const VALUES: [f32; 16] = [
@@ -14,8 +15,22 @@ const VALUES: [f32; 16] = [
     89.0, 113.0,
 ];
 
-pub(super) fn iq4_nl(numbers: &[f32; LENGTH], block: &mut [u8; 18]) {
-    let scale = scale(numbers);
+/// By the squares of the numbers, or by how much each one matters, where an importance matrix says so.
+pub(super) fn iq4_nl(
+    numbers: &[f32; LENGTH],
+    importance: Option<&[f32; LENGTH]>,
+    block: &mut [u8; 18],
+) {
+    let weights = match importance {
+        None => numbers.map(|number| number * number),
+        Some(importance) => {
+            let squares = numbers
+                .iter()
+                .fold(0f32, |sum, number| sum + number * number);
+            by_importance(numbers, importance, squares * (2.0 / LENGTH as f32))
+        }
+    };
+    let scale = scale(numbers, &weights);
     let inverse = match scale == 0.0 {
         true => 0.0,
         false => 1.0 / scale,
@@ -27,18 +42,17 @@ pub(super) fn iq4_nl(numbers: &[f32; LENGTH], block: &mut [u8; 18]) {
     });
 }
 
-/// The scale with the least squared error weighted by the squares of the numbers, among those near the one that takes
-/// the number farthest from zero to the lowest level, or to its opposite.
-fn scale(numbers: &[f32; LENGTH]) -> f32 {
+/// The scale with the least squared error by these weights, among those near the one that takes the number farthest
+/// from zero to the lowest level, or to its opposite.
+fn scale(numbers: &[f32; LENGTH], weights: &[f32; LENGTH]) -> f32 {
     let farthest = farthest_from_zero(numbers);
     if farthest.abs() < ALMOST_ZERO {
         return 0.0;
     }
     let sums = |inverse: f32| {
         let (mut sum_xv, mut sum_v2) = (0f32, 0f32);
-        for number in numbers {
+        for (number, weight) in numbers.iter().zip(weights) {
             let value = VALUES[nearest_level(inverse * number)];
-            let weight = number * number;
             sum_xv += weight * value * number;
             sum_v2 += weight * value * value;
         }

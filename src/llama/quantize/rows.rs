@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::blocks::Weighted;
 use super::error::QuantizeError;
 use super::{blocks, nonlinear, super_blocks};
 use crate::llama::files::gguf::TensorType;
@@ -41,14 +42,16 @@ pub(super) struct Rows<'a> {
     columns: usize,
     count: usize,
     order: RowOrder,
+    importance: Option<&'a [f32]>,
 }
 
 impl<'a> Rows<'a> {
-    /// The type must be one that rows of this length can be stored in.
+    /// The type must be one that rows of this length can be stored in. `importance`: how much each column matters.
     pub fn new(
         model: &'a ModelFile,
         tensor: &'a ModelTensor,
         to: TensorType,
+        importance: Option<&'a [f32]>,
     ) -> Result<Rows<'a>, QuantizeError> {
         let from = tensor.tensor_type();
         if !matches!(from, TensorType::F32 | TensorType::F16 | TensorType::BF16) {
@@ -71,6 +74,7 @@ impl<'a> Rows<'a> {
             columns,
             count: elements / columns,
             order: tensor.row_order,
+            importance,
         })
     }
 
@@ -131,7 +135,7 @@ impl<'a> Rows<'a> {
             self.read(self.stored_row(row), &mut numbers);
             let index = (row * self.columns) as u64;
             check_numbers(self.to, &numbers, self.name, index)?;
-            encode(self.to, &numbers, bytes);
+            encode(self.to, &numbers, self.importance, bytes);
         }
         Ok(())
     }
@@ -193,29 +197,55 @@ pub(super) fn check_numbers(
     }
 }
 
-/// Whole blocks of numbers to as many bytes.
-pub(super) fn encode(tensor_type: TensorType, numbers: &[f32], bytes: &mut [u8]) {
-    match tensor_type {
-        TensorType::F32 => each(numbers, bytes, |[number], to| *to = number.to_le_bytes()),
-        TensorType::F16 => each(numbers, bytes, |[number], to| {
+/// Whether an importance matrix changes how this type is rounded.
+pub(super) fn has_weights(tensor_type: TensorType) -> bool {
+    !matches!(
+        tensor_type,
+        TensorType::F32 | TensorType::F16 | TensorType::BF16 | TensorType::Q8_0
+    )
+}
+
+/// Whole blocks of numbers, one row, to as many bytes. `importance`: of each number.
+pub(super) fn encode(
+    tensor_type: TensorType,
+    numbers: &[f32],
+    importance: Option<&[f32]>,
+    bytes: &mut [u8],
+) {
+    use super_blocks as supers;
+    match (tensor_type, importance) {
+        (TensorType::F32, _) => each(numbers, bytes, |[number], to| *to = number.to_le_bytes()),
+        (TensorType::F16, _) => each(numbers, bytes, |[number], to| {
             *to = f16::from_f32(*number).to_le_bytes();
         }),
-        TensorType::BF16 => each(numbers, bytes, |[number], to| {
+        (TensorType::BF16, _) => each(numbers, bytes, |[number], to| {
             *to = bf16::from_f32(*number).to_le_bytes();
         }),
-        TensorType::Q4_0 => each(numbers, bytes, blocks::q4_0),
-        TensorType::Q4_1 => each(numbers, bytes, blocks::q4_1),
-        TensorType::Q5_0 => each(numbers, bytes, blocks::q5_0),
-        TensorType::Q5_1 => each(numbers, bytes, blocks::q5_1),
-        TensorType::Q8_0 => each(numbers, bytes, blocks::q8_0),
-        TensorType::Q2_K => each(numbers, bytes, super_blocks::q2_k),
-        TensorType::Q3_K => each(numbers, bytes, super_blocks::q3_k),
-        TensorType::Q4_K => each(numbers, bytes, super_blocks::q4_k),
-        TensorType::Q5_K => each(numbers, bytes, super_blocks::q5_k),
-        TensorType::Q6_K => each(numbers, bytes, super_blocks::q6_k),
-        TensorType::IQ4_NL => each(numbers, bytes, nonlinear::iq4_nl),
-        // Refused when the quantiser was made.
-        other => unreachable!("{other} is not among the types that are written"),
+        (TensorType::Q8_0, _) => each(numbers, bytes, blocks::q8_0),
+        (TensorType::Q2_K, _) => each_with(numbers, importance, bytes, supers::q2_k),
+        (TensorType::Q3_K, _) => each_with(numbers, importance, bytes, supers::q3_k),
+        (TensorType::Q4_K, _) => each_with(numbers, importance, bytes, supers::q4_k),
+        (TensorType::Q5_K, _) => each_with(numbers, importance, bytes, supers::q5_k),
+        (TensorType::Q6_K, _) => each_with(numbers, importance, bytes, supers::q6_k),
+        (TensorType::IQ4_NL, _) => each_with(numbers, importance, bytes, nonlinear::iq4_nl),
+        (TensorType::Q4_0, None) => each(numbers, bytes, blocks::q4_0),
+        (TensorType::Q4_1, None) => each(numbers, bytes, blocks::q4_1),
+        (TensorType::Q5_0, None) => each(numbers, bytes, blocks::q5_0),
+        (TensorType::Q5_1, None) => each(numbers, bytes, blocks::q5_1),
+        (TensorType::Q4_0, Some(them)) => {
+            each_weighted(numbers, them, bytes, blocks::q4_0_weighted)
+        }
+        (TensorType::Q4_1, Some(them)) => {
+            each_weighted(numbers, them, bytes, blocks::q4_1_weighted)
+        }
+        (TensorType::Q5_0, Some(them)) => {
+            each_weighted(numbers, them, bytes, blocks::q5_0_weighted)
+        }
+        (TensorType::Q5_1, Some(them)) => {
+            each_weighted(numbers, them, bytes, blocks::q5_1_weighted)
+        }
+        // Refused when the quantizer was made.
+        (other, _) => unreachable!("{other} is not among the types that are written"),
     }
 }
 
@@ -228,5 +258,40 @@ fn each<const NUMBERS: usize, const BYTES: usize>(
     let blocks = numbers.as_chunks().0.iter();
     for (numbers, bytes) in blocks.zip(bytes.as_chunks_mut().0) {
         encode(numbers, bytes);
+    }
+}
+
+/// Block by block, with the importance of its numbers if there is one.
+fn each_with<const NUMBERS: usize, const BYTES: usize>(
+    numbers: &[f32],
+    importance: Option<&[f32]>,
+    bytes: &mut [u8],
+    encode: impl Fn(&[f32; NUMBERS], Option<&[f32; NUMBERS]>, &mut [u8; BYTES]),
+) {
+    let blocks = numbers.as_chunks().0.iter().enumerate();
+    let importance = importance.map(|importance| importance.as_chunks().0);
+    for ((index, numbers), bytes) in blocks.zip(bytes.as_chunks_mut().0) {
+        encode(numbers, importance.map(|blocks| &blocks[index]), bytes);
+    }
+}
+
+/// Block by block, with the importance of its numbers and the mean square of the row.
+fn each_weighted<const BYTES: usize>(
+    numbers: &[f32],
+    importance: &[f32],
+    bytes: &mut [u8],
+    encode: impl Fn(&[f32; blocks::LENGTH], &Weighted, &mut [u8; BYTES]),
+) {
+    let squares = numbers
+        .iter()
+        .fold(0f32, |sum, number| sum + number * number);
+    let mean_square = squares / numbers.len() as f32;
+    let blocks = numbers.as_chunks().0.iter().zip(importance.as_chunks().0);
+    for ((numbers, importance), bytes) in blocks.zip(bytes.as_chunks_mut().0) {
+        let weighted = Weighted {
+            importance,
+            mean_square,
+        };
+        encode(numbers, &weighted, bytes);
     }
 }

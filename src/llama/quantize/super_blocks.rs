@@ -3,22 +3,48 @@
 use half::f16;
 
 use super::scale_search::{
-    ALMOST_ZERO, AffineSearch, farthest_from_zero, improved_scale, nearest, symmetric_scale,
+    ALMOST_ZERO, AffineSearch, farthest_from_zero, improved_scale, nearest, positive_scale,
+    symmetric_scale,
 };
+use super::weights::by_importance;
 
 /// Numbers in a block.
 pub(super) const LENGTH: usize = 256;
 
+/// How much each number of a block matters, where an importance matrix says so.
+type Importance<'a> = Option<&'a [f32; LENGTH]>;
+
+/// The mean of the squares of a block.
+fn mean_square(numbers: &[f32; LENGTH]) -> f32 {
+    let sum = numbers
+        .iter()
+        .fold(0f32, |sum, number| sum + number * number);
+    sum / LENGTH as f32
+}
+
 /// Levels 0 to 3 in sixteen groups of 16, each with a scale and a minimum of 4 bits.
-pub(super) fn q2_k(numbers: &[f32; LENGTH], block: &mut [u8; 84]) {
-    let search = AffineSearch {
-        levels: 3,
-        first: -0.5,
-        steps: 15,
-        penalty: f32::abs,
+pub(super) fn q2_k(numbers: &[f32; LENGTH], importance: Importance, block: &mut [u8; 84]) {
+    let groups = match importance {
+        None => {
+            let search = AffineSearch {
+                levels: 3,
+                first: -0.5,
+                more: 0.1,
+                steps: 15,
+                penalty: f32::abs,
+            };
+            let weights = |_: usize, numbers: &[f32; 16]| numbers.map(f32::abs);
+            AffineGroups::<16>::new(&search, numbers, weights, 15, largest_becomes)
+        }
+        Some(importance) => {
+            let search = AffineSearch::weighted(3);
+            let (importance, mean) = (importance.as_chunks::<16>().0, mean_square(numbers));
+            let weights = |group: usize, numbers: &[f32; 16]| {
+                by_importance(numbers, &importance[group], mean)
+            };
+            AffineGroups::<16>::new(&search, numbers, weights, 15, least_error)
+        }
     };
-    let weights = |numbers: &[f32; 16]| numbers.map(f32::abs);
-    let groups = AffineGroups::<16>::new(&search, numbers, weights, 15.0);
     let (nibbles, rest) = block.split_at_mut(16);
     let (packed, scales) = rest.split_at_mut(64);
     for (byte, (scale, minimum)) in nibbles
@@ -36,32 +62,49 @@ pub(super) fn q2_k(numbers: &[f32; LENGTH], block: &mut [u8; 84]) {
 fn scales_of_groups(
     numbers: &[f32; LENGTH],
     levels: &mut [u8; LENGTH],
-    search: impl Fn(&[f32; 16], &mut [u8; 16]) -> f32,
+    search: impl Fn(usize, &[f32; 16], &mut [u8; 16]) -> f32,
 ) -> [f32; 16] {
     let groups = numbers.as_chunks::<16>().0.iter();
-    let groups = groups.zip(levels.as_chunks_mut::<16>().0);
+    let groups = groups.zip(levels.as_chunks_mut::<16>().0).enumerate();
     let mut scales = [0.0; 16];
-    for (scale, (numbers, levels)) in scales.iter_mut().zip(groups) {
-        *scale = search(numbers, levels);
+    for (scale, (group, (numbers, levels))) in scales.iter_mut().zip(groups) {
+        *scale = search(group, numbers, levels);
     }
     scales
 }
 
 /// Levels -4 to 3, stored as 0 to 7, in sixteen groups of 16, each with a scale of 6 bits; their third bits lie
 /// together.
-pub(super) fn q3_k(numbers: &[f32; LENGTH], block: &mut [u8; 110]) {
+pub(super) fn q3_k(numbers: &[f32; LENGTH], importance: Importance, block: &mut [u8; 110]) {
     let mut levels = [0u8; LENGTH];
-    let scales = scales_of_groups(numbers, &mut levels, improved_scale);
     let groups = numbers.as_chunks::<16>().0;
-    // The farthest scale becomes -32. Scales are stored as 0 to 63, and as 0 where all are zeros.
-    let farthest = farthest_from_zero(&scales);
-    let inverse = -32.0 / farthest;
-    let (scale_of_scales, stored) = match farthest == 0.0 {
-        true => (f16::ZERO, [0; 16]),
-        false => (
-            f16::from_f32(1.0 / inverse),
-            scales.map(|scale| (nearest(inverse * scale).clamp(-32, 31) + 32) as u8),
-        ),
+    let (scale_of_scales, stored) = match importance {
+        None => {
+            let scales = scales_of_groups(numbers, &mut levels, |_, numbers, levels| {
+                improved_scale(numbers, levels)
+            });
+            // The farthest scale becomes -32. Scales are stored as 0 to 63, and as 0 where all are zeros.
+            let farthest = farthest_from_zero(&scales);
+            let inverse = -32.0 / farthest;
+            match farthest == 0.0 {
+                true => (f16::ZERO, [0; 16]),
+                false => (
+                    f16::from_f32(1.0 / inverse),
+                    scales.map(|scale| (nearest(inverse * scale).clamp(-32, 31) + 32) as u8),
+                ),
+            }
+        }
+        Some(importance) => {
+            let (importance, mean) = (importance.as_chunks::<16>().0, 2.0 * mean_square(numbers));
+            let weights = |group: usize| by_importance(&groups[group], &importance[group], mean);
+            let scales = scales_of_groups(numbers, &mut levels, |group, numbers, levels| {
+                symmetric_scale(numbers, &weights(group), 4, levels)
+            });
+            let sums = std::array::from_fn(|group| sum(&weights(group)));
+            let mut stored = [0; 16];
+            let scale = symmetric_scale(&scales, &sums, 32, &mut stored);
+            (f16::from_f32(scale), stored)
+        }
     };
     for (group, (numbers, levels)) in groups
         .iter()
@@ -95,15 +138,19 @@ pub(super) fn q3_k(numbers: &[f32; LENGTH], block: &mut [u8; 110]) {
 }
 
 /// Levels 0 to 15 in eight groups of 32, each with a scale and a minimum of 6 bits.
-pub(super) fn q4_k(numbers: &[f32; LENGTH], block: &mut [u8; 144]) {
-    let search = AffineSearch {
-        levels: 15,
-        first: -1.0,
-        steps: 20,
-        penalty: |difference| difference * difference,
+pub(super) fn q4_k(numbers: &[f32; LENGTH], importance: Importance, block: &mut [u8; 144]) {
+    let search = match importance {
+        None => AffineSearch {
+            levels: 15,
+            first: -1.0,
+            more: 0.1,
+            steps: 20,
+            penalty: |difference| difference * difference,
+        },
+        Some(_) => AffineSearch::weighted(15),
     };
     let (head, packed) = block.split_at_mut(16);
-    let levels = six_bit_groups(&search, numbers, head);
+    let levels = six_bit_groups(&search, numbers, importance, head);
     for (bytes, levels) in packed.chunks_exact_mut(32).zip(levels.as_chunks::<64>().0) {
         for (index, byte) in bytes.iter_mut().enumerate() {
             *byte = levels[index] | levels[index + 32] << 4;
@@ -112,16 +159,20 @@ pub(super) fn q4_k(numbers: &[f32; LENGTH], block: &mut [u8; 144]) {
 }
 
 /// Levels 0 to 31 in eight groups of 32, each with a scale and a minimum of 6 bits; their fifth bits lie together.
-pub(super) fn q5_k(numbers: &[f32; LENGTH], block: &mut [u8; 176]) {
-    let search = AffineSearch {
-        levels: 31,
-        first: -0.5,
-        steps: 15,
-        penalty: |difference| difference * difference,
+pub(super) fn q5_k(numbers: &[f32; LENGTH], importance: Importance, block: &mut [u8; 176]) {
+    let search = match importance {
+        None => AffineSearch {
+            levels: 31,
+            first: -0.5,
+            more: 0.1,
+            steps: 15,
+            penalty: |difference| difference * difference,
+        },
+        Some(_) => AffineSearch::weighted(31),
     };
     let (head, rest) = block.split_at_mut(16);
     let (fifth, packed) = rest.split_at_mut(32);
-    let levels = six_bit_groups(&search, numbers, head);
+    let levels = six_bit_groups(&search, numbers, importance, head);
     fifth.fill(0);
     for (pair, (bytes, levels)) in packed
         .chunks_exact_mut(32)
@@ -137,9 +188,17 @@ pub(super) fn q5_k(numbers: &[f32; LENGTH], block: &mut [u8; 176]) {
 }
 
 /// Levels -32 to 31, stored as 0 to 63, in sixteen groups of 16, each with a signed byte as its scale.
-pub(super) fn q6_k(numbers: &[f32; LENGTH], block: &mut [u8; 210]) {
+pub(super) fn q6_k(numbers: &[f32; LENGTH], importance: Importance, block: &mut [u8; 210]) {
     let mut levels = [0u8; LENGTH];
-    let scales = scales_of_groups(numbers, &mut levels, symmetric_scale);
+    let importance = importance.map(|importance| importance.as_chunks::<16>().0);
+    let scales = scales_of_groups(numbers, &mut levels, |group, numbers, levels| {
+        // Without a matrix by their squares, with one by what it says alone, as in llama.cpp.
+        let weights = match importance {
+            None => numbers.map(|number| number * number),
+            Some(importance) => importance[group],
+        };
+        symmetric_scale(numbers, &weights, 32, levels)
+    });
     let farthest = farthest_from_zero(&scales);
     if farthest.abs() < ALMOST_ZERO {
         block.fill(0);
@@ -194,35 +253,65 @@ struct AffineGroups<const COUNT: usize> {
     scale_of_minima: f16,
 }
 
+/// Rounds scales or minima, of which none is below 0, given the sums of their groups' weights: the integers, and what
+/// one of them stands for.
+type Rounding<const COUNT: usize> = fn(&[f32; COUNT], &[f32; COUNT], u8) -> ([u8; COUNT], f16);
+
+/// The largest one becomes the largest integer.
+fn largest_becomes<const COUNT: usize>(
+    values: &[f32; COUNT],
+    _: &[f32; COUNT],
+    most: u8,
+) -> ([u8; COUNT], f16) {
+    let limit = f32::from(most);
+    let largest = values.iter().copied().fold(0f32, f32::max);
+    let inverse = match largest > 0.0 {
+        true => limit / largest,
+        false => 0.0,
+    };
+    let bits = values.map(|value| nearest(inverse * value).clamp(0, i32::from(most)) as u8);
+    (bits, f16::from_f32(largest / limit))
+}
+
+/// The error is the least by the weights.
+fn least_error<const COUNT: usize>(
+    values: &[f32; COUNT],
+    weights: &[f32; COUNT],
+    most: u8,
+) -> ([u8; COUNT], f16) {
+    let mut bits = [0; COUNT];
+    let scale = positive_scale(values, weights, most, &mut bits);
+    (bits, f16::from_f32(scale))
+}
+
+fn sum(weights: &[f32]) -> f32 {
+    weights.iter().fold(0f32, |sum, weight| sum + weight)
+}
+
 impl<const COUNT: usize> AffineGroups<COUNT> {
-    /// `SIZE` numbers in a group; the largest scale, and the largest minimum, become `limit`.
+    /// `SIZE` numbers in a group; scales and minima become integers up to `most`.
     fn new<const SIZE: usize>(
         search: &AffineSearch,
         numbers: &[f32; LENGTH],
-        weights: impl Fn(&[f32; SIZE]) -> [f32; SIZE],
-        limit: f32,
+        weights: impl Fn(usize, &[f32; SIZE]) -> [f32; SIZE],
+        most: u8,
+        rounding: Rounding<COUNT>,
     ) -> AffineGroups<COUNT> {
         let mut levels = [0u8; LENGTH];
         let (mut scales, mut minima) = ([0f32; COUNT], [0f32; COUNT]);
+        let mut sums = [0f32; COUNT];
         let groups = numbers.as_chunks::<SIZE>().0;
         for (group, (numbers, levels)) in groups
             .iter()
             .zip(levels.as_chunks_mut::<SIZE>().0)
             .enumerate()
         {
-            (scales[group], minima[group]) = search.group(numbers, &weights(numbers), levels);
+            let weights = weights(group, numbers);
+            sums[group] = sum(&weights);
+            (scales[group], minima[group]) = search.group(numbers, &weights, levels);
         }
-        let rounded = |values: &[f32; COUNT]| {
-            let largest = values.iter().copied().fold(0f32, f32::max);
-            let inverse = match largest > 0.0 {
-                true => limit / largest,
-                false => 0.0,
-            };
-            let bits = values.map(|value| nearest(inverse * value).clamp(0, limit as i32) as u8);
-            (bits, f16::from_f32(largest / limit))
-        };
-        let (scales, scale_of_scales) = rounded(&scales);
-        let (minima, scale_of_minima) = rounded(&minima);
+        let (scales, scale_of_scales) = rounding(&scales, &sums, most);
+        let (minima, scale_of_minima) = rounding(&minima, &sums, most);
 
         // The levels once more, for the rounded scales.
         for (group, (numbers, levels)) in groups
@@ -250,15 +339,31 @@ impl<const COUNT: usize> AffineGroups<COUNT> {
 }
 
 /// Writes scales and minima of eight groups to `head`, the block's first 16 bytes, and returns the levels.
-fn six_bit_groups(search: &AffineSearch, numbers: &[f32; LENGTH], head: &mut [u8]) -> [u8; LENGTH] {
-    let weights = |numbers: &[f32; 32]| {
-        let squares = numbers
-            .iter()
-            .fold(0f32, |sum, number| sum + number * number);
-        let typical = (squares / 32.0).sqrt();
-        numbers.map(|number| typical + number.abs())
+fn six_bit_groups(
+    search: &AffineSearch,
+    numbers: &[f32; LENGTH],
+    importance: Importance,
+    head: &mut [u8],
+) -> [u8; LENGTH] {
+    let groups = match importance {
+        None => {
+            let weights = |_: usize, numbers: &[f32; 32]| {
+                let squares = numbers
+                    .iter()
+                    .fold(0f32, |sum, number| sum + number * number);
+                let typical = (squares / 32.0).sqrt();
+                numbers.map(|number| typical + number.abs())
+            };
+            AffineGroups::<8>::new(search, numbers, weights, 63, largest_becomes)
+        }
+        Some(importance) => {
+            let (importance, mean) = (importance.as_chunks::<32>().0, 2.0 * mean_square(numbers));
+            let weights = |group: usize, numbers: &[f32; 32]| {
+                by_importance(numbers, &importance[group], mean)
+            };
+            AffineGroups::<8>::new(search, numbers, weights, 63, least_error)
+        }
     };
-    let groups = AffineGroups::<8>::new(search, numbers, weights, 63.0);
     head[..2].copy_from_slice(&groups.scale_of_scales.to_le_bytes());
     head[2..4].copy_from_slice(&groups.scale_of_minima.to_le_bytes());
     head[4..].copy_from_slice(&pack_six_bits(&groups.scales, &groups.minima));

@@ -12,6 +12,21 @@ use crate::llama::files::gguf::{GgufFile, Value};
 struct Fixtures {
     numbers: String,
     blocks: BTreeMap<String, String>,
+    importance: String,
+    weighted: BTreeMap<String, String>,
+}
+
+impl Fixtures {
+    fn read() -> Fixtures {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/quantized.json");
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+}
+
+fn floats(hexadecimal: &str) -> Vec<f32> {
+    let bytes = bytes(hexadecimal);
+    let floats = bytes.as_chunks().0.iter();
+    floats.map(|float| f32::from_le_bytes(*float)).collect()
 }
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {
@@ -28,11 +43,8 @@ fn type_named(name: &str) -> TensorType {
 
 #[test]
 fn blocks_are_those_of_the_gguf_package_and_of_llama_cpp() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/quantized.json");
-    let fixtures: Fixtures = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let numbers = bytes(&fixtures.numbers);
-    let numbers = numbers.as_chunks().0.iter();
-    let numbers: Vec<f32> = numbers.map(|number| f32::from_le_bytes(*number)).collect();
+    let fixtures = Fixtures::read();
+    let numbers = floats(&fixtures.numbers);
     let mut compared = 0;
     for (name, blocks) in &fixtures.blocks {
         let tensor_type = type_named(name);
@@ -49,6 +61,107 @@ fn blocks_are_those_of_the_gguf_package_and_of_llama_cpp() {
     assert!(compared > 1000);
     // All of them, but for F32.
     assert_eq!(fixtures.blocks.len() + 1, Quantizer::TYPES.len());
+}
+
+#[test]
+fn weighted_blocks_are_those_of_llama_cpp() {
+    let fixtures = Fixtures::read();
+    let numbers = floats(&fixtures.numbers);
+    let importance = floats(&fixtures.importance);
+    assert_eq!(numbers.len(), importance.len());
+    let mut names = Vec::new();
+    for (name, blocks) in &fixtures.weighted {
+        let tensor_type = type_named(name);
+        let size = tensor_type.block_size() as usize;
+        let expected = bytes(blocks);
+        // One row, as the fixture has it.
+        let found = encode(tensor_type, &numbers, Some(&importance)).unwrap();
+        assert_ne!(found, quantize(tensor_type, &numbers).unwrap(), "{name}");
+        assert_eq!(found.len(), expected.len());
+        for (index, (found, expected)) in found.chunks(size).zip(expected.chunks(size)).enumerate()
+        {
+            assert_eq!(found, expected, "{name}, block {index}");
+        }
+        names.push(tensor_type);
+    }
+    let with_weights = Quantizer::TYPES.iter().copied();
+    let with_weights = with_weights.filter(|kind| rows::has_weights(*kind));
+    assert_eq!(with_weights.count(), names.len());
+}
+
+/// A table of [`ImportanceMatrix`]'s older form.
+fn importance(entries: &[(&str, &[f32])]) -> ImportanceMatrix {
+    let mut bytes = Vec::from((entries.len() as i32).to_le_bytes());
+    for (name, columns) in entries {
+        bytes.extend((name.len() as i32).to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend([1, columns.len() as i32].map(i32::to_le_bytes).concat());
+        bytes.extend(columns.iter().flat_map(|it| it.to_le_bytes()));
+    }
+    bytes.extend([9, 5].map(i32::to_le_bytes).concat());
+    bytes.extend(b"a.txt");
+    ImportanceMatrix::parse(&bytes).unwrap()
+}
+
+#[test]
+fn important_columns_have_the_smaller_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model(folder.path(), TensorType::F32);
+    let out = folder.path().join("out.gguf");
+    let columns: Vec<f32> = (0..96)
+        .map(|it| if it % 3 == 0 { 1e4 } else { 1e-4 })
+        .collect();
+    let name = "blk.0.ffn_up.weight";
+    let write = |quantizer: Quantizer| quantizer.write(&model, &out, &mut |_| ());
+    let error = || {
+        let written = ModelFile::open(&out).unwrap();
+        let blocks = written.bytes(written.tensor(name).unwrap());
+        let back = blocks.as_chunks::<18>().0.iter().flat_map(|block| {
+            let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
+            let level = move |nibble: u8| scale * (f32::from(nibble) - 8.0);
+            let low = (0..16).map(move |at| level(block[2 + at] & 15));
+            low.chain((0..16).map(move |at| level(block[2 + at] >> 4)))
+        });
+        let numbers = model
+            .bytes(model.tensor(name).unwrap())
+            .as_chunks()
+            .0
+            .iter();
+        let errors = back.zip(numbers).enumerate().map(|(at, (found, number))| {
+            let error = f64::from(found - f32::from_le_bytes(*number)).powi(2);
+            error * f64::from(columns[at % 96])
+        });
+        errors.sum::<f64>()
+    };
+    let quantizer = || Quantizer::new(TensorType::Q4_0).unwrap().overwrite(true);
+    write(quantizer()).unwrap();
+    let before = error();
+    let matrix = importance(&[(name, &columns)]);
+    let report = write(quantizer().importance(matrix.clone())).unwrap();
+    assert!(error() < 0.8 * before, "{} {before}", error());
+    // The embedding is the output here, which the matrix does not know; vectors and F16 have no part in it.
+    assert_eq!(report.without_importance, ["token_embd.weight"]);
+    let written = GgufFile::open(&out).unwrap();
+    let value = |key: &str| written.header().metadata().value(key).cloned();
+    assert_eq!(value("quantize.imatrix.entries_count"), Some(Value::I32(1)));
+    assert_eq!(value("quantize.imatrix.chunks_count"), Some(Value::U32(9)));
+    assert_eq!(value("quantize.imatrix.dataset"), Some("a.txt".into()));
+
+    // Types without a search are the same with it.
+    let plain = Quantizer::new(TensorType::Q8_0).unwrap().overwrite(true);
+    let report = write(plain.importance(matrix)).unwrap();
+    assert!(report.without_importance.is_empty(), "{report:?}");
+
+    let error = write(quantizer().importance(importance(&[(name, &columns[1..])]))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the importance matrix has 95 columns for \"blk.0.ffn_up.weight\", which has 96"
+    );
+    let error = write(quantizer().importance(importance(&[("other", &columns)]))).unwrap_err();
+    assert!(matches!(
+        error,
+        LlamaError::Quantize(QuantizeError::NoImportance)
+    ));
 }
 
 #[test]
@@ -87,10 +200,15 @@ proptest! {
         // Floats of every kind, and those of about one size.
         let wild: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
         let tame: Vec<f32> = bits.iter().map(|bits| (*bits as i32) as f32 * 2f32.powi(scale - 32)).collect();
+        let importance: Vec<f32> = tame.iter().map(|number| number.abs()).collect();
         for tensor_type in Quantizer::TYPES {
             let _ = quantize(*tensor_type, &wild);
+            let _ = encode(*tensor_type, &wild, Some(&importance));
             if scale < 15 {
                 prop_assert!(quantize(*tensor_type, &tame).is_ok());
+                for importance in [&importance, &vec![0.0; 256]] {
+                    prop_assert!(encode(*tensor_type, &tame, Some(importance)).is_ok());
+                }
             }
         }
     }

@@ -602,6 +602,20 @@ fn a_file_is_quantized_or_leaves_nothing() {
         &mut report
     )));
     assert!(report.bytes_after < report.bytes_before && report.tensors > 0);
+    // A file that is no importance matrix is named.
+    options.importance = path.as_ptr();
+    options.overwrite = 1;
+    fails(
+        call!(iron_quantize_file(
+            file,
+            path.as_ptr(),
+            &options,
+            null_mut()
+        )),
+        IRON_ERROR_MODEL,
+        "not imatrix",
+    );
+    options.importance = null();
     options.type_ = c"Q4_K_M".as_ptr();
     options.overwrite = 1;
     ok(call!(iron_quantize_file(

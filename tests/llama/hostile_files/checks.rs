@@ -12,8 +12,8 @@ use ironbridge::llama::gguf::{GgufHeader, Metadata};
 use ironbridge::llama::safetensors::SafetensorsHeader;
 use ironbridge::llama::tokenizer::EncodeOptions;
 use ironbridge::llama::{
-    ChatError, ChatMessage, ChatTemplate, ChatTemplateLimits, Config, Model, ModelFile, Session,
-    SessionOptions, Tokenizer,
+    ChatError, ChatMessage, ChatTemplate, ChatTemplateLimits, Config, ImportanceMatrix, Model,
+    ModelFile, Session, SessionOptions, Tokenizer,
 };
 use tempfile::TempDir;
 
@@ -21,9 +21,10 @@ use tempfile::TempDir;
 pub type Check = fn(&[u8]) -> bool;
 
 /// A name of each kind, which is that of its fuzz target and of its folder of seeds.
-pub const CHECKS: [(&str, Check); 8] = [
+pub const CHECKS: [(&str, Check); 9] = [
     ("chat_template", chat_template),
     ("gguf", gguf),
+    ("importance", importance),
     ("model", model),
     ("msl_source", msl_source),
     ("safetensors", safetensors),
@@ -131,6 +132,24 @@ pub fn model(bytes: &[u8]) -> bool {
     session.feed(&[last]).unwrap();
     assert_eq!(session.logits().unwrap().len(), last as usize + 1);
     true
+}
+
+/// An importance matrix, in either form.
+pub fn importance(bytes: &[u8]) -> bool {
+    match ImportanceMatrix::parse(bytes) {
+        Ok(matrix) => {
+            for name in matrix.names() {
+                let columns = matrix.columns(name).unwrap();
+                assert!(columns.iter().all(|it| *it >= 0.0 && it.is_finite()));
+                assert!(columns.len() <= bytes.len() / 4);
+            }
+            true
+        }
+        Err(error) => {
+            check_message(&error);
+            false
+        }
+    }
 }
 
 /// A GGUF file in two parts, behind each other and behind the length of the first in 4 bytes.
