@@ -291,7 +291,7 @@ pub fn live_objects() -> Vec<(String, i64)> {
 #[track_caller]
 pub fn settles<T: PartialEq + std::fmt::Debug>(expected: T, figure: impl Fn() -> T) {
     let start = Instant::now();
-    while figure() != expected && start.elapsed() < Duration::from_secs(5) {
+    while figure() != expected && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(figure(), expected, "live objects: {:?}", live_objects());

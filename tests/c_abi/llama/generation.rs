@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -186,6 +187,15 @@ unsafe extern "C" fn end(_: *const iron_piece, context: *mut c_void) -> u32 {
     u32::from(ending.pieces == ending.left)
 }
 
+/// Tells of each piece.
+unsafe extern "C" fn tell(_: *const iron_piece, context: *mut c_void) -> u32 {
+    // SAFETY: the context is a sender, which lives through the call.
+    let pieces = unsafe { &*context.cast::<mpsc::Sender<()>>() };
+    // Who listens has heard enough after the first one.
+    let _ = pieces.send(());
+    0
+}
+
 #[test]
 #[serial]
 fn a_callback_or_another_thread_ends_a_text() {
@@ -224,15 +234,25 @@ fn a_callback_or_another_thread_ends_a_text() {
     ok(call!(iron_cancel_create(&mut cancel)));
     let options = iron_generation_options { cancel, ..endless };
     let address = cancel as usize;
+    let (pieces, heard) = mpsc::channel::<()>();
     let canceling = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(200));
+        heard.recv().expect("a piece comes");
         let cancel = address as *mut iron_cancel;
         ok(call!(iron_cancel_set(cancel)));
         Instant::now()
     });
-    let (_, info) = llama.generate("fn main() {", &options);
+    ok(call!(iron_generate(
+        llama.session,
+        0,
+        prompt.as_ptr(),
+        prompt.len(),
+        &options,
+        Some(tell),
+        (&raw const pieces).cast_mut().cast(),
+        &mut info
+    )));
     let canceled = canceling.join().expect("it cancels");
-    assert!(canceled.elapsed() < Duration::from_secs(5));
+    assert!(canceled.elapsed() < Duration::from_secs(20));
     assert_eq!(info.stop, IRON_STOP_CANCELED);
     assert!(info.generated_tokens > 0);
     let mut set = 0;

@@ -154,7 +154,7 @@ fn the_json_is_json_and_says_the_same() {
 
 #[test]
 fn memory_is_reclaimed_with_a_report() {
-    let device = Device::open("cpu:delay_us=20000").unwrap();
+    let device = Device::open("cpu:delay_us=1000000").unwrap();
     let out = device
         .buffer_options()
         .pooled()
