@@ -41,12 +41,12 @@ quantizer = Quantizer(sys.argv[1])
 blocks = {kind.name: gguf.quants.quantize(numbers, kind).view(np.uint8)
           for kind in (Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1)}
 blocks |= {kind.name: quantizer.quantize(numbers, kind)
-           for kind in (Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL)}
+           for kind in (Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL, Kind.IQ4_XS, Kind.MXFP4)}
 # Squares of activations are spread over orders of magnitude.
 importance = np.exp(random.normal(size=numbers.shape) * 2).astype(np.float32)
 weighted = {kind.name: quantizer.quantize(numbers, kind, importance)
             for kind in (Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K,
-                         Kind.Q6_K, Kind.IQ4_NL)}
+                         Kind.Q6_K, Kind.IQ4_NL, Kind.IQ4_XS)}
 hexadecimal = lambda blocks: {name: data.tobytes().hex() for name, data in blocks.items()}
 out = {"numbers": numbers.tobytes().hex(), "blocks": hexadecimal(blocks),
        "importance": importance.tobytes().hex(), "weighted": hexadecimal(weighted)}

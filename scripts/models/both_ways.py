@@ -35,10 +35,9 @@ OTHERWISE = {
     "gemma3-scaled": "always a full layer as the sixth",
 }
 TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
-         "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_M"]
+         "IQ4_XS", "MXFP4", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_M"]
 # Those that ironbridge reads and does not write: llama.cpp's quantizer makes them here.
-READ_ONLY = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4",
-             "NVFP4"]
+READ_ONLY = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "NVFP4"]
 TEXT = "Ownership is a set of rules that govern how a Rust program manages memory. " * 4
 CONTEXT = 64
 

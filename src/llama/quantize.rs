@@ -6,6 +6,7 @@
 mod blocks;
 mod choice;
 mod error;
+mod microscaling;
 pub(crate) mod mix;
 mod new_file;
 mod nonlinear;
@@ -34,8 +35,8 @@ use new_file::NewFile;
 /// - vectors (norms, biases) are F32;
 /// - the output, and the embedding of models that use it as the output, is Q6_K if that is larger, because every score
 ///   of every token comes from it (Q8_0 where rows are not multiples of 256);
-/// - matrices whose rows are not multiples of 256 have Q4_0 in place of Q2_K and Q3_K, Q5_0 of Q4_K, Q5_1 of Q5_K and
-///   Q8_0 of Q6_K, and those whose rows are not multiples of 32 have F16.
+/// - matrices whose rows are not multiples of 256 have Q4_0 in place of Q2_K and Q3_K, Q5_0 of Q4_K, Q5_1 of Q5_K,
+///   Q8_0 of Q6_K and IQ4_NL of IQ4_XS, and those whose rows are not multiples of 32 have F16.
 ///
 /// These are llama.cpp's choices for its types without a mixture; [`tensor`](Quantizer::tensor) overrules them.
 ///
@@ -132,7 +133,7 @@ impl Quantizer {
     }
 
     /// Rounds numbers by how much their columns matter: the error of important ones becomes less, that of others more.
-    /// Blocks are those of llama.cpp's `--imatrix`. F32, F16, BF16 and Q8_0 stay as they are.
+    /// Blocks are those of llama.cpp's `--imatrix`. F32, F16, BF16, Q8_0 and MXFP4 stay as they are.
     ///
     /// Matrices that it says nothing about are rounded without it and
     /// [reported](QuantizeReport::without_importance).

@@ -27,8 +27,8 @@ pub struct QuantizeArguments {
     /// The GGUF file to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, F16, BF16 or F32, for matrices; the output is at least Q6_K.
-    /// Or a mix of llama.cpp's: Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M
+    /// Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, F16, BF16 or F32, for matrices; the output is
+    /// at least Q6_K. Or a mix of llama.cpp's: Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M
     #[arg(value_name = "TYPE", value_parser = target)]
     target: Target,
     /// Another type for one tensor, or for all whose names fit a pattern with * for any text; can be given again

@@ -75,6 +75,7 @@ fn fitting(wanted: TensorType, columns: u64) -> TensorType {
         TensorType::Q4_K => TensorType::Q5_0,
         TensorType::Q5_K => TensorType::Q5_1,
         TensorType::Q6_K => TensorType::Q8_0,
+        TensorType::IQ4_XS => TensorType::IQ4_NL,
         other => other,
     };
     [wanted, smaller_blocks]
@@ -100,7 +101,9 @@ pub(super) fn file_type(tensor_type: TensorType) -> Option<u32> {
         TensorType::Q6_K => Some(18),
         TensorType::Q2_K => Some(21),
         TensorType::IQ4_NL => Some(25),
+        TensorType::IQ4_XS => Some(30),
         TensorType::BF16 => Some(32),
+        TensorType::MXFP4 => Some(38),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use crate::llama::quote::quoted;
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum QuantizeError {
     #[error(
-        "{0} cannot be written, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_NL can"
+        "{0} cannot be written, only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS and MXFP4 can"
     )]
     Target(TensorType),
     #[error(

@@ -1,4 +1,4 @@
-//! Blocks of 32 numbers with one scale and levels that are not evenly spaced: IQ4_NL.
+//! Groups of 32 numbers with one scale and levels that are not evenly spaced: IQ4_NL and IQ4_XS.
 //!
 //! The format leaves open how the scale is found. This is llama.cpp's search (`ggml-quants.c`), in the same order of
 //! operations.
@@ -6,7 +6,8 @@
 use half::f16;
 
 use super::blocks::{LENGTH, pack_nibbles};
-use super::scale_search::{ALMOST_ZERO, farthest_from_zero};
+use super::scale_search::{ALMOST_ZERO, farthest_from_zero, nearest};
+use super::super_blocks;
 use super::weights::by_importance;
 
 /// What the levels stand for, in scales: closer together where weights are more frequent.
@@ -21,25 +22,70 @@ pub(super) fn iq4_nl(
     importance: Option<&[f32; LENGTH]>,
     block: &mut [u8; 18],
 ) {
-    let weights = match importance {
-        None => numbers.map(|number| number * number),
-        Some(importance) => {
-            let squares = numbers
-                .iter()
-                .fold(0f32, |sum, number| sum + number * number);
-            by_importance(numbers, importance, squares * (2.0 / LENGTH as f32))
-        }
-    };
-    let scale = scale(numbers, &weights);
-    let inverse = match scale == 0.0 {
-        true => 0.0,
-        false => 1.0 / scale,
-    };
+    let importance = importance.map(|importance| (importance, 2.0 * mean_square(numbers)));
+    let scale = scale(numbers, &weights(numbers, importance));
+    let inverse = inverse(scale);
     let (head, levels) = block.split_at_mut(2);
     head.copy_from_slice(&f16::from_f32(scale).to_le_bytes());
     pack_nibbles(levels, |index| {
         nearest_level(numbers[index] * inverse) as u8
     });
+}
+
+/// Eight groups, of whose scales each is an integer from -32 to 31, stored as 0 to 63, times the block's.
+pub(super) fn iq4_xs(
+    numbers: &[f32; super_blocks::LENGTH],
+    importance: Option<&[f32; super_blocks::LENGTH]>,
+    block: &mut [u8; 136],
+) {
+    let importance = importance.map(|importance| importance.as_chunks::<LENGTH>().0);
+    let mean = 2.0 * mean_square(numbers);
+    let groups = numbers.as_chunks::<LENGTH>().0;
+    let mut scales = [0f32; 8];
+    for (group, (found, numbers)) in scales.iter_mut().zip(groups).enumerate() {
+        let importance = importance.map(|importance| (&importance[group], mean));
+        *found = scale(numbers, &weights(numbers, importance));
+    }
+    // The farthest scale becomes -32.
+    let scale_of_scales = -farthest_from_zero(&scales) / 32.0;
+    let one = inverse(scale_of_scales);
+    let (head, packed) = block.split_at_mut(8);
+    head[..2].copy_from_slice(&f16::from_f32(scale_of_scales).to_le_bytes());
+    let (mut high, mut low) = (0u16, [0u8; 4]);
+    let bytes = packed.chunks_exact_mut(LENGTH / 2);
+    for (group, (bytes, numbers)) in bytes.zip(groups).enumerate() {
+        let scale = nearest(one * scales[group]).clamp(-32, 31);
+        let inverse = inverse(scale_of_scales * scale as f32);
+        pack_nibbles(bytes, |index| nearest_level(inverse * numbers[index]) as u8);
+        let stored = (scale + 32) as u8;
+        low[group / 2] |= (stored & 15) << (4 * (group % 2));
+        high |= u16::from(stored >> 4) << (2 * group);
+    }
+    head[2..4].copy_from_slice(&high.to_le_bytes());
+    head[4..].copy_from_slice(&low);
+}
+
+/// The mean of the squares.
+fn mean_square(numbers: &[f32]) -> f32 {
+    let squares = numbers
+        .iter()
+        .fold(0f32, |sum, number| sum + number * number);
+    squares / numbers.len() as f32
+}
+
+fn inverse(scale: f32) -> f32 {
+    match scale == 0.0 {
+        true => 0.0,
+        false => 1.0 / scale,
+    }
+}
+
+/// The squares of the numbers, or by an importance and a mean square.
+fn weights(numbers: &[f32; LENGTH], importance: Option<(&[f32; LENGTH], f32)>) -> [f32; LENGTH] {
+    match importance {
+        None => numbers.map(|number| number * number),
+        Some((importance, mean)) => by_importance(numbers, importance, mean),
+    }
 }
 
 /// The scale with the least squared error by these weights, among those near the one that takes the number farthest

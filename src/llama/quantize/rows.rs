@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::blocks::Weighted;
 use super::error::QuantizeError;
-use super::{blocks, nonlinear, super_blocks};
+use super::{blocks, microscaling, nonlinear, super_blocks};
 use crate::llama::files::gguf::TensorType;
 use crate::llama::files::model_file::{ModelFile, ModelTensor, RowOrder};
 
@@ -24,6 +24,8 @@ pub(super) const TYPES: &[TensorType] = &[
     TensorType::Q5_K,
     TensorType::Q6_K,
     TensorType::IQ4_NL,
+    TensorType::IQ4_XS,
+    TensorType::MXFP4,
 ];
 
 pub(super) fn check_target(tensor_type: TensorType) -> Result<(), QuantizeError> {
@@ -180,7 +182,7 @@ pub(super) fn check_numbers(
 ) -> Result<(), QuantizeError> {
     // The first numbers that would be rounded to infinity. Blocks have scales in F16.
     let limit = match tensor_type {
-        TensorType::F32 => f32::INFINITY,
+        TensorType::F32 | TensorType::MXFP4 => f32::INFINITY,
         TensorType::BF16 => f32::from_bits(0x7F7F_8000),
         _ => 65_520.0,
     };
@@ -201,7 +203,7 @@ pub(super) fn check_numbers(
 pub(super) fn has_weights(tensor_type: TensorType) -> bool {
     !matches!(
         tensor_type,
-        TensorType::F32 | TensorType::F16 | TensorType::BF16 | TensorType::Q8_0
+        TensorType::F32 | TensorType::F16 | TensorType::BF16 | TensorType::Q8_0 | TensorType::MXFP4
     )
 }
 
@@ -222,12 +224,14 @@ pub(super) fn encode(
             *to = bf16::from_f32(*number).to_le_bytes();
         }),
         (TensorType::Q8_0, _) => each(numbers, bytes, blocks::q8_0),
+        (TensorType::MXFP4, _) => each(numbers, bytes, microscaling::mxfp4),
         (TensorType::Q2_K, _) => each_with(numbers, importance, bytes, supers::q2_k),
         (TensorType::Q3_K, _) => each_with(numbers, importance, bytes, supers::q3_k),
         (TensorType::Q4_K, _) => each_with(numbers, importance, bytes, supers::q4_k),
         (TensorType::Q5_K, _) => each_with(numbers, importance, bytes, supers::q5_k),
         (TensorType::Q6_K, _) => each_with(numbers, importance, bytes, supers::q6_k),
         (TensorType::IQ4_NL, _) => each_with(numbers, importance, bytes, nonlinear::iq4_nl),
+        (TensorType::IQ4_XS, _) => each_with(numbers, importance, bytes, nonlinear::iq4_xs),
         (TensorType::Q4_0, None) => each(numbers, bytes, blocks::q4_0),
         (TensorType::Q4_1, None) => each(numbers, bytes, blocks::q4_1),
         (TensorType::Q5_0, None) => each(numbers, bytes, blocks::q5_0),

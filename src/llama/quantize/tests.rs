@@ -188,7 +188,7 @@ fn what_cannot_be_rounded_is_an_error() {
         quantize(TensorType::Q8_K, &[0.0; 256]),
         Err(QuantizeError::Target(TensorType::Q8_K))
     ));
-    assert!(Quantizer::new(TensorType::IQ4_XS).is_err());
+    assert!(Quantizer::new(TensorType::IQ3_S).is_err());
 }
 
 proptest! {

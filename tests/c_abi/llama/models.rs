@@ -532,7 +532,7 @@ fn blocks_are_quantized_as_in_rust() {
     for (kind, count, status) in [
         (c"Q4_K", 255, IRON_ERROR_SHAPE),
         (c"Q9_9", 256, IRON_ERROR_INVALID_ARGUMENT),
-        (c"IQ4_XS", 256, IRON_ERROR_UNSUPPORTED),
+        (c"IQ3_S", 256, IRON_ERROR_UNSUPPORTED),
     ] {
         let found = call!(iron_quantize(
             kind.as_ptr(),
