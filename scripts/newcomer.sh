@@ -199,7 +199,9 @@ take_own_compiler() {
   inside 'export DEBIAN_FRONTEND=noninteractive
     apt-get install -y -qq --no-install-recommends clang
     version=$(clang -dumpversion | cut -d. -f1)
-    [ "$version" -lt 15 ] || apt-get install -y -qq --no-install-recommends "libclang-rt-$version-dev"' >/dev/null ||
+    runtime=libclang-rt-$version-dev
+    ! apt-cache show "$runtime" >/dev/null 2>&1 || apt-get install -y -qq --no-install-recommends "$runtime"' \
+    >/dev/null ||
     unavailable "apt cannot fetch $1's own clang"
   SETTING='CLANG=clang '
   say "$1's own compiler: $(inside 'clang --version' | head -n 1)"
