@@ -27,6 +27,8 @@ enum binding_kind {
   thread_index_in_quadgroup,
   quadgroup_index_in_threadgroup,
   quadgroups_per_threadgroup,
+  grid_origin,
+  grid_size,
 };
 
 constexpr int next_free = -1; /* a buffer without an index takes the lowest that no other has */

@@ -11,6 +11,12 @@ namespace msl {
 template <class T> using real = metal::conditional_t<metal::is_floating_point_v<T>, T, float>;
 template <class T> using if_real = metal::enable_if_t<metal::is_floating_point_v<T>, int>;
 template <class T> using if_integer = metal::enable_if_t<metal::is_integral_v<T>, int>;
+/* An integer where a float is wanted. The conversion is one of a class, so that a function of the user's own for integers
+ * is the better match, as it is where only floats are taken. */
+struct integer {
+  float value;
+  template <class T, if_integer<T> = 0> MSL_INLINE constexpr integer(T x) : value((float)x) {}
+};
 
 MSL_INLINE float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 MSL_INLINE float fract(float x) {
@@ -27,6 +33,12 @@ MSL_INLINE float cospi(float x) {
 }
 MSL_INLINE float tanpi(float x) { return msl::tan((x - __builtin_rintf(x)) * 3.14159265358979323846f); }
 MSL_INLINE float exp10(float x) { return msl::pow(10.0f, x); }
+/* Of what is between 0 and 1. */
+template <class T> MSL_INLINE T smoothstep(T t) { return (T)(t * t * ((T)3.0f - (T)2.0f * t)); }
+
+/* A packed vector as one that can be computed with; anything else as it is. */
+template <class T> MSL_INLINE T unpacked(T value) { return value; }
+template <class T, int N> MSL_INLINE metal::vec<T, N> unpacked(metal::packed_vec<T, N> value) { return value; }
 }
 
 namespace metal {
@@ -34,9 +46,8 @@ namespace metal {
 /* ----------------------------------------------------------------------------------- one floating-point argument -- */
 
 #define MSL_MATH1(name, function)                                                                              \
-  template <class T, msl::if_scalar<T> = 0> MSL_INLINE msl::real<T> name(T x) {                                \
-    return (msl::real<T>)function((float)x);                                                                   \
-  }                                                                                                            \
+  template <class T, msl::if_real<T> = 0> MSL_INLINE T name(T x) { return (T)function((float)x); }             \
+  MSL_INLINE float name(msl::integer x) { return function(x.value); }                                          \
   template <class T, int N> MSL_INLINE vec<T, N> name(vec<T, N> x) { MSL_COMPONENTS(T, N, name(x[i])) }        \
   template <class T, int N> MSL_INLINE vec<T, N> name(packed_vec<T, N> x) { return name(vec<T, N>(x)); }
 /* Those that exist as precise:: and fast:: too. */
@@ -57,6 +68,7 @@ template <class T, msl::if_scalar<T> = 0> MSL_INLINE T abs(T x) {
   else return (T)(x < 0 ? -x : x);
 }
 template <class T, int N> MSL_INLINE vec<T, N> abs(vec<T, N> x) { MSL_COMPONENTS(T, N, abs(x[i])) }
+template <class T, int N> MSL_INLINE vec<T, N> abs(packed_vec<T, N> x) { return abs(vec<T, N>(x)); }
 
 #define MSL_CLASSIFY(name, function)                                                                           \
   template <class T, msl::if_scalar<T> = 0> MSL_INLINE bool name(T x) { return function((float)x); }           \
@@ -66,6 +78,8 @@ MSL_CLASSIFY(isinf, __builtin_isinf)
 MSL_CLASSIFY(isfinite, __builtin_isfinite)
 MSL_CLASSIFY(signbit, __builtin_signbit)
 #undef MSL_CLASSIFY
+template <class A, class B> MSL_INLINE auto isunordered(A a, B b) { return isnan(a) || isnan(b); }
+template <class A, class B> MSL_INLINE auto isordered(A a, B b) { return !isunordered(a, b); }
 template <class T, msl::if_scalar<T> = 0> MSL_INLINE bool isnormal(T x) {
   return isfinite(x) && abs(x) >= numeric_limits<T>::min();
 }
@@ -89,6 +103,12 @@ template <class T, int N> MSL_INLINE vec<bool, N> isnormal(vec<T, N> x) { MSL_CO
   }                                                                                                            \
   template <class T, int N, class U, msl::if_scalar<U> = 0> MSL_INLINE vec<T, N> name(U a, vec<T, N> b) {      \
     MSL_COMPONENTS(T, N, name((T)a, b[i]))                                                                     \
+  }                                                                                                            \
+  template <class T, int N, class B> MSL_INLINE vec<T, N> name(packed_vec<T, N> a, B b) {                      \
+    return name(vec<T, N>(a), msl::unpacked(b));                                                               \
+  }                                                                                                            \
+  template <class T, int N> MSL_INLINE vec<T, N> name(vec<T, N> a, packed_vec<T, N> b) {                       \
+    return name(a, vec<T, N>(b));                                                                              \
   }
 /* A NaN is a missing value: the other operand is the result. */
 MSL_MATH2(max, (a < b || a != a) ? b : a)
@@ -126,6 +146,9 @@ MSL_MATH2(divide, a / b)
   template <class T, int N, class U, class V, msl::if_scalar<U> = 0, msl::if_scalar<V> = 0>                    \
   MSL_INLINE vec<T, N> name(U a, V b, vec<T, N> c) {                                                           \
     MSL_COMPONENTS(T, N, name((T)a, (T)b, c[i]))                                                               \
+  }                                                                                                            \
+  template <class T, int N, class B, class C> MSL_INLINE vec<T, N> name(packed_vec<T, N> a, B b, C c) {        \
+    return name(vec<T, N>(a), msl::unpacked(b), msl::unpacked(c));                                             \
   }
 MSL_MATH3(clamp, a < b ? b : c < a ? c : a)
 MSL_MATH3(mix, a + (b - a) * c)
@@ -137,20 +160,28 @@ MSL_MATH3(fmin3, min(a, min(b, c)))
 MSL_MATH3(median3, max(min(a, b), min(max(a, b), c)))
 MSL_MATH3(fmedian3, max(min(a, b), min(max(a, b), c)))
 MSL_MATH3(fma, __builtin_fmaf((float)a, (float)b, (float)c))
-template <class T, msl::if_scalar<T> = 0> MSL_INLINE T smoothstep(T low, T high, T x) {
-  T t = clamp((T)((x - low) / (high - low)), (T)0.0f, (T)1.0f);
-  return (T)(t * t * ((T)3.0f - (T)2.0f * t));
-}
-template <class T, int N> MSL_INLINE vec<T, N> smoothstep(vec<T, N> low, vec<T, N> high, vec<T, N> x) {
-  MSL_COMPONENTS(T, N, smoothstep(low[i], high[i], x[i]))
-}
+MSL_MATH3(smoothstep, msl::smoothstep(clamp((T)((c - a) / (b - a)), (T)0.0f, (T)1.0f)))
 
-template <class T, msl::if_scalar<T> = 0> MSL_INLINE T select(T no, T yes, bool which) { return which ? yes : no; }
+template <class A, class B, msl::if_scalar<A> = 0, msl::if_scalar<B> = 0>
+MSL_INLINE msl::common_t<A, B> select(A no, B yes, bool which) {
+  using T = msl::common_t<A, B>;
+  return which ? (T)yes : (T)no;
+}
 template <class T, int N> MSL_INLINE vec<T, N> select(vec<T, N> no, vec<T, N> yes, bool which) {
   return which ? yes : no;
 }
 template <class T, int N> MSL_INLINE vec<T, N> select(vec<T, N> no, vec<T, N> yes, vec<bool, N> which) {
   MSL_COMPONENTS(T, N, which[i] ? yes[i] : no[i])
+}
+
+/* A scalar stands for as many of it. */
+template <class T, int N, class U, msl::if_scalar<U> = 0>
+MSL_INLINE vec<T, N> select(U no, vec<T, N> yes, vec<bool, N> which) {
+  return select(vec<T, N>(no), yes, which);
+}
+template <class T, int N, class U, msl::if_scalar<U> = 0>
+MSL_INLINE vec<T, N> select(vec<T, N> no, U yes, vec<bool, N> which) {
+  return select(no, vec<T, N>(yes), which);
 }
 
 /* ---------------------------------------------------------------------------------------------- with other types -- */
@@ -164,10 +195,20 @@ template <class T, int N> MSL_INLINE vec<T, N> ldexp(vec<T, N> x, vec<int, N> ex
 template <class T, msl::if_real<T> = 0> MSL_INLINE T frexp(T x, int &exponent) {
   return (T)msl::frexp((float)x, exponent);
 }
+template <class T, int N> MSL_INLINE vec<T, N> ldexp(vec<T, N> x, int exponent) {
+  return ldexp(x, vec<int, N>(exponent));
+}
+template <class T, int N> MSL_INLINE vec<T, N> frexp(vec<T, N> x, vec<int, N> &exponent) {
+  MSL_COMPONENTS(T, N, frexp(x[i], exponent[i]))
+}
 template <class T, msl::if_real<T> = 0> MSL_INLINE int ilogb(T x) { return msl::ilogb((float)x); }
+template <class T, int N> MSL_INLINE vec<int, N> ilogb(vec<T, N> x) { MSL_COMPONENTS(int, N, ilogb(x[i])) }
 template <class T, msl::if_real<T> = 0> MSL_INLINE T modf(T x, T &whole) {
   whole = (T)__builtin_truncf((float)x);
   return (T)__builtin_copysignf(__builtin_isinf((float)x) ? 0.0f : (float)x - (float)whole, (float)x);
+}
+template <class T, int N> MSL_INLINE vec<T, N> modf(vec<T, N> x, vec<T, N> &whole) {
+  MSL_COMPONENTS(T, N, modf(x[i], whole[i]))
 }
 template <class T, msl::if_real<T> = 0> MSL_INLINE T sincos(T x, T &cosine) {
   cosine = cos(x);
@@ -232,6 +273,14 @@ template <class T, msl::if_integer<T> = 0> MSL_INLINE T insert_bits(T base, T in
   return (T)(((U)base & ~mask) | (((U)insert << offset) & mask));
 }
 
+template <class T, int N> MSL_INLINE vec<T, N> extract_bits(vec<T, N> x, uint offset, uint bits) {
+  MSL_COMPONENTS(T, N, extract_bits(x[i], offset, bits))
+}
+template <class T, int N>
+MSL_INLINE vec<T, N> insert_bits(vec<T, N> base, vec<T, N> insert, uint offset, uint bits) {
+  MSL_COMPONENTS(T, N, insert_bits(base[i], insert[i], offset, bits))
+}
+
 /* ------------------------------------------------------------------------------------------------------ geometry -- */
 
 template <class T, int N> MSL_INLINE T dot(vec<T, N> a, vec<T, N> b) {
@@ -242,11 +291,16 @@ template <class T, int N> MSL_INLINE T dot(vec<T, N> a, vec<T, N> b) {
 template <class T, int N> MSL_INLINE T dot(packed_vec<T, N> a, packed_vec<T, N> b) {
   return dot(vec<T, N>(a), vec<T, N>(b));
 }
+template <class T, int N> MSL_INLINE T dot(packed_vec<T, N> a, vec<T, N> b) { return dot(vec<T, N>(a), b); }
+template <class T, int N> MSL_INLINE T dot(vec<T, N> a, packed_vec<T, N> b) { return dot(a, vec<T, N>(b)); }
 template <class T, int N> MSL_INLINE T length_squared(vec<T, N> a) { return dot(a, a); }
 template <class T, int N> MSL_INLINE T length(vec<T, N> a) { return sqrt(dot(a, a)); }
+template <class T, int N> MSL_INLINE T length_squared(packed_vec<T, N> a) { return length_squared(vec<T, N>(a)); }
+template <class T, int N> MSL_INLINE T length(packed_vec<T, N> a) { return length(vec<T, N>(a)); }
 template <class T, int N> MSL_INLINE T distance(vec<T, N> a, vec<T, N> b) { return length(a - b); }
 template <class T, int N> MSL_INLINE T distance_squared(vec<T, N> a, vec<T, N> b) { return length_squared(a - b); }
 template <class T, int N> MSL_INLINE vec<T, N> normalize(vec<T, N> a) { return a * rsqrt(dot(a, a)); }
+template <class T, int N> MSL_INLINE vec<T, N> normalize(packed_vec<T, N> a) { return normalize(vec<T, N>(a)); }
 template <class T> MSL_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
   return vec<T, 3>(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
 }
@@ -301,6 +355,53 @@ MSL_INLINE uint pack_float_to_unorm2x16(float2 v) {
   uint2 q = uint2(rint(saturate(v) * 65535.0f));
   return q.x | q.y << 16;
 }
+MSL_INLINE uint pack_float_to_snorm2x16(float2 v) {
+  int2 q = int2(rint(clamp(v, -1.0f, 1.0f) * 32767.0f)) & 65535;
+  return (uint)(q.x | q.y << 16);
+}
+/* 10 bits of red from the lowest up, then green and blue, then 2 of alpha. */
+MSL_INLINE float4 unpack_unorm10a2_to_float(uint x) {
+  return float4(x & 1023u, (x >> 10) & 1023u, (x >> 20) & 1023u, x >> 30) /
+         float4(1023.0f, 1023.0f, 1023.0f, 3.0f);
+}
+MSL_INLINE uint pack_float_to_unorm10a2(float4 v) {
+  uint4 q = uint4(rint(saturate(v) * float4(1023.0f, 1023.0f, 1023.0f, 3.0f)));
+  return q.x | q.y << 10 | q.z << 20 | q.w << 30;
+}
+/* 5 bits of blue from the lowest up, 6 of green, 5 of red (section 6.10: unorm565). */
+MSL_INLINE float3 unpack_unorm565_to_float(ushort x) {
+  return float3(x >> 11, (x >> 5) & 63, x & 31) / float3(31.0f, 63.0f, 31.0f);
+}
+MSL_INLINE ushort pack_float_to_unorm565(float3 v) {
+  uint3 q = uint3(rint(saturate(v) * float3(31.0f, 63.0f, 31.0f)));
+  return (ushort)(q.x << 11 | q.y << 5 | q.z);
+}
+/* The transfer functions of sRGB (IEC 61966-2-1), alpha left linear. */
+MSL_INLINE float4 unpack_unorm4x8_srgb_to_float(uint x) {
+  float4 v = unpack_unorm4x8_to_float(x);
+  float4 linear = select(pow((v + 0.055f) / 1.055f, 2.4f), v / 12.92f, v <= 0.04045f);
+  return float4(linear.xyz, v.w);
+}
+MSL_INLINE uint pack_float_to_srgb_unorm4x8(float4 v) {
+  float4 c = saturate(v);
+  float4 curved = select(1.055f * pow(c, 1.0f / 2.4f) - 0.055f, c * 12.92f, c <= 0.0031308f);
+  return pack_float_to_unorm4x8(float4(curved.xyz, c.w));
+}
+/* The same of halves. */
+#define MSL_UNPACK_HALF(name, P, n) \
+  MSL_INLINE half##n unpack_##name##_to_half(P x) { return half##n(unpack_##name##_to_float(x)); }
+#define MSL_PACK_HALF(name, P, n) \
+  MSL_INLINE P pack_half_to_##name(half##n v) { return pack_float_to_##name(float##n(v)); }
+#define MSL_EACH_PACKING(M)                                                                                    \
+  M(unorm4x8, uint, 4) M(snorm4x8, uint, 4) M(unorm2x16, uint, 2) M(snorm2x16, uint, 2) M(unorm10a2, uint, 4) \
+  M(unorm565, ushort, 3)
+MSL_EACH_PACKING(MSL_UNPACK_HALF)
+MSL_EACH_PACKING(MSL_PACK_HALF)
+MSL_UNPACK_HALF(unorm4x8_srgb, uint, 4)
+MSL_PACK_HALF(srgb_unorm4x8, uint, 4)
+#undef MSL_EACH_PACKING
+#undef MSL_PACK_HALF
+#undef MSL_UNPACK_HALF
 
 }
 

@@ -67,6 +67,15 @@ MSL_INLINE matrix<T, C, R> operator*(U s, matrix<T, C, R> m) {
 MSL_MATRIX_SUM(+)
 MSL_MATRIX_SUM(-)
 #undef MSL_MATRIX_SUM
+template <class T, int C, int R> MSL_INLINE matrix<T, C, R> operator-(matrix<T, C, R> m) {
+  for (int c = 0; c < C; c++) m[c] = -m[c];
+  return m;
+}
+template <class T, int C, int R, class U, msl::if_scalar<U> = 0>
+MSL_INLINE matrix<T, C, R> operator/(matrix<T, C, R> m, U s) {
+  for (int c = 0; c < C; c++) m[c] /= s;
+  return m;
+}
 template <class T, int C, int R, class B> MSL_INLINE matrix<T, C, R> &operator*=(matrix<T, C, R> &a, B b) {
   return a = a * b;
 }

@@ -9,6 +9,7 @@
 #include "atomic.h"
 #include "threads.h"
 #include "simd.h"
+#include "internals.h"
 #include "simdgroup_matrix.h"
 #include "constants.h"
 #include "entry.h"

@@ -18,8 +18,13 @@ enum class mem_flags : uint {
 };
 MSL_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }
 
+enum memory_scope { memory_scope_thread, memory_scope_simdgroup, memory_scope_threadgroup, memory_scope_device };
+
 MSL_INLINE void threadgroup_barrier(mem_flags, MSL_SITE) { msl::threadgroup_barrier(MSL_HERE); }
 MSL_INLINE void simdgroup_barrier(mem_flags, MSL_SITE) { msl::simd_barrier(MSL_HERE); }
+/* A barrier orders all memory that the target has, whatever the scope. */
+MSL_INLINE void threadgroup_barrier(mem_flags, memory_scope, MSL_SITE) { msl::threadgroup_barrier(MSL_HERE); }
+MSL_INLINE void simdgroup_barrier(mem_flags, memory_scope, MSL_SITE) { msl::simd_barrier(MSL_HERE); }
 MSL_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {
   msl::fence();
 }
@@ -44,6 +49,18 @@ MSL_INLINE void wait_for_predecessor() { msl::wait_for_predecessor(); }
 }
 
 namespace msl {
+/* A shuffle of any value: those of more than 16 bytes in pieces. */
+template <class T> MSL_INLINE T shuffle_any(T value, uint from, uint site) {
+  if constexpr (sizeof(T) <= 16) return shuffle(value, from, site);
+  else {
+    struct pieces { uint4 piece[(sizeof(T) + 15) / 16]; } all = {};
+    __builtin_memcpy(&all, &value, sizeof value);
+    for (uint4 &piece : all.piece) piece = shuffle(piece, from, site);
+    __builtin_memcpy(&value, &all, sizeof value);
+    return value;
+  }
+}
+
 /* The folds of the reductions; `neutral` leaves any other operand as it is. */
 #define MSL_FOLD(name, expression, start)                                            \
   struct name {                                                                      \
@@ -94,7 +111,7 @@ MSL_PREFIX(product)
   template <class T> MSL_INLINE T name(T value, ushort delta, MSL_SITE) {                               \
     uint whole = msl::lane_index(), lane = whole % width;                                               \
     (void)lane;                                                                                         \
-    return msl::shuffle(value, (first) + (from), MSL_HERE);                                             \
+    return msl::shuffle_any(value, (first) + (from), MSL_HERE);                                         \
   }
 #define MSL_SHUFFLES(prefix, width)                                                                     \
   MSL_SHUFFLE(prefix##_shuffle, whole - lane, width, delta % width)                                     \
@@ -143,13 +160,39 @@ MSL_INLINE bool simd_is_first(MSL_SITE) {
   return (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)) == msl::lane_index();
 }
 template <class T> MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
-  return msl::shuffle(value, (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)), MSL_HERE);
+  return msl::shuffle_any(value, (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)), MSL_HERE);
+}
+
+/* The votes of the calling thread's group of four. */
+struct quad_vote {
+  typedef uint vote_t;
+  MSL_INLINE explicit constexpr quad_vote(vote_t votes = 0) : votes(votes) {}
+  MSL_INLINE explicit constexpr operator vote_t() const { return votes; }
+  MSL_INLINE constexpr bool all() const { return votes == 15u; }
+  MSL_INLINE constexpr bool any() const { return votes != 0; }
+
+ private:
+  vote_t votes;
+};
+MSL_INLINE quad_vote quad_ballot(bool predicate, MSL_SITE) {
+  return quad_vote(msl::ballot(predicate, MSL_HERE) >> (msl::lane_index() & ~3u) & 15u);
+}
+MSL_INLINE quad_vote quad_active_threads_mask(MSL_SITE) {
+  return quad_vote(msl::ballot(true, MSL_HERE) >> (msl::lane_index() & ~3u) & 15u);
 }
 MSL_INLINE bool quad_any(bool predicate, MSL_SITE) {
   return (msl::ballot(predicate, MSL_HERE) >> (msl::lane_index() & ~3u) & 15u) != 0;
 }
 MSL_INLINE bool quad_all(bool predicate, MSL_SITE) {
   return (msl::ballot(!predicate, MSL_HERE) >> (msl::lane_index() & ~3u) & 15u) == 0;
+}
+template <class T> MSL_INLINE T quad_broadcast_first(T value, MSL_SITE) {
+  uint first = msl::lane_index() & ~3u, active = msl::ballot(true, MSL_HERE) >> first & 15u;
+  return msl::shuffle_any(value, first + (uint)__builtin_ctz(active), MSL_HERE);
+}
+MSL_INLINE bool quad_is_first(MSL_SITE) {
+  uint lane = msl::lane_index(), active = msl::ballot(true, MSL_HERE) >> (lane & ~3u) & 15u;
+  return (uint)__builtin_ctz(active) == (lane & 3u);
 }
 
 }

@@ -23,9 +23,10 @@ template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::
 template <bool b, class A, class B> struct conditional { using type = A; };
 template <class A, class B> struct conditional<false, A, B> { using type = B; };
 template <bool b, class A, class B> using conditional_t = typename conditional<b, A, B>::type;
-template <class...> using void_t = void;
 template <class... B> struct conjunction : bool_constant<(bool(B::value) && ...)> {};
 template <class... B> struct disjunction : bool_constant<(bool(B::value) || ...)> {};
+template <class... B> using _disjunction = disjunction<B...>;
+template <class... B> using _conjunction = conjunction<B...>;
 template <class B> struct negation : bool_constant<!bool(B::value)> {};
 
 template <class T> struct remove_reference { using type = T; };
@@ -55,6 +56,11 @@ template <class T> using remove_extent_t = typename remove_extent<T>::type;
 template <class T> using decay_t = remove_cvref_t<T>;
 template <class T> struct remove_cvref { using type = remove_cvref_t<T>; };
 template <class T> struct decay { using type = decay_t<T>; };
+/* Types have lost their address spaces by the time that this is read. */
+template <class T> struct remove_addrspace { using type = T; };
+template <class T> using remove_addrspace_t = T;
+template <class T> using uniform = T;
+template <class T> MSL_INLINE T make_uniform(T value) { return value; }
 template <class T> T &&declval();
 
 template <class A, class B> constexpr bool is_same_v = __is_same(A, B);
@@ -71,7 +77,6 @@ template <class T> constexpr bool is_pointer_v = __is_pointer(T);
 template <class T> constexpr bool is_enum_v = __is_enum(T);
 template <class T> constexpr bool is_array_v = __is_array(T);
 template <class A, class B> constexpr bool is_convertible_v = __is_convertible_to(A, B);
-template <class T> constexpr bool is_empty_v = __is_empty(T);
 template <class A, class B> constexpr bool is_base_of_v = __is_base_of(A, B);
 template <class T> struct is_void : bool_constant<is_void_v<T>> {};
 template <class T> struct is_integral : bool_constant<is_integral_v<T>> {};
@@ -83,7 +88,6 @@ template <class T> struct is_pointer : bool_constant<is_pointer_v<T>> {};
 template <class T> struct is_enum : bool_constant<is_enum_v<T>> {};
 template <class T> struct is_array : bool_constant<is_array_v<T>> {};
 template <class A, class B> struct is_convertible : bool_constant<is_convertible_v<A, B>> {};
-template <class T> struct is_empty : bool_constant<is_empty_v<T>> {};
 template <class A, class B> struct is_base_of : bool_constant<is_base_of_v<A, B>> {};
 template <class T> struct is_const : bool_constant<__is_const(T)> {};
 
@@ -144,6 +148,17 @@ MSL_FLOAT_LIMITS(float, 1.17549435e-38f, 3.40282347e+38f, 1.19209290e-07f, 24)
 MSL_FLOAT_LIMITS(half, 6.103515625e-05f, 65504.0f, 0.0009765625f, 11)
 MSL_FLOAT_LIMITS(bfloat, 1.17549435e-38f, 3.38953139e+38f, 0.0078125f, 8)
 #undef MSL_FLOAT_LIMITS
+template <class T, int N> struct vec;
+template <class T, int N> struct _numeric_limits_impl<vec<T, N>> {
+  using each = _numeric_limits_impl<T>;
+  static constexpr bool is_specialized = true, is_integer = each::is_integer;
+  static constexpr bool is_signed = each::is_signed, has_infinity = each::has_infinity;
+  static constexpr int digits = each::digits;
+  static constexpr vec<T, N> min() { return vec<T, N>(each::min()); }
+  static constexpr vec<T, N> max() { return vec<T, N>(each::max()); }
+  static constexpr vec<T, N> lowest() { return vec<T, N>(each::lowest()); }
+  static constexpr vec<T, N> infinity() { return vec<T, N>(each::infinity()); }
+};
 
 }
 

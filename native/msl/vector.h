@@ -82,6 +82,15 @@ namespace metal {
   template <class A> MSL_INLINE constexpr void append(int &i, const A &a) {                           \
     for (int j = 0; j < msl::size_of<A>; j++) set(i++, (T)msl::component(a, j));                      \
   }                                                                                                   \
+  /* Templates, so that vectors stay trivial to copy. */                                              \
+  template <class V, enable_if_t<is_same_v<V, vec>, int> = 0>                                         \
+  MSL_INLINE vec(const volatile V &v) {                                                               \
+    for (int i = 0; i < n; i++) (&x)[i] = (&v.x)[i];                                                  \
+  }                                                                                                   \
+  template <class V, enable_if_t<is_same_v<remove_cv_t<V>, vec>, int> = 0>                            \
+  MSL_INLINE void operator=(const V &v) volatile {                                                    \
+    for (int i = 0; i < n; i++) (&x)[i] = (&v.x)[i];                                                  \
+  }                                                                                                   \
   MSL_INLINE T &operator[](size_t i) { return (&x)[i]; }                                              \
   MSL_INLINE const T &operator[](size_t i) const { return (&x)[i]; }                                  \
   struct every {};                                                                                    \
@@ -177,6 +186,13 @@ template <class T> constexpr bool is_scalar_v = msl::is_scalar<T>;
   MSL_INLINE vec<R, N> operator op(U a, packed_vec<T, N> b) {                                         \
     return a op vec<T, N>(b);                                                                         \
   }
+/* Shifts, whose operands may differ in their signs. */
+#define MSL_VECTOR_SHIFT(op)                                                                          \
+  template <class T, class U, int N, enable_if_t<!is_same_v<T, U>, int> = 0>                          \
+  MSL_INLINE constexpr vec<T, N> operator op(vec<T, N> a, vec<U, N> b) {                              \
+    MSL_KNOWN(T, N, a.at(i) op b.at(i))                                                               \
+    MSL_COMPONENTS(T, N, a[i] op b[i])                                                                \
+  }
 #define MSL_VECTOR_ARITHMETIC(op)                                                                     \
   MSL_VECTOR_OPERATOR(op, T)                                                                          \
   template <class T, int N, class B> MSL_INLINE vec<T, N> &operator op##=(vec<T, N> &a, B b) {        \
@@ -195,6 +211,8 @@ MSL_VECTOR_ARITHMETIC(|)
 MSL_VECTOR_ARITHMETIC(^)
 MSL_VECTOR_ARITHMETIC(<<)
 MSL_VECTOR_ARITHMETIC(>>)
+MSL_VECTOR_SHIFT(<<)
+MSL_VECTOR_SHIFT(>>)
 MSL_VECTOR_OPERATOR(<, bool)
 MSL_VECTOR_OPERATOR(>, bool)
 MSL_VECTOR_OPERATOR(<=, bool)
@@ -237,6 +255,10 @@ template <class T, int N> struct packed_vec {
   template <class A, class B, class... C,
             enable_if_t<msl::size_of<A> + msl::size_of<B> + (msl::size_of<C> + ... + 0) == N, int> = 0>
   MSL_INLINE packed_vec(const A &a, const B &b, const C &...c) : packed_vec(vec<T, N>(a, b, c...)) {}
+  template <class U, enable_if_t<!is_same_v<U, T>, int> = 0>
+  MSL_INLINE explicit packed_vec(const vec<U, N> &v) : packed_vec(vec<T, N>(v)) {}
+  template <class U, enable_if_t<!is_same_v<U, T>, int> = 0>
+  MSL_INLINE explicit packed_vec(const packed_vec<U, N> &v) : packed_vec(vec<T, N>(vec<U, N>(v))) {}
   MSL_INLINE operator vec<T, N>() const { MSL_COMPONENTS(T, N, e[i]) }
   template <class U, enable_if_t<!is_same_v<U, T>, int> = 0> MSL_INLINE explicit operator vec<U, N>() const {
     MSL_COMPONENTS(U, N, e[i])
@@ -259,10 +281,19 @@ template <class T, int N> struct packed_vec {
   MSL_PACKED_COMPONENT(z, 2)
   MSL_PACKED_COMPONENT(w, 3)
 #undef MSL_PACKED_COMPONENT
-  __declspec(property(get = get_xy)) vec<T, 2> xy;
-  MSL_INLINE vec<T, 2> get_xy() const { return vec<T, 2>(e[0], e[1]); }
-  __declspec(property(get = get_xyz)) vec<T, 3> xyz;
-  MSL_INLINE vec<T, 3> get_xyz() const { return vec<T, 3>(e[0], e[1], e[2]); }
+#define MSL_PACKED_SWIZZLE(n, name, last, ...)                         \
+  __declspec(property(get = get_##name)) vec<T, n> name;              \
+  MSL_INLINE vec<T, n> get_##name() const {                           \
+    static_assert(last < N, "this vector has no components " #name);  \
+    return vec<T, n>(__VA_ARGS__);                                    \
+  }
+  MSL_PACKED_SWIZZLE(2, xy, 1, e[0], e[1])
+  MSL_PACKED_SWIZZLE(2, yz, 2, e[1], e[2])
+  MSL_PACKED_SWIZZLE(2, zw, 3, e[2], e[3])
+  MSL_PACKED_SWIZZLE(3, xyz, 2, e[0], e[1], e[2])
+  MSL_PACKED_SWIZZLE(3, yzw, 3, e[1], e[2], e[3])
+  MSL_PACKED_SWIZZLE(4, xyzw, 3, e[0], e[1], e[2], e[3])
+#undef MSL_PACKED_SWIZZLE
 };
 template <class T, int N> MSL_INLINE vec<T, N> operator-(packed_vec<T, N> a) { return -vec<T, N>(a); }
 
@@ -270,6 +301,10 @@ template <class T, size_t N> struct array {
   T elements[N];
   MSL_INLINE constexpr T &operator[](size_t i) { return elements[i]; }
   MSL_INLINE constexpr const T &operator[](size_t i) const { return elements[i]; }
+  MSL_INLINE constexpr T *begin() { return elements; }
+  MSL_INLINE constexpr T *end() { return elements + N; }
+  MSL_INLINE constexpr const T *begin() const { return elements; }
+  MSL_INLINE constexpr const T *end() const { return elements + N; }
   MSL_INLINE constexpr T *data() { return elements; }
   MSL_INLINE constexpr const T *data() const { return elements; }
   static constexpr size_t size() { return N; }

@@ -24,6 +24,7 @@ const HEADERS: &[(&str, &str)] = headers![
     "atomic.h",
     "matrix_place.h",
     "simd.h",
+    "internals.h",
     "simdgroup_matrix.h",
     "bound.h",
     "constants.h",

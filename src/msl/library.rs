@@ -118,6 +118,13 @@ impl Library {
     }
 
     fn no_such_kernel(&self, name: &str) -> String {
+        let mut skipped = self.program.skipped.iter();
+        if let Some(function) = skipped.find(|function| function.name == name) {
+            return format!(
+                "`{name}` is a {} function, and this device computes only",
+                function.stage
+            );
+        }
         let names: Vec<&str> = self.names().collect();
         match names.is_empty() {
             true => format!("no kernel `{name}`: the source defines none"),

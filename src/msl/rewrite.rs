@@ -10,6 +10,7 @@ mod address_spaces;
 mod attributes;
 mod brackets;
 mod constants;
+mod graphics;
 mod kernels;
 mod literals;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use super::tokens::{Token, Tokens, after_word, tokenize};
 use attributes::Attributes;
 use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
+pub use graphics::Skipped;
 pub use kernels::Kernel;
 #[cfg(test)]
 pub use opencl::to_opencl;
@@ -33,6 +35,8 @@ pub struct Program {
     segments: Vec<Segment>,
     pub kernels: Vec<Kernel>,
     pub constants: Vec<FunctionConstant>,
+    /// Functions that were taken out because this device computes only.
+    pub skipped: Vec<Skipped>,
 }
 
 enum Segment {
@@ -81,6 +85,7 @@ impl Program {
         let mut rewriter = Rewriter::new(preprocessed)?;
         rewriter.refuse()?;
         rewriter.take_attributes()?;
+        let skipped = rewriter.skip_graphics()?;
         let kernels = rewriter.take_kernels()?;
         let constants = rewriter.take_function_constants(&kernels)?;
         rewriter.rewrite_address_spaces()?;
@@ -90,6 +95,7 @@ impl Program {
             segments: rewriter.segments(),
             kernels: kernels.kernels,
             constants,
+            skipped,
         };
         // What was taken out may have stood between two halves of something.
         Rewriter::new(&program.text(&program.samples()))?.refuse()?;

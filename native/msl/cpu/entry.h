@@ -23,6 +23,8 @@ template <class P, class Bound> MSL_INLINE P argument(const msl_lane *lane, int 
     for (int i = 0; i < 3; i++) place[i] = group.position[i] * group.dispatched_threads[i] + lane->position[i];
     return position<V>(place);
   } else if constexpr (Bound::kind == threads_per_grid) return position<V>(group.grid);
+  else if constexpr (Bound::kind == grid_size) return position<V>(group.grid);
+  else if constexpr (Bound::kind == grid_origin) return (V)0;
   else if constexpr (Bound::kind == threadgroup_position_in_grid) return position<V>(group.position);
   else if constexpr (Bound::kind == threadgroups_per_grid) return position<V>(group.groups);
   else if constexpr (Bound::kind == thread_position_in_threadgroup) return position<V>(lane->position);

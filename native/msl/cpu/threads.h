@@ -29,6 +29,9 @@ MSL_INLINE void simd_barrier(uint site) {
   lane->group->runtime->simd_barrier(lane, nullptr, site);
 }
 
+/* Memory that every thread of the grid sees alike: all of it, here. */
+#define MSL_COHERENT
+
 /* What a thread wrote before is read by others after a barrier only. */
 MSL_INLINE void fence() {}
 

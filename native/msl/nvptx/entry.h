@@ -92,6 +92,8 @@ template <class P, class Bound> struct holder {
       for (int i = 0; i < 3; i++) from[i] = at.group[i] * head.threads[i] + at.thread[i];
       return position<V>(from);
     } else if constexpr (Bound::kind == threads_per_grid) return position<V>(head.grid);
+    else if constexpr (Bound::kind == grid_size) return position<V>(head.grid);
+    else if constexpr (Bound::kind == grid_origin) return (V)0;
     else if constexpr (Bound::kind == threadgroup_position_in_grid) return position<V>(at.group);
     else if constexpr (Bound::kind == threadgroups_per_grid) return position<V>(head.groups);
     else if constexpr (Bound::kind == thread_position_in_threadgroup) return position<V>(at.thread);

@@ -20,6 +20,8 @@ MSL_INLINE uint lane_index() { return __nvvm_read_ptx_sreg_laneid(); }
 MSL_INLINE void threadgroup_barrier(uint) { __syncthreads(); }
 MSL_INLINE void simd_barrier(uint) { __nvvm_bar_warp_sync(all_lanes); }
 MSL_INLINE void fence() { __nvvm_membar_gl(); }
+/* Memory that every thread of the grid sees alike: not what a multiprocessor's own cache has. */
+#define MSL_COHERENT volatile
 
 MSL_INLINE int integer_dot4(uint a, uint b, int c) {
   int sum;

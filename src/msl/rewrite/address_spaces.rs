@@ -28,6 +28,7 @@ impl Rewriter<'_> {
                 "constant" if matches!(before, ")" | "const") => self.edits[index] = Edit::Erase,
                 "constant" => self.edits[index] = Edit::Replace(String::from("const")),
                 "threadgroup" => self.rewrite_threadgroup(index)?,
+                "coherent" => self.rewrite_coherent(index),
                 space @ ("threadgroup_imageblock" | "object_data" | "ray_data") => {
                     return Err(self.error(index, format!("the address space `{space}` is not supported: this device computes only")));
                 }
@@ -35,6 +36,18 @@ impl Rewriter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// `coherent device float *p`, `coherent(device) …`: a macro of the target's, where it is not a name.
+    fn rewrite_coherent(&mut self, index: usize) {
+        let mut after = index + 1;
+        if after < self.len() && self.text(after) == "(" {
+            after = self.closing(after) + 1;
+        }
+        if after < self.len() && matches!(self.text(after), "device" | "const" | "volatile") {
+            self.erase(index..after);
+            self.edits[index] = Edit::Replace(String::from("MSL_COHERENT"));
+        }
     }
 
     fn rewrite_threadgroup(&mut self, index: usize) -> Result<(), Error> {

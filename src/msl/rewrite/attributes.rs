@@ -29,6 +29,11 @@ impl Attributes {
             .flat_map(|(&at, list)| list.iter().map(move |attribute| (at, attribute)))
     }
 
+    /// Those of what is taken out of the source.
+    pub fn forget(&mut self, range: Range<usize>) {
+        self.0.retain(|at, _| !range.contains(at));
+    }
+
     pub fn all(&self) -> impl Iterator<Item = (usize, &Attribute)> {
         self.within(0..usize::MAX)
     }

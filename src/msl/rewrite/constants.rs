@@ -82,6 +82,18 @@ impl Rewriter<'_> {
                     ),
                 )
             })?;
+            // What C++ says of a constant besides its type is said anew.
+            let first = (0..start)
+                .rev()
+                .take_while(|&before| matches!(self.text(before), "static" | "inline" | "const"))
+                .last()
+                .unwrap_or(start);
+            self.erase(first..start);
+            for word in start + 1..name {
+                if matches!(self.text(word), "static" | "constexpr" | "const") {
+                    self.edits[word] = Edit::Erase;
+                }
+            }
             let position = constants.len();
             constants.push(FunctionConstant {
                 name: String::from(self.text(name)),

@@ -16,8 +16,10 @@ use crate::msl::tokens::Kind;
 pub struct Kernel {
     /// The name that it is found by.
     pub name: String,
-    /// The C++ function: `f`, `f<half, 4>`.
-    function: String,
+    /// A pointer to the C++ function: `&f`, `&f<half, 4>`, `static_cast<void (*)(float *)>(&f)`.
+    pointer: String,
+    /// The pointer's type.
+    pointer_type: String,
     /// The namespaces around it, outermost first.
     namespaces: Vec<String>,
     /// A `msl::bound<…>` for each parameter.
@@ -42,7 +44,7 @@ impl Kernel {
     }
 
     fn instance(&self) -> String {
-        let mut text = format!("msl::kernel<(&{0}), decltype(&{0})", self.function);
+        let mut text = format!("msl::kernel<({}), {}", self.pointer, self.pointer_type);
         for bound in &self.bounds {
             text += ", ";
             text += bound;
@@ -85,7 +87,7 @@ pub struct Kernels {
 }
 
 /// The attributes that bind a parameter to something other than memory; entry.h has one enumerator for each.
-const POSITIONS: [&str; 17] = [
+const POSITIONS: [&str; 19] = [
     "thread_position_in_grid",
     "threads_per_grid",
     "threadgroup_position_in_grid",
@@ -103,15 +105,17 @@ const POSITIONS: [&str; 17] = [
     "thread_index_in_quadgroup",
     "quadgroup_index_in_threadgroup",
     "quadgroups_per_threadgroup",
+    "grid_origin",
+    "grid_size",
 ];
 
 /// A function's declarator: its name with template arguments, and its parameter list when it has one.
-struct Declarator {
-    name: String,
+pub(super) struct Declarator {
+    pub name: String,
     arguments: String,
     parameters: Option<Range<usize>>,
     /// The token after it.
-    end: usize,
+    pub end: usize,
 }
 
 /// The namespaces around a token: (first token, names from the outermost) wherever they change.
@@ -128,7 +132,38 @@ struct Definition {
     name: String,
     namespaces: Vec<String>,
     bounds: Vec<String>,
+    max_threads: Option<MaxThreads>,
+}
+
+/// What `[[max_total_threads_per_threadgroup(…)]]` of a definition says.
+enum MaxThreads {
+    /// An expression that is the same for every instance.
+    Same(String),
+    /// The name of a template of constants.
+    Template(String),
+}
+
+impl MaxThreads {
+    /// The expression for an instance with these template arguments.
+    fn of(&self, arguments: &str) -> String {
+        match self {
+            MaxThreads::Same(expression) => expression.clone(),
+            MaxThreads::Template(name) => format!("{name}{arguments}"),
+        }
+    }
+}
+
+/// An explicit instantiation.
+struct Instance {
+    mark: usize,
+    host_name: Option<String>,
     max_threads: Option<String>,
+    namespaces: Vec<String>,
+    name: String,
+    /// `<half, 4>`, or nothing.
+    arguments: String,
+    /// The parameters' types, when it has a parameter list.
+    types: Option<String>,
 }
 
 impl Rewriter<'_> {
@@ -166,14 +201,19 @@ impl Rewriter<'_> {
             self.make(namespaces.iter().map(|name| name.len() + 16).sum())?;
 
             if before_text == "template" {
-                instances.push((
+                let parameters = declarator.parameters.clone();
+                let types = parameters.clone().map(|list| self.parameter_types(list));
+                // Their attributes are those of the definition once more.
+                found.parameters.extend(parameters);
+                instances.push(Instance {
                     mark,
                     host_name,
                     max_threads,
                     namespaces,
-                    declarator.name,
-                    declarator.arguments,
-                ));
+                    name: declarator.name,
+                    arguments: declarator.arguments,
+                    types,
+                });
                 let end = (declarator.end..self.len())
                     .find(|&index| self.text(index) == ";")
                     .ok_or_else(|| self.error(mark, "an explicit instantiation without its `;`"))?;
@@ -191,13 +231,21 @@ impl Rewriter<'_> {
             }
             let bounds = self.bounds(parameters)?;
             self.make(bounds.iter().map(String::len).sum())?;
+            let mut max_threads = max_threads.map(MaxThreads::Same);
+            if before_text == ">"
+                && let (Some(MaxThreads::Same(expression)), Some(before)) = (&max_threads, before)
+            {
+                max_threads = Some(self.template_threads(mark, before, expression)?);
+            }
             if before_text != ">" {
+                let pointer = format!("&{}", declarator.name);
                 found.kernels.push(Kernel {
                     name: host_name.unwrap_or_else(|| declarator.name.clone()),
-                    function: declarator.name.clone(),
+                    pointer_type: format!("decltype({pointer})"),
+                    pointer,
                     namespaces: namespaces.clone(),
                     bounds: bounds.clone(),
-                    max_threads: max_threads.clone(),
+                    max_threads: max_threads.as_ref().map(|threads| threads.of("")),
                     place: self.tokens.line_directive(self.token(mark).place),
                 });
             }
@@ -208,63 +256,124 @@ impl Rewriter<'_> {
                 max_threads,
             });
         }
-        for (mark, host_name, max_threads, namespaces, name, arguments) in instances {
-            let unqualified = name.rsplit("::").next().unwrap_or(&name);
-            self.count_steps(definitions.len());
-            self.check_work()?;
-            let definition = definitions
-                .iter()
-                .find(|definition| {
-                    definition.name == unqualified && namespaces.starts_with(&definition.namespaces)
-                })
-                .or_else(|| {
-                    definitions
-                        .iter()
-                        .find(|definition| definition.name == unqualified)
-                })
-                .ok_or_else(|| {
-                    self.error(mark, format!("no kernel template `{name}` is defined"))
-                })?;
-            let copied = definition.bounds.iter().chain(&definition.namespaces);
-            self.make(copied.map(|text| text.len() + 16).sum())?;
-            // Named from within the definition's namespace, where its parameters' attributes have their meaning.
-            found.kernels.push(Kernel {
-                name: host_name.unwrap_or_else(|| String::from(unqualified)),
-                function: format!("{unqualified}{arguments}"),
-                namespaces: definition.namespaces.clone(),
-                bounds: definition.bounds.clone(),
-                max_threads: max_threads.or_else(|| definition.max_threads.clone()),
-                place: self.tokens.line_directive(self.token(mark).place),
-            });
+        for instance in instances {
+            let kernel = self.instance(instance, &definitions)?;
+            found.kernels.push(kernel);
         }
         Ok(found)
+    }
+
+    /// The kernel of an explicit instantiation.
+    fn instance(&self, instance: Instance, definitions: &[Definition]) -> Result<Kernel, Error> {
+        let name = &instance.name;
+        let unqualified = name.rsplit("::").next().unwrap_or(name);
+        self.count_steps(definitions.len());
+        self.check_work()?;
+        let mut named = definitions
+            .iter()
+            .filter(|definition| definition.name == unqualified);
+        let definition = named
+            .clone()
+            .find(|definition| instance.namespaces.starts_with(&definition.namespaces))
+            .or_else(|| named.next())
+            .ok_or_else(|| {
+                self.error(
+                    instance.mark,
+                    format!("no kernel template `{name}` is defined"),
+                )
+            })?;
+        let copied = definition.bounds.iter().chain(&definition.namespaces);
+        self.make(copied.map(|text| text.len() + 16).sum())?;
+        // Named from within the definition's namespace, where its parameters' attributes have their meaning.
+        let pointer = format!("&{unqualified}{}", instance.arguments);
+        let (pointer, pointer_type) = match instance.types {
+            // The arguments follow from the parameters' types.
+            Some(types) if instance.arguments.is_empty() => {
+                let pointer_type = format!("void (*)({types})");
+                (
+                    format!("static_cast<{pointer_type}>({pointer})"),
+                    pointer_type,
+                )
+            }
+            _ => (pointer.clone(), format!("decltype({pointer})")),
+        };
+        let max_threads = match (instance.max_threads, &definition.max_threads) {
+            (Some(own), _) => Some(own),
+            (None, Some(MaxThreads::Template(_))) if instance.arguments.is_empty() => {
+                return Err(self.error(
+                    instance.mark,
+                    "[[max_total_threads_per_threadgroup]] of this template may depend on its arguments: write them behind \
+                     the name",
+                ));
+            }
+            (None, threads) => threads
+                .as_ref()
+                .map(|threads| threads.of(&instance.arguments)),
+        };
+        Ok(Kernel {
+            name: instance
+                .host_name
+                .unwrap_or_else(|| String::from(unqualified)),
+            pointer,
+            pointer_type,
+            namespaces: definition.namespaces.clone(),
+            bounds: definition.bounds.clone(),
+            max_threads,
+            place: self.tokens.line_directive(self.token(instance.mark).place),
+        })
+    }
+
+    /// A constant beside a kernel template that has its number of threads for any arguments. `close`: the angle that
+    /// ends the template's parameters.
+    fn template_threads(
+        &mut self,
+        mark: usize,
+        close: usize,
+        expression: &str,
+    ) -> Result<MaxThreads, Error> {
+        let open = self.opening_angle(close);
+        let template = open.and_then(|open| self.previous(open));
+        let (Some(open), Some(template)) = (open, template) else {
+            return Err(self.error(mark, "no template where a kernel's should be"));
+        };
+        let parameters = self.joined(open..close + 1);
+        self.make(parameters.len() + expression.len() + 100)?;
+        let name = format!("msl_threads_{mark}");
+        self.edits[template] = Edit::Replace(format!(
+            "template {parameters} constexpr unsigned {name} = ({expression}); template"
+        ));
+        Ok(MaxThreads::Template(name))
+    }
+
+    /// A parameter list as C++ has it, before the address spaces are rewritten.
+    fn parameter_types(&self, parameters: Range<usize>) -> String {
+        let mut text = String::new();
+        for index in parameters.filter(|&index| self.edits[index] == Edit::Keep) {
+            text += match self.text(index) {
+                "device" | "thread" | "threadgroup" | "coherent" => continue,
+                "constant" => "const",
+                other => other,
+            };
+            text.push(' ');
+        }
+        text
     }
 
     /// The tokens that make a declaration a kernel's: the keyword, or the bracket that opens `[[kernel]]`.
     pub(super) fn marks(&self) -> Result<Vec<usize>, Error> {
         let mut marks = Vec::new();
-        for (at, attribute) in self.attributes.all() {
-            match attribute.name.as_str() {
-                "kernel" => marks.push(at),
-                "vertex" | "fragment" | "object" | "mesh" | "visible" | "intersection" => {
-                    return Err(self.error(
-                        at,
-                        format!(
-                            "[[{}]] functions are not supported: this device computes only",
-                            attribute.name
-                        ),
-                    ));
-                }
-                _ => {}
-            }
-        }
+        let attributes = self.attributes.all();
+        marks.extend(
+            attributes
+                .filter(|(_, attribute)| attribute.name == "kernel")
+                .map(|(at, _)| at),
+        );
         for index in 0..self.len() {
             if self.edits[index] == Edit::Erase || self.token(index).kind != Kind::Identifier {
                 continue;
             }
             self.check_work()?;
-            let keyword = self.text(index);
-            if !matches!(keyword, "kernel" | "vertex" | "fragment") {
+            if self.text(index) != "kernel" {
                 continue;
             }
             let member = self
@@ -275,12 +384,6 @@ impl Rewriter<'_> {
                 .is_some_and(|next| self.token(next).kind == Kind::Identifier);
             if member || !declares {
                 continue;
-            }
-            if keyword != "kernel" {
-                return Err(self.error(
-                    index,
-                    format!("{keyword} functions are not supported: this device computes only"),
-                ));
             }
             marks.push(index);
         }
@@ -333,7 +436,7 @@ impl Rewriter<'_> {
     }
 
     /// Reads on from a kernel's mark to its name and parameters.
-    fn declarator(&self, mark: usize) -> Result<Declarator, Error> {
+    pub(super) fn declarator(&self, mark: usize) -> Result<Declarator, Error> {
         let unfinished = || self.error(mark, "this kernel's declaration does not end");
         let mut angles = 0;
         let mut index = mark;
@@ -470,5 +573,5 @@ impl Rewriter<'_> {
 
 /// Attributes that say nothing about a binding.
 fn harmless(attribute: &Attribute) -> bool {
-    attribute.name == "maybe_unused" || attribute.name.contains("::")
+    matches!(attribute.name.as_str(), "maybe_unused" | "user") || attribute.name.contains("::")
 }

@@ -11,6 +11,7 @@ use crate::msl::tokens::Kind;
 pub fn to_opencl(preprocessed: &str) -> Result<String, Error> {
     let mut rewriter = Rewriter::new(preprocessed)?;
     rewriter.take_attributes()?;
+    rewriter.skip_graphics()?;
     for mark in rewriter.marks()? {
         rewriter.edits[mark] = Edit::Erase;
     }

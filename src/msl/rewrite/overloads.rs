@@ -1,5 +1,5 @@
-//! Functions that differ only in the address spaces of their parameters are one function once these are erased: the
-//! first stays. When their bodies differ, either choice would give wrong numbers in some call, so that is an error.
+//! Functions that differ only in the address spaces of their parameters are one function once these are erased, and so
+//! are specializations of a class template by address space: the first stays. When their bodies differ, either choice would give wrong numbers in some call, so that is an error.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -116,6 +116,19 @@ impl Rewriter<'_> {
                     index = end;
                     start = index + 1;
                 }
+                "{" if declares && self.specializes_class(start..index) => {
+                    let end = self.closing(index);
+                    let body = Some(index + 1..end);
+                    if self.is_repeated(start..index, body, scopes.current, &mut known)? {
+                        // With the `;` behind it.
+                        let after = self.next(end).filter(|&after| self.text(after) == ";");
+                        index = after.unwrap_or(end);
+                        self.erase(start..index + 1);
+                    } else {
+                        scopes.enter(Scope::Class);
+                    }
+                    start = index + 1;
+                }
                 "{" => {
                     let scope = if declares {
                         self.scope(start..index)
@@ -145,6 +158,30 @@ impl Rewriter<'_> {
         } else {
             Scope::Other
         }
+    }
+
+    /// Whether it is `template <…> struct name<…>`.
+    fn specializes_class(&self, declaration: Range<usize>) -> bool {
+        let mut live = declaration.filter(|&at| self.edits[at] != Edit::Erase);
+        if live.next().map(|at| self.text(at)) != Some("template") {
+            return false;
+        }
+        let mut angles = 0;
+        let parameters = live.by_ref().take_while(|&at| {
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" => angles -= 1,
+                _ => {}
+            }
+            angles > 0
+        });
+        parameters.for_each(drop);
+        let class = live.next().map(|at| self.text(at));
+        let name = live.next().map(|at| self.token(at).kind);
+        let specialized = live.next().map(|at| self.text(at));
+        matches!(class, Some("struct" | "class"))
+            && name == Some(Kind::Identifier)
+            && specialized == Some("<")
     }
 
     /// Whether the declaration has a parameter list outside of template arguments and initialisers.
@@ -204,8 +241,8 @@ impl Rewriter<'_> {
         if !same {
             return Err(self.error(
                 self.name(declaration),
-                "this function and an earlier one differ in the address spaces of their parameters and in their bodies: the \
-                 software device has one address space and cannot tell them apart; give them different names",
+                "this and an earlier one of the same name differ in the address spaces of their parameters and in their \
+                 bodies: the software device has one address space and cannot tell them apart; give them different names",
             ));
         }
         Ok(true)

@@ -65,16 +65,6 @@ fn attributes_that_this_device_does_not_have() {
         "[[texture]] is not supported",
     );
     expect(
-        "\nvertex float4 f() { return 0; }",
-        4,
-        "vertex functions are not supported",
-    );
-    expect(
-        "[[fragment]] float4 f() { return 0; }",
-        3,
-        "[[fragment]] functions are not supported",
-    );
-    expect(
         "kernel void f(device float *x [[buffer]]) {}",
         3,
         "[[buffer]] needs an argument",

@@ -1,0 +1,270 @@
+//! What Metal source in use relies on beyond the specification's examples: overloads by address space, explicit
+//! instantiations in every form, Apple's own names. Each program is a short one of ours.
+
+use std::panic::catch_unwind;
+
+use super::program::{Program, errors, source};
+use crate::msl::library::Library;
+
+/// A kernel `f` of one thread, and what it writes.
+struct Case {
+    name: &'static str,
+    body: &'static str,
+    expected: &'static [f32],
+}
+
+const fn case(name: &'static str, body: &'static str, expected: &'static [f32]) -> Case {
+    Case {
+        name,
+        body,
+        expected,
+    }
+}
+
+const CASES: &[Case] = &[
+    case(
+        "overloads behind an attribute",
+        "#define FUNC inline __attribute__((always_inline))\n\
+         FUNC float g(device const int *p) { return p[0]; } FUNC float g(constant int *p) { return p[0]; }\n\
+         kernel void f(device float *o [[buffer(0)]], device const int *p [[buffer(1)]]) { o[0] = g(p); }",
+        &[7.0],
+    ),
+    case(
+        "overloaded operators",
+        "struct c { float r; };\n\
+         thread c &operator+=(thread c &a, c b) { a.r += b.r; return a; }\n\
+         device c &operator+=(device c &a, c b) { a.r += b.r; return a; }\n\
+         struct d { float r; d() = default; d(float x) : r(x) {}\n\
+           thread d &operator=(d other) thread { r = other.r; return *this; }\n\
+           device d &operator=(d other) device { r = other.r; return *this; } };\n\
+         kernel void f(device float *o [[buffer(0)]]) { c a{1}; a += c{2}; d b; b = d(4); o[0] = a.r + b.r; }",
+        &[7.0],
+    ),
+    case(
+        "a template specialized by address space",
+        "template <class T> struct p { static constexpr constant int n = 1; };\n\
+         template <class T> struct p<device T *> { static constexpr constant int n = 2; };\n\
+         template <class T> struct p<thread T *> { static constexpr constant int n = 2; };\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = p<device float *>::n; o[1] = p<float>::n; }",
+        &[2.0, 1.0],
+    ),
+    case(
+        "Apple's internal functions",
+        "kernel void f(device float *o [[buffer(0)]]) { o[0] = __metal_exp(0.0, __METAL_MAYBE_FAST_MATH__);\n\
+           o[1] = __metal_fabs(-2.0, __METAL_MAYBE_FAST_MATH__); o[2] = __metal_fmax(1.0, 3.0, __METAL_MAYBE_FAST_MATH__); }",
+        &[1.0, 2.0, 3.0],
+    ),
+    case(
+        "traits of Apple's library",
+        "template <class T, class = enable_if_t<_disjunction<is_same<T, float>, is_same<T, int>>::value>> T g(T x) { return x; }\n\
+         kernel void f(device float *o [[buffer(0)]], constant uint &n [[buffer(1)]]) {\n\
+           using T = remove_addrspace_t<device float>; T x = 1; o[0] = g(x); uniform<uint> m = make_uniform(n); o[1] = m;\n\
+           o[2] = __is_valid_simdgroup_type<float>::value; }",
+        &[1.0, 7.0, 1.0],
+    ),
+    case(
+        "names of the standard library that are not Metal's",
+        "namespace metal { template <class... T> struct mv { typedef void type; };\n\
+         template <class... T> using void_t = typename mv<T...>::type;\n\
+         template <class T> struct is_empty : bool_constant<__is_empty(T)> {}; }\n\
+         struct E {};\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = is_empty<E>::value; }",
+        &[1.0],
+    ),
+    case(
+        "threads by a template's parameter",
+        "template <int N> [[kernel, max_total_threads_per_threadgroup(N * 32)]] void g(device float *o [[buffer(0)]]) { o[0] = N; }\n\
+         template [[host_name(\"f\")]] [[kernel]] decltype(g<2>) g<2>;",
+        &[2.0],
+    ),
+    case(
+        "an instantiation with deduced arguments",
+        "template <class T> [[kernel]] void g(device T *o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 5; }\n\
+         template [[host_name(\"f\")]] [[kernel]] void g(device float *o [[buffer(0)]], uint i [[thread_position_in_grid]]);\n\
+         template [[host_name(\"other\")]] [[kernel]] void g(device half *, uint);",
+        &[5.0],
+    ),
+    case(
+        "an attribute behind threadgroup, or before it",
+        "kernel void f(device float *o [[buffer(0)]]) { threadgroup __attribute__((aligned(16))) float t[16]; t[0] = 1;\n\
+           alignas(16) threadgroup float u[4]; u[1] = 2; o[0] = t[0] + u[1]; }",
+        &[3.0],
+    ),
+    case(
+        "static constant constexpr function constants",
+        "static constant constexpr const bool g [[function_constant(0)]];\n\
+         static constant const int n [[function_constant(1)]];\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = is_function_constant_defined(g) + is_function_constant_defined(n); }",
+        &[0.0],
+    ),
+    case(
+        "functions of the graphics stages beside a kernel",
+        "struct V { float4 p [[position]]; };\n\
+         vertex V v(uint i [[vertex_id]], device float4 *p [[buffer(0)]]) { return V{p[i]}; }\n\
+         fragment float4 g(V in [[stage_in]]) { return in.p; }\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = 4; }",
+        &[4.0],
+    ),
+    case(
+        "a user attribute on a parameter",
+        "kernel void f(device float *o [[buffer(0)]], device float *p [[user(fake0)]]) { o[0] = 2; }",
+        &[2.0],
+    ),
+    case(
+        "functions of vectors",
+        "kernel void f(device float *o [[buffer(0)]]) { float2 w; float2 v = modf(float2(1.5, 2.25), w); o[0] = v.y; o[1] = w.x;\n\
+           int2 e; float2 m = frexp(float2(8, 3), e); o[2] = m.x; o[3] = e.x; o[4] = ilogb(float2(8, 16)).y;\n\
+           o[5] = ldexp(float2(1, 2), int2(3, 4)).y; o[6] = extract_bits(uint2(0xf0, 0xff), 4, 4).x;\n\
+           o[7] = insert_bits(int2(0), int2(1), 3, 1).y; o[8] = numeric_limits<uint4>::max().x > 1 ? 1 : 0; }",
+        &[0.25, 1.0, 0.5, 4.0, 4.0, 32.0, 15.0, 8.0, 1.0],
+    ),
+    case(
+        "scalars beside vectors",
+        "kernel void f(device float *o [[buffer(0)]]) { float2 v = float2(0, 2); o[0] = select(0, v, v > 1).y;\n\
+           o[1] = smoothstep(0, 1, float(0.5)); int2 i = int2(1, 2) << uint2(3, 4); o[2] = i.y; }",
+        &[2.0, 0.5, 32.0],
+    ),
+    case(
+        "a user's own function of integers",
+        "template <class T, class E = typename enable_if<is_integral<T>::value>::type> T sign(T x) { return x * 2; }\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = sign(3); o[1] = sign(-2.5f); }",
+        &[6.0, -1.0],
+    ),
+    case(
+        "packing",
+        "kernel void f(device float *o [[buffer(0)]]) { o[0] = unpack_snorm2x16_to_float(pack_float_to_snorm2x16(float2(1, -1))).y;\n\
+           o[1] = unpack_unorm4x8_srgb_to_float(pack_float_to_srgb_unorm4x8(float4(1, 0, 0, 1))).x;\n\
+           o[2] = unpack_unorm10a2_to_float(pack_float_to_unorm10a2(float4(0, 1, 0, 1))).y;\n\
+           o[3] = unpack_unorm2x16_to_half(pack_half_to_unorm2x16(half2(1, 0))).x;\n\
+           o[4] = isordered(1.0f, 2.0f) + isunordered(1.0f, 2.0f); o[5] = unpack_snorm4x8_to_half(pack_half_to_snorm4x8(half4(-1))).z; }",
+        &[-1.0, 1.0, 1.0, 1.0, 1.0, -1.0],
+    ),
+    case(
+        "votes of quads",
+        "kernel void f(device float *o [[buffer(0)]]) { quad_vote v = quad_ballot(true); o[0] = v.all() || v.any();\n\
+           o[1] = quad_broadcast_first(3.0f); o[2] = quad_all(true) && quad_any(true); }",
+        &[1.0, 3.0, 1.0],
+    ),
+    case(
+        "volatile vectors",
+        "kernel void f(volatile device float4 *o [[buffer(0)]]) { o[0] = float4(1); o[1] = o[0]; }",
+        &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+    ),
+    case(
+        "the grid's origin and size",
+        "kernel void f(device float *o [[buffer(0)]], uint g [[grid_origin]], uint3 s [[grid_size]]) { o[0] = g; o[1] = s.x; }",
+        &[0.0, 1.0],
+    ),
+    case(
+        "coherent memory",
+        "kernel void f(coherent device float *o [[buffer(0)]]) { o[0] = 1; }",
+        &[1.0],
+    ),
+    case(
+        "shuffles of wide elements",
+        "kernel void f(device float *o [[buffer(0)]]) { long4 a = long4(1, 2, 3, 4); o[0] = simd_broadcast(a, 0).w; }",
+        &[4.0],
+    ),
+    case(
+        "packed vectors as arguments",
+        "kernel void f(device float *o [[buffer(0)]]) { packed_float3 p = packed_float3(3, 4, 0); o[0] = length(p); o[1] = dot(p, float3(1));\n\
+           o[2] = abs(p).x; o[3] = clamp(p, 0.0, 1.0).y; packed_float4 q = packed_float4(1, 2, 3, 4); o[4] = q.zw.y;\n\
+           packed_half4 h = packed_half4(q); o[5] = h.x; }",
+        &[5.0, 7.0, 3.0, 1.0, 4.0, 1.0],
+    ),
+    case(
+        "arithmetic of matrices",
+        "kernel void f(device float *o [[buffer(0)]]) { float2x2 m = float2x2(2.0); o[0] = (-m)[0].x; o[1] = (m / 2.0)[1].y; }",
+        &[-2.0, 1.0],
+    ),
+    case(
+        "a loop over an array",
+        "kernel void f(device float *o [[buffer(0)]]) { array<float, 3> a = {1, 2, 3}; float s = 0; for (auto x : a) s += x; o[0] = s; }",
+        &[6.0],
+    ),
+    case(
+        "a barrier with a scope",
+        "kernel void f(device float *o [[buffer(0)]]) { threadgroup_barrier(mem_flags::mem_device, memory_scope_device);\n\
+           simdgroup_barrier(mem_flags::mem_none, memory_scope_simdgroup); o[0] = NULL == nullptr; }",
+        &[1.0],
+    ),
+];
+
+#[test]
+fn every_program_compiles_and_is_right() {
+    let mut wrong = Vec::new();
+    for case in CASES {
+        let run = || {
+            let expected = case.expected.len();
+            let program = Program::new("f", case.body).input(1, &[7u32]);
+            program.groups([1, 1, 1], [1, 1, 1]).run::<f32>(expected)
+        };
+        match catch_unwind(run) {
+            Ok(found) if found == case.expected => {}
+            Ok(found) => wrong.push(format!("{}: {found:?}", case.name)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                wrong.push(format!("{}: {text}", case.name));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn an_instantiation_may_repeat_its_parameters_attributes() {
+    let body = "constant bool h [[function_constant(0)]];\n\
+                template <class T> [[kernel]] void g(device T *o [[buffer(0)]], device T *m [[buffer(1), function_constant(h)]]) {\n\
+                  o[0] = h ? m[0] : T(3); }\n\
+                template [[host_name(\"f\")]] [[kernel]] void g<float>(device float *o [[buffer(0)]],\n\
+                  device float *m [[buffer(1), function_constant(h)]]);";
+    // MTLDataTypeBool.
+    for (given, expected) in [(0u8, 3.0f32), (1, 8.0)] {
+        let program = Program::new("f", body)
+            .input(1, &[8.0f32])
+            .constant(0, 53, &[given]);
+        assert_eq!(
+            program.groups([1, 1, 1], [1, 1, 1]).run::<f32>(1),
+            [expected]
+        );
+    }
+}
+
+#[test]
+fn functions_of_other_stages_are_skipped_and_named() {
+    let body = "vertex float4 v(uint i [[vertex_id]]) { return 0; }\n\
+                template <typename T> [[fragment]] T g(T in [[stage_in]]) { return in; }\n\
+                template [[host_name(\"h\")]] [[fragment]] float4 g<float4>(float4 in [[stage_in]]);\n\
+                kernel void f(device float *o [[buffer(0)]]) { o[0] = 1; }";
+    let library = Library::new(&source(body)).expect("a library");
+    assert_eq!(library.names().collect::<Vec<_>>(), ["f"]);
+    let error = library.function("v", &[], false).expect_err("no kernel");
+    let error = error.to_string();
+    assert!(error.contains("`v` is a vertex function"), "{error}");
+}
+
+#[test]
+fn a_template_specialized_otherwise_by_address_space_is_an_error() {
+    let error = errors(
+        "template <class T> struct p { };\n\
+         template <class T> struct p<device T *> { static constexpr constant int n = 1; };\n\
+         template <class T> struct p<thread T *> { static constexpr constant int n = 2; };",
+    );
+    assert!(error.contains("program_source:5"), "{error}");
+    assert!(error.contains("one address space"), "{error}");
+}
+
+#[test]
+fn threads_by_a_parameter_need_spelled_arguments() {
+    let error = errors(
+        "template <class T> [[kernel, max_total_threads_per_threadgroup(sizeof(T) * 32)]]\n\
+         void g(device T *o [[buffer(0)]]) { o[0] = 1; }\n\
+         template [[host_name(\"f\")]] [[kernel]] void g(device float *o [[buffer(0)]]);",
+    );
+    assert!(error.contains("write them behind the name"), "{error}");
+}
