@@ -47,6 +47,11 @@ fn main() {
     }
 
     println!("cargo:rustc-check-cfg=cfg(ironbridge_native)");
+    // The level of this package, which is not the program's (src/build_profile.rs).
+    println!("cargo:rustc-check-cfg=cfg(ironbridge_unoptimized)");
+    if env::var("OPT_LEVEL").is_ok_and(|level| level == "0") {
+        println!("cargo:rustc-cfg=ironbridge_unoptimized");
+    }
     for variable in ["DOCS_RS", "IRONBRIDGE_CHECK_ONLY"] {
         println!("cargo:rerun-if-env-changed={variable}");
         if env::var_os(variable).is_some_and(|value| value == "1") {

@@ -34,6 +34,17 @@
 //!
 //! Code that keeps its data in slices can use [`MatmulExecutor`] instead.
 //!
+//! # A program's Cargo.toml
+//!
+//! A plain `cargo run` compiles dependencies without optimization, and native kernels are then many times slower. These
+//! lines, in the Cargo.toml of the program or its workspace, compile them as a release does. The program itself stays
+//! as quick to build as it was. With the feature `tracing`, an event of level warn says so when they are missing.
+//!
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
+//!
 //! # What safe means here
 //!
 //! 1. Host access waits for the device, and the device never sees memory that the host has mapped for writing. The
@@ -54,6 +65,7 @@
 
 mod backend;
 mod buffer;
+mod build_profile;
 mod capi;
 mod commands;
 mod device;
