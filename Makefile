@@ -2,7 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress \
-  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-abi check-msl check-ptx \
+  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-abi check-msl \
+  check-ptx \
   check-apple bindings doc book package dependent newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
@@ -122,6 +123,9 @@ lint: setup words ## formatting, clippy, native warnings, documentation, words a
 
 words: ## the words of scripts/words.txt, lines over 120 columns, sentences over 40 words, spelling (typos)
 	@scripts/check-words.sh
+
+check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and each alone
+	@scripts/check-features.sh $(if $(SHORT),short)
 
 check-abi: ## the headers' C ABI beside the last tag's, by abidiff; OLD= names a revision
 	@scripts/check-abi.sh $(OLD)
