@@ -9,6 +9,8 @@ use std::ffi::CStr;
 use std::ffi::CString;
 use std::sync::Arc;
 
+#[cfg(feature = "msl")]
+use super::metal_source;
 use super::registry::{self, Kernel};
 use crate::msl::builtin::own_sources;
 use crate::msl::{self, Setting};
@@ -130,7 +132,8 @@ impl Library {
 
 #[cfg(feature = "msl")]
 fn compile_metal(source: &str) -> Result<Library, String> {
-    super::metal_source::compile(source)
+    let (library, names) = metal_source::compile(source)?;
+    Ok(Library::Msl(library, names))
 }
 
 /// None of ours, or for a device of many cores.

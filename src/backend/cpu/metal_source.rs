@@ -3,7 +3,6 @@
 use std::ffi::CString;
 
 use super::bindings::Launch;
-use super::library::Library;
 use super::limits;
 use super::machine::Machine;
 use super::msl::dispatch::{Dispatch, Failure};
@@ -12,8 +11,8 @@ use super::msl::lane_order::LaneOrder;
 use crate::backend::fault::Fault;
 use crate::msl;
 
-/// Compiles `source`, as far as finding its errors and its kernels.
-pub fn compile(source: &str) -> Result<Library, String> {
+/// Compiles `source` as far as finding its errors and its kernels, whose names come with it.
+pub fn compile(source: &str) -> Result<(Box<msl::Library>, Vec<CString>), String> {
     // A wrong wish is reported here, where Metal has an error to report it with, and not only when a kernel runs.
     LaneOrder::from_environment()?;
     msl::validation_from_environment()?;
@@ -24,7 +23,7 @@ pub fn compile(source: &str) -> Result<Library, String> {
         .names()
         .filter_map(|name| CString::new(name).ok())
         .collect();
-    Ok(Library::Msl(Box::new(library), names))
+    Ok((Box::new(library), names))
 }
 
 /// Runs a kernel to its end.
