@@ -1,44 +1,82 @@
 #!/usr/bin/env bash
-# A Debian package of the command line by cargo-deb, in target/debian, with what dpkg finds that it needs.
+# A Debian package of the command line by cargo-deb, in target/deb, with what dpkg finds that it needs.
 #
-#   scripts/deb.sh            makes it of the release build
-#   scripts/deb.sh test       and installs it in a bare Debian of this machine's version, made for it, where it writes
-#                             text; as root
+#   scripts/deb.sh [PROFILE] [test]    PROFILE: release or dev. test: installs it in a bare Debian of this machine's
+#                                      version, made for it, where it writes text; as root
+#
+# Exits with 69 (sysexits.h's EX_UNAVAILABLE) where the tools or the bare Debian cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+readonly MOST_BYTES=15000000 CARGO_DEB_VERSION=3.8.0 OUT=target/deb
+profile=release
+[ "${1:-}" != dev ] && [ "${1:-}" != release ] || { profile=$1 && shift; }
+folder=$profile
+[ "$profile" != dev ] || folder=debug
+
+fail() {
+  printf 'deb: %s\n' "$@" >&2
+  exit 1
+}
+unavailable() {
+  printf 'deb: %s\n' "$@" >&2
+  exit 69
+}
+
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
-readonly MOST_BYTES=15000000
+export PATH=$target/tools/bin:$PATH
+command -v cargo-deb >/dev/null ||
+  cargo install --quiet --locked --root "$target/tools" --version "$CARGO_DEB_VERSION" cargo-deb ||
+  unavailable 'cargo-deb is not here and cannot be installed'
+command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-recommends dpkg-dev >/dev/null ||
+  unavailable 'dpkg-shlibdeps is not here, and apt cannot fetch dpkg-dev'
 
-tools=$target/tools
-export PATH=$tools/bin:$PATH
-command -v cargo-deb >/dev/null || cargo install --quiet --locked --root "$tools" --version '^3.8' cargo-deb
+# An eighth of the program are addresses that the loader fills in, unless the linker packs them. glibc knows how from
+# 2.36 on, which is Debian 12's; an older one refuses the program, and the package's dependencies say so.
+features=cli,pull,tracing
+if [ "$profile" = release ]; then
+  cargo rustc --release --features "$features" --bin ironbridge -- -C link-arg=-Wl,-z,pack-relative-relocs
+else
+  cargo build --features "$features" --bin ironbridge
+fi
+rm -rf "$OUT" && mkdir -p "$OUT"
+"$target/$folder/ironbridge" man --out "$OUT/man"
+"$target/$folder/ironbridge" completions bash >"$OUT/ironbridge.bash"
+scripts/licenses.py ironbridge "$features" >"$OUT/licenses.txt"
+cargo deb --quiet --no-build --profile "$profile" --output "$OUT/"
+package=$(ls "$OUT"/*.deb)
 
-# Addresses that the loader fills in are a seventh of the program, unless the linker packs them (glibc 2.36).
-cargo rustc --release --features cli,tracing --bin ironbridge -- -C link-arg=-Wl,-z,pack-relative-relocs
-mkdir -p "$target/debian/share"
-"$target/release/ironbridge" man --out "$target/debian/share/man"
-"$target/release/ironbridge" completions bash >"$target/debian/share/ironbridge.bash"
-rm -f "$target"/debian/*.deb
-cargo deb --quiet --no-build --offline --features cli,tracing
-package=$(ls "$target"/debian/*.deb)
-
-strip -o "$target/debian/share/stripped" "$target/release/ironbridge"
-bytes=$(stat -c %s "$target/debian/share/stripped")
-echo "deb: $package, $(stat -c %s "$package") bytes; the program has $bytes bytes and loads" \
-  "$(ldd "$target/debian/share/stripped" | wc -l) libraries"
-[ "$bytes" -lt "$MOST_BYTES" ] || { echo "deb: the program has $bytes bytes, more than $MOST_BYTES" >&2 && exit 1; }
-dpkg-deb --field "$package" Depends
+dpkg-deb --extract "$package" "$OUT/content"
+bytes=$(stat -c %s "$OUT/content/usr/bin/ironbridge")
+echo "deb: $package has $(stat -c %s "$package") bytes; its program has $bytes bytes and loads" \
+  "$(ldd "$OUT/content/usr/bin/ironbridge" | wc -l) libraries"
+echo "deb: it depends on $(dpkg-deb --field "$package" Depends)"
+for wanted in libgnustep-base libobjc libc6; do
+  dpkg-deb --field "$package" Depends | grep -q "$wanted" || fail "it does not depend on $wanted"
+done
+[ "$profile" = dev ] || [ "$bytes" -lt "$MOST_BYTES" ] ||
+  fail "the program has $bytes bytes, which are more than $MOST_BYTES"
 [ "${1:-}" = test ] || exit 0
 
-[ "$(id -u)" = 0 ] || { echo 'deb: not root, which a bare Debian needs' >&2 && exit 1; }
+[ "$(id -u)" = 0 ] || fail 'not root, which a bare Debian needs'
+command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap >/dev/null ||
+  unavailable 'debootstrap is not here, and apt cannot fetch it'
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 system=$(mktemp -d "${TMPDIR:-/tmp}/deb.XXXXXX")
-trap 'rm -rf "$system"' EXIT
-log=$target/debian/log
-debootstrap --variant=minbase "$suite" "$system" "${MIRROR:-http://deb.debian.org/debian}" >"$log" ||
-  { tail -n 5 "$log" >&2 && exit 1; }
-umount "$system/proc" "$system/sys" 2>/dev/null || true
+end() {
+  umount "$system/proc" "$system/sys" 2>/dev/null || true
+  if grep -qF " $system/" /proc/self/mounts; then
+    echo "deb: something is still mounted in $system, so it is left there" >&2
+  else
+    rm -rf "$system"
+  fi
+}
+trap end EXIT
+debootstrap --variant=minbase "$suite" "$system" "${MIRROR:-http://deb.debian.org/debian}" >"$OUT/log" 2>&1 || {
+  tail -n 5 "$OUT/log" >&2
+  unavailable "debootstrap cannot make a bare $suite"
+}
+# How this machine reaches the network.
 cp -L /etc/resolv.conf "$system/etc/resolv.conf"
 for file in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
   if grep -qsiE '^[^/#]*acquire' "$file"; then cp "$file" "$system/etc/apt/apt.conf.d/"; fi
@@ -49,10 +87,11 @@ inside() {
   env -i http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     DEBIAN_FRONTEND=noninteractive chroot "$system" /bin/sh -ec "$1" </dev/null
 }
-inside 'apt-get update -qq && apt-get install -y -qq --no-install-recommends /root/ironbridge.deb' >"$log" 2>&1 ||
-  { tail -n 20 "$log" >&2 && exit 1; }
+inside 'apt-get update -qq && apt-get install -y -qq --no-install-recommends /root/ironbridge.deb' >"$OUT/log" 2>&1 ||
+  { tail -n 20 "$OUT/log" >&2 && fail 'apt does not install it'; }
 text=$(inside 'ironbridge generate -m /root/model.gguf -p "Ownership is" -n 4 2>/dev/null')
-[ "$text" = 'Ownership is a set of rules' ] || { echo "deb: it wrote '$text'" >&2 && exit 1; }
-inside 'ironbridge --version && test -f /usr/share/man/man1/ironbridge.1.gz && ironbridge doctor >/dev/null'
-inside 'apt-get remove -y -qq ironbridge' >/dev/null
+[ "$text" = 'Ownership is a set of rules' ] || fail "it wrote '$text'"
+inside 'ironbridge --version; test -f /usr/share/man/man1/ironbridge.1.gz; ironbridge devices >/dev/null'
+inside 'apt-get remove -y -qq ironbridge' >/dev/null 2>&1
+[ ! -e "$system/usr/bin/ironbridge" ] || fail 'it is still there after it was removed'
 echo "deb: installed, ran and went in a bare $suite"
