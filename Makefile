@@ -2,8 +2,9 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress \
-  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-abi check-msl check-ptx \
-  check-apple bindings doc book package newcomer fuzz
+  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-abi check-msl \
+  check-ptx \
+  check-apple bindings doc book package dependent newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -123,6 +124,9 @@ lint: setup words ## formatting, clippy, native warnings, documentation, words a
 words: ## the words of scripts/words.txt, lines over 120 columns, sentences over 40 words, spelling (typos)
 	@scripts/check-words.sh
 
+check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and each alone
+	@scripts/check-features.sh $(if $(SHORT),short)
+
 check-abi: ## the headers' C ABI beside the last tag's, by abidiff; OLD= names a revision
 	@scripts/check-abi.sh $(OLD)
 
@@ -146,6 +150,9 @@ book: ## the guides as a book, in target/book
 
 package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
 	@scripts/package-check.sh $(FEATURES)
+
+dependent: setup ## a program that depends on the crate, by `cargo run` as README tells, beside a release build
+	@scripts/dependent.sh
 
 newcomer: ## the README's two commands in a bare Debian 12 and a bare Debian 13, made for it; as root; half an hour
 	@scripts/newcomer.sh bookworm trixie

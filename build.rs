@@ -47,6 +47,11 @@ fn main() {
     }
 
     println!("cargo:rustc-check-cfg=cfg(ironbridge_native)");
+    // The level of this package, which is not the program's (src/build_profile.rs).
+    println!("cargo:rustc-check-cfg=cfg(ironbridge_unoptimized)");
+    if env::var("OPT_LEVEL").is_ok_and(|level| level == "0") {
+        println!("cargo:rustc-cfg=ironbridge_unoptimized");
+    }
     for variable in ["DOCS_RS", "IRONBRIDGE_CHECK_ONLY"] {
         println!("cargo:rerun-if-env-changed={variable}");
         if env::var_os(variable).is_some_and(|value| value == "1") {
@@ -136,6 +141,21 @@ fn is_asked_for(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value == "1")
 }
 
+/// Whether the features ask for that source. Without a software device, Metal's own classes are left of its folder, which
+/// hosts without Metal lack.
+fn is_wanted(source: &Path) -> bool {
+    let software = cfg!(feature = "software-device");
+    if source == Path::new("native/bridge/device/software_device.m") {
+        return software;
+    }
+    if source == Path::new("native/bridge/device/no_software_device.m") {
+        return !software;
+    }
+    software
+        || !source.starts_with("native/softmetal")
+        || source == Path::new("native/softmetal/MetalClasses.m")
+}
+
 /// Every `.c` and `.m` below `native/`, in a stable order. Each one, and each header and kernel, is watched.
 fn native_sources() -> Vec<PathBuf> {
     let mut sources = Vec::new();
@@ -149,10 +169,10 @@ fn native_sources() -> Vec<PathBuf> {
                 continue;
             }
             println!("cargo:rerun-if-changed={}", path.display());
-            if path
+            let is_source = path
                 .extension()
-                .is_some_and(|kind| kind == "c" || kind == "m")
-            {
+                .is_some_and(|kind| kind == "c" || kind == "m");
+            if is_source && is_wanted(&path) {
                 sources.push(path);
             }
         }

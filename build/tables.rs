@@ -15,12 +15,15 @@ pub fn write(out: &Path) -> Result<(), String> {
     fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A macro that calls another one with rows.
-fn list(name: &str, of: &str, rows: &str) -> String {
+/// A macro that calls another one with rows. `user`: the feature whose code uses it, where that is not every build.
+fn list(name: &str, of: &str, rows: &str, user: Option<&str>) -> String {
+    let condition = user.map_or(String::new(), |feature| {
+        format!("#[cfg(feature = \"{feature}\")]\n")
+    });
     format!(
-        "/// Calls a macro with the rows of `{of}`.\n\
+        "/// Calls a macro with the rows of `{of}`.\n{condition}\
          macro_rules! {name} {{\n    ($with:ident) => {{ $with! {{\n{rows}    }} }};\n}}\n\
-         pub(crate) use {name};\n"
+         {condition}pub(crate) use {name};\n"
     )
 }
 
@@ -35,10 +38,10 @@ fn dtypes() -> Result<String, String> {
         })
         .collect::<Result<Vec<DType>, String>>()?;
     let mut code = String::new();
-    for (name, what, holds) in LISTS {
+    for (name, what, holds, user) in LISTS {
         let rows = rows.iter().filter(|row| holds(row)).map(DType::tokens);
         let rows: String = rows.collect();
-        code += &list(name, &format!("{DTYPES} {what}"), &rows);
+        code += &list(name, &format!("{DTYPES} {what}"), &rows, user);
     }
     Ok(code)
 }
@@ -68,7 +71,7 @@ fn operations() -> Result<String, String> {
              operands [{operands}], kernel [{kernel}] }}"
         );
     }
-    Ok(list("operations", OPS, &tokens))
+    Ok(list("operations", OPS, &tokens, Some("software-device")))
 }
 
 /// The calls of macros that begin a line: their names and arguments.
@@ -115,15 +118,33 @@ fn arguments(text: &str) -> Option<(Vec<&str>, &str)> {
     None
 }
 
-/// A list of rows: its macro, which rows it has, and whether a row is one of them.
-type List = (&'static str, &'static str, fn(&DType) -> bool);
+/// A list of rows: its macro, which rows it has, whether a row is one of them, and the feature that uses it.
+type List = (
+    &'static str,
+    &'static str,
+    fn(&DType) -> bool,
+    Option<&'static str>,
+);
 
 const LISTS: [List; 3] = [
-    ("dtypes", "that operations take", |row| row.class != "FILE"),
-    ("block_dtypes", "that are blocks", |row| {
-        row.class == "BLOCK"
-    }),
-    ("tensor_types", "that files hold", |row| row.ggml >= 0),
+    (
+        "dtypes",
+        "that operations take",
+        |row| row.class != "FILE",
+        None,
+    ),
+    (
+        "block_dtypes",
+        "that are blocks",
+        |row| row.class == "BLOCK",
+        Some("software-device"),
+    ),
+    (
+        "tensor_types",
+        "that files hold",
+        |row| row.ggml >= 0,
+        Some("llama"),
+    ),
 ];
 
 /// A row of `dtypes.def`, which documents the fields.

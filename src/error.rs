@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 
 use crate::ffi;
+#[cfg(feature = "llama")]
 use crate::llama::LlamaError;
 
 /// The result of everything that can fail here.
@@ -61,6 +62,7 @@ pub enum Error {
     #[error("{}", .0.message())]
     Internal(#[source] Failure),
     /// A model: its file, its numbers, or what was asked of it.
+    #[cfg(feature = "llama")]
     #[error(transparent)]
     Llama(#[from] LlamaError),
     /// A text for the C side has a NUL byte inside.
@@ -111,7 +113,9 @@ impl Error {
             | Error::Poisoned(failure)
             | Error::Device(failure)
             | Error::Internal(failure) => Some(failure),
-            Error::Llama(_) | Error::Text { .. } | Error::System { .. } => None,
+            #[cfg(feature = "llama")]
+            Error::Llama(_) => None,
+            Error::Text { .. } | Error::System { .. } => None,
         }
     }
 
@@ -157,7 +161,9 @@ impl Error {
             | Error::Poisoned(failure)
             | Error::Device(failure)
             | Error::Internal(failure) => Some(failure),
-            Error::Llama(_) | Error::Text { .. } | Error::System { .. } => None,
+            #[cfg(feature = "llama")]
+            Error::Llama(_) => None,
+            Error::Text { .. } | Error::System { .. } => None,
         }
     }
 
@@ -255,6 +261,7 @@ macro_rules! statuses {
                 }
             }
 
+            #[cfg(feature = "llama")]
             pub(crate) fn native(self) -> ffi::iron_status {
                 match self {
                     $(Status::$name => ffi::$native,)*

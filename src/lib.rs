@@ -34,6 +34,17 @@
 //!
 //! Code that keeps its data in slices can use [`MatmulExecutor`] instead.
 //!
+//! # A program's Cargo.toml
+//!
+//! A plain `cargo run` compiles dependencies without optimization, and native kernels are then many times slower. These
+//! lines, in the Cargo.toml of the program or its workspace, compile them as a release does. The program itself stays
+//! as quick to build as it was. With the feature `tracing`, an event of level warn says so when they are missing.
+//!
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
+//!
 //! # What safe means here
 //!
 //! 1. Host access waits for the device, and the device never sees memory that the host has mapped for writing. The
@@ -49,11 +60,16 @@
 //!
 //! No thread needs an autorelease pool: every entry of the bridge drains its own.
 
+// docs.rs says at each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+#[cfg(feature = "software-device")]
 mod backend;
 mod buffer;
+mod build_profile;
+#[cfg(feature = "llama")]
 mod capi;
 mod commands;
 mod device;
@@ -65,11 +81,14 @@ mod error;
 /// C functions can declare them from the headers.
 #[doc(hidden)]
 pub mod ffi;
+#[cfg(feature = "llama")]
 mod file_mapping;
 mod handle;
 pub mod kernel;
+#[cfg(feature = "llama")]
 pub mod llama;
 pub mod memory;
+#[cfg(feature = "software-device")]
 mod msl;
 pub mod ops;
 pub mod projections;
@@ -86,6 +105,7 @@ pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
 pub use device_selector::DeviceSelector;
 pub use dtype::{DType, Element, Number};
 pub use error::{Error, Failure, Result, Status};
+#[cfg(feature = "llama")]
 pub use file_mapping::FileMapping;
 pub use half::{bf16, f16};
 pub use memory::monitor;
@@ -95,6 +115,7 @@ pub use tensor::Tensor;
 pub use weights::WeightMatrix;
 
 /// For the fuzzer of Metal sources and its findings; no part of the interface.
+#[cfg(feature = "msl")]
 #[doc(hidden)]
 pub fn read_metal_source(source: &str) -> bool {
     crate::msl::read_source(source)

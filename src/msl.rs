@@ -2,36 +2,58 @@
 //! each kernel (`compiler`, `cache`). Whoever runs it brings the rest.
 
 pub(crate) mod builtin;
+#[cfg(feature = "msl")]
 pub(crate) mod cache;
+#[cfg(feature = "msl")]
 mod clang;
+#[cfg(feature = "msl")]
 mod compiler;
 pub(crate) mod compiler_info;
+#[cfg(feature = "msl")]
 mod diagnostics;
 #[cfg(all(feature = "nvidia", target_os = "linux"))]
 pub(crate) mod embedded_ptx;
+#[cfg(feature = "msl")]
 pub(crate) mod error;
-pub(crate) mod function_constants;
+#[cfg(feature = "msl")]
+mod function_constants;
+#[cfg(feature = "msl")]
 mod headers;
+#[cfg(feature = "msl")]
 pub(crate) mod library;
+#[cfg(feature = "msl")]
 mod limits;
+#[cfg(feature = "msl")]
 mod object;
+#[cfg(feature = "msl")]
 mod process;
 #[cfg(all(feature = "nvidia", target_os = "linux"))]
 pub(crate) mod ptx;
 #[cfg(all(feature = "nvidia", target_os = "linux"))]
 pub(crate) mod ptx_library;
+#[cfg(feature = "msl")]
 mod rewrite;
+#[cfg(feature = "msl")]
 mod scratch;
+mod setting;
+#[cfg(feature = "msl")]
 mod target;
+#[cfg(feature = "msl")]
 mod tokens;
 
 #[cfg(test)]
 mod check;
 
-pub use function_constants::Setting;
+#[cfg(feature = "msl")]
 pub use library::Library;
+pub use setting::Setting;
+
+/// What a build without the feature `msl` says of every source.
+#[cfg(not(feature = "msl"))]
+pub const ABSENT: &str = "this build compiles no Metal source: it is without the feature msl";
 
 /// The compiler that a Metal source would be compiled with now.
+#[cfg(feature = "msl")]
 pub fn compiler() -> Result<compiler_info::MetalCompiler, error::Error> {
     let clang = clang::Clang::find()?;
     let cache = cache::Cache::open()?;
@@ -43,13 +65,27 @@ pub fn compiler() -> Result<compiler_info::MetalCompiler, error::Error> {
     })
 }
 
+/// Nothing compiles.
+#[cfg(not(feature = "msl"))]
+pub fn compiler() -> Result<compiler_info::MetalCompiler, &'static str> {
+    Err(ABSENT)
+}
+
 /// Whether there is a compiler now.
+#[cfg(feature = "msl")]
 pub fn has_compiler() -> bool {
     clang::Clang::find().is_ok()
 }
 
+/// There is none.
+#[cfg(not(feature = "msl"))]
+pub fn has_compiler() -> bool {
+    false
+}
+
 /// Reads a preprocessed Metal source as far as it is read without a compiler: to what clang would get. Says whether
 /// it was understood. For the fuzzer and its findings.
+#[cfg(feature = "msl")]
 pub fn read_source(source: &str) -> bool {
     let Ok(program) = rewrite::Program::parse(source) else {
         return false;
@@ -68,6 +104,7 @@ pub fn read_source(source: &str) -> bool {
 }
 
 /// Whether `IRONBRIDGE_SOFT_VALIDATE` asks for every access of a kernel to be checked.
+#[cfg(feature = "msl")]
 pub fn validation_from_environment() -> Result<bool, String> {
     const VARIABLE: &str = "IRONBRIDGE_SOFT_VALIDATE";
     match std::env::var_os(VARIABLE) {

@@ -12,11 +12,14 @@
 //! | [`registry`] | the native kernels by name |
 //! | [`attention`], [`gemm`], [`kernels`] | the native kernels, by family |
 //! | [`bindings`] | one dispatch's bindings, typed and checked against the memory that is bound |
+//! | [`range`] | memory that a kernel is given |
+//! | [`limits`] | what a dispatch may take |
 //! | [`deadline`] | an end for dispatches that nobody waits for |
 //! | [`quants`] | what buffers hold, and how it becomes f32 |
 //! | [`simd`] | vectors of f32, one implementation for each instruction set |
 //! | [`threads`] | the threads that compute, shared by every queue of the process |
-//! | [`msl`] | a threadgroup of a compiled Metal kernel on the CPU: fibers, barriers, stacks, faults |
+//! | `metal_source` | libraries and launches of Metal sources that are compiled (feature `msl`) |
+//! | `msl` | a threadgroup of a compiled Metal kernel on the CPU: fibers, barriers, stacks, faults |
 
 mod attention;
 pub(crate) mod backend;
@@ -26,10 +29,15 @@ mod execute;
 mod gemm;
 mod kernels;
 mod library;
+mod limits;
 mod machine;
 mod memory;
+#[cfg(feature = "msl")]
+mod metal_source;
+#[cfg(feature = "msl")]
 pub(crate) mod msl;
 mod quants;
+mod range;
 mod registry;
 pub mod report;
 mod scratch;

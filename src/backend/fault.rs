@@ -10,6 +10,10 @@ pub enum Fault {
     /// Memory could not be had.
     OutOfMemory(String),
     /// A thread used more stack than there is.
+    #[cfg_attr(
+        not(feature = "msl"),
+        expect(dead_code, reason = "native kernels have the caller's stack")
+    )]
     StackOverflow(String),
     /// It took longer than it may.
     Timeout(String),

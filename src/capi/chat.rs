@@ -19,6 +19,10 @@ handled!(iron_chat, c"chat", Chat);
 references!(iron_chat, iron_chat_retain, iron_chat_release);
 
 /// What the caller's options say.
+#[cfg_attr(
+    not(feature = "chat"),
+    expect(dead_code, reason = "checked, and then refused")
+)]
 struct Settings<'a> {
     source: Option<&'a str>,
     variables: Option<&'a str>,

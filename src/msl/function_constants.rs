@@ -1,16 +1,8 @@
-//! Values for function constants, as MTLFunctionConstantValues holds them.
+//! What settings say about the function constants of a source.
 
 use super::error::Error;
 use super::rewrite::{FunctionConstant, Value};
-
-/// A value for the function constant of a name, or of an index when there is no name.
-pub struct Setting<'a> {
-    pub name: Option<&'a str>,
-    pub index: u32,
-    /// An MTLDataType.
-    pub data_type: u32,
-    pub bytes: [u8; 16],
-}
+use super::setting::Setting;
 
 /// The scalar types of function constants: MTLDataType, name in MSL, bytes. The vectors of two, three and four follow
 /// each.

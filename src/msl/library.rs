@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use super::cache::{Cache, Entry};
 use super::compiler::Compiler;
 use super::error::Error;
-use super::function_constants::{self, Setting};
+use super::function_constants;
 use super::rewrite::{Program, Value};
 use super::scratch::Scratch;
+use super::setting::Setting;
 use crate::backend::cpu::msl::function::Function;
 
 /// A source that compiled.

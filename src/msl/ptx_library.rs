@@ -3,8 +3,9 @@
 use super::cache::Cache;
 use super::compiler::Compiler;
 use super::error::Error;
-use super::function_constants::{self, Setting};
+use super::function_constants;
 use super::rewrite::Program;
+use super::setting::Setting;
 
 /// A source that compiled.
 pub struct PtxLibrary {

@@ -1,5 +1,4 @@
-/* Which devices there are, and how a selector names one. The only file that knows where a Metal device comes from, and
- * what software devices can do beyond Metal. */
+/* Which devices there are, and how a selector names one. The only file that knows where a Metal device comes from. */
 #import "device.h"
 
 #include <limits.h>
@@ -9,9 +8,8 @@
 
 #import "base/entry.h"
 #import "base/handle.h"
-#include "cpu.h"
-#import "softmetal.h"
 #import "base/structs.h"
+#import "software_device.h"
 
 #if defined(__APPLE__)
 
@@ -27,8 +25,10 @@ static id<MTLDevice> system_default(void) { return [MTLCreateSystemDefaultDevice
 static NSArray *metal_devices(void) {
   static const char *const configurations[] = {"gpu=intel", "gpu=apple9"};
   NSMutableArray *devices = [NSMutableArray array];
-  for (size_t index = 0; index < sizeof configurations / sizeof *configurations; index++)
-    [devices addObject:[SoftMetalCreateDevice("cpu", configurations[index], NULL) autorelease]];
+  for (size_t index = 0; index < sizeof configurations / sizeof *configurations; index++) {
+    IronSoftwareDevice device;
+    if (IronSoftwareOpen(&device, "cpu", configurations[index]) == IRON_OK) [devices addObject:device.metal];
+  }
   return devices;
 }
 
@@ -42,74 +42,7 @@ static id<MTLDevice> system_default(void) { return nil; }
 
 #endif
 
-static iron_status changed(soft_outcome outcome) {
-  switch (outcome) {
-  case SOFT_OK: return IRON_OK;
-  case SOFT_INVALID: return IRON_ERROR_OUT_OF_RANGE;
-  case SOFT_UNSUPPORTED: return IRON_ERROR_UNSUPPORTED;
-  default: return IRON_ERROR_OUT_OF_MEMORY;
-  }
-}
-
-static iron_status set_threads(uint32_t threads, char **text) { return changed(soft_cpu_set_threads(threads, text)); }
-
-static iron_status pin_threads(const uint32_t *processors, size_t count, char **text) {
-  return changed(soft_cpu_pin_threads(processors, count, text));
-}
-
-static uint32_t cores(const void *metal) { return SoftMetalCores((id<MTLDevice>)metal); }
-
-static uint64_t wait_budget(const void *metal) { return SoftMetalWaitBudget((id<MTLDevice>)metal); }
-
-static iron_status copied(soft_outcome outcome) {
-  switch (outcome) {
-  case SOFT_OK: return IRON_OK;
-  case SOFT_OUT_OF_MEMORY: return IRON_ERROR_OUT_OF_MEMORY;
-  case SOFT_UNSUPPORTED: return IRON_ERROR_UNSUPPORTED;
-  case SOFT_DEVICE_LOST: return IRON_ERROR_DEVICE_LOST;
-  default: return IRON_ERROR_INTERNAL; /* the bridge has checked what it passes on */
-  }
-}
-
-static soft_matrix matrix_of(const IronWeights *weights) {
-  return (soft_matrix){
-      .offset = weights->offset, .rows = weights->rows, .width = weights->width, .dtype = weights->dtype};
-}
-
-static iron_status write_weights(id<MTLBuffer> buffer, const IronWeights *weights, uint64_t first, uint64_t count,
-                                 const void *rows, char **text) {
-  const soft_matrix matrix = matrix_of(weights);
-  return copied(SoftMetalWriteWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
-}
-
-static iron_status read_weights(id<MTLBuffer> buffer, const IronWeights *weights, uint64_t first, uint64_t count,
-                                void *rows, char **text) {
-  const soft_matrix matrix = matrix_of(weights);
-  return copied(SoftMetalReadWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
-}
-
 static const IronExtras apples = {0};
-
-static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
-                                       .run = SoftMetalRun,
-                                       .wait_budget = wait_budget,
-                                       .cores = cores,
-                                       .expect_reads = SoftMetalExpectReads,
-                                       .new_weights = SoftMetalNewWeights,
-                                       .write_weights = write_weights,
-                                       .read_weights = read_weights};
-
-static const IronExtras of_cpu = {.commit_quietly = SoftMetalCommitQuietly,
-                                  .run = SoftMetalRun,
-                                  .wait_budget = wait_budget,
-                                  .cores = cores,
-                                  .expect_reads = SoftMetalExpectReads,
-                                  .new_weights = SoftMetalNewWeights,
-                                  .write_weights = write_weights,
-                                  .read_weights = read_weights,
-                                  .threads = soft_cpu_threads,
-                                  .set_threads = set_threads,
-                                  .pin_threads = pin_threads};
 
 /* A device that can be opened. */
 typedef struct Choice {
@@ -122,14 +55,13 @@ typedef struct Choice {
 static const char cpu[] = "cpu", nvidia[] = "nvidia";
 
 static iron_status choose_backend(Choice *choice, const char *name, const char *configuration) {
-  NSError *error = nil;
-  choice->metal = [SoftMetalCreateDevice(name, configuration, &error) autorelease];
-  choice->extras = strcmp(name, cpu) == 0 ? &of_cpu : &of_software;
-  choice->kind = IRON_DEVICE_SOFTWARE;
-  choice->index = (uint32_t)[metal_devices() count];
-  if (choice->metal) return IRON_OK;
-  iron_status status = SoftMetalIsUnknownBackend(error) ? IRON_ERROR_NO_DEVICE : IRON_ERROR_INVALID_ARGUMENT;
-  return IronErrorReport(status, "selector: %s", IronErrorDescribe(error));
+  IronSoftwareDevice opened;
+  IRON_TRY(IronSoftwareOpen(&opened, name, configuration));
+  *choice = (Choice){.metal = opened.metal,
+                     .extras = opened.extras,
+                     .kind = IRON_DEVICE_SOFTWARE,
+                     .index = (uint32_t)[metal_devices() count]};
+  return IRON_OK;
 }
 
 static iron_status choose_software(Choice *choice) { return choose_backend(choice, cpu, NULL); }
@@ -193,12 +125,13 @@ static Choice default_metal(void) {
 /* `given`: the index as the caller wrote it. */
 static iron_status choose_index(Choice *choice, uint32_t index, const char *given, iron_status missing) {
   NSArray *devices = metal_devices();
-  if (index == [devices count]) return choose_software(choice);
-  if (index > [devices count]) {
-    uint32_t last = (uint32_t)[devices count] + soft_backend_count(nvidia);
-    if (index > last) return IronErrorReport(missing, "there is no device %s, the last one is %u", given, last);
+  uint32_t software = (uint32_t)[devices count], count = software + IronSoftwareCount();
+  if (count == 0) return IronErrorReport(missing, "there is no device %s: there is none at all", given);
+  if (index >= count) return IronErrorReport(missing, "there is no device %s, the last one is %u", given, count - 1);
+  if (index == software) return choose_software(choice);
+  if (index > software) {
     char number[16];
-    snprintf(number, sizeof number, "%u", index - (uint32_t)[devices count] - 1);
+    snprintf(number, sizeof number, "%u", index - software - 1);
     return choose_nvidia(choice, number);
   }
   *choice = metal_choice([devices objectAtIndex:index], index);
@@ -234,7 +167,7 @@ static iron_status choose(Choice *choice, const char *selector) {
 iron_status iron_device_count(uint32_t *count) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(count, "count");
-    *count = (uint32_t)[metal_devices() count] + 1 + soft_backend_count(nvidia);
+    *count = (uint32_t)[metal_devices() count] + IronSoftwareCount();
     return IRON_OK;
   } IRON_LEAVE
 }

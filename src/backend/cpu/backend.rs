@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::library::{Code, Function, KernelChoice, Library};
+use super::limits::{self, THREADGROUP_MEMORY};
 use super::machine::Machine;
 use super::memory::{self, Memory};
+#[cfg(feature = "msl")]
 use super::msl::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP};
-use super::msl::dispatch::THREADGROUP_MEMORY;
-use super::msl::watchdog;
 use super::report::SoftwareDevice;
 use super::stream::Stream;
 use super::threads::affinity::{self, PinError};
@@ -59,7 +59,7 @@ fn machine() -> &'static Result<Machine, String> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     MACHINE.get_or_init(|| {
         let mut machine = thread_pool::configured_threads().map(Machine::new)?;
-        machine.deadline = watchdog::DISPATCH.of_environment()?;
+        machine.deadline = limits::DISPATCH.of_environment()?;
         if let Some(places) = affinity::configured()? {
             machine.pool.pin(&places).map_err(PinError::text)?;
         }
@@ -166,6 +166,7 @@ impl Backend for Cpu {
 
     fn describe_function(function: &Function) -> FunctionInfo {
         let (max_total_threads_per_threadgroup, static_threadgroup_memory) = match &function.code {
+            #[cfg(feature = "msl")]
             Code::Msl(function) => (function.max_total_threads(), function.variable_bytes()),
             Code::Native(_) => (1024, 0),
         };
@@ -177,20 +178,22 @@ impl Backend for Cpu {
     }
 
     fn parameters(function: &Function) -> Option<Vec<Parameter>> {
-        let Code::Msl(function) = &function.code else {
-            return None; // native kernels check their bindings themselves
-        };
-        let wanted = function
-            .arguments()
-            .iter()
-            .filter(|argument| matches!(argument.kind, ARGUMENT_BUFFER | ARGUMENT_THREADGROUP));
-        let parameters = wanted.map(|argument| Parameter {
-            index: argument.index,
-            threadgroup: argument.kind == ARGUMENT_THREADGROUP,
-            size: argument.size,
-            alignment: argument.alignment,
-        });
-        Some(parameters.collect())
+        match &function.code {
+            Code::Native(_) => None, // they check their bindings themselves
+            #[cfg(feature = "msl")]
+            Code::Msl(function) => {
+                let wanted = function.arguments().iter().filter(|argument| {
+                    matches!(argument.kind, ARGUMENT_BUFFER | ARGUMENT_THREADGROUP)
+                });
+                let parameters = wanted.map(|argument| Parameter {
+                    index: argument.index,
+                    threadgroup: argument.kind == ARGUMENT_THREADGROUP,
+                    size: argument.size,
+                    alignment: argument.alignment,
+                });
+                Some(parameters.collect())
+            }
+        }
     }
 
     fn create_stream(self: &Arc<Cpu>) -> Result<Stream, Fault> {

@@ -11,12 +11,11 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 
 use super::quants::Stored;
-use crate::backend::cpu::msl::dispatch::Failure;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args;
 use crate::backend::ffi::backend::SOFT_MAX_BINDINGS;
 
-pub use crate::backend::cpu::msl::abi::Range;
+pub use crate::backend::cpu::range::Range;
 
 const MAX_BINDINGS: usize = SOFT_MAX_BINDINGS as usize;
 
@@ -45,18 +44,6 @@ impl Default for Launch {
             threadgroup: [0; 3],
             threads: false,
             x16_rows: 0,
-        }
-    }
-}
-
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Fault {
-        match failure {
-            Failure::Invalid(text) => Fault::Invalid(text),
-            Failure::PageFault(text) => Fault::OutOfBounds(text),
-            Failure::OutOfMemory(text) => Fault::OutOfMemory(text),
-            Failure::StackOverflow(text) => Fault::StackOverflow(text),
-            Failure::Timeout(text) => Fault::Timeout(text),
         }
     }
 }

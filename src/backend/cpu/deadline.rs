@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::msl::watchdog::DISPATCH;
+use super::limits::DISPATCH;
 use crate::backend::fault::Fault;
 
 /// Work, in multiply-adds, that is always done in one piece: a second, or ten of them where it is slow.

@@ -4,10 +4,8 @@ use super::backend::{Cpu, usable_machine};
 use super::bindings::{Launch, Range};
 use super::deadline;
 use super::library::Code;
-use super::machine::Machine;
-use super::msl;
-use super::msl::lane_order::LaneOrder;
-use super::msl::watchdog;
+#[cfg(feature = "msl")]
+use super::metal_source;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, Action, Binding, Command};
 
@@ -67,7 +65,8 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
             deadline::run(machine.deadline, || unsafe { kernel.run(launch, machine) })
         }
         // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
-        Code::Msl(function) => unsafe { execute_msl(function, launch, machine) },
+        #[cfg(feature = "msl")]
+        Code::Msl(function) => unsafe { metal_source::execute(function, launch, machine) },
     }
     .map_err(|fault| named(dispatch, fault))
 }
@@ -106,6 +105,7 @@ fn launch(dispatch: vtable::Dispatch<Cpu>) -> Launch {
 fn with_weights(launch: Launch, dispatch: vtable::Dispatch<Cpu>) -> Result<Launch, Fault> {
     let operand = match &dispatch.function().code {
         Code::Native(kernel) => kernel.x16.map(|x16| x16.operand as usize),
+        #[cfg(feature = "msl")]
         Code::Msl(_) => None,
     };
     let mut x16_rows = 0;
@@ -126,35 +126,11 @@ fn with_weights(launch: Launch, dispatch: vtable::Dispatch<Cpu>) -> Result<Launc
     Ok(Launch { x16_rows, ..launch })
 }
 
-/// # Safety
-/// What `msl::function::Function::dispatch` asks for.
-unsafe fn execute_msl(
-    function: &msl::function::Function,
-    launch: &Launch,
-    machine: &Machine,
-) -> Result<(), Fault> {
-    let dispatch = msl::dispatch::Dispatch {
-        bindings: launch.bindings,
-        threadgroup_memory: launch.threadgroup_memory,
-        grid: launch.grid,
-        threadgroup: launch.threadgroup,
-        threads: launch.threads,
-        order: LaneOrder::from_environment().map_err(Fault::Invalid)?,
-        limit: watchdog::THREADGROUP
-            .of_environment()
-            .map_err(Fault::Invalid)?,
-        deadline: machine.deadline,
-        workers: machine.pool.threads(),
-        parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { function.dispatch(&dispatch) }.map_err(Fault::from)
-}
-
 /// The fault, with the kernel's name before its text.
 fn named(dispatch: vtable::Dispatch<Cpu>, fault: Fault) -> Fault {
     let name = match &dispatch.function().code {
         Code::Native(kernel) => kernel.display_name(),
+        #[cfg(feature = "msl")]
         Code::Msl(function) => function.name(),
     };
     fault.map_text(|text| format!("kernel '{name}': {text}"))

@@ -4,11 +4,14 @@
 //! kernels of that family, unless `IRONBRIDGE_SOFT_KERNELS=msl` asks for what the text says. Every other source is
 //! compiled, and so are ours for devices of many cores, of which there are no native kernels.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
+#[cfg(feature = "msl")]
+use std::ffi::CString;
 use std::sync::Arc;
 
+#[cfg(feature = "msl")]
+use super::metal_source;
 use super::registry::{self, Kernel};
-use crate::backend::cpu::msl::lane_order::LaneOrder;
 use crate::msl::builtin::own_sources;
 use crate::msl::{self, Setting};
 
@@ -21,6 +24,7 @@ pub enum Library {
     /// One of ironbridge's own sources, run by native kernels.
     Native(Vec<&'static Kernel>),
     /// Metal Shading Language, with its kernels' names.
+    #[cfg(feature = "msl")]
     Msl(Box<msl::Library>, Vec<CString>),
 }
 
@@ -35,6 +39,7 @@ pub struct Function {
 #[derive(Debug)]
 pub enum Code {
     Native(&'static Kernel),
+    #[cfg(feature = "msl")]
     Msl(Arc<crate::backend::cpu::msl::function::Function>),
 }
 
@@ -42,6 +47,7 @@ pub enum Code {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelChoice {
     Native,
+    #[cfg(feature = "msl")]
     Msl,
 }
 
@@ -56,6 +62,9 @@ impl KernelChoice {
     fn parse(text: &str) -> Result<KernelChoice, String> {
         match text {
             "native" => Ok(KernelChoice::Native),
+            #[cfg(not(feature = "msl"))]
+            "msl" => Err(format!("{KERNELS_VARIABLE} is {text:?}: {}", msl::ABSENT)),
+            #[cfg(feature = "msl")]
             "msl" => Ok(KernelChoice::Msl),
             _ => Err(format!(
                 "{KERNELS_VARIABLE} is {text:?}; it must be \"native\" or \"msl\""
@@ -75,23 +84,14 @@ impl Library {
             }
         }
         let source = std::str::from_utf8(source).map_err(|_| "the source is not UTF-8")?;
-        // A wrong wish is reported here, where Metal has an error to report it with, and not only when a kernel runs.
-        LaneOrder::from_environment()?;
-        msl::validation_from_environment()?;
-        crate::backend::cpu::msl::watchdog::THREADGROUP.of_environment()?;
-        let library = msl::Library::new(source).map_err(|error| error.to_string())?;
-        // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
-        let names = library
-            .names()
-            .filter_map(|name| CString::new(name).ok())
-            .collect();
-        Ok(Library::Msl(Box::new(library), names))
+        compile_metal(source)
     }
 
     /// The name of kernel `index`, or `None` past the last one.
     pub fn function_name(&self, index: usize) -> Option<&CStr> {
         match self {
             Library::Native(kernels) => kernels.get(index).map(|kernel| kernel.name),
+            #[cfg(feature = "msl")]
             Library::Msl(_, names) => names.get(index).map(CString::as_c_str),
         }
     }
@@ -100,6 +100,10 @@ impl Library {
     pub fn function(
         self: &Arc<Library>,
         name: &CStr,
+        #[cfg_attr(
+            not(feature = "msl"),
+            expect(unused_variables, reason = "native kernels have none")
+        )]
         constants: &[Setting],
     ) -> Result<Function, String> {
         let code = match &**self {
@@ -109,6 +113,7 @@ impl Library {
                     kernel.ok_or_else(|| format!("the library has no kernel named {name:?}"))?,
                 )
             }
+            #[cfg(feature = "msl")]
             Library::Msl(library, _) => {
                 let name = name
                     .to_str()
@@ -123,6 +128,18 @@ impl Library {
             _library: Arc::clone(self),
         })
     }
+}
+
+#[cfg(feature = "msl")]
+fn compile_metal(source: &str) -> Result<Library, String> {
+    let (library, names) = metal_source::compile(source)?;
+    Ok(Library::Msl(library, names))
+}
+
+/// None of ours, or for a device of many cores.
+#[cfg(not(feature = "msl"))]
+fn compile_metal(_source: &str) -> Result<Library, String> {
+    Err(String::from(msl::ABSENT))
 }
 
 #[cfg(test)]

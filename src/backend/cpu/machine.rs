@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::deadline::{self, Watch};
-use super::msl::watchdog::DISPATCH;
+use super::limits::DISPATCH;
 use super::simd::{Amx, Isa, Tuning};
 use crate::backend::cpu::threads::thread_pool::ThreadPool;
 

@@ -1,6 +1,8 @@
 //! The contract with compiled libraries, `native/msl/cpu/abi.h`, in Rust. A library states the sizes of the
 //! structs that it was compiled with, and is refused when they are not these.
 
+use crate::backend::cpu::range::Range;
+
 /// Metal's buffer argument table.
 pub const BUFFERS: usize = 31;
 /// Threads of a SIMD-group.
@@ -19,21 +21,6 @@ pub struct Runtime {
     pub threadgroup_barrier: unsafe extern "C" fn(lane: *mut Lane, site: u32),
     pub simd_barrier: unsafe extern "C" fn(lane: *mut Lane, combine: Option<Combine>, site: u32),
     pub out_of_bounds: unsafe extern "C" fn(lane: *mut Lane, address: u64, size: u64, write: bool),
-}
-
-/// A range of memory: a buffer argument, or something else that a kernel may touch.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct Range {
-    pub pointer: *mut u8,
-    pub length: u64,
-}
-
-impl Range {
-    pub const NONE: Range = Range {
-        pointer: std::ptr::null_mut(),
-        length: 0,
-    };
 }
 
 #[repr(C, align(64))]

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS, Range};
+use super::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS};
 use super::function::Function;
 use super::lane_order::LaneOrder;
 use super::threadgroup::{self, Fault, Shape, Threadgroup};
 use super::{traps, watchdog};
+use crate::backend::cpu::limits::{self, THREADGROUP_MEMORY};
+use crate::backend::cpu::range::Range;
 
-/// Threadgroup memory that a dispatch may use, static and dynamic together: what Apple7 and later GPUs have.
-pub const THREADGROUP_MEMORY: u32 = 32 * 1024;
 /// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a
 /// process 65,530.
 const FIBERS: usize = 16 * threadgroup::MAX_THREADS;
@@ -131,7 +131,7 @@ impl Function {
         {
             None if overdue.into_inner() => {
                 let deadline = dispatch.deadline.unwrap_or_default();
-                let variable = watchdog::DISPATCH.variable;
+                let variable = limits::DISPATCH.variable;
                 let took = format!("a dispatch of {groups} threadgroups");
                 Err(Failure::Timeout(named(format!(
                     "{took} took more than {deadline:?} ({variable})"
@@ -144,7 +144,7 @@ impl Function {
             Some(Fault::StackOverflow(what)) => Err(Failure::StackOverflow(named(what))),
             Some(Fault::Timeout) => {
                 let limit = limit.unwrap_or_default();
-                let variable = watchdog::THREADGROUP.variable;
+                let variable = limits::THREADGROUP.variable;
                 Err(Failure::Timeout(named(format!(
                     "a threadgroup took more than {limit:?} ({variable})"
                 ))))

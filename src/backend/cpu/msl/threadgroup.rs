@@ -11,15 +11,14 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use super::abi::{
-    BUFFERS, Combine, Group, LANE_BELOW_TOP, Lane, Range, Runtime, SIMD_WIDTH, SimdGroup,
-};
+use super::abi::{BUFFERS, Combine, Group, LANE_BELOW_TOP, Lane, Runtime, SIMD_WIDTH, SimdGroup};
 use super::fiber::{self, Context};
 use super::lane_order::{LaneOrder, Turns};
 use super::stacks::Stacks;
 use super::traps;
 use super::traps::Trap;
 use super::watchdog::Alarm;
+use crate::backend::cpu::range::Range;
 
 /// Threads of a threadgroup at most.
 pub const MAX_THREADS: usize = 1024;

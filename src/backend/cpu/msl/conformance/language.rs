@@ -204,7 +204,7 @@ fn function_constants_specialise() {
 
 #[test]
 fn a_function_constant_that_a_kernel_uses_needs_a_value_of_its_type() {
-    use crate::msl::function_constants::Setting;
+    use crate::msl::Setting;
     use crate::msl::library::Library;
     let library = Library::new(&super::program::source(CONSTANTS)).expect("the source is right");
     let error = library

@@ -2,8 +2,8 @@
 
 use super::program::{Program, source};
 use crate::backend::cpu::msl::function::Function;
+use crate::msl::Setting;
 use crate::msl::cache::Cache;
-use crate::msl::function_constants::Setting;
 use crate::msl::library::Library;
 
 const BODY: &str = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) {\n\

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use crate::backend::cpu::msl::abi::{BUFFERS, Range};
+use crate::backend::cpu::msl::abi::BUFFERS;
 use crate::backend::cpu::msl::dispatch::{Dispatch, Failure};
 use crate::backend::cpu::msl::lane_order::LaneOrder;
-use crate::msl::function_constants::Setting;
+use crate::backend::cpu::range::Range;
+use crate::msl::Setting;
 use crate::msl::library::Library;
 
 /// What every program begins with, on one line so that the program's own lines count from 2.

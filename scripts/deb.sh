@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# A Debian package of the command line by cargo-deb, in target/deb, with what dpkg finds that it needs.
+#
+#   scripts/deb.sh [PROFILE] [test]    PROFILE: release or dev. test: installs it in a bare Debian of this machine's
+#                                      version, made for it, where it writes text; as root
+#
+# Exits with 69 (sysexits.h's EX_UNAVAILABLE) where the tools or the bare Debian cannot be had.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly MOST_BYTES=15000000 CARGO_DEB_VERSION=3.8.0 OUT=target/deb
+profile=release
+[ "${1:-}" != dev ] && [ "${1:-}" != release ] || { profile=$1 && shift; }
+folder=$profile
+[ "$profile" != dev ] || folder=debug
+
+fail() {
+  printf 'deb: %s\n' "$@" >&2
+  exit 1
+}
+unavailable() {
+  printf 'deb: %s\n' "$@" >&2
+  exit 69
+}
+
+target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+export PATH=$target/tools/bin:$PATH
+command -v cargo-deb >/dev/null ||
+  cargo install --quiet --locked --root "$target/tools" --version "$CARGO_DEB_VERSION" cargo-deb ||
+  unavailable 'cargo-deb is not here and cannot be installed'
+command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-recommends dpkg-dev >/dev/null ||
+  unavailable 'dpkg-shlibdeps is not here, and apt cannot fetch dpkg-dev'
+
+# An eighth of the program are addresses that the loader fills in, unless the linker packs them. glibc knows how from
+# 2.36 on, which is Debian 12's; an older one refuses the program, and the package's dependencies say so.
+features=cli,pull,tracing
+if [ "$profile" = release ]; then
+  cargo rustc --release --features "$features" --bin ironbridge -- -C link-arg=-Wl,-z,pack-relative-relocs
+else
+  cargo build --features "$features" --bin ironbridge
+fi
+rm -rf "$OUT" && mkdir -p "$OUT"
+"$target/$folder/ironbridge" man --out "$OUT/man"
+"$target/$folder/ironbridge" completions bash >"$OUT/ironbridge.bash"
+scripts/licenses.py ironbridge "$features" >"$OUT/licenses.txt"
+cargo deb --quiet --no-build --profile "$profile" --output "$OUT/"
+package=$(ls "$OUT"/*.deb)
+
+dpkg-deb --extract "$package" "$OUT/content"
+bytes=$(stat -c %s "$OUT/content/usr/bin/ironbridge")
+echo "deb: $package has $(stat -c %s "$package") bytes; its program has $bytes bytes and loads" \
+  "$(ldd "$OUT/content/usr/bin/ironbridge" | wc -l) libraries"
+echo "deb: it depends on $(dpkg-deb --field "$package" Depends)"
+for wanted in libgnustep-base libobjc libc6; do
+  dpkg-deb --field "$package" Depends | grep -q "$wanted" || fail "it does not depend on $wanted"
+done
+[ "$profile" = dev ] || [ "$bytes" -lt "$MOST_BYTES" ] ||
+  fail "the program has $bytes bytes, which are more than $MOST_BYTES"
+[ "${1:-}" = test ] || exit 0
+
+[ "$(id -u)" = 0 ] || fail 'not root, which a bare Debian needs'
+command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap >/dev/null ||
+  unavailable 'debootstrap is not here, and apt cannot fetch it'
+suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+system=$(mktemp -d "${TMPDIR:-/tmp}/deb.XXXXXX")
+end() {
+  umount "$system/proc" "$system/sys" 2>/dev/null || true
+  if grep -qF " $system/" /proc/self/mounts; then
+    echo "deb: something is still mounted in $system, so it is left there" >&2
+  else
+    rm -rf "$system"
+  fi
+}
+trap end EXIT
+debootstrap --variant=minbase "$suite" "$system" "${MIRROR:-http://deb.debian.org/debian}" >"$OUT/log" 2>&1 || {
+  tail -n 5 "$OUT/log" >&2
+  unavailable "debootstrap cannot make a bare $suite"
+}
+# How this machine reaches the network.
+cp -L /etc/resolv.conf "$system/etc/resolv.conf"
+for file in /etc/apt/apt.conf /etc/apt/apt.conf.d/*; do
+  if grep -qsiE '^[^/#]*acquire' "$file"; then cp "$file" "$system/etc/apt/apt.conf.d/"; fi
+done
+cp "$package" "$system/root/ironbridge.deb"
+cp assets/tiny-rustbook-q8_0.gguf "$system/root/model.gguf"
+inside() {
+  env -i http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    DEBIAN_FRONTEND=noninteractive chroot "$system" /bin/sh -ec "$1" </dev/null
+}
+inside 'apt-get update -qq && apt-get install -y -qq --no-install-recommends /root/ironbridge.deb' >"$OUT/log" 2>&1 ||
+  { tail -n 20 "$OUT/log" >&2 && fail 'apt does not install it'; }
+text=$(inside 'ironbridge generate -m /root/model.gguf -p "Ownership is" -n 4 2>/dev/null')
+[ "$text" = 'Ownership is a set of rules' ] || fail "it wrote '$text'"
+inside 'ironbridge --version; test -f /usr/share/man/man1/ironbridge.1.gz; ironbridge devices >/dev/null'
+inside 'apt-get remove -y -qq ironbridge' >/dev/null 2>&1
+[ ! -e "$system/usr/bin/ironbridge" ] || fail 'it is still there after it was removed'
+echo "deb: installed, ran and went in a bare $suite"
