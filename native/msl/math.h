@@ -11,8 +11,8 @@ namespace msl {
 template <class T> using real = metal::conditional_t<metal::is_floating_point_v<T>, T, float>;
 template <class T> using if_real = metal::enable_if_t<metal::is_floating_point_v<T>, int>;
 template <class T> using if_integer = metal::enable_if_t<metal::is_integral_v<T>, int>;
-/* An integer where a float is wanted. The conversion is one of a class, so that a function of the user's own for integers
- * is the better match, as it is where only floats are taken. */
+/* An integer where a float is wanted. The conversion is one of a class, so that a function of the user's own for
+ * integers is the better match, as it is where only floats are taken. */
 struct integer {
   float value;
   template <class T, if_integer<T> = 0> MSL_INLINE constexpr integer(T x) : value((float)x) {}

@@ -1,5 +1,6 @@
-//! Functions that differ only in the address spaces of their parameters are one function once these are erased, and so
-//! are specializations of a class template by address space: the first stays. When their bodies differ, either choice would give wrong numbers in some call, so that is an error.
+//! Functions that differ only in the address spaces of their parameters are one function once these are erased, and
+//! so are specializations of a class template by address space: the first stays. When their bodies differ, either
+//! choice would give wrong numbers in some call, so that is an error.
 
 use std::collections::HashMap;
 use std::ops::Range;
