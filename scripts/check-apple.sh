@@ -58,12 +58,21 @@ check_objc() {
   local source count=0 failed=0 compiler
   compiler=${CLANG:-$(clang)}
   # native/softmetal/headers is not on the path: <Metal/Metal.h> is Apple's here.
+  local compile=("$compiler" --target=arm64-apple-macos13 -std=c11 -fno-objc-arc -fblocks -fsyntax-only
+    -Wall -Wextra -Wunguarded-availability-new -Werror
+    -nostdlibinc -isystem "$APPLE_SDK/include" -iframework "$APPLE_SDK/Frameworks"
+    -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal)
+  # A use of macOS 15's API on macOS 13 is found, or the check is worth nothing.
+  if "${compile[@]}" -x objective-c - 2>/dev/null <<'PLANTED'; then
+#import <Metal/Metal.h>
+void use(id<MTLDevice> device);
+void use(id<MTLDevice> device) { [device newResidencySetWithDescriptor:(id _Nonnull)nil error:NULL]; }
+PLANTED
+    echo "check-apple: API of macOS 15 passed for macOS 13" >&2 && exit 1
+  fi
   while IFS= read -r source; do
     count=$((count + 1))
-    "$compiler" --target=arm64-apple-macos13 -std=c11 -fno-objc-arc -fblocks -Wall -Wextra -Werror -fsyntax-only \
-      -nostdlibinc -isystem "$APPLE_SDK/include" -iframework "$APPLE_SDK/Frameworks" \
-      -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal "$source" ||
-      failed=$((failed + 1))
+    "${compile[@]}" "$source" || failed=$((failed + 1))
   done < <(find native -name '*.m' -o -name '*.c' | LC_ALL=C sort)
   echo "check-apple: $((count - failed)) of $count native files compile against Apple's headers, warnings as errors"
   [ "$failed" = 0 ] && [ "$count" -gt 0 ]
