@@ -67,6 +67,7 @@ mod error;
 pub mod ffi;
 mod file_mapping;
 mod handle;
+pub mod interoperation;
 pub mod kernel;
 pub mod llama;
 pub mod memory;
@@ -81,7 +82,7 @@ mod tensor;
 mod weights;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
-pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
+pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending, Submission};
 pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
 pub use device_selector::DeviceSelector;
 pub use dtype::{DType, Element, Number};
