@@ -404,6 +404,25 @@ IRON_API iron_status iron_commands_wait(iron_commands *commands, uint64_t timeou
  * woken first, which takes longer than a small operation. */
 IRON_API iron_status iron_commands_run(iron_commands *commands);
 IRON_API iron_status iron_commands_describe(iron_commands *commands, iron_commands_info *info);
+
+#ifndef IRON_STABLE_ONLY
+
+/* One command buffer of some commands. */
+typedef struct iron_submission {
+  size_t size;
+  uint32_t status;     /* iron_status: how it ended */
+  uint32_t operations; /* in it */
+  /* When the device began and ended it, in nanoseconds of the clock of MTLCommandBuffer's GPUStartTime; 0: it did not
+   * run. Submissions of all devices of a system can be compared. */
+  uint64_t start, end;
+} iron_submission;
+
+/* When command buffer `index` of those that `commands` submitted so far was executed. IRON_ERROR_OUT_OF_RANGE: there
+ * are fewer; IRON_ERROR_STATE: it is not complete. Experimental. */
+IRON_API iron_status iron_commands_submission(iron_commands *commands, uint32_t index, iron_submission *submission);
+
+#endif /* IRON_STABLE_ONLY */
+
 IRON_API iron_status iron_commands_retain(iron_commands *commands);
 /* Gives the handle back. What was not committed or flushed is dropped; what was runs on. */
 IRON_API iron_status iron_commands_release(iron_commands *commands);
@@ -602,6 +621,36 @@ IRON_API iron_status iron_encode_fill(iron_commands *commands, iron_buffer *buff
 /* Compiles Metal Shading Language. IRON_ERROR_COMPILE: iron_last_error() has the compiler's messages.
  * IRON_ERROR_UNSUPPORTED: this device cannot compile source; the message says what it would need. */
 IRON_API iron_status iron_library_create(iron_device *device, const char *source, iron_library **library);
+
+/* What the compiler may do with floating-point numbers (MTLMathMode). */
+typedef enum iron_math_mode {
+  IRON_MATH_DEFAULT = 0, /* the device's: Apple's is fast */
+  IRON_MATH_SAFE = 1,    /* as IEEE 754 says, NaN and infinity among it */
+  IRON_MATH_RELAXED = 2, /* reorders, and keeps NaN and infinity; before macOS 15: safe */
+  IRON_MATH_FAST = 3     /* takes it for granted that there is no NaN and no infinity */
+} iron_math_mode;
+
+/* What the preprocessor knows of `name`: an identifier, once. `value`: one line; NULL: nothing. */
+typedef struct iron_macro {
+  const char *name;
+  const char *value;
+  uint32_t reserved[4]; /* 0 */
+} iron_macro;
+
+typedef struct iron_library_options {
+  size_t size;
+  uint32_t language_version; /* 300 for Metal 3.0, 310, 320, 400, …; 0: the device's newest */
+  uint32_t math_mode;        /* iron_math_mode; the software device computes safely in each */
+  const iron_macro *macros;
+  size_t macro_count;        /* at most 1024 */
+} iron_library_options;
+
+/* The same, with options (NULL: none). IRON_ERROR_UNSUPPORTED: the device does not know the language's version. */
+IRON_API iron_status iron_library_create_with_options(iron_device *device, const char *source,
+                                                      const iron_library_options *options, iron_library **library);
+/* A library that Apple's `metallib` tool made. IRON_ERROR_FILE: it cannot be read, or is none;
+ * IRON_ERROR_UNSUPPORTED: this device, as the software device, cannot run code that was compiled for Apple's GPUs. */
+IRON_API iron_status iron_library_open(iron_device *device, const char *path, iron_library **library);
 IRON_API iron_status iron_library_retain(iron_library *library);
 IRON_API iron_status iron_library_release(iron_library *library);
 
@@ -663,6 +712,47 @@ typedef struct iron_dispatch {
 } iron_dispatch;
 /* Records a dispatch of a kernel of the same device. */
 IRON_API iron_status iron_encode_kernel(iron_commands *commands, iron_kernel *kernel, const iron_dispatch *dispatch);
+
+/* ------------------------------------------------------------------------------------- with Metal: experimental --
+ * Objects of Metal's are `void *` here, an id<MTLDevice>, id<MTLCommandQueue> or id<MTLBuffer>. What is handed in is
+ * retained for as long as it is used, what is handed out is not retained and lives at least as long as the handle. Only
+ * NULL, and an object of another kind, can be told from what is right. The software device's objects are of GNUstep's
+ * runtime on Linux. */
+
+/* Opens a Metal device of the caller's. `metal_queue` is a queue of that device that the commands go to, so that they
+ * are in order with the caller's own; NULL: a new one. On a queue of the caller's, max_in_flight is at most 16, and at
+ * most 32 commands can be recorded at once, because MTLDevice's newCommandQueue holds 64 command buffers; a queue with
+ * room for fewer blocks. What the caller has enqueued there and not committed blocks what comes after it.
+ * IRON_ERROR_WRONG_DEVICE: the queue is of another device. IRON_ERROR_UNSUPPORTED: the GPU cannot run the kernels. */
+IRON_API iron_status iron_device_wrap_metal(void *metal_device, void *metal_queue, const iron_device_options *options,
+                                            iron_device **device);
+/* The device's own objects; either place may be NULL. */
+IRON_API iron_status iron_device_metal(iron_device *device, void **metal_device, void **metal_queue);
+/* A buffer around one of the caller's, of the same device, in shared or private storage; it counts as wrapped memory.
+ * `options`: category, label and read_only; the rest is 0. What the caller's own command buffers and code do with its
+ * contents, the caller keeps in order with what is done here. Its purgeable state stays nonvolatile.
+ * IRON_ERROR_WRONG_DEVICE: it is of another device; IRON_ERROR_UNSUPPORTED: its storage is neither. */
+IRON_API iron_status iron_buffer_wrap_metal(iron_device *device, void *metal_buffer, const iron_buffer_options *options,
+                                            iron_buffer **buffer);
+/* The id<MTLBuffer> of a buffer, which may be longer than it; weights have none (IRON_ERROR_INVALID_ARGUMENT). */
+IRON_API iron_status iron_buffer_metal(iron_buffer *buffer, void **metal_buffer);
+
+/* Keeps the pipelines that are made from now on in a binary archive (MTLBinaryArchive), and takes from it those that it
+ * has, so that the next process need not compile them. `path` may not exist yet; nothing is written before
+ * iron_pipeline_cache_save. A device has one, once (IRON_ERROR_STATE). IRON_ERROR_FILE: there is a file, and it is no
+ * archive of such a device. The software device notes the kernels' names: what it compiles, it keeps elsewhere
+ * (docs/METAL.md). */
+IRON_API iron_status iron_pipeline_cache_open(iron_device *device, const char *path);
+/* Writes the archive to its file. IRON_ERROR_FILE: that is not possible; IRON_ERROR_STATE: none was opened. */
+IRON_API iron_status iron_pipeline_cache_save(iron_device *device);
+
+/* Captures what the device's queue executes until iron_capture_end, or until the device closes, for Xcode's Metal
+ * debugger: commands that were submitted in between. `path` ends in .gputrace and does not exist (IRON_ERROR_FILE). The
+ * process must have been started with MTL_CAPTURE_ENABLED=1 (IRON_ERROR_UNSUPPORTED), and has one capture at a time
+ * (IRON_ERROR_STATE). The software device writes a text: a line for each command buffer. */
+IRON_API iron_status iron_capture_begin(iron_device *device, const char *path);
+/* IRON_ERROR_STATE: the device has no capture under way. */
+IRON_API iron_status iron_capture_end(iron_device *device);
 
 #endif /* IRON_STABLE_ONLY */
 

@@ -58,12 +58,21 @@ check_objc() {
   local source count=0 failed=0 compiler
   compiler=${CLANG:-$(clang)}
   # native/softmetal/headers is not on the path: <Metal/Metal.h> is Apple's here.
+  local compile=("$compiler" --target=arm64-apple-macos13 -std=c11 -fno-objc-arc -fblocks -fsyntax-only
+    -Wall -Wextra -Wunguarded-availability-new -Werror
+    -nostdlibinc -isystem "$APPLE_SDK/include" -iframework "$APPLE_SDK/Frameworks"
+    -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal)
+  # The check finds what it is for: a use of macOS 15's API on macOS 13.
+  "${compile[@]}" -x objective-c - 2>&1 <<'PLANTED' | grep -q Wunguarded-availability-new ||
+#import <Foundation/Foundation.h>
+API_AVAILABLE(macos(15.0)) void newer(void);
+void use(void);
+void use(void) { newer(); }
+PLANTED
+    { echo "check-apple: API of macOS 15 passed for macOS 13" >&2 && exit 1; }
   while IFS= read -r source; do
     count=$((count + 1))
-    "$compiler" --target=arm64-apple-macos13 -std=c11 -fno-objc-arc -fblocks -Wall -Wextra -Werror -fsyntax-only \
-      -nostdlibinc -isystem "$APPLE_SDK/include" -iframework "$APPLE_SDK/Frameworks" \
-      -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal "$source" ||
-      failed=$((failed + 1))
+    "${compile[@]}" "$source" || failed=$((failed + 1))
   done < <(find native -name '*.m' -o -name '*.c' | LC_ALL=C sort)
   echo "check-apple: $((count - failed)) of $count native files compile against Apple's headers, warnings as errors"
   [ "$failed" = 0 ] && [ "$count" -gt 0 ]

@@ -228,6 +228,24 @@ impl<T: Element> Buffer<T> {
     }
 }
 
+impl Buffer<u8> {
+    /// All bytes of a buffer that was made elsewhere.
+    pub(crate) fn of_bytes(handle: Handle<ffi::iron_buffer>) -> Result<Self> {
+        let mut length = 0;
+        // SAFETY: the handle is live and `length` may be written.
+        check("Buffer::of_bytes", unsafe {
+            ffi::iron_buffer_length(handle.as_ptr(), &mut length)
+        })?;
+        let len = usize::try_from(length)
+            .map_err(|_| Error::new("Buffer::of_bytes", Status::Internal, "a length".into()))?;
+        Ok(Buffer {
+            handle,
+            len,
+            element: PhantomData,
+        })
+    }
+}
+
 impl<T: Element> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let element = std::any::type_name::<T>().rsplit("::").next();
@@ -365,7 +383,7 @@ impl<T: Element> fmt::Debug for WriteGuard<'_, T> {
 #[derive(Debug, Clone)]
 #[must_use = "options make nothing by themselves"]
 pub struct BufferOptions<'a> {
-    device: &'a Device,
+    pub(crate) device: &'a Device,
     label: Option<String>,
     category: Category,
     storage: Storage,
@@ -531,7 +549,7 @@ impl<'a> BufferOptions<'a> {
     }
 
     /// The C struct, and the label that it points to.
-    fn native(&self) -> Result<(ffi::iron_buffer_options, Option<CString>)> {
+    pub(crate) fn native(&self) -> Result<(ffi::iron_buffer_options, Option<CString>)> {
         let label = self.label.as_deref().map(|label| text("label", label));
         let label = label.transpose()?;
         let options = ffi::iron_buffer_options {

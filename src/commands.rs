@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::device::{Device, nanoseconds, text};
-use crate::error::{Result, check};
+use crate::error::{Result, Status, check};
 use crate::ffi;
 use crate::handle::{Handle, note_caller};
 
@@ -106,8 +106,8 @@ pub struct Pending {
     handle: Handle<ffi::iron_commands>,
 }
 
-// SAFETY: with a shared reference only iron_commands_wait and iron_commands_describe can be called, and the header
-// allows both from any thread at any time; what it limits to one thread, the recording, ended with the commit.
+// SAFETY: with a shared reference only the functions that wait and describe can be called, and the header allows
+// them from any thread at any time; what it limits to one thread, the recording, ended with the commit.
 unsafe impl Sync for Pending {}
 
 impl Pending {
@@ -142,10 +142,56 @@ impl Pending {
         CommandsInfo::of(&self.handle)
     }
 
+    /// When the device executed each of its command buffers (`iron_commands_submission`), in the order in which they
+    /// were submitted.
+    ///
+    /// # Errors
+    /// [`Error::State`](crate::Error::State) while one of them is not complete.
+    pub fn submissions(&self) -> Result<Vec<Submission>> {
+        let count = self.info()?.command_buffers;
+        (0..count)
+            .map(|index| Submission::of(&self.handle, index))
+            .collect()
+    }
+
     fn wait_native(&self, timeout: u64) -> Result<()> {
         // SAFETY: the handle is live.
         check("Pending::wait", unsafe {
             ffi::iron_commands_wait(self.handle.as_ptr(), timeout)
+        })
+    }
+}
+
+/// One command buffer, executed (`iron_submission`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Submission {
+    /// How it ended; `None`: well.
+    pub failure: Option<Status>,
+    /// Operations in it.
+    pub operations: u32,
+    /// When the device began and ended it, on the clock of `MTLCommandBuffer`'s `GPUStartTime`, which all devices of a
+    /// system share. Zero: it did not run.
+    pub start: Duration,
+    /// See `start`.
+    pub end: Duration,
+}
+
+impl Submission {
+    fn of(handle: &Handle<ffi::iron_commands>, index: u32) -> Result<Submission> {
+        let mut native = ffi::iron_submission {
+            size: size_of::<ffi::iron_submission>(),
+            ..Default::default()
+        };
+        // SAFETY: the handle is live, and `native` may be written and starts with its size.
+        check("Pending::submissions", unsafe {
+            ffi::iron_commands_submission(handle.as_ptr(), index, &mut native)
+        })?;
+        Ok(Submission {
+            failure: (native.status != ffi::IRON_OK).then(|| Status::from_native(native.status)),
+            operations: native.operations,
+            start: Duration::from_nanos(native.start),
+            end: Duration::from_nanos(native.end),
         })
     }
 }

@@ -1,11 +1,12 @@
 //! Devices: finding, opening, describing, waiting.
 
 use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::build_profile::warn_if_unoptimized;
 use crate::device_selector::DeviceSelector;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, Status, check};
 use crate::ffi;
 use crate::handle::Handle;
 
@@ -155,7 +156,7 @@ impl Device {
 /// Limits of a device, set before it is opened (`iron_device_options`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeviceOptions {
-    native: ffi::iron_device_options,
+    pub(crate) native: ffi::iron_device_options,
 }
 
 impl DeviceOptions {
@@ -345,6 +346,17 @@ impl DeviceInfo {
 /// A text as C wants it.
 pub(crate) fn text(argument: &'static str, text: &str) -> Result<CString> {
     CString::new(text).map_err(|source| Error::Text { argument, source })
+}
+
+/// A path as C wants it: in UTF-8.
+pub(crate) fn path_text(path: &Path) -> Result<CString> {
+    match path.to_str() {
+        Some(path) => text("path", path),
+        None => {
+            let message = format!("path: {} is not UTF-8", path.display());
+            Err(Error::new("path", Status::InvalidArgument, message))
+        }
+    }
 }
 
 /// A limit in the C ABI's unit, where the largest number means for ever: 584 years are.

@@ -28,10 +28,11 @@
 //! ```
 
 use std::ffi::CString;
+use std::path::Path;
 
 use crate::buffer::Buffer;
 use crate::commands::Commands;
-use crate::device::{Device, text};
+use crate::device::{Device, path_text, text};
 use crate::dtype::Element;
 use crate::error::{Result, check};
 use crate::ffi;
@@ -54,6 +55,79 @@ impl Library {
         let handle = Handle::create("Library::from_source", |library| {
             // SAFETY: the device is live, the text NUL-terminated, and `library` may be written.
             unsafe { ffi::iron_library_create(device.handle.as_ptr(), source.as_ptr(), library) }
+        })?;
+        Ok(Library { handle })
+    }
+
+    /// [`from_source`](Library::from_source) with options (`iron_library_create_with_options`).
+    ///
+    /// ```
+    /// use ironbridge::Device;
+    /// use ironbridge::kernel::{Library, MathMode, Options};
+    ///
+    /// # fn main() -> Result<(), ironbridge::Error> {
+    /// let device = Device::open("cpu")?;
+    /// let source = "kernel void fill(device float *x [[buffer(0)]]) { x[0] = VALUE; }";
+    /// let options = Options::default().macro_value("VALUE", "7.0f").math_mode(MathMode::Safe);
+    /// let library = Library::with_options(&device, source, &options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`from_source`](Library::from_source), [`Error::Unsupported`](crate::Error::Unsupported) for a version that
+    /// the device does not know, and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a macro whose name
+    /// is no identifier or comes twice, or whose value has more than one line.
+    pub fn with_options(device: &Device, source: &str, options: &Options) -> Result<Library> {
+        let source = text("source", source)?;
+        let mut texts = Vec::with_capacity(options.macros.len());
+        for (name, value) in &options.macros {
+            texts.push((text("macro", name)?, text("macro", value)?));
+        }
+        let macros: Vec<_> = texts
+            .iter()
+            .map(|(name, value)| ffi::iron_macro {
+                name: name.as_ptr(),
+                value: value.as_ptr(),
+                ..Default::default()
+            })
+            .collect();
+        let native = ffi::iron_library_options {
+            size: size_of::<ffi::iron_library_options>(),
+            language_version: options.language_version,
+            math_mode: options.math_mode.native(),
+            macros: macros.as_ptr(),
+            macro_count: macros.len(),
+        };
+        let handle = Handle::create("Library::with_options", |library| {
+            // SAFETY: the device is live, the texts NUL-terminated, the options start with their size and their array
+            // is as long as stated; all of it outlives the call, and `library` may be written.
+            unsafe {
+                ffi::iron_library_create_with_options(
+                    device.handle.as_ptr(),
+                    source.as_ptr(),
+                    &native,
+                    library,
+                )
+            }
+        })?;
+        Ok(Library { handle })
+    }
+
+    /// A library that Apple's `metallib` tool made (`iron_library_open`).
+    ///
+    /// # Safety
+    /// Its kernels are code. The caller vouches for the file as for a source that is compiled: what
+    /// [`dispatch`](Commands::dispatch) asks of a kernel, nobody can check here.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when it cannot be read or is none,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) on a device that is no GPU of Apple's.
+    pub unsafe fn open(device: &Device, path: &Path) -> Result<Library> {
+        let path = path_text(path)?;
+        let handle = Handle::create("Library::open", |library| {
+            // SAFETY: the device is live, the text NUL-terminated, and `library` may be written.
+            unsafe { ffi::iron_library_open(device.handle.as_ptr(), path.as_ptr(), library) }
         })?;
         Ok(Library { handle })
     }
@@ -88,6 +162,62 @@ impl Library {
             }
         })?;
         Ok(Kernel { handle })
+    }
+}
+
+/// How a source is compiled (`iron_library_options`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "options compile nothing by themselves"]
+pub struct Options {
+    language_version: u32,
+    math_mode: MathMode,
+    macros: Vec<(String, String)>,
+}
+
+impl Options {
+    /// Metal's version: 300 for 3.0, 310, 320, 400. Default (or 0): the newest that the device knows.
+    pub fn language_version(mut self, version: u32) -> Self {
+        self.language_version = version;
+        self
+    }
+
+    /// What the compiler may do with floating-point numbers.
+    pub fn math_mode(mut self, mode: MathMode) -> Self {
+        self.math_mode = mode;
+        self
+    }
+
+    /// Defines the macro `name` as `value`, one line or nothing.
+    pub fn macro_value(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.macros.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// What the compiler may do with floating-point numbers (`iron_math_mode`). The software device computes safely in
+/// each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum MathMode {
+    /// The device's own: Apple's is fast.
+    #[default]
+    Default,
+    /// As IEEE 754 says, NaN and infinity among it.
+    Safe,
+    /// Reorders, and keeps NaN and infinity. Before macOS 15 the same as safe.
+    Relaxed,
+    /// Takes it for granted that there is no NaN and no infinity.
+    Fast,
+}
+
+impl MathMode {
+    fn native(self) -> ffi::iron_math_mode {
+        match self {
+            MathMode::Default => ffi::IRON_MATH_DEFAULT,
+            MathMode::Safe => ffi::IRON_MATH_SAFE,
+            MathMode::Relaxed => ffi::IRON_MATH_RELAXED,
+            MathMode::Fast => ffi::IRON_MATH_FAST,
+        }
     }
 }
 

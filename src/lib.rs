@@ -84,6 +84,7 @@ pub mod ffi;
 #[cfg(feature = "llama")]
 mod file_mapping;
 mod handle;
+pub mod interoperation;
 pub mod kernel;
 #[cfg(feature = "llama")]
 pub mod llama;
@@ -100,7 +101,7 @@ mod tensor;
 mod weights;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
-pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending};
+pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending, Submission};
 pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
 pub use device_selector::DeviceSelector;
 pub use dtype::{DType, Element, Number};

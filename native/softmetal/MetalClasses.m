@@ -6,6 +6,7 @@
 #include "live_objects.h"
 
 NSErrorDomain const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain";
+NSErrorDomain const MTLBinaryArchiveDomain = @"MTLBinaryArchiveDomain";
 NSErrorDomain const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
 
 static live_objects_class counted = {.name = "MTLCompileOptions"};
@@ -14,13 +15,15 @@ static live_objects_class counted = {.name = "MTLCompileOptions"};
 
 @synthesize preprocessorMacros = _preprocessorMacros;
 @synthesize fastMathEnabled = _fastMathEnabled;
+@synthesize mathMode = _mathMode;
 @synthesize languageVersion = _languageVersion;
 
 - (instancetype)init {
   self = [super init];
   if (!self) return nil;
   _fastMathEnabled = YES;
-  _languageVersion = MTLLanguageVersion3_0;
+  _mathMode = MTLMathModeFast;
+  _languageVersion = MTLLanguageVersion3_1; /* the newest that the software device knows */
   live_objects_add(&counted);
   return self;
 }
@@ -35,7 +38,48 @@ static live_objects_class counted = {.name = "MTLCompileOptions"};
   MTLCompileOptions *copy = [[[self class] allocWithZone:zone] init];
   copy.preprocessorMacros = _preprocessorMacros;
   copy.fastMathEnabled = _fastMathEnabled;
+  copy.mathMode = _mathMode;
   copy.languageVersion = _languageVersion;
+  return copy;
+}
+
+@end
+
+@implementation MTLComputePipelineDescriptor
+
+@synthesize label = _label;
+@synthesize computeFunction = _computeFunction;
+@synthesize binaryArchives = _binaryArchives;
+
+- (void)dealloc {
+  [_label release];
+  [_computeFunction release];
+  [_binaryArchives release];
+  [super dealloc];
+}
+
+- (id)copyWithZone:(NSZone *)zone {
+  MTLComputePipelineDescriptor *copy = [[[self class] allocWithZone:zone] init];
+  copy.label = _label;
+  copy.computeFunction = _computeFunction;
+  copy.binaryArchives = _binaryArchives;
+  return copy;
+}
+
+@end
+
+@implementation MTLBinaryArchiveDescriptor
+
+@synthesize url = _url;
+
+- (void)dealloc {
+  [_url release];
+  [super dealloc];
+}
+
+- (id)copyWithZone:(NSZone *)zone {
+  MTLBinaryArchiveDescriptor *copy = [[[self class] allocWithZone:zone] init];
+  copy.url = _url;
   return copy;
 }
 

@@ -13,9 +13,12 @@ extern NSString *const SoftBackendErrorDomain;
   soft_backend *_handle;
   const soft_backend_table *_table;
   soft_capabilities _capabilities;
+  NSString *_name;
 }
 /* nil and *error when soft_backend_open refuses `which`. */
 - (instancetype)initWithName:(NSString *)which error:(NSError **)error;
+/* Without what it is to be like. */
+- (NSString *)name;
 - (soft_backend *)handle;
 - (const soft_backend_table *)table;
 - (const soft_capabilities *)capabilities;

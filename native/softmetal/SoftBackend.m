@@ -12,6 +12,7 @@ SOFT_COUNTED(SoftBackend)
 - (instancetype)initWithName:(NSString *)which error:(NSError **)error {
   self = [super init];
   if (!self) return nil;
+  _name = [[[which componentsSeparatedByString:@":"] objectAtIndex:0] copy];
   char *text = NULL;
   soft_outcome outcome = soft_backend_open([which UTF8String], &_handle, &_table, &text);
   NSString *said = soft_backend_text(text, @"the backend gave no reason");
@@ -42,7 +43,12 @@ SOFT_COUNTED(SoftBackend)
 
 - (void)dealloc {
   if (_handle) _table->release(_handle);
+  [_name release];
   [super dealloc];
+}
+
+- (NSString *)name {
+  return _name;
 }
 
 - (soft_backend *)handle {

@@ -1,5 +1,6 @@
 #import "SoftCommandBuffer.h"
 
+#import "MetalCapture.h"
 #import "SoftBlitEncoder.h"
 #import "SoftBuffer.h"
 #import "SoftComputeEncoder.h"
@@ -393,6 +394,7 @@ SOFT_COUNTED(SoftCommandBuffer)
   }
   soft_schedule_point();
   atomic_store(&_status, _error ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted);
+  metal_capture_note(_queue, self);
   if (!_endsLate) [_queue commandBufferEnded];
   soft_schedule_point();
   call_handlers(&_completedHandlers, self);

@@ -1,5 +1,6 @@
 #import "SoftDevice.h"
 
+#import "SoftBinaryArchive.h"
 #import "SoftBuffer.h"
 #import "SoftError.h"
 #import "SoftFunction.h"
@@ -222,6 +223,32 @@ SOFT_COUNTED(SoftDevice)
   return state;
 }
 
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLAutoreleasedComputePipelineReflection *)reflection
+                                    error:(NSError **)error {
+  SOFT_REQUIRE(descriptor, @"descriptor must not be nil");
+  SOFT_REQUIRE([descriptor computeFunction], @"descriptor has no computeFunction");
+  return [self newComputePipelineStateWithFunction:[descriptor computeFunction]
+                                           options:options
+                                        reflection:reflection
+                                             error:error];
+}
+
+- (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
+                                                 error:(NSError **)error {
+  SOFT_REQUIRE(descriptor, @"descriptor must not be nil");
+  return [[SoftBinaryArchive alloc] initWithDevice:self url:[descriptor url] error:error];
+}
+
+- (id<MTLLibrary>)newLibraryWithURL:(NSURL *)url error:(NSError **)error {
+  SOFT_REQUIRE(url, @"url must not be nil");
+  NSString *said = @"a metallib is code for Apple's GPUs, which this device cannot run: compile its source";
+  if (error) *error = soft_library_error(MTLLibraryErrorUnsupported, said);
+  return nil;
+}
+
 /* Of macOS 15, which a strict device stands for. */
 - (id)newResidencySetWithDescriptor:(id)descriptor error:(NSError **)error {
   SOFT_REQUIRE(descriptor, @"desc must not be nil");
@@ -289,6 +316,12 @@ id<MTLDevice> SoftMetalCreateDevice(const char *name, const char *text, NSError 
 
 BOOL SoftMetalIsUnknownBackend(NSError *error) {
   return [[error domain] isEqualToString:SoftBackendErrorDomain] && [error code] == SOFT_UNSUPPORTED;
+}
+
+BOOL SoftMetalIsDevice(id<MTLDevice> device, BOOL *isCpu) {
+  if (![(id)device isKindOfClass:[SoftDevice class]]) return NO;
+  *isCpu = [[[(SoftDevice *)device backend] name] isEqualToString:@"cpu"];
+  return YES;
 }
 
 id<MTLBuffer> SoftMetalNewWeights(id<MTLDevice> device, uint64_t length) {

@@ -6,6 +6,8 @@
 #include "backend.h"
 
 NSError *soft_command_buffer_error(NSUInteger code, NSString *text);
+NSError *soft_error_of(NSErrorDomain domain, NSInteger code, NSString *text);
+NSError *soft_archive_error(MTLBinaryArchiveError code, NSString *text);
 NSError *soft_library_error(MTLLibraryError code, NSString *text);
 /* A backend's text, which is freed; `fallback` where it gave none. */
 NSString *soft_backend_text(char *text, NSString *fallback);

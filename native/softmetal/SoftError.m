@@ -2,17 +2,21 @@
 
 #include <stdlib.h>
 
-static NSError *error_in(NSString *domain, NSUInteger code, NSString *text) {
+NSError *soft_error_of(NSErrorDomain domain, NSInteger code, NSString *text) {
   NSDictionary *details = [NSDictionary dictionaryWithObject:text forKey:NSLocalizedDescriptionKey];
-  return [NSError errorWithDomain:domain code:(NSInteger)code userInfo:details];
+  return [NSError errorWithDomain:domain code:code userInfo:details];
 }
 
 NSError *soft_command_buffer_error(NSUInteger code, NSString *text) {
-  return error_in(MTLCommandBufferErrorDomain, code, text);
+  return soft_error_of(MTLCommandBufferErrorDomain, (NSInteger)code, text);
 }
 
 NSError *soft_library_error(MTLLibraryError code, NSString *text) {
-  return error_in(MTLLibraryErrorDomain, code, text);
+  return soft_error_of(MTLLibraryErrorDomain, (NSInteger)code, text);
+}
+
+NSError *soft_archive_error(MTLBinaryArchiveError code, NSString *text) {
+  return soft_error_of(MTLBinaryArchiveDomain, (NSInteger)code, text);
 }
 
 NSString *soft_backend_text(char *text, NSString *fallback) {

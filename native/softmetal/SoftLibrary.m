@@ -6,12 +6,26 @@
 #import "SoftFunction.h"
 #import "SoftValidation.h"
 
-/* The options' macros become lines before the source; #line keeps the compiler's messages on the source's own lines.
- * The other options choose among Apple's code generators and change nothing here. */
+static const MTLLanguageVersion newest = MTLLanguageVersion3_1;
+
+static BOOL knows(MTLLanguageVersion version) {
+  static const MTLLanguageVersion versions[] = {
+      MTLLanguageVersion2_0, MTLLanguageVersion2_1, MTLLanguageVersion2_2, MTLLanguageVersion2_3,
+      MTLLanguageVersion2_4, MTLLanguageVersion3_0, MTLLanguageVersion3_1};
+  for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+    if (versions[i] == version) return YES;
+  return NO;
+}
+
+/* The version and the options' macros become lines before the source; #line keeps the compiler's messages on the
+ * source's own lines. The other options choose among Apple's code generators and change nothing here. */
 static NSString *with_macros(NSString *source, MTLCompileOptions *options) {
   NSDictionary *macros = [options preprocessorMacros];
-  if ([macros count] == 0) return source;
+  MTLLanguageVersion version = options ? [options languageVersion] : newest;
+  if ([macros count] == 0 && version == newest) return source;
   NSMutableString *text = [NSMutableString string];
+  unsigned long number = 100 * (version >> 16) + 10 * (version & 0xffff);
+  [text appendFormat:@"#undef __METAL_VERSION__\n#define __METAL_VERSION__ %lu\n", number];
   for (NSString *name in [[macros allKeys] sortedArrayUsingSelector:@selector(compare:)]) {
     [text appendFormat:@"#define %@ %@\n", name, [macros objectForKey:name]];
   }
@@ -34,6 +48,12 @@ SOFT_COUNTED(SoftLibrary)
   if (!self) return nil;
   _device = [device retain];
   _backend = [[device backend] retain];
+  if (options && !knows([options languageVersion])) {
+    NSString *said = @"this device knows the Metal Shading Language up to version 3.1";
+    if (error) *error = soft_library_error(MTLLibraryErrorUnsupported, said);
+    [self release];
+    return nil;
+  }
   NSData *text = [with_macros(source, options) dataUsingEncoding:NSUTF8StringEncoding];
   char *detail = NULL;
   soft_outcome outcome =

@@ -47,6 +47,9 @@ id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *backend, const char *_
 /* Whether the error of SoftMetalCreateDevice says that no backend has that name. */
 BOOL SoftMetalIsUnknownBackend(NSError *error);
 
+/* Whether it is a device that SoftMetalCreateDevice made, and whether its backend is the CPU. */
+BOOL SoftMetalIsDevice(id<MTLDevice> device, BOOL *isCpu);
+
 /* For a buffer that is about to be written as a whole and will be read often. */
 void SoftMetalExpectReads(id<MTLBuffer> buffer);
 

@@ -359,6 +359,37 @@ impl Default for iron_commands_options {
         }
     }
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct iron_submission {
+    pub size: usize,
+    pub status: u32,
+    pub operations: u32,
+    pub start: u64,
+    pub end: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_submission"][::core::mem::size_of::<iron_submission>() - 32usize];
+    [
+        "Alignment of iron_submission",
+    ][::core::mem::align_of::<iron_submission>() - 8usize];
+    [
+        "Offset of field: iron_submission::size",
+    ][::core::mem::offset_of!(iron_submission, size) - 0usize];
+    [
+        "Offset of field: iron_submission::status",
+    ][::core::mem::offset_of!(iron_submission, status) - 8usize];
+    [
+        "Offset of field: iron_submission::operations",
+    ][::core::mem::offset_of!(iron_submission, operations) - 12usize];
+    [
+        "Offset of field: iron_submission::start",
+    ][::core::mem::offset_of!(iron_submission, start) - 16usize];
+    [
+        "Offset of field: iron_submission::end",
+    ][::core::mem::offset_of!(iron_submission, end) - 24usize];
+};
 pub const IRON_F32: iron_dtype = 1;
 pub const IRON_F16: iron_dtype = 2;
 pub const IRON_BF16: iron_dtype = 3;
@@ -994,6 +1025,83 @@ const _: () = {
     ][::core::mem::offset_of!(iron_copy, dst) - 88usize];
 };
 impl Default for iron_copy {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const IRON_MATH_DEFAULT: iron_math_mode = 0;
+pub const IRON_MATH_SAFE: iron_math_mode = 1;
+pub const IRON_MATH_RELAXED: iron_math_mode = 2;
+pub const IRON_MATH_FAST: iron_math_mode = 3;
+pub type iron_math_mode = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_macro {
+    pub name: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+    pub reserved: [u32; 4usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_macro"][::core::mem::size_of::<iron_macro>() - 32usize];
+    ["Alignment of iron_macro"][::core::mem::align_of::<iron_macro>() - 8usize];
+    [
+        "Offset of field: iron_macro::name",
+    ][::core::mem::offset_of!(iron_macro, name) - 0usize];
+    [
+        "Offset of field: iron_macro::value",
+    ][::core::mem::offset_of!(iron_macro, value) - 8usize];
+    [
+        "Offset of field: iron_macro::reserved",
+    ][::core::mem::offset_of!(iron_macro, reserved) - 16usize];
+};
+impl Default for iron_macro {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_library_options {
+    pub size: usize,
+    pub language_version: u32,
+    pub math_mode: u32,
+    pub macros: *const iron_macro,
+    pub macro_count: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_library_options",
+    ][::core::mem::size_of::<iron_library_options>() - 32usize];
+    [
+        "Alignment of iron_library_options",
+    ][::core::mem::align_of::<iron_library_options>() - 8usize];
+    [
+        "Offset of field: iron_library_options::size",
+    ][::core::mem::offset_of!(iron_library_options, size) - 0usize];
+    [
+        "Offset of field: iron_library_options::language_version",
+    ][::core::mem::offset_of!(iron_library_options, language_version) - 8usize];
+    [
+        "Offset of field: iron_library_options::math_mode",
+    ][::core::mem::offset_of!(iron_library_options, math_mode) - 12usize];
+    [
+        "Offset of field: iron_library_options::macros",
+    ][::core::mem::offset_of!(iron_library_options, macros) - 16usize];
+    [
+        "Offset of field: iron_library_options::macro_count",
+    ][::core::mem::offset_of!(iron_library_options, macro_count) - 24usize];
+};
+impl Default for iron_library_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -2797,6 +2905,11 @@ unsafe extern "C" {
         commands: *mut iron_commands,
         info: *mut iron_commands_info,
     ) -> iron_status;
+    pub fn iron_commands_submission(
+        commands: *mut iron_commands,
+        index: u32,
+        submission: *mut iron_submission,
+    ) -> iron_status;
     pub fn iron_commands_retain(commands: *mut iron_commands) -> iron_status;
     pub fn iron_commands_release(commands: *mut iron_commands) -> iron_status;
     pub fn iron_encode_matmul(
@@ -2883,6 +2996,17 @@ unsafe extern "C" {
         source: *const ::core::ffi::c_char,
         library: *mut *mut iron_library,
     ) -> iron_status;
+    pub fn iron_library_create_with_options(
+        device: *mut iron_device,
+        source: *const ::core::ffi::c_char,
+        options: *const iron_library_options,
+        library: *mut *mut iron_library,
+    ) -> iron_status;
+    pub fn iron_library_open(
+        device: *mut iron_device,
+        path: *const ::core::ffi::c_char,
+        library: *mut *mut iron_library,
+    ) -> iron_status;
     pub fn iron_library_retain(library: *mut iron_library) -> iron_status;
     pub fn iron_library_release(library: *mut iron_library) -> iron_status;
     pub fn iron_kernel_create(
@@ -2903,6 +3027,37 @@ unsafe extern "C" {
         kernel: *mut iron_kernel,
         dispatch: *const iron_dispatch,
     ) -> iron_status;
+    pub fn iron_device_wrap_metal(
+        metal_device: *mut ::core::ffi::c_void,
+        metal_queue: *mut ::core::ffi::c_void,
+        options: *const iron_device_options,
+        device: *mut *mut iron_device,
+    ) -> iron_status;
+    pub fn iron_device_metal(
+        device: *mut iron_device,
+        metal_device: *mut *mut ::core::ffi::c_void,
+        metal_queue: *mut *mut ::core::ffi::c_void,
+    ) -> iron_status;
+    pub fn iron_buffer_wrap_metal(
+        device: *mut iron_device,
+        metal_buffer: *mut ::core::ffi::c_void,
+        options: *const iron_buffer_options,
+        buffer: *mut *mut iron_buffer,
+    ) -> iron_status;
+    pub fn iron_buffer_metal(
+        buffer: *mut iron_buffer,
+        metal_buffer: *mut *mut ::core::ffi::c_void,
+    ) -> iron_status;
+    pub fn iron_pipeline_cache_open(
+        device: *mut iron_device,
+        path: *const ::core::ffi::c_char,
+    ) -> iron_status;
+    pub fn iron_pipeline_cache_save(device: *mut iron_device) -> iron_status;
+    pub fn iron_capture_begin(
+        device: *mut iron_device,
+        path: *const ::core::ffi::c_char,
+    ) -> iron_status;
+    pub fn iron_capture_end(device: *mut iron_device) -> iron_status;
     pub fn iron_memory_describe(
         device: *mut iron_device,
         info: *mut iron_memory_info,

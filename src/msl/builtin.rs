@@ -44,6 +44,24 @@ pub fn own_sources() -> impl Iterator<Item = OwnSource> {
     })
 }
 
+/// The own source that this is, if it is one: as it stands, or with the line before it that states a language version.
+pub fn own_source_of(text: &[u8]) -> Option<OwnSource> {
+    own_sources().find(|own| own.text == without_version(text))
+}
+
+/// What follows the lines that `native/softmetal/SoftLibrary.m` puts before a source of another language version.
+fn without_version(text: &[u8]) -> &[u8] {
+    const LINES: (&[u8], usize, &[u8]) = (
+        b"#undef __METAL_VERSION__\n#define __METAL_VERSION__ ",
+        3,
+        b"\n#line 1\n",
+    );
+    let rest = text
+        .strip_prefix(LINES.0)
+        .and_then(|rest| rest.get(LINES.1..)?.strip_prefix(LINES.2));
+    rest.unwrap_or(text)
+}
+
 /// Family and text of each of ironbridge's own sources.
 #[cfg(test)]
 pub fn own_metal_sources() -> impl Iterator<Item = (&'static str, &'static str)> {

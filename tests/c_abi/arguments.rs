@@ -155,6 +155,52 @@ fn pointers_that_are_null() {
         "kernel",
     );
     null_argument(call!(iron_kernel_describe(kernel, null_mut())), "info");
+    null_argument(
+        call!(iron_commands_submission(commands, 0, null_mut())),
+        "submission",
+    );
+    let options = iron_library_options {
+        macro_count: 1,
+        ..library_options()
+    };
+    null_argument(
+        call!(iron_library_create_with_options(
+            device,
+            matmul_source(),
+            &options,
+            (&raw mut made).cast()
+        )),
+        "options: macros",
+    );
+    null_argument(
+        call!(iron_library_open(device, null(), (&raw mut made).cast())),
+        "path",
+    );
+    null_argument(
+        call!(iron_library_open(device, c"file".as_ptr(), null_mut())),
+        "library",
+    );
+    null_argument(call!(iron_pipeline_cache_open(device, null())), "path");
+    null_argument(call!(iron_capture_begin(device, null())), "path");
+    null_argument(
+        call!(iron_device_wrap_metal(
+            null_mut(),
+            null_mut(),
+            null(),
+            (&raw mut made).cast()
+        )),
+        "metal_device",
+    );
+    null_argument(
+        call!(iron_buffer_wrap_metal(
+            device,
+            null_mut(),
+            null(),
+            &mut made
+        )),
+        "metal_buffer",
+    );
+    null_argument(call!(iron_buffer_metal(buffer, null_mut())), "metal_buffer");
     null_argument(call!(iron_memory_describe(device, null_mut())), "info");
     null_argument(call!(iron_diagnose(null_mut())), "diagnostics");
     null_argument(call!(iron_live_objects(None, null_mut())), "visit");
@@ -356,6 +402,12 @@ fn structs_say_their_size() {
         fixture.kernel,
         it
     )));
+    sizes!(iron_library_options, "options", |it| call!(
+        iron_library_create_with_options(device, matmul_source(), it, result.cast())
+    ));
+    sizes!(iron_submission, "submission", |it| call!(
+        iron_commands_submission(commands, 0, it)
+    ));
     sizes!(iron_kernel_info, "info", |it| call!(iron_kernel_describe(
         fixture.kernel,
         it
@@ -493,6 +545,29 @@ fn structs_without_a_size_have_reserved_fields_that_are_zero() {
             )),
             IRON_ERROR_INVALID_ARGUMENT,
             &format!("constants[0]: reserved[{index}] is 1"),
+        );
+    }
+    for index in 0..4 {
+        let mut named = iron_macro {
+            name: c"NAME".as_ptr(),
+            ..Default::default()
+        };
+        named.reserved[index] = 1;
+        let options = iron_library_options {
+            macros: &named,
+            macro_count: 1,
+            ..library_options()
+        };
+        let mut made = null_mut();
+        fails(
+            call!(iron_library_create_with_options(
+                fixture.device,
+                matmul_source(),
+                &options,
+                &mut made
+            )),
+            IRON_ERROR_INVALID_ARGUMENT,
+            &format!("options.macros[0]: reserved[{index}] is 1"),
         );
     }
     fixture.finish();

@@ -121,3 +121,10 @@ pub fn buffer_argument(index: u32, buffer: Buffer) -> iron_argument {
         ..Default::default()
     }
 }
+
+pub fn library_options() -> iron_library_options {
+    iron_library_options {
+        size: size_of::<iron_library_options>(),
+        ..Default::default()
+    }
+}

@@ -101,6 +101,13 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_weights_write, "buffer", Buffer: |h| (h.cast(), &weights(), 0, 32, page());
         iron_weights_read, "buffer", Buffer: |h| (h.cast(), &weights(), 0, 32, page());
         iron_buffer_contents, "buffer", Buffer: |h| (h.cast(), place().as_mut_ptr().cast());
+        iron_device_metal, "device", Device: |h| (h.cast(), null_mut(), null_mut());
+        iron_buffer_wrap_metal, "device", Device: |h| (h.cast(), page(), null(), place().as_mut_ptr().cast());
+        iron_buffer_metal, "buffer", Buffer: |h| (h.cast(), place().as_mut_ptr().cast());
+        iron_pipeline_cache_open, "device", Device: |h| (h.cast(), c"file".as_ptr());
+        iron_pipeline_cache_save, "device", Device: |h| (h.cast());
+        iron_capture_begin, "device", Device: |h| (h.cast(), c"file".as_ptr());
+        iron_capture_end, "device", Device: |h| (h.cast());
 
         iron_commands_begin, "device", Device: |h| (h.cast(), null(), place().as_mut_ptr().cast());
         iron_commands_flush, "commands", Commands: |h| (h.cast());
@@ -108,6 +115,7 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_commands_wait, "commands", Commands: |h| (h.cast(), 0);
         iron_commands_run, "commands", Commands: |h| (h.cast());
         iron_commands_describe, "commands", Commands: |h| (h.cast(), zeroed!(iron_commands_info));
+        iron_commands_submission, "commands", Commands: |h| (h.cast(), 0, zeroed!(iron_submission));
         iron_commands_retain, "commands", Commands: |h| (h.cast());
         iron_commands_release, "commands", Commands: |h| (h.cast());
 
@@ -137,6 +145,9 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_fill, "buffer", Buffer: |h| (commands, h.cast(), 0, 16, 0);
 
         iron_library_create, "device", Device: |h| (h.cast(), c"kernel".as_ptr(), place().as_mut_ptr().cast());
+        iron_library_create_with_options, "device", Device: |h|
+            (h.cast(), c"kernel".as_ptr(), null(), place().as_mut_ptr().cast());
+        iron_library_open, "device", Device: |h| (h.cast(), c"file".as_ptr(), place().as_mut_ptr().cast());
         iron_library_retain, "library", Library: |h| (h.cast());
         iron_library_release, "library", Library: |h| (h.cast());
         iron_kernel_create, "library", Library: |h|

@@ -6,6 +6,7 @@ mod commands;
 mod executor;
 mod failures;
 mod gpus;
+mod interoperation;
 mod kernels;
 mod lifetimes;
 mod matmul;

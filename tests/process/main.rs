@@ -6,6 +6,7 @@ mod abi;
 mod harness;
 
 mod apple_rules;
+mod captures;
 mod chat_limits;
 mod compute_threads;
 #[cfg(target_os = "linux")]
@@ -39,6 +40,7 @@ use harness::Group;
 /// Those that measure time or wait for other processes run alone.
 const GROUPS: &[Group] = &[
     Group::together(apple_rules::CASES),
+    Group::together(captures::CASES),
     Group::together(chat_limits::CASES),
     #[cfg(target_os = "linux")]
     Group::together(copied_weights::CASES),

@@ -4,7 +4,7 @@
 
 static const Entries *const tables[] = {&device_calls, &buffer_calls,  &commands_calls, &operation_calls, &kernel_calls,
                                         &memory_calls, &process_calls, &owned_calls,    &published_calls,
-                                        &llama_calls};
+                                        &metal_calls,    &llama_calls};
 enum { TABLES = sizeof tables / sizeof *tables, DEPTH = 2 };
 
 static _Thread_local Call *current;

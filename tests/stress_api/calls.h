@@ -19,7 +19,7 @@ typedef struct Entries {
 } Entries;
 
 extern const Entries device_calls, buffer_calls, commands_calls, operation_calls, kernel_calls, memory_calls,
-    process_calls, owned_calls, published_calls, llama_calls;
+    process_calls, owned_calls, published_calls, metal_calls, llama_calls;
 
 /* How many entries there are, and the one with that number. */
 unsigned calls_count(void);
@@ -33,6 +33,8 @@ Call *calls_current(void);
 /* What is to be done once before the threads start: compiles the kernels on `device`, so that later ones come from the
  * cache. */
 void kernel_calls_prepare(iron_device *device);
+/* Captures are possible from now on. */
+void metal_calls_prepare(void);
 /* No hooks any more. */
 void process_calls_end(void);
 /* Memory that buffers without a release callback wrapped is unmapped: all buffers are gone. */

@@ -22,6 +22,16 @@ static void commands_describe(Call *call) {
   CALL_WITH_OUTPUT(call, iron_commands_describe, commands_of(call), iron_commands_info);
 }
 
+static void commands_submission(Call *call) {
+  GIVEN(iron_submission) output;
+  given_output(call, &output, sizeof(iron_submission));
+  uint32_t index = (uint32_t)random_count(&call->random, 3) - 1;
+  iron_status status =
+      CALL(iron_commands_submission, commands_of(call), index, given_or_null(call, &output));
+  given_output_check("iron_commands_submission", status, &output, sizeof(iron_submission));
+  if (status == IRON_OK && output.value.end < output.value.start) failure("a submission ended before it began");
+}
+
 static void commands_retain(Call *call) {
   void *commands = commands_of(call);
   if (CALL(iron_commands_retain, commands) == IRON_OK) handles_put(call, COMMANDS, commands);
@@ -32,5 +42,6 @@ static void commands_release(Call *call) { handles_release(COMMANDS, handles_tak
 static const Entry entries[] = {
     {commands_begin, 120}, {commands_flush, 15},    {commands_commit, 8},  {commands_wait, 15},
     {commands_run, 8},     {commands_describe, 10}, {commands_retain, 10}, {commands_release, 20},
+    {commands_submission, 10},
 };
 const Entries commands_calls = {entries, sizeof entries / sizeof *entries};

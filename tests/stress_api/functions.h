@@ -41,6 +41,7 @@
   X(iron_commands_wait)               \
   X(iron_commands_run)                \
   X(iron_commands_describe)           \
+  X(iron_commands_submission)         \
   X(iron_commands_retain)             \
   X(iron_commands_release)            \
   X(iron_encode_matmul)               \
@@ -62,6 +63,8 @@
   X(iron_encode_copy_bytes)           \
   X(iron_encode_fill)                 \
   X(iron_library_create)              \
+  X(iron_library_create_with_options) \
+  X(iron_library_open)                \
   X(iron_library_retain)              \
   X(iron_library_release)             \
   X(iron_kernel_create)               \
@@ -69,6 +72,14 @@
   X(iron_kernel_retain)               \
   X(iron_kernel_release)              \
   X(iron_encode_kernel)               \
+  X(iron_device_wrap_metal)           \
+  X(iron_device_metal)                \
+  X(iron_buffer_wrap_metal)           \
+  X(iron_buffer_metal)                \
+  X(iron_pipeline_cache_open)         \
+  X(iron_pipeline_cache_save)         \
+  X(iron_capture_begin)               \
+  X(iron_capture_end)                 \
   X(iron_memory_describe)             \
   X(iron_memory_reset)                \
   X(iron_memory_configure)            \

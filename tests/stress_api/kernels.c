@@ -60,6 +60,41 @@ static void library_create(Call *call) {
   handles_put(call, LIBRARY, given_result_check("iron_library_create", status, place ? result : NULL));
 }
 
+static void library_create_with_options(Call *call) {
+  Random *random = &call->random;
+  /* Few that compile, since each is compiled; many that are refused. */
+  static const char *const macro_names[] = {"NAME", "", "1", NULL, "a b", "_"};
+  static const char *const values[] = {NULL, "", "1", "1\n2", "\xff"};
+  iron_macro macros[2] = {{.name = "NAME", .value = "1"}, {.name = "OTHER"}};
+  GIVEN(iron_library_options) options = {.value = {.macros = macros, .macro_count = 2}};
+  if (random_chance(random, 60)) {
+    macros[1].name = macro_names[random_below(random, sizeof macro_names / sizeof *macro_names)];
+    macros[0].value = values[random_below(random, sizeof values / sizeof *values)];
+    if (random_chance(random, 20)) macros[1].reserved[random_below(random, 4)] = 1;
+    options.value.language_version = (uint32_t)random_count(random, 400);
+    options.value.math_mode = random_constant(random, IRON_MATH_DEFAULT, IRON_MATH_FAST);
+    options.value.macros = given_or_null(call, macros);
+    options.value.macro_count = options.value.macros ? random_below(random, 3) : random_count(random, 2);
+  }
+  given_input(call, &options, sizeof options.value);
+  void *result = given_result(), *place = given_or_null(call, &result);
+  const void *with = random_chance(random, 30) ? NULL : &options;
+  iron_status status =
+      CALL(iron_library_create_with_options, handles_any(call, DEVICE), sources[0], with, place);
+  handles_put(call, LIBRARY,
+              given_result_check("iron_library_create_with_options", status, place ? result : NULL));
+}
+
+/* No device here runs a metallib. */
+static void library_open(Call *call) {
+  static const char *const paths[] = {"/nowhere", "/dev/null", "", "/", NULL, "\xff"};
+  void *result = given_result(), *place = given_or_null(call, &result);
+  const char *path = paths[random_below(&call->random, sizeof paths / sizeof *paths)];
+  iron_status status = CALL(iron_library_open, handles_any(call, DEVICE), path, place);
+  if (status == IRON_OK) failure("a library was made of %s", path);
+  given_result_check("iron_library_open", status, place ? result : NULL);
+}
+
 static void library_retain(Call *call) {
   void *library = handles_any(call, LIBRARY);
   if (CALL(iron_library_retain, library) == IRON_OK) handles_put(call, LIBRARY, library);
@@ -142,6 +177,7 @@ static void encode_kernel(Call *call) {
 }
 
 static const Entry entries[] = {
+    {library_create_with_options, 3}, {library_open, 3},
     {library_create, 6},   {library_retain, 5}, {library_release, 2}, {kernel_create, 15},
     {kernel_describe, 10}, {kernel_retain, 5},  {kernel_release, 5},  {encode_kernel, 40},
 };

@@ -123,6 +123,7 @@ static iron_device *open_witness(void) {
     exit(1);
   }
   handles_set_witness(device);
+  metal_calls_prepare();
   kernel_calls_prepare(device);
   return device;
 }

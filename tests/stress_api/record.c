@@ -175,7 +175,8 @@ void record_print(void) {
   for (int function = 0; function < FUNCTION_COUNT; function++) {
     uint64_t calls = calls_of(function), successes = successes_of(function);
     printf("%12" PRIu64 " %12" PRIu64 "  %s\n", calls, successes, names[function]);
-    if (successes == 0) failure("%s was never called with success", names[function]);
+    bool expected = function != FUNCTION_iron_library_open; /* no device here runs a metallib */
+    if (successes == 0 && expected) failure("%s was never called with success", names[function]);
   }
   printf("%12s\n", "answers");
   for (int status = 0; status < STATUSES; status++) {

@@ -26,6 +26,7 @@ typedef struct IronLayout {
   DO(iron_weights)            \
   DO(iron_commands_info)      \
   DO(iron_commands_options)   \
+  DO(iron_submission)         \
   DO(iron_matmul)             \
   DO(iron_embedding)          \
   DO(iron_rms_norm)           \
@@ -39,6 +40,7 @@ typedef struct IronLayout {
   DO(iron_argmax)             \
   DO(iron_copy)               \
   DO(iron_dispatch)           \
+  DO(iron_library_options)    \
   DO(iron_kernel_info)        \
   DO(iron_memory_info)        \
   DO(iron_memory_settings)    \

@@ -12,6 +12,7 @@
  *
  *   gate                        lets through one
  *   IronPipelines.lock          compilation of the device's own kernels
+ *   IronPipelineArchive.gate     uses of the file of pipelines
  *   IronDevice.transfer         copy between host and private memory
  *   IronDevice.commit_order     commit: from its serial number to Metal's commit, so that both have one order
  *   IronResidency.gate          changes of the set of resident buffers

@@ -43,6 +43,10 @@
 /* A new buffer, autoreleased. `options` are checked. nil, with the error reported, when there is no memory. */
 IronBuffer *IronBufferMake(IronDevice *device, uint64_t length, const iron_buffer_options *options);
 
+/* A handle for a Metal buffer of the caller's, which is retained. */
+iron_status IronBufferWrapMetal(IronDevice *device, id<MTLBuffer> metal, const iron_buffer_options *options,
+                                iron_buffer **handle);
+
 /* The buffer of a handle, as IronHandleAcquire. */
 IronBuffer *IronBufferAcquire(const iron_buffer *handle, const char *argument);
 

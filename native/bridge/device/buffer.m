@@ -467,6 +467,29 @@ iron_status iron_buffer_wrap(iron_device *device_handle, void *pointer, uint64_t
   } IRON_LEAVE
 }
 
+iron_status IronBufferWrapMetal(IronDevice *device, id<MTLBuffer> metal, const iron_buffer_options *given,
+                                iron_buffer **handle) {
+  iron_buffer_options options = *given;
+  MTLStorageMode mode = [metal storageMode];
+  if (mode != MTLStorageModeShared && mode != MTLStorageModePrivate)
+    return IronErrorReport(IRON_ERROR_UNSUPPORTED, "metal_buffer: its storage is neither shared nor private");
+  options.storage = IRON_STORAGE_SHARED; /* what check_options wants of wrapped memory */
+  IRON_TRY(check_options(&options, WRAPPED));
+  options.storage = mode == MTLStorageModePrivate ? IRON_STORAGE_PRIVATE : IRON_STORAGE_SHARED;
+  uint64_t length = [metal length];
+  IronBuffer *buffer = buffer_with(device, length, length, &options);
+  buffer->metal = [metal retain];
+  buffer->wrapped = true;
+  buffer->rounding = rounding_of(metal, length);
+  IronMonitorLock(&device->monitor);
+  device->memory.rounding_bytes += buffer->rounding;
+  [buffer enterAccounts];
+  IronMonitorUnlock(&device->monitor);
+  IronResidencyJoin(buffer);
+  if (options.label) IRON_TRY(set_label(buffer, options.label, "options.label"));
+  return make_handle(buffer, handle);
+}
+
 iron_status iron_buffer_retain(iron_buffer *handle) {
   IRON_ENTRY {
     return IronHandleRetain(handle, IRON_HANDLE_BUFFER, "buffer");

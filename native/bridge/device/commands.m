@@ -233,6 +233,28 @@ iron_status iron_commands_describe(iron_commands *handle, iron_commands_info *in
   } IRON_LEAVE
 }
 
+iron_status iron_commands_submission(iron_commands *handle, uint32_t index, iron_submission *submission) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(submission, "submission");
+    IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+    if (!commands) return IRON_ERROR_INVALID_HANDLE;
+    IronDevice *device = commands->device;
+    if (IronDeviceIsInherited(device)) return IronDeviceCheckOpen(device, "commands");
+    IronSubmissionTimes times = {.complete = false};
+    IronMonitorLock(&device->monitor);
+    uint32_t count = commands->outcome->command_buffers;
+    if (index < count) times = commands->outcome->times[index];
+    IronMonitorUnlock(&device->monitor);
+    if (index >= count)
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "index: %u, of these commands %u were submitted", index, count);
+    if (!times.complete) return IronErrorReport(IRON_ERROR_STATE, "commands: submission %u is not complete", index);
+    const iron_submission full = {
+        .status = times.status, .operations = times.operations, .start = times.start, .end = times.end};
+    IRON_WRITE_STRUCT(submission, full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
 iron_status iron_commands_retain(iron_commands *handle) {
   IRON_ENTRY {
     return IronHandleRetain(handle, IRON_HANDLE_COMMANDS, "commands");

@@ -28,7 +28,12 @@ typedef struct IronVisit {
 } IronVisit;
 
 /* Commands that are open at once, each with a command buffer that is not committed. */
-enum { IRON_OPEN_COMMAND_BUFFERS = 64 };
+enum {
+  IRON_OPEN_COMMAND_BUFFERS = 64,
+  /* The same, and those in flight, on a queue of the caller's, which has 64 in all by default. */
+  IRON_OPEN_ON_FOREIGN_QUEUE = 32,
+  IRON_IN_FLIGHT_ON_FOREIGN_QUEUE = 16
+};
 
 /* What Metal has no words for. NULL: the device cannot. Apple's devices can do nothing of it. */
 typedef struct IronExtras {
@@ -66,9 +71,11 @@ typedef struct IronExtras {
   uint32_t index;
   uint32_t cores; /* 0: unknown, or none that hold several threadgroups each */
   uint32_t max_operations, max_in_flight;
+  uint32_t max_open; /* command buffers that are recorded at once */
   uint64_t max_flush_bytes;
   uint64_t opened;         /* IronNow when it was */
   _Atomic(bool) closed;    /* nothing is made or used any more, only given back; changes with the monitor held */
+  _Atomic(bool) capturing; /* a capture of the queue is under way, and ends with the device */
   _Atomic(bool) inherited; /* from the process that forked this one: closed, and not even given back */
   IronDevice *next_open, *previous_open; /* among the process's open devices, guarded by the registry */
   bool listed;
@@ -98,9 +105,9 @@ typedef struct IronExtras {
 }
 @end
 
-/* Takes over `metal`; `options` are complete and checked. Autoreleased; nil, with the error reported, when it has no
- * queue. */
-IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_device_kind kind, uint32_t index,
+/* Takes over `metal`, with `queue` or, where that is nil, one of its own; `options` are complete and checked.
+ * Autoreleased; nil, with the error reported, when it has no queue. */
+IronDevice *IronDeviceMake(id<MTLDevice> metal, id<MTLCommandQueue> queue, const IronExtras *extras, iron_device_kind kind, uint32_t index,
                            const iron_device_options *options);
 
 /* The device of a handle, as IronHandleAcquire. */

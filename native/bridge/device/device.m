@@ -38,6 +38,7 @@ IRON_COUNTED(IronDevice)
 
 - (void)giveBack {
   if (opened && !atomic_load(&closed)) IronMemoryCheck(self, "closed");
+  if (atomic_load(&capturing)) [[MTLCaptureManager sharedCaptureManager] stopCapture];
   IronPoolDiscard(IronPoolTakeOldest(&pool, &memory, UINT64_MAX), metal, "purge");
   IronPublicationClose(&memory.publication);
   [pipelines release];
@@ -51,8 +52,8 @@ IRON_COUNTED(IronDevice)
 
 @end
 
-IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_device_kind kind, uint32_t index,
-                           const iron_device_options *options) {
+IronDevice *IronDeviceMake(id<MTLDevice> metal, id<MTLCommandQueue> queue, const IronExtras *extras,
+                           iron_device_kind kind, uint32_t index, const iron_device_options *options) {
   IronForkWatch();
   IronDevice *device = [[[IronDevice alloc] init] autorelease];
   device->metal = [metal retain];
@@ -78,9 +79,10 @@ IronDevice *IronDeviceMake(id<MTLDevice> metal, const IronExtras *extras, iron_d
    * spare. */
   enum { TRANSFERS = 1, SPARE = 8 };
   IronPublicationOpen(&device->memory.publication, kind, index, [metal name] ? [[metal name] UTF8String] : "");
-  device->queue =
-      [metal newCommandQueueWithMaxCommandBufferCount:IRON_OPEN_COMMAND_BUFFERS + options->max_in_flight +
-                                                    TRANSFERS + SPARE];
+  device->max_open = queue ? IRON_OPEN_ON_FOREIGN_QUEUE : IRON_OPEN_COMMAND_BUFFERS;
+  device->queue = queue ? [queue retain]
+                        : [metal newCommandQueueWithMaxCommandBufferCount:device->max_open + options->max_in_flight +
+                                                                          TRANSFERS + SPARE];
   if (device->queue) {
     device->residency = [[IronResidency alloc] initWithMetal:metal queue:device->queue];
     IronTraceStart();

@@ -1,5 +1,6 @@
 /* Which devices there are, and how a selector names one. The only file that knows where a Metal device comes from. */
 #import "device.h"
+#import "device_list.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -186,7 +187,7 @@ iron_status iron_device_describe_index(uint32_t index, iron_device_info *info) {
   } IRON_LEAVE
 }
 
-static iron_status complete_options(iron_device_options *options) {
+iron_status IronDeviceCompleteOptions(iron_device_options *options) {
   enum { MAX_IN_FLIGHT = 64 };
   const uint64_t second = UINT64_C(1000000000);
   if (options->pool_policy > IRON_IDLE_RELEASE)
@@ -212,12 +213,42 @@ iron_status iron_device_open(const char *selector, const iron_device_options *gi
     IRON_CLEAR_RESULT(handle, "device");
     iron_device_options options;
     IRON_READ_OPTIONAL_STRUCT(options, given, "options");
-    IRON_TRY(complete_options(&options));
+    IRON_TRY(IronDeviceCompleteOptions(&options));
     Choice choice;
     IRON_TRY(choose(&choice, selector));
     IRON_TRY(require_usable(&choice));
-    IronDevice *device = IronDeviceMake(choice.metal, choice.extras, choice.kind, choice.index, &options);
+    IronDevice *device = IronDeviceMake(choice.metal, nil, choice.extras, choice.kind, choice.index, &options);
     if (!device) return IRON_ERROR_OUT_OF_MEMORY;
     return IronHandleCreate(device, IRON_HANDLE_DEVICE, (void **)handle);
   } IRON_LEAVE
+}
+
+/* What the device is, and where it is in the list; a device that is not there has the first index behind it. */
+static Choice choice_of(id<MTLDevice> metal) {
+  BOOL is_cpu = NO;
+  NSArray *devices = metal_devices();
+  uint32_t count = (uint32_t)[devices count];
+  const IronExtras *extras = IronSoftwareExtras(metal, &is_cpu);
+  if (extras)
+    return (Choice){.metal = metal,
+                    .extras = extras,
+                    .kind = IRON_DEVICE_SOFTWARE,
+                    .index = is_cpu ? count : count + 1};
+  for (uint32_t index = 0; index < count; index++)
+    if ([(id<MTLDevice>)[devices objectAtIndex:index] registryID] == [metal registryID])
+      return metal_choice(metal, index);
+  return metal_choice(metal, count + IronSoftwareCount());
+}
+
+iron_status IronDeviceOpenMetal(id<MTLDevice> metal, id<MTLCommandQueue> queue, const iron_device_options *options,
+                                iron_device **handle) {
+  if (queue && options->max_in_flight > IRON_IN_FLIGHT_ON_FOREIGN_QUEUE)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "options: max_in_flight is %u, on a queue of the caller's at most %d is possible",
+                           options->max_in_flight, IRON_IN_FLIGHT_ON_FOREIGN_QUEUE);
+  Choice choice = choice_of(metal);
+  IRON_TRY(require_usable(&choice));
+  IronDevice *device = IronDeviceMake(choice.metal, queue, choice.extras, choice.kind, choice.index, options);
+  if (!device) return IRON_ERROR_OUT_OF_MEMORY;
+  return IronHandleCreate(device, IRON_HANDLE_DEVICE, (void **)handle);
 }

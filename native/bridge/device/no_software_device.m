@@ -13,3 +13,9 @@ iron_status IronSoftwareOpen(IronSoftwareDevice *device, const char *backend, co
                          "feature software-device",
                          backend);
 }
+
+const IronExtras *IronSoftwareExtras(id<MTLDevice> metal, BOOL *is_cpu) {
+  (void)metal;
+  *is_cpu = NO;
+  return NULL;
+}

@@ -84,3 +84,8 @@ iron_status IronSoftwareOpen(IronSoftwareDevice *device, const char *backend, co
   iron_status status = SoftMetalIsUnknownBackend(error) ? IRON_ERROR_NO_DEVICE : IRON_ERROR_INVALID_ARGUMENT;
   return IronErrorReport(status, "selector: %s", IronErrorDescribe(error));
 }
+
+const IronExtras *IronSoftwareExtras(id<MTLDevice> metal, BOOL *is_cpu) {
+  if (!SoftMetalIsDevice(metal, is_cpu)) return NULL;
+  return *is_cpu ? &of_cpu : &of_software;
+}

@@ -57,7 +57,8 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
   /* When in flight, guarded by the device's monitor. */
   bool complete, retired;
   IronFailure failure;
-  uint64_t device_time;
+  uint64_t device_start, device_end; /* nanoseconds */
+  uint32_t place; /* among those of its outcome */
   IronSubmission *next_retired;
 }
 

@@ -25,24 +25,25 @@ IRON_COUNTED(IronSubmission)
 
 #pragma mark Opening
 
-static bool reserve_open(IronDevice *device) {
+static iron_status reserve_open(IronDevice *device, IronOutcome *outcome) {
   IronMonitorLock(&device->monitor);
-  bool free = device->open < IRON_OPEN_COMMAND_BUFFERS;
-  if (free) device->open += 1;
+  bool free = device->open < device->max_open, reserved = free && [outcome reserve];
+  if (reserved) device->open += 1;
   IronMonitorUnlock(&device->monitor);
-  return free;
+  if (!free)
+    return IronErrorReport(IRON_ERROR_BUSY,
+                           "commands: %u others of this device are being recorded, commit some first",
+                           device->max_open);
+  if (!reserved) return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record an operation");
+  return IRON_OK;
 }
 
 + (IronSubmission *)openOn:(IronDevice *)device
                    outcome:(IronOutcome *)outcome
                      label:(NSString *)label
                     status:(iron_status *)status {
-  if (!reserve_open(device)) {
-    *status =
-        IronErrorReport(IRON_ERROR_BUSY, "commands: %d others of this device are being recorded, commit some first",
-                        IRON_OPEN_COMMAND_BUFFERS);
-    return nil;
-  }
+  *status = reserve_open(device, outcome);
+  if (*status != IRON_OK) return nil;
   IronSubmission *submission = [[[IronSubmission alloc] init] autorelease];
   submission->device = [device retain];
   submission->open = true;
@@ -196,7 +197,8 @@ static bool reserve_open(IronDevice *device) {
   *(previous ? &previous->next : &device->first_in_flight) = self;
   device->last_in_flight = self;
   [self moveTouchesInFlight:true];
-  outcome->command_buffers += 1;
+  place = outcome->command_buffers++;
+  outcome->times[place] = (IronSubmissionTimes){.operations = operations};
   device->memory.counters.command_buffers += 1;
   outcome->incomplete += 1;
   IronMonitorUnlock(&device->monitor);
@@ -223,7 +225,12 @@ static bool reserve_open(IronDevice *device) {
     if (touch->writes && failure.status != IRON_OK) hazard->poison = failure.status;
     if (touch->whole && failure.status == IRON_OK) hazard->poison = IRON_OK;
   }
-  outcome->device_time += device_time;
+  outcome->device_time += device_end - device_start;
+  outcome->times[place] = (IronSubmissionTimes){.start = device_start,
+                                                .end = device_end,
+                                                .operations = operations,
+                                                .status = failure.status,
+                                                .complete = true};
   if (failure.status == IRON_OK) return;
   if (outcome->abandoned)
     IronFailuresAdd(&device->failures, &failure);
@@ -233,14 +240,15 @@ static bool reserve_open(IronDevice *device) {
 
 /* Whoever completes the oldest submission in flight retires it and those after it that are complete already. The
  * buffers are let go before anybody is woken, so that the memory figures are right for whoever waited. */
-static void finish(IronSubmission *submission, IronFailure failure, uint64_t device_time) {
+static void finish(IronSubmission *submission, IronFailure failure, uint64_t start, uint64_t stop) {
   IronDevice *device = [submission->device retain];
   IronSubmission *retired = nil, **end = &retired;
   soft_schedule_point();
   IronMonitorLock(&device->monitor);
   submission->complete = true;
   submission->failure = failure;
-  submission->device_time = device_time;
+  submission->device_start = start;
+  submission->device_end = stop > start ? stop : start;
   for (IronSubmission *each = device->first_in_flight; each && each->complete; each = each->next) {
     if (each->retired) continue; /* by another thread, about to take it off the list */
     [each retire];
@@ -273,18 +281,21 @@ static void finish(IronSubmission *submission, IronFailure failure, uint64_t dev
   [device release];
 }
 
+static uint64_t nanoseconds(double seconds) { return seconds > 0 ? (uint64_t)(seconds * 1e9) : 0; }
+
 /* Called on a thread of Metal's, where nothing may be thrown. */
 static void completed(IronSubmission *submission, id<MTLCommandBuffer> commands) {
   IRON_POOL {
     IronFailure failure = {.status = IRON_OK};
-    double seconds = 0;
+    double start = 0, end = 0; /* seconds */
     @try {
-      seconds = [commands GPUEndTime] - [commands GPUStartTime];
+      start = [commands GPUStartTime];
+      end = [commands GPUEndTime];
       if ([commands status] != MTLCommandBufferStatusCompleted) failure = IronFailureFromError([commands error]);
     } @catch (id raised) {
       failure = IronFailureMake(IRON_ERROR_INTERNAL, IronErrorDescribeException(raised));
     }
-    finish(submission, failure, seconds > 0 ? (uint64_t)(seconds * 1e9) : 0);
+    finish(submission, failure, nanoseconds(start), nanoseconds(end));
   }
   atomic_fetch_sub(&unfinished, 1);
 }
@@ -329,7 +340,7 @@ void IronSubmissionsForget(void) { atomic_store(&unfinished, 0); }
   IronGateLeave(&device->commit_order);
   if (refused.status == IRON_OK) return;
   /* It never reached the device, which will not call the handler. */
-  finish(self, refused, 0);
+  finish(self, refused, 0, 0);
   atomic_fetch_sub(&unfinished, 1);
 }
 

@@ -11,16 +11,23 @@
 #import "base/object.h"
 
 @class IronDevice;
+@class IronPipelineArchive;
 
 @interface IronPipelines : IronObject {
  @private
   pthread_mutex_t lock;
   NSMutableDictionary *libraries; /* by family */
+  _Atomic(void *) archive; /* an IronPipelineArchive (+1); NULL: none was opened. It stays once it is there. */
   id<MTLComputePipelineState> states[IRON_KERNELS_AT_MOST]; /* by index in the table; nil: not asked for yet */
 }
 
 /* The pipeline state of a kernel of the table. It lives as long as the device. */
 - (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device;
+
+/* Where pipelines are kept for the next process; nil: nowhere. */
+- (IronPipelineArchive *)archive;
+/* False when there is one already. */
+- (bool)keepArchive:(IronPipelineArchive *)archive;
 
 @end
 

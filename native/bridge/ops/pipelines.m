@@ -2,6 +2,7 @@
 
 #import "device/device.h"
 #import "base/error.h"
+#import "pipeline_archive.h"
 #import "sources.h"
 
 #include <string.h>
@@ -21,8 +22,18 @@ IRON_COUNTED(IronPipelines)
 - (void)dealloc {
   for (int kernel = 0; kernel < IRON_KERNELS_AT_MOST; kernel++) [states[kernel] release];
   [libraries release];
+  [(id)atomic_load(&archive) release];
   pthread_mutex_destroy(&lock);
   [super dealloc];
+}
+
+- (IronPipelineArchive *)archive {
+  return (IronPipelineArchive *)atomic_load(&archive);
+}
+
+- (bool)keepArchive:(IronPipelineArchive *)opened {
+  void *none = NULL;
+  return atomic_compare_exchange_strong(&archive, &none, [opened retain]) || ([opened release], false);
 }
 
 static void count_one(IronDevice *device) {
@@ -119,10 +130,14 @@ id<MTLComputePipelineState> IronPipelineMake(IronDevice *device, id<MTLFunction>
   NSError *error = nil;
   const MTLPipelineOption options =
       reflection ? MTLPipelineOptionArgumentInfo | MTLPipelineOptionBufferTypeInfo : MTLPipelineOptionNone;
-  id<MTLComputePipelineState> state = [[device->metal newComputePipelineStateWithFunction:function
-                                                                                  options:options
-                                                                               reflection:reflection
-                                                                                    error:&error] autorelease];
+  IronPipelineArchive *archive = [device->pipelines archive];
+  id<MTLComputePipelineState> state =
+      archive ? [archive newStateOf:function on:device->metal options:options reflection:reflection error:&error]
+              : [device->metal newComputePipelineStateWithFunction:function
+                                                           options:options
+                                                        reflection:reflection
+                                                             error:&error];
+  [state autorelease];
   if (!state)
     *status = IronErrorReport(IRON_ERROR_COMPILE, "%s: %s", [[function name] UTF8String], IronErrorDescribe(error));
   return state;

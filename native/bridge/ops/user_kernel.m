@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #import "base/entry.h"
 #import "base/handle.h"
@@ -48,23 +49,130 @@ IRON_COUNTED(IronKernel)
 
 #pragma mark Library
 
-iron_status iron_library_create(iron_device *device_handle, const char *source, iron_library **handle) {
+enum { MAX_MACROS = 1024 };
+
+static iron_status make_library(IronDevice *device, id<MTLLibrary> metal, iron_library **handle) {
+  IronLibrary *library = [[[IronLibrary alloc] init] autorelease];
+  library->device = [device retain];
+  library->metal = [metal retain];
+  count_pipelines(device, IronMemoryAdd);
+  return IronHandleCreate(library, IRON_HANDLE_LIBRARY, (void **)handle);
+}
+
+/* macOS 15's, under a name of its own: SDKs without it compile this, too. */
+API_AVAILABLE(macos(15.0))
+@protocol IronHasMathMode
+- (void)setMathMode:(NSInteger)mode;
+@end
+
+/* Before macOS 15 there are only fast and safe. */
+static iron_status set_math_mode(MTLCompileOptions *options, uint32_t mode) {
+  static const NSInteger modes[] = {[IRON_MATH_SAFE] = 0, [IRON_MATH_RELAXED] = 1, [IRON_MATH_FAST] = 2};
+  if (mode > IRON_MATH_FAST)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: math_mode %u is none", mode);
+  if (mode == IRON_MATH_DEFAULT) return IRON_OK;
+  if (@available(macOS 15.0, *)) {
+    if ([options respondsToSelector:@selector(setMathMode:)]) {
+      [(id<IronHasMathMode>)options setMathMode:modes[mode]];
+      return IRON_OK;
+    }
+  }
+  [options setFastMathEnabled:mode == IRON_MATH_FAST];
+  return IRON_OK;
+}
+
+/* MTLLanguageVersion of 310 and the like. The device says itself what it does not know. */
+static iron_status set_language_version(MTLCompileOptions *options, uint32_t version) {
+  if (version == 0) return IRON_OK;
+  if (version < 200 || version >= 1000 || version % 10)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
+                           "options: language_version %u is none; 300, 310, 320 and 400 are such", version);
+  [options setLanguageVersion:(MTLLanguageVersion)((version / 100) << 16) + version % 100 / 10];
+  return IRON_OK;
+}
+
+static bool is_name(const char *text) {
+  size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+  return length > 0 && text[length] == '\0' && !(*text >= '0' && *text <= '9');
+}
+
+static iron_status read_macros(MTLCompileOptions *options, const iron_macro *macros, size_t count) {
+  if (!macros && count > 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options: macros is NULL");
+  if (count > MAX_MACROS)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "options: macro_count is %zu, at most %d are possible", count,
+                           MAX_MACROS);
+  NSMutableDictionary *defined = [NSMutableDictionary dictionary];
+  for (size_t index = 0; index < count; index++) {
+    const iron_macro *macro = &macros[index];
+    char argument[48];
+    snprintf(argument, sizeof argument, "options.macros[%zu]", index);
+    IRON_CHECK_RESERVED(argument, *macro);
+    if (!macro->name || !is_name(macro->name))
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: its name is no identifier", argument);
+    if (macro->value && strpbrk(macro->value, "\n\r"))
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: its value has more than one line", argument);
+    NSString *name, *value = @"";
+    IRON_TRY(IronTextRead(&name, macro->name, argument));
+    if (macro->value) IRON_TRY(IronTextRead(&value, macro->value, argument));
+    if ([defined objectForKey:name])
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: %s is defined twice", argument, macro->name);
+    [defined setObject:value forKey:name];
+  }
+  if (count > 0) [options setPreprocessorMacros:defined];
+  return IRON_OK;
+}
+
+static iron_status compile(iron_device *device_handle, const char *source, const iron_library_options *given,
+                           iron_library **handle) {
+  iron_library_options options;
+  IRON_READ_OPTIONAL_STRUCT(options, given, "options");
+  if (!source || !*source)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "source: is %s", source ? "empty" : "NULL");
+  IronDevice *device = IronDeviceAcquire(device_handle);
+  if (!device) return IRON_ERROR_INVALID_HANDLE;
+  NSString *text;
+  IRON_TRY(IronTextRead(&text, source, "source"));
+  MTLCompileOptions *wanted = [[[MTLCompileOptions alloc] init] autorelease];
+  IRON_TRY(set_language_version(wanted, options.language_version));
+  IRON_TRY(set_math_mode(wanted, options.math_mode));
+  IRON_TRY(read_macros(wanted, options.macros, options.macro_count));
+  iron_status status = IRON_OK;
+  id<MTLLibrary> metal = IronLibraryCompile(device, text, wanted, &status);
+  return metal ? make_library(device, metal, handle) : status;
+}
+
+iron_status iron_library_create(iron_device *device, const char *source, iron_library **handle) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(handle, "library");
-    if (!source || !*source)
-      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "source: is %s", source ? "empty" : "NULL");
+    return compile(device, source, NULL, handle);
+  } IRON_LEAVE
+}
+
+iron_status iron_library_create_with_options(iron_device *device, const char *source,
+                                             const iron_library_options *options, iron_library **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "library");
+    return compile(device, source, options, handle);
+  } IRON_LEAVE
+}
+
+iron_status iron_library_open(iron_device *device_handle, const char *path, iron_library **handle) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(handle, "library");
+    if (!path || !*path) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "path: is %s", path ? "empty" : "NULL");
     IronDevice *device = IronDeviceAcquire(device_handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     NSString *text;
-    IRON_TRY(IronTextRead(&text, source, "source"));
-    iron_status status = IRON_OK;
-    id<MTLLibrary> metal = IronLibraryCompile(device, text, nil, &status);
-    if (!metal) return status;
-    IronLibrary *library = [[[IronLibrary alloc] init] autorelease];
-    library->device = [device retain];
-    library->metal = [metal retain];
-    count_pipelines(device, IronMemoryAdd);
-    return IronHandleCreate(library, IRON_HANDLE_LIBRARY, (void **)handle);
+    IRON_TRY(IronTextRead(&text, path, "path"));
+    if (![[NSFileManager defaultManager] isReadableFileAtPath:text])
+      return IronErrorReport(IRON_ERROR_FILE, "path: %s cannot be read", path);
+    NSError *error = nil;
+    id<MTLLibrary> metal = [[device->metal newLibraryWithURL:[NSURL fileURLWithPath:text] error:&error] autorelease];
+    if (metal) return make_library(device, metal, handle);
+    bool unsupported =
+        [[error domain] isEqual:MTLLibraryErrorDomain] && [error code] == (NSInteger)MTLLibraryErrorUnsupported;
+    return IronErrorReport(unsupported ? IRON_ERROR_UNSUPPORTED : IRON_ERROR_FILE, "path: %s: %s", path,
+                           IronErrorDescribe(error));
   } IRON_LEAVE
 }
 

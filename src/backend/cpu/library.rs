@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[cfg(feature = "msl")]
 use super::metal_source;
 use super::registry::{self, Kernel};
-use crate::msl::builtin::own_sources;
+use crate::msl::builtin::own_source_of;
 use crate::msl::{self, Setting};
 
 /// Picks what runs a kernel of ours: `native` (the default) or `msl`.
@@ -76,7 +76,7 @@ impl KernelChoice {
 impl Library {
     /// Compiles `source`. The error is a sentence for the user.
     pub fn compile(source: &[u8], choice: KernelChoice) -> Result<Library, String> {
-        let own = own_sources().find(|own| own.text == source);
+        let own = own_source_of(source);
         if let (Some(own), KernelChoice::Native) = (own, choice) {
             let native: Vec<_> = registry::family(own.family).collect();
             if !native.is_empty() {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn our_sources_compile_as_metal_to_the_same_kernels() {
         let mut total = 0;
-        for own in own_sources() {
+        for own in crate::msl::builtin::own_sources() {
             let compile = |choice| Library::compile(own.text, choice);
             let native = compile(KernelChoice::Native).expect(own.family);
             let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn any_other_source_is_compiled() {
-        let own = own_sources().next().expect("there are sources");
+        let own = crate::msl::builtin::own_sources()
+            .next()
+            .expect("there are sources");
         let nearly = &own.text[..own.text.len() - 1];
         for source in [
             b"".as_slice(),
@@ -203,7 +205,9 @@ mod tests {
 
     #[test]
     fn an_unknown_function_is_named_in_the_error() {
-        let own = own_sources().next().expect("there are sources");
+        let own = crate::msl::builtin::own_sources()
+            .next()
+            .expect("there are sources");
         let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
         let error = Arc::new(library)
             .function(c"no_such", &[])

@@ -53,7 +53,7 @@ fn fault(error: Error) -> Fault {
 
 impl Module {
     pub fn create(context: &Arc<Context>, source: &[u8]) -> Result<Module, Fault> {
-        let own = builtin::own_sources().find(|own| own.text == source);
+        let own = builtin::own_source_of(source);
         let embedded = own.and_then(|own| embedded_ptx::family(own.family));
         let code = match embedded {
             Some(kernels) => Code::Embedded(kernels),

@@ -19,6 +19,20 @@ typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
 @property (readonly) NSArray<id<MTLBinding>> *bindings;
 @end
 
+@protocol MTLBinaryArchive;
+@protocol MTLFunction;
+
+@interface MTLComputePipelineDescriptor : NSObject <NSCopying> {
+@private
+  NSString *_label;
+  id<MTLFunction> _computeFunction;
+  NSArray *_binaryArchives;
+}
+@property (nullable, copy, nonatomic) NSString *label;
+@property (nullable, readwrite, nonatomic, strong) id<MTLFunction> computeFunction;
+@property (nullable, readwrite, nonatomic, copy) NSArray<id<MTLBinaryArchive>> *binaryArchives;
+@end
+
 typedef MTLComputePipelineReflection *_Nullable MTLAutoreleasedComputePipelineReflection;
 
 @protocol MTLComputePipelineState <NSObject>

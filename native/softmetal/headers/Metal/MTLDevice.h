@@ -1,6 +1,7 @@
 #ifndef SOFTMETAL_MTL_DEVICE_H
 #define SOFTMETAL_MTL_DEVICE_H
 
+#import <Metal/MTLBinaryArchive.h>
 #import <Metal/MTLComputePipeline.h>
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLResidencySet.h>
@@ -62,6 +63,14 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
                                 options:(MTLPipelineOption)options
                              reflection:(MTLAutoreleasedComputePipelineReflection *_Nullable)reflection
                                   error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLComputePipelineState>)
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLAutoreleasedComputePipelineReflection *_Nullable)reflection
+                                    error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
+                                                          error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLLibrary>)newLibraryWithURL:(NSURL *)url error:(NSError *_Nullable *_Nullable)error;
 - (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)desc
                                                         error:(NSError *_Nullable *_Nullable)error;
 @end

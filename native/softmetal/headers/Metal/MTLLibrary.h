@@ -31,16 +31,26 @@ typedef NS_ENUM(NSUInteger, MTLLanguageVersion) {
   MTLLanguageVersion2_4 = (2 << 16) + 4,
   MTLLanguageVersion3_0 = (3 << 16),
   MTLLanguageVersion3_1 = (3 << 16) + 1,
+  MTLLanguageVersion3_2 = (3 << 16) + 2,
+  MTLLanguageVersion4_0 = (4 << 16),
+};
+
+typedef NS_ENUM(NSInteger, MTLMathMode) {
+  MTLMathModeSafe = 0,
+  MTLMathModeRelaxed = 1,
+  MTLMathModeFast = 2,
 };
 
 @interface MTLCompileOptions : NSObject <NSCopying> {
 @private
   NSDictionary *_preprocessorMacros;
   BOOL _fastMathEnabled;
+  MTLMathMode _mathMode;
   MTLLanguageVersion _languageVersion;
 }
 @property (nullable, readwrite, copy, nonatomic) NSDictionary<NSString *, NSObject *> *preprocessorMacros;
 @property (readwrite, nonatomic) BOOL fastMathEnabled;
+@property (readwrite, nonatomic) MTLMathMode mathMode;
 @property (readwrite, nonatomic) MTLLanguageVersion languageVersion;
 @end
 

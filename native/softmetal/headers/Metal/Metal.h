@@ -13,8 +13,10 @@
 #endif
 
 #import <Metal/MTLArgument.h>
+#import <Metal/MTLBinaryArchive.h>
 #import <Metal/MTLBlitCommandEncoder.h>
 #import <Metal/MTLBuffer.h>
+#import <Metal/MTLCaptureManager.h>
 #import <Metal/MTLCommandBuffer.h>
 #import <Metal/MTLCommandEncoder.h>
 #import <Metal/MTLCommandQueue.h>
