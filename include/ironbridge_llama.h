@@ -558,8 +558,7 @@ typedef struct iron_quantize_options {
   iron_progress_callback progress; /* in bytes of tensors; NULL: none */
   void *progress_context;
   iron_cancel *cancel;             /* NULL: none */
-  const char *importance;          /* the path of a file of llama.cpp's llama-imatrix: columns that matter more get the
-                                    * smaller errors; NULL: none */
+  const char *importance;          /* the path of a file of llama.cpp's llama-imatrix; NULL: none */
 } iron_quantize_options;
 typedef struct iron_quantize_report {
   size_t size;

@@ -275,11 +275,11 @@ fn each_submission_says_when_it_ran() {
     let submissions = pending.submissions().unwrap();
     let operations: Vec<_> = submissions.iter().map(|each| each.operations).collect();
     assert_eq!(operations, [2, 2, 1]);
-    let mut last = std::time::Duration::ZERO;
+    // A device may run two of them at once.
     for each in &submissions {
-        assert!(each.failure.is_none() && each.start >= last && each.end >= each.start);
+        assert!(each.failure.is_none(), "{submissions:?}");
         assert!(each.start > std::time::Duration::ZERO, "{submissions:?}");
-        last = each.end;
+        assert!(each.end >= each.start, "{submissions:?}");
     }
     let worked = submissions.iter().map(|each| each.end - each.start).sum();
     assert_eq!(pending.info().unwrap().device_time, worked);

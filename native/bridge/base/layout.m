@@ -89,5 +89,6 @@ LAYOUT(iron_piece, FIELDS_5(iron_piece, size, token, stop, text, text_length)
 LAYOUT(iron_generation_info, FIELDS_5(iron_generation_info, size, stop, prompt_tokens, prompt_time, generated_tokens)
   FIELDS_1(iron_generation_info, generation_time))
 LAYOUT(iron_quantize_options, FIELDS_5(iron_quantize_options, size, type, tensors, tensor_count, threads)
-  FIELDS_4(iron_quantize_options, overwrite, progress, progress_context, cancel))
-LAYOUT(iron_quantize_report, FIELDS_4(iron_quantize_report, size, tensors, bytes_before, bytes_after))
+  FIELDS_5(iron_quantize_options, overwrite, progress, progress_context, cancel, importance))
+LAYOUT(iron_quantize_report, FIELDS_5(iron_quantize_report, size, tensors, bytes_before, bytes_after,
+  without_importance))
