@@ -2,9 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress \
-  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-abi check-msl \
-  check-ptx \
-  check-apple bindings doc book package dependent newcomer fuzz
+  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-supply check-abi \
+  check-msl check-ptx check-apple bindings doc book package dependent deb release newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -127,6 +126,9 @@ words: ## the words of scripts/words.txt, lines over 120 columns, sentences over
 check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and each alone
 	@scripts/check-features.sh $(if $(SHORT),short)
 
+check-supply: setup ## licenses, sources and known holes of the crates (cargo-deny); oldest versions; the API (semver)
+	@scripts/check-supply.sh
+
 check-abi: ## the headers' C ABI beside the last tag's, by abidiff; OLD= names a revision
 	@scripts/check-abi.sh $(OLD)
 
@@ -153,6 +155,12 @@ package: setup ## packs the crate as crates.io would get it, builds and tests it
 
 dependent: setup ## a program that depends on the crate, by `cargo run` as README tells, beside a release build
 	@scripts/dependent.sh
+
+deb: setup ## the command line as a Debian package, by cargo-deb; TEST=1 installs it in a bare Debian, as root
+	@scripts/deb.sh $(PROFILE) $(if $(TEST),test)
+
+release: setup ## what a release gives on this machine: tarball, package, bill of materials, sums; target/release-files
+	@scripts/release.sh $(PROFILE)
 
 newcomer: ## the README's two commands in a bare Debian 12 and a bare Debian 13, made for it; as root; half an hour
 	@scripts/newcomer.sh bookworm trixie

@@ -45,6 +45,21 @@
 //! opt-level = 3
 //! ```
 //!
+//! # Features
+//!
+//! A default build has the first four. Without them the crate is the bridge, its operations and Metal's devices: a
+//! program that wants one matmul on a Mac compiles nothing else.
+//!
+//! | feature | what it brings |
+//! | --- | --- |
+//! | `llama` | the module `llama`, and its functions in C |
+//! | `chat` | chat templates; brings `llama` |
+//! | `software-device` | the software Metal device, the only one on Linux |
+//! | `msl` | Metal source on the software device, by the clang that is there; brings `software-device` |
+//! | `nvidia` | NVIDIA's GPUs on Linux; brings `msl` |
+//! | `tracing` | operations, their memory and warnings as events of the crate `tracing` |
+//! | `cli`, `pull` | the command line, and models from a hub; a library never needs them |
+//!
 //! # What safe means here
 //!
 //! 1. Host access waits for the device, and the device never sees memory that the host has mapped for writing. The
