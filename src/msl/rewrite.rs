@@ -12,7 +12,6 @@ mod brackets;
 mod constants;
 mod kernels;
 mod literals;
-#[cfg(test)]
 mod opencl;
 mod overloads;
 mod refusals;
@@ -25,7 +24,6 @@ use attributes::Attributes;
 use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
 pub use kernels::Kernel;
-#[cfg(test)]
 pub use opencl::to_opencl;
 
 /// A rewritten source: text with holes for the function constants, and what it defines.

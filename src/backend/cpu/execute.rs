@@ -3,7 +3,7 @@
 use super::backend::{Cpu, usable_machine};
 use super::bindings::{Launch, Range};
 use super::deadline;
-use super::library::Code;
+use super::library::{Code, Rules};
 use super::machine::Machine;
 use super::msl;
 use super::msl::lane_order::LaneOrder;
@@ -67,7 +67,10 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
             deadline::run(machine.deadline, || unsafe { kernel.run(launch, machine) })
         }
         // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
-        Code::Msl(function) => unsafe { execute_msl(function, launch, machine) },
+        Code::Msl(function) => unsafe {
+            let flush = dispatch.function().rules == Rules::Apple;
+            execute_msl(function, launch, machine, flush)
+        },
     }
     .map_err(|fault| named(dispatch, fault))
 }
@@ -132,6 +135,7 @@ unsafe fn execute_msl(
     function: &msl::function::Function,
     launch: &Launch,
     machine: &Machine,
+    flush_subnormals: bool,
 ) -> Result<(), Fault> {
     let dispatch = msl::dispatch::Dispatch {
         bindings: launch.bindings,
@@ -143,6 +147,7 @@ unsafe fn execute_msl(
         limit: watchdog::THREADGROUP
             .of_environment()
             .map_err(Fault::Invalid)?,
+        flush_subnormals,
         deadline: machine.deadline,
         workers: machine.pool.threads(),
         parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),

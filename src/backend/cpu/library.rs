@@ -21,13 +21,24 @@ pub enum Library {
     /// One of ironbridge's own sources, run by native kernels.
     Native(Vec<&'static Kernel>),
     /// Metal Shading Language, with its kernels' names.
-    Msl(Box<msl::Library>, Vec<CString>),
+    Msl(Box<msl::Library>, Vec<CString>, Rules),
+}
+
+/// Whose rules sources are held to, and computed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// What is well-defined on this processor is allowed.
+    #[default]
+    Own,
+    /// Apple's: of its compiler, and of its GPUs' arithmetic.
+    Apple,
 }
 
 /// One kernel of a library. It keeps the library alive.
 #[derive(Debug)]
 pub struct Function {
     pub code: Code,
+    pub rules: Rules,
     _library: Arc<Library>,
 }
 
@@ -66,7 +77,7 @@ impl KernelChoice {
 
 impl Library {
     /// Compiles `source`. The error is a sentence for the user.
-    pub fn compile(source: &[u8], choice: KernelChoice) -> Result<Library, String> {
+    pub fn compile(source: &[u8], choice: KernelChoice, rules: Rules) -> Result<Library, String> {
         let own = own_source_of(source);
         if let (Some(own), KernelChoice::Native) = (own, choice) {
             let native: Vec<_> = registry::family(own.family).collect();
@@ -79,20 +90,24 @@ impl Library {
         LaneOrder::from_environment()?;
         msl::validation_from_environment()?;
         crate::backend::cpu::msl::watchdog::THREADGROUP.of_environment()?;
-        let library = msl::Library::new(source).map_err(|error| error.to_string())?;
+        let library = match rules {
+            Rules::Own => msl::Library::new(source),
+            Rules::Apple => msl::Library::as_apple(source),
+        };
+        let library = library.map_err(|error| error.to_string())?;
         // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
         let names = library
             .names()
             .filter_map(|name| CString::new(name).ok())
             .collect();
-        Ok(Library::Msl(Box::new(library), names))
+        Ok(Library::Msl(Box::new(library), names, rules))
     }
 
     /// The name of kernel `index`, or `None` past the last one.
     pub fn function_name(&self, index: usize) -> Option<&CStr> {
         match self {
             Library::Native(kernels) => kernels.get(index).map(|kernel| kernel.name),
-            Library::Msl(_, names) => names.get(index).map(CString::as_c_str),
+            Library::Msl(_, names, _) => names.get(index).map(CString::as_c_str),
         }
     }
 
@@ -102,6 +117,10 @@ impl Library {
         name: &CStr,
         constants: &[Setting],
     ) -> Result<Function, String> {
+        let rules = match &**self {
+            Library::Native(_) => Rules::Own,
+            Library::Msl(_, _, rules) => *rules,
+        };
         let code = match &**self {
             Library::Native(kernels) => {
                 let kernel = kernels.iter().find(|kernel| kernel.name == name);
@@ -109,7 +128,7 @@ impl Library {
                     kernel.ok_or_else(|| format!("the library has no kernel named {name:?}"))?,
                 )
             }
-            Library::Msl(library, _) => {
+            Library::Msl(library, _, _) => {
                 let name = name
                     .to_str()
                     .map_err(|_| format!("the library has no kernel named {name:?}"))?;
@@ -120,6 +139,7 @@ impl Library {
         };
         Ok(Function {
             code,
+            rules,
             _library: Arc::clone(self),
         })
     }
@@ -133,7 +153,7 @@ mod tests {
     fn our_sources_compile_as_metal_to_the_same_kernels() {
         let mut total = 0;
         for own in crate::msl::builtin::own_sources() {
-            let compile = |choice| Library::compile(own.text, choice);
+            let compile = |choice| Library::compile(own.text, choice, Rules::Own);
             let native = compile(KernelChoice::Native).expect(own.family);
             let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
             let names = |library: &Library| {
@@ -167,12 +187,14 @@ mod tests {
             b"kernel void user(device int *x) {}",
             nearly,
         ] {
-            let library = Library::compile(source, KernelChoice::Native);
+            let library = Library::compile(source, KernelChoice::Native, Rules::Own);
             assert!(matches!(library, Ok(Library::Msl(..))), "{library:?}");
         }
-        let error = Library::compile(b"kernel", KernelChoice::Native).expect_err("no Metal");
+        let error =
+            Library::compile(b"kernel", KernelChoice::Native, Rules::Own).expect_err("no Metal");
         assert!(error.starts_with("program_source:1: error: "), "{error}");
-        let error = Library::compile(b"\xff", KernelChoice::Native).expect_err("no text");
+        let error =
+            Library::compile(b"\xff", KernelChoice::Native, Rules::Own).expect_err("no text");
         assert!(error.contains("UTF-8"), "{error}");
     }
 
@@ -191,7 +213,8 @@ mod tests {
         let own = crate::msl::builtin::own_sources()
             .next()
             .expect("there are sources");
-        let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
+        let library =
+            Library::compile(own.text, KernelChoice::Native, Rules::Own).expect(own.family);
         let error = Arc::new(library)
             .function(c"no_such", &[])
             .expect_err("there is none");

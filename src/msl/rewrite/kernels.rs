@@ -42,7 +42,7 @@ impl Kernel {
     }
 
     fn instance(&self) -> String {
-        let mut text = format!("msl::kernel<(&{0}), decltype(&{0})", self.function);
+        let mut text = format!("msl::kernel<decltype(&{0}), (&{0})", self.function);
         for bound in &self.bounds {
             text += ", ";
             text += bound;

@@ -168,6 +168,7 @@ impl<'a> Program<'a> {
             threads: self.threads,
             order,
             limit: self.limit,
+            flush_subnormals: false,
             deadline: None,
             workers: 2,
             parallel: &|count, task| {
