@@ -1,8 +1,8 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-neon stress \
-  stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-supply check-abi \
+.PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-strict test-neon \
+  stress stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-supply check-abi \
   check-msl check-ptx check-apple bindings doc book package dependent deb release newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
@@ -73,6 +73,10 @@ test-msl: setup ## the suites of operations and models once more, with every ker
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
 	  --skip bindings:: --skip programs:: --skip stress_api::
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- llama_golden::
+
+test-strict: setup ## the suites of operations and kernels once more, on devices as strict as Apple's, from Metal source
+	IRONBRIDGE_SOFT_STRICT=apple IRONBRIDGE_SOFT_KERNELS=msl \
+	  cargo test --features $(FEATURES) --test facade --test device -- --skip softmetal_device:: $(FILTER)
 
 test-neon: ## kernels and bridge on emulated 64-bit ARM, with dot products and without; FILTER= picks unit tests
 	@scripts/test-neon.sh $(FILTER)

@@ -63,13 +63,16 @@ check_objc() {
     -nostdlibinc -isystem "$APPLE_SDK/include" -iframework "$APPLE_SDK/Frameworks"
     -Iinclude -Inative -Inative/bridge -Inative/kernels -Inative/objects -Inative/softmetal)
   # The check finds what it is for: a use of macOS 15's API on macOS 13.
-  "${compile[@]}" -x objective-c - 2>&1 <<'PLANTED' | grep -q Wunguarded-availability-new ||
+  local said
+  said=$("${compile[@]}" -x objective-c - 2>&1 <<'PLANTED' || true
 #import <Foundation/Foundation.h>
 API_AVAILABLE(macos(15.0)) void newer(void);
 void use(void);
 void use(void) { newer(); }
 PLANTED
-    { echo "check-apple: API of macOS 15 passed for macOS 13" >&2 && exit 1; }
+  )
+  [[ $said == *Wunguarded-availability-new* ]] ||
+    { echo "check-apple: API of macOS 15 passed for macOS 13: $said" >&2 && exit 1; }
   while IFS= read -r source; do
     count=$((count + 1))
     "${compile[@]}" "$source" || failed=$((failed + 1))

@@ -77,29 +77,52 @@ MSL_FOLD(difference, a ^ b, 0)
 #undef MSL_FOLD
 }
 
+namespace msl {
+/* Apple's own header lets nothing else into its functions: numbers of at most 32 bits and vectors of such. */
+template <class T> using simd_element = typename shape<T>::element;
+template <class T>
+constexpr bool is_simd_operand = size_of<T> > 0 && sizeof(simd_element<T>) <= 4 &&
+                                 !metal::is_same_v<simd_element<T>, bool> &&
+                                 !metal::is_same_v<simd_element<T>, bfloat>;
+template <class T> constexpr bool is_simd_integer = is_simd_operand<T> && metal::is_integral_v<simd_element<T>>;
+}
+#ifdef MSL_APPLE_RULES
+#define MSL_OPERAND(T) \
+  static_assert(msl::is_simd_operand<T>, "Metal's SIMD-group functions take numbers of at most 32 bits, no bool or bfloat")
+#define MSL_INTEGER_OPERAND(T) \
+  static_assert(msl::is_simd_integer<T>, "simd_and, simd_or and simd_xor take integers of at most 32 bits")
+#else
+#define MSL_OPERAND(T) (void)0
+#define MSL_INTEGER_OPERAND(T) (void)0
+#endif
+
 namespace metal {
 
-#define MSL_REDUCE(name, fold)                                                                          \
+#define MSL_REDUCE(name, fold, check)                                                                   \
   template <class T> MSL_INLINE T simd_##name(T value, MSL_SITE) {                                      \
+    check(T);                                                                                           \
     return msl::reduce<msl::fold>(value, MSL_HERE);                                                     \
   }                                                                                                     \
   template <class T> MSL_INLINE T quad_##name(T value, MSL_SITE) {                                      \
+    check(T);                                                                                           \
     return msl::quad_reduce<msl::fold>(value, MSL_HERE);                                                \
   }
-MSL_REDUCE(sum, sum)
-MSL_REDUCE(product, product)
-MSL_REDUCE(max, maximum)
-MSL_REDUCE(min, minimum)
-MSL_REDUCE(and, conjunction)
-MSL_REDUCE(or, disjunction)
-MSL_REDUCE(xor, difference)
+MSL_REDUCE(sum, sum, MSL_OPERAND)
+MSL_REDUCE(product, product, MSL_OPERAND)
+MSL_REDUCE(max, maximum, MSL_OPERAND)
+MSL_REDUCE(min, minimum, MSL_OPERAND)
+MSL_REDUCE(and, conjunction, MSL_INTEGER_OPERAND)
+MSL_REDUCE(or, disjunction, MSL_INTEGER_OPERAND)
+MSL_REDUCE(xor, difference, MSL_INTEGER_OPERAND)
 #undef MSL_REDUCE
 
 #define MSL_PREFIX(name)                                                                                \
   template <class T> MSL_INLINE T simd_prefix_inclusive_##name(T value, MSL_SITE) {                     \
+    MSL_OPERAND(T);                                                                                     \
     return msl::prefix<msl::name, true>(value, MSL_HERE);                                               \
   }                                                                                                     \
   template <class T> MSL_INLINE T simd_prefix_exclusive_##name(T value, MSL_SITE) {                     \
+    MSL_OPERAND(T);                                                                                     \
     return msl::prefix<msl::name, false>(value, MSL_HERE);                                              \
   }
 MSL_PREFIX(sum)
@@ -109,6 +132,7 @@ MSL_PREFIX(product)
 /* `lane` is the calling thread's index in its group, `delta` the argument, `from` the thread whose value is taken. */
 #define MSL_SHUFFLE(name, first, width, from)                                                           \
   template <class T> MSL_INLINE T name(T value, ushort delta, MSL_SITE) {                               \
+    MSL_OPERAND(T);                                                                                     \
     uint whole = msl::lane_index(), lane = whole % width;                                               \
     (void)lane;                                                                                         \
     return msl::shuffle_any(value, (first) + (from), MSL_HERE);                                         \
@@ -129,6 +153,7 @@ MSL_SHUFFLES(quad, 4u)
 /* Threads that would read past an end of the group (of `modulo` threads) take the filling data from the other end. */
 template <class T>
 MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
+  MSL_OPERAND(T);
   uint lane = msl::lane_index(), base = lane - lane % modulo, from = lane % modulo + delta;
   T here = msl::shuffle(value, base + from % modulo, MSL_HERE),
     fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
@@ -136,6 +161,7 @@ MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort
 }
 template <class T>
 MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, ushort modulo = 32, MSL_SITE) {
+  MSL_OPERAND(T);
   uint lane = msl::lane_index(), base = lane - lane % modulo, from = lane % modulo + modulo - delta % modulo;
   T here = msl::shuffle(value, base + from % modulo, MSL_HERE),
     fill = msl::shuffle(filling, base + from % modulo, MSL_HERE);
@@ -160,6 +186,7 @@ MSL_INLINE bool simd_is_first(MSL_SITE) {
   return (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)) == msl::lane_index();
 }
 template <class T> MSL_INLINE T simd_broadcast_first(T value, MSL_SITE) {
+  MSL_OPERAND(T);
   return msl::shuffle_any(value, (uint)__builtin_ctz(msl::ballot(true, MSL_HERE)), MSL_HERE);
 }
 

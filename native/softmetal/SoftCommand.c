@@ -65,6 +65,35 @@ void *soft_command_list_keep(soft_command_list *list, const void *bytes, size_t 
   return kept->bytes;
 }
 
+/* Commands `first` to `last`: all but the first may overlap the one before. */
+static void turn(soft_command **commands, size_t first, size_t last) {
+  commands[first]->concurrent = true;
+  for (size_t low = first, high = last; low < high; low++, high--) {
+    soft_command kept = *commands[low];
+    *commands[low] = *commands[high];
+    *commands[high] = kept;
+  }
+  commands[first]->concurrent = false;
+}
+
+bool soft_command_list_turn(soft_command_list *list) {
+  size_t count = 0, first = 0;
+  for (const soft_chunk *chunk = list->first_chunk; chunk; chunk = chunk->next) count += chunk->count;
+  soft_command **commands = malloc((count + 1) * sizeof *commands);
+  if (!commands) return false;
+  count = 0;
+  for (const soft_chunk *chunk = list->first_chunk; chunk; chunk = chunk->next)
+    for (size_t index = 0; index < chunk->count; index++)
+      commands[count++] = (soft_command *)&chunk->commands[index];
+  for (size_t last = 0; last < count; last++) {
+    if (last + 1 < count && commands[last + 1]->concurrent) continue;
+    turn(commands, first, last);
+    first = last + 1;
+  }
+  free(commands);
+  return true;
+}
+
 void soft_command_list_clear(soft_command_list *list) {
   const soft_chunk *chunk = list->first_chunk;
   while (chunk) {

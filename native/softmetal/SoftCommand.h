@@ -6,6 +6,8 @@
 
 #include "backend.h"
 
+#include <stdbool.h>
+
 /* Zeroed, it is empty. */
 typedef struct soft_command_list {
   soft_chunk *first_chunk, *last_chunk;
@@ -21,6 +23,9 @@ void *soft_command_list_table(soft_command_list *list, size_t count, size_t size
 /* A copy of bytes that commands of the list point into, or NULL when there is no memory. Each is a block of its own, so
  * that a kernel that leaves it is seen by whoever watches the heap. */
 void *soft_command_list_keep(soft_command_list *list, const void *bytes, size_t length);
+/* Turns the order of the commands around wherever they may overlap, so that one that relies on another shows. false:
+ * there is no memory, and nothing has changed. */
+bool soft_command_list_turn(soft_command_list *list);
 /* Frees all of it and leaves an empty list. */
 void soft_command_list_clear(soft_command_list *list);
 

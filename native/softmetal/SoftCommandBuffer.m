@@ -288,6 +288,8 @@ SOFT_COUNTED(SoftCommandBuffer)
   [self requireRecording:selector];
   [self requireNoEncoder:selector];
   if (_violation) soft_inconsistent(self, selector, @"%@", _violation);
+  if ([[self softDevice] isStrict] && !soft_command_list_turn(&_commands))
+    soft_inconsistent(self, selector, @"out of memory");
   [self beginUseFor:selector];
   _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer:&_endsLate];
   atomic_store(&_status, MTLCommandBufferStatusCommitted);

@@ -199,6 +199,31 @@ SOFT_COUNTED(SoftComputeEncoder)
   }
 }
 
+/* As Metal's validation layer, which looks at the kernel's reflection. */
+- (void)requireBindingsFor:(SEL)selector {
+  soft_parameter parameters[SOFT_MAX_PARAMETERS];
+  SoftFunction *function = [_kernel function];
+  uint32_t count = [function parameters:parameters];
+  if (count == SOFT_UNKNOWN) return;
+  for (uint32_t i = 0; i < count; i++) {
+    const soft_parameter *parameter = &parameters[i];
+    uint32_t index = parameter->index;
+    if (parameter->threadgroup) {
+      if (index < _threadgroupMemoryCount && _threadgroupMemory[index] > 0) continue;
+      soft_invalid(self, selector, @"kernel '%@': threadgroup memory %u has no length", [function name], index);
+    }
+    const soft_argument *argument = index < _argumentCount ? &_arguments[index] : NULL;
+    if (!argument || !argument->length)
+      soft_invalid(self, selector, @"kernel '%@': nothing is bound to buffer index %u", [function name], index);
+    if (argument->length - argument->offset < parameter->size)
+      soft_invalid(self, selector, @"kernel '%@': %" PRIu64 " bytes are bound to buffer index %u, and it takes %" PRIu64,
+                   [function name], (uint64_t)(argument->length - argument->offset), index, (uint64_t)parameter->size);
+    if (parameter->alignment > 1 && argument->offset % parameter->alignment)
+      soft_invalid(self, selector, @"kernel '%@': offset %" PRIu64 " at buffer index %u is not aligned to %" PRIu64
+                   @" bytes", [function name], (uint64_t)argument->offset, index, (uint64_t)parameter->alignment);
+  }
+}
+
 - (void)dispatch:(MTLSize)grid named:(NSString *)name threads:(BOOL)threads group:(MTLSize)group for:(SEL)selector {
   [self requireOpen:selector];
   if (!_kernel) soft_inconsistent(self, selector, @"no compute pipeline state is set");
@@ -208,6 +233,7 @@ SOFT_COUNTED(SoftComputeEncoder)
                upTo:[self softDevice].maxThreadsPerThreadgroup
                 for:selector];
   [self requireThreads:group threadgroupMemoryFor:selector];
+  if ([[self softDevice] isStrict]) [self requireBindingsFor:selector];
 
   soft_dispatch dispatch = {
       .function = [[_kernel function] handle],

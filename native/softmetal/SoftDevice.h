@@ -26,6 +26,7 @@
 /* Counts one committed command buffer; says the MTLCommandBufferError it shall end with, or 0, and whether its uses end
  * after its handlers. */
 - (NSUInteger)plannedErrorOfNextCommandBuffer:(BOOL *)endsLate;
+- (BOOL)isStrict;
 - (BOOL)ignoresAfterFault;
 @end
 

@@ -59,6 +59,10 @@ SOFT_COUNTED(SoftDevice)
   return [_configuration errorOfCommandBuffer:number];
 }
 
+- (BOOL)isStrict {
+  return [_configuration isStrict];
+}
+
 - (BOOL)ignoresAfterFault {
   return [_configuration ignoresAfterFault];
 }
@@ -305,6 +309,9 @@ id<MTLDevice> SoftMetalCreateDevice(const char *name, const char *text, NSError 
   if (!configuration) return nil;
   NSString *options = [configuration backendOptions];
   NSString *which = [NSString stringWithUTF8String:name];
+  /* Sources and arithmetic are the backend's. */
+  if ([configuration isStrict] && strcmp(name, "cpu") == 0)
+    options = [options length] > 0 ? [options stringByAppendingString:@",strict=apple"] : @"strict=apple";
   if ([options length] > 0) which = [NSString stringWithFormat:@"%@:%@", which, options];
   SoftBackend *backend = [[SoftBackend alloc] initWithName:which error:error];
   SoftDevice *device = nil;

@@ -6,14 +6,15 @@
 #import "SoftFunction.h"
 #import "SoftValidation.h"
 
-static const MTLLanguageVersion newest = MTLLanguageVersion3_1;
+/* MTLLanguageVersion3_1, which is of macOS 14. */
+static const MTLLanguageVersion newest = (MTLLanguageVersion)((3 << 16) + 1);
 
 static BOOL knows(MTLLanguageVersion version) {
-  static const MTLLanguageVersion versions[] = {
-      MTLLanguageVersion2_0, MTLLanguageVersion2_1, MTLLanguageVersion2_2, MTLLanguageVersion2_3,
-      MTLLanguageVersion2_4, MTLLanguageVersion3_0, MTLLanguageVersion3_1};
-  for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-    if (versions[i] == version) return YES;
+  static const MTLLanguageVersion older[] = {MTLLanguageVersion2_0, MTLLanguageVersion2_1, MTLLanguageVersion2_2,
+                                             MTLLanguageVersion2_3, MTLLanguageVersion2_4, MTLLanguageVersion3_0};
+  if (version == newest) return YES;
+  for (size_t i = 0; i < sizeof older / sizeof *older; i++)
+    if (older[i] == version) return YES;
   return NO;
 }
 
@@ -25,7 +26,8 @@ static NSString *with_macros(NSString *source, MTLCompileOptions *options) {
   if ([macros count] == 0 && version == newest) return source;
   NSMutableString *text = [NSMutableString string];
   unsigned long number = 100 * (version >> 16) + 10 * (version & 0xffff);
-  [text appendFormat:@"#undef __METAL_VERSION__\n#define __METAL_VERSION__ %lu\n", number];
+  if (version != newest)
+    [text appendFormat:@"#undef __METAL_VERSION__\n#define __METAL_VERSION__ %lu\n", number];
   for (NSString *name in [[macros allKeys] sortedArrayUsingSelector:@selector(compare:)]) {
     [text appendFormat:@"#define %@ %@\n", name, [macros objectForKey:name]];
   }

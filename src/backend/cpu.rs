@@ -40,6 +40,7 @@ mod quants;
 mod range;
 mod registry;
 pub mod report;
+mod rules;
 mod scratch;
 mod simd;
 mod stream;

@@ -1,8 +1,10 @@
 //! The check of our own kernels, `native/kernels/*.metal`, for what the CPU forgives and a GPU's compiler does not:
 //! address spaces, and language features beyond the short list that these kernels keep to.
 
+use super::apple_rules::{is_type, pointers_without_space};
 use super::cache::Cache;
 use super::compiler::Compiler;
+use super::diagnostics;
 use super::error::Error;
 use super::tokens::{Kind, Tokens, tokenize};
 
@@ -75,11 +77,6 @@ const ATTRIBUTES: &[&str] = &[
     "threads_per_grid",
     "threads_per_threadgroup",
 ];
-const TYPES: &[&str] = &[
-    "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "float",
-    "void", "bfloat",
-];
-const SPACES: [&str; 4] = ["device", "constant", "thread", "threadgroup"];
 /// Words that a parenthesis may follow without a call.
 const KEYWORDS: &[&str] = &[
     "if",
@@ -105,8 +102,9 @@ fn problems(compiler: &Compiler, source: &str) -> Vec<String> {
         let tokens = tokenize(&preprocessed)?;
         let mut problems = pointers_without_space(&tokens);
         problems.extend(unlisted(&tokens));
-        if let Err(error) = compiler.check_address_spaces(&preprocessed, source) {
-            problems.push(error.to_string());
+        let said = compiler.check_address_spaces(&preprocessed)?;
+        if !said.is_empty() {
+            problems.push(diagnostics::error(&said, source).to_string());
         }
         if let Err(error) = compiler.program(source) {
             problems.push(error.to_string());
@@ -114,53 +112,6 @@ fn problems(compiler: &Compiler, source: &str) -> Vec<String> {
         Ok(problems)
     };
     check().unwrap_or_else(|error| vec![error.to_string()])
-}
-
-/// The types of a source: the built-in ones with their vectors, and what it declares.
-fn is_type(tokens: &Tokens, name: &str) -> bool {
-    let declares = |pair: &[super::tokens::Token]| {
-        pair[1].text == name
-            && matches!(
-                pair[0].text,
-                "struct" | "class" | "union" | "enum" | "typename" | "using"
-            )
-    };
-    TYPES.contains(&name.trim_end_matches(['2', '3', '4'])) || tokens.list.windows(2).any(declares)
-}
-
-/// `float *p`, `T &r`: Metal wants to know where they point to, and takes no default.
-fn pointers_without_space(tokens: &Tokens) -> Vec<String> {
-    let list = &tokens.list;
-    let mut problems = Vec::new();
-    for at in 1..list.len() {
-        if !matches!(list[at].text, "*" | "&")
-            || !is_type(tokens, list[at - 1].text)
-            || list[at].text == list[at - 1].text
-        {
-            continue;
-        }
-        let specifiers = list[..at].iter().rev().take_while(|token| {
-            token.kind == Kind::Identifier || matches!(token.text, "::" | "<" | ">")
-        });
-        if !specifiers
-            .into_iter()
-            .any(|token| SPACES.contains(&token.text))
-        {
-            problems.push(
-                tokens
-                    .error(
-                        list[at].place,
-                        format!(
-                            "`{} {}` without an address space",
-                            list[at - 1].text,
-                            list[at].text
-                        ),
-                    )
-                    .to_string(),
-            );
-        }
-    }
-    problems
 }
 
 /// Calls and attributes that are neither the source's own nor on the lists.

@@ -131,14 +131,9 @@ impl Compiler {
         Ok(())
     }
 
-    /// Compiles a preprocessed source as C++ for OpenCL with the generic address space off, which is to say: with
-    /// Metal's rules about what may point where.
-    #[cfg(test)]
-    pub(crate) fn check_address_spaces(
-        &self,
-        preprocessed: &str,
-        source: &str,
-    ) -> Result<(), Error> {
+    /// What clang says of a preprocessed source as C++ for OpenCL with the generic address space off, which is to say:
+    /// with Metal's rules about what may point where. Empty: it has no errors.
+    pub(super) fn check_address_spaces(&self, preprocessed: &str) -> Result<String, Error> {
         const HEADER: &str = include_str!("../../native/msl/check/opencl.h");
         let rewritten = super::rewrite::to_opencl(preprocessed)?;
         let text =
@@ -166,17 +161,59 @@ impl Compiler {
             .clang
             .run(&arguments.map(OsString::from), &text, &self.limits)?;
         match run.success {
+            true => Ok(String::new()),
+            false => Ok(run.stderr),
+        }
+    }
+
+    /// The source as a translation unit that instantiates every kernel.
+    fn mentions(program: &Program) -> String {
+        let mut text = CPU.translation_unit(program, &program.samples());
+        for (index, kernel) in program.kernels.iter().enumerate() {
+            text += &kernel.mention(index);
+        }
+        text
+    }
+
+    /// Compiles a source in the language that Metal is before version 4, with the operand types of Apple's headers.
+    pub(super) fn check_language(&self, program: &Program, source: &str) -> Result<(), Error> {
+        let mut arguments = self.compiler_arguments(CPU);
+        let more = [
+            "-std=c++14",
+            "-DMSL_APPLE_RULES",
+            "-w",
+            "-fsyntax-only",
+            "-",
+        ];
+        arguments.extend(more.map(OsString::from));
+        let text = Compiler::mentions(program);
+        let run = self.clang.run(&arguments, &text, &self.limits)?;
+        match run.success {
             true => Ok(()),
             false => Err(diagnostics::error(&run.stderr, source)),
         }
     }
 
+    /// Does `check` unless the same source passed it before; `name` tells this check from others.
+    pub(super) fn once(
+        &self,
+        name: &str,
+        source: &str,
+        check: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut arguments = self.preprocessor_arguments();
+        arguments.push(name.into());
+        let key = self.key(&arguments, source);
+        let passed = self
+            .cache
+            .read(key, || check().map(|()| b"passed".to_vec()))?;
+        debug_assert_eq!(passed, b"passed");
+        Ok(())
+    }
+
     fn check(&self, program: &Program, source: &str) -> Result<(), Error> {
         let text = CPU.translation_unit(program, &program.samples());
-        let mut mentions = text.clone();
-        for (index, kernel) in program.kernels.iter().enumerate() {
-            mentions += &kernel.mention(index);
-        }
+        let mentions = Compiler::mentions(program);
         let mut arguments = self.compiler_arguments(CPU);
         arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
         let run = self.clang.run(&arguments, &mentions, &self.limits)?;

@@ -25,6 +25,31 @@ pub fn error(stderr: &str, source: &str) -> Error {
     Error::Source(String::from(report.trim_end()))
 }
 
+/// The error that those errors amount to that are `wanted`, and that `is_about` takes by their own text or by a note's
+/// of theirs. `None`: there are none.
+pub fn errors_about(
+    stderr: &str,
+    source: &str,
+    wanted: impl Fn(&str) -> bool,
+    is_about: impl Fn(&str) -> bool,
+) -> Option<Error> {
+    let messages: Vec<Message> = stderr.lines().filter_map(parse).collect();
+    let notes = |index: usize| {
+        let after = messages[index + 1..].iter();
+        after.take_while(|note| note.severity == "note")
+    };
+    let chosen: Vec<bool> = (0..messages.len())
+        .map(|index| {
+            messages[index].severity.ends_with("error")
+                && wanted(messages[index].text)
+                && (is_about(messages[index].text) || notes(index).any(|note| is_about(note.text)))
+        })
+        .collect();
+    let mut at = chosen.iter();
+    let report = report(&messages, source, |_| at.next().copied().unwrap_or(false));
+    (!report.is_empty()).then(|| Error::Source(String::from(report.trim_end())))
+}
+
 /// The error that warnings under a flag amount to, if there are any.
 pub fn warnings(stderr: &str, flag: &str, source: &str) -> Option<Error> {
     let messages: Vec<Message> = stderr.lines().filter_map(parse).collect();
@@ -33,7 +58,7 @@ pub fn warnings(stderr: &str, flag: &str, source: &str) -> Option<Error> {
     (!report.is_empty()).then(|| Error::Source(String::from(report.replace(&mark, "").trim_end())))
 }
 
-fn report(messages: &[Message], source: &str, wanted: impl Fn(&Message) -> bool) -> String {
+fn report(messages: &[Message], source: &str, mut wanted: impl FnMut(&Message) -> bool) -> String {
     let lines: Vec<&str> = source.lines().collect();
     let mut report = String::new();
     let chosen = messages

@@ -39,6 +39,13 @@ impl Library {
         Library::with_cache(source, Cache::open()?)
     }
 
+    /// The same, and refuses what Apple's compiler would.
+    pub fn as_apple(source: &str) -> Result<Library, Error> {
+        let library = Library::new(source)?;
+        super::apple_rules::check(&library.compiler, source)?;
+        Ok(library)
+    }
+
     pub fn with_cache(source: &str, cache: Cache) -> Result<Library, Error> {
         let compiler = Compiler::open(cache)?;
         let program = compiler.program(source)?;

@@ -13,7 +13,6 @@ mod constants;
 mod graphics;
 mod kernels;
 mod literals;
-#[cfg(test)]
 mod opencl;
 mod overloads;
 mod refusals;
@@ -27,7 +26,6 @@ use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
 pub use graphics::Skipped;
 pub use kernels::Kernel;
-#[cfg(test)]
 pub use opencl::to_opencl;
 
 /// A rewritten source: text with holes for the function constants, and what it defines.

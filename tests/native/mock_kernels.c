@@ -233,6 +233,15 @@ static soft_outcome execute(void *context, const mock_launch *launch, bool own, 
   return SOFT_OK;
 }
 
+/* Only `add` says what it wants: three buffers and a count, of 4 bytes and aligned to them. */
+static uint32_t function_parameters(void *context, const soft_function *handle, soft_parameter *parameters) {
+  (void)context;
+  if (strcmp(((const function *)handle)->name, "add") != 0) return SOFT_UNKNOWN;
+  for (uint32_t index = 0; index < 4; index++)
+    parameters[index] = (soft_parameter){.index = index, .size = 4, .alignment = 4};
+  return 4;
+}
+
 int mock_executed(void) { return atomic_load(&executed); }
 
 int mock_live(void) { return atomic_load(&live) + mock_backend_live(); }
@@ -252,6 +261,7 @@ soft_outcome soft_backend_open(const char *which, soft_backend **backend, const 
       .function_create = function_create,
       .function_release = function_release,
       .function_describe = function_describe,
+      .function_parameters = function_parameters,
       .runs_on_any_thread = runs_on_any_thread,
       .execute = execute,
   };

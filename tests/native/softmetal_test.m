@@ -411,6 +411,83 @@ CASE(b3_residency_sets_hold_what_was_committed) {
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* out = a + a, then next = out + a; in between, where `guarded`, a barrier. */
+static float added_twice(const char *configuration, bool guarded) {
+  id<MTLDevice> device = device_with(configuration);
+  id<MTLBuffer> a = floats(device, 1, 1), out = buffer_of(device, 4), next = buffer_of(device, 4);
+  id<MTLCommandBuffer> commands = [queue_of(device) commandBuffer];
+  id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
+  const uint32_t count = 1;
+  [encoder setComputePipelineState:pipeline_of(device, @"add")];
+  [encoder setBytes:&count length:sizeof count atIndex:3];
+  [encoder setBuffer:a offset:0 atIndex:0];
+  [encoder setBuffer:a offset:0 atIndex:1];
+  [encoder setBuffer:out offset:0 atIndex:2];
+  [encoder dispatchThreads:one threadsPerThreadgroup:one];
+  if (guarded) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
+  [encoder setBuffer:out offset:0 atIndex:0];
+  [encoder setBuffer:next offset:0 atIndex:2];
+  [encoder dispatchThreads:one threadsPerThreadgroup:one];
+  [encoder endEncoding];
+  run(commands);
+  CHECK(commands.error == nil);
+  return *(float *)next.contents;
+}
+
+CASE(e_a_missing_barrier_shows_on_a_strict_device) {
+  CHECK(added_twice("strict=apple", true) == 3);
+  CHECK(added_twice("strict=apple", false) == 1); /* out is still 0 */
+  CHECK(added_twice(NULL, false) == 3);
+}
+
+/* The signal that a dispatch of `add` ends a strict program with; 0: none. */
+static int signal_of_dispatch(NSUInteger offset, bool bound) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    freopen("/dev/null", "w", stderr);
+    id<MTLDevice> device = device_with("strict=apple");
+    id<MTLBuffer> buffer = buffer_of(device, 64);
+    id<MTLCommandBuffer> commands = [queue_of(device) commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    const uint32_t count = 1;
+    [encoder setComputePipelineState:pipeline_of(device, @"add")];
+    [encoder setBytes:&count length:sizeof count atIndex:3];
+    [encoder setBuffer:buffer offset:offset atIndex:0];
+    [encoder setBuffer:buffer offset:0 atIndex:1];
+    if (bound) [encoder setBuffer:buffer offset:0 atIndex:2];
+    [encoder dispatchThreads:one threadsPerThreadgroup:one];
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) ? -1 : 0;
+}
+
+CASE(e_a_strict_device_ends_the_program_whose_arguments_do_not_fit) {
+  CHECK(signal_of_dispatch(8, true) == 0);
+  CHECK(signal_of_dispatch(6, true) == SIGABRT);  /* not aligned */
+  CHECK(signal_of_dispatch(8, false) == SIGABRT); /* not bound */
+}
+
+CASE(e_a_strict_device_ends_the_program_that_uses_what_may_be_gone) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    freopen("/dev/null", "w", stderr);
+    id<MTLDevice> device = device_with("strict=apple");
+    id<MTLBuffer> out = buffer_of(device, 4);
+    id<MTLCommandBuffer> commands = [queue_of(device) commandBuffer];
+    encode_add(commands, floats(device, 1, 1), floats(device, 1, 1), out, 1);
+    [out setPurgeableState:MTLPurgeableStateVolatile];
+    [commands commit];
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 CASE(b5_after_a_fault_a_queue_may_ignore_what_comes) {
   id<MTLDevice> device = device_with("after_fault=ignore,fail_command_buffer=2:page_fault");
   id<MTLCommandQueue> queue = queue_of(device);

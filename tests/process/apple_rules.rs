@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ironbridge::kernel::{Argument, Dispatch, Grid, Library};
 use ironbridge::memory::{Category, IdlePolicy, MemoryReport};
 use ironbridge::ops::CopyBytes;
 use ironbridge::{DType, Device, Status};
@@ -19,6 +20,9 @@ crate::harness::cases! {
     a_session_that_lives,
     b5_a_device_that_a_fault_killed_says_so_and_is_opened_again,
     b6_queues_have_room_when_metal_frees_their_places_late,
+    e_sources_are_held_to_apples_language,
+    e_what_apple_compiles_compiles,
+    e_subnormal_numbers_are_zero,
 }
 
 const LENGTH: usize = 1 << 16;
@@ -203,6 +207,7 @@ fn b5_a_device_that_a_fault_killed_says_so_and_is_opened_again() {
     for _ in 0..2 {
         let error = fill(&device).unwrap_err();
         assert_eq!(error.status(), Some(Status::DeviceLost), "{error}");
+        assert!(error.to_string().contains("open it anew"), "{error}");
     }
     drop(device);
     let device = Device::open("cpu").unwrap();
@@ -213,4 +218,115 @@ fn b6_queues_have_room_when_metal_frees_their_places_late() {
     let options = Device::options().max_in_flight(1);
     let device = options.open("cpu:strict=apple").unwrap();
     work(&device, 200);
+}
+
+fn source(body: &str) -> String {
+    format!("#include <metal_stdlib>\nusing namespace metal;\n{body}\n")
+}
+
+/// Each source compiles on a device that is not strict, and a strict one says what is wrong with it, and where.
+fn e_sources_are_held_to_apples_language() {
+    let strict = Device::open("cpu:strict=apple").unwrap();
+    let own = Device::open("cpu:strict=no").unwrap();
+    let kernel = |body: &str| {
+        format!(
+            "kernel void f(device float *a [[buffer(0)]], device ulong *l [[buffer(1)]]) {{ {body} }}"
+        )
+    };
+    let first = "float first(device const float *p) { return p[0]; } ";
+    for (body, said) in [
+        (kernel("l[0] = simd_sum(l[1]);"), "at most 32 bits"),
+        (kernel("l[0] = simd_shuffle(l[1], 3);"), "at most 32 bits"),
+        (kernel("a[0] = simd_broadcast(a[1] > 0, 0);"), "no bool"),
+        (
+            kernel("a[0] = simd_sum(bfloat(a[1]));"),
+            "no bool or bfloat",
+        ),
+        (kernel("l[0] = simd_or(l[1]);"), "take integers"),
+        (
+            String::from("template <auto n> int g() { return n; } ") + &kernel("a[0] = g<3>();"),
+            "C++17",
+        ),
+        (
+            String::from(first) + &kernel("float t[4] = {1}; a[0] = first(t);"),
+            "no matching function",
+        ),
+        (
+            String::from("float g(float *p) { return p[0]; } ") + &kernel("a[0] = g(a);"),
+            "without an address space",
+        ),
+        (
+            kernel("threadgroup float s[4]; device float *q = s; q[0] = 1;"),
+            "__local",
+        ),
+    ] {
+        let source = source(&body);
+        if let Err(error) = Library::from_source(&own, &source) {
+            panic!("{body}: {error}");
+        }
+        let error = Library::from_source(&strict, &source).expect_err(&body);
+        assert_eq!(error.status(), Some(Status::Compile), "{body}: {error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(said) && text.contains(":3: error"),
+            "{body}: {text}"
+        );
+    }
+}
+
+/// Functions that the check of address spaces does not know are no mistakes, and neither is C++17 that Apple's
+/// compiler takes before Metal 4.
+fn e_what_apple_compiles_compiles() {
+    let device = Device::open("cpu:strict=apple").unwrap();
+    let body = "
+        struct pair { float a; uint b; };
+        constant float table[2] = {1.0f, 2.0f};
+        template <typename T> T twice(T x) { if constexpr (sizeof(T) == 4) return x + x; else return x; }
+        float sum(threadgroup const float *p, thread pair &q) { q.b += 1; return p[0] + q.a; }
+        kernel void f(device float *a [[buffer(0)]], device atomic_uint *n [[buffer(1)]],
+                      constant pair &given [[buffer(2)]], uint i [[thread_position_in_grid]]) {
+          threadgroup float shared[4];
+          shared[i % 4] = fract(a[i]) + sinh(a[i]) + table[i % 2];
+          threadgroup_barrier(mem_flags::mem_threadgroup);
+          pair mine = given;
+          float4 v = float4(a[i], 1, 2, 3).wzyx;
+          atomic_fetch_add_explicit(n, popcount(mine.b), memory_order_relaxed);
+          a[i] = twice(simd_sum(sum(shared, mine))) + dot(v, v) + as_type<float>(clz(mine.b)) + simd_sum(v).x +
+                 float(simd_max(half(a[i]))) + float(simd_or(mine.b)) + length(simd_shuffle_xor(float3(a[i]), 1));
+        }";
+    let library = Library::from_source(&device, &source(body)).unwrap();
+    library.kernel("f").unwrap();
+}
+
+fn e_subnormal_numbers_are_zero() {
+    const SMALLEST: f32 = f32::MIN_POSITIVE;
+    let body = "kernel void f(device float *x [[buffer(0)]], device float *out [[buffer(1)]]) {
+        out[0] = x[0] * 0.5f; out[1] = x[1] + x[2]; out[2] = x[1] * 4096.0f; }";
+    for (selector, expected) in [
+        ("cpu:strict=apple", [0.0, 1e-3, 0.0]),
+        ("cpu:strict=no", [SMALLEST / 2.0, 1e-3, SMALLEST * 8.0]),
+    ] {
+        let device = Device::open(selector).unwrap();
+        let library = Library::from_source(&device, &source(body)).unwrap();
+        let kernel = library.kernel("f").unwrap();
+        let x = device
+            .buffer_from(&[SMALLEST, SMALLEST / 512.0, 1e-3])
+            .unwrap();
+        let out = device.buffer::<f32>(3).unwrap();
+        let mut commands = device.commands().unwrap();
+        let dispatch = Dispatch {
+            arguments: &[Argument::read(0, &x), Argument::write(1, &out)],
+            grid: Grid::Threads([1; 3]),
+            threadgroup: [1; 3],
+        };
+        // SAFETY: one thread reads three elements and writes three.
+        unsafe { commands.dispatch(&kernel, &dispatch) }.unwrap();
+        commands.run().unwrap();
+        assert_eq!(out.to_vec().unwrap(), expected, "{selector}");
+        // The thread that ran it computes as before.
+        assert_eq!(
+            std::hint::black_box(SMALLEST) * std::hint::black_box(0.5),
+            SMALLEST / 2.0
+        );
+    }
 }

@@ -22,7 +22,13 @@ static iron_status status_of(NSError *error) {
   }
 }
 
-IronFailure IronFailureFromError(NSError *error) { return IronFailureMake(status_of(error), IronErrorDescribe(error)); }
+IronFailure IronFailureFromError(NSError *error) {
+  iron_status status = status_of(error);
+  const char *text = IronErrorDescribe(error);
+  if (status == IRON_ERROR_DEVICE_LOST)
+    text = [[NSString stringWithFormat:@"%s; close the device and open it anew", text] UTF8String];
+  return IronFailureMake(status, text ? text : "");
+}
 
 IronFailure IronFailureMake(iron_status status, const char *text) {
   IronFailure failure = {.status = status};

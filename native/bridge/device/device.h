@@ -108,8 +108,7 @@ typedef struct IronExtras {
 /* Takes over `metal`, with `queue` or, where that is nil, one of its own; `options` are complete and checked.
  * Autoreleased; nil, with the error reported, when it has no queue. */
 IronDevice *IronDeviceMake(id<MTLDevice> metal, id<MTLCommandQueue> queue, const IronExtras *extras,
-                           iron_device_kind kind, uint32_t index,
-                           const iron_device_options *options);
+                           iron_device_kind kind, uint32_t index, const iron_device_options *options);
 
 /* The device of a handle, as IronHandleAcquire. */
 IronDevice *IronDeviceAcquire(iron_device *handle);

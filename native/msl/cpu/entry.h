@@ -49,10 +49,11 @@ template <class P, class Bound> constexpr msl_argument describe(int index) {
                       (uint)index, Bound::kind == buffer ? least_bytes<P>() : 0, alignment_of<P>()};
 }
 
-template <auto function, class F, class... Bound> struct kernel {
+/* Also in C++14, which has no `template <auto>`. */
+template <class F, F function, class... Bound> struct kernel {
   static_assert(!sizeof(F), "a kernel returns void");
 };
-template <auto function, class... P, class... Bound> struct kernel<function, void (*)(P...), Bound...> {
+template <class... P, void (*function)(P...), class... Bound> struct kernel<void (*)(P...), function, Bound...> {
   static_assert(sizeof...(P) == sizeof...(Bound), "a kernel's definition and its instantiation take different parameters");
   static constexpr indices<Bound...> index = {};
   template <int... i> static MSL_INLINE void call(const msl_lane *lane, sequence<i...>) {

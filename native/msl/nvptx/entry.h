@@ -153,10 +153,11 @@ using holder_of = metal::conditional_t<
 
 enum argument_kind { argument_none, argument_buffer, argument_threadgroup };
 
-template <auto function, class F, class... Bound> struct kernel {
+/* Also in C++14, which has no `template <auto>`. */
+template <class F, F function, class... Bound> struct kernel {
   static_assert(!sizeof(F), "a kernel returns void");
 };
-template <auto function, class... P, class... Bound> struct kernel<function, void (*)(P...), Bound...> {
+template <class... P, void (*function)(P...), class... Bound> struct kernel<void (*)(P...), function, Bound...> {
   static_assert(sizeof...(P) == sizeof...(Bound),
                 "a kernel's definition and its instantiation take different parameters");
   static constexpr ulong count = sizeof...(P);

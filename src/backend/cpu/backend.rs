@@ -14,6 +14,7 @@ use super::memory::{self, Memory};
 #[cfg(feature = "msl")]
 use super::msl::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP};
 use super::report::SoftwareDevice;
+use super::rules::Rules;
 use super::stream::Stream;
 use super::threads::affinity::{self, PinError};
 use super::threads::thread_pool;
@@ -31,10 +32,13 @@ use crate::msl::{self, Setting};
 pub struct Cpu {
     /// Of the GPU that it stands for.
     cores: u32,
+    /// Of its sources, and of what they compute.
+    rules: Rules,
 }
 
 impl Cpu {
-    /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these.
+    /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these;
+    /// `strict=apple`, to hold sources to Apple's rules.
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
         let mut cpu = Cpu::default();
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -47,6 +51,7 @@ impl Cpu {
                         Fault::Invalid(format!("cores: '{value}' is not a number of cores"))
                     })?;
                 }
+                "strict" if value == "apple" => cpu.rules = Rules::Apple,
                 _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
             }
         }
@@ -146,7 +151,7 @@ impl Backend for Cpu {
     fn create_module(self: &Arc<Cpu>, source: &[u8]) -> Result<Library, Fault> {
         usable_machine()?;
         let choice = KernelChoice::from_environment().map_err(Fault::Invalid)?;
-        Library::compile(source, choice).map_err(|text| match msl::has_compiler() {
+        Library::compile(source, choice, self.rules).map_err(|text| match msl::has_compiler() {
             true => Fault::Invalid(text),
             false => Fault::Unsupported(text),
         })

@@ -6,6 +6,8 @@ use super::deadline;
 use super::library::Code;
 #[cfg(feature = "msl")]
 use super::metal_source;
+#[cfg(feature = "msl")]
+use super::rules::Rules;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, Action, Binding, Command};
 
@@ -66,7 +68,10 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
         }
         // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
         #[cfg(feature = "msl")]
-        Code::Msl(function) => unsafe { metal_source::execute(function, launch, machine) },
+        Code::Msl(function) => unsafe {
+            let flush = dispatch.function().rules == Rules::Apple;
+            metal_source::execute(function, launch, machine, flush)
+        },
     }
     .map_err(|fault| named(dispatch, fault))
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 #[cfg(feature = "msl")]
 use super::metal_source;
 use super::registry::{self, Kernel};
+use super::rules::Rules;
 use crate::msl::builtin::own_source_of;
 use crate::msl::{self, Setting};
 
@@ -25,13 +26,14 @@ pub enum Library {
     Native(Vec<&'static Kernel>),
     /// Metal Shading Language, with its kernels' names.
     #[cfg(feature = "msl")]
-    Msl(Box<msl::Library>, Vec<CString>),
+    Msl(Box<msl::Library>, Vec<CString>, Rules),
 }
 
 /// One kernel of a library. It keeps the library alive.
 #[derive(Debug)]
 pub struct Function {
     pub code: Code,
+    pub rules: Rules,
     _library: Arc<Library>,
 }
 
@@ -75,7 +77,7 @@ impl KernelChoice {
 
 impl Library {
     /// Compiles `source`. The error is a sentence for the user.
-    pub fn compile(source: &[u8], choice: KernelChoice) -> Result<Library, String> {
+    pub fn compile(source: &[u8], choice: KernelChoice, rules: Rules) -> Result<Library, String> {
         let own = own_source_of(source);
         if let (Some(own), KernelChoice::Native) = (own, choice) {
             let native: Vec<_> = registry::family(own.family).collect();
@@ -84,7 +86,7 @@ impl Library {
             }
         }
         let source = std::str::from_utf8(source).map_err(|_| "the source is not UTF-8")?;
-        compile_metal(source)
+        compile_metal(source, rules)
     }
 
     /// The name of kernel `index`, or `None` past the last one.
@@ -92,7 +94,7 @@ impl Library {
         match self {
             Library::Native(kernels) => kernels.get(index).map(|kernel| kernel.name),
             #[cfg(feature = "msl")]
-            Library::Msl(_, names) => names.get(index).map(CString::as_c_str),
+            Library::Msl(_, names, _) => names.get(index).map(CString::as_c_str),
         }
     }
 
@@ -106,6 +108,11 @@ impl Library {
         )]
         constants: &[Setting],
     ) -> Result<Function, String> {
+        let rules = match &**self {
+            Library::Native(_) => Rules::Own,
+            #[cfg(feature = "msl")]
+            Library::Msl(_, _, rules) => *rules,
+        };
         let code = match &**self {
             Library::Native(kernels) => {
                 let kernel = kernels.iter().find(|kernel| kernel.name == name);
@@ -114,7 +121,7 @@ impl Library {
                 )
             }
             #[cfg(feature = "msl")]
-            Library::Msl(library, _) => {
+            Library::Msl(library, _, _) => {
                 let name = name
                     .to_str()
                     .map_err(|_| format!("the library has no kernel named {name:?}"))?;
@@ -125,20 +132,21 @@ impl Library {
         };
         Ok(Function {
             code,
+            rules,
             _library: Arc::clone(self),
         })
     }
 }
 
 #[cfg(feature = "msl")]
-fn compile_metal(source: &str) -> Result<Library, String> {
-    let (library, names) = metal_source::compile(source)?;
-    Ok(Library::Msl(library, names))
+fn compile_metal(source: &str, rules: Rules) -> Result<Library, String> {
+    let (library, names) = metal_source::compile(source, rules)?;
+    Ok(Library::Msl(library, names, rules))
 }
 
 /// None of ours, or for a device of many cores.
 #[cfg(not(feature = "msl"))]
-fn compile_metal(_source: &str) -> Result<Library, String> {
+fn compile_metal(_source: &str, _rules: Rules) -> Result<Library, String> {
     Err(String::from(msl::ABSENT))
 }
 
@@ -150,7 +158,7 @@ mod tests {
     fn our_sources_compile_as_metal_to_the_same_kernels() {
         let mut total = 0;
         for own in crate::msl::builtin::own_sources() {
-            let compile = |choice| Library::compile(own.text, choice);
+            let compile = |choice| Library::compile(own.text, choice, Rules::Own);
             let native = compile(KernelChoice::Native).expect(own.family);
             let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
             let names = |library: &Library| {
@@ -184,12 +192,14 @@ mod tests {
             b"kernel void user(device int *x) {}",
             nearly,
         ] {
-            let library = Library::compile(source, KernelChoice::Native);
+            let library = Library::compile(source, KernelChoice::Native, Rules::Own);
             assert!(matches!(library, Ok(Library::Msl(..))), "{library:?}");
         }
-        let error = Library::compile(b"kernel", KernelChoice::Native).expect_err("no Metal");
+        let error =
+            Library::compile(b"kernel", KernelChoice::Native, Rules::Own).expect_err("no Metal");
         assert!(error.starts_with("program_source:1: error: "), "{error}");
-        let error = Library::compile(b"\xff", KernelChoice::Native).expect_err("no text");
+        let error =
+            Library::compile(b"\xff", KernelChoice::Native, Rules::Own).expect_err("no text");
         assert!(error.contains("UTF-8"), "{error}");
     }
 
@@ -208,7 +218,8 @@ mod tests {
         let own = crate::msl::builtin::own_sources()
             .next()
             .expect("there are sources");
-        let library = Library::compile(own.text, KernelChoice::Native).expect(own.family);
+        let library =
+            Library::compile(own.text, KernelChoice::Native, Rules::Own).expect(own.family);
         let error = Arc::new(library)
             .function(c"no_such", &[])
             .expect_err("there is none");

@@ -8,16 +8,21 @@ use super::machine::Machine;
 use super::msl::dispatch::{Dispatch, Failure};
 use super::msl::function::Function;
 use super::msl::lane_order::LaneOrder;
+use super::rules::Rules;
 use crate::backend::fault::Fault;
 use crate::msl;
 
 /// Compiles `source` as far as finding its errors and its kernels, whose names come with it.
-pub fn compile(source: &str) -> Result<(Box<msl::Library>, Vec<CString>), String> {
+pub fn compile(source: &str, rules: Rules) -> Result<(Box<msl::Library>, Vec<CString>), String> {
     // A wrong wish is reported here, where Metal has an error to report it with, and not only when a kernel runs.
     LaneOrder::from_environment()?;
     msl::validation_from_environment()?;
     limits::THREADGROUP.of_environment()?;
-    let library = msl::Library::new(source).map_err(|error| error.to_string())?;
+    let library = match rules {
+        Rules::Own => msl::Library::new(source),
+        Rules::Apple => msl::Library::as_apple(source),
+    };
+    let library = library.map_err(|error| error.to_string())?;
     // A name is a C++ identifier or a string literal of the source; neither holds a NUL.
     let names = library
         .names()
@@ -34,6 +39,7 @@ pub unsafe fn execute(
     function: &Function,
     launch: &Launch,
     machine: &Machine,
+    flush_subnormals: bool,
 ) -> Result<(), Fault> {
     let dispatch = Dispatch {
         bindings: launch.bindings,
@@ -45,6 +51,7 @@ pub unsafe fn execute(
         limit: limits::THREADGROUP
             .of_environment()
             .map_err(Fault::Invalid)?,
+        flush_subnormals,
         deadline: machine.deadline,
         workers: machine.pool.threads(),
         parallel: &|chunks, body| machine.pool.parallel_for(chunks, body),

@@ -7,6 +7,7 @@ mod fiber;
 pub(crate) mod function;
 pub(crate) mod lane_order;
 mod stacks;
+mod subnormals;
 mod threadgroup;
 mod traps;
 pub(crate) mod watchdog;

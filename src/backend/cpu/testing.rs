@@ -168,6 +168,7 @@ impl<'a> Call<'a> {
             threads: self.raw.threads,
             order,
             limit: None,
+            flush_subnormals: false,
             deadline: None,
             workers: 1,
             parallel: &|count, task| (0..count).for_each(task),

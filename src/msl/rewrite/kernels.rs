@@ -44,7 +44,7 @@ impl Kernel {
     }
 
     fn instance(&self) -> String {
-        let mut text = format!("msl::kernel<({}), {}", self.pointer, self.pointer_type);
+        let mut text = format!("msl::kernel<{}, ({})", self.pointer_type, self.pointer);
         for bound in &self.bounds {
             text += ", ";
             text += bound;

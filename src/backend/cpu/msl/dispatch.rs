@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS};
 use super::function::Function;
 use super::lane_order::LaneOrder;
+use super::subnormals::Flush;
 use super::threadgroup::{self, Fault, Shape, Threadgroup};
 use super::{traps, watchdog};
 use crate::backend::cpu::limits::{self, THREADGROUP_MEMORY};
@@ -31,6 +32,8 @@ pub struct Dispatch<'a> {
     pub threadgroup: [u32; 3],
     pub threads: bool,
     pub order: LaneOrder,
+    /// Whether subnormal numbers count as zero.
+    pub flush_subnormals: bool,
     /// How long a threadgroup may take; `None`: for ever.
     pub limit: Option<Duration>,
     /// How long all of them may take; `None`: for ever.
@@ -83,6 +86,7 @@ impl Function {
         let fault = Mutex::new(None);
         let overdue = AtomicBool::new(false);
         let limit = dispatch.limit;
+        let flush = dispatch.flush_subnormals;
         let end = dispatch
             .deadline
             .and_then(|deadline| Instant::now().checked_add(deadline));
@@ -92,6 +96,7 @@ impl Function {
             let mut threadgroup = borrow_threadgroup();
             threadgroup.begin(&shape);
             traps::prepare_thread();
+            let _zeroes = flush.then(Flush::begin);
             let alarm = Arc::clone(threadgroup.alarm());
             let watch = watchdog::watch(&alarm, limit, end);
             while !stop.load(Ordering::Relaxed) {

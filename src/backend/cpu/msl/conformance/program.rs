@@ -169,6 +169,7 @@ impl<'a> Program<'a> {
             threads: self.threads,
             order,
             limit: self.limit,
+            flush_subnormals: false,
             deadline: None,
             workers: 2,
             parallel: &|count, task| {

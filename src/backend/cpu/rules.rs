@@ -1,0 +1,10 @@
+//! Whose rules sources are held to, and computed by.
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// What is well-defined on this processor is allowed.
+    #[default]
+    Own,
+    /// Apple's: of its compiler, and of its GPUs' arithmetic.
+    Apple,
+}
