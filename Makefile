@@ -2,8 +2,8 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-strict test-neon \
-  stress stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-supply check-abi \
-  check-msl check-ptx check-apple bindings doc book package dependent deb release newcomer fuzz
+  stress stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-supply \
+  check-abi check-msl check-ptx check-apple bindings doc book package dependent deb release newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
