@@ -76,7 +76,8 @@ test-msl: setup ## the suites of operations and models once more, with every ker
 
 test-strict: setup ## the suites of operations and kernels once more, on devices as strict as Apple's, from Metal source
 	IRONBRIDGE_SOFT_STRICT=apple IRONBRIDGE_SOFT_KERNELS=msl \
-	  cargo test --features $(FEATURES) --test facade --test device -- --skip softmetal_device:: $(FILTER)
+	  cargo test --features $(FEATURES) --test facade --test device -- \
+	  --skip softmetal_device:: --skip second_backend:: $(FILTER)
 
 test-neon: ## kernels and bridge on emulated 64-bit ARM, with dot products and without; FILTER= picks unit tests
 	@scripts/test-neon.sh $(FILTER)

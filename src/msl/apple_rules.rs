@@ -30,8 +30,8 @@ pub fn check(compiler: &Compiler, source: &str) -> Result<(), Error> {
     })
 }
 
-/// Whether the check of address spaces can judge what an error is about. There a value of a class cannot be copied from
-/// one space to another, and a method has one space for its object; in Metal both work.
+/// Whether the check of address spaces can judge what an error is about. Metal copies a value of a class from one space
+/// to another, calls a method on objects of any, and has function constants. The check's language does not.
 fn can_judge(text: &str) -> bool {
     ![
         "constructor",
@@ -39,9 +39,10 @@ fn can_judge(text: &str) -> bool {
         "object parameter",
         "member function",
         "viable conversion",
+        "must be initialized",
     ]
     .iter()
-    .any(|of_classes| text.contains(of_classes))
+    .any(|other| text.contains(other))
 }
 
 /// Whether a message of the check of address spaces is about one. That check knows few of Metal's functions; what it

@@ -280,6 +280,7 @@ fn e_what_apple_compiles_compiles() {
     let device = Device::open("cpu:strict=apple").unwrap();
     let body = "
         struct pair { float a; uint b; };
+        constant bool wanted [[function_constant(0)]];
         constant float table[2] = {1.0f, 2.0f};
         template <typename T> T twice(T x) { if constexpr (sizeof(T) == 4) return x + x; else return x; }
         float sum(threadgroup const float *p, thread pair &q) { q.b += 1; return p[0] + q.a; }
@@ -289,13 +290,15 @@ fn e_what_apple_compiles_compiles() {
           shared[i % 4] = fract(a[i]) + sinh(a[i]) + table[i % 2];
           threadgroup_barrier(mem_flags::mem_threadgroup);
           pair mine = given;
+          if (wanted) mine.b = 7;
           float4 v = float4(a[i], 1, 2, 3).wzyx;
           atomic_fetch_add_explicit(n, popcount(mine.b), memory_order_relaxed);
           a[i] = twice(simd_sum(sum(shared, mine))) + dot(v, v) + as_type<float>(clz(mine.b)) + simd_sum(v).x +
                  float(simd_max(half(a[i]))) + float(simd_or(mine.b)) + length(simd_shuffle_xor(float3(a[i]), 1));
         }";
     let library = Library::from_source(&device, &source(body)).unwrap();
-    library.kernel("f").unwrap();
+    let constants = [(0, ironbridge::kernel::Constant::Bool(true))];
+    library.kernel_with("f", &constants).unwrap();
 }
 
 fn e_subnormal_numbers_are_zero() {
