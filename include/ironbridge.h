@@ -630,10 +630,10 @@ typedef struct iron_mse {
 } iron_mse;
 IRON_API iron_status iron_encode_mse(iron_commands *commands, const iron_mse *mse);
 
-/* Cross-entropy of softmax(logits) and its gradient: loss[i] = -scale · log softmax(logits[i])[labels[i]], gradient[i] =
- * scale · (softmax(logits[i]) - one at labels[i]). logits, gradient: rows × width; labels: rows U32; loss: rows. scale:
- * 0 means 1. A row whose label is IRON_IGNORED_LABEL has loss and gradient 0; any other label >= width makes both of
- * its row NaN. */
+/* Cross-entropy of softmax(logits) and its gradient: loss[i] = -scale · log softmax(logits[i])[labels[i]],
+ * gradient[i] = scale · (softmax(logits[i]) - one at labels[i]). logits, gradient: rows × width; labels: rows U32;
+ * loss: rows. scale: 0 means 1. A row whose label is IRON_IGNORED_LABEL has loss and gradient 0; any other label >=
+ * width makes both of its row NaN. */
 #define IRON_IGNORED_LABEL 0xffffffffu
 typedef struct iron_cross_entropy {
   size_t size;

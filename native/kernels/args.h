@@ -193,8 +193,8 @@ typedef struct add_bias_args {
   iron_u32 rows, width;
 } add_bias_args;
 
-/* relu_backward, sigmoid_backward, tanh_backward: elementwise_args, with a the function's output y and b the gradient of
- * a loss with respect to it. out is the gradient with respect to the function's input:
+/* relu_backward, sigmoid_backward, tanh_backward: elementwise_args, with a the function's output y and b the gradient
+ * of a loss with respect to it. out is the gradient with respect to the function's input:
  *   relu: y > 0 ? b : 0.   sigmoid: b * y * (1 - y).   tanh: b * (1 - y) * (1 + y).
  * f32; out may be a or b. A y that is NaN makes NaN. */
 

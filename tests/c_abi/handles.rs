@@ -131,9 +131,6 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_linear_backward, "x", Buffer: |h| (commands, &linear_backward([h.cast(), b, b, b, b, b]));
         iron_encode_linear_backward, "weight", Buffer: |h| (commands, &linear_backward([b, h.cast(), b, b, b, b]));
         iron_encode_linear_backward, "gradient", Buffer: |h| (commands, &linear_backward([b, b, h.cast(), b, b, b]));
-        iron_encode_linear_backward, "x_gradient", Buffer: |h| (commands, &linear_backward([b, b, b, h.cast(), b, b]));
-        iron_encode_linear_backward, "weight_gradient", Buffer: |h| (commands, &linear_backward([b, b, b, b, h.cast(), b]));
-        iron_encode_linear_backward, "bias_gradient", Buffer: |h| (commands, &linear_backward([b, b, b, b, b, h.cast()]));
         iron_encode_copy, "commands", Commands: |h| (h.cast(), &copy(b, b));
         iron_encode_copy, "src", Buffer: |h| (commands, &copy(h.cast(), b));
         iron_encode_copy, "dst", Buffer: |h| (commands, &copy(b, h.cast()));

@@ -186,6 +186,9 @@ fn operations_that_do_not_fit() {
         |it| it.x_gradient = it.x => IRON_ERROR_INVALID_ARGUMENT, "x_gradient: overlaps x";
         |it| it.bias_gradient = it.gradient => IRON_ERROR_INVALID_ARGUMENT, "bias_gradient: overlaps gradient";
         |it| it.bias_gradient.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "bias_gradient: ";
+        |it| it.x_gradient.buffer = dangling_mut() => IRON_ERROR_INVALID_HANDLE, "x_gradient: ";
+        |it| it.weight_gradient.buffer = dangling_mut() => IRON_ERROR_INVALID_HANDLE, "weight_gradient: ";
+        |it| it.bias_gradient.buffer = dangling_mut() => IRON_ERROR_INVALID_HANDLE, "bias_gradient: ";
     }
     wrong! { fixture, iron_encode_copy, copy(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";

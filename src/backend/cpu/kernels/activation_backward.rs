@@ -97,7 +97,6 @@ impl<F: Derivative> Body for Backward<F> {
 pub mod tests {
     use proptest::prelude::*;
 
-    use super::*;
     use crate::backend::cpu::testing::*;
     use crate::backend::ffi::args::*;
 
@@ -183,10 +182,12 @@ pub mod tests {
     fn relu_at_its_corner() {
         let y = [0.0, -0.0, 1e-30, f32::NAN];
         let gradient = [f32::NAN, f32::INFINITY, 3.0, 1.0];
-        let run = |on| run("relu_backward", &y, &gradient, None, on);
-        on_every_executor(run, |out| {
-            assert_eq!(out[..3], [0.0, 0.0, 3.0]);
-            assert!(out[3].is_nan() && out[3].bits() != f32::POISON.bits());
-        });
+        on_every_executor(
+            |on| run("relu_backward", &y, &gradient, None, on),
+            |out| {
+                assert_eq!(out[..3], [0.0, 0.0, 3.0]);
+                assert!(out[3].is_nan() && out[3].bits() != f32::POISON.bits());
+            },
+        );
     }
 }
