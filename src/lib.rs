@@ -71,6 +71,7 @@ pub mod kernel;
 pub mod llama;
 pub mod memory;
 mod msl;
+mod new_file;
 pub mod ops;
 pub mod projections;
 /// For `ironbridge stress` and the tests; no part of the interface.
@@ -78,6 +79,8 @@ pub mod projections;
 pub mod stress;
 mod tables;
 mod tensor;
+#[cfg(feature = "train")]
+pub mod train;
 mod weights;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};

@@ -7,12 +7,12 @@ mod blocks;
 mod choice;
 mod error;
 pub(crate) mod mix;
-mod new_file;
 mod nonlinear;
 mod rows;
 mod scale_search;
 mod super_blocks;
 
+use std::io;
 use std::path::Path;
 
 use super::error::LlamaError;
@@ -20,9 +20,9 @@ use crate::llama::files::gguf::{GgufWriter, Metadata, MetadataError, NewTensor, 
 use crate::llama::files::model_file::ModelFile;
 use crate::llama::files::progress::LoadProgress;
 use crate::llama::runtime::cancel::CancelToken;
+use crate::new_file::NewFile;
 pub use error::QuantizeError;
 pub use mix::QuantizeMix;
-use new_file::NewFile;
 
 /// Writes GGUF files whose matrices are stored in another type.
 ///
@@ -161,11 +161,14 @@ impl Quantizer {
     ) -> Result<QuantizeReport, LlamaError> {
         let path = path.as_ref();
         let (tensors, not_as_asked) = self.choose(model)?;
-        let cannot_write = |source| QuantizeError::Write {
-            path: path.to_owned(),
-            source,
+        let cannot_write = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => QuantizeError::Exists(path.to_owned()),
+            _ => QuantizeError::Write {
+                path: path.to_owned(),
+                source,
+            },
         };
-        let mut file = NewFile::create(path, self.overwrite)?;
+        let mut file = NewFile::create(path, self.overwrite).map_err(cannot_write)?;
         let metadata = self.metadata(model)?;
         let mut writer = GgufWriter::new(&mut file, &metadata, &tensors).map_err(cannot_write)?;
 
@@ -200,7 +203,7 @@ impl Quantizer {
             not_as_asked,
         };
         writer.finish().map_err(cannot_write)?;
-        file.persist()?;
+        file.persist().map_err(cannot_write)?;
         Ok(report)
     }
 

@@ -17,4 +17,6 @@ mod properties;
 mod public_api;
 mod second_backend;
 mod support;
+#[cfg(feature = "train")]
+mod training;
 mod wrapping;
