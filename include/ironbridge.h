@@ -607,6 +607,85 @@ typedef struct iron_copy {
 } iron_copy;
 IRON_API iron_status iron_encode_copy(iron_commands *commands, const iron_copy *copy);
 
+/* Training. A gradient is that of a loss with respect to an operand, and has its shape. All of these take F32. */
+
+/* Backward of an activation: a is its output y, b the gradient of y, and out the gradient of its input. out may be a or
+ * b. relu: b where y > 0, else 0. */
+IRON_API iron_status iron_encode_relu_backward(iron_commands *commands, const iron_elementwise *operands);
+/* b · y · (1 - y). */
+IRON_API iron_status iron_encode_sigmoid_backward(iron_commands *commands, const iron_elementwise *operands);
+/* b · (1 - y) · (1 + y). */
+IRON_API iron_status iron_encode_tanh_backward(iron_commands *commands, const iron_elementwise *operands);
+
+/* Backward of y = x · weightᵀ + bias, which iron_encode_matmul computes with transpose_b and a bias.
+ *   x: rows × inputs; weight: outputs × inputs; gradient, of y: rows × outputs.
+ *   x_gradient = gradient · weight; weight_gradient = gradientᵀ · x; bias_gradient = the sum of gradient's rows.
+ * A result whose buffer is NULL is left out, and so may be what only it needs: weight, or x. One at least is asked
+ * for. */
+typedef struct iron_linear_backward {
+  size_t size;
+  uint64_t rows, inputs, outputs;
+  iron_tensor x, weight, gradient;
+  iron_tensor x_gradient, weight_gradient, bias_gradient;
+} iron_linear_backward;
+IRON_API iron_status iron_encode_linear_backward(iron_commands *commands, const iron_linear_backward *linear);
+
+/* out[j] = the sum of x[i][j] over the rows i. x: rows × width; out: width. */
+typedef struct iron_sum_rows {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, out;
+} iron_sum_rows;
+IRON_API iron_status iron_encode_sum_rows(iron_commands *commands, const iron_sum_rows *sum_rows);
+
+/* Squared error and its gradient: loss[i] = scale · the sum of (prediction[i] - target[i])², gradient = 2 · scale ·
+ * (prediction - target). prediction, target, gradient: rows × width; loss: rows. scale: 0 means 1. With 1 / (rows ·
+ * width) the sum of the losses is the mean squared error, and gradient is of that. */
+typedef struct iron_mse {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor prediction, target, gradient, loss;
+  float scale;
+} iron_mse;
+IRON_API iron_status iron_encode_mse(iron_commands *commands, const iron_mse *mse);
+
+/* Cross-entropy of softmax(logits) and its gradient: loss[i] = -scale · log softmax(logits[i])[labels[i]],
+ * gradient[i] = scale · (softmax(logits[i]) - one at labels[i]). logits, gradient: rows × width; labels: rows U32;
+ * loss: rows. scale: 0 means 1. A row whose label is IRON_IGNORED_LABEL has loss and gradient 0; any other label >=
+ * width makes both of its row NaN. */
+#define IRON_IGNORED_LABEL 0xffffffffu
+typedef struct iron_cross_entropy {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor logits, labels, gradient, loss;
+  float scale;
+} iron_cross_entropy;
+IRON_API iron_status iron_encode_cross_entropy(iron_commands *commands, const iron_cross_entropy *cross_entropy);
+
+/* A step of stochastic gradient descent with momentum, in place: g = gradient + weight_decay · weights, velocity =
+ * momentum · velocity + g, weights -= learning_rate · velocity. `count` elements each; velocity begins as zeros.
+ * momentum: from 0 to below 1. */
+typedef struct iron_sgd {
+  size_t size;
+  uint64_t count;
+  iron_tensor gradient, weights, velocity;
+  float learning_rate, momentum, weight_decay;
+} iron_sgd;
+IRON_API iron_status iron_encode_sgd_step(iron_commands *commands, const iron_sgd *sgd);
+
+/* Step `step`, from 1 on, of Adam, in place; with a weight_decay it is AdamW.
+ *   first_moment = beta1 · first_moment + (1 - beta1) · gradient; second_moment the same of beta2 and gradient²
+ *   weights = (1 - learning_rate · weight_decay) · weights - learning_rate · m / (sqrt(v) + eps), where m is
+ *     first_moment / (1 - beta1^step), and v second_moment / (1 - beta2^step)
+ * `count` elements each; moments begin as zeros. beta1, beta2: below 1; 0 means 0.9 and 0.999. eps: 0 means 1e-8. */
+typedef struct iron_adam {
+  size_t size;
+  uint64_t count, step;
+  iron_tensor gradient, weights, first_moment, second_moment;
+  float learning_rate, beta1, beta2, eps, weight_decay;
+} iron_adam;
+IRON_API iron_status iron_encode_adam_step(iron_commands *commands, const iron_adam *adam);
+
 /* Copies `length` bytes. Within one buffer the ranges must not overlap. Offsets and length: multiples of 4. */
 IRON_API iron_status iron_encode_copy_bytes(iron_commands *commands, iron_buffer *source, uint64_t source_offset,
                                             iron_buffer *destination, uint64_t destination_offset, uint64_t length);

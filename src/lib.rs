@@ -106,6 +106,8 @@ pub mod llama;
 pub mod memory;
 #[cfg(feature = "software-device")]
 mod msl;
+#[cfg(feature = "llama")]
+mod new_file;
 pub mod ops;
 pub mod projections;
 /// For `ironbridge stress` and the tests; no part of the interface.
@@ -113,6 +115,8 @@ pub mod projections;
 pub mod stress;
 mod tables;
 mod tensor;
+#[cfg(feature = "train")]
+pub mod train;
 mod weights;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};

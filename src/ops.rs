@@ -85,6 +85,7 @@
 //! ```
 
 mod activation;
+mod activation_backward;
 mod add_bias;
 mod argmax;
 mod attention;
@@ -92,10 +93,14 @@ mod copy;
 mod elementwise;
 mod embedding;
 mod fill;
+mod linear_backward;
+mod loss;
 pub(crate) mod matmul;
+mod optimizer;
 mod rms_norm;
 mod rope;
 mod softmax;
+mod sum_rows;
 mod transpose;
 
 pub use activation::Activation;
@@ -106,10 +111,14 @@ pub use copy::{CopyBytes, CopyRows};
 pub use elementwise::Elementwise;
 pub use embedding::Embedding;
 pub use fill::Fill;
+pub use linear_backward::LinearBackward;
+pub use loss::{CrossEntropy, Mse};
 pub use matmul::Matmul;
+pub use optimizer::{Adam, Sgd};
 pub use rms_norm::RmsNorm;
 pub use rope::{Rope, RopePairing};
 pub use softmax::Softmax;
+pub use sum_rows::SumRows;
 pub use transpose::Transpose;
 
 use crate::error::{Error, Result, Status};

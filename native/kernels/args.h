@@ -193,6 +193,69 @@ typedef struct add_bias_args {
   iron_u32 rows, width;
 } add_bias_args;
 
+/* relu_backward, sigmoid_backward, tanh_backward: elementwise_args, with a the function's output y and b the gradient
+ * of a loss with respect to it. out is the gradient with respect to the function's input:
+ *   relu: y > 0 ? b : 0.   sigmoid: b * y * (1 - y).   tanh: b * (1 - y) * (1 + y).
+ * f32; out may be a or b. A y that is NaN makes NaN. */
+
+/* sum_rows: out[j] = sum over i of x[i][j], f32. */
+enum { SUM_ROWS_X = 0, SUM_ROWS_OUT = 1, SUM_ROWS_ARGS = 2 };
+typedef struct sum_rows_args {
+  iron_u64 x_row_stride;
+  iron_u32 rows, width;
+} sum_rows_args;
+
+/* mse: with d[i][j] = prediction[i][j] - target[i][j], all f32,
+ *   loss[i] = scale * sum over j of d[i][j]^2, gradient[i][j] = 2 * scale * d[i][j]. */
+enum { MSE_PREDICTION = 0, MSE_TARGET = 1, MSE_GRADIENT = 2, MSE_LOSS = 3, MSE_ARGS = 4 };
+typedef struct mse_args {
+  iron_u64 prediction_row_stride, target_row_stride, gradient_row_stride;
+  iron_u32 rows, width;
+  float scale;
+  iron_u32 reserved;
+} mse_args;
+
+/* cross_entropy: with p[i][j] = exp(logits[i][j]) / sum over j of exp(logits[i][j]) and y = labels[i], a u32,
+ *   loss[i] = -scale * log(p[i][y]), gradient[i][j] = scale * (p[i][j] - (j == y ? 1 : 0)).
+ * A label of CROSS_ENTROPY_IGNORED makes zeros of both, and any other one >= width NaN. */
+enum {
+  CROSS_ENTROPY_LOGITS = 0,
+  CROSS_ENTROPY_LABELS = 1,
+  CROSS_ENTROPY_GRADIENT = 2,
+  CROSS_ENTROPY_LOSS = 3,
+  CROSS_ENTROPY_ARGS = 4
+};
+#define CROSS_ENTROPY_IGNORED 0xffffffffu
+typedef struct cross_entropy_args {
+  iron_u64 logits_row_stride, gradient_row_stride;
+  iron_u32 rows, width;
+  float scale;
+  iron_u32 reserved;
+} cross_entropy_args;
+
+/* sgd_step: with g = gradient[i] + weight_decay * weights[i],
+ *   velocity[i] = momentum * velocity[i] + g, weights[i] -= learning_rate * velocity[i]. f32.
+ * Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in PyTorch's form. */
+enum { SGD_GRADIENT = 0, SGD_WEIGHTS = 1, SGD_VELOCITY = 2, SGD_ARGS = 3 };
+typedef struct sgd_args {
+  iron_u64 count;
+  float learning_rate, momentum, weight_decay;
+  iron_u32 reserved;
+} sgd_args;
+
+/* adam_step: with g = gradient[i],
+ *   first_moment[i] = beta1 * first_moment[i] + (1 - beta1) * g,
+ *   second_moment[i] = beta2 * second_moment[i] + (1 - beta2) * g^2,
+ *   weights[i] = decay * weights[i] - step_size * first_moment[i] / (sqrt(second_moment[i]) / root + eps). f32.
+ * For step t = 1, 2, ... decay is 1 - learning_rate * weight_decay, step_size learning_rate / (1 - beta1^t) and root
+ * sqrt(1 - beta2^t). Kingma & Ba 2014, arXiv:1412.6980, algorithm 1; the decay of Loshchilov & Hutter 2017,
+ * arXiv:1711.05101, algorithm 2. */
+enum { ADAM_GRADIENT = 0, ADAM_WEIGHTS = 1, ADAM_FIRST_MOMENT = 2, ADAM_SECOND_MOMENT = 3, ADAM_ARGS = 4 };
+typedef struct adam_args {
+  iron_u64 count;
+  float decay, beta1, beta2, eps, step_size, root;
+} adam_args;
+
 /* transpose_<N>: out[j][i] = x[i][j], elements of N bits (16, 32). x has `rows` rows of `width` elements. */
 enum { TRANSPOSE_X = 0, TRANSPOSE_OUT = 1, TRANSPOSE_ARGS = 2 };
 typedef struct transpose_args {

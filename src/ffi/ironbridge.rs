@@ -3,6 +3,7 @@
 pub const IRON_ABI_VERSION: u32 = 4;
 pub const IRON_VERSION: &[u8; 6] = b"0.1.0\0";
 pub const IRON_WEIGHT_ROWS: u32 = 32;
+pub const IRON_IGNORED_LABEL: u32 = 4294967295;
 pub const IRON_CATEGORY_CAPACITY: u32 = 16;
 pub const IRON_LEAK_THRESHOLD: u32 = 1048576;
 pub const IRON_NO_TOKEN: u32 = 4294967295;
@@ -1025,6 +1026,326 @@ const _: () = {
     ][::core::mem::offset_of!(iron_copy, dst) - 88usize];
 };
 impl Default for iron_copy {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_linear_backward {
+    pub size: usize,
+    pub rows: u64,
+    pub inputs: u64,
+    pub outputs: u64,
+    pub x: iron_tensor,
+    pub weight: iron_tensor,
+    pub gradient: iron_tensor,
+    pub x_gradient: iron_tensor,
+    pub weight_gradient: iron_tensor,
+    pub bias_gradient: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_linear_backward",
+    ][::core::mem::size_of::<iron_linear_backward>() - 416usize];
+    [
+        "Alignment of iron_linear_backward",
+    ][::core::mem::align_of::<iron_linear_backward>() - 8usize];
+    [
+        "Offset of field: iron_linear_backward::size",
+    ][::core::mem::offset_of!(iron_linear_backward, size) - 0usize];
+    [
+        "Offset of field: iron_linear_backward::rows",
+    ][::core::mem::offset_of!(iron_linear_backward, rows) - 8usize];
+    [
+        "Offset of field: iron_linear_backward::inputs",
+    ][::core::mem::offset_of!(iron_linear_backward, inputs) - 16usize];
+    [
+        "Offset of field: iron_linear_backward::outputs",
+    ][::core::mem::offset_of!(iron_linear_backward, outputs) - 24usize];
+    [
+        "Offset of field: iron_linear_backward::x",
+    ][::core::mem::offset_of!(iron_linear_backward, x) - 32usize];
+    [
+        "Offset of field: iron_linear_backward::weight",
+    ][::core::mem::offset_of!(iron_linear_backward, weight) - 96usize];
+    [
+        "Offset of field: iron_linear_backward::gradient",
+    ][::core::mem::offset_of!(iron_linear_backward, gradient) - 160usize];
+    [
+        "Offset of field: iron_linear_backward::x_gradient",
+    ][::core::mem::offset_of!(iron_linear_backward, x_gradient) - 224usize];
+    [
+        "Offset of field: iron_linear_backward::weight_gradient",
+    ][::core::mem::offset_of!(iron_linear_backward, weight_gradient) - 288usize];
+    [
+        "Offset of field: iron_linear_backward::bias_gradient",
+    ][::core::mem::offset_of!(iron_linear_backward, bias_gradient) - 352usize];
+};
+impl Default for iron_linear_backward {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_sum_rows {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub x: iron_tensor,
+    pub out: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_sum_rows"][::core::mem::size_of::<iron_sum_rows>() - 152usize];
+    ["Alignment of iron_sum_rows"][::core::mem::align_of::<iron_sum_rows>() - 8usize];
+    [
+        "Offset of field: iron_sum_rows::size",
+    ][::core::mem::offset_of!(iron_sum_rows, size) - 0usize];
+    [
+        "Offset of field: iron_sum_rows::rows",
+    ][::core::mem::offset_of!(iron_sum_rows, rows) - 8usize];
+    [
+        "Offset of field: iron_sum_rows::width",
+    ][::core::mem::offset_of!(iron_sum_rows, width) - 16usize];
+    [
+        "Offset of field: iron_sum_rows::x",
+    ][::core::mem::offset_of!(iron_sum_rows, x) - 24usize];
+    [
+        "Offset of field: iron_sum_rows::out",
+    ][::core::mem::offset_of!(iron_sum_rows, out) - 88usize];
+};
+impl Default for iron_sum_rows {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_mse {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub prediction: iron_tensor,
+    pub target: iron_tensor,
+    pub gradient: iron_tensor,
+    pub loss: iron_tensor,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_mse"][::core::mem::size_of::<iron_mse>() - 288usize];
+    ["Alignment of iron_mse"][::core::mem::align_of::<iron_mse>() - 8usize];
+    [
+        "Offset of field: iron_mse::size",
+    ][::core::mem::offset_of!(iron_mse, size) - 0usize];
+    [
+        "Offset of field: iron_mse::rows",
+    ][::core::mem::offset_of!(iron_mse, rows) - 8usize];
+    [
+        "Offset of field: iron_mse::width",
+    ][::core::mem::offset_of!(iron_mse, width) - 16usize];
+    [
+        "Offset of field: iron_mse::prediction",
+    ][::core::mem::offset_of!(iron_mse, prediction) - 24usize];
+    [
+        "Offset of field: iron_mse::target",
+    ][::core::mem::offset_of!(iron_mse, target) - 88usize];
+    [
+        "Offset of field: iron_mse::gradient",
+    ][::core::mem::offset_of!(iron_mse, gradient) - 152usize];
+    [
+        "Offset of field: iron_mse::loss",
+    ][::core::mem::offset_of!(iron_mse, loss) - 216usize];
+    [
+        "Offset of field: iron_mse::scale",
+    ][::core::mem::offset_of!(iron_mse, scale) - 280usize];
+};
+impl Default for iron_mse {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_cross_entropy {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub logits: iron_tensor,
+    pub labels: iron_tensor,
+    pub gradient: iron_tensor,
+    pub loss: iron_tensor,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_cross_entropy",
+    ][::core::mem::size_of::<iron_cross_entropy>() - 288usize];
+    [
+        "Alignment of iron_cross_entropy",
+    ][::core::mem::align_of::<iron_cross_entropy>() - 8usize];
+    [
+        "Offset of field: iron_cross_entropy::size",
+    ][::core::mem::offset_of!(iron_cross_entropy, size) - 0usize];
+    [
+        "Offset of field: iron_cross_entropy::rows",
+    ][::core::mem::offset_of!(iron_cross_entropy, rows) - 8usize];
+    [
+        "Offset of field: iron_cross_entropy::width",
+    ][::core::mem::offset_of!(iron_cross_entropy, width) - 16usize];
+    [
+        "Offset of field: iron_cross_entropy::logits",
+    ][::core::mem::offset_of!(iron_cross_entropy, logits) - 24usize];
+    [
+        "Offset of field: iron_cross_entropy::labels",
+    ][::core::mem::offset_of!(iron_cross_entropy, labels) - 88usize];
+    [
+        "Offset of field: iron_cross_entropy::gradient",
+    ][::core::mem::offset_of!(iron_cross_entropy, gradient) - 152usize];
+    [
+        "Offset of field: iron_cross_entropy::loss",
+    ][::core::mem::offset_of!(iron_cross_entropy, loss) - 216usize];
+    [
+        "Offset of field: iron_cross_entropy::scale",
+    ][::core::mem::offset_of!(iron_cross_entropy, scale) - 280usize];
+};
+impl Default for iron_cross_entropy {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_sgd {
+    pub size: usize,
+    pub count: u64,
+    pub gradient: iron_tensor,
+    pub weights: iron_tensor,
+    pub velocity: iron_tensor,
+    pub learning_rate: f32,
+    pub momentum: f32,
+    pub weight_decay: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_sgd"][::core::mem::size_of::<iron_sgd>() - 224usize];
+    ["Alignment of iron_sgd"][::core::mem::align_of::<iron_sgd>() - 8usize];
+    [
+        "Offset of field: iron_sgd::size",
+    ][::core::mem::offset_of!(iron_sgd, size) - 0usize];
+    [
+        "Offset of field: iron_sgd::count",
+    ][::core::mem::offset_of!(iron_sgd, count) - 8usize];
+    [
+        "Offset of field: iron_sgd::gradient",
+    ][::core::mem::offset_of!(iron_sgd, gradient) - 16usize];
+    [
+        "Offset of field: iron_sgd::weights",
+    ][::core::mem::offset_of!(iron_sgd, weights) - 80usize];
+    [
+        "Offset of field: iron_sgd::velocity",
+    ][::core::mem::offset_of!(iron_sgd, velocity) - 144usize];
+    [
+        "Offset of field: iron_sgd::learning_rate",
+    ][::core::mem::offset_of!(iron_sgd, learning_rate) - 208usize];
+    [
+        "Offset of field: iron_sgd::momentum",
+    ][::core::mem::offset_of!(iron_sgd, momentum) - 212usize];
+    [
+        "Offset of field: iron_sgd::weight_decay",
+    ][::core::mem::offset_of!(iron_sgd, weight_decay) - 216usize];
+};
+impl Default for iron_sgd {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_adam {
+    pub size: usize,
+    pub count: u64,
+    pub step: u64,
+    pub gradient: iron_tensor,
+    pub weights: iron_tensor,
+    pub first_moment: iron_tensor,
+    pub second_moment: iron_tensor,
+    pub learning_rate: f32,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub eps: f32,
+    pub weight_decay: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_adam"][::core::mem::size_of::<iron_adam>() - 304usize];
+    ["Alignment of iron_adam"][::core::mem::align_of::<iron_adam>() - 8usize];
+    [
+        "Offset of field: iron_adam::size",
+    ][::core::mem::offset_of!(iron_adam, size) - 0usize];
+    [
+        "Offset of field: iron_adam::count",
+    ][::core::mem::offset_of!(iron_adam, count) - 8usize];
+    [
+        "Offset of field: iron_adam::step",
+    ][::core::mem::offset_of!(iron_adam, step) - 16usize];
+    [
+        "Offset of field: iron_adam::gradient",
+    ][::core::mem::offset_of!(iron_adam, gradient) - 24usize];
+    [
+        "Offset of field: iron_adam::weights",
+    ][::core::mem::offset_of!(iron_adam, weights) - 88usize];
+    [
+        "Offset of field: iron_adam::first_moment",
+    ][::core::mem::offset_of!(iron_adam, first_moment) - 152usize];
+    [
+        "Offset of field: iron_adam::second_moment",
+    ][::core::mem::offset_of!(iron_adam, second_moment) - 216usize];
+    [
+        "Offset of field: iron_adam::learning_rate",
+    ][::core::mem::offset_of!(iron_adam, learning_rate) - 280usize];
+    [
+        "Offset of field: iron_adam::beta1",
+    ][::core::mem::offset_of!(iron_adam, beta1) - 284usize];
+    [
+        "Offset of field: iron_adam::beta2",
+    ][::core::mem::offset_of!(iron_adam, beta2) - 288usize];
+    [
+        "Offset of field: iron_adam::eps",
+    ][::core::mem::offset_of!(iron_adam, eps) - 292usize];
+    [
+        "Offset of field: iron_adam::weight_decay",
+    ][::core::mem::offset_of!(iron_adam, weight_decay) - 296usize];
+};
+impl Default for iron_adam {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -2975,6 +3296,42 @@ unsafe extern "C" {
     pub fn iron_encode_copy(
         commands: *mut iron_commands,
         copy: *const iron_copy,
+    ) -> iron_status;
+    pub fn iron_encode_relu_backward(
+        commands: *mut iron_commands,
+        operands: *const iron_elementwise,
+    ) -> iron_status;
+    pub fn iron_encode_sigmoid_backward(
+        commands: *mut iron_commands,
+        operands: *const iron_elementwise,
+    ) -> iron_status;
+    pub fn iron_encode_tanh_backward(
+        commands: *mut iron_commands,
+        operands: *const iron_elementwise,
+    ) -> iron_status;
+    pub fn iron_encode_linear_backward(
+        commands: *mut iron_commands,
+        linear: *const iron_linear_backward,
+    ) -> iron_status;
+    pub fn iron_encode_sum_rows(
+        commands: *mut iron_commands,
+        sum_rows: *const iron_sum_rows,
+    ) -> iron_status;
+    pub fn iron_encode_mse(
+        commands: *mut iron_commands,
+        mse: *const iron_mse,
+    ) -> iron_status;
+    pub fn iron_encode_cross_entropy(
+        commands: *mut iron_commands,
+        cross_entropy: *const iron_cross_entropy,
+    ) -> iron_status;
+    pub fn iron_encode_sgd_step(
+        commands: *mut iron_commands,
+        sgd: *const iron_sgd,
+    ) -> iron_status;
+    pub fn iron_encode_adam_step(
+        commands: *mut iron_commands,
+        adam: *const iron_adam,
     ) -> iron_status;
     pub fn iron_encode_copy_bytes(
         commands: *mut iron_commands,

@@ -8,13 +8,13 @@ mod choice;
 mod error;
 mod microscaling;
 pub(crate) mod mix;
-mod new_file;
 mod nonlinear;
 mod rows;
 mod scale_search;
 mod super_blocks;
 mod weights;
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::llama::files::importance::ImportanceMatrix;
 use crate::llama::files::model_file::{ModelFile, ModelTensor};
 use crate::llama::files::progress::LoadProgress;
 use crate::llama::runtime::cancel::CancelToken;
+use crate::new_file::NewFile;
 pub use error::QuantizeError;
 pub use mix::QuantizeMix;
-use new_file::NewFile;
 
 /// Writes GGUF files whose matrices are stored in another type.
 ///
@@ -184,11 +184,14 @@ impl Quantizer {
         let path = path.as_ref();
         let (tensors, not_as_asked) = self.choose(model)?;
         let importance = self.importance_of(model, &tensors)?;
-        let cannot_write = |source| QuantizeError::Write {
-            path: path.to_owned(),
-            source,
+        let cannot_write = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => QuantizeError::Exists(path.to_owned()),
+            _ => QuantizeError::Write {
+                path: path.to_owned(),
+                source,
+            },
         };
-        let mut file = NewFile::create(path, self.overwrite)?;
+        let mut file = NewFile::create(path, self.overwrite).map_err(cannot_write)?;
         let metadata = self.metadata(model)?;
         let mut writer = GgufWriter::new(&mut file, &metadata, &tensors).map_err(cannot_write)?;
 
@@ -225,7 +228,7 @@ impl Quantizer {
             without_importance: self.without_importance(&tensors, &importance),
         };
         writer.finish().map_err(cannot_write)?;
-        file.persist()?;
+        file.persist().map_err(cannot_write)?;
         Ok(report)
     }
 

@@ -19,7 +19,7 @@ pub struct Elementwise<'a> {
 }
 
 impl Elementwise<'_> {
-    fn native(&self) -> ffi::iron_elementwise {
+    pub(super) fn native(&self) -> ffi::iron_elementwise {
         ffi::iron_elementwise {
             size: size_of::<ffi::iron_elementwise>(),
             count: self.count as u64,

@@ -111,6 +111,10 @@ fn pointers_that_are_null() {
     null_argument(call!(iron_encode_embedding(commands, null())), "embedding");
     null_argument(call!(iron_encode_rope(commands, null())), "rope");
     null_argument(call!(iron_encode_attention(commands, null())), "attention");
+    null_argument(
+        call!(iron_encode_linear_backward(commands, null())),
+        "linear",
+    );
     null_argument(call!(iron_encode_copy(commands, null())), "copy");
     null_argument(
         call!(iron_encode_kernel(commands, kernel, null())),
@@ -392,6 +396,22 @@ fn structs_say_their_size() {
         commands, it
     )));
     sizes!(iron_argmax, "argmax", |it| call!(iron_encode_argmax(
+        commands, it
+    )));
+    sizes!(iron_linear_backward, "linear", |it| call!(
+        iron_encode_linear_backward(commands, it)
+    ));
+    sizes!(iron_sum_rows, "sum_rows", |it| call!(iron_encode_sum_rows(
+        commands, it
+    )));
+    sizes!(iron_mse, "mse", |it| call!(iron_encode_mse(commands, it)));
+    sizes!(iron_cross_entropy, "cross_entropy", |it| call!(
+        iron_encode_cross_entropy(commands, it)
+    ));
+    sizes!(iron_sgd, "sgd", |it| call!(iron_encode_sgd_step(
+        commands, it
+    )));
+    sizes!(iron_adam, "adam", |it| call!(iron_encode_adam_step(
         commands, it
     )));
     sizes!(iron_copy, "copy", |it| call!(iron_encode_copy(

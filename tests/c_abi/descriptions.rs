@@ -78,6 +78,37 @@ pub fn transpose(x: Buffer, out: Buffer) -> iron_transpose {
     }
 }
 
+/// x, weight, the gradient, and the results in their order, each 192 bytes behind the one before in its buffer.
+pub fn linear_backward(buffers: [Buffer; 6]) -> iron_linear_backward {
+    let mut offset = 0;
+    let [
+        x,
+        weight,
+        gradient,
+        x_gradient,
+        weight_gradient,
+        bias_gradient,
+    ] = buffers.map(|buffer| {
+        offset += 192;
+        iron_tensor {
+            offset: offset - 192,
+            ..f32s(buffer)
+        }
+    });
+    iron_linear_backward {
+        size: size_of::<iron_linear_backward>(),
+        rows: 4,
+        inputs: 8,
+        outputs: 5,
+        x,
+        weight,
+        gradient,
+        x_gradient,
+        weight_gradient,
+        bias_gradient,
+    }
+}
+
 /// 32 rows of 32 F32 at the start of a buffer of weights.
 pub fn weights() -> iron_weights {
     iron_weights {

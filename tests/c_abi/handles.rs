@@ -135,6 +135,10 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_attention, "k", Buffer: |h| (commands, &attention(b, h.cast(), b, b));
         iron_encode_attention, "v", Buffer: |h| (commands, &attention(b, b, h.cast(), b));
         iron_encode_attention, "out", Buffer: |h| (commands, &attention(b, b, b, h.cast()));
+        iron_encode_linear_backward, "commands", Commands: |h| (h.cast(), &linear_backward([b; 6]));
+        iron_encode_linear_backward, "x", Buffer: |h| (commands, &linear_backward([h.cast(), b, b, b, b, b]));
+        iron_encode_linear_backward, "weight", Buffer: |h| (commands, &linear_backward([b, h.cast(), b, b, b, b]));
+        iron_encode_linear_backward, "gradient", Buffer: |h| (commands, &linear_backward([b, b, h.cast(), b, b, b]));
         iron_encode_copy, "commands", Commands: |h| (h.cast(), &copy(b, b));
         iron_encode_copy, "src", Buffer: |h| (commands, &copy(h.cast(), b));
         iron_encode_copy, "dst", Buffer: |h| (commands, &copy(b, h.cast()));
@@ -173,7 +177,11 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
 fn operation_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
     let mut calls = Vec::new();
     for operation in OPERATIONS {
-        let right = Given::new(operation, &vec![fixture.buffer; operation.operands.len()]);
+        let mut right = Given::new(operation, &vec![fixture.buffer; operation.operands.len()]);
+        for (place, operand) in operation.operands.iter().enumerate() {
+            // Apart, so that none overlaps another.
+            right.at::<iron_tensor>(operand.offset).offset = 256 * place as u64;
+        }
         for operand in operation.operands {
             let given = right.clone();
             calls.push(HandleCall {

@@ -172,6 +172,24 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps k";
         |it| it.q.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "q: ";
     }
+    wrong! { fixture, iron_encode_linear_backward, linear_backward([x, x, x, y, y, z]);
+        |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
+        |it| it.inputs = 0 => IRON_ERROR_INVALID_ARGUMENT, "inputs: is 0";
+        |it| it.outputs = 1 << 32 => IRON_ERROR_INVALID_ARGUMENT, "outputs: 4294967296";
+        |it| (it.x_gradient, it.weight_gradient, it.bias_gradient) = Default::default()
+            => IRON_ERROR_INVALID_ARGUMENT, "linear: no x_gradient";
+        |it| it.rows = 33 => IRON_ERROR_OUT_OF_RANGE, "x: ";
+        |it| it.weight.offset = 1020 => IRON_ERROR_OUT_OF_RANGE, "weight: ";
+        |it| it.gradient.dtype = IRON_F16 => IRON_ERROR_SHAPE, "gradient: F16";
+        |it| it.x_gradient.row_stride = 7 => IRON_ERROR_SHAPE, "x_gradient: row_stride 7";
+        |it| it.weight_gradient = it.x_gradient => IRON_ERROR_INVALID_ARGUMENT, "weight_gradient: overlaps x_gradient";
+        |it| it.x_gradient = it.x => IRON_ERROR_INVALID_ARGUMENT, "x_gradient: overlaps x";
+        |it| it.bias_gradient = it.gradient => IRON_ERROR_INVALID_ARGUMENT, "bias_gradient: overlaps gradient";
+        |it| it.bias_gradient.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "bias_gradient: ";
+        |it| it.x_gradient.buffer = dangling_mut() => IRON_ERROR_INVALID_HANDLE, "x_gradient: ";
+        |it| it.weight_gradient.buffer = dangling_mut() => IRON_ERROR_INVALID_HANDLE, "weight_gradient: ";
+        |it| it.bias_gradient.buffer = dangling_mut() => IRON_ERROR_INVALID_HANDLE, "bias_gradient: ";
+    }
     wrong! { fixture, iron_encode_copy, copy(x, y);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.width = 0 => IRON_ERROR_INVALID_ARGUMENT, "width: is 0";
@@ -257,11 +275,7 @@ fn weights() -> Vec<iron_dtype> {
 fn every_type_of_every_operation_has_its_kernel() {
     let fixture = Fixture::new();
     let device = fixture.device;
-    let (x, y, z) = (
-        buffer(device, 1 << 17),
-        buffer(device, 1 << 17),
-        buffer(device, 1 << 17),
-    );
+    let [x, y, z, w] = [(); 4].map(|()| buffer(device, 1 << 17));
     let commands = begin(device);
     let floats = [IRON_F32, IRON_F16, IRON_BF16];
     let weights = weights();
@@ -356,7 +370,7 @@ fn every_type_of_every_operation_has_its_kernel() {
         .iter()
         .filter(|operation| !operation.is_of_types());
     for operation in of_one_type.clone() {
-        let buffers = &[x, y, z][..operation.operands.len()];
+        let buffers = &[x, y, z, w][..operation.operands.len()];
         runs(Given::new(operation, buffers).call(commands));
     }
     let (of_weights, rows) = (3 * weights.len(), of_one_type.count());
@@ -373,10 +387,10 @@ fn every_type_of_every_operation_has_its_kernel() {
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 15 + (of_weights + rows) as u64 + 40,
+        2 + 21 + (of_weights + rows) as u64 + 40,
         "the fixture's own, families, kernels"
     );
-    for buffer in [x, y, z] {
+    for buffer in [x, y, z, w] {
         release_buffer(buffer);
     }
     fixture.finish();

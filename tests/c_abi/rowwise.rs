@@ -88,6 +88,10 @@ impl Operation {
 }
 
 impl Operand {
+    fn is_written(&self) -> bool {
+        matches!(self.role, "OUT" | "INOUT")
+    }
+
     fn dtype(&self) -> iron_dtype {
         match self.types {
             "U32" => IRON_U32,
@@ -131,6 +135,9 @@ impl Given {
             .filter(|value| value.kind == "DIMENSION")
         {
             *given.at(value.offset) = dimension(value.name);
+        }
+        for value in operation.values.iter().filter(|value| value.kind == "STEP") {
+            *given.at(value.offset) = 1u64;
         }
         for (operand, buffer) in operation.operands.iter().zip(buffers) {
             *given.at(operand.offset) = tensor(*buffer, operand.dtype());
@@ -238,13 +245,21 @@ fn values_that_are_out_of_range() {
                         &format!("{first}: "),
                     );
                 }
+                "STEP" => {
+                    for (wrong, subject) in [(0, "is 0"), (1 << 32, "4294967296")] {
+                        let (status, subject) = invalid(subject);
+                        let change = |it: &mut u64| *it = wrong;
+                        right.fails(commands, (value.offset, change), status, &subject);
+                    }
+                }
                 kind => {
-                    let least = if kind == "EPSILON" {
-                        -1.0
-                    } else {
-                        f32::NEG_INFINITY
+                    let (least, most) = match kind {
+                        "SCALE" => (f32::NEG_INFINITY, f32::INFINITY),
+                        "NOT_NEGATIVE" => (-1.0, f32::INFINITY),
+                        "FRACTION" => (-0.25, 1.0),
+                        _ => panic!("{kind} is no kind of values"),
                     };
-                    for wrong in [f32::NAN, f32::INFINITY, least] {
+                    for wrong in [f32::NAN, f32::INFINITY, least, most] {
                         let (status, subject) = invalid("is ");
                         right.fails(
                             commands,
@@ -314,7 +329,7 @@ fn operands_that_do_not_fit() {
                     "its size overflows",
                 );
             }
-            if operand.role != "OUT" {
+            if !operand.is_written() {
                 continue;
             }
             wrong(&|it| it.buffer = read_only, IRON_ERROR_READ_ONLY, "");
@@ -346,17 +361,17 @@ fn outputs_over_inputs() {
     let fixture = Fixture::new();
     let commands = begin(fixture.device);
     let mut recorded = 0u32;
-    for operation in OPERATIONS {
-        let (out, inputs) = operation
-            .operands
-            .split_last()
-            .expect("an output comes last");
-        for (index, input) in inputs.iter().enumerate() {
+    let outputs = OPERATIONS.iter().flat_map(|operation| {
+        let all = operation.operands.iter().enumerate();
+        let outputs = all.filter(|(_, operand)| operand.is_written());
+        outputs.map(move |(place, out)| (operation, place, out))
+    });
+    for (operation, place, out) in outputs {
+        for (index, input) in operation.operands[..place].iter().enumerate() {
             // Room for both of them side by side.
             let wide = buffer(fixture.device, input.bytes() + out.bytes());
             let mut buffers = buffers(fixture.device, operation);
-            let own =
-                [index, inputs.len()].map(|index| std::mem::replace(&mut buffers[index], wide));
+            let own = [index, place].map(|index| std::mem::replace(&mut buffers[index], wide));
             let mut given = Given::new(operation, &buffers);
             let overlaps = format!("{}: overlaps {}", out.name, input.name);
             println!("{}: {overlaps}", operation.name);

@@ -57,6 +57,43 @@ fn a_kernel_from_metal_source_adds_up_rows() {
     );
 }
 
+/// On the CPU with native kernels, and with those from Metal source.
+fn outputs_of_training(example: &str, arguments: &[&std::path::Path]) -> [String; 2] {
+    ["native", "msl"].map(|kernels| {
+        let run = run(command(example)
+            .args(arguments)
+            .env("IRONBRIDGE_DEVICE", "cpu")
+            .env("IRONBRIDGE_SOFT_KERNELS", kernels));
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success(), "{example}, {kernels}: {said}");
+        String::from_utf8(run.stdout).unwrap()
+    })
+}
+
+#[test]
+fn exclusive_or_is_learned() {
+    for printed in outputs_of_training("xor", &[]) {
+        assert!(printed.contains("step  600  loss 0.00"), "{printed}");
+        let answers = printed.lines().last().unwrap();
+        assert!(answers.starts_with("answers [0.0"), "{printed}");
+    }
+}
+
+#[test]
+fn a_sine_is_learned_and_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sine.svg");
+    for printed in outputs_of_training("sine", &[file.as_path()]) {
+        assert!(
+            printed.contains("activations and gradients share"),
+            "{printed}"
+        );
+    }
+    let drawing = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(drawing.matches("<polyline").count(), 2, "{drawing}");
+    assert!(drawing.trim_end().ends_with("</svg>"));
+}
+
 #[test]
 fn without_a_compiler_metal_source_says_what_to_install_and_the_rest_works() {
     let nothing = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ mod attention;
 mod fused;
 mod products;
 mod rows;
+mod training;
 mod typed;
 mod ways;
 mod wide;

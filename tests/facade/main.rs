@@ -18,4 +18,6 @@ mod properties;
 mod public_api;
 mod second_backend;
 mod support;
+#[cfg(feature = "train")]
+mod training;
 mod wrapping;

@@ -34,6 +34,8 @@ mod monitor;
 mod resident_memory;
 mod schedules;
 mod stress;
+#[cfg(feature = "train")]
+mod training;
 
 use harness::Group;
 
@@ -61,6 +63,8 @@ const GROUPS: &[Group] = &[
     Group::together(resident_memory::CASES),
     Group::together(schedules::CASES),
     Group::together(stress::CASES),
+    #[cfg(feature = "train")]
+    Group::together(training::CASES),
     Group::alone(compute_threads::CASES),
     #[cfg(feature = "cli")]
     Group::alone(detector::CASES),

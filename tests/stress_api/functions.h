@@ -60,6 +60,15 @@
   X(iron_encode_softmax)              \
   X(iron_encode_argmax)               \
   X(iron_encode_copy)                 \
+  X(iron_encode_relu_backward)        \
+  X(iron_encode_sigmoid_backward)     \
+  X(iron_encode_tanh_backward)        \
+  X(iron_encode_linear_backward)      \
+  X(iron_encode_sum_rows)             \
+  X(iron_encode_mse)                  \
+  X(iron_encode_cross_entropy)        \
+  X(iron_encode_sgd_step)             \
+  X(iron_encode_adam_step)            \
   X(iron_encode_copy_bytes)           \
   X(iron_encode_fill)                 \
   X(iron_library_create)              \

@@ -92,10 +92,13 @@ static void attention(Call *call) {
 /* The operations of ops.def. Where operands are of several types, it is the same one. */
 #define DIMENSION(name) .name = dimension(call),
 #define SCALE(name) .name = random_float(&call->random),
-#define EPSILON(name) .name = random_float(&call->random),
+#define STEP(name) .name = random_count(&call->random, 1000),
+#define NOT_NEGATIVE(name) .name = random_float(&call->random),
+#define FRACTION(name) .name = random_chance(&call->random, 80) ? 0.5f : random_float(&call->random),
 #define IN(name, types, rows, width) .name = tensor(call, types),
 #define REUSED(name, types, rows, width) .name = tensor(call, types),
 #define OUT(name, types, rows, width) .name = tensor(call, types),
+#define INOUT(name, types, rows, width) .name = tensor(call, types),
 #define FORM(form, argument, values, tensors, ...)                                                \
   static iron_##form form##_of(Call *call) {                                                      \
     const iron_dtype F32 = IRON_F32, U32 = IRON_U32,                                              \
@@ -122,6 +125,13 @@ static void copy(Call *call) {
          .dst = tensor(call, to));
 }
 
+static void linear_backward(Call *call) {
+  ENCODE(call, iron_encode_linear_backward, iron_linear_backward, .rows = dimension(call), .inputs = dimension(call),
+         .outputs = dimension(call), .x = tensor(call, IRON_F32), .weight = tensor(call, IRON_F32),
+         .gradient = tensor(call, IRON_F32), .x_gradient = maybe_tensor(call, IRON_F32),
+         .weight_gradient = maybe_tensor(call, IRON_F32), .bias_gradient = maybe_tensor(call, IRON_F32));
+}
+
 static uint64_t words(Call *call, uint64_t usual) {
   return random_chance(&call->random, 95) ? random_below(&call->random, usual) * 4 : random_bytes(&call->random, usual);
 }
@@ -143,6 +153,7 @@ static void fill(Call *call) {
 static const Entry entries[] = {
     {matmul, 50}, {embedding, 15},  {rope, 10},
     {attention, 20}, {copy, 15},    {copy_bytes, 30}, {fill, 40},
+    {linear_backward, 10},
 #define OP(NAME, name, ...) {call_##name, 8},
 #define OP_OF_TYPES(NAME, name, ...) {call_##name, 8},
 #include "../../native/kernels/ops.def"

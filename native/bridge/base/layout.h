@@ -39,6 +39,12 @@ typedef struct IronLayout {
   DO(iron_softmax)            \
   DO(iron_argmax)             \
   DO(iron_copy)               \
+  DO(iron_linear_backward)    \
+  DO(iron_sum_rows)           \
+  DO(iron_mse)                \
+  DO(iron_cross_entropy)      \
+  DO(iron_sgd)                \
+  DO(iron_adam)               \
   DO(iron_dispatch)           \
   DO(iron_library_options)    \
   DO(iron_kernel_info)        \

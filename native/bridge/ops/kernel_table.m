@@ -11,6 +11,7 @@
 #define THREAD_PER_POINT {{0}, 0}
 #define SIMDGROUP_PER_POINT {{1, 1, 1}, 32}
 #define TILE_OF_32 {{32, 32, 1}, 256}
+#define COLUMNS_OF_32 {{32, 1, 1}, 256}
 #define SIMDGROUP_PER_BLOCK {{32, 1, 1}, 32} /* Q8_0's 32 elements */
 #define BLOCKS_OF_A_ROW {{512, 1, 1}, 32}
 #define MATVEC {{8, 1, 1}, 64}

@@ -6,7 +6,7 @@
 #import "base/structs.h"
 #import "fusion.h"
 
-enum { MAX_OPERANDS = 3 };
+enum { MAX_OPERANDS = 4 };
 
 /* The operands of a call, in the order of their bindings, as far as they are checked. */
 typedef struct Operands {
@@ -26,11 +26,11 @@ static iron_status add_input(Operands *operands, const char *name, const iron_te
 }
 
 static iron_status add_output(Operands *operands, const char *name, const iron_tensor *tensor, IronShape shape,
-                              IronTypes types) {
+                              IronTypes types, iron_access access) {
   const IronOperand *first = operands->list;
   size_t inputs = operands->count++;
   IronOperand *out = &operands->list[inputs];
-  IRON_TRY(IronOperandResolve(out, name, tensor, shape, types, IRON_ACCESS_WRITE, operands->device));
+  IRON_TRY(IronOperandResolve(out, name, tensor, shape, types, access, operands->device));
   if (!is_one_type(types) && out->dtype != first->dtype)
     return IronErrorReport(IRON_ERROR_SHAPE, "%s: is %s, %s is %s", name, IronTypeName(out->dtype), first->name,
                            IronTypeName(first->dtype));
@@ -45,10 +45,21 @@ static iron_status check_scale(const char *name, float *scale) {
   return IRON_OK;
 }
 
-static iron_status check_epsilon(const char *name, float epsilon) {
-  if (isfinite(epsilon) && epsilon >= 0) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is %g, it must not be less than 0", name, (double)epsilon);
+static iron_status check_not_negative(const char *name, float value) {
+  if (isfinite(value) && value >= 0) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is %g, it must not be less than 0", name, (double)value);
 }
+
+static iron_status check_fraction(const char *name, float value) {
+  if (value >= 0 && value < 1) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is %g, it must be from 0 to below 1", name, (double)value);
+}
+
+/* What 0 stands for where it is no value of its own. */
+static float or_else(float value, float otherwise) { return value == 0 ? otherwise : value; }
+
+/* 1 - beta^step: by how much a mean that begins with 0 falls short after so many steps. */
+static double missing_part(float beta, uint32_t step) { return 1 - pow((double)beta, step); }
 
 /* Each value and each operand is a variable of its name for what follows it in the row. */
 #define DIMENSION(name)                               \
@@ -57,8 +68,12 @@ static iron_status check_epsilon(const char *name, float epsilon) {
 #define SCALE(name)                               \
   IRON_TRY(check_scale(#name, &given.name));      \
   const float name = given.name;
-#define EPSILON(name)                             \
-  IRON_TRY(check_epsilon(#name, given.name));     \
+#define STEP(name) DIMENSION(name)
+#define NOT_NEGATIVE(name)                             \
+  IRON_TRY(check_not_negative(#name, given.name));     \
+  const float name = given.name;
+#define FRACTION(name)                             \
+  IRON_TRY(check_fraction(#name, given.name));     \
   const float name = given.name;
 #define OPERAND(name) const IronOperand *name __attribute__((unused)) = &operands.list[operands.count]
 #define SHAPE(height, length) ((IronShape){.rows = (height), .width = (length)})
@@ -70,7 +85,10 @@ static iron_status check_epsilon(const char *name, float epsilon) {
   IRON_TRY(add_input(&operands, #name, &given.name, SHAPE(rows, width), IRON_TYPES_##types, true));
 #define OUT(name, types, rows, width) \
   OPERAND(name);                      \
-  IRON_TRY(add_output(&operands, #name, &given.name, SHAPE(rows, width), IRON_TYPES_##types));
+  IRON_TRY(add_output(&operands, #name, &given.name, SHAPE(rows, width), IRON_TYPES_##types, IRON_ACCESS_WRITE));
+#define INOUT(name, types, rows, width) \
+  OPERAND(name);                        \
+  IRON_TRY(add_output(&operands, #name, &given.name, SHAPE(rows, width), IRON_TYPES_##types, IRON_ACCESS_READ_WRITE));
 #define ARGUMENTS(...) {__VA_ARGS__}
 #define GRID(width, height) ((IronGrid){width, height, 1})
 

@@ -62,7 +62,8 @@ macro_rules! arguments {
 }
 arguments! {
     matmul_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args
-    add_bias_args transpose_args softmax_args copy_args argmax_args
+    add_bias_args transpose_args softmax_args copy_args argmax_args sum_rows_args mse_args cross_entropy_args
+    sgd_args adam_args
 }
 
 /// The elements of a strided block: `count` steps of a stride each, twice nested, of `width` contiguous elements.
@@ -120,6 +121,7 @@ pub struct Geometry {
 impl Geometry {
     pub const THREAD_PER_POINT: Geometry = Geometry::new([0; 3], 0);
     pub const SIMDGROUP_PER_POINT: Geometry = Geometry::new([1; 3], 32);
+    pub const COLUMNS_OF_32: Geometry = Geometry::new([32, 1, 1], 256);
 
     pub const fn new(tile: [u32; 3], threads: u32) -> Geometry {
         Geometry { tile, threads }

@@ -8,7 +8,8 @@ use std::thread;
 use super::attention;
 use super::gemm::matmul;
 use super::kernels::{
-    activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
+    activation, activation_backward, adam, add_bias, argmax, copy, cross_entropy, elementwise,
+    embedding, mse, rms_norm, rope, sgd, softmax, sum_rows, transpose,
 };
 use super::registry::{Kernel, kernels};
 use super::testing::{EDGES, Way, was_run};
@@ -18,20 +19,26 @@ fn check(kernel: &Kernel, edge: usize) {
     let name = kernel.display_name();
     match kernel.family {
         "activation" => activation::tests::at_edge(name, edge),
+        "activation_backward" => activation_backward::tests::at_edge(name, edge),
+        "adam" => adam::tests::at_edge(edge),
         "add_bias" => add_bias::tests::at_edge(edge),
         "argmax" => argmax::tests::at_edge(edge),
         "attention" | "attention_tiled" | "attention_split" => {
             attention::tests::at_edge(name, edge);
         }
         "copy" => copy::tests::at_edge(name, edge),
+        "cross_entropy" => cross_entropy::tests::at_edge(edge),
         "elementwise" => elementwise::tests::at_edge(name, edge),
         "embedding" => embedding::tests::at_edge(name, edge),
         "matmul" | "matmul_tiled" | "matmul_blocks" | "matvec" | "matvec_blocks" => {
             matmul::tests::at_edge(name, edge);
         }
+        "mse" => mse::tests::at_edge(edge),
         "rms_norm" => rms_norm::tests::at_edge(edge),
         "rope" => rope::tests::at_edge(edge),
+        "sgd" => sgd::tests::at_edge(edge),
         "softmax" => softmax::tests::at_edge(edge),
+        "sum_rows" => sum_rows::tests::at_edge(edge),
         "transpose" => transpose::tests::at_edge(name, edge),
         family => panic!("{name} of {family}.metal has no row"),
     }

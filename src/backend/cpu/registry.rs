@@ -12,7 +12,8 @@ use super::attention;
 use super::bindings::{Dispatch, Geometry, Launch};
 use super::gemm::matmul::{self, matmul_integers};
 use super::kernels::{
-    activation, add_bias, argmax, copy, elementwise, embedding, rms_norm, rope, softmax, transpose,
+    activation, activation_backward, adam, add_bias, argmax, copy, cross_entropy, elementwise,
+    embedding, mse, rms_norm, rope, sgd, softmax, sum_rows, transpose,
 };
 use super::machine::Machine;
 use super::quants::x16::x16_types;

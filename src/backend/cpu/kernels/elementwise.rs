@@ -37,7 +37,7 @@ fn gated<G: Gate>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 }
 
 /// Calls `body` with (a, b, out, count) for ranges that together are the whole operation.
-fn for_elements(
+pub(super) fn for_elements(
     dispatch: &Dispatch,
     machine: &Machine,
     work: usize,

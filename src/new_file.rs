@@ -6,12 +6,10 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::error::QuantizeError;
-
 /// Writes beside the file's place, under a hidden name, and moves it there at the end. Dropped before, it leaves
 /// nothing. It is locked meanwhile: a file of such a name that nobody has locked was left by a process that was
 /// killed.
-pub(super) struct NewFile {
+pub(crate) struct NewFile {
     path: PathBuf,
     partial: PathBuf,
     file: BufWriter<File>,
@@ -19,25 +17,20 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// Fails at once if a file is there that may not be replaced.
-    pub fn create(path: &Path, overwrite: bool) -> Result<NewFile, QuantizeError> {
-        let cannot_write = |source| QuantizeError::Write {
-            path: path.to_owned(),
-            source,
-        };
+    /// Fails at once, with [`io::ErrorKind::AlreadyExists`], if a file is there that may not be replaced.
+    pub fn create(path: &Path, overwrite: bool) -> io::Result<NewFile> {
         let there = fs::symlink_metadata(path).ok();
         if there.is_some() && !overwrite {
-            return Err(QuantizeError::Exists(path.to_owned()));
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         let (Some(name), false) = (path.file_name(), there.is_some_and(|there| there.is_dir()))
         else {
-            let kind = io::ErrorKind::IsADirectory;
-            return Err(cannot_write(kind.into()));
+            return Err(io::ErrorKind::IsADirectory.into());
         };
         let name = name.to_string_lossy();
         sweep(path, &name);
         let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-        let file = create_locked(&partial).map_err(cannot_write)?;
+        let file = create_locked(&partial)?;
         Ok(NewFile {
             path: path.to_owned(),
             partial,
@@ -46,19 +39,12 @@ impl NewFile {
         })
     }
 
-    /// Moves the file to its place, once its bytes are on the disk.
-    pub fn persist(mut self) -> Result<(), QuantizeError> {
-        self.file
-            .flush()
-            .and_then(|()| self.file.get_ref().sync_all())
-            .and_then(|()| self.place())
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists => QuantizeError::Exists(self.path.clone()),
-                _ => QuantizeError::Write {
-                    path: self.path.clone(),
-                    source,
-                },
-            })
+    /// Moves the file to its place, once its bytes are on the disk. Fails with [`io::ErrorKind::AlreadyExists`] as
+    /// [`create`](NewFile::create) does.
+    pub fn persist(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        self.place()
     }
 
     fn place(&self) -> io::Result<()> {
