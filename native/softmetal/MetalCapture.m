@@ -4,6 +4,7 @@
 #import "MetalCapture.h"
 
 #import "SoftError.h"
+#import "SoftFile.h"
 #include "SoftLock.h"
 
 #include <pthread.h>
@@ -77,7 +78,7 @@ static BOOL refuse(NSError **error, MTLCaptureError code, NSString *said) {
   if (![descriptor captureObject] || ![descriptor outputURL])
     return refuse(error, MTLCaptureErrorInvalidDescriptor, @"captureObject and outputURL are needed");
   NSURL *url = [[[descriptor outputURL] copy] autorelease];
-  if (![first_line writeToFile:[url path] atomically:YES encoding:NSUTF8StringEncoding error:NULL])
+  if (!soft_file_write([url path], first_line))
     return refuse(error, MTLCaptureErrorInvalidDescriptor, @"outputURL cannot be written");
   NSMutableString *begun = [NSMutableString stringWithString:first_line];
   soft_lock(&lock);
@@ -104,7 +105,7 @@ static BOOL refuse(NSError **error, MTLCaptureError code, NSString *said) {
   text = nil;
   atomic_store(&capturing, false);
   soft_unlock(&lock);
-  [lines writeToFile:[url path] atomically:YES encoding:NSUTF8StringEncoding error:NULL];
+  if (url) soft_file_write([url path], lines);
   [lines release];
   [url release];
   [object release];

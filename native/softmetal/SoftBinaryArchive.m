@@ -1,6 +1,7 @@
 #import "SoftBinaryArchive.h"
 
 #import "SoftError.h"
+#import "SoftFile.h"
 #import "SoftFunction.h"
 #import "SoftValidation.h"
 
@@ -51,7 +52,7 @@ SOFT_COUNTED(SoftBinaryArchive)
   SOFT_REQUIRE_STATE([_names count] > 0, @"the archive is empty");
   NSArray *names = [[_names allObjects] sortedArrayUsingSelector:@selector(compare:)];
   NSString *text = [NSString stringWithFormat:@"%@\n%@\n", first_line, [names componentsJoinedByString:@"\n"]];
-  if ([text writeToFile:[url path] atomically:YES encoding:NSUTF8StringEncoding error:NULL]) return YES;
+  if (soft_file_write([url path], text)) return YES;
   if (error) *error = soft_archive_error(MTLBinaryArchiveErrorInvalidFile, @"the file cannot be written");
   return NO;
 }
