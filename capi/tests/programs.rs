@@ -287,6 +287,18 @@ fn c_programs_run_against_the_static_and_the_shared_library() {
         assert_three_right_projections(&output);
         assert!(output.ends_with("handles left over: 0\n"), "{output}");
     }
+    // With native kernels, and with those from Metal source.
+    for program in ["xor-static", "xor-shared", "sine-static", "sine-shared"] {
+        for kernels in ["native", "msl"] {
+            let output =
+                run(Command::new(out.path().join(program)).env("IRONBRIDGE_SOFT_KERNELS", kernels));
+            assert!(
+                output.contains("learned\n") && !output.contains("NOT"),
+                "{output}"
+            );
+            assert!(output.ends_with("handles left over: 0\n"), "{output}");
+        }
+    }
     for program in ["user_kernel-static", "user_kernel-shared"] {
         assert_eq!(
             run(&mut Command::new(out.path().join(program))),
@@ -453,6 +465,13 @@ fn headers_are_clang_modules() {
         "none.m",
         &format!("@import ironbridge.none;\n{uses}")
     ));
+}
+
+#[test]
+fn python_program_learns_a_sine() {
+    let program = repository().join("examples/python/sine.py");
+    let output = run(Command::new("python3").arg(program).arg(shared_library()));
+    assert!(output.ends_with("\nlearned\n"), "{output}");
 }
 
 #[test]
