@@ -40,6 +40,9 @@ pub enum Error {
     /// The Metal source has errors; the message is the compiler's.
     #[error("{}", .0.message())]
     Compile(#[source] Failure),
+    /// A file cannot be opened, read or written, or is of another kind.
+    #[error("{}", .0.message())]
+    File(#[source] Failure),
     /// An allocation failed, on the host or on the device.
     #[error("{}", .0.message())]
     OutOfMemory(#[source] Failure),
@@ -106,6 +109,7 @@ impl Error {
             | Error::Unsupported(failure)
             | Error::NotFound(failure)
             | Error::Compile(failure)
+            | Error::File(failure)
             | Error::OutOfMemory(failure)
             | Error::State(failure)
             | Error::InUse(failure)
@@ -154,6 +158,7 @@ impl Error {
             | Error::Unsupported(failure)
             | Error::NotFound(failure)
             | Error::Compile(failure)
+            | Error::File(failure)
             | Error::OutOfMemory(failure)
             | Error::State(failure)
             | Error::InUse(failure)
@@ -185,6 +190,7 @@ impl Error {
             Status::Unsupported => Error::Unsupported(failure),
             Status::NotFound => Error::NotFound(failure),
             Status::Compile => Error::Compile(failure),
+            Status::File => Error::File(failure),
             Status::OutOfMemory => Error::OutOfMemory(failure),
             Status::State | Status::Busy => Error::State(failure),
             Status::Mapped | Status::NotCommitted => Error::InUse(failure),
@@ -196,8 +202,7 @@ impl Error {
             | Status::DeviceInvalid
             | Status::DeviceInternal => Error::Device(failure),
             // The bridge itself has no models.
-            Status::File
-            | Status::Model
+            Status::Model
             | Status::ContextFull
             | Status::Cancelled
             | Status::Chat

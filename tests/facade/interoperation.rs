@@ -254,6 +254,7 @@ fn a_file_that_is_no_pipeline_cache_is_refused() {
     let options = Options::default().macro_value("VALUE", "3.0f");
     compute(&device, SET, &options).unwrap();
     let error = assert_status(device.save_pipeline_cache(), Status::File);
+    assert!(matches!(error, Error::File(_)), "{error:?}");
     assert!(error.to_string().contains("/nowhere/pipelines"), "{error}");
 }
 
