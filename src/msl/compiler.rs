@@ -135,7 +135,7 @@ impl Compiler {
     /// with Metal's rules about what may point where. Empty: it has no errors.
     pub(super) fn check_address_spaces(&self, preprocessed: &str) -> Result<String, Error> {
         const HEADER: &str = include_str!("../../native/msl/check/opencl.h");
-        let rewritten = super::rewrite::to_opencl(preprocessed)?;
+        let rewritten = super::rewrite::opencl::to_opencl(preprocessed)?;
         let text =
             format!("#line 1 \"/opencl.h\"\n{HEADER}\n#line 1 \"program_source\"\n{rewritten}");
         let arguments = [

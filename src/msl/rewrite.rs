@@ -13,7 +13,7 @@ mod constants;
 mod graphics;
 mod kernels;
 mod literals;
-mod opencl;
+pub mod opencl;
 mod overloads;
 mod refusals;
 
@@ -26,7 +26,6 @@ use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
 pub use graphics::Skipped;
 pub use kernels::Kernel;
-pub use opencl::to_opencl;
 
 /// A rewritten source: text with holes for the function constants, and what it defines.
 pub struct Program {

@@ -42,8 +42,10 @@ static void wrap(iron_device *device, void *metal, void *queue) {
       if (CALL(iron_buffer_write, first, 64, seven, sizeof seven) == IRON_OK &&
           CALL(iron_buffer_read, second, 64, read, sizeof read) == IRON_OK && memcmp(read, seven, sizeof read) != 0)
         failure("a wrapped buffer has other contents");
+      disown(BUFFER, second);
     }
-    refused(CALL(iron_buffer_wrap_metal, wrapped, metal, NULL, &second), IRON_ERROR_INVALID_ARGUMENT,
+    iron_buffer *none = NULL;
+    refused(CALL(iron_buffer_wrap_metal, wrapped, metal, NULL, &none), IRON_ERROR_INVALID_ARGUMENT,
             "a device was wrapped as a buffer");
   }
   disown(BUFFER, first);
