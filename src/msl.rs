@@ -1,6 +1,7 @@
 //! The front end of the Metal Shading Language: a source becomes C++ (`rewrite`), and clang makes a small library of
 //! each kernel (`compiler`, `cache`). Whoever runs it brings the rest.
 
+#[cfg(feature = "msl")]
 mod apple_rules;
 pub(crate) mod builtin;
 #[cfg(feature = "msl")]

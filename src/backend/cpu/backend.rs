@@ -172,7 +172,7 @@ impl Backend for Cpu {
     fn describe_function(function: &Function) -> FunctionInfo {
         let (max_total_threads_per_threadgroup, static_threadgroup_memory) = match &function.code {
             #[cfg(feature = "msl")]
-            Code::Msl(function) => (function.max_total_threads(), function.variable_bytes()),
+            Code::Msl(function, _) => (function.max_total_threads(), function.variable_bytes()),
             Code::Native(_) => (1024, 0),
         };
         FunctionInfo {
@@ -186,7 +186,7 @@ impl Backend for Cpu {
         match &function.code {
             Code::Native(_) => None, // they check their bindings themselves
             #[cfg(feature = "msl")]
-            Code::Msl(function) => {
+            Code::Msl(function, _) => {
                 let wanted = function.arguments().iter().filter(|argument| {
                     matches!(argument.kind, ARGUMENT_BUFFER | ARGUMENT_THREADGROUP)
                 });

@@ -68,9 +68,8 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
         }
         // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
         #[cfg(feature = "msl")]
-        Code::Msl(function) => unsafe {
-            let flush = dispatch.function().rules == Rules::Apple;
-            metal_source::execute(function, launch, machine, flush)
+        Code::Msl(function, rules) => unsafe {
+            metal_source::execute(function, launch, machine, *rules == Rules::Apple)
         },
     }
     .map_err(|fault| named(dispatch, fault))
@@ -111,7 +110,7 @@ fn with_weights(launch: Launch, dispatch: vtable::Dispatch<Cpu>) -> Result<Launc
     let operand = match &dispatch.function().code {
         Code::Native(kernel) => kernel.x16.map(|x16| x16.operand as usize),
         #[cfg(feature = "msl")]
-        Code::Msl(_) => None,
+        Code::Msl(..) => None,
     };
     let mut x16_rows = 0;
     for (index, binding) in dispatch.bindings().enumerate() {
@@ -136,7 +135,7 @@ fn named(dispatch: vtable::Dispatch<Cpu>, fault: Fault) -> Fault {
     let name = match &dispatch.function().code {
         Code::Native(kernel) => kernel.display_name(),
         #[cfg(feature = "msl")]
-        Code::Msl(function) => function.name(),
+        Code::Msl(function, _) => function.name(),
     };
     fault.map_text(|text| format!("kernel '{name}': {text}"))
 }

@@ -33,7 +33,6 @@ pub enum Library {
 #[derive(Debug)]
 pub struct Function {
     pub code: Code,
-    pub rules: Rules,
     _library: Arc<Library>,
 }
 
@@ -42,7 +41,7 @@ pub struct Function {
 pub enum Code {
     Native(&'static Kernel),
     #[cfg(feature = "msl")]
-    Msl(Arc<crate::backend::cpu::msl::function::Function>),
+    Msl(Arc<crate::backend::cpu::msl::function::Function>, Rules),
 }
 
 /// What the environment asks for.
@@ -108,11 +107,6 @@ impl Library {
         )]
         constants: &[Setting],
     ) -> Result<Function, String> {
-        let rules = match &**self {
-            Library::Native(_) => Rules::Own,
-            #[cfg(feature = "msl")]
-            Library::Msl(_, _, rules) => *rules,
-        };
         let code = match &**self {
             Library::Native(kernels) => {
                 let kernel = kernels.iter().find(|kernel| kernel.name == name);
@@ -121,18 +115,17 @@ impl Library {
                 )
             }
             #[cfg(feature = "msl")]
-            Library::Msl(library, _, _) => {
+            Library::Msl(library, _, rules) => {
                 let name = name
                     .to_str()
                     .map_err(|_| format!("the library has no kernel named {name:?}"))?;
                 let validate = msl::validation_from_environment()?;
                 let function = library.function(name, constants, validate);
-                Code::Msl(function.map_err(|error| error.to_string())?)
+                Code::Msl(function.map_err(|error| error.to_string())?, *rules)
             }
         };
         Ok(Function {
             code,
-            rules,
             _library: Arc::clone(self),
         })
     }
