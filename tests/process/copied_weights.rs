@@ -80,7 +80,7 @@ fn a_copied_model_is_in_memory_once() {
     assert!(device.memory().unwrap().active_bytes > length * 9 / 10);
     drop(model);
     assert!(
-        taken < length * 5 / 4,
+        taken < length * 11 / 10,
         "{taken} bytes more were resident for a model of {length}"
     );
 }

@@ -11,6 +11,9 @@ use memmap2::{Mmap, UncheckedAdvice};
 use crate::buffer::HostMemory;
 use crate::llama::error::LlamaError;
 
+/// A look at one page maps as much around it on Linux, where that is in the page cache (fault_around_bytes).
+const AROUND: usize = 64 << 10;
+
 /// The file must not be changed while it is mapped: other bytes would give other numbers, and a shorter file would end
 /// the process with SIGBUS. The types that hand one to users say so.
 #[derive(Clone, Debug)]
@@ -46,14 +49,21 @@ impl MappedFile {
         &self.0[range.start as usize..range.end as usize]
     }
 
-    /// Gives the pages of these bytes back to the system, which reads them again should anybody look.
+    /// Gives the pages of these bytes back to the system, which reads them again should anybody look. With them go those
+    /// that the system mapped around them.
     pub fn forget(&self, range: Range<u64>) {
-        let (start, length) = (range.start as usize, range.end - range.start);
+        let start = (range.start as usize).saturating_sub(AROUND);
+        let end = (range.end as usize)
+            .saturating_add(AROUND)
+            .min(self.0.len());
         // SAFETY: The mapping is of a file and read-only, so that what comes back is what was there. Not to give memory
         // back is no error.
         let _ = unsafe {
-            self.0
-                .unchecked_advise_range(UncheckedAdvice::DontNeed, start, length as usize)
+            self.0.unchecked_advise_range(
+                UncheckedAdvice::DontNeed,
+                start,
+                end.saturating_sub(start),
+            )
         };
     }
 
