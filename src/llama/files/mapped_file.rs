@@ -49,15 +49,15 @@ impl MappedFile {
         &self.0[range.start as usize..range.end as usize]
     }
 
-    /// Gives the pages of these bytes back to the system, which reads them again should anybody look. With them go those
-    /// that the system mapped around them.
+    /// Gives the pages of these bytes back to the system, which reads them again should anybody look. With them go
+    /// those that the system mapped around them.
     pub fn forget(&self, range: Range<u64>) {
         let start = (range.start as usize).saturating_sub(AROUND);
         let end = (range.end as usize)
             .saturating_add(AROUND)
             .min(self.0.len());
-        // SAFETY: The mapping is of a file and read-only, so that what comes back is what was there. Not to give memory
-        // back is no error.
+        // SAFETY: The mapping is of a file and read-only, so that what comes back is what was there. Not to give
+        // memory back is no error.
         let _ = unsafe {
             self.0.unchecked_advise_range(
                 UncheckedAdvice::DontNeed,
