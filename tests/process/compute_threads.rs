@@ -92,12 +92,15 @@ fn too_many_threads_are_not_much_slower() {
         });
         times.min().expect("there are five")
     };
-    let (right, many) = (time(processors), time(4 * processors));
+    // Measured: less than twice. Whatever else runs on the machine may take its processors for a while, so the best of
+    // five pairs counts; threads that spin are slow in all of them.
+    let pairs: Vec<(Duration, Duration)> = (0..5)
+        .map(|_| (time(processors), time(4 * processors)))
+        .collect();
     device.set_compute_threads(before).expect("as it was");
-    // Measured: less than twice. Other tests may run beside this one.
     assert!(
-        many < 10 * right,
-        "{many:?}, {right:?} with as many as processors"
+        pairs.iter().any(|(right, many)| *many < 10 * *right),
+        "(with as many as processors, with four times as many): {pairs:?}"
     );
 }
 
