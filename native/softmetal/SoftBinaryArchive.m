@@ -17,7 +17,7 @@ SOFT_COUNTED(SoftBinaryArchive)
   _device = [device retain];
   _names = [NSMutableSet new];
   if (!url) return self;
-  NSString *text = [NSString stringWithContentsOfFile:[url path] encoding:NSUTF8StringEncoding error:NULL];
+  NSString *text = soft_file_read([url path]);
   NSArray *lines = [text componentsSeparatedByString:@"\n"];
   if ([lines count] > 1 && [[lines objectAtIndex:0] isEqualToString:first_line]) {
     for (NSString *name in [lines subarrayWithRange:NSMakeRange(1, [lines count] - 1)])
