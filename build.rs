@@ -89,8 +89,6 @@ fn build(out: &Path) -> Result<(), String> {
     let sources = native_sources();
     let mut native = clang.compiler();
     native
-        .files(&sources)
-        .file(kernels::embed(out)?)
         .include("include")
         .include("native")
         .include("native/bridge")
@@ -123,11 +121,24 @@ fn build(out: &Path) -> Result<(), String> {
     if env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         native.flag("-DIRON_CHECK_LOCKS");
     }
+    let (bridge, others): (Vec<_>, Vec<_>) = sources
+        .into_iter()
+        .partition(|source| source.starts_with("native/bridge"));
+    // No class of the bridge's adopts a protocol of Metal's (MTLDefines.h).
+    let mut messages = native.clone();
+    if target == "linux" {
+        messages.define("MTL_MESSAGES_ONLY", None);
+    }
+    let failed = |error| format!("{error}\ncompiler: {}", clang.path().display());
+    let objects = messages.files(bridge).try_compile_intermediates();
     // Objective-C classes are found by name at run time, so the linker sees no reference to them and would drop them.
     native
+        .files(others)
+        .file(kernels::embed(out)?)
+        .objects(objects.map_err(failed)?)
         .link_lib_modifier("+whole-archive")
         .try_compile("ironbridge_native")
-        .map_err(|error| format!("{error}\ncompiler: {}", clang.path().display()))?;
+        .map_err(failed)?;
     clang.link(&target);
     clang.describe_for_tests(&target);
     clang.describe_for_doctor();

@@ -17,7 +17,7 @@ const D_MODEL: usize = 2048;
 const PROJECTIONS: [(&str, usize); 3] = [("q", 2048), ("kv", 256), ("output", 32_000)];
 const TOKENS: [usize; 4] = [15, 5, 4, 1];
 /// (name, type, stored output by input, in a buffer of weights: the device lays their rows out)
-const WEIGHTS: [(&str, DType, bool, bool); 12] = [
+const WEIGHTS: [(&str, DType, bool, bool); 17] = [
     ("f32", DType::F32, false, false),
     ("f32_transposed", DType::F32, true, false),
     ("f16_transposed", DType::F16, true, false),
@@ -30,6 +30,11 @@ const WEIGHTS: [(&str, DType, bool, bool); 12] = [
     ("q4_0_interleaved", DType::Q4_0, true, true),
     ("q4_k_interleaved", DType::Q4K, true, true),
     ("q6_k_interleaved", DType::Q6K, true, true),
+    ("q2_k_interleaved", DType::Q2K, true, true),
+    ("q3_k_interleaved", DType::Q3K, true, true),
+    ("iq4_nl_interleaved", DType::Iq4Nl, true, true),
+    ("iq4_xs_interleaved", DType::Iq4Xs, true, true),
+    ("mxfp4_interleaved", DType::Mxfp4, true, true),
 ];
 
 /// `count` weights of no special values.
@@ -42,8 +47,14 @@ fn weights(dtype: DType, count: usize) -> Vec<u8> {
             .collect(),
         DType::Q8_0 => blocks(count / 32, &[0], 34),
         DType::Q4_0 => blocks(count / 32, &[0], 18),
+        DType::Q2K => blocks(count / 256, &[80, 82], 84),
+        DType::Q3K => blocks(count / 256, &[108], 110),
         DType::Q4K => blocks(count / 256, &[0, 2], 144),
         DType::Q6K => blocks(count / 256, &[208], 210),
+        DType::Iq4Nl => blocks(count / 32, &[0], 18),
+        DType::Iq4Xs => blocks(count / 256, &[0], 136),
+        // A block's first byte is its power of two.
+        DType::Mxfp4 => [&[120][..], &[0x5a; 16]].concat().repeat(count / 32),
         _ => unreachable!("no such weights here"),
     }
 }

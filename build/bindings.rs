@@ -25,7 +25,8 @@ const HEADERS: [(&[&str], &str, &str, &str); 4] = [
     (
         &["native/kernels/args.h"],
         ".*_args|(MATMUL|EMBEDDING|RMS_NORM|ROPE|ATTENTION|ELEMENTWISE|ACTIVATION|ADD_BIAS|TRANSPOSE|SOFTMAX|COPY\
-         |ARGMAX|SUM_ROWS|MSE|CROSS_ENTROPY|SGD|ADAM)_[A-Z_]+",
+         |ARGMAX|SUM_ROWS|MSE|CROSS_ENTROPY|SGD|ADAM|SUM_SQUARES|CLIP_NORM|GATED\
+         |ACCUMULATE)_[A-Z_]+",
         "args.rs",
         "src/backend/ffi/args.rs",
     ),

@@ -1,4 +1,5 @@
-//! What the shared library exports: the header's functions and nothing else.
+//! What the shared library exports: the header's functions, on Linux Metal's functions, constants and classes, and
+//! nothing else.
 //!
 //! rustc writes a version script that exports Rust's own `#[no_mangle]` items and hides everything else, native code
 //! included. A second script adds ours. GNU ld refuses two scripts, LLVM's linker merges them: it is picked for this
@@ -10,14 +11,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes the cdylib export `iron_*`.
+/// Makes the cdylib export `iron_*`, and Metal's names where no framework has them.
 pub fn only_the_c_abi(out: &Path, target: &str) {
     let link = if target == "macos" {
         // Apple's linker adds the lists up.
         let list = write(out, "exports.txt", "_iron_*\n");
         vec![format!("-Wl,-exported_symbols_list,{list}")]
     } else {
-        let script = write(out, "exports.map", "{ global: iron_*; };\n");
+        let script = write(
+            out,
+            "exports.map",
+            "{ global: iron_*; MTL*; __objc_class_name_MTL*; };\n",
+        );
         match merging_linker(out) {
             Some(mut flags) => {
                 flags.push(format!("-Wl,--version-script={script}"));

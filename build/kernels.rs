@@ -6,16 +6,45 @@ use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "native/kernels";
 
+/// A part of a source: lines of its own, or all of a header.
+enum Part {
+    Own(String),
+    Header(String),
+}
+
 /// Writes `kernel_sources.c`, which defines what `native/kernels/sources.h` declares, and returns its path.
 pub fn embed(out: &Path) -> Result<PathBuf, String> {
     let mut code = String::from("#include \"sources.h\"\n");
     let mut table = String::new();
+    let mut headers = Vec::new();
     let families = families()?;
     for path in &families {
-        let (name, text) = source(path)?;
-        // An array and not a literal: C11 promises only 4095 characters for the latter.
-        code += &format!("static const char {name}[] = {{{}0}};\n", bytes(&text));
-        table += &format!("  {{\"{name}\", {name}, sizeof {name} - 1}},\n");
+        let (name, parts) = parts(path)?;
+        let mut own = 0;
+        let mut list = String::new();
+        for part in &parts {
+            let array = match part {
+                Part::Own(text) => {
+                    let array = format!("{name}_{own}");
+                    own += 1;
+                    code += &definition(&array, text);
+                    array
+                }
+                Part::Header(header) => {
+                    let known = headers.iter().position(|other| other == header);
+                    let number = known.unwrap_or(headers.len());
+                    let array = format!("header_{number}");
+                    if known.is_none() {
+                        code += &definition(&array, &read(&Path::new(FOLDER).join(header))?);
+                        headers.push(header.clone());
+                    }
+                    array
+                }
+            };
+            list += &format!("{{{array}, sizeof {array}}}, ");
+        }
+        code += &format!("static const kernel_text {name}[] = {{{list}}};\n");
+        table += &format!("  {{\"{name}\", {name}, {}}},\n", parts.len());
     }
     let end = "  {0, 0, 0}, /* an array of no entries is not C */\n";
     code += &format!(
@@ -25,6 +54,15 @@ pub fn embed(out: &Path) -> Result<PathBuf, String> {
     let path = out.join("kernel_sources.c");
     fs::write(&path, code).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
+}
+
+/// An array and not a literal: C11 promises only 4095 characters for the latter.
+fn definition(name: &str, text: &str) -> String {
+    format!("static const char {name}[] = {{{}}};\n", bytes(text))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The sources of the kernel families, in a stable order.
@@ -40,10 +78,21 @@ pub fn families() -> Result<Vec<PathBuf>, String> {
 }
 
 /// A family's name, and its text with the headers pasted in.
+#[cfg(feature = "nvidia")]
 pub fn source(path: &Path) -> Result<(String, String), String> {
-    let read = |path: &Path| {
-        fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-    };
+    let (name, parts) = parts(path)?;
+    let mut text = String::new();
+    for part in parts {
+        text += &match part {
+            Part::Own(lines) => lines,
+            Part::Header(header) => read(&Path::new(FOLDER).join(header))?,
+        };
+    }
+    Ok((name, text))
+}
+
+/// A family's name, and what its text is made of.
+fn parts(path: &Path) -> Result<(String, Vec<Part>), String> {
     let name = path
         .file_stem()
         .and_then(|stem| stem.to_str())
@@ -53,19 +102,23 @@ pub fn source(path: &Path) -> Result<(String, String), String> {
                 path.display()
             )
         })?;
-    let mut text = String::new();
+    let mut parts = Vec::new();
+    let mut own = String::new();
     for (index, line) in read(path)?.lines().enumerate() {
-        // `#line` keeps compiler messages on the lines of the file.
-        text += &match included(line) {
-            Some(header) => format!(
-                "{}\n#line {} \"{name}.metal\"\n",
-                read(&Path::new(FOLDER).join(header))?,
-                index + 2
-            ),
-            None => format!("{line}\n"),
-        };
+        match included(line) {
+            Some(header) => {
+                if !own.is_empty() {
+                    parts.push(Part::Own(std::mem::take(&mut own)));
+                }
+                parts.push(Part::Header(header.into()));
+                // Keeps compiler messages on the lines of the file.
+                own = format!("\n#line {} \"{name}.metal\"\n", index + 2);
+            }
+            None => own += &format!("{line}\n"),
+        }
     }
-    Ok((String::from(name), text))
+    parts.push(Part::Own(own));
+    Ok((String::from(name), parts))
 }
 
 /// The header of this folder that a line includes.

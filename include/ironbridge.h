@@ -68,12 +68,12 @@
  * or figures wait to be written to a plain published file,
  * and one watches kernels from source, once there was one (none, if neither of the limits below is set).
  *
- * Waits end. On the software device a threadgroup of a kernel from source takes at most IRONBRIDGE_SOFT_TIMEOUT seconds
- * (60), and a dispatch, of an operation or of a kernel, at most IRONBRIDGE_SOFT_DISPATCH_TIMEOUT seconds (600) and what
- * it has begun by then; 0: no limit. What takes longer fails with IRON_ERROR_DEVICE_TIMEOUT. Metal has a limit of its
- * own for command buffers. So a wait without a timeout lasts as long as the dispatches in flight at most, and as long
- * as functions of the caller's (iron_release_callback) on threads of the device. A compilation is bounded as
- * docs/METAL.md says, and fails with IRON_ERROR_COMPILE.
+ * Waits end. On the software device a threadgroup of a kernel from source takes IRONBRIDGE_SOFT_TIMEOUT seconds at most
+ * (60; of processor time on Linux), and a dispatch, of an operation or of a kernel, at most
+ * IRONBRIDGE_SOFT_DISPATCH_TIMEOUT seconds (600) and what it has begun by then; 0: no limit. What takes longer fails
+ * with IRON_ERROR_DEVICE_TIMEOUT. Metal has a limit of its own for command buffers. So a wait without a timeout lasts
+ * as long as the dispatches in flight at most, and as long as functions of the caller's (iron_release_callback) on
+ * threads of the device. A compilation is bounded as docs/METAL.md says, and fails with IRON_ERROR_COMPILE.
  *
  * Published files. The first device makes one small record for monitors: ironbridge_monitor.h has where and how.
  * IRONBRIDGE_PUBLISH=0 makes none.
@@ -466,17 +466,21 @@ typedef struct iron_tensor {
   uint32_t reserved[7];  /* 0 */
 } iron_tensor;
 
-/* c[m,n] = op(a) op(b) + bias, f32 accumulation.
+/* c[m,n] = alpha · op(a) op(b) + beta · c + bias, f32 accumulation.
  *   a: m × k, or k × m when transpose_a; F32 or F16.
  *   b: k × n, or n × k when transpose_b; F32, F16, BF16, or a block type (transposed only, k whole blocks).
  *   bias: n elements added to every row; buffer NULL: none. a, bias and c have one type.
- *   batch: 0 means 1. With batch > 1, c needs a batch_stride. */
+ *   batch: 0 means 1. With batch > 1, c needs a batch_stride.
+ *   alpha: 0 means 1. beta: where it is 0, c is not read. Other values need scratch memory of c's size, in which
+ *     products are rounded to c's type. Both finite. */
 typedef struct iron_matmul {
   size_t size;
   uint64_t m, n, k;
   iron_tensor a, b, bias, c;
   uint32_t batch;
   uint32_t transpose_a, transpose_b; /* 0 or 1 */
+  uint32_t padding; /* not read */
+  float alpha, beta;
 } iron_matmul;
 IRON_API iron_status iron_encode_matmul(iron_commands *commands, const iron_matmul *matmul);
 
@@ -630,6 +634,58 @@ typedef struct iron_linear_backward {
 } iron_linear_backward;
 IRON_API iron_status iron_encode_linear_backward(iron_commands *commands, const iron_linear_backward *linear);
 
+/* Backward of iron_encode_silu_mul and iron_encode_gelu_mul: a and b are their operands, gradient that of their result.
+ * `count` elements each. */
+typedef struct iron_gated {
+  size_t size;
+  uint64_t count;
+  iron_tensor a, b, gradient, a_gradient, b_gradient;
+} iron_gated;
+IRON_API iron_status iron_encode_silu_mul_backward(iron_commands *commands, const iron_gated *operands);
+IRON_API iron_status iron_encode_gelu_mul_backward(iron_commands *commands, const iron_gated *operands);
+
+/* Backward of iron_encode_rms_norm. x, gradient, x_gradient, products: rows × width; weight: width. The sum of the rows
+ * of products (iron_encode_sum_rows) is the gradient of weight. eps >= 0. */
+typedef struct iron_rms_norm_backward {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, weight, gradient, x_gradient, products;
+  float eps;
+} iron_rms_norm_backward;
+IRON_API iron_status iron_encode_rms_norm_backward(iron_commands *commands, const iron_rms_norm_backward *norm);
+
+/* Backward of iron_encode_softmax: out = scale · y · (gradient - the sum of y · gradient over a row), y its output.
+ * rows × width. out may be gradient. scale: 0 means 1. */
+typedef struct iron_softmax_backward {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor y, gradient, out;
+  float scale;
+} iron_softmax_backward;
+IRON_API iron_status iron_encode_softmax_backward(iron_commands *commands, const iron_softmax_backward *softmax);
+
+/* Backward of iron_encode_embedding: out[v] = scale · the sum of gradient[i] over the rows i whose ids[i] is v. ids:
+ * rows, U32; gradient: rows × width; out: vocab × width. An id >= vocab adds to nothing. scale: 0 means 1. */
+typedef struct iron_embedding_backward {
+  size_t size;
+  uint64_t rows, width, vocab;
+  iron_tensor ids, gradient, out;
+  float scale;
+} iron_embedding_backward;
+IRON_API iron_status iron_encode_embedding_backward(iron_commands *commands, const iron_embedding_backward *embedding);
+
+/* Backward of iron_encode_attention with first_position 0, no window and no softcap. q, out, gradient and q_gradient:
+ * tokens × heads × head_dim; k, v, k_gradient and v_gradient: tokens × kv_heads × head_dim; row_stride is from token to
+ * token. out is attention's result, gradient that of out. scale: 0 means 1/sqrt(head_dim). head_dim <= 256. */
+typedef struct iron_attention_backward {
+  size_t size;
+  uint64_t tokens, heads, kv_heads, head_dim;
+  iron_tensor q, k, v, out, gradient;
+  iron_tensor q_gradient, k_gradient, v_gradient;
+  float scale;
+} iron_attention_backward;
+IRON_API iron_status iron_encode_attention_backward(iron_commands *commands, const iron_attention_backward *attention);
+
 /* out[j] = the sum of x[i][j] over the rows i. x: rows × width; out: width. */
 typedef struct iron_sum_rows {
   size_t size;
@@ -637,6 +693,27 @@ typedef struct iron_sum_rows {
   iron_tensor x, out;
 } iron_sum_rows;
 IRON_API iron_status iron_encode_sum_rows(iron_commands *commands, const iron_sum_rows *sum_rows);
+
+/* out[i] = the sum of x[i][j]² over a row. x: rows × width; out: rows. */
+typedef struct iron_sum_squares {
+  size_t size;
+  uint64_t rows, width;
+  iron_tensor x, out;
+} iron_sum_squares;
+IRON_API iron_status iron_encode_sum_squares(iron_commands *commands, const iron_sum_squares *sum_squares);
+
+/* Scales a gradient and clips it by a norm, in place: x *= scale * min(1, norm / (|scale| * sqrt(squares) + 1e-6)).
+ * squares: one element, the sum of the squares of all gradients that are clipped together, before they are scaled; x:
+ * `count` elements. norm >= 0. scale: 0 means 1. */
+typedef struct iron_clip_norm {
+  size_t size;
+  uint64_t count;
+  iron_tensor squares, x;
+  float norm;
+  uint32_t padding; /* not read */
+  float scale;
+} iron_clip_norm;
+IRON_API iron_status iron_encode_clip_norm(iron_commands *commands, const iron_clip_norm *clip_norm);
 
 /* Squared error and its gradient: loss[i] = scale · the sum of (prediction[i] - target[i])², gradient = 2 · scale ·
  * (prediction - target). prediction, target, gradient: rows × width; loss: rows. scale: 0 means 1. With 1 / (rows ·
@@ -730,6 +807,12 @@ IRON_API iron_status iron_library_create_with_options(iron_device *device, const
 /* A library that Apple's `metallib` tool made. IRON_ERROR_FILE: it cannot be read, or is none;
  * IRON_ERROR_UNSUPPORTED: this device, as the software device, cannot run code that was compiled for Apple's GPUs. */
 IRON_API iron_status iron_library_open(iron_device *device, const char *path, iron_library **library);
+/* How many kernels the library has. */
+IRON_API iron_status iron_library_kernel_count(iron_library *library, uint32_t *count);
+/* Copies the name of kernel `index` with its NUL, or nothing when it does not fit: IRON_ERROR_OUT_OF_RANGE. With a
+ * capacity of 0 (`text` may be NULL) it gives the length alone, without the NUL. */
+IRON_API iron_status iron_library_kernel_name(iron_library *library, uint32_t index, char *text, size_t capacity,
+                                              size_t *length);
 IRON_API iron_status iron_library_retain(iron_library *library);
 IRON_API iron_status iron_library_release(iron_library *library);
 
@@ -760,26 +843,122 @@ typedef struct iron_kernel_info {
   uint32_t max_threads_per_threadgroup;
   uint32_t simd_width;
   uint32_t static_threadgroup_memory; /* bytes */
+  uint32_t argument_count; /* buffers, threadgroup memory, textures and samplers; 0, too, where it is not known */
 } iron_kernel_info;
 IRON_API iron_status iron_kernel_describe(iron_kernel *kernel, iron_kernel_info *info);
+
+typedef struct iron_kernel_argument_info {
+  size_t size;
+  uint32_t kind;      /* iron_argument_kind; IRON_ARGUMENT_BUFFER is what bytes fit, too */
+  uint32_t index;     /* [[buffer(index)]], [[threadgroup(index)]], [[texture(index)]] or [[sampler(index)]] */
+  uint32_t access;    /* iron_access, by the type of the parameter */
+  uint64_t byte_size; /* that have to be bound at least: of what a reference refers to; 0 for a pointer */
+  uint64_t alignment; /* bytes, of the address */
+  uint32_t texture_type;  /* TEXTURE: an MTLTextureType; 2: texture2d, 9: texture_buffer */
+  uint32_t texture_value; /* TEXTURE: iron_texture_value */
+} iron_kernel_argument_info;
+/* Argument `position` < argument_count, in the order of the kernel's parameters. */
+IRON_API iron_status iron_kernel_argument(iron_kernel *kernel, uint32_t position, iron_kernel_argument_info *info);
 IRON_API iron_status iron_kernel_retain(iron_kernel *kernel);
 IRON_API iron_status iron_kernel_release(iron_kernel *kernel);
 
 typedef enum iron_argument_kind {
   IRON_ARGUMENT_BUFFER = 1,
-  IRON_ARGUMENT_BYTES = 2,      /* at most 4096 bytes, copied */
-  IRON_ARGUMENT_THREADGROUP = 3 /* `length` bytes of threadgroup memory, a multiple of 16 */
+  IRON_ARGUMENT_BYTES = 2,       /* at most 4096 bytes, copied */
+  IRON_ARGUMENT_THREADGROUP = 3, /* `length` bytes of threadgroup memory, a multiple of 16 */
+  IRON_ARGUMENT_TEXTURE = 4,     /* texels in a buffer: `bytes` is an iron_texture */
+  IRON_ARGUMENT_SAMPLER = 5      /* `bytes` is an iron_texture_sampler */
 } iron_argument_kind;
 typedef struct iron_argument {
   uint32_t kind;       /* iron_argument_kind */
-  uint32_t index;      /* [[buffer(index)]] or [[threadgroup(index)]], < 31 */
-  iron_buffer *buffer; /* BUFFER */
-  uint64_t offset;     /* BUFFER */
-  const void *bytes;   /* BYTES */
+  uint32_t index;      /* [[buffer(index)]] or [[threadgroup(index)]], < 31; [[texture(index)]], < 128;
+                          [[sampler(index)]], < 16 */
+  iron_buffer *buffer; /* BUFFER, TEXTURE */
+  uint64_t offset;     /* BUFFER, TEXTURE */
+  const void *bytes;   /* BYTES, TEXTURE, SAMPLER */
   uint64_t length;     /* BYTES, THREADGROUP */
-  uint32_t access;     /* BUFFER: iron_access, what the kernel does with it */
+  uint32_t access;     /* BUFFER, TEXTURE: iron_access, what the kernel does with it */
   uint32_t reserved[5];/* 0 */
 } iron_argument;
+
+/* What a kernel takes a texture's components for. */
+typedef enum iron_texture_value {
+  IRON_TEXTURE_FLOAT = 1, /* float or half */
+  IRON_TEXTURE_UINT = 2,
+  IRON_TEXTURE_SINT = 3
+} iron_texture_value;
+
+/* Values: MTLPixelFormat. */
+typedef enum iron_pixel_format {
+  IRON_PIXEL_R8_UNORM = 10,
+  IRON_PIXEL_R8_SNORM = 12,
+  IRON_PIXEL_R8_UINT = 13,
+  IRON_PIXEL_R8_SINT = 14,
+  IRON_PIXEL_R16_UNORM = 20,
+  IRON_PIXEL_R16_SNORM = 22,
+  IRON_PIXEL_R16_UINT = 23,
+  IRON_PIXEL_R16_SINT = 24,
+  IRON_PIXEL_R16_FLOAT = 25,
+  IRON_PIXEL_RG8_UNORM = 30,
+  IRON_PIXEL_RG8_SNORM = 32,
+  IRON_PIXEL_RG8_UINT = 33,
+  IRON_PIXEL_RG8_SINT = 34,
+  IRON_PIXEL_R32_UINT = 53,
+  IRON_PIXEL_R32_SINT = 54,
+  IRON_PIXEL_R32_FLOAT = 55,
+  IRON_PIXEL_RG16_UNORM = 60,
+  IRON_PIXEL_RG16_SNORM = 62,
+  IRON_PIXEL_RG16_UINT = 63,
+  IRON_PIXEL_RG16_SINT = 64,
+  IRON_PIXEL_RG16_FLOAT = 65,
+  IRON_PIXEL_RGBA8_UNORM = 70,
+  IRON_PIXEL_RGBA8_UNORM_SRGB = 71,
+  IRON_PIXEL_RGBA8_SNORM = 72,
+  IRON_PIXEL_RGBA8_UINT = 73,
+  IRON_PIXEL_RGBA8_SINT = 74,
+  IRON_PIXEL_BGRA8_UNORM = 80,
+  IRON_PIXEL_BGRA8_UNORM_SRGB = 81,
+  IRON_PIXEL_RG32_UINT = 103,
+  IRON_PIXEL_RG32_SINT = 104,
+  IRON_PIXEL_RG32_FLOAT = 105,
+  IRON_PIXEL_RGBA16_UNORM = 110,
+  IRON_PIXEL_RGBA16_SNORM = 112,
+  IRON_PIXEL_RGBA16_UINT = 113,
+  IRON_PIXEL_RGBA16_SINT = 114,
+  IRON_PIXEL_RGBA16_FLOAT = 115,
+  IRON_PIXEL_RGBA32_UINT = 123,
+  IRON_PIXEL_RGBA32_SINT = 124,
+  IRON_PIXEL_RGBA32_FLOAT = 125
+} iron_pixel_format;
+
+/* A two-dimensional texture of one level, `texture2d` of a kernel, whose rows lie in a buffer from the argument's
+ * offset on. The offset and row_bytes are multiples of a texel's bytes; GPUs want larger ones, which
+ * minimumLinearTextureAlignmentForPixelFormat: of the device says. IRON_ERROR_UNSUPPORTED: the device has no textures,
+ * or the kernel takes a texture of another shape. */
+typedef struct iron_texture {
+  uint32_t format;        /* iron_pixel_format */
+  uint32_t width, height; /* texels, 1 to 16384 */
+  uint32_t row_bytes;     /* from one row to the next; 0: width texels */
+  uint32_t reserved[4];   /* 0 */
+} iron_texture;
+
+/* Values: MTLSamplerAddressMode. */
+typedef enum iron_address_mode {
+  IRON_ADDRESS_CLAMP_TO_EDGE = 0,
+  IRON_ADDRESS_MIRROR_CLAMP_TO_EDGE = 1,
+  IRON_ADDRESS_REPEAT = 2,
+  IRON_ADDRESS_MIRROR_REPEAT = 3,
+  IRON_ADDRESS_CLAMP_TO_ZERO = 4,
+  IRON_ADDRESS_CLAMP_TO_BORDER = 5 /* (0, 0, 0, 0) */
+} iron_address_mode;
+
+/* A `sampler` of a kernel. */
+typedef struct iron_texture_sampler {
+  uint32_t address[3]; /* iron_address_mode, along x, y and z */
+  uint32_t linear;     /* 0: the nearest texel; 1: between the nearest two along each axis */
+  uint32_t pixels;     /* 0: coordinates are from 0 to 1; 1: they count texels, and no address mode repeats */
+  uint32_t reserved[5];/* 0 */
+} iron_texture_sampler;
 
 typedef struct iron_dispatch {
   size_t size;

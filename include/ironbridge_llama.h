@@ -268,9 +268,11 @@ typedef struct iron_chat_options {
 /* Writes conversations as the model was trained to read them. `options` may be NULL. IRON_ERROR_CHAT: the template has
  * an error; IRON_ERROR_NOT_FOUND: the model has none and neither have the options. */
 IRON_API iron_status iron_chat_create(iron_model *model, const iron_chat_options *options, iron_chat **chat);
-/* The tokens of a conversation up to where the model is to answer. `messages`: a JSON array of objects with the texts
- * "role" and "content". Only the template writes control tokens; their names in messages are text. IRON_ERROR_CHAT: the
- * template refuses the conversation or fails, in its words. Runs on a thread of its own, with enough stack. */
+/* The tokens of a conversation up to where the model is to answer. `messages`: a JSON array of objects with the text
+ * "role", with "content", a text or a list, and with what else the template reads: "tool_calls", "tool_call_id",
+ * "reasoning_content". A field that is null is not there; "content" may be null beside others. Only the template writes
+ * control tokens; their names in messages are text. IRON_ERROR_CHAT: the template refuses the conversation or fails, in
+ * its words. Runs on a thread of its own, with enough stack. */
 IRON_API iron_status iron_chat_encode(iron_chat *chat, const char *messages, uint32_t *tokens, size_t capacity,
                                       size_t *count);
 /* The conversation as text; `prompts`: 1 for all up to where the model is to answer, 0 without that. */

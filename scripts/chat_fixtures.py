@@ -213,6 +213,36 @@ CONVERSATIONS = [
     [("user", ""), ("assistant", ""), ("user", "{{ eos_token }}{% raw %}")],
 ]
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "é <x> 'y'", "parameters": {}, "n": [1, 2.0, None]}}]
+
+
+def call(name, identity, **arguments):
+    return {"type": "function", "id": identity, "function": {"name": name, "arguments": arguments}}
+
+
+ONE_CALL = [
+    {"role": "user", "content": "How warm is it?"},
+    {"role": "assistant", "content": None,
+     "tool_calls": [call("f", "call00001", city="Malmö </s>", days=[1, 2.5], dry=True)]},
+    {"role": "tool", "content": "21 °C", "name": "f", "tool_call_id": "call00001"},
+]
+TWO_CALLS = [
+    {"role": "user", "content": "And there?"},
+    {"role": "assistant", "content": "Let me see.",
+     "tool_calls": [call("f", "call00002", a={}), call("g", "call00003")]},
+    {"role": "tool", "content": "1", "tool_call_id": "call00002"},
+    {"role": "tool", "content": "<2>", "tool_call_id": "call00003"},
+    {"role": "assistant", "content": "One and two."},
+    {"role": "user", "content": "Thanks"},
+]
+# name: conversations with more than roles and texts, which come with TOOLS
+WITH_CALLS = {
+    "llama3.1": [ONE_CALL, TWO_CALLS],
+    "llama3.2": [ONE_CALL],
+    "qwen2.5": [ONE_CALL, TWO_CALLS],
+    "qwen3": [[{"role": "user", "content": "1"}, {"role": "assistant", "content": "2", "reasoning_content": "hm"}]],
+    "mistral-nemo": [ONE_CALL, TWO_CALLS],
+    "deepseek-r1-distill": [TWO_CALLS],
+}
 # name, conversation: variables
 EXTRA = {
     ("qwen3", 0): [{"enable_thinking": False}, {"tools": TOOLS}],
@@ -245,6 +275,10 @@ def main():
             for prompt, variables in [(True, {}), (False, {}), *((True, more) for more in EXTRA.get((name, index), []))]:
                 case = {"messages": messages, "add_generation_prompt": prompt, "variables": variables}
                 cases.append({**case, **render(template, bos, eos, messages, prompt, variables)})
+        for messages in WITH_CALLS.get(name, []):
+            variables = {"tools": TOOLS, "date_string": "1 Jan 2000"}
+            case = {"messages": messages, "add_generation_prompt": True, "variables": variables}
+            cases.append({**case, **render(template, bos, eos, messages, True, variables)})
         tokens = {"bos_token": bos, "eos_token": eos}
         families.append({"name": name, "template": template, "tokens": tokens, "cases": cases})
     with open(out, "w") as file:

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly MOST_BYTES=$((15 << 20)) CARGO_DEB_VERSION=3.8.0 OUT=target/deb
+readonly MOST_BYTES=15000000 CARGO_DEB_VERSION=3.8.0 OUT=target/deb
 profile=release
 [ "${1:-}" != dev ] && [ "${1:-}" != release ] || { profile=$1 && shift; }
 folder=$profile
@@ -32,14 +32,16 @@ command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-reco
   unavailable 'dpkg-shlibdeps is not here, and apt cannot fetch dpkg-dev'
 
 # What makes the program small. The linker packs the addresses that the loader fills in: glibc knows how from 2.36 on,
-# which is Debian 12's; an older one refuses the program, and the package's dependencies say so. Equal functions are one,
-# where the linker is LLVM's, which rustc brings for x86-64; nothing here compares their addresses. The command line is
-# compiled for size, the library for speed.
+# which is Debian 12's. An older one refuses the program; the package's dependencies say so. Equal functions are one,
+# where the linker is LLVM's, which rustc brings for x86-64; nothing here compares their addresses. There it looks for
+# texts that end alike, too. The command line is compiled for size; the library for speed, and in one piece, which is
+# as fast and has each generic function once.
 features=cli,pull,tracing
 if [ "$profile" = release ]; then
-  small=(-C opt-level=s -C codegen-units=1 -C link-arg=-Wl,-z,pack-relative-relocs)
-  [ "$(uname -m)" != x86_64 ] || small+=(-C link-arg=-Wl,--icf=all)
-  cargo rustc --release --features "$features" --bin ironbridge -- "${small[@]}"
+  small=(-C opt-level=z -C codegen-units=1 -C link-arg=-Wl,-z,pack-relative-relocs)
+  [ "$(uname -m)" != x86_64 ] || small+=(-C link-arg=-Wl,--icf=all -C link-arg=-Wl,-O2)
+  cargo rustc --config 'profile.release.package.ironbridge.codegen-units=1' \
+    --release --features "$features" --bin ironbridge -- "${small[@]}"
 else
   cargo build --features "$features" --bin ironbridge
 fi

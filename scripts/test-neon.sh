@@ -126,7 +126,7 @@ main() {
         grep -q '^Ownership is a set of rules that govern how a Rust program manages memory' || fail 'this text is wrong'
       ;;
     quick)
-      on "$WITH_DOT_PRODUCTS" unit_tests "${QUICK[@]}" gemm::matmul::tests::any_shape msl::fiber
+      on "$WITH_DOT_PRODUCTS" unit_tests "${QUICK[@]}" gemm::matmul::tests::any_shape msl::fiber msl::subnormals
       on "$WITHOUT" unit_tests "${QUICK[@]}"
       ;;
     *)

@@ -100,6 +100,13 @@ macro_rules! dtype_of_rows {
 dtypes!(dtype_of_rows);
 
 impl DType {
+    /// The type that GGML calls so.
+    #[cfg(feature = "llama")]
+    pub(crate) fn named(name: &str) -> Option<DType> {
+        let mut all = DType::ALL.iter().copied();
+        all.find(|dtype| dtype.name() == name)
+    }
+
     /// Bytes of `elements` packed elements; `None` when they are not whole blocks or the number overflows.
     pub const fn bytes(self, elements: usize) -> Option<usize> {
         match elements % self.block_elements() {

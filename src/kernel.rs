@@ -27,16 +27,20 @@
 //! # }
 //! ```
 
+mod include;
+mod texture;
+
 use std::ffi::CString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::buffer::Buffer;
 use crate::commands::Commands;
 use crate::device::{Device, path_text, text};
 use crate::dtype::Element;
-use crate::error::{Result, check};
+use crate::error::{Error, Result, Status, check};
 use crate::ffi;
 use crate::handle::Handle;
+pub use texture::{AddressMode, PixelFormat, Sampler, Texture, TextureInfo, TextureValue};
 
 /// Compiled Metal source (`iron_library`).
 #[derive(Debug)]
@@ -48,8 +52,8 @@ impl Library {
     /// Compiles Metal Shading Language (`iron_library_create`).
     ///
     /// # Errors
-    /// [`Error::Compile`](crate::Error::Compile) with the compiler's messages,
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where the device cannot compile source.
+    /// [`Error::Compile`] with the compiler's messages,
+    /// [`Error::Unsupported`] where the device cannot compile source.
     pub fn from_source(device: &Device, source: &str) -> Result<Library> {
         let source = text("source", source)?;
         let handle = Handle::create("Library::from_source", |library| {
@@ -75,11 +79,18 @@ impl Library {
     /// ```
     ///
     /// # Errors
-    /// As [`from_source`](Library::from_source), [`Error::Unsupported`](crate::Error::Unsupported) for a version that
-    /// the device does not know, and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a macro whose name
+    /// As [`from_source`](Library::from_source), [`Error::Unsupported`] for a version that
+    /// the device does not know, and [`Error::InvalidArgument`] for a macro whose name
     /// is no identifier or comes twice, or whose value has more than one line.
     pub fn with_options(device: &Device, source: &str, options: &Options) -> Result<Library> {
-        let source = text("source", source)?;
+        let source = match options.include_folders.is_empty() {
+            true => text("source", source)?,
+            false => {
+                let refused = |what| Error::new("Library::with_options", Status::Compile, what);
+                let expanded = include::expanded(source, &options.include_folders);
+                text("source", &expanded.map_err(refused)?)?
+            }
+        };
         let mut texts = Vec::with_capacity(options.macros.len());
         for (name, value) in &options.macros {
             texts.push((text("macro", name)?, text("macro", value)?));
@@ -121,8 +132,8 @@ impl Library {
     /// [`dispatch`](Commands::dispatch) asks of a kernel, nobody can check here.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when it cannot be read or is none,
-    /// [`Error::Unsupported`](crate::Error::Unsupported) on a device that is no GPU of Apple's.
+    /// [`Error::File`] when it cannot be read or is none,
+    /// [`Error::Unsupported`] on a device that is no GPU of Apple's.
     pub unsafe fn open(device: &Device, path: &Path) -> Result<Library> {
         let path = path_text(path)?;
         let handle = Handle::create("Library::open", |library| {
@@ -132,10 +143,38 @@ impl Library {
         Ok(Library { handle })
     }
 
+    /// The names of its kernels (`iron_library_kernel_name`): on the software device in the source's order.
+    pub fn kernel_names(&self) -> Result<Vec<String>> {
+        let mut count = 0;
+        // SAFETY: the handle is live, and `count` may be written.
+        check("Library::kernel_names", unsafe {
+            ffi::iron_library_kernel_count(self.handle.as_ptr(), &mut count)
+        })?;
+        (0..count).map(|index| self.kernel_name(index)).collect()
+    }
+
+    fn kernel_name(&self, index: u32) -> Result<String> {
+        let copy = |bytes: &mut [u8]| {
+            let mut length = 0;
+            let place = bytes.as_mut_ptr().cast();
+            // SAFETY: the handle is live, `bytes` has room for as many bytes as stated, and `length` may be written.
+            let status = unsafe {
+                let library = self.handle.as_ptr();
+                ffi::iron_library_kernel_name(library, index, place, bytes.len(), &mut length)
+            };
+            check("Library::kernel_names", status).map(|()| length)
+        };
+        let length = copy(&mut [])?;
+        let mut bytes = vec![0; length + 1];
+        copy(&mut bytes)?;
+        bytes.truncate(length);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// The kernel `name` (`iron_kernel_create`).
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound).
+    /// [`Error::NotFound`].
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         self.kernel_with(name, &[])
     }
@@ -172,6 +211,7 @@ pub struct Options {
     language_version: u32,
     math_mode: MathMode,
     macros: Vec<(String, String)>,
+    include_folders: Vec<PathBuf>,
 }
 
 impl Options {
@@ -190,6 +230,13 @@ impl Options {
     /// Defines the macro `name` as `value`, one line or nothing.
     pub fn macro_value(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.macros.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds a folder that has files which the source includes. They are put in place before the device sees the
+    /// source, at most 64 within each other and 8 MiB in all. Errors within them have their paths.
+    pub fn include_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.include_folders.push(folder.into());
         self
     }
 }
@@ -278,8 +325,74 @@ impl Kernel {
             max_threads_per_threadgroup: info.max_threads_per_threadgroup,
             simd_width: info.simd_width,
             static_threadgroup_memory: info.static_threadgroup_memory,
+            argument_count: info.argument_count,
         })
     }
+
+    /// What it wants bound, in the order of its parameters (`iron_kernel_argument`). Empty, too, where the device does
+    /// not know.
+    pub fn arguments(&self) -> Result<Vec<ArgumentInfo>> {
+        let argument = |position| {
+            let mut info = ffi::iron_kernel_argument_info {
+                size: size_of::<ffi::iron_kernel_argument_info>(),
+                ..Default::default()
+            };
+            // SAFETY: the handle is live, and `info` may be written and starts with its size.
+            check("Kernel::arguments", unsafe {
+                ffi::iron_kernel_argument(self.handle.as_ptr(), position, &mut info)
+            })?;
+            Ok(ArgumentInfo {
+                kind: match info.kind {
+                    ffi::IRON_ARGUMENT_THREADGROUP => ArgumentKind::Threadgroup,
+                    ffi::IRON_ARGUMENT_TEXTURE => ArgumentKind::Texture,
+                    ffi::IRON_ARGUMENT_SAMPLER => ArgumentKind::Sampler,
+                    _ => ArgumentKind::Buffer,
+                },
+                index: info.index,
+                readable: info.access != ffi::IRON_ACCESS_WRITE,
+                writable: info.access != ffi::IRON_ACCESS_READ,
+                byte_size: info.byte_size,
+                alignment: info.alignment,
+                texture: (info.kind == ffi::IRON_ARGUMENT_TEXTURE)
+                    .then(|| TextureInfo::of(info.texture_type, info.texture_value)),
+            })
+        };
+        (0..self.info()?.argument_count).map(argument).collect()
+    }
+}
+
+/// What a kernel wants bound at an index (`iron_kernel_argument_info`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArgumentInfo {
+    /// Memory of which kind.
+    pub kind: ArgumentKind,
+    /// Of `[[buffer(index)]]`, `[[threadgroup(index)]]`, `[[texture(index)]]` or `[[sampler(index)]]`.
+    pub index: u32,
+    /// Whether the kernel may read there: `access::write` of a texture does not.
+    pub readable: bool,
+    /// Whether the kernel may write there, by the type of the parameter.
+    pub writable: bool,
+    /// Bytes that have to be bound at least: of what a reference refers to; 0 for a pointer.
+    pub byte_size: u64,
+    /// Of the address, in bytes.
+    pub alignment: u64,
+    /// Of a texture: what the kernel takes it for.
+    pub texture: Option<TextureInfo>,
+}
+
+/// What kind of memory an argument of a kernel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ArgumentKind {
+    /// A buffer, or values.
+    Buffer,
+    /// Threadgroup memory of a length that the dispatch gives.
+    Threadgroup,
+    /// Texels.
+    Texture,
+    /// How textures are sampled.
+    Sampler,
 }
 
 /// The limits of a kernel (`iron_kernel_info`).
@@ -292,6 +405,8 @@ pub struct KernelInfo {
     pub simd_width: u32,
     /// Bytes of threadgroup memory that the kernel declares itself.
     pub static_threadgroup_memory: u32,
+    /// How many [`arguments`](Kernel::arguments) it has.
+    pub argument_count: u32,
 }
 
 /// One entry of a kernel's argument table (`iron_argument`).
@@ -319,6 +434,13 @@ enum ArgumentValue<'a> {
     Threadgroup {
         length: u64,
     },
+    Texture {
+        buffer: &'a Handle<ffi::iron_buffer>,
+        offset: u64,
+        access: ffi::iron_access,
+        texture: ffi::iron_texture,
+    },
+    Sampler(ffi::iron_texture_sampler),
 }
 
 impl<'a> Argument<'a> {
@@ -348,10 +470,67 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// For a buffer: its first byte. Other arguments have none, and stay as they are.
+    /// Makes of a buffer's argument `[[texture(index)]]`: a `texture2d` whose texels lie in the buffer
+    /// (`iron_texture`). Other arguments stay as they are.
+    ///
+    /// ```
+    /// use ironbridge::Device;
+    /// use ironbridge::kernel::{Argument, Dispatch, Grid, Library, PixelFormat, Texture};
+    ///
+    /// # fn main() -> Result<(), ironbridge::Error> {
+    /// let device = Device::open("cpu")?;
+    /// let source = "using namespace metal;
+    ///     kernel void f(texture2d<float, access::read_write> t [[texture(0)]], uint2 i [[thread_position_in_grid]]) {
+    ///       t.write(1 - t.read(i), i);
+    ///     }";
+    /// let invert = Library::from_source(&device, source)?.kernel("f")?;
+    /// let bytes = device.buffer_from(&[0u8, 51, 255, 204])?;
+    /// let texture = Texture::new(PixelFormat::R8Unorm, 2, 2);
+    /// let mut commands = device.commands()?;
+    /// let dispatch = Dispatch {
+    ///     arguments: &[Argument::read_write(0, &bytes).texture(texture)],
+    ///     grid: Grid::Threads([2, 2, 1]),
+    ///     threadgroup: [2, 2, 1],
+    /// };
+    /// // SAFETY: the kernel touches its texture alone, and what is outside of that is dropped.
+    /// unsafe { commands.dispatch(&invert, &dispatch)? };
+    /// commands.run()?;
+    /// assert_eq!(bytes.to_vec()?, [255, 204, 0, 51]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn texture(mut self, texture: Texture) -> Self {
+        if let ArgumentValue::Buffer {
+            buffer,
+            offset,
+            access,
+        } = self.value
+        {
+            self.value = ArgumentValue::Texture {
+                buffer,
+                offset,
+                access,
+                texture: texture.native(),
+            };
+        }
+        self
+    }
+
+    /// `[[sampler(index)]]`.
+    pub fn sampler(index: u32, sampler: Sampler) -> Self {
+        Argument {
+            index,
+            value: ArgumentValue::Sampler(sampler.native()),
+        }
+    }
+
+    /// For a buffer or a texture: its first byte. Other arguments have none, and stay as they are.
     #[must_use]
     pub fn offset(mut self, bytes: usize) -> Self {
-        if let ArgumentValue::Buffer { offset, .. } = &mut self.value {
+        if let ArgumentValue::Buffer { offset, .. } | ArgumentValue::Texture { offset, .. } =
+            &mut self.value
+        {
             *offset = bytes as u64;
         }
         self
@@ -385,8 +564,8 @@ impl<'a> Argument<'a> {
             index: self.index,
             ..Default::default()
         };
-        match self.value {
-            ArgumentValue::Buffer {
+        match &self.value {
+            &ArgumentValue::Buffer {
                 buffer,
                 offset,
                 access,
@@ -397,7 +576,7 @@ impl<'a> Argument<'a> {
                 access,
                 ..blank
             },
-            ArgumentValue::Bytes {
+            &ArgumentValue::Bytes {
                 pointer, length, ..
             } => ffi::iron_argument {
                 kind: ffi::IRON_ARGUMENT_BYTES,
@@ -405,9 +584,28 @@ impl<'a> Argument<'a> {
                 length: length as u64,
                 ..blank
             },
-            ArgumentValue::Threadgroup { length } => ffi::iron_argument {
+            &ArgumentValue::Threadgroup { length } => ffi::iron_argument {
                 kind: ffi::IRON_ARGUMENT_THREADGROUP,
                 length,
+                ..blank
+            },
+            // Both are read during the call, and live as long as this argument.
+            ArgumentValue::Texture {
+                buffer,
+                offset,
+                access,
+                texture,
+            } => ffi::iron_argument {
+                kind: ffi::IRON_ARGUMENT_TEXTURE,
+                buffer: buffer.as_ptr(),
+                offset: *offset,
+                access: *access,
+                bytes: std::ptr::from_ref(texture).cast(),
+                ..blank
+            },
+            ArgumentValue::Sampler(sampler) => ffi::iron_argument {
+                kind: ffi::IRON_ARGUMENT_SAMPLER,
+                bytes: std::ptr::from_ref(sampler).cast(),
                 ..blank
             },
         }
@@ -448,7 +646,7 @@ impl Commands {
     /// Races between threads are no breach: they give unspecified elements, and every bit pattern is one.
     ///
     /// # Errors
-    /// What can be checked is: indices, offsets, threadgroup sizes, [`Error::WrongDevice`](crate::Error::WrongDevice).
+    /// What can be checked is: indices, offsets, threadgroup sizes, [`Error::WrongDevice`].
     #[track_caller]
     pub unsafe fn dispatch(&mut self, kernel: &Kernel, dispatch: &Dispatch<'_>) -> Result<()> {
         let arguments: Vec<_> = dispatch.arguments.iter().map(Argument::native).collect();

@@ -98,6 +98,8 @@ mod error;
 pub mod ffi;
 #[cfg(feature = "llama")]
 mod file_mapping;
+#[cfg(feature = "train")]
+pub mod finetune;
 mod handle;
 pub mod interoperation;
 pub mod kernel;

@@ -34,20 +34,26 @@ mod quote;
 mod runtime;
 mod sampling;
 pub mod tokenizer;
+mod tokenizer_json;
 
 pub use arch::architecture::Architecture;
 pub use arch::config::{Config, LayerPlan};
 pub use arch::rope_scaling::{RopeScaling, Yarn};
+#[cfg(feature = "train")]
+pub(crate) use arch::spec;
 #[cfg(feature = "chat")]
 pub use chat::{
     ChatEncoder, ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, ChatTemplateLimits,
 };
 pub use error::LlamaError;
+pub use files::adapter::{AdapterError, LoraAdapter, LoraSizes};
 pub use files::gguf::GgufFile;
 pub use files::hugging_face::HuggingFaceError;
 pub use files::importance::{ImportanceError, ImportanceMatrix};
 pub use files::model_file::{ModelFile, ModelFormat, ModelTensor};
 pub use files::progress::LoadProgress;
+#[cfg(feature = "train")]
+pub(crate) use files::{adapter, floats, iq};
 pub use files::{gguf, safetensors};
 pub use model::kv_cache::CacheType;
 pub use model::weights::WeightStorage;

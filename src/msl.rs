@@ -34,6 +34,8 @@ pub(crate) mod ptx;
 #[cfg(all(feature = "nvidia", target_os = "linux"))]
 pub(crate) mod ptx_library;
 #[cfg(feature = "msl")]
+mod registers;
+#[cfg(feature = "msl")]
 mod rewrite;
 #[cfg(feature = "msl")]
 mod scratch;

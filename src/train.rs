@@ -33,19 +33,29 @@
 
 mod arena;
 mod checkpoint;
+mod differentiate;
 mod error;
+mod instruction;
+mod language;
 mod layers;
+mod lora;
 mod optimizer;
 mod plan;
-mod random;
+mod play;
+mod precision;
+pub(crate) mod random;
+mod rotation;
 mod schedule;
 mod tape;
 mod trainer;
 
 pub use error::TrainError;
-pub use layers::Linear;
+pub use layers::{Attention, Embedding, Heads, Linear, RmsNorm};
+pub use lora::Lora;
 pub use optimizer::{Adam, Optimizer, Sgd};
 pub use plan::{Plan, TrainMemory};
+pub use precision::Precision;
+pub use rotation::Rotation;
 pub use schedule::Schedule;
 pub use tape::{Tape, TensorSpec, Variable};
 pub use trainer::Trainer;

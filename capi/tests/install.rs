@@ -38,18 +38,21 @@ fn writes(program: &Path) {
     assert_eq!(text, "Ownership is a set of rules\n");
 }
 
+/// What pkg-config says of a package that is installed in `prefix`.
+fn pkg_config(prefix: &Path, package: &str, arguments: &[&str]) -> Vec<String> {
+    let text = run(Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .args(arguments)
+        .arg(package));
+    text.split_whitespace().map(String::from).collect()
+}
+
 #[test]
 fn programs_build_through_pkg_config() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let prefix = folder.path().join("prefix");
     install(&prefix);
-    let flags = |arguments: &[&str]| -> Vec<String> {
-        let text = run(Command::new("pkg-config")
-            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-            .args(arguments)
-            .arg("ironbridge"));
-        text.split_whitespace().map(String::from).collect()
-    };
+    let flags = |arguments: &[&str]| pkg_config(&prefix, "ironbridge", arguments);
     assert_eq!(flags(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
     let (shared, linked) = (folder.path().join("shared"), folder.path().join("static"));
     run(Command::new("cc")
@@ -69,6 +72,90 @@ fn programs_build_through_pkg_config() {
         .arg("-o")
         .arg(&linked));
     writes(&linked);
+}
+
+/// The newest clang, which alone compiles blocks.
+#[cfg(target_os = "linux")]
+fn clang() -> String {
+    let newest = (11..40).rev().map(|version| format!("clang-{version}"));
+    newest
+        .chain([String::from("clang")])
+        .find(|name| Command::new(name).arg("--version").output().is_ok())
+        .expect("a clang; run `make setup`")
+}
+
+/// Metal's names are those of a Mac, and the program knows nothing of ironbridge.
+#[test]
+#[cfg(target_os = "linux")]
+fn objective_c_programs_build_through_pkg_config() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let prefix = folder.path().join("prefix");
+    install(&prefix);
+    let flags = |arguments: &[&str]| pkg_config(&prefix, "softmetal", arguments);
+    let build = |source: &Path, flags: Vec<String>| -> PathBuf {
+        let program = folder.path().join("program");
+        run(Command::new(clang())
+            .args(["-Wall", "-Wextra", "-Werror"])
+            .arg(source)
+            .args(flags)
+            .arg("-o")
+            .arg(&program));
+        program
+    };
+    let start = |program: &Path, device: &str| -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("LD_LIBRARY_PATH", prefix.join("lib"))
+            .env("IRONBRIDGE_DEVICE", device);
+        command
+    };
+    let source = Path::new(ROOT).join("examples/objc/add_arrays.m");
+    let added = build(&source, flags(&["--cflags", "--libs"]));
+    let text = run(&mut start(&added, ""));
+    assert!(text.starts_with("1000 sums are right on "), "{text}");
+    let text = run(&mut start(&added, "cpu:gpu=intel"));
+    assert!(text.contains("Intel"), "{text}");
+    let output = start(&added, "abacus").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said.contains("device \"abacus\"") && said.contains("there is no Metal device"),
+        "{said}"
+    );
+
+    let ours = Path::new(ROOT).join("capi/tests/objective_c");
+    let devices = build(&ours.join("devices.m"), flags(&["--cflags", "--libs"]));
+    for device in ["", "cpu", "0", "cpu:strict=apple"] {
+        assert_eq!(run(&mut start(&devices, device)), "1 same\n", "{device}");
+    }
+    assert_eq!(run(&mut start(&devices, "abacus")), "0 same\n");
+
+    let indirect = build(&ours.join("indirect.m"), flags(&["--cflags", "--libs"]));
+    let failed = start(&indirect, "cpu").output().expect("it starts");
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(
+        !failed.status.success() && said.contains("default.metal"),
+        "{said}"
+    );
+    fs::copy(
+        ours.join("default.metal"),
+        folder.path().join("default.metal"),
+    )
+    .expect("copied");
+    let text = run(&mut start(&indirect, "cpu"));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 3 && lines[..2] == ["0", "48"], "{text}");
+    assert!(
+        lines[2].starts_with("48 ")
+            && lines[2].contains("its indirect arguments [1073741824, 2, 1]"),
+        "{text}"
+    );
+
+    // The static library has the classes, too.
+    fs::remove_file(prefix.join("lib/libironbridge.so")).expect("removed");
+    let linked = build(&source, flags(&["--static", "--cflags", "--libs"]));
+    let text = run(Command::new(linked).env("IRONBRIDGE_DEVICE", "cpu"));
+    assert!(text.starts_with("1000 sums are right on "), "{text}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
     cargo build --release -p ironbridge-capi && python3 examples/python/sine.py [LIBRARY]
 
-LIBRARY is libironbridge.so (.dylib); without it, the release build's. Ends with 1 if the loss does not fall below 0.0001.
+LIBRARY is libironbridge.so (.dylib); without it, the release build's. Ends with 1 if the loss stays above 0.0001.
 """
 
 import ctypes

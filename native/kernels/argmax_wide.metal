@@ -9,13 +9,11 @@ using namespace metal;
 
 constant constexpr uint THREADS = 1024;
 
-[[kernel]] void argmax_wide(device const float *x [[buffer(ARGMAX_X)]],
-                            device uint *out [[buffer(ARGMAX_OUT)]],
-                            constant argmax_args &args [[buffer(ARGMAX_ARGS)]],
-                            uint row [[threadgroup_position_in_grid]],
-                            uint thread_index [[thread_index_in_threadgroup]],
-                            uint lane [[thread_index_in_simdgroup]],
-                            uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void
+argmax_wide(device const float *x [[buffer(ARGMAX_X)]], device uint *out [[buffer(ARGMAX_OUT)]],
+            constant argmax_args &args [[buffer(ARGMAX_ARGS)]], uint row [[threadgroup_position_in_grid]],
+            uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+            uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup uint all_largest[THREADS / 32], all_index[THREADS / 32];
   device const uint4 *from = (device const uint4 *)(x + row * args.x_row_stride);
 

@@ -42,6 +42,41 @@ typedef struct matmul_args {
   iron_u32 reserved;
 } matmul_args;
 
+/* halves_<X>: out[i][j] = half(2^e(i) * x[i][j]) and scales[i] = 2^-e(i), so that no finite element of a row is too
+ * large for a half: those of the largest elements, or of what their block's scale allows, are in 2^14 to 2^15. Rows of
+ * out have `padded` >= width elements, a multiple of 64; behind the width they are 0. X: f32, f16, bf16, or one of
+ * blocks.h. */
+enum { HALVES_X = 0, HALVES_OUT = 1, HALVES_SCALES = 2, HALVES_ARGS = 3 };
+typedef struct halves_args {
+  iron_u64 row_stride;
+  iron_u32 rows, width, padded;
+  iron_u32 reserved;
+} halves_args;
+
+/* matmul_halves: c[i][j] = a_scales[i] * b_scales[j] * (sum over x of a[i][x] * b[j][x]) (+ bias[j]), a and b halves,
+ * the rest f32. Sums are f32. k is a multiple of 64, and rows of a and b begin at multiples of 16 bytes. */
+enum {
+  MATMUL_HALVES_A = 0,
+  MATMUL_HALVES_A_SCALES = 1,
+  MATMUL_HALVES_B = 2,
+  MATMUL_HALVES_B_SCALES = 3,
+  MATMUL_HALVES_BIAS = 4,
+  MATMUL_HALVES_C = 5,
+  MATMUL_HALVES_ARGS = 6
+};
+typedef struct matmul_halves_args {
+  iron_u64 a_row_stride, b_row_stride, c_row_stride;
+  iron_u32 m, n, k;
+  iron_u32 has_bias, has_b_scales; /* 0: bound to c and not read; b's scales are 1 */
+  iron_u32 reserved;
+} matmul_halves_args;
+/* A threadgroup's rows and columns of c, how deep a step along k is, and how many steps are in threadgroup memory: on a
+ * device that has much of it, and on others. */
+enum { HALVES_TILE = 128, HALVES_THREADS = 256, HALVES_PADDING = 8 };
+enum { HALVES_DEPTH = 64, HALVES_STAGES = 3, HALVES_SHORT_DEPTH = 16, HALVES_SHORT_STAGES = 2 };
+/* Bytes of threadgroup memory. */
+#define HALVES_MEMORY(depth, stages) ((stages) * 2 * HALVES_TILE * ((depth) + HALVES_PADDING) * 2)
+
 /* matvec_bytes_<B>_f32: y[j] = sum over x of X(x) * B(x, j) for one row a of k activations and n or, gated, 2 n rows of
  * b, each in blocks and b_row_stride weights from the next. X is a, or with has_norm rms_norm's row of a with weights
  * `norm` and eps, which the kernel then also writes to `normed`; in either case rounded to 16 bits: each 32 neighbors
@@ -82,6 +117,16 @@ enum {
 #define MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k)                                                     \
   ((simdgroups) * (stages) * MATVEC_BYTES_ROWS * (((bytes) + 15) / 16 * 16) + (k) / 32 * 80 +                 \
    (MATVEC_BYTES_TILES * MATVEC_BYTES_ROWS + 1) * (simdgroups) * 4 + 16)
+
+/* accumulate_<T>: c[z][i][j] = alpha * product[z][i][j] + beta * c[z][i][j] (+ bias[j]), T: f32, f16, computed in f32.
+ * product is packed, and c is not read where beta is 0. */
+enum { ACCUMULATE_PRODUCT = 0, ACCUMULATE_BIAS = 1, ACCUMULATE_C = 2, ACCUMULATE_ARGS = 3 };
+typedef struct accumulate_args {
+  iron_u64 c_row_stride, c_batch_stride;
+  iron_u32 m, n, batch;
+  iron_u32 has_bias; /* 0: ACCUMULATE_BIAS is bound to c and must not be read */
+  float alpha, beta;
+} accumulate_args;
 
 /* embedding_<B>: out[i][:] = scale * table[ids[i]][:] as f32. B: f32, f16, bf16, or one of blocks.h. ids are u32.
  * An id >= vocab gives a row of NaN: visible at once, never another token's row. */
@@ -145,6 +190,7 @@ typedef struct rope_store_args {
  *   out is NaN.
  * attention_tiled_<D>_<C>: the same for head_dim <= D. A value that is not finite may reach queries before its position
  * as well.
+ * attention_quads_<D>_<C>: the same as attention_tiled.
  * attention_split_<C>: the same up to the division, for pieces of the keys. Of the keys that query t sees, piece s is
  *   the split_length from the (s split_length)-th on; `splits` pieces must cover them. ATTENTION_OUT is packed rows of
  *   head_dim + 2 f32, [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) -
@@ -198,12 +244,108 @@ typedef struct add_bias_args {
  *   relu: y > 0 ? b : 0.   sigmoid: b * y * (1 - y).   tanh: b * (1 - y) * (1 + y).
  * f32; out may be a or b. A y that is NaN makes NaN. */
 
+/* silu_mul_backward, gelu_mul_backward: of out[i] = gate(a[i]) * b[i], as silu_mul and gelu_mul have it,
+ *   a_gradient[i] = gradient[i] * b[i] * gate'(a[i]), b_gradient[i] = gradient[i] * gate(a[i]). f32. */
+enum { GATED_A = 0, GATED_B = 1, GATED_GRADIENT = 2, GATED_A_GRADIENT = 3, GATED_B_GRADIENT = 4, GATED_ARGS = 5 };
+typedef struct gated_args {
+  iron_u64 count;
+} gated_args;
+
+/* rms_norm_backward: with r[i] = 1 / sqrt(mean over j of x[i][j]^2 + eps), all f32,
+ *   products[i][j] = gradient[i][j] * x[i][j] * r[i], whose sum over i is the gradient of weight[j],
+ *   x_gradient[i][j] = r[i] * (g[i][j] - x[i][j] * r[i]^2 * mean over j of g[i][j] * x[i][j]) with
+ *   g[i][j] = gradient[i][j] * weight[j]. */
+enum {
+  RMS_NORM_BACKWARD_X = 0,
+  RMS_NORM_BACKWARD_WEIGHT = 1,
+  RMS_NORM_BACKWARD_GRADIENT = 2,
+  RMS_NORM_BACKWARD_X_GRADIENT = 3,
+  RMS_NORM_BACKWARD_PRODUCTS = 4,
+  RMS_NORM_BACKWARD_ARGS = 5
+};
+typedef struct rms_norm_backward_args {
+  iron_u64 x_row_stride, gradient_row_stride, x_gradient_row_stride, products_row_stride;
+  iron_u32 rows, width;
+  float eps;
+  iron_u32 reserved;
+} rms_norm_backward_args;
+
+/* softmax_backward: with y the output of softmax and gradient of it,
+ *   out[i][j] = scale * y[i][j] * (gradient[i][j] - sum over j of y[i][j] * gradient[i][j]).
+ * f32; out may be gradient. */
+enum { SOFTMAX_BACKWARD_Y = 0, SOFTMAX_BACKWARD_GRADIENT = 1, SOFTMAX_BACKWARD_OUT = 2, SOFTMAX_BACKWARD_ARGS = 3 };
+typedef struct softmax_backward_args {
+  iron_u64 y_row_stride, gradient_row_stride, out_row_stride;
+  iron_u32 rows, width;
+  float scale;
+  iron_u32 reserved;
+} softmax_backward_args;
+
+/* embedding_backward: out[v] = scale * sum of gradient[i] over the rows i, in order, whose ids[i], a u32, is v. An id
+ * >= vocab is of no row. f32. */
+enum {
+  EMBEDDING_BACKWARD_IDS = 0,
+  EMBEDDING_BACKWARD_GRADIENT = 1,
+  EMBEDDING_BACKWARD_OUT = 2,
+  EMBEDDING_BACKWARD_ARGS = 3
+};
+typedef struct embedding_backward_args {
+  iron_u64 gradient_row_stride, out_row_stride;
+  iron_u32 rows, width, vocab;
+  float scale;
+} embedding_backward_args;
+
+/* The gradients of attention with first_position 0, without a window and a softcap, all f32: q, out, gradient (of out)
+ * and q_gradient are tokens of heads, the others tokens of kv_heads, each of head_dim <= 256 elements side by side.
+ * With g = h / (heads / kv_heads), s[t][h][j] = scale * q[t][h] . k[j][g] for j <= t, p the softmax of s over j:
+ * attention_backward_q:
+ *   sums[t][h] = log of the sum over j of exp(s), and gradient[t][h] . out[t][h]
+ *   q_gradient[t][h] = sum over j of d[t][h][j] * k[j][g], d = scale * p * (gradient[t][h] . v[j][g] - sums[t][h][1])
+ * attention_backward_kv, which reads these sums, packed:
+ *   k_gradient[j][g] = sum over t >= j and the heads h of g of d[t][h][j] * q[t][h]
+ *   v_gradient[j][g] = the same of p[t][h][j] * gradient[t][h] */
+enum {
+  ATTENTION_BACKWARD_Q = 0,
+  ATTENTION_BACKWARD_K = 1,
+  ATTENTION_BACKWARD_V = 2,
+  ATTENTION_BACKWARD_GRADIENT = 3,
+  ATTENTION_BACKWARD_SUMS = 4,
+  ATTENTION_BACKWARD_OUT = 5,
+  ATTENTION_BACKWARD_Q_GRADIENT = 6,
+  ATTENTION_BACKWARD_K_GRADIENT = 5,
+  ATTENTION_BACKWARD_V_GRADIENT = 6,
+  ATTENTION_BACKWARD_ARGS = 7
+};
+typedef struct attention_backward_args {
+  iron_u64 q_stride, k_stride, v_stride, gradient_stride, out_stride;
+  iron_u64 q_gradient_stride, k_gradient_stride, v_gradient_stride;
+  iron_u32 tokens, heads, kv_heads, head_dim;
+  float scale;
+  iron_u32 reserved;
+} attention_backward_args;
+
 /* sum_rows: out[j] = sum over i of x[i][j], f32. */
 enum { SUM_ROWS_X = 0, SUM_ROWS_OUT = 1, SUM_ROWS_ARGS = 2 };
 typedef struct sum_rows_args {
   iron_u64 x_row_stride;
   iron_u32 rows, width;
 } sum_rows_args;
+
+/* sum_squares: out[i] = sum over j of x[i][j]^2, f32. */
+enum { SUM_SQUARES_X = 0, SUM_SQUARES_OUT = 1, SUM_SQUARES_ARGS = 2 };
+typedef struct sum_squares_args {
+  iron_u64 x_row_stride;
+  iron_u32 rows, width;
+} sum_squares_args;
+
+/* clip_norm: x[i] *= scale * min(1, norm / (|scale| * sqrt(squares[0]) + CLIP_NORM_EPS)), f32; a NaN in squares makes
+ * NaN. Pascanu et al. 2012, arXiv:1211.5063, algorithm 1, in PyTorch's form, of gradients that are scaled first. */
+enum { CLIP_NORM_SQUARES = 0, CLIP_NORM_X = 1, CLIP_NORM_ARGS = 2 };
+#define CLIP_NORM_EPS 1e-6f
+typedef struct clip_norm_args {
+  iron_u64 count;
+  float norm, scale;
+} clip_norm_args;
 
 /* mse: with d[i][j] = prediction[i][j] - target[i][j], all f32,
  *   loss[i] = scale * sum over j of d[i][j]^2, gradient[i][j] = 2 * scale * d[i][j]. */

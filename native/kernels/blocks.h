@@ -4,6 +4,7 @@
  * A type's `read` gives weights 16 group .. 16 group + 15 of a block as scale q[i] + offset, and its constants say
  *   WEIGHTS, WORDS   of a block;
  *   OFFSET           whether any offset is not 0;
+ *   LARGEST          no q[i] is larger or below its negative;
  *   RUNS, STEP       groups g, g + STEP .. g + (RUNS - 1) STEP share the words of their low bits: who reads them all
  *                    reads these words once.
  *
@@ -57,7 +58,7 @@ template <typename Words> static inline void five_bits_of(Words words, uint shif
 
 /* 32 weights: half scale, 32 signed bytes. */
 struct q8_0 {
-  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 1, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 1, STEP = 1, LARGEST = 128 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -79,7 +80,7 @@ struct q8_0 {
 
 /* 32 weights: half scale, 16 bytes of nibbles, the low ones first. scale (q - 8). */
 struct q4_0 {
-  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1, LARGEST = 8 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -92,7 +93,7 @@ struct q4_0 {
 
 /* 32 weights: half scale, half minimum, 16 bytes of nibbles. scale q + minimum. */
 struct q4_1 {
-  enum { WEIGHTS = 32, WORDS = 10, OFFSET = 1, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 10, OFFSET = 1, RUNS = 2, STEP = 1, LARGEST = 15 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -103,7 +104,7 @@ struct q4_1 {
 
 /* 32 weights: half scale, 4 bytes of fifth bits, 16 bytes of nibbles. scale (q - 16). */
 struct q5_0 {
-  enum { WEIGHTS = 32, WORDS = 11, OFFSET = 0, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 11, OFFSET = 0, RUNS = 2, STEP = 1, LARGEST = 16 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -114,7 +115,7 @@ struct q5_0 {
 
 /* 32 weights: half scale, half minimum, 4 bytes of fifth bits, 16 bytes of nibbles. scale q + minimum. */
 struct q5_1 {
-  enum { WEIGHTS = 32, WORDS = 12, OFFSET = 1, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 12, OFFSET = 1, RUNS = 2, STEP = 1, LARGEST = 31 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -126,7 +127,7 @@ struct q5_1 {
 /* 32 weights: half scale, 16 bytes of nibbles that choose among 16 levels (kvalues_iq4nl). */
 constant float iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 struct iq4_nl {
-  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 9, OFFSET = 0, RUNS = 2, STEP = 1, LARGEST = 127 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[0]);
@@ -143,7 +144,7 @@ struct iq4_nl {
 /* 256 weights: half scale, 16 bits of upper and 4 bytes of lower bits of 6-bit scales for 32 weights, 128 bytes of
  * nibbles that choose among the same levels. */
 struct iq4_xs {
-  enum { WEIGHTS = 256, WORDS = 68, OFFSET = 0, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 256, WORDS = 68, OFFSET = 0, RUNS = 2, STEP = 1, LARGEST = 127 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint share = group / 2, low = byte_at(block + 2, share / 2) >> (share % 2 * 4) & 15;
@@ -162,7 +163,7 @@ struct iq4_xs {
 /* 256 weights: 16 bytes with a scale and a minimum of 4 bits for 16 weights, 64 bytes of 2-bit numbers, half scale,
  * half minimum. */
 struct q2_k {
-  enum { WEIGHTS = 256, WORDS = 42, OFFSET = 1, RUNS = 4, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 42, OFFSET = 1, RUNS = 4, STEP = 2, LARGEST = 3 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint pair = byte_at(block, group);
@@ -175,7 +176,7 @@ struct q2_k {
 /* 256 weights: 32 bytes of third bits, 64 bytes of 2-bit numbers, 12 bytes of 6-bit scales for 16 weights, half
  * scale. */
 struct q3_k {
-  enum { WEIGHTS = 256, WORDS = 55, OFFSET = 0, RUNS = 4, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 55, OFFSET = 0, RUNS = 4, STEP = 2, LARGEST = 4 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint low = byte_at(block + 48, group % 8) >> (group / 8 * 4) & 15;
@@ -196,7 +197,7 @@ template <typename Words> static inline uint2 six_bits_at(Words words, uint i) {
 
 /* 256 weights: half scale, half minimum, 12 bytes of 6-bit scales and minima for 32 weights, 128 bytes of nibbles. */
 struct q4_k {
-  enum { WEIGHTS = 256, WORDS = 72, OFFSET = 1, RUNS = 2, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 72, OFFSET = 1, RUNS = 2, STEP = 2, LARGEST = 15 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint2 pair = six_bits_at(block + 2, group / 2);
@@ -208,7 +209,7 @@ struct q4_k {
 
 /* The same with 32 bytes of fifth bits before the nibbles. */
 struct q5_k {
-  enum { WEIGHTS = 256, WORDS = 88, OFFSET = 1, RUNS = 2, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 88, OFFSET = 1, RUNS = 2, STEP = 2, LARGEST = 31 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint2 pair = six_bits_at(block + 2, group / 2);
@@ -221,7 +222,7 @@ struct q5_k {
 
 /* 256 weights: 128 bytes of nibbles, 64 bytes of two upper bits, 16 signed scales for 16 weights, half scale. */
 struct q6_k {
-  enum { WEIGHTS = 256, WORDS = 105, OFFSET = 0, RUNS = 4, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 105, OFFSET = 0, RUNS = 4, STEP = 2, LARGEST = 32 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[104]) * signed_byte_at(block + 96, group);
@@ -235,7 +236,7 @@ struct q6_k {
  * bytes of four digits, half scale. scale (digit - 1). */
 constant uint powers_of_3[5] = {1, 3, 9, 27, 81};
 struct tq1_0 {
-  enum { WEIGHTS = 256, WORDS = 27, OFFSET = 0, RUNS = 1, STEP = 1 };
+  enum { WEIGHTS = 256, WORDS = 27, OFFSET = 0, RUNS = 1, STEP = 1, LARGEST = 1 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[26]);
@@ -252,7 +253,7 @@ struct tq1_0 {
 
 /* 256 weights: 64 bytes of 2-bit numbers, half scale. scale (q - 1). */
 struct tq2_0 {
-  enum { WEIGHTS = 256, WORDS = 33, OFFSET = 0, RUNS = 4, STEP = 2 };
+  enum { WEIGHTS = 256, WORDS = 33, OFFSET = 0, RUNS = 4, STEP = 2, LARGEST = 1 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     scale = half_of(block[32]);
@@ -267,7 +268,7 @@ struct tq2_0 {
  * mantissa, doubled, times half of 2^(exponent - 127). OCP Microscaling Formats (MX) 1.0, sections 5.3.3 and 5.4.1. */
 constant float mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 struct mxfp4 {
-  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 2, STEP = 1 };
+  enum { WEIGHTS = 32, WORDS = 17, OFFSET = 0, RUNS = 2, STEP = 1, LARGEST = 12 };
   template <typename Words>
   static void read(Words block, uint group, thread float &scale, thread float &offset, thread float *q) {
     uint exponent = block[0];

@@ -12,14 +12,11 @@ constant constexpr uint THREADS = 1024, KEPT = 4; /* vectors of a thread that st
 
 static inline float square(float4 x) { return (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w); }
 
-[[kernel]] void rms_norm_wide(device const float *x [[buffer(RMS_NORM_X)]],
-                              device const float *weight [[buffer(RMS_NORM_WEIGHT)]],
-                              device float *out [[buffer(RMS_NORM_OUT)]],
-                              constant rms_norm_args &args [[buffer(RMS_NORM_ARGS)]],
-                              uint row [[threadgroup_position_in_grid]],
-                              uint thread_index [[thread_index_in_threadgroup]],
-                              uint lane [[thread_index_in_simdgroup]],
-                              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void
+rms_norm_wide(device const float *x [[buffer(RMS_NORM_X)]], device const float *weight [[buffer(RMS_NORM_WEIGHT)]],
+              device float *out [[buffer(RMS_NORM_OUT)]], constant rms_norm_args &args [[buffer(RMS_NORM_ARGS)]],
+              uint row [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+              uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup float parts[THREADS / 32];
   device const float4 *from = (device const float4 *)(x + row * args.x_row_stride);
   device const float4 *weights = (device const float4 *)weight;

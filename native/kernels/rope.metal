@@ -1,6 +1,7 @@
 /* rope: rotary position embedding, in place. Contract in args.h.
  *
- * Geometry: one thread for each pair of elements: dispatchThreads (rotary_dim / 2, heads, tokens). */
+ * Geometry: one thread for each pair of elements of any number of heads, the same in each, since the angle takes longer
+ * than a rotation: dispatchThreads (rotary_dim / 2, 1 to heads, tokens). */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -9,10 +10,10 @@ using namespace metal;
                      device const uint *positions [[buffer(ROPE_POSITIONS)]],
                      device const float *factors [[buffer(ROPE_FACTORS)]],
                      constant rope_args &args [[buffer(ROPE_ARGS)]],
-                     uint3 position [[thread_position_in_grid]]) {
-  uint i = position.x, head = position.y, token = position.z;
+                     uint3 position [[thread_position_in_grid]], uint3 grid [[threads_per_grid]]) {
+  uint i = position.x, token = position.z;
   uint pairs = args.rotary_dim / 2;
-  if (i >= pairs || head >= args.heads || token >= args.tokens) return;
+  if (i >= pairs || token >= args.tokens) return;
 
   /* Far from the start the angle has many turns, and fast sine, cosine and power lose them. A float's angle itself is
    * off by up to about position * 2^-22. */
@@ -22,10 +23,12 @@ using namespace metal;
   float cosine = precise::cos(theta), sine = precise::sin(theta);
 
   bool half_apart = args.pairing == ROPE_PAIRING_HALF;
-  device float *row = x + token * args.token_stride + head * args.head_stride;
-  device float *first = row + (half_apart ? i : 2 * i);
-  device float *second = first + (half_apart ? pairs : 1);
-  float a = *first, b = *second;
-  *first = a * cosine - b * sine;
-  *second = a * sine + b * cosine;
+  for (uint head = position.y; head < args.heads; head += grid.y) {
+    device float *row = x + token * args.token_stride + head * args.head_stride;
+    device float *first = row + (half_apart ? i : 2 * i);
+    device float *second = first + (half_apart ? pairs : 1);
+    float a = *first, b = *second;
+    *first = a * cosine - b * sine;
+    *second = a * sine + b * cosine;
+  }
 }

@@ -10,6 +10,8 @@ namespace msl {
 enum binding_kind {
   buffer,
   threadgroup,
+  texture,
+  sampler,
   thread_position_in_grid,
   threads_per_grid,
   threadgroup_position_in_grid,
@@ -31,7 +33,7 @@ enum binding_kind {
   grid_size,
 };
 
-constexpr int next_free = -1; /* a buffer without an index takes the lowest that no other has */
+constexpr int next_free = -1; /* a buffer or texture without an index takes the lowest that no other has */
 
 /* What a parameter is bound to; `given` is false when its function constant says that the argument does not exist. */
 template <binding_kind kind_, int index_ = 0, bool given_ = true> struct bound {
@@ -40,6 +42,25 @@ template <binding_kind kind_, int index_ = 0, bool given_ = true> struct bound {
   static constexpr bool given = given_;
 };
 
+/* What a type that is a texture, a sampler or an array of them is bound to; `count` of any other is 0. */
+template <class V, class = void> struct resource { static constexpr unsigned count = 0; };
+
+/* The binding of a parameter of type P: one without an attribute is of the kind that its type says. */
+template <class P, class Bound> struct resolve {
+  using type = Bound;
+  static_assert(Bound::kind != texture && Bound::kind != sampler,
+                "an argument with [[texture(n)]] or [[sampler(n)]] is a texture, a sampler or an array of them");
+};
+template <class P, class Bound, bool is_resource> struct resolve_if { using type = typename resolve<P, Bound>::type; };
+template <class P, class Bound> struct resolve_if<P, Bound, true> {
+  static constexpr binding_kind kind = resource<metal::remove_cvref_t<P>>::kind;
+  static_assert(Bound::kind == kind || (Bound::kind == buffer && Bound::index == next_free),
+                "a texture has [[texture(n)]], and a sampler [[sampler(n)]]");
+  using type = bound<kind, Bound::index, Bound::given>;
+};
+template <class P, class Bound>
+using resolved = typename resolve_if<P, Bound, (resource<metal::remove_cvref_t<P>>::count > 0)>::type;
+
 template <class... Bound> struct indices {
   int values[sizeof...(Bound) + 1];
   constexpr indices() : values() {
@@ -47,11 +68,11 @@ template <class... Bound> struct indices {
     int wanted[] = {Bound::index..., 0};
     for (unsigned i = 0; i < sizeof...(Bound); i++) {
       values[i] = wanted[i];
-      if (kinds[i] != buffer || wanted[i] != next_free) continue;
+      if (wanted[i] != next_free) continue;
       for (int candidate = 0; values[i] == next_free; candidate++) {
         bool taken = false;
         for (unsigned j = 0; j < sizeof...(Bound); j++)
-          taken |= kinds[j] == buffer && (j < i ? values[j] : wanted[j]) == candidate;
+          taken |= kinds[j] == kinds[i] && (j < i ? values[j] : wanted[j]) == candidate;
         if (!taken) values[i] = candidate;
       }
     }
@@ -75,6 +96,8 @@ template <class P> constexpr ulong alignment_of() {
   if constexpr (!is_memory<P> || metal::is_void_v<metal::remove_pointer_t<P>>) return 1;
   else return alignof(metal::remove_pointer_t<metal::remove_reference_t<P>>);
 }
+template <class P>
+constexpr bool is_writable = is_memory<P> && !__is_const(metal::remove_pointer_t<metal::remove_reference_t<P>>);
 template <int... i> struct sequence {};
 template <int n, int... i> struct count : count<n - 1, n - 1, i...> {};
 template <int... i> struct count<0, i...> { using type = sequence<i...>; };

@@ -1,5 +1,5 @@
-/* The Metal Shading Language's standard library for clang: read before every rewritten source. functions.h, threads.h
- * and entry.h are the target's, from its folder. */
+/* The Metal Shading Language's standard library for clang: read before every rewritten source. functions.h, threads.h,
+ * quads.h, textures.h and entry.h are the target's, from its folder. */
 #include "types.h"
 #include "traits.h"
 #include "functions.h"
@@ -11,5 +11,7 @@
 #include "simd.h"
 #include "internals.h"
 #include "simdgroup_matrix.h"
+#include "quads.h"
+#include "textures.h"
 #include "constants.h"
 #include "entry.h"

@@ -4,7 +4,22 @@
 
 #include "types.h"
 
+/* The compiler makes it of a list in braces, and wants it by this name and with these members. */
+namespace std {
+template <class T> class initializer_list {
+  const T *first;
+  size_t count;
+
+ public:
+  constexpr initializer_list() : first(nullptr), count(0) {}
+  constexpr size_t size() const { return count; }
+  constexpr const T *begin() const { return first; }
+  constexpr const T *end() const { return first + count; }
+};
+}
+
 namespace metal {
+using std::initializer_list;
 
 template <class T, T v> struct integral_constant {
   static constexpr T value = v;
@@ -60,7 +75,7 @@ template <class T> struct decay { using type = decay_t<T>; };
 template <class T> struct remove_addrspace { using type = T; };
 template <class T> using remove_addrspace_t = T;
 template <class T> using uniform = T;
-template <class T> MSL_INLINE T make_uniform(T value) { return value; }
+template <class T> MSL_INLINE constexpr T make_uniform(T value) { return value; }
 template <class T> T &&declval();
 
 template <class A, class B> constexpr bool is_same_v = __is_same(A, B);

@@ -58,6 +58,21 @@ MSL_BFLOAT_OPERATOR(-)
 MSL_BFLOAT_OPERATOR(*)
 MSL_BFLOAT_OPERATOR(/)
 #undef MSL_BFLOAT_OPERATOR
+/* An operand of `?:` beside one of type Other (src/msl/rewrite/ternary.rs): a float of a bfloat, unless both are. */
+namespace msl {
+template <class T> struct is_bfloat { static constexpr bool value = false; };
+template <> struct is_bfloat<bfloat> { static constexpr bool value = true; };
+template <class T> struct is_bfloat<const T> : is_bfloat<T> {};
+template <class T> struct is_bfloat<T &> : is_bfloat<T> {};
+template <class T> struct is_bfloat<T &&> : is_bfloat<T> {};
+template <class T, bool becomes_float> struct operand_type { typedef T type; };
+template <class T> struct operand_type<T, true> { typedef float type; };
+template <class Other, class T>
+MSL_INLINE constexpr typename operand_type<T, is_bfloat<T>::value && !is_bfloat<Other>::value>::type
+operand(T &&value) {
+  return static_cast<T &&>(value);
+}
+}
 MSL_INLINE constexpr bfloat operator-(bfloat a) { return bfloat(-(float)a); }
 MSL_INLINE constexpr bfloat operator+(bfloat a) { return a; }
 

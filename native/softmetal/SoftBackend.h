@@ -22,8 +22,6 @@ extern NSString *const SoftBackendErrorDomain;
 - (soft_backend *)handle;
 - (const soft_backend_table *)table;
 - (const soft_capabilities *)capabilities;
-/* `length` rounded up to whole pages; 0 when that overflows. */
-- (NSUInteger)roundedToPages:(NSUInteger)length;
 @end
 
 #endif

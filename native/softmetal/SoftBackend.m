@@ -63,9 +63,4 @@ SOFT_COUNTED(SoftBackend)
   return &_capabilities;
 }
 
-- (NSUInteger)roundedToPages:(NSUInteger)length {
-  NSUInteger mask = (NSUInteger)_capabilities.page_size - 1;
-  return length > NSUIntegerMax - mask ? 0 : (length + mask) & ~mask;
-}
-
 @end

@@ -4,12 +4,13 @@
 
 #import "SoftStorage.h"
 
-@class SoftDevice;
+@class SoftDevice, SoftHeap;
 
 @interface SoftBuffer : SoftObject <MTLBuffer> {
 @private
   SoftDevice *_device;
-  SoftStorage *_storage;
+  SoftStorage *_storage; /* of a heap, a SoftHeapStorage */
+  SoftHeap *_heap;       /* nil: of none */
   NSUInteger _length;
   MTLResourceOptions _options;
   NSString *_label;
@@ -21,6 +22,8 @@
                        options:(MTLResourceOptions)options;
 /* What commands use: has the memory's address for private buffers too. */
 - (SoftStorage *)storage;
+/* The heap that its storage is of; once. */
+- (void)setHeap:(SoftHeap *)heap;
 /* A residency set holds it, without a reference, or no longer. */
 - (void)joinResidencySet;
 - (void)leaveResidencySet;

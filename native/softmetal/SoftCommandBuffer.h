@@ -6,13 +6,22 @@
 #import "SoftReferent.h"
 #import "SoftQueueOrder.h"
 
-@class SoftBuffer, SoftDevice, SoftEncoder, SoftPipeline, SoftQueue;
+@class SoftBuffer, SoftCommandBuffer, SoftDevice, SoftEncoder, SoftPipeline, SoftQueue, SoftTexture;
 
 /* Blocks are no objects in every Objective-C runtime, so no NSArray holds them. */
 typedef struct soft_handlers {
   MTLCommandBufferHandler *blocks;
   size_t count;
 } soft_handlers;
+
+/* Commands between two events. */
+typedef struct soft_segment {
+  soft_part part;
+  soft_command_list commands;
+  SoftCommandBuffer *owner;
+  SoftEvent *signaled; /* after the commands, or nil */
+  uint64_t signaled_value;
+} soft_segment;
 
 @interface SoftCommandBuffer : SoftObject <MTLCommandBuffer> {
 @private
@@ -21,8 +30,9 @@ typedef struct soft_handlers {
   NSString *_label;
   _Atomic(NSUInteger) _status;
   NSError *_error;
+  _Atomic(BOOL) _stopped; /* an error is known: segments that have not begun do not run */
   uint64_t _number; /* no other command buffer of the process has it */
-  soft_command_list _commands;
+  soft_segment _firstSegment, *_segment; /* the first one, and the one that is recorded to */
   NSMutableSet *_referents; /* what the commands use, always */
   NSMutableSet *_retained;  /* the public objects of those, with retained references */
   SoftEncoder *_encoder;    /* the open one; it keeps this object, not the other way round */
@@ -40,6 +50,7 @@ typedef struct soft_handlers {
 
 /* For encoders, while one is open. */
 - (void)useBuffer:(SoftBuffer *)buffer;
+- (void)useTexture:(SoftTexture *)texture;
 - (void)usePipeline:(SoftPipeline *)pipeline;
 /* A zeroed command at the end of what is recorded. */
 - (soft_command *)addCommandFor:(SEL)selector;
@@ -51,8 +62,8 @@ typedef struct soft_handlers {
 /* The encoder is being destroyed and was never ended. */
 - (void)encoderWasLost:(SoftEncoder *)encoder;
 
-/* SoftMetalCommitQuietly and SoftMetalRun. */
-- (void)commitQuietly;
+/* SoftMetalCommitWithoutWaking and SoftMetalRun. */
+- (void)commitWithoutWaking;
 - (void)runHere;
 @end
 

@@ -5,8 +5,10 @@
 #import "SoftBuffer.h"
 #import "SoftComputeEncoder.h"
 #import "SoftError.h"
+#import "SoftEvent.h"
 #import "SoftPipeline.h"
 #import "SoftQueue.h"
+#import "SoftTexture.h"
 #import "SoftValidation.h"
 #include "schedule.h"
 
@@ -68,6 +70,8 @@ static void end_uses(soft_late_uses *late) {
 }
 
 static bool begin(void *context);
+static bool begin_next(void *context);
+static void complete_part(void *context, const soft_result *result);
 static void complete(void *context, const soft_result *result);
 
 @implementation SoftCommandBuffer
@@ -83,6 +87,8 @@ SOFT_COUNTED(SoftCommandBuffer)
   _number = atomic_fetch_add(&newest, 1) + 1;
   _queue = [queue retain];
   _retainedReferences = retained;
+  _segment = &_firstSegment;
+  _firstSegment.owner = self;
   _referents = [NSMutableSet new];
   if (retained) _retained = [NSMutableSet new];
   return self;
@@ -110,7 +116,16 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 - (void)dropReferences {
-  soft_command_list_clear(&_commands);
+  for (soft_segment *segment = &_firstSegment; segment;) {
+    soft_segment *next = (soft_segment *)segment->part.next;
+    soft_command_list_clear(&segment->commands);
+    [segment->part.event release];
+    [segment->signaled release];
+    if (segment != &_firstSegment) free(segment);
+    segment = next;
+  }
+  _firstSegment = (soft_segment){0};
+  _segment = NULL;
   [_referents release];
   _referents = nil;
   [_retained release];
@@ -177,10 +192,20 @@ SOFT_COUNTED(SoftCommandBuffer)
   if (_encoder) soft_inconsistent(self, selector, @"%@ has an open encoder (%@)", self, _encoder);
 }
 
+/* A segment behind the last one. */
+- (void)beginSegmentFor:(SEL)selector {
+  soft_segment *segment = calloc(1, sizeof *segment);
+  if (!segment) soft_inconsistent(self, selector, @"out of memory");
+  segment->owner = self;
+  _segment->part.next = &segment->part;
+  _segment = segment;
+}
+
 - (id<MTLComputeCommandEncoder>)computeEncoderOfType:(MTLDispatchType)type for:(SEL)selector {
   [self requireRecording:selector];
   [self requireNoEncoder:selector];
   if (type > MTLDispatchTypeConcurrent) soft_invalid(self, selector, @"dispatchType (%lu)", (unsigned long)type);
+  if (_segment->signaled) [self beginSegmentFor:selector];
   SoftComputeEncoder *encoder = [[SoftComputeEncoder alloc] initWithCommandBuffer:self dispatchType:type];
   _encoder = encoder;
   return [encoder autorelease];
@@ -197,9 +222,28 @@ SOFT_COUNTED(SoftCommandBuffer)
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder {
   [self requireRecording:_cmd];
   [self requireNoEncoder:_cmd];
+  if (_segment->signaled) [self beginSegmentFor:_cmd];
   SoftBlitEncoder *encoder = [[SoftBlitEncoder alloc] initWithCommandBuffer:self];
   _encoder = encoder;
   return [encoder autorelease];
+}
+
+- (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value {
+  [self requireRecording:_cmd];
+  [self requireNoEncoder:_cmd];
+  SoftEvent *ours = soft_require_event(self, _cmd, event, [self softDevice]);
+  if (_segment->part.event || _segment->commands.first_chunk || _segment->signaled) [self beginSegmentFor:_cmd];
+  _segment->part.event = [ours retain];
+  _segment->part.waiter.value = value;
+}
+
+- (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value {
+  [self requireRecording:_cmd];
+  [self requireNoEncoder:_cmd];
+  SoftEvent *ours = soft_require_event(self, _cmd, event, [self softDevice]);
+  if (_segment->signaled) [self beginSegmentFor:_cmd];
+  _segment->signaled = [ours retain];
+  _segment->signaled_value = value;
 }
 
 - (void)useReferent:(SoftReferent *)referent of:(id)owner {
@@ -213,24 +257,28 @@ SOFT_COUNTED(SoftCommandBuffer)
   [self useReferent:[buffer storage] of:buffer];
 }
 
+- (void)useTexture:(SoftTexture *)texture {
+  [self useReferent:[texture storage] of:texture];
+}
+
 - (void)usePipeline:(SoftPipeline *)pipeline {
   [self useReferent:[pipeline kernel] of:pipeline];
 }
 
 - (soft_command *)addCommandFor:(SEL)selector {
-  soft_command *command = soft_command_list_add(&_commands);
+  soft_command *command = soft_command_list_add(&_segment->commands);
   if (!command) soft_inconsistent(self, selector, @"out of memory");
   return command;
 }
 
 - (void *)addTableOf:(size_t)count size:(size_t)size for:(SEL)selector {
-  void *table = soft_command_list_table(&_commands, count, size);
+  void *table = soft_command_list_table(&_segment->commands, count, size);
   if (!table) soft_inconsistent(self, selector, @"out of memory");
   return table;
 }
 
 - (void *)keepBytes:(const void *)bytes length:(NSUInteger)length for:(SEL)selector {
-  void *kept = soft_command_list_keep(&_commands, bytes, length);
+  void *kept = soft_command_list_keep(&_segment->commands, bytes, length);
   if (!kept) soft_inconsistent(self, selector, @"out of memory");
   return kept;
 }
@@ -277,25 +325,30 @@ SOFT_COUNTED(SoftCommandBuffer)
 }
 
 - (void)commit {
-  [self commitQuietly:NO for:_cmd];
+  [self commit:YES for:_cmd];
 }
 
-- (void)commitQuietly {
-  [self commitQuietly:YES for:@selector(commit)];
+- (void)commitWithoutWaking {
+  [self commit:NO for:@selector(commit)];
 }
 
-- (void)commitQuietly:(BOOL)quietly for:(SEL)selector {
+- (void)commit:(BOOL)wakes for:(SEL)selector {
   [self requireRecording:selector];
   [self requireNoEncoder:selector];
   if (_violation) soft_inconsistent(self, selector, @"%@", _violation);
-  if ([[self softDevice] isStrict] && !soft_command_list_turn(&_commands))
-    soft_inconsistent(self, selector, @"out of memory");
+  for (soft_segment *segment = &_firstSegment; segment; segment = (soft_segment *)segment->part.next) {
+    if ([[self softDevice] isStrict] && !soft_command_list_turn(&segment->commands))
+      soft_inconsistent(self, selector, @"out of memory");
+    segment->part.submission = (soft_submission){.commands = segment->commands.first_chunk,
+                                                 .context = segment,
+                                                 .begin = segment == &_firstSegment ? begin : begin_next,
+                                                 .complete = segment == _segment ? complete : complete_part};
+  }
   [self beginUseFor:selector];
   _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer:&_endsLate];
   atomic_store(&_status, MTLCommandBufferStatusCommitted);
-  soft_submission submission = {
-      .commands = _commands.first_chunk, .context = [self retain], .begin = begin, .complete = complete};
-  [[_queue order] commit:&_place submission:&submission quietly:quietly];
+  [self retain]; /* until the last segment is complete */
+  [[_queue order] commit:&_place parts:&_firstSegment.part wakes:wakes];
 }
 
 /* All referents are in use after this, or none and an exception. */
@@ -351,6 +404,7 @@ SOFT_COUNTED(SoftCommandBuffer)
   [[_queue order] didSchedule:_place.number];
   _kernelEnd = now();
   _error = [[self refusal] retain];
+  if (_error) atomic_store(&_stopped, YES);
   return _error == nil;
 }
 
@@ -375,17 +429,32 @@ SOFT_COUNTED(SoftCommandBuffer)
   return soft_command_buffer_error(soft_outcome_code(result->outcome), text);
 }
 
+/* Of each segment. */
+- (void)noteResult:(const soft_result *)result {
+  if (!_error) _error = [[self errorOfResult:result] retain];
+  if (_error) atomic_store(&_stopped, YES);
+  if (_gpuStart == 0) _gpuStart = result->start ? 1e-9 * (CFTimeInterval)result->start : _kernelEnd;
+}
+
+/* Also after an error: waiting command buffers would wait without end. */
+- (void)signalEventOf:(const soft_segment *)segment {
+  @autoreleasepool {
+    [segment->signaled signal:segment->signaled_value];
+  }
+}
+
 - (void)completeWith:(const soft_result *)result {
   if (self.status < MTLCommandBufferStatusScheduled) [self begin]; /* a backend that lost it did not say so before */
-  if (!_error) _error = [[self errorOfResult:result] retain];
+  [self noteResult:result];
   if (_error && [[self softDevice] ignoresAfterFault]) [_queue die];
-  _gpuStart = result->start ? 1e-9 * (CFTimeInterval)result->start : _kernelEnd;
   _gpuEnd = result->end ? 1e-9 * (CFTimeInterval)result->end : _gpuStart;
   uint64_t delay = [[self softDevice] delay];
   if (delay) {
     sleep_for(1e-6 * (double)delay - (now() - _gpuStart));
     _gpuEnd = now();
   }
+
+  [self signalEventOf:_segment];
 
   /* The memory that it used is free before anybody hears of its end, so that the figures are right for whoever waited.
    * Whether the use ends then, too, is not documented of Metal. */
@@ -413,10 +482,10 @@ SOFT_COUNTED(SoftCommandBuffer)
   return YES;
 }
 
-/* The stream's callbacks. The reference that `context` is goes with the second one. */
+/* The stream's callbacks. The last one gives up the reference that the stream has. */
 
 static bool begin(void *context) {
-  SoftCommandBuffer *commands = context;
+  SoftCommandBuffer *commands = ((soft_segment *)context)->owner;
   SoftQueueOrder *order = [commands->_queue order];
   soft_frame frame;
   bool runs;
@@ -429,8 +498,27 @@ static bool begin(void *context) {
   return runs;
 }
 
+static bool begin_next(void *context) {
+  SoftCommandBuffer *commands = ((soft_segment *)context)->owner;
+  [[commands->_queue order] didSchedule:commands->_place.number]; /* takes the lock: see submitWithFlags: */
+  return !atomic_load(&commands->_stopped);
+}
+
+static void complete_part(void *context, const soft_result *result) {
+  const soft_segment *segment = context;
+  SoftCommandBuffer *commands = segment->owner;
+  SoftQueueOrder *order = [commands->_queue order];
+  soft_frame frame;
+  [order enter:&frame];
+  @autoreleasepool {
+    [commands noteResult:result];
+  }
+  [commands signalEventOf:segment];
+  [order leaveFrame:&frame];
+}
+
 static void complete(void *context, const soft_result *result) {
-  SoftCommandBuffer *commands = context;
+  SoftCommandBuffer *commands = ((soft_segment *)context)->owner;
   uint64_t number = commands->_place.number;
   SoftQueue *queue = [commands->_queue retain];
   SoftQueueOrder *order = [[queue order] retain];
@@ -467,6 +555,8 @@ static void complete(void *context, const soft_result *result) {
 
 @end
 
-void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands) { [(SoftCommandBuffer *)commands commitQuietly]; }
+void SoftMetalCommitWithoutWaking(id<MTLCommandBuffer> commands) {
+  [(SoftCommandBuffer *)commands commitWithoutWaking];
+}
 
 void SoftMetalRun(id<MTLCommandBuffer> commands) { [(SoftCommandBuffer *)commands runHere]; }

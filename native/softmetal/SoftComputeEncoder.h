@@ -15,12 +15,22 @@ typedef struct soft_argument {
   NSUInteger offset;
 } soft_argument;
 
+/* The tables of textures and samplers. The counts are one more than the largest index that was ever set. */
+typedef struct soft_images {
+  SoftStorage *storages[SOFT_MAX_TEXTURES]; /* retained; of the textures */
+  soft_texture textures[SOFT_MAX_TEXTURES];
+  MTLTextureUsage usages[SOFT_MAX_TEXTURES];
+  soft_sampler samplers[SOFT_MAX_SAMPLERS];
+  uint32_t texture_count, sampler_count;
+} soft_images;
+
 @interface SoftComputeEncoder : SoftEncoder <MTLComputeCommandEncoder> {
 @private
   MTLDispatchType _dispatchType;
   SoftKernel *_kernel; /* of the pipeline state that is set */
   soft_argument _arguments[SOFT_MAX_BINDINGS];
   uint32_t _threadgroupMemory[SOFT_MAX_BINDINGS];
+  soft_images *_images; /* NULL: no texture or sampler was ever set */
   uint32_t _argumentCount, _threadgroupMemoryCount; /* one more than the largest index that was ever set */
   BOOL _overlaps; /* the next dispatch may overlap the one before it */
 }

@@ -3,9 +3,12 @@
 #import "SoftBuffer.h"
 #import "SoftDevice.h"
 #import "SoftPipeline.h"
+#import "SoftSampler.h"
+#import "SoftTexture.h"
 #import "SoftValidation.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_INLINE_BYTES = 4096, THREADGROUP_MEMORY_UNIT = 16 };
@@ -27,6 +30,9 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 - (void)dropArguments {
   for (NSUInteger i = 0; i < _argumentCount; i++) [self bind:(soft_argument){0} atIndex:i];
+  for (uint32_t i = 0; _images && i < _images->texture_count; i++) [_images->storages[i] release];
+  free(_images);
+  _images = NULL;
   [_kernel release];
   _kernel = nil;
 }
@@ -110,6 +116,64 @@ SOFT_COUNTED(SoftComputeEncoder)
   [self bind:(soft_argument){.bytes = copy, .length = length} atIndex:index];
 }
 
+- (soft_images *)imagesFor:(SEL)selector {
+  if (!_images) _images = calloc(1, sizeof *_images);
+  if (!_images) soft_inconsistent(self, selector, @"out of memory");
+  return _images;
+}
+
+- (void)setTexture:(id<MTLTexture>)texture atIndex:(NSUInteger)index for:(SEL)selector {
+  [self requireOpen:selector];
+  if (index >= SOFT_MAX_TEXTURES)
+    soft_invalid(self, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_TEXTURES);
+  SoftTexture *bound = texture ? soft_require_texture(self, selector, @"texture", texture, [self softDevice]) : nil;
+  soft_images *images = [self imagesFor:selector];
+  if (bound) [_commandBuffer useTexture:bound];
+  SoftStorage *storage = [[bound storage] retain];
+  [images->storages[index] release];
+  images->storages[index] = storage;
+  images->textures[index] = bound ? *[bound layout] : (soft_texture){0};
+  images->usages[index] = bound.usage;
+  if (index >= images->texture_count) images->texture_count = (uint32_t)index + 1;
+}
+
+- (void)setTexture:(id<MTLTexture>)texture atIndex:(NSUInteger)index {
+  [self setTexture:texture atIndex:index for:_cmd];
+}
+
+- (void)setSamplerState:(id<MTLSamplerState>)sampler atIndex:(NSUInteger)index for:(SEL)selector {
+  [self requireOpen:selector];
+  if (index >= SOFT_MAX_SAMPLERS)
+    soft_invalid(self, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_SAMPLERS);
+  SoftSampler *bound = sampler ? soft_require_sampler(self, selector, sampler, [self softDevice]) : nil;
+  soft_images *images = [self imagesFor:selector];
+  images->samplers[index] = bound ? *[bound state] : (soft_sampler){0};
+  if (index >= images->sampler_count) images->sampler_count = (uint32_t)index + 1;
+}
+
+- (void)setSamplerState:(id<MTLSamplerState>)sampler atIndex:(NSUInteger)index {
+  [self setSamplerState:sampler atIndex:index for:_cmd];
+}
+
+- (void)requireRange:(NSRange)range upTo:(NSUInteger)most for:(SEL)selector {
+  if (range.length <= most && range.location <= most - range.length) return;
+  soft_invalid(self, selector, @"range (%" PRIu64 " from %" PRIu64 ") leaves the %" PRIu64 " indices",
+               (uint64_t)range.length, (uint64_t)range.location, (uint64_t)most);
+}
+
+- (void)setTextures:(const id<MTLTexture>[])textures withRange:(NSRange)range {
+  [self requireRange:range upTo:SOFT_MAX_TEXTURES for:_cmd];
+  SOFT_REQUIRE(textures, @"textures must not be NULL");
+  for (NSUInteger i = 0; i < range.length; i++) [self setTexture:textures[i] atIndex:range.location + i for:_cmd];
+}
+
+- (void)setSamplerStates:(const id<MTLSamplerState>[])samplers withRange:(NSRange)range {
+  [self requireRange:range upTo:SOFT_MAX_SAMPLERS for:_cmd];
+  SOFT_REQUIRE(samplers, @"samplers must not be NULL");
+  for (NSUInteger i = 0; i < range.length; i++)
+    [self setSamplerState:samplers[i] atIndex:range.location + i for:_cmd];
+}
+
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index {
   [self requireOpen:_cmd];
   [self requireIndex:index for:_cmd];
@@ -132,6 +196,17 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 #pragma mark Resources and barriers
 
+- (void)requireResource:(id)resource used:(BOOL)used for:(SEL)selector {
+  SoftDevice *device = [self softDevice];
+  if ([resource isKindOfClass:[SoftTexture class]]) {
+    SoftTexture *texture = soft_require_texture(self, selector, @"resource", resource, device);
+    if (used) [_commandBuffer useTexture:texture];
+    return;
+  }
+  SoftBuffer *buffer = soft_require_buffer(self, selector, @"resource", resource, device);
+  if (used) [_commandBuffer useBuffer:buffer];
+}
+
 - (void)useResource:(id<MTLResource>)resource usage:(MTLResourceUsage)usage {
   const id<MTLResource> resources[] = {resource};
   [self useResources:resources count:1 usage:usage];
@@ -141,9 +216,18 @@ SOFT_COUNTED(SoftComputeEncoder)
   [self requireOpen:_cmd];
   const MTLResourceUsage known = MTLResourceUsageRead | MTLResourceUsageWrite;
   SOFT_REQUIRE(usage && !(usage & ~known), @"usage (%" PRIu64 ") is not read, write or both", (uint64_t)usage);
-  for (NSUInteger i = 0; i < count; i++) {
-    [_commandBuffer useBuffer:soft_require_buffer(self, _cmd, @"resource", resources[i], [self softDevice])];
-  }
+  for (NSUInteger i = 0; i < count; i++) [self requireResource:resources[i] used:YES for:_cmd];
+}
+
+- (void)useHeap:(id<MTLHeap>)heap {
+  const id<MTLHeap> heaps[] = {heap};
+  [self useHeaps:heaps count:1];
+}
+
+/* A heap's buffers are where kernels find them without being told. */
+- (void)useHeaps:(const id<MTLHeap>[])heaps count:(NSUInteger)count {
+  [self requireOpen:_cmd];
+  for (NSUInteger i = 0; i < count; i++) soft_require_heap(self, _cmd, @"heap", heaps[i], [self softDevice]);
 }
 
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope {
@@ -155,9 +239,7 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 - (void)memoryBarrierWithResources:(const id<MTLResource>[])resources count:(NSUInteger)count {
   [self requireOpen:_cmd];
-  for (NSUInteger i = 0; i < count; i++) {
-    soft_require_buffer(self, _cmd, @"resource", resources[i], [self softDevice]);
-  }
+  for (NSUInteger i = 0; i < count; i++) [self requireResource:resources[i] used:NO for:_cmd];
   _overlaps = NO;
 }
 
@@ -169,6 +251,25 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 - (void)dispatchThreads:(MTLSize)threadsPerGrid threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup {
   [self dispatch:threadsPerGrid named:@"threadsPerGrid" threads:YES group:threadsPerThreadgroup for:_cmd];
+}
+
+- (void)dispatchThreadgroupsWithIndirectBuffer:(id<MTLBuffer>)buffer
+                          indirectBufferOffset:(NSUInteger)offset
+                         threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup {
+  const NSUInteger length = sizeof(MTLDispatchThreadgroupsIndirectArguments);
+  [self requireKernelFor:_cmd];
+  SoftBackend *backend = [[self softDevice] backend];
+  SOFT_REQUIRE_STATE([backend capabilities]->flags & SOFT_INDIRECT,
+                     @"indirect dispatches are not supported on this backend (%@)", [backend name]);
+  SoftBuffer *bound = soft_require_buffer(self, _cmd, @"indirectBuffer", buffer, [self softDevice]);
+  SOFT_REQUIRE(offset % sizeof(uint32_t) == 0, @"indirectBufferOffset (%" PRIu64 ") is not a multiple of 4",
+               (uint64_t)offset);
+  soft_require_range(self, _cmd, @"indirectBuffer", offset, length, bound.length);
+  [self requireGroup:threadsPerThreadgroup for:_cmd];
+  [_commandBuffer useBuffer:bound];
+  [self encode:(soft_dispatch){.indirect = [[bound storage] buffer], .indirect_offset = offset}
+         group:threadsPerThreadgroup
+           for:_cmd];
 }
 
 - (void)requireSize:(MTLSize)size named:(NSString *)name upTo:(MTLSize)limit for:(SEL)selector {
@@ -199,6 +300,24 @@ SOFT_COUNTED(SoftComputeEncoder)
   }
 }
 
+- (void)requireImage:(const soft_parameter *)parameter for:(SEL)selector {
+  NSString *name = [[_kernel function] name];
+  uint32_t index = parameter->index;
+  if (parameter->kind == SOFT_PARAMETER_SAMPLER) {
+    if (!_images || !_images->samplers[index].bound)
+      soft_invalid(self, selector, @"kernel '%@': nothing is bound to sampler index %u", name, index);
+    return;
+  }
+  if (!_images || !_images->textures[index].buffer)
+    soft_invalid(self, selector, @"kernel '%@': nothing is bound to texture index %u", name, index);
+  MTLTextureUsage usage = _images->usages[index];
+  if (usage == MTLTextureUsageUnknown) return;
+  if (parameter->readable && !(usage & MTLTextureUsageShaderRead))
+    soft_invalid(self, selector, @"kernel '%@' reads texture index %u, whose usage has no ShaderRead", name, index);
+  if (parameter->writable && !(usage & MTLTextureUsageShaderWrite))
+    soft_invalid(self, selector, @"kernel '%@' writes texture index %u, whose usage has no ShaderWrite", name, index);
+}
+
 /* As Metal's validation layer, which looks at the kernel's reflection. */
 - (void)requireBindingsFor:(SEL)selector {
   soft_parameter parameters[SOFT_MAX_PARAMETERS];
@@ -208,7 +327,11 @@ SOFT_COUNTED(SoftComputeEncoder)
   for (uint32_t i = 0; i < count; i++) {
     const soft_parameter *parameter = &parameters[i];
     uint32_t index = parameter->index;
-    if (parameter->threadgroup) {
+    if (parameter->kind == SOFT_PARAMETER_TEXTURE || parameter->kind == SOFT_PARAMETER_SAMPLER) {
+      [self requireImage:parameter for:selector];
+      continue;
+    }
+    if (parameter->kind == SOFT_PARAMETER_THREADGROUP) {
       if (index < _threadgroupMemoryCount && _threadgroupMemory[index] > 0) continue;
       soft_invalid(self, selector, @"kernel '%@': threadgroup memory %u has no length", [function name], index);
     }
@@ -224,23 +347,36 @@ SOFT_COUNTED(SoftComputeEncoder)
   }
 }
 
-- (void)dispatch:(MTLSize)grid named:(NSString *)name threads:(BOOL)threads group:(MTLSize)group for:(SEL)selector {
+- (void)requireKernelFor:(SEL)selector {
   [self requireOpen:selector];
   if (!_kernel) soft_inconsistent(self, selector, @"no compute pipeline state is set");
-  [self requireSize:grid named:name upTo:MTLSizeMake(UINT32_MAX, UINT32_MAX, UINT32_MAX) for:selector];
+}
+
+- (void)requireGroup:(MTLSize)group for:(SEL)selector {
   [self requireSize:group
               named:@"threadsPerThreadgroup"
                upTo:[self softDevice].maxThreadsPerThreadgroup
                 for:selector];
   [self requireThreads:group threadgroupMemoryFor:selector];
   if ([[self softDevice] isStrict]) [self requireBindingsFor:selector];
+}
 
-  soft_dispatch dispatch = {
-      .function = [[_kernel function] handle],
-      .grid = {(uint32_t)grid.width, (uint32_t)grid.height, (uint32_t)grid.depth},
-      .threadgroup = {(uint32_t)group.width, (uint32_t)group.height, (uint32_t)group.depth},
-      .threads = threads,
-  };
+- (void)dispatch:(MTLSize)grid named:(NSString *)name threads:(BOOL)threads group:(MTLSize)group for:(SEL)selector {
+  [self requireKernelFor:selector];
+  [self requireSize:grid named:name upTo:MTLSizeMake(UINT32_MAX, UINT32_MAX, UINT32_MAX) for:selector];
+  [self requireGroup:group for:selector];
+  [self encode:(soft_dispatch){.grid = {(uint32_t)grid.width, (uint32_t)grid.height, (uint32_t)grid.depth},
+                               .threads = threads}
+         group:group
+           for:selector];
+}
+
+/* A dispatch whose grid is there. */
+- (void)encode:(soft_dispatch)dispatch group:(MTLSize)group for:(SEL)selector {
+  dispatch.function = [[_kernel function] handle];
+  dispatch.threadgroup[0] = (uint32_t)group.width;
+  dispatch.threadgroup[1] = (uint32_t)group.height;
+  dispatch.threadgroup[2] = (uint32_t)group.depth;
   [self copyArgumentsTo:&dispatch for:selector];
   soft_command *command = [_commandBuffer addCommandFor:selector];
   command->kind = SOFT_DISPATCH;
@@ -257,6 +393,16 @@ SOFT_COUNTED(SoftComputeEncoder)
     memcpy(memory, _threadgroupMemory, _threadgroupMemoryCount * size);
     dispatch->threadgroup_memory = memory;
     dispatch->threadgroup_memory_count = _threadgroupMemoryCount;
+  }
+  if (_images) {
+    dispatch->textures = [_commandBuffer keepBytes:_images->textures
+                                            length:_images->texture_count * sizeof *_images->textures
+                                               for:selector];
+    dispatch->samplers = [_commandBuffer keepBytes:_images->samplers
+                                            length:_images->sampler_count * sizeof *_images->samplers
+                                               for:selector];
+    dispatch->texture_count = _images->texture_count;
+    dispatch->sampler_count = _images->sampler_count;
   }
   if (!_argumentCount) return;
   soft_binding *bindings = [_commandBuffer addTableOf:_argumentCount size:sizeof *bindings for:selector];

@@ -6,6 +6,8 @@
 #import "SoftConfiguration.h"
 #import "SoftMemory.h"
 
+@class SoftBuffer, SoftHeapSpace;
+
 @interface SoftDevice : SoftObject <MTLDevice> {
 @private
   SoftBackend *_backend;
@@ -27,6 +29,14 @@
  * after its handlers. */
 - (NSUInteger)plannedErrorOfNextCommandBuffer:(BOOL *)endsLate;
 - (BOOL)isStrict;
+/* Raises unless that can be a buffer of this device. */
+- (void)requireLength:(NSUInteger)length options:(MTLResourceOptions)options of:(SEL)selector;
+/* A buffer in a heap, or nil; one of the allocations that are counted. */
+- (SoftBuffer *)newBufferOfLength:(NSUInteger)length
+                          options:(MTLResourceOptions)options
+                            space:(SoftHeapSpace *)space;
+/* Raises where the backend has no textures. */
+- (void)requireTexturesFor:(SEL)selector;
 - (BOOL)ignoresAfterFault;
 @end
 

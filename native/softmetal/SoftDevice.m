@@ -3,10 +3,17 @@
 #import "SoftBinaryArchive.h"
 #import "SoftBuffer.h"
 #import "SoftError.h"
+#import "SoftEvent.h"
+#import "SoftFence.h"
+#import "SoftFile.h"
 #import "SoftFunction.h"
+#import "SoftHeap.h"
+#import "SoftHeapStorage.h"
 #import "SoftLibrary.h"
 #import "SoftPipeline.h"
 #import "SoftQueue.h"
+#import "SoftSampler.h"
+#import "SoftTexture.h"
 #import "SoftReflection.h"
 #import "SoftResidencySet.h"
 #import "SoftValidation.h"
@@ -19,6 +26,10 @@
 /* Of a queue, as Apple's. */
 enum { MAX_COMMAND_BUFFERS = 64 };
 
+static soft_storage storage_of(MTLResourceOptions options) {
+  return (options & MTLResourceStorageModeMask) == MTLResourceStorageModePrivate ? SOFT_PRIVATE : SOFT_SHARED;
+}
+
 @implementation SoftDevice
 
 SOFT_COUNTED(SoftDevice)
@@ -29,7 +40,8 @@ SOFT_COUNTED(SoftDevice)
   if (!self) return nil;
   _backend = [backend retain];
   _configuration = [configuration retain];
-  _memory = [[SoftMemory alloc] initWithLimit:[configuration memoryLimit]];
+  uint64_t page = [configuration gpu]->page_size, least = [backend capabilities]->page_size;
+  _memory = [[SoftMemory alloc] initWithLimit:[configuration memoryLimit] page:page > least ? page : least];
   if ([configuration isStrict]) soft_strictness_begin();
   if ([configuration schedule]) soft_schedule_begin([configuration schedule], [configuration scheduledThreads]);
   _registryID = UINT64_C(0x69726f6e00000000) + ++devices; /* "iron" and a number: never an IOKit registry entry */
@@ -154,8 +166,7 @@ SOFT_COUNTED(SoftDevice)
 }
 
 - (SoftStorage *)newStorageOfLength:(NSUInteger)length options:(MTLResourceOptions)options {
-  BOOL private = (options & MTLResourceStorageModeMask) == MTLResourceStorageModePrivate;
-  return [self newStorageOfLength:length storage:private ? SOFT_PRIVATE : SOFT_SHARED];
+  return [self newStorageOfLength:length storage:storage_of(options)];
 }
 
 - (SoftBuffer *)newBufferOver:(SoftStorage *)storage length:(NSUInteger)length options:(MTLResourceOptions)options {
@@ -209,6 +220,82 @@ SOFT_COUNTED(SoftDevice)
   return [self newBufferOver:storage length:length options:options];
 }
 
+- (SoftBuffer *)newBufferOfLength:(NSUInteger)length
+                          options:(MTLResourceOptions)options
+                            space:(SoftHeapSpace *)space {
+  if ([_configuration failsAllocation:++_allocations]) return nil;
+  SoftStorage *storage = [[SoftHeapStorage alloc] initWithLength:length
+                                                         storage:storage_of(options)
+                                                         backend:_backend
+                                                           space:space];
+  return [self newBufferOver:storage length:length options:options];
+}
+
+- (id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor *)descriptor {
+  SOFT_REQUIRE(descriptor, @"descriptor must not be nil");
+  SOFT_REQUIRE(descriptor.size > 0, @"size is 0");
+  SOFT_REQUIRE(descriptor.type == MTLHeapTypeAutomatic, @"type (%" PRIi64 ") is not supported: heaps are automatic",
+               (int64_t)descriptor.type);
+  MTLStorageMode mode = descriptor.storageMode;
+  SOFT_REQUIRE(mode == MTLStorageModeShared || mode == MTLStorageModePrivate,
+               @"storageMode (%" PRIu64 ") is not that of a heap: shared or private", (uint64_t)mode);
+  if ([_configuration failsAllocation:++_allocations]) return nil;
+  SoftHeapSpace *space = [[SoftHeapSpace alloc] initWithSize:descriptor.size backend:_backend memory:_memory];
+  if (!space) return nil;
+  SoftHeap *heap = [[SoftHeap alloc] initWithDevice:self space:space options:descriptor.resourceOptions];
+  [space release];
+  return heap;
+}
+
+- (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
+  [self requireLength:length options:options of:_cmd];
+  const NSUInteger unit = SOFT_HEAP_ALIGNMENT;
+  return (MTLSizeAndAlign){.size = (length + unit - 1) / unit * unit, .align = unit};
+}
+
+/* A texture's own memory has the shape's bytes. */
+- (id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor {
+  [self requireTexturesFor:_cmd];
+  soft_texture layout = [SoftTexture layoutOf:descriptor bytesPerRow:0 for:self selector:_cmd];
+  SOFT_REQUIRE(descriptor.textureType != MTLTextureTypeTextureBuffer,
+               @"a texture buffer is made of a buffer, with newTextureWithDescriptor:offset:bytesPerRow:");
+  NSUInteger length = (NSUInteger)layout.length;
+  [self requireLength:length options:descriptor.resourceOptions of:_cmd];
+  if ([_configuration failsAllocation:++_allocations]) return nil;
+  SoftStorage *storage = [[SoftTexels alloc] initWithLength:length
+                                                    storage:storage_of(descriptor.resourceOptions)
+                                                    backend:_backend
+                                                     memory:_memory];
+  if (!storage) return nil;
+  SoftTexture *texture = [[SoftTexture alloc] initWithDevice:self
+                                                     storage:storage
+                                                      buffer:nil
+                                                      layout:layout
+                                                  descriptor:descriptor];
+  [storage release];
+  return texture;
+}
+
+- (void)requireTexturesFor:(SEL)selector {
+  if (!([_backend capabilities]->flags & SOFT_TEXTURES))
+    soft_invalid(self, selector, @"textures are not supported on this backend (%@)", [_backend name]);
+}
+
+- (id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor *)descriptor {
+  return [[SoftSampler alloc] initWithDevice:self descriptor:descriptor for:_cmd];
+}
+
+- (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format {
+  const soft_pixel_format *found = soft_pixel_format_find(format);
+  SOFT_REQUIRE(found, @"format (%" PRIu64 ") is not supported", (uint64_t)format);
+  if (!([_backend capabilities]->flags & SOFT_TEXTURES)) return 0;
+  return soft_texel_bytes(found);
+}
+
+- (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format {
+  return [self minimumLinearTextureAlignmentForPixelFormat:format];
+}
+
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source options:(MTLCompileOptions *)options error:(NSError **)error {
   SOFT_REQUIRE(source, @"source must not be nil");
   return [[SoftLibrary alloc] initWithDevice:self source:source options:options error:error];
@@ -246,11 +333,40 @@ SOFT_COUNTED(SoftDevice)
   return [[SoftBinaryArchive alloc] initWithDevice:self url:[descriptor url] error:error];
 }
 
+- (id<MTLEvent>)newEvent {
+  return [[SoftEvent alloc] initWithDevice:self shared:NO];
+}
+
+- (id<MTLSharedEvent>)newSharedEvent {
+  return [[SoftEvent alloc] initWithDevice:self shared:YES];
+}
+
+- (id<MTLFence>)newFence {
+  return [[SoftFence alloc] initWithDevice:self];
+}
+
 - (id<MTLLibrary>)newLibraryWithURL:(NSURL *)url error:(NSError **)error {
   SOFT_REQUIRE(url, @"url must not be nil");
-  NSString *said = @"a metallib is code for Apple's GPUs, which this device cannot run: compile its source";
-  if (error) *error = soft_library_error(MTLLibraryErrorUnsupported, said);
+  NSString *path = [url isFileURL] ? [url path] : nil;
+  if ([[path pathExtension] isEqualToString:@"metallib"]) {
+    NSString *said = @"a metallib is code for Apple's GPUs, which this device cannot run: compile its source";
+    if (error) *error = soft_library_error(MTLLibraryErrorUnsupported, said);
+    return nil;
+  }
+  NSString *source = path ? soft_file_read(path) : nil;
+  if (source) return [self newLibraryWithSource:source options:nil error:error];
+  NSString *said = [NSString stringWithFormat:@"%@ is no file with Metal source that can be read", url];
+  if (error) *error = soft_library_error(MTLLibraryErrorFileNotFound, said);
   return nil;
+}
+
+- (id<MTLLibrary>)newDefaultLibrary {
+  NSString *folder = [[[NSBundle mainBundle] executablePath] stringByDeletingLastPathComponent];
+  NSError *error = nil;
+  NSURL *url = [NSURL fileURLWithPath:[folder stringByAppendingPathComponent:@"default.metal"]];
+  id<MTLLibrary> library = [self newLibraryWithURL:url error:&error];
+  if (!library) NSLog(@"newDefaultLibrary: %@", [error localizedDescription]);
+  return library;
 }
 
 /* Of macOS 15, which a strict device stands for. */

@@ -16,6 +16,9 @@
 - (SoftDevice *)softDevice;
 /* Raises after endEncoding. */
 - (void)requireOpen:(SEL)selector;
+/* Of both protocols. */
+- (void)updateFence:(id<MTLFence>)fence;
+- (void)waitForFence:(id<MTLFence>)fence;
 @end
 
 #endif

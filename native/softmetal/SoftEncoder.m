@@ -1,5 +1,6 @@
 #import "SoftEncoder.h"
 
+#import "SoftFence.h"
 #import "SoftValidation.h"
 
 @implementation SoftEncoder
@@ -41,6 +42,20 @@
   [self requireOpen:_cmd];
   _ended = YES;
   [_commandBuffer encoderDidEnd:self];
+}
+
+- (void)requireFence:(id)fence for:(SEL)selector {
+  [self requireOpen:selector];
+  if (![fence isKindOfClass:[SoftFence class]] || [fence device] != [self device])
+    soft_invalid(self, selector, @"fence (%@) is not of this device", fence);
+}
+
+- (void)updateFence:(id<MTLFence>)fence {
+  [self requireFence:fence for:_cmd];
+}
+
+- (void)waitForFence:(id<MTLFence>)fence {
+  [self requireFence:fence for:_cmd];
 }
 
 - (void)insertDebugSignpost:(NSString *)string {

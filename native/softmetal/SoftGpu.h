@@ -12,6 +12,7 @@ typedef struct SoftGpu {
   BOOL is_mac2, is_metal3;         /* MTLGPUFamilyMac2, MTLGPUFamilyMetal3 */
   BOOL has_unified_memory;
   NSUInteger thread_execution_width; /* threads of a SIMD-group; 0: the backend's */
+  uint64_t page_size;              /* bytes by which buffers are charged; 0: the backend's */
 } SoftGpu;
 
 /* What a software device is by itself: the compute side of an M1. */

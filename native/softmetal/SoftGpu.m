@@ -3,7 +3,8 @@
 #include <string.h>
 
 /* Families by Apple's "Metal Feature Set Tables"; widths of SIMD-groups as drivers report them: Intel compiles a kernel
- * for 8, 16 or 32 threads, AMD's GCN and Vega have 64. The device of a virtual Mac is a GPU of family Apple5. */
+ * for 8, 16 or 32 threads, AMD's GCN and Vega have 64. The device of a virtual Mac is a GPU of family Apple5. All of
+ * these have the backend's limits: 1,024 threads and 32 KiB of threadgroup memory, by the same tables. */
 static const SoftGpu gpus[] = {
     {.key = "apple7", .newest_apple = MTLGPUFamilyApple7, .is_metal3 = YES, .has_unified_memory = YES},
     {.key = "apple9",
@@ -12,7 +13,8 @@ static const SoftGpu gpus[] = {
      .is_mac2 = YES,
      .is_metal3 = YES,
      .has_unified_memory = YES,
-     .thread_execution_width = 32},
+     .thread_execution_width = 32,
+     .page_size = 16384},
     {.key = "intel",
      .name = "Intel(R) UHD Graphics 630 (presented)",
      .is_mac2 = YES,
@@ -28,7 +30,8 @@ static const SoftGpu gpus[] = {
      .name = "Apple Paravirtual device (presented)",
      .newest_apple = MTLGPUFamilyApple5,
      .has_unified_memory = YES,
-     .thread_execution_width = 32},
+     .thread_execution_width = 32,
+     .page_size = 16384},
 };
 
 enum { COUNT = sizeof gpus / sizeof *gpus };

@@ -7,9 +7,12 @@
 @interface SoftMemory : SoftObject {
 @private
   _Atomic(uint64_t) _allocated;
-  uint64_t _limit;
+  uint64_t _limit, _page;
 }
-- (instancetype)initWithLimit:(uint64_t)limit;
+/* Bytes, of all buffers and of the page that each is charged by. */
+- (instancetype)initWithLimit:(uint64_t)limit page:(uint64_t)page;
+/* What a buffer of that length is charged; 0: there is no such number. */
+- (NSUInteger)charged:(NSUInteger)length;
 - (uint64_t)allocated;
 /* NO, and nothing changes, when `bytes` more would exceed the limit. */
 - (BOOL)reserve:(uint64_t)bytes;

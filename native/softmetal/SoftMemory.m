@@ -6,10 +6,17 @@
 
 SOFT_COUNTED(SoftMemory)
 
-- (instancetype)initWithLimit:(uint64_t)limit {
+- (instancetype)initWithLimit:(uint64_t)limit page:(uint64_t)page {
   self = [super init];
-  if (self) _limit = limit;
+  if (!self) return nil;
+  _limit = limit;
+  _page = page;
   return self;
+}
+
+- (NSUInteger)charged:(NSUInteger)length {
+  NSUInteger mask = (NSUInteger)_page - 1;
+  return length > NSUIntegerMax - mask ? 0 : (length + mask) & ~mask;
 }
 
 - (uint64_t)allocated {

@@ -1,5 +1,6 @@
 /* The order of a queue's command buffers: that of their enqueuing. A committed one goes to the backend's stream as soon
- * as all before it have; the stream begins and completes them in this order, on whatever thread.
+ * as all before it have and the events that it waits for are signaled; the stream begins and completes them in this
+ * order, on whatever thread.
  *
  * Callbacks of the stream may drop the last reference to the queue, which closes this object. Whoever still uses it
  * then has a reference of its own. */
@@ -7,16 +8,25 @@
 #define SOFT_QUEUE_ORDER_H
 
 #import "SoftBackend.h"
+#import "SoftEvent.h"
 
 #include <pthread.h>
+
+/* What a command buffer does between two events: the stream's unit. */
+typedef struct soft_part {
+  struct soft_part *next; /* of the same command buffer */
+  SoftEvent *event;       /* that it waits for, or nil */
+  soft_waiter waiter;
+  soft_submission submission;
+} soft_part;
 
 /* A place in the order; part of its command buffer. */
 typedef struct soft_place {
   struct soft_place *next;
   uint64_t number; /* grows from place to place; 0: not enqueued */
   bool committed;
-  soft_submission submission; /* once it is committed */
-  _Atomic(uint64_t) ticket;   /* the stream's; 0: not submitted */
+  soft_part *part;          /* the first one that is not submitted, once it is committed */
+  _Atomic(uint64_t) ticket; /* the stream's, of the last part that is submitted; 0: none */
 } soft_place;
 
 /* A callback that the calling thread is in; lies on its stack. */
@@ -44,8 +54,10 @@ typedef struct soft_frame {
 - (void)enqueue:(soft_place *)place;
 /* Gives up a place that was never committed. */
 - (void)leave:(soft_place *)place;
-/* Enqueues it if need be, and submits what can be. Quietly: the caller helps next, and no thread is woken. */
-- (void)commit:(soft_place *)place submission:(const soft_submission *)submission quietly:(BOOL)quietly;
+/* Enqueues it if need be, and submits what can be. Wakes no thread where the caller helps next. */
+- (void)commit:(soft_place *)place parts:(soft_part *)first wakes:(BOOL)wakes;
+/* Submits what can be: an event that a part waits for was signaled. */
+- (void)goOn;
 /* Executes what is submitted, up to that place, on the calling thread, as far as the backend lets it. */
 - (void)helpUntil:(const soft_place *)place;
 

@@ -58,13 +58,16 @@ static _Thread_local soft_frame *innermost;
   place->next = NULL;
 }
 
-/* Hands what is first and committed to the stream, which takes one thread at a time. Lock held; nothing is called back
- * meanwhile, as all submissions have a `begin`. */
+/* Hands what is first and committed to the stream, which takes one thread at a time. Lock held, which each `begin`
+ * takes, too: so no command buffer ends before its ticket is known. */
 - (void)submitWithFlags:(uint32_t)flags {
   while (_first && _first->committed) {
     soft_place *place = _first;
-    [self remove:place];
-    uint64_t ticket = [_backend table]->stream_submit(_stream, &place->submission, flags);
+    soft_part *part = place->part;
+    if (part->event && ![part->event hasReachedOrTells:&part->waiter]) return;
+    place->part = part->next;
+    if (!place->part) [self remove:place];
+    uint64_t ticket = [_backend table]->stream_submit(_stream, &part->submission, flags);
     atomic_store_explicit(&place->ticket, ticket, memory_order_release);
   }
 }
@@ -82,12 +85,20 @@ static _Thread_local soft_frame *innermost;
   soft_unlock(&_lock);
 }
 
-- (void)commit:(soft_place *)place submission:(const soft_submission *)submission quietly:(BOOL)quietly {
+- (void)commit:(soft_place *)place parts:(soft_part *)first wakes:(BOOL)wakes {
   soft_lock(&_lock);
   if (!place->number) [self append:place];
-  place->submission = *submission;
+  for (soft_part *part = first; part; part = part->next) part->waiter.order = self;
+  place->part = first;
   place->committed = true;
-  [self submitWithFlags:quietly ? SOFT_WILL_HELP : 0];
+  [self submitWithFlags:wakes ? 0 : SOFT_WILL_HELP];
+  soft_unlock(&_lock);
+  soft_schedule_point();
+}
+
+- (void)goOn {
+  soft_lock(&_lock);
+  [self submitWithFlags:0];
   soft_unlock(&_lock);
   soft_schedule_point();
 }

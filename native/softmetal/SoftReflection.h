@@ -4,7 +4,7 @@
 
 #import "SoftFunction.h"
 
-@interface SoftBinding : SoftObject <MTLBufferBinding, MTLThreadgroupBinding> {
+@interface SoftBinding : SoftObject <MTLBufferBinding, MTLThreadgroupBinding, MTLTextureBinding> {
 @private
   soft_parameter _parameter;
 }

@@ -11,11 +11,19 @@ SOFT_COUNTED(SoftBinding)
 }
 
 - (NSString *)name {
-  return [NSString stringWithFormat:@"%s(%u)", _parameter.threadgroup ? "threadgroup" : "buffer", _parameter.index];
+  static const char *const names[] = {"buffer", "threadgroup", "texture", "sampler"};
+  return [NSString stringWithFormat:@"%s(%u)", names[_parameter.kind], _parameter.index];
 }
 
 - (MTLBindingType)type {
-  return _parameter.threadgroup ? MTLBindingTypeThreadgroupMemory : MTLBindingTypeBuffer;
+  static const MTLBindingType types[] = {MTLBindingTypeBuffer, MTLBindingTypeThreadgroupMemory, MTLBindingTypeTexture,
+                                         MTLBindingTypeSampler};
+  return types[_parameter.kind];
+}
+
+- (MTLBindingAccess)access {
+  if (!_parameter.writable) return MTLBindingAccessReadOnly;
+  return _parameter.readable ? MTLBindingAccessReadWrite : MTLBindingAccessWriteOnly;
 }
 
 - (NSUInteger)index {
@@ -36,6 +44,24 @@ SOFT_COUNTED(SoftBinding)
 
 - (NSUInteger)bufferDataSize {
   return (NSUInteger)_parameter.size;
+}
+
+- (MTLTextureType)textureType {
+  return _parameter.texture_type;
+}
+
+- (MTLDataType)textureDataType {
+  static const MTLDataType types[] = {MTLDataTypeFloat, MTLDataTypeUInt, MTLDataTypeInt};
+  return types[_parameter.value];
+}
+
+- (BOOL)isDepthTexture {
+  return NO;
+}
+
+/* Each of an array is a binding of its own. */
+- (NSUInteger)arrayLength {
+  return 1;
 }
 
 - (NSUInteger)threadgroupMemoryAlignment {

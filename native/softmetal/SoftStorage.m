@@ -17,7 +17,7 @@ SOFT_COUNTED(SoftStorage)
   _memory = [memory retain];
   _length = length;
   _state = MTLPurgeableStateNonVolatile;
-  NSUInteger charged = [backend roundedToPages:length];
+  NSUInteger charged = [memory charged:length];
   if (charged && [memory reserve:charged]) _charged = charged;
   return self;
 }
@@ -113,7 +113,7 @@ SOFT_COUNTED(SoftStorage)
 }
 
 - (NSUInteger)allocatedSize {
-  return [_backend roundedToPages:_length];
+  return [_memory charged:_length];
 }
 
 - (NSString *)beginUse {

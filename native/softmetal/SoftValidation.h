@@ -5,7 +5,7 @@
 
 #import "SoftObject.h"
 
-@class SoftBuffer, SoftDevice, SoftFunction, SoftPipeline;
+@class SoftBuffer, SoftDevice, SoftFunction, SoftHeap, SoftPipeline;
 
 /* A bad argument: NSInvalidArgumentException. */
 void soft_invalid(id receiver, SEL selector, NSString *format, ...) NS_FORMAT_FUNCTION(3, 4) __attribute__((noreturn));
@@ -32,6 +32,7 @@ BOOL soft_is_strict(void);
 SoftBuffer *soft_require_buffer(id receiver, SEL selector, NSString *argument, id buffer, SoftDevice *device);
 SoftPipeline *soft_require_pipeline(id receiver, SEL selector, NSString *argument, id pipeline, SoftDevice *device);
 SoftFunction *soft_require_function(id receiver, SEL selector, NSString *argument, id function, SoftDevice *device);
+SoftHeap *soft_require_heap(id receiver, SEL selector, NSString *argument, id heap, SoftDevice *device);
 
 /* Raises unless `length` > 0 bytes from `offset` lie within `size`. */
 void soft_require_range(id receiver, SEL selector, NSString *argument, NSUInteger offset, NSUInteger length,

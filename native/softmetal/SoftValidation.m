@@ -2,6 +2,7 @@
 
 #import "SoftBuffer.h"
 #import "SoftFunction.h"
+#import "SoftHeap.h"
 #include "SoftLock.h"
 #import "SoftPipeline.h"
 
@@ -70,6 +71,10 @@ SoftPipeline *soft_require_pipeline(id receiver, SEL selector, NSString *argumen
 
 SoftFunction *soft_require_function(id receiver, SEL selector, NSString *argument, id function, SoftDevice *device) {
   return require_object(receiver, selector, argument, function, [SoftFunction class], device);
+}
+
+SoftHeap *soft_require_heap(id receiver, SEL selector, NSString *argument, id heap, SoftDevice *device) {
+  return require_object(receiver, selector, argument, heap, [SoftHeap class], device);
 }
 
 void soft_require_range(id receiver, SEL selector, NSString *argument, NSUInteger offset, NSUInteger length,

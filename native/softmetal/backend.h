@@ -23,9 +23,11 @@ extern "C" {
 #endif
 
 enum {
-  SOFT_BACKEND_VERSION = 1,
+  SOFT_BACKEND_VERSION = 3,
   SOFT_MAX_BINDINGS = 31, /* Metal's argument tables */
-  SOFT_MAX_PARAMETERS = 2 * SOFT_MAX_BINDINGS,
+  SOFT_MAX_TEXTURES = 128,
+  SOFT_MAX_SAMPLERS = 16,
+  SOFT_MAX_PARAMETERS = 2 * SOFT_MAX_BINDINGS + SOFT_MAX_TEXTURES + SOFT_MAX_SAMPLERS,
   SOFT_COMMANDS_PER_CHUNK = 32,
   SOFT_WEIGHT_ROWS = 32, /* rows are written in multiples of this */
 };
@@ -54,6 +56,8 @@ enum {
   SOFT_UNIFIED = 1,       /* shared memory is the device's own: nothing is copied or migrated */
   SOFT_IMPORTS = 2,       /* buffer_import takes the host's memory and read-only mappings of files */
   SOFT_PACKS_WEIGHTS = 4, /* weights may be kept in a layout of the backend's own */
+  SOFT_TEXTURES = 8,      /* kernels may take textures and samplers */
+  SOFT_INDIRECT = 16,     /* dispatches may have their grid in a buffer */
 };
 
 /* Fixed while the backend is open. */
@@ -102,12 +106,26 @@ typedef struct soft_function_info {
   uint32_t static_threadgroup_memory; /* bytes */
 } soft_function_info;
 
+/* PARAMETER_BUFFER: a buffer or bytes; PARAMETER_THREADGROUP: threadgroup memory of a length. */
+typedef enum soft_parameter_kind {
+  SOFT_PARAMETER_BUFFER = 0,
+  SOFT_PARAMETER_THREADGROUP = 1,
+  SOFT_PARAMETER_TEXTURE = 2,
+  SOFT_PARAMETER_SAMPLER = 3,
+} soft_parameter_kind;
+
+/* What a kernel takes a texture's components for. */
+typedef enum soft_value { SOFT_VALUE_FLOAT = 0, SOFT_VALUE_UINT = 1, SOFT_VALUE_SINT = 2 } soft_value;
+
 /* What a kernel wants bound. */
 typedef struct soft_parameter {
   uint32_t index;
-  bool threadgroup;   /* threadgroup memory of a length; else a buffer or bytes */
+  soft_parameter_kind kind;
   uint64_t size;      /* the least bytes: of what the pointer or reference refers to */
   uint64_t alignment; /* of the address */
+  bool readable, writable; /* by the type of the parameter */
+  uint32_t texture_type;   /* of a texture: an MTLTextureType */
+  soft_value value;        /* the same */
 } soft_parameter;
 
 /* One entry of a dispatch's argument table. */
@@ -118,14 +136,52 @@ typedef struct soft_binding {
   uint64_t length;     /* from the offset to the end of the buffer, or of the bytes */
 } soft_binding;
 
+/* How a texture's components are stored: of sRGB the fourth is UNORM. */
+typedef enum soft_component {
+  SOFT_UNORM = 0,
+  SOFT_SNORM = 1,
+  SOFT_SRGB = 2,
+  SOFT_FLOAT = 3,
+  SOFT_UINT = 4,
+  SOFT_SINT = 5,
+} soft_component;
+
+/* A texture: texels in rows, rows in slices (elements of an array, or planes), slices in levels. Of several levels each
+ * lies behind the one before, all without gaps. */
+typedef struct soft_texture {
+  soft_buffer *buffer; /* NULL: nothing is bound */
+  uint64_t offset, length; /* into the buffer; bytes of all levels */
+  uint64_t row_bytes, slice_bytes; /* from one to the next, of the first level */
+  uint32_t width, height, depth, array_length, levels;
+  uint32_t type; /* MTLTextureType */
+  soft_component component;
+  uint8_t component_bytes, components; /* 1, 2 or 4 */
+  bool is_bgra;
+} soft_texture;
+
+/* The values of an MTLSamplerDescriptor. */
+typedef struct soft_sampler {
+  bool bound; /* false: nothing is */
+  bool pixels; /* coordinates count texels, and are not normalized */
+  uint8_t address[3], magnify, minify, mip, border, compare;
+  float lod_min, lod_max;
+} soft_sampler;
+
 typedef struct soft_dispatch {
   const soft_function *function;
   const soft_binding *bindings;       /* by buffer index */
   const uint32_t *threadgroup_memory; /* bytes, by threadgroup index */
   uint32_t binding_count, threadgroup_memory_count;
+  const soft_texture *textures; /* by texture index */
+  const soft_sampler *samplers; /* by sampler index */
+  uint32_t texture_count, sampler_count;
   uint32_t grid[3];        /* threadgroups, or threads when `threads` is set */
   uint32_t threadgroup[3]; /* threads per threadgroup */
   bool threads;            /* dispatchThreads: the last threadgroup of a row may be smaller */
+  /* NULL, or where the grid is, instead of `grid`: three uint32_t of threadgroups, read when all commands in front have
+   * ended. One that is 0: nothing runs. */
+  soft_buffer *indirect;
+  uint64_t indirect_offset; /* a multiple of 4, 12 bytes before the end at least */
 } soft_dispatch;
 
 typedef struct soft_copy {

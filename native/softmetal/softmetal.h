@@ -22,7 +22,8 @@ NS_ASSUME_NONNULL_BEGIN
  *   fail_command_buffer=N:CODE  the N-th committed command buffer fails with MTLCommandBufferError CODE without
  *                               running, once. CODE is a number or: internal, timeout, page_fault,
  *                               access_revoked, not_permitted, out_of_memory, invalid_resource, device_removed
- *   gpu=KEY                     presents itself as that GPU: name, families, width of SIMD-groups, unified memory.
+ *   gpu=KEY                     presents itself as that GPU: name, families, width of SIMD-groups, unified memory,
+ *                               pages by which memory is charged.
  *                               apple7 (an M1, the default), apple9, intel, amd64 or paravirtual (a virtual Mac's)
  *   simd_width=N                the width of SIMD-groups that pipelines report
  *   strict=apple                holds to rules of Apple's that it does not need itself (docs/METAL.md lists them), and
@@ -63,7 +64,7 @@ soft_outcome SoftMetalReadWeights(id<MTLBuffer> buffer, const soft_matrix *matri
                                   void *rows, uint64_t length, char *_Nullable *_Nullable text);
 
 /* For who is going to call SoftMetalRun right away: commits, and wakes no thread. */
-void SoftMetalCommitQuietly(id<MTLCommandBuffer> commands);
+void SoftMetalCommitWithoutWaking(id<MTLCommandBuffer> commands);
 /* Runs a committed command buffer, and what comes before it in its queue, on the calling thread, unless another thread
  * is at it or has to be. So it may return before the command buffer is complete, and then another thread completes it.
  * Metal's handlers run on this thread, too. */

@@ -136,6 +136,29 @@ def test_near_texts_have_near_vectors(model: ironbridge.Model, balanced: None) -
     assert not (model.embed("a reference", pooling="last") == first).all()
 
 
+def test_many_texts_are_what_each_is_alone(model: ironbridge.Model, balanced: None) -> None:
+    """At most eight tokens in a pass, which round as one does."""
+    prompts = ["A", "fn", "Threads", "Traits", "let", "Slices", "Vec"]
+    assert max(len(model.encode(prompt)) for prompt in prompts) <= 4
+    options = {"limit": 12, "temperature": 0.9, "top_k": 20}
+    alone = [model.generate(prompt, seed=5 + place, **options).text() for place, prompt in enumerate(prompts)]
+    assert model.generate_all(prompts, sequences=2, seed=5, **options) == alone
+    assert model.generate_all([model.encode(prompt) for prompt in prompts], 1, 64, seed=5, **options) == alone
+    assert model.generate_all([]) == []
+    with model.session(sequences=2, context=24) as session:
+        texts = dict(session.generate_all(prompts, stop=[" "]))
+        assert sorted(texts) == list(range(7)) and not any(" " in text for text in texts.values())
+        # No limit: as many as there is room for.
+        (_, text), = session.generate_all(["A"])
+        assert len(model.encode("A" + text)) >= 20
+        with pytest.raises(ironbridge.ContextFullError):
+            dict(session.generate_all(["A", [5] * 25], limit=4))
+        with pytest.raises(ironbridge.ArgumentError, match="temperature"):
+            dict(session.generate_all(["A"], temperature=-1.0))
+        # And it can be used again.
+        assert dict(session.generate_all(["A"], limit=12, temperature=0.9, top_k=20, seed=5)) == {0: alone[0]}
+
+
 TEMPLATE = "{% for message in messages %}{{ message.content }}{{ mark }}{% endfor %}"
 
 
@@ -150,6 +173,14 @@ def test_conversations(model: ironbridge.Model) -> None:
         model.chat(messages, "{% if %}")
     with pytest.raises(ironbridge.ArgumentError, match="messages\\[0\\]"):
         model.chat([{"role": "user"}], TEMPLATE)
+
+
+def test_conversations_have_calls_of_tools(model: ironbridge.Model) -> None:
+    template = "{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}{% endfor %}"
+    call = {"function": {"name": "f", "arguments": {"x": "</s>", "n": [1, None]}}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "21"}]
+    tokens = model.encode_chat(messages, template)
+    assert model.decode(tokens) == '[{"function": {"name": "f", "arguments": {"x": "</s>", "n": [1, null]}}}]21'
 
 
 def test_errors_are_typed_and_say_why(model: ironbridge.Model, tmp_path: object) -> None:

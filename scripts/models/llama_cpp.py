@@ -56,6 +56,9 @@ def library():
         ("llama_memory_clear", None, [pointer, ctypes.c_bool]),
         ("llama_decode", ctypes.c_int32, [pointer, Batch]),
         ("llama_get_logits_ith", ctypes.POINTER(ctypes.c_float), [pointer, ctypes.c_int32]),
+        ("llama_adapter_lora_init", pointer, [pointer, ctypes.c_char_p]),
+        ("llama_set_adapters_lora", ctypes.c_int32, [pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
+                                                     ctypes.POINTER(ctypes.c_float)]),
         ("llama_free", None, [pointer]),
         ("llama_model_free", None, [pointer]),
     ]:
@@ -93,6 +96,15 @@ class LlamaCpp:
     def close(self):
         self.library.llama_free(self.context)
         self.library.llama_model_free(self.model)
+
+    def use_adapter(self, path, scale=1.0):
+        """Adds a LoRA adapter's changes from here on. It goes with the model."""
+        adapter = self.library.llama_adapter_lora_init(self.model, str(path).encode())
+        if not adapter:
+            raise ValueError(f"llama.cpp does not load {path}: {LlamaCpp.said}")
+        adapters, scales = (ctypes.c_void_p * 1)(adapter), (ctypes.c_float * 1)(scale)
+        status = self.library.llama_set_adapters_lora(self.context, adapters, 1, scales)
+        assert status == 0, f"llama_set_adapters_lora: {status}: {LlamaCpp.said}"
 
     def use_threads(self, threads):
         self.library.llama_set_n_threads(self.context, threads, threads)

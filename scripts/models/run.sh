@@ -5,6 +5,7 @@
 #        run.sh compare PROFILE [OPTION...]
 #        run.sh tables FEATURES
 #        run.sh bench PROFILE [OPTION...]
+#        run.sh tokenizer [OPTION...]
 #        run.sh chat PROFILE
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -33,6 +34,7 @@ compare)
   mkdir -p target/models
   "$python" scripts/models/compare.py "$cache" "$program" --out target/models/real.json "$@"
   "$python" scripts/models/both_ways.py "$program" --out target/models/both_ways.json
+  "$python" scripts/models/adapters.py "$program" assets/tiny-rustbook-q8_0.gguf
   ;;
 tables)
   IRONBRIDGE_DIFFERENCES=$PWD/target/models/folders.json cargo test --features "$2" --test llama -- logits_are_those
@@ -43,6 +45,13 @@ bench)
   shift 2
   python3 scripts/models/fetch.py "$cache" smollm2 gemma3 reference
   "$cache/venv/bin/python" scripts/models/bench.py "$cache" "$program" "$@"
+  ;;
+tokenizer)
+  shift
+  python3 scripts/models/fetch.py "$cache" smollm2 reference
+  # Of those that were built, the newest; cargo writes a list of its files beside it.
+  program=$(ls -t "${CARGO_TARGET_DIR:-target}"/release/deps/tokenizer_speed-* | grep -v '\.d$' | head -1)
+  "$cache/venv/bin/python" scripts/models/tokenizer_speed.py "$cache/smollm2.gguf" "$program" "$@"
   ;;
 chat)
   exec "$(command_line "$2")" chat -m "$cache/smollm2.gguf"

@@ -136,6 +136,10 @@ pub struct Capabilities {
     pub imports: bool,
     /// Weights may be kept in a layout of the backend's own.
     pub packs_weights: bool,
+    /// Kernels may take textures and samplers.
+    pub textures: bool,
+    /// Dispatches may have their grid in a buffer.
+    pub indirect: bool,
 }
 
 /// What a kernel is like.
@@ -151,12 +155,28 @@ pub struct FunctionInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub index: u32,
-    /// Threadgroup memory of a length; else a buffer or bytes.
-    pub threadgroup: bool,
+    pub kind: ParameterKind,
     /// The least bytes.
     pub size: u64,
     /// Of the address.
     pub alignment: u64,
+    /// Whether the kernel may read and write there, by the type of its parameter.
+    pub readable: bool,
+    pub writable: bool,
+    /// Of a texture: its MTLTextureType, and what its components are taken for.
+    pub texture_type: u32,
+    pub value: soft_value,
+}
+
+/// What a parameter is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// A buffer or bytes.
+    Buffer,
+    /// Threadgroup memory of a length.
+    Threadgroup,
+    Texture,
+    Sampler,
 }
 
 /// Who reaches a buffer's memory.
@@ -449,6 +469,25 @@ impl<'a, B: Backend> Dispatch<'a, B> {
         self.bindings().nth(index).unwrap_or(Binding::Nothing)
     }
 
+    /// The texture of each index, with the buffer that it is in; `None` where nothing is bound.
+    pub fn textures(
+        &self,
+    ) -> impl ExactSizeIterator<Item = Option<(&'a soft_texture, &'a B::Buffer)>> {
+        // SAFETY: backend.h: `texture_count` entries, which live as long as the submission.
+        let textures: &'a [soft_texture] =
+            unsafe { slice_of(self.raw.textures, self.raw.texture_count as usize) };
+        textures.iter().map(|texture| {
+            // SAFETY: backend.h: NULL, or a live buffer of this backend.
+            (!texture.buffer.is_null()).then(|| (texture, unsafe { borrow(texture.buffer) }))
+        })
+    }
+
+    /// The sampler of each index.
+    pub fn samplers(&self) -> &'a [soft_sampler] {
+        // SAFETY: backend.h: this many entries, which live as long as the submission.
+        unsafe { slice_of(self.raw.samplers, self.raw.sampler_count as usize) }
+    }
+
     /// Bytes of threadgroup memory, by threadgroup index.
     pub fn threadgroup_memory(&self) -> &'a [u32] {
         // SAFETY: backend.h: this many entries, which live as long as the submission.
@@ -463,6 +502,13 @@ impl<'a, B: Backend> Dispatch<'a, B> {
     /// Threadgroups, or threads when [`Dispatch::counts_threads`].
     pub fn grid(&self) -> [u32; 3] {
         self.raw.grid
+    }
+
+    /// Where the grid is, instead of [`Dispatch::grid`]: a buffer, and the offset of three `u32` in it.
+    pub fn indirect(&self) -> Option<(&'a B::Buffer, u64)> {
+        let raw = self.raw;
+        // SAFETY: backend.h: NULL, or a live buffer of this backend.
+        (!raw.indirect.is_null()).then(|| (unsafe { borrow(raw.indirect) }, raw.indirect_offset))
     }
 
     /// Threads per threadgroup.
@@ -668,6 +714,8 @@ impl<B: Backend> Table<B> {
             (found.unified, SOFT_UNIFIED),
             (found.imports, SOFT_IMPORTS),
             (found.packs_weights, SOFT_PACKS_WEIGHTS),
+            (found.textures, SOFT_TEXTURES),
+            (found.indirect, SOFT_INDIRECT),
         ];
         let capabilities = soft_capabilities {
             size: size_of::<soft_capabilities>(),
@@ -960,9 +1008,18 @@ impl<B: Backend> Table<B> {
         for (place, parameter) in found.iter().enumerate() {
             let parameter = soft_parameter {
                 index: parameter.index,
-                threadgroup: parameter.threadgroup,
+                kind: match parameter.kind {
+                    ParameterKind::Buffer => SOFT_PARAMETER_BUFFER,
+                    ParameterKind::Threadgroup => SOFT_PARAMETER_THREADGROUP,
+                    ParameterKind::Texture => SOFT_PARAMETER_TEXTURE,
+                    ParameterKind::Sampler => SOFT_PARAMETER_SAMPLER,
+                },
                 size: parameter.size,
                 alignment: parameter.alignment,
+                readable: parameter.readable,
+                writable: parameter.writable,
+                texture_type: parameter.texture_type,
+                value: parameter.value,
             };
             // SAFETY: backend.h: places for SOFT_MAX_PARAMETERS, which are no fewer.
             unsafe { results.add(place).write(parameter) }

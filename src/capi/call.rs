@@ -88,7 +88,7 @@ pub(super) fn enter(function: &'static CStr, body: impl FnOnce() -> Outcome) -> 
 }
 
 /// Runs what no error can be reported of: a destructor.
-pub(super) fn quietly(body: impl FnOnce()) {
+pub(super) fn without_unwinding(body: impl FnOnce()) {
     silence_panics();
     let before = INSIDE.replace(true);
     let _ = catch_unwind(AssertUnwindSafe(body));

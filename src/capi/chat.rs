@@ -122,19 +122,23 @@ mod encoder {
         let fields = value
             .as_object()
             .ok_or_else(|| wrong(": is no JSON object"))?;
-        if let Some(other) = fields
-            .keys()
-            .find(|key| !["role", "content"].contains(&key.as_str()))
-        {
-            return Err(wrong(&format!(
-                ": has {other:?}; \"role\" and \"content\" are possible"
-            )));
+        let text = |name: &str| fields.get(name).and_then(Json::as_str);
+        let role = text("role").ok_or_else(|| wrong(".role: is no text"))?;
+        let mut message = ChatMessage::new(role, text("content").unwrap_or_default());
+        match fields.get("content") {
+            Some(Json::String(_)) => (),
+            // Some templates know lists of parts.
+            Some(parts @ Json::Array(_)) => message = message.with("content", parts),
+            // A message that calls tools may say nothing.
+            None | Some(Json::Null) if fields.len() > 1 => message = message.with("content", ()),
+            _ => return Err(wrong(".content: is no text or list")),
         }
-        let text = |name: &str| {
-            let text = fields.get(name).and_then(Json::as_str);
-            text.ok_or_else(|| wrong(&format!(".{name}: is no text")))
-        };
-        Ok(ChatMessage::new(text("role")?, text("content")?))
+        for (name, value) in fields {
+            if !["role", "content"].contains(&name.as_str()) {
+                message = message.with(name, value);
+            }
+        }
+        Ok(message)
     }
 }
 

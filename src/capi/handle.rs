@@ -104,7 +104,7 @@ impl<H: Handled> Place<H> {
 /// Gives back the reference of a handle that is gone.
 unsafe extern "C" fn drop_value<T>(value: *mut c_void) {
     // SAFETY: `Place::share` made it from an Arc of that type, and each handle is destroyed once.
-    call::quietly(|| drop(unsafe { Arc::<T>::from_raw(value.cast()) }));
+    call::without_unwinding(|| drop(unsafe { Arc::<T>::from_raw(value.cast()) }));
 }
 
 /// Takes a reference of a value that lives.

@@ -58,6 +58,7 @@ fn of_model(error: &LlamaError) -> Status {
         LlamaError::Split { .. }
         | LlamaError::Gguf { .. }
         | LlamaError::Importance { .. }
+        | LlamaError::Adapter { .. }
         | LlamaError::Safetensors { .. }
         | LlamaError::HuggingFace { .. }
         | LlamaError::Metadata(_)

@@ -467,10 +467,13 @@ pub struct iron_matmul {
     pub batch: u32,
     pub transpose_a: u32,
     pub transpose_b: u32,
+    pub padding: u32,
+    pub alpha: f32,
+    pub beta: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_matmul"][::core::mem::size_of::<iron_matmul>() - 304usize];
+    ["Size of iron_matmul"][::core::mem::size_of::<iron_matmul>() - 312usize];
     ["Alignment of iron_matmul"][::core::mem::align_of::<iron_matmul>() - 8usize];
     [
         "Offset of field: iron_matmul::size",
@@ -505,6 +508,15 @@ const _: () = {
     [
         "Offset of field: iron_matmul::transpose_b",
     ][::core::mem::offset_of!(iron_matmul, transpose_b) - 296usize];
+    [
+        "Offset of field: iron_matmul::padding",
+    ][::core::mem::offset_of!(iron_matmul, padding) - 300usize];
+    [
+        "Offset of field: iron_matmul::alpha",
+    ][::core::mem::offset_of!(iron_matmul, alpha) - 304usize];
+    [
+        "Offset of field: iron_matmul::beta",
+    ][::core::mem::offset_of!(iron_matmul, beta) - 308usize];
 };
 impl Default for iron_matmul {
     fn default() -> Self {
@@ -1098,6 +1110,288 @@ impl Default for iron_linear_backward {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct iron_gated {
+    pub size: usize,
+    pub count: u64,
+    pub a: iron_tensor,
+    pub b: iron_tensor,
+    pub gradient: iron_tensor,
+    pub a_gradient: iron_tensor,
+    pub b_gradient: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_gated"][::core::mem::size_of::<iron_gated>() - 336usize];
+    ["Alignment of iron_gated"][::core::mem::align_of::<iron_gated>() - 8usize];
+    [
+        "Offset of field: iron_gated::size",
+    ][::core::mem::offset_of!(iron_gated, size) - 0usize];
+    [
+        "Offset of field: iron_gated::count",
+    ][::core::mem::offset_of!(iron_gated, count) - 8usize];
+    ["Offset of field: iron_gated::a"][::core::mem::offset_of!(iron_gated, a) - 16usize];
+    ["Offset of field: iron_gated::b"][::core::mem::offset_of!(iron_gated, b) - 80usize];
+    [
+        "Offset of field: iron_gated::gradient",
+    ][::core::mem::offset_of!(iron_gated, gradient) - 144usize];
+    [
+        "Offset of field: iron_gated::a_gradient",
+    ][::core::mem::offset_of!(iron_gated, a_gradient) - 208usize];
+    [
+        "Offset of field: iron_gated::b_gradient",
+    ][::core::mem::offset_of!(iron_gated, b_gradient) - 272usize];
+};
+impl Default for iron_gated {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_rms_norm_backward {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub x: iron_tensor,
+    pub weight: iron_tensor,
+    pub gradient: iron_tensor,
+    pub x_gradient: iron_tensor,
+    pub products: iron_tensor,
+    pub eps: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_rms_norm_backward",
+    ][::core::mem::size_of::<iron_rms_norm_backward>() - 352usize];
+    [
+        "Alignment of iron_rms_norm_backward",
+    ][::core::mem::align_of::<iron_rms_norm_backward>() - 8usize];
+    [
+        "Offset of field: iron_rms_norm_backward::size",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, size) - 0usize];
+    [
+        "Offset of field: iron_rms_norm_backward::rows",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, rows) - 8usize];
+    [
+        "Offset of field: iron_rms_norm_backward::width",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, width) - 16usize];
+    [
+        "Offset of field: iron_rms_norm_backward::x",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, x) - 24usize];
+    [
+        "Offset of field: iron_rms_norm_backward::weight",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, weight) - 88usize];
+    [
+        "Offset of field: iron_rms_norm_backward::gradient",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, gradient) - 152usize];
+    [
+        "Offset of field: iron_rms_norm_backward::x_gradient",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, x_gradient) - 216usize];
+    [
+        "Offset of field: iron_rms_norm_backward::products",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, products) - 280usize];
+    [
+        "Offset of field: iron_rms_norm_backward::eps",
+    ][::core::mem::offset_of!(iron_rms_norm_backward, eps) - 344usize];
+};
+impl Default for iron_rms_norm_backward {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_softmax_backward {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub y: iron_tensor,
+    pub gradient: iron_tensor,
+    pub out: iron_tensor,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_softmax_backward",
+    ][::core::mem::size_of::<iron_softmax_backward>() - 224usize];
+    [
+        "Alignment of iron_softmax_backward",
+    ][::core::mem::align_of::<iron_softmax_backward>() - 8usize];
+    [
+        "Offset of field: iron_softmax_backward::size",
+    ][::core::mem::offset_of!(iron_softmax_backward, size) - 0usize];
+    [
+        "Offset of field: iron_softmax_backward::rows",
+    ][::core::mem::offset_of!(iron_softmax_backward, rows) - 8usize];
+    [
+        "Offset of field: iron_softmax_backward::width",
+    ][::core::mem::offset_of!(iron_softmax_backward, width) - 16usize];
+    [
+        "Offset of field: iron_softmax_backward::y",
+    ][::core::mem::offset_of!(iron_softmax_backward, y) - 24usize];
+    [
+        "Offset of field: iron_softmax_backward::gradient",
+    ][::core::mem::offset_of!(iron_softmax_backward, gradient) - 88usize];
+    [
+        "Offset of field: iron_softmax_backward::out",
+    ][::core::mem::offset_of!(iron_softmax_backward, out) - 152usize];
+    [
+        "Offset of field: iron_softmax_backward::scale",
+    ][::core::mem::offset_of!(iron_softmax_backward, scale) - 216usize];
+};
+impl Default for iron_softmax_backward {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_embedding_backward {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub vocab: u64,
+    pub ids: iron_tensor,
+    pub gradient: iron_tensor,
+    pub out: iron_tensor,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_embedding_backward",
+    ][::core::mem::size_of::<iron_embedding_backward>() - 232usize];
+    [
+        "Alignment of iron_embedding_backward",
+    ][::core::mem::align_of::<iron_embedding_backward>() - 8usize];
+    [
+        "Offset of field: iron_embedding_backward::size",
+    ][::core::mem::offset_of!(iron_embedding_backward, size) - 0usize];
+    [
+        "Offset of field: iron_embedding_backward::rows",
+    ][::core::mem::offset_of!(iron_embedding_backward, rows) - 8usize];
+    [
+        "Offset of field: iron_embedding_backward::width",
+    ][::core::mem::offset_of!(iron_embedding_backward, width) - 16usize];
+    [
+        "Offset of field: iron_embedding_backward::vocab",
+    ][::core::mem::offset_of!(iron_embedding_backward, vocab) - 24usize];
+    [
+        "Offset of field: iron_embedding_backward::ids",
+    ][::core::mem::offset_of!(iron_embedding_backward, ids) - 32usize];
+    [
+        "Offset of field: iron_embedding_backward::gradient",
+    ][::core::mem::offset_of!(iron_embedding_backward, gradient) - 96usize];
+    [
+        "Offset of field: iron_embedding_backward::out",
+    ][::core::mem::offset_of!(iron_embedding_backward, out) - 160usize];
+    [
+        "Offset of field: iron_embedding_backward::scale",
+    ][::core::mem::offset_of!(iron_embedding_backward, scale) - 224usize];
+};
+impl Default for iron_embedding_backward {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_attention_backward {
+    pub size: usize,
+    pub tokens: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub head_dim: u64,
+    pub q: iron_tensor,
+    pub k: iron_tensor,
+    pub v: iron_tensor,
+    pub out: iron_tensor,
+    pub gradient: iron_tensor,
+    pub q_gradient: iron_tensor,
+    pub k_gradient: iron_tensor,
+    pub v_gradient: iron_tensor,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_attention_backward",
+    ][::core::mem::size_of::<iron_attention_backward>() - 560usize];
+    [
+        "Alignment of iron_attention_backward",
+    ][::core::mem::align_of::<iron_attention_backward>() - 8usize];
+    [
+        "Offset of field: iron_attention_backward::size",
+    ][::core::mem::offset_of!(iron_attention_backward, size) - 0usize];
+    [
+        "Offset of field: iron_attention_backward::tokens",
+    ][::core::mem::offset_of!(iron_attention_backward, tokens) - 8usize];
+    [
+        "Offset of field: iron_attention_backward::heads",
+    ][::core::mem::offset_of!(iron_attention_backward, heads) - 16usize];
+    [
+        "Offset of field: iron_attention_backward::kv_heads",
+    ][::core::mem::offset_of!(iron_attention_backward, kv_heads) - 24usize];
+    [
+        "Offset of field: iron_attention_backward::head_dim",
+    ][::core::mem::offset_of!(iron_attention_backward, head_dim) - 32usize];
+    [
+        "Offset of field: iron_attention_backward::q",
+    ][::core::mem::offset_of!(iron_attention_backward, q) - 40usize];
+    [
+        "Offset of field: iron_attention_backward::k",
+    ][::core::mem::offset_of!(iron_attention_backward, k) - 104usize];
+    [
+        "Offset of field: iron_attention_backward::v",
+    ][::core::mem::offset_of!(iron_attention_backward, v) - 168usize];
+    [
+        "Offset of field: iron_attention_backward::out",
+    ][::core::mem::offset_of!(iron_attention_backward, out) - 232usize];
+    [
+        "Offset of field: iron_attention_backward::gradient",
+    ][::core::mem::offset_of!(iron_attention_backward, gradient) - 296usize];
+    [
+        "Offset of field: iron_attention_backward::q_gradient",
+    ][::core::mem::offset_of!(iron_attention_backward, q_gradient) - 360usize];
+    [
+        "Offset of field: iron_attention_backward::k_gradient",
+    ][::core::mem::offset_of!(iron_attention_backward, k_gradient) - 424usize];
+    [
+        "Offset of field: iron_attention_backward::v_gradient",
+    ][::core::mem::offset_of!(iron_attention_backward, v_gradient) - 488usize];
+    [
+        "Offset of field: iron_attention_backward::scale",
+    ][::core::mem::offset_of!(iron_attention_backward, scale) - 552usize];
+};
+impl Default for iron_attention_backward {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct iron_sum_rows {
     pub size: usize,
     pub rows: u64,
@@ -1126,6 +1420,92 @@ const _: () = {
     ][::core::mem::offset_of!(iron_sum_rows, out) - 88usize];
 };
 impl Default for iron_sum_rows {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_sum_squares {
+    pub size: usize,
+    pub rows: u64,
+    pub width: u64,
+    pub x: iron_tensor,
+    pub out: iron_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_sum_squares"][::core::mem::size_of::<iron_sum_squares>() - 152usize];
+    [
+        "Alignment of iron_sum_squares",
+    ][::core::mem::align_of::<iron_sum_squares>() - 8usize];
+    [
+        "Offset of field: iron_sum_squares::size",
+    ][::core::mem::offset_of!(iron_sum_squares, size) - 0usize];
+    [
+        "Offset of field: iron_sum_squares::rows",
+    ][::core::mem::offset_of!(iron_sum_squares, rows) - 8usize];
+    [
+        "Offset of field: iron_sum_squares::width",
+    ][::core::mem::offset_of!(iron_sum_squares, width) - 16usize];
+    [
+        "Offset of field: iron_sum_squares::x",
+    ][::core::mem::offset_of!(iron_sum_squares, x) - 24usize];
+    [
+        "Offset of field: iron_sum_squares::out",
+    ][::core::mem::offset_of!(iron_sum_squares, out) - 88usize];
+};
+impl Default for iron_sum_squares {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct iron_clip_norm {
+    pub size: usize,
+    pub count: u64,
+    pub squares: iron_tensor,
+    pub x: iron_tensor,
+    pub norm: f32,
+    pub padding: u32,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_clip_norm"][::core::mem::size_of::<iron_clip_norm>() - 160usize];
+    ["Alignment of iron_clip_norm"][::core::mem::align_of::<iron_clip_norm>() - 8usize];
+    [
+        "Offset of field: iron_clip_norm::size",
+    ][::core::mem::offset_of!(iron_clip_norm, size) - 0usize];
+    [
+        "Offset of field: iron_clip_norm::count",
+    ][::core::mem::offset_of!(iron_clip_norm, count) - 8usize];
+    [
+        "Offset of field: iron_clip_norm::squares",
+    ][::core::mem::offset_of!(iron_clip_norm, squares) - 16usize];
+    [
+        "Offset of field: iron_clip_norm::x",
+    ][::core::mem::offset_of!(iron_clip_norm, x) - 80usize];
+    [
+        "Offset of field: iron_clip_norm::norm",
+    ][::core::mem::offset_of!(iron_clip_norm, norm) - 144usize];
+    [
+        "Offset of field: iron_clip_norm::padding",
+    ][::core::mem::offset_of!(iron_clip_norm, padding) - 148usize];
+    [
+        "Offset of field: iron_clip_norm::scale",
+    ][::core::mem::offset_of!(iron_clip_norm, scale) - 152usize];
+};
+impl Default for iron_clip_norm {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -1515,6 +1895,7 @@ pub struct iron_kernel_info {
     pub max_threads_per_threadgroup: u32,
     pub simd_width: u32,
     pub static_threadgroup_memory: u32,
+    pub argument_count: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1534,10 +1915,60 @@ const _: () = {
     [
         "Offset of field: iron_kernel_info::static_threadgroup_memory",
     ][::core::mem::offset_of!(iron_kernel_info, static_threadgroup_memory) - 16usize];
+    [
+        "Offset of field: iron_kernel_info::argument_count",
+    ][::core::mem::offset_of!(iron_kernel_info, argument_count) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct iron_kernel_argument_info {
+    pub size: usize,
+    pub kind: u32,
+    pub index: u32,
+    pub access: u32,
+    pub byte_size: u64,
+    pub alignment: u64,
+    pub texture_type: u32,
+    pub texture_value: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_kernel_argument_info",
+    ][::core::mem::size_of::<iron_kernel_argument_info>() - 48usize];
+    [
+        "Alignment of iron_kernel_argument_info",
+    ][::core::mem::align_of::<iron_kernel_argument_info>() - 8usize];
+    [
+        "Offset of field: iron_kernel_argument_info::size",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, size) - 0usize];
+    [
+        "Offset of field: iron_kernel_argument_info::kind",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, kind) - 8usize];
+    [
+        "Offset of field: iron_kernel_argument_info::index",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, index) - 12usize];
+    [
+        "Offset of field: iron_kernel_argument_info::access",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, access) - 16usize];
+    [
+        "Offset of field: iron_kernel_argument_info::byte_size",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, byte_size) - 24usize];
+    [
+        "Offset of field: iron_kernel_argument_info::alignment",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, alignment) - 32usize];
+    [
+        "Offset of field: iron_kernel_argument_info::texture_type",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, texture_type) - 40usize];
+    [
+        "Offset of field: iron_kernel_argument_info::texture_value",
+    ][::core::mem::offset_of!(iron_kernel_argument_info, texture_value) - 44usize];
 };
 pub const IRON_ARGUMENT_BUFFER: iron_argument_kind = 1;
 pub const IRON_ARGUMENT_BYTES: iron_argument_kind = 2;
 pub const IRON_ARGUMENT_THREADGROUP: iron_argument_kind = 3;
+pub const IRON_ARGUMENT_TEXTURE: iron_argument_kind = 4;
+pub const IRON_ARGUMENT_SAMPLER: iron_argument_kind = 5;
 pub type iron_argument_kind = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1589,6 +2020,115 @@ impl Default for iron_argument {
         }
     }
 }
+pub const IRON_TEXTURE_FLOAT: iron_texture_value = 1;
+pub const IRON_TEXTURE_UINT: iron_texture_value = 2;
+pub const IRON_TEXTURE_SINT: iron_texture_value = 3;
+pub type iron_texture_value = ::core::ffi::c_uint;
+pub const IRON_PIXEL_R8_UNORM: iron_pixel_format = 10;
+pub const IRON_PIXEL_R8_SNORM: iron_pixel_format = 12;
+pub const IRON_PIXEL_R8_UINT: iron_pixel_format = 13;
+pub const IRON_PIXEL_R8_SINT: iron_pixel_format = 14;
+pub const IRON_PIXEL_R16_UNORM: iron_pixel_format = 20;
+pub const IRON_PIXEL_R16_SNORM: iron_pixel_format = 22;
+pub const IRON_PIXEL_R16_UINT: iron_pixel_format = 23;
+pub const IRON_PIXEL_R16_SINT: iron_pixel_format = 24;
+pub const IRON_PIXEL_R16_FLOAT: iron_pixel_format = 25;
+pub const IRON_PIXEL_RG8_UNORM: iron_pixel_format = 30;
+pub const IRON_PIXEL_RG8_SNORM: iron_pixel_format = 32;
+pub const IRON_PIXEL_RG8_UINT: iron_pixel_format = 33;
+pub const IRON_PIXEL_RG8_SINT: iron_pixel_format = 34;
+pub const IRON_PIXEL_R32_UINT: iron_pixel_format = 53;
+pub const IRON_PIXEL_R32_SINT: iron_pixel_format = 54;
+pub const IRON_PIXEL_R32_FLOAT: iron_pixel_format = 55;
+pub const IRON_PIXEL_RG16_UNORM: iron_pixel_format = 60;
+pub const IRON_PIXEL_RG16_SNORM: iron_pixel_format = 62;
+pub const IRON_PIXEL_RG16_UINT: iron_pixel_format = 63;
+pub const IRON_PIXEL_RG16_SINT: iron_pixel_format = 64;
+pub const IRON_PIXEL_RG16_FLOAT: iron_pixel_format = 65;
+pub const IRON_PIXEL_RGBA8_UNORM: iron_pixel_format = 70;
+pub const IRON_PIXEL_RGBA8_UNORM_SRGB: iron_pixel_format = 71;
+pub const IRON_PIXEL_RGBA8_SNORM: iron_pixel_format = 72;
+pub const IRON_PIXEL_RGBA8_UINT: iron_pixel_format = 73;
+pub const IRON_PIXEL_RGBA8_SINT: iron_pixel_format = 74;
+pub const IRON_PIXEL_BGRA8_UNORM: iron_pixel_format = 80;
+pub const IRON_PIXEL_BGRA8_UNORM_SRGB: iron_pixel_format = 81;
+pub const IRON_PIXEL_RG32_UINT: iron_pixel_format = 103;
+pub const IRON_PIXEL_RG32_SINT: iron_pixel_format = 104;
+pub const IRON_PIXEL_RG32_FLOAT: iron_pixel_format = 105;
+pub const IRON_PIXEL_RGBA16_UNORM: iron_pixel_format = 110;
+pub const IRON_PIXEL_RGBA16_SNORM: iron_pixel_format = 112;
+pub const IRON_PIXEL_RGBA16_UINT: iron_pixel_format = 113;
+pub const IRON_PIXEL_RGBA16_SINT: iron_pixel_format = 114;
+pub const IRON_PIXEL_RGBA16_FLOAT: iron_pixel_format = 115;
+pub const IRON_PIXEL_RGBA32_UINT: iron_pixel_format = 123;
+pub const IRON_PIXEL_RGBA32_SINT: iron_pixel_format = 124;
+pub const IRON_PIXEL_RGBA32_FLOAT: iron_pixel_format = 125;
+pub type iron_pixel_format = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct iron_texture {
+    pub format: u32,
+    pub width: u32,
+    pub height: u32,
+    pub row_bytes: u32,
+    pub reserved: [u32; 4usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of iron_texture"][::core::mem::size_of::<iron_texture>() - 32usize];
+    ["Alignment of iron_texture"][::core::mem::align_of::<iron_texture>() - 4usize];
+    [
+        "Offset of field: iron_texture::format",
+    ][::core::mem::offset_of!(iron_texture, format) - 0usize];
+    [
+        "Offset of field: iron_texture::width",
+    ][::core::mem::offset_of!(iron_texture, width) - 4usize];
+    [
+        "Offset of field: iron_texture::height",
+    ][::core::mem::offset_of!(iron_texture, height) - 8usize];
+    [
+        "Offset of field: iron_texture::row_bytes",
+    ][::core::mem::offset_of!(iron_texture, row_bytes) - 12usize];
+    [
+        "Offset of field: iron_texture::reserved",
+    ][::core::mem::offset_of!(iron_texture, reserved) - 16usize];
+};
+pub const IRON_ADDRESS_CLAMP_TO_EDGE: iron_address_mode = 0;
+pub const IRON_ADDRESS_MIRROR_CLAMP_TO_EDGE: iron_address_mode = 1;
+pub const IRON_ADDRESS_REPEAT: iron_address_mode = 2;
+pub const IRON_ADDRESS_MIRROR_REPEAT: iron_address_mode = 3;
+pub const IRON_ADDRESS_CLAMP_TO_ZERO: iron_address_mode = 4;
+pub const IRON_ADDRESS_CLAMP_TO_BORDER: iron_address_mode = 5;
+pub type iron_address_mode = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct iron_texture_sampler {
+    pub address: [u32; 3usize],
+    pub linear: u32,
+    pub pixels: u32,
+    pub reserved: [u32; 5usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of iron_texture_sampler",
+    ][::core::mem::size_of::<iron_texture_sampler>() - 40usize];
+    [
+        "Alignment of iron_texture_sampler",
+    ][::core::mem::align_of::<iron_texture_sampler>() - 4usize];
+    [
+        "Offset of field: iron_texture_sampler::address",
+    ][::core::mem::offset_of!(iron_texture_sampler, address) - 0usize];
+    [
+        "Offset of field: iron_texture_sampler::linear",
+    ][::core::mem::offset_of!(iron_texture_sampler, linear) - 12usize];
+    [
+        "Offset of field: iron_texture_sampler::pixels",
+    ][::core::mem::offset_of!(iron_texture_sampler, pixels) - 16usize];
+    [
+        "Offset of field: iron_texture_sampler::reserved",
+    ][::core::mem::offset_of!(iron_texture_sampler, reserved) - 20usize];
+};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct iron_dispatch {
@@ -3313,9 +3853,41 @@ unsafe extern "C" {
         commands: *mut iron_commands,
         linear: *const iron_linear_backward,
     ) -> iron_status;
+    pub fn iron_encode_silu_mul_backward(
+        commands: *mut iron_commands,
+        operands: *const iron_gated,
+    ) -> iron_status;
+    pub fn iron_encode_gelu_mul_backward(
+        commands: *mut iron_commands,
+        operands: *const iron_gated,
+    ) -> iron_status;
+    pub fn iron_encode_rms_norm_backward(
+        commands: *mut iron_commands,
+        norm: *const iron_rms_norm_backward,
+    ) -> iron_status;
+    pub fn iron_encode_softmax_backward(
+        commands: *mut iron_commands,
+        softmax: *const iron_softmax_backward,
+    ) -> iron_status;
+    pub fn iron_encode_embedding_backward(
+        commands: *mut iron_commands,
+        embedding: *const iron_embedding_backward,
+    ) -> iron_status;
+    pub fn iron_encode_attention_backward(
+        commands: *mut iron_commands,
+        attention: *const iron_attention_backward,
+    ) -> iron_status;
     pub fn iron_encode_sum_rows(
         commands: *mut iron_commands,
         sum_rows: *const iron_sum_rows,
+    ) -> iron_status;
+    pub fn iron_encode_sum_squares(
+        commands: *mut iron_commands,
+        sum_squares: *const iron_sum_squares,
+    ) -> iron_status;
+    pub fn iron_encode_clip_norm(
+        commands: *mut iron_commands,
+        clip_norm: *const iron_clip_norm,
     ) -> iron_status;
     pub fn iron_encode_mse(
         commands: *mut iron_commands,
@@ -3364,6 +3936,17 @@ unsafe extern "C" {
         path: *const ::core::ffi::c_char,
         library: *mut *mut iron_library,
     ) -> iron_status;
+    pub fn iron_library_kernel_count(
+        library: *mut iron_library,
+        count: *mut u32,
+    ) -> iron_status;
+    pub fn iron_library_kernel_name(
+        library: *mut iron_library,
+        index: u32,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        length: *mut usize,
+    ) -> iron_status;
     pub fn iron_library_retain(library: *mut iron_library) -> iron_status;
     pub fn iron_library_release(library: *mut iron_library) -> iron_status;
     pub fn iron_kernel_create(
@@ -3376,6 +3959,11 @@ unsafe extern "C" {
     pub fn iron_kernel_describe(
         kernel: *mut iron_kernel,
         info: *mut iron_kernel_info,
+    ) -> iron_status;
+    pub fn iron_kernel_argument(
+        kernel: *mut iron_kernel,
+        position: u32,
+        info: *mut iron_kernel_argument_info,
     ) -> iron_status;
     pub fn iron_kernel_retain(kernel: *mut iron_kernel) -> iron_status;
     pub fn iron_kernel_release(kernel: *mut iron_kernel) -> iron_status;

@@ -13,18 +13,42 @@ pub use encoder::ChatEncoder;
 pub use limits::{ChatTemplateLimit, ChatTemplateLimits};
 pub use template::ChatTemplate;
 
+use serde::ser::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
 use super::quote::one_line;
+
+/// A noncharacter, which no text has: it breaks the names of control tokens in messages while the template runs. A
+/// template that writes values as Python or JSON has them must not escape it.
+const BREAK: char = '\u{FDD0}';
 
 /// Characters of a template's refusal that are kept.
 const REFUSAL_CHARACTERS: usize = 1000;
 
 /// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+///
+/// Templates may read more of it than who speaks and what is said, a call of a tool for one:
+///
+/// ```
+/// use ironbridge::llama::ChatMessage;
+/// use serde_json::json;
+///
+/// let call = json!([{"type": "function", "function": {"name": "weather", "arguments": {"city": "Paris"}}}]);
+/// let messages = [
+///     ChatMessage::user("How warm is it in Paris?"),
+///     ChatMessage::assistant("").with("content", ()).with("tool_calls", call),
+///     ChatMessage::new("tool", "21 °C").with("name", "weather"),
+/// ];
+/// # assert!(serde_json::to_value(&messages[1]).unwrap().get("content").is_none());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatMessage {
     /// Who speaks: `"system"`, `"user"`, `"assistant"`, or whatever else the template knows.
     pub role: String,
     /// What is said.
     pub content: String,
+    /// What a template sees beside these two, or in their place.
+    fields: Map<String, Value>,
 }
 
 impl ChatMessage {
@@ -33,7 +57,30 @@ impl ChatMessage {
         ChatMessage {
             role: role.into(),
             content: content.into(),
+            fields: Map::new(),
         }
+    }
+
+    /// Gives the template a field of the message: `tool_calls`, `tool_call_id`, `reasoning_content`, whatever it reads.
+    /// One named `role` or `content` takes the place of the text; some templates know lists of parts.
+    ///
+    /// What is none in JSON, `()` for one, is a field that is not there, as transformers has it since its version 5:
+    /// templates write "None" otherwise. A value that JSON cannot hold is the same as none.
+    pub fn with(mut self, name: impl Into<String>, value: impl Serialize) -> ChatMessage {
+        let name = name.into();
+        match (
+            name.as_str(),
+            serde_json::to_value(value).unwrap_or_default(),
+        ) {
+            ("role", Value::String(text)) => self.role = text,
+            ("content", Value::String(text)) => self.content = text,
+            (_, value) => {
+                self.fields.insert(name, value);
+                return self;
+            }
+        }
+        self.fields.remove(&name);
+        self
     }
 
     /// How the model is to behave.
@@ -49,6 +96,35 @@ impl ChatMessage {
     /// What the model says.
     pub fn assistant(content: impl Into<String>) -> ChatMessage {
         ChatMessage::new("assistant", content)
+    }
+
+    /// All that the template sees, `role` and `content` first.
+    fn fields(&self) -> impl Iterator<Item = (&str, Field<'_>)> {
+        let texts = [("role", &self.role), ("content", &self.content)];
+        let first = texts.map(|(name, text)| match self.fields.get(name) {
+            Some(instead) => (name, Field::Value(instead)),
+            None => (name, Field::Text(text)),
+        });
+        let others = self.fields.iter();
+        let others = others.map(|(name, value)| (name.as_str(), Field::Value(value)));
+        let others = others.filter(|(name, _)| !["role", "content"].contains(name));
+        let all = first.into_iter().chain(others);
+        all.filter(|(_, field)| !matches!(field, Field::Value(Value::Null)))
+    }
+}
+
+/// A field of a message.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Field<'a> {
+    Text(&'a str),
+    Value(&'a Value),
+}
+
+impl Serialize for ChatMessage {
+    /// As the template sees it.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.fields())
     }
 }
 

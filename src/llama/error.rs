@@ -7,6 +7,7 @@ use super::chat::ChatError;
 use super::quantize::QuantizeError;
 use super::quote::{message, quoted};
 use super::tokenizer::TokenizerError;
+use crate::llama::files::adapter::AdapterError;
 use crate::llama::files::gguf::{GgufError, MetadataError, TensorType};
 use crate::llama::files::hugging_face::HuggingFaceError;
 use crate::llama::files::importance::ImportanceError;
@@ -29,6 +30,8 @@ pub enum LlamaError {
         path: PathBuf,
         source: ImportanceError,
     },
+    #[error("cannot use the adapter {}: {source}", path.display())]
+    Adapter { path: PathBuf, source: AdapterError },
     #[error("cannot read the weights {}: {source}", path.display())]
     Safetensors {
         path: PathBuf,

@@ -1,5 +1,7 @@
-//! The files that models come in: GGUF, safetensors and Hugging Face folders.
+//! The files that models come in: GGUF, safetensors and Hugging Face folders; and what comes beside them.
 
+pub(crate) mod adapter;
+pub(crate) mod floats;
 pub mod gguf;
 pub(crate) mod hugging_face;
 pub(crate) mod importance;

@@ -1,6 +1,7 @@
 //! The model: Touvron et al. 2023, arXiv:2302.13971, section 2.2.
 
 pub(crate) mod activations;
+mod adapter;
 mod attention;
 mod block;
 pub(crate) mod kv_cache;
@@ -18,9 +19,9 @@ use crate::commands::Commands;
 use crate::device::Device;
 use crate::error::Result;
 use crate::llama::arch::config::{Config, LayerPlan};
-use crate::llama::files::model_file::{ModelFile, ModelFormat};
+use crate::llama::files::model_file::ModelFile;
 use crate::llama::files::progress::LoadProgress;
-use crate::ops::{Activation, Embedding, RopePairing};
+use crate::ops::{Activation, Embedding};
 use activations::Activations;
 use block::Block;
 use kv_cache::KvCache;
@@ -49,7 +50,7 @@ use weights::{Repacker, WeightStorage, Weights};
 #[derive(Clone, Debug)]
 pub struct Model(Arc<Parts>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parts {
     device: Device,
     config: Config,
@@ -60,7 +61,9 @@ struct Parts {
     norm: Norm,
     output: Linear, // width to vocabulary
     /// Of weights that are still in their file and are to leave it.
-    repacker: Mutex<Option<Repacker>>,
+    repacker: Arc<Mutex<Option<Repacker>>>,
+    /// Of adapters; 0: there is none.
+    largest_rank: usize,
 }
 
 /// A forward pass: tokens of one sequence or of several, each token one row of the activations.
@@ -130,13 +133,8 @@ impl Model {
         options: LoadOptions,
         progress: &mut dyn FnMut(LoadProgress) -> ControlFlow<()>,
     ) -> Result<Model> {
-        let metadata = file.metadata();
-        let tokenizer = Tokenizer::from_metadata(metadata)?;
-        let mut config = Config::from_metadata(metadata, tokenizer.vocabulary_size())?;
-        if file.format() == ModelFormat::HuggingFace {
-            // Whatever the architecture; its weights are used as they are.
-            config.rope_pairing = RopePairing::Half;
-        }
+        let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+        let config = Config::of_file(file, tokenizer.vocabulary_size())?;
         let mut weights = Weights::new(device, file, options.weights, progress)?;
         let (vocabulary, width) = (config.vocabulary, config.width);
         let embedding = weights.matrix("token_embd.weight", width, vocabulary)?;
@@ -157,11 +155,15 @@ impl Model {
             output: Linear::of(output, width, vocabulary),
             config,
             tokenizer: Arc::new(tokenizer),
-            chat_template: metadata.get("tokenizer.chat_template")?.map(str::to_owned),
+            chat_template: file
+                .metadata()
+                .get("tokenizer.chat_template")?
+                .map(str::to_owned),
             embedding,
             blocks,
             norm,
-            repacker: Mutex::new(repacker),
+            repacker: Arc::new(Mutex::new(repacker)),
+            largest_rank: 0,
         })))
     }
 
@@ -275,7 +277,10 @@ impl Model {
         })?;
         parts.norm.forward(commands, outputs, gathered, normed)?;
         let logits = state.logits.tensor().skip(first * parts.config.vocabulary);
-        parts.output.forward(commands, outputs, normed, logits)?;
+        let low = state.low.tensor();
+        parts
+            .output
+            .forward(commands, outputs, normed, logits, low)?;
         match parts.config.output_cap {
             None => Ok(()),
             Some(cap) => commands.tanh(&Activation {

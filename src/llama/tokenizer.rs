@@ -1,20 +1,26 @@
 //! The tokenizer that a model brings with it.
 //!
-//! There are three kinds. SentencePiece's (`merge`) merges characters, best score first, as its `bpe_model.cc` does;
+//! There are four kinds. SentencePiece's (`merge`) merges characters, best score first, as its `bpe_model.cc` does;
 //! what the vocabulary lacks is spelled in byte tokens, and a space is the character `▁` (U+2581) inside a piece. The
 //! byte-level ones of GPT-2, Llama 3 and Qwen cut a text into words (`pre_tokenizer`) and merge bytes by a list of
-//! pairs (`pairs`). SentencePiece's unigram models (`unigram`) have the pieces of the best sum of scores.
+//! pairs (`pairs`). SentencePiece's unigram models (`unigram`) have the pieces of the best sum of scores. BERT's
+//! (`word_piece`) take the longest piece that a word starts with. What `tokenizer.json` does around them is `pipeline`.
 //!
 //! The `tokenizers` crate is not used, though the tests hold this to what that package does: it cannot read
 //! vocabularies from GGUF, its tokens have no bytes to stream, and it brings some sixty crates.
 
+mod added_tokens;
 mod byte_alphabet;
 mod decoder;
 mod merge;
 mod pairs;
+mod pipeline;
+mod prefix_search;
+mod sentencepiece_normalizer;
 mod space_prefix;
 mod unigram;
 mod vocabulary;
+mod word_piece;
 
 use std::borrow::Cow;
 
@@ -23,13 +29,17 @@ use unicode_normalization::UnicodeNormalization;
 use super::error::LlamaError;
 use crate::llama::files::gguf::Metadata;
 use crate::llama::pre_tokenizer::PreTokenizer;
+use crate::llama::tokenizer_json::{Bert, Normalizer, bert_words, keys};
 pub use decoder::Decoder;
 pub(crate) use decoder::DecoderState;
 use pairs::Pairs;
+use pipeline::Pipeline;
+use sentencepiece_normalizer::SentencePieceNormalizer;
 use space_prefix::SpacePrefix;
-use unigram::Unigram;
+use unigram::{Precision, Unigram};
 pub use vocabulary::{TokenKind, TokenizerError};
 use vocabulary::{UserDefined, Vocabulary};
+use word_piece::WordPiece;
 
 /// What SentencePiece writes for a space.
 const SPACE: &str = "\u{2581}";
@@ -39,7 +49,10 @@ const SPACE: &str = "\u{2581}";
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     algorithm: Algorithm,
-    space_prefix: SpacePrefix,
+    /// What SentencePiece does first.
+    normalizer: SentencePieceNormalizer,
+    /// What `tokenizer.json` does first, in its place.
+    pipeline: Option<Box<Pipeline>>,
     bos: Option<u32>,
     eos: Option<u32>,
     /// Every token that ends a text or a turn.
@@ -56,6 +69,8 @@ enum Algorithm {
     Scores,
     /// The pieces have the best sum of scores.
     Unigram(Unigram),
+    /// The longest piece of a word counts.
+    WordPiece(WordPiece),
     /// The bytes of each word merge by a list of pairs.
     Bytes {
         pairs: Pairs,
@@ -88,13 +103,18 @@ pub struct EncodeOptions {
 }
 
 impl Tokenizer {
-    fn new(vocabulary: Vocabulary, algorithm: Algorithm, space_prefix: SpacePrefix) -> Tokenizer {
+    fn new(
+        vocabulary: Vocabulary,
+        algorithm: Algorithm,
+        normalizer: SentencePieceNormalizer,
+    ) -> Tokenizer {
         let named = |name: &&str| vocabulary.named(name.as_bytes());
         Tokenizer {
             ends: ENDS.iter().filter_map(named).collect(),
             vocabulary,
             algorithm,
-            space_prefix,
+            normalizer,
+            pipeline: None,
             bos: None,
             eos: None,
             prefix: Vec::new(),
@@ -102,8 +122,8 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer in a GGUF file's metadata, whose `tokenizer.ggml.model` must be `"llama"`, `"t5"` or
-    /// `"gpt2"`.
+    /// The tokenizer in a GGUF file's metadata, whose `tokenizer.ggml.model` must be `"llama"`, `"t5"`,
+    /// `"gpt2"` or `"bert"`.
     ///
     /// # Errors
     ///
@@ -116,11 +136,17 @@ impl Tokenizer {
             "llama" => (Tokenizer::with_scores(metadata)?, Some(1), Some(2)),
             "t5" => (Tokenizer::with_unigram(metadata)?, None, Some(1)),
             "gpt2" => (Tokenizer::with_merges(metadata)?, None, None),
+            "bert" => (Tokenizer::with_word_pieces(metadata)?, Some(101), Some(102)),
             other => return Err(TokenizerError::Model(other.to_owned()).into()),
         };
         let id = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}_token_id"));
-        tokenizer.set_bos(id("bos")?.or(bos))?;
-        tokenizer.set_eos(id("eos")?.or(eos))?;
+        // BERT's files name the tokens around a text by their own names, with the format's spelling.
+        let around = |own: &str, general: &str| match model {
+            "bert" => Ok(id(own)?.or(id(general)?)),
+            _ => id(general),
+        };
+        tokenizer.set_bos(around("cls", "bos")?.or(bos))?;
+        tokenizer.set_eos(around("seperator", "eos")?.or(eos))?;
         for name in ["eot", "eom"] {
             if let Some(token) = id(name)? {
                 tokenizer.ends.push(tokenizer.checked(name, token)?);
@@ -134,50 +160,73 @@ impl Tokenizer {
         let add_bos = match &tokenizer.algorithm {
             Algorithm::Bytes { pre_tokenizer, .. } => pre_tokenizer.adds_bos(),
             Algorithm::Unigram(_) => false,
-            Algorithm::Scores => true,
+            Algorithm::Scores | Algorithm::WordPiece(_) => true,
         };
-        let add_eos = matches!(tokenizer.algorithm, Algorithm::Unigram(_));
+        let add_eos = matches!(
+            tokenizer.algorithm,
+            Algorithm::Unigram(_) | Algorithm::WordPiece(_)
+        );
         let flag = |key: &str| metadata.get::<bool>(&format!("tokenizer.ggml.{key}"));
         let add_bos = flag("add_bos_token")?.unwrap_or(add_bos);
         let add_eos = flag("add_eos_token")?.unwrap_or(add_eos);
         tokenizer.prefix = tokenizer.bos.into_iter().filter(|_| add_bos).collect();
         tokenizer.suffix = tokenizer.eos.into_iter().filter(|_| add_eos).collect();
+        let pipeline = Pipeline::from_metadata(metadata, tokenizer.vocabulary_size())?;
+        tokenizer.pipeline = pipeline.map(Box::new);
         Ok(tokenizer)
     }
 
     /// SentencePiece's of merges, in GGUF.
     fn with_scores(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
         let vocabulary = Tokenizer::scored(metadata, 0)?;
-        let space_prefix = SpacePrefix::from_metadata(metadata)?;
-        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, space_prefix))
+        let normalizer = SentencePieceNormalizer::from_metadata(metadata)?;
+        Ok(Tokenizer::new(vocabulary, Algorithm::Scores, normalizer))
     }
 
     /// SentencePiece's of a unigram model, in GGUF.
     fn with_unigram(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
-        if metadata
-            .value("tokenizer.ggml.precompiled_charsmap")
-            .is_some()
-        {
-            return Err(TokenizerError::Normalizer("replaces characters by a table").into());
-        }
-        if metadata.get("tokenizer.ggml.remove_extra_whitespaces")? == Some(true) {
-            return Err(TokenizerError::Normalizer("removes extra spaces").into());
-        }
         let vocabulary = Tokenizer::scored(metadata, 2)?;
-        let algorithm = Algorithm::Unigram(Unigram::new(&vocabulary));
-        let space_prefix = SpacePrefix::from_metadata(metadata)?;
-        Ok(Tokenizer::new(vocabulary, algorithm, space_prefix))
+        let precision = match metadata.value(keys::PRE_TOKENIZER) {
+            Some(_) => Precision::Double,
+            None => Precision::Single,
+        };
+        let algorithm = Algorithm::Unigram(Unigram::new(&vocabulary, precision));
+        let normalizer = SentencePieceNormalizer::from_metadata(metadata)?;
+        Ok(Tokenizer::new(vocabulary, algorithm, normalizer))
+    }
+
+    /// BERT's, in GGUF. The format has no scores for it, and llama.cpp takes 100 for the unknown token.
+    fn with_word_pieces(metadata: &Metadata) -> Result<Tokenizer, LlamaError> {
+        let pieces: &[Box<[u8]>] = metadata.require("tokenizer.ggml.tokens")?;
+        let unknown = metadata.get("tokenizer.ggml.unknown_token_id")?;
+        let scores = vec![0.0; pieces.len()];
+        let vocabulary = Tokenizer::vocabulary(metadata, pieces, &scores, unknown.unwrap_or(100))?;
+        let longest_word = metadata.get(keys::LONGEST_WORD)?;
+        let algorithm = Algorithm::WordPiece(WordPiece::new(&vocabulary, longest_word));
+        // Words are joined by spaces, and the first has none.
+        let normalizer = SentencePieceNormalizer::new(SpacePrefix::EveryPart);
+        Ok(Tokenizer::new(vocabulary, algorithm, normalizer))
     }
 
     /// The vocabulary of a file with scores; `otherwise`: the unknown token where the file does not say.
     fn scored(metadata: &Metadata, otherwise: u32) -> Result<Vocabulary, LlamaError> {
         let unknown = metadata.get("tokenizer.ggml.unknown_token_id")?;
-        let vocabulary = Vocabulary::new(
-            metadata.require("tokenizer.ggml.tokens")?,
-            metadata.require("tokenizer.ggml.scores")?,
-            metadata.require("tokenizer.ggml.token_type")?,
-            unknown.unwrap_or(otherwise),
-        )?;
+        let scores = metadata.require("tokenizer.ggml.scores")?;
+        let pieces = metadata.require("tokenizer.ggml.tokens")?;
+        Tokenizer::vocabulary(metadata, pieces, scores, unknown.unwrap_or(otherwise))
+    }
+
+    fn vocabulary(
+        metadata: &Metadata,
+        pieces: &[Box<[u8]>],
+        scores: &[f32],
+        unknown: u32,
+    ) -> Result<Vocabulary, LlamaError> {
+        let kinds = metadata.require("tokenizer.ggml.token_type")?;
+        let mut vocabulary = Vocabulary::new(pieces, scores, kinds, unknown)?;
+        if Pipeline::is_described(metadata) {
+            vocabulary.only_name_user_defined();
+        }
         Ok(vocabulary)
     }
 
@@ -199,7 +248,8 @@ impl Tokenizer {
                 false => piece.clone(),
             });
         let texts: Vec<Box<[u8]>> = texts.collect();
-        let vocabulary = Vocabulary::new(&texts, &vec![0.0; texts.len()], kinds, 0)?;
+        let scores = vec![0.0; texts.len()];
+        let vocabulary = Tokenizer::vocabulary(metadata, &texts, &scores, 0)?;
         let merges: &[Box<[u8]>] = metadata.require("tokenizer.ggml.merges")?;
         let pairs = read_pairs(merges, &vocabulary)?;
         let algorithm = Algorithm::Bytes {
@@ -207,7 +257,8 @@ impl Tokenizer {
             pre_tokenizer,
             letters: letters(&vocabulary),
         };
-        Ok(Tokenizer::new(vocabulary, algorithm, SpacePrefix::Nowhere))
+        let normalizer = SentencePieceNormalizer::new(SpacePrefix::Nowhere);
+        Ok(Tokenizer::new(vocabulary, algorithm, normalizer))
     }
 
     fn set_bos(&mut self, token: Option<u32>) -> Result<(), TokenizerError> {
@@ -295,10 +346,14 @@ impl Tokenizer {
         parse_special: bool,
         tokens: &mut Vec<u32>,
     ) {
+        if let Some(pipeline) = &self.pipeline {
+            let encode = |word: &str, tokens: &mut Vec<u32>| self.encode_word(word, tokens);
+            return pipeline.encode(text, begins, parse_special, tokens, encode);
+        }
         // SentencePiece looks for the others when it splits, after the spaces are escaped.
         let user_defined = match self.algorithm {
             Algorithm::Scores | Algorithm::Unigram(_) => UserDefined::WithSpace,
-            Algorithm::Bytes { .. } => UserDefined::All,
+            Algorithm::Bytes { .. } | Algorithm::WordPiece(_) => UserDefined::All,
         };
         let mut rest = text;
         let find = |text| {
@@ -320,16 +375,27 @@ impl Tokenizer {
             return;
         }
         match &self.algorithm {
-            Algorithm::Scores => {
-                let escaped = text.replace(' ', SPACE);
-                let prefix = self.space_prefix.of(&escaped, first);
-                merge::encode(&self.vocabulary, &format!("{prefix}{escaped}"), tokens);
+            Algorithm::Scores | Algorithm::Unigram(_) => {
+                let normalized = self.normalizer.apply(&self.vocabulary, text, first);
+                self.encode_word(&normalized, tokens);
             }
-            Algorithm::Unigram(unigram) => {
-                let escaped = text.replace(' ', SPACE);
-                let prefix = self.space_prefix.of(&escaped, first);
-                unigram.encode(&self.vocabulary, &format!("{prefix}{escaped}"), tokens);
+            // GGUF does not say how the text was normalized, and most models are uncased.
+            Algorithm::WordPiece(_) => {
+                let normalized = Normalizer::Bert(Bert::UNCASED).apply(text);
+                for word in bert_words(&normalized) {
+                    self.encode_word(word, tokens);
+                }
             }
+            Algorithm::Bytes { .. } => self.encode_word(text, tokens),
+        }
+    }
+
+    /// Appends the tokens of text to which all else has happened.
+    fn encode_word(&self, text: &str, tokens: &mut Vec<u32>) {
+        match &self.algorithm {
+            Algorithm::Scores => merge::encode(&self.vocabulary, text, tokens),
+            Algorithm::Unigram(unigram) => unigram.encode(&self.vocabulary, text, tokens),
+            Algorithm::WordPiece(word_piece) => word_piece.encode(&self.vocabulary, text, tokens),
             Algorithm::Bytes {
                 pairs,
                 pre_tokenizer,

@@ -30,6 +30,15 @@ const FUNCTIONS: &[&str] = &[
     "pow",
     "powr",
     "precise",
+    "quad_elements",
+    "quad_halves",
+    "quad_lane",
+    "quad_load_left",
+    "quad_load_right",
+    "quad_load_right_rows",
+    "quad_matrix",
+    "quad_multiply_accumulate",
+    "quad_place",
     "rsqrt",
     "select",
     "sign",
@@ -176,7 +185,7 @@ fn our_kernels_are_clean() {
     let compiler = compiler();
     let mut count = 0;
     for (family, source) in super::builtin::own_metal_sources() {
-        let problems = problems(&compiler, source);
+        let problems = problems(&compiler, &source);
         assert!(
             problems.is_empty(),
             "{family}.metal:\n{}",

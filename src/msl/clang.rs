@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn apple_counts_its_own_way() {
+    fn a3_apple_counts_its_own_way() {
         for (version, is_taken) in [
             ("Apple clang version 15.0.0 (clang-1500.3.9.4)", true),
             ("Apple clang version 14.0.3 (clang-1403.0.22.14.1)", false),

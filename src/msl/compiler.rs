@@ -19,7 +19,7 @@ use super::rewrite::{FunctionConstant, Kernel, Program, Value};
 use super::scratch::Scratch;
 use super::target::{self, Target};
 use super::tokens::{Kind, tokenize};
-use super::{diagnostics, object};
+use super::{diagnostics, object, registers};
 
 /// What a source is checked with, whatever it is compiled for.
 const CPU: Target = Target::Cpu { validate: false };
@@ -91,7 +91,7 @@ impl Compiler {
             .clang
             .run(&self.preprocessor_arguments(), &text, &self.limits)?;
         if !run.success {
-            return Err(diagnostics::error(&run.stderr, source));
+            return Err(diagnostics::error_in(&run.stderr, source, &text));
         }
         self.check_files(&run.stderr, source)?;
         if self.limits.is_too_large(run.stdout.len()) {
@@ -218,7 +218,7 @@ impl Compiler {
         arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
         let run = self.clang.run(&arguments, &mentions, &self.limits)?;
         if !run.success {
-            return Err(diagnostics::error(&run.stderr, source));
+            return Err(diagnostics::error_in(&run.stderr, source, &mentions));
         }
         // A constant whose value is only known after optimisation is no mistake, so what is left of the others tells.
         let Some(error) = diagnostics::warnings(&run.stderr, CONSTRUCTORS, source) else {
@@ -274,9 +274,25 @@ impl Compiler {
         })
     }
 
-    #[cfg(all(feature = "nvidia", target_os = "linux"))]
     /// The PTX module of one kernel with its function constants set, from the cache or made now.
+    #[cfg(all(feature = "nvidia", target_os = "linux"))]
     pub fn ptx(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+    ) -> Result<String, Error> {
+        let module = self.nvptx(program, kernel, values)?;
+        let Some(symbol) = ptx::undefined(&module) else {
+            return Ok(module);
+        };
+        let refusal = Refusal::Undefined(String::from(symbol));
+        Err(undefined_constant(symbol, &program.constants)
+            .unwrap_or_else(|| undefined(&program.text(values), symbol, &refusal)))
+    }
+
+    /// The same, which may use what nothing defines.
+    fn nvptx(
         &self,
         program: &Program,
         kernel: &Kernel,
@@ -288,18 +304,26 @@ impl Compiler {
         arguments.extend(["-o", "-", "-"].map(OsString::from));
         let module = self.cache.read(self.key(&arguments, &text), || {
             let run = self.clang.run(&arguments, &text, &self.limits)?;
-            if !run.success {
-                return Err(diagnostics::error(&run.stderr, ""));
+            match run.success {
+                true => Ok(run.stdout),
+                false => Err(diagnostics::error(&run.stderr, "")),
             }
-            let module = String::from_utf8_lossy(&run.stdout).into_owned();
-            let Some(symbol) = ptx::undefined(&module) else {
-                return Ok(module.into_bytes());
-            };
-            let refusal = Refusal::Undefined(String::from(symbol));
-            Err(undefined_constant(symbol, &program.constants)
-                .unwrap_or_else(|| undefined(&program.text(values), symbol, &refusal)))
         })?;
         Ok(String::from_utf8_lossy(&module).into_owned())
+    }
+
+    /// How many threads of a threadgroup a kernel has registers for (`registers`). A clang that knows no GPU cannot
+    /// tell, and then it is all.
+    pub fn most_threads(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+    ) -> u32 {
+        match self.nvptx(program, kernel, values) {
+            Ok(module) => registers::most_threads(registers::halves(&module)),
+            Err(_) => u32::MAX,
+        }
     }
 
     /// Makes a library of an object, in the cache's folder or where there is room.
@@ -475,7 +499,7 @@ mod tests {
 
     /// Apple's linker takes no library that is not linked with libSystem.
     #[test]
-    fn a_library_for_a_mac_has_the_c_library() {
+    fn a2_a_library_for_a_mac_has_the_c_library() {
         assert!(!link_arguments(true).contains(&"-nostdlib"));
         assert!(link_arguments(true).contains(&"-dynamiclib"));
         assert!(link_arguments(false).contains(&"-nostdlib"));

@@ -23,6 +23,7 @@ const HEADERS: &[(&str, &str)] = headers![
     "matrix.h",
     "atomic.h",
     "matrix_place.h",
+    "sampler.h",
     "simd.h",
     "internals.h",
     "simdgroup_matrix.h",
@@ -31,10 +32,15 @@ const HEADERS: &[(&str, &str)] = headers![
     "cpu/abi.h",
     "cpu/functions.h",
     "cpu/threads.h",
+    "cpu/quads.h",
+    "cpu/texels.h",
+    "cpu/textures.h",
     "cpu/entry.h",
     "cpu/validation.h",
     "nvptx/functions.h",
     "nvptx/threads.h",
+    "nvptx/quads.h",
+    "nvptx/textures.h",
     "nvptx/entry.h",
 ];
 
@@ -63,6 +69,7 @@ const METAL_PARTS: &[&str] = &[
     "metal_relational",
     "metal_simdgroup",
     "metal_simdgroup_matrix",
+    "metal_texture",
     "metal_type_traits",
     "metal_types",
     "metal_uniform",
@@ -112,6 +119,16 @@ impl Shim {
             Scratch::anywhere(|scratch| install(scratch.path().to_path_buf(), Some(scratch)))
         })
     }
+}
+
+/// Whether a path that clang names is that of a header of the library.
+pub fn is_of_the_library(path: &str) -> bool {
+    // A target's header includes those above it by `../`.
+    let within = path.rsplit_once("/library/").map(|(_, name)| {
+        let above = name.rsplit_once("../");
+        above.map_or(name, |(_, name)| name)
+    });
+    within.is_some_and(|name| HEADERS.iter().any(|(header, _)| *header == name))
 }
 
 fn install(path: &Path, text: &str) -> Result<(), Error> {

@@ -17,6 +17,9 @@ pub struct Library {
     compiler: Compiler,
     program: Program,
     functions: Mutex<Vec<(Wanted, Arc<Function>)>>,
+    /// Apple's rules hold: a function constant that is not set is an error where a kernel uses it, and else 0; and no
+    /// threadgroup has more threads than there are registers for.
+    as_apple: bool,
 }
 
 /// What distinguishes one compiled function from another.
@@ -41,7 +44,8 @@ impl Library {
 
     /// The same, and refuses what Apple's compiler would.
     pub fn as_apple(source: &str) -> Result<Library, Error> {
-        let library = Library::new(source)?;
+        let mut library = Library::new(source)?;
+        library.as_apple = true;
         super::apple_rules::check(&library.compiler, source)?;
         Ok(library)
     }
@@ -53,6 +57,7 @@ impl Library {
             compiler,
             program,
             functions: Mutex::new(Vec::new()),
+            as_apple: false,
         })
     }
 
@@ -80,7 +85,11 @@ impl Library {
             .ok_or_else(|| Error::Function(self.no_such_kernel(name)))?;
         let constants = self.program.constants.iter();
         let values = constants
-            .map(|constant| function_constants::value(constant, settings))
+            .map(|constant| {
+                let value = function_constants::value(constant, settings)?;
+                let unset = (!self.as_apple).then_some(Value::Unset);
+                Ok(value.or(unset))
+            })
             .collect::<Result<_, _>>()?;
         let wanted = Wanted {
             kernel,
@@ -96,12 +105,17 @@ impl Library {
         if let Some(function) = known(&self.lock()) {
             return Ok(function);
         }
-        let entry = self.compiler.kernel(
-            &self.program,
-            &self.program.kernels[kernel],
-            &wanted.values,
-            validate,
-        )?;
+        let compiled = &self.program.kernels[kernel];
+        let entry = self
+            .compiler
+            .kernel(&self.program, compiled, &wanted.values, validate)?;
+        // Apple's compiler makes a kernel fit the number that it states.
+        let most_threads = match self.as_apple && !compiled.states_threads() {
+            true => self
+                .compiler
+                .most_threads(&self.program, compiled, &wanted.values),
+            false => u32::MAX,
+        };
         let function = match entry {
             Entry::Kept(path) => Function::load(&path, name, validate)?,
             Entry::Unkept(bytes) => Scratch::anywhere(|scratch| {
@@ -110,7 +124,7 @@ impl Library {
                 Function::load(&path, name, validate)
             })?,
         };
-        let function = Arc::new(function);
+        let function = Arc::new(function.with_most_threads(most_threads));
         let mut functions = self.lock();
         if let Some(function) = known(&functions) {
             return Ok(function); // another thread was faster

@@ -46,3 +46,27 @@ impl PtxLibrary {
         self.compiler.ptx(&self.program, kernel, &values)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PtxLibrary;
+
+    #[test]
+    fn a_kernel_with_a_texture_is_refused_and_its_neighbor_is_not() {
+        let source = "#include <metal_stdlib>\nusing namespace metal;\n\
+                      constant sampler s(filter::linear);\n\
+                      float taken(texture2d<float> t) { return t.sample(s, float2(0), level(1)).x; }\n\
+                      kernel void f(texture2d<float> t [[texture(0)]], device float *x [[buffer(0)]]) { \
+                      x[0] = taken(t); }\n\
+                      kernel void g(device float *x [[buffer(0)]]) { x[0] = 1; }\n";
+        let library = PtxLibrary::new(source).unwrap_or_else(|error| panic!("{error}"));
+        let refused = library.kernel("f", &[]).map_err(|error| error.to_string());
+        assert!(
+            refused
+                .as_ref()
+                .is_err_and(|said| said.contains("textures are not supported on this backend")),
+            "{refused:?}"
+        );
+        assert!(library.kernel("g", &[]).is_ok());
+    }
+}

@@ -16,6 +16,7 @@ mod literals;
 pub mod opencl;
 mod overloads;
 mod refusals;
+mod ternary;
 
 use std::cell::Cell;
 
@@ -87,6 +88,7 @@ impl Program {
         let constants = rewriter.take_function_constants(&kernels)?;
         rewriter.rewrite_address_spaces()?;
         rewriter.merge_overloads()?;
+        rewriter.match_ternary_operands()?;
         rewriter.rewrite_literals();
         let program = Program {
             segments: rewriter.segments(),
@@ -133,10 +135,9 @@ impl Program {
                 Segment::LoopPragma(line) if unrolls => text += line,
                 Segment::LoopPragma(_) => {}
                 Segment::ConstantDefined(index) => {
-                    text += if values[*index].is_some() {
-                        "true"
-                    } else {
-                        "false"
+                    text += match values[*index] {
+                        Some(Value::Bytes(_) | Value::Sample) => "true",
+                        Some(Value::Unset) | None => "false",
                     }
                 }
             }

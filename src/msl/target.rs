@@ -15,10 +15,6 @@ pub enum Target {
     /// This processor. `validate`: every access to memory is checked.
     Cpu { validate: bool },
     /// GPUs from compute capability 8.0 on.
-    #[cfg_attr(
-        not(all(feature = "nvidia", target_os = "linux")),
-        allow(dead_code, reason = "the feature nvidia compiles for it")
-    )]
     Nvptx,
 }
 

@@ -3,10 +3,10 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
-use crate::ops::is_zero;
+use crate::ops::{is_zero, optional_factor};
 use crate::tensor::Tensor;
 
-/// `C = op(A) op(B) + bias`, accumulated in `f32` (`iron_matmul`).
+/// `C = alpha · op(A) op(B) + beta · C + bias`, accumulated in `f32` (`iron_matmul`).
 ///
 /// A linear layer with weights stored `[n][k]`, as GGUF and PyTorch store them, has `transpose_b`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,6 +33,11 @@ pub struct Matmul<'a> {
     pub transpose_a: bool,
     /// `b` is stored `n × k`.
     pub transpose_b: bool,
+    /// What products are multiplied by; not 0. `None`: 1. Another number, or a `beta`, needs scratch memory of the size
+    /// of `C`, in which products are rounded to its type.
+    pub alpha: Option<f32>,
+    /// How much of the former `C` is added. 0, the default: `C` is not read.
+    pub beta: f32,
 }
 
 impl Commands {
@@ -54,6 +59,9 @@ impl Commands {
             batch: matmul.batch.unwrap_or(1),
             transpose_a: matmul.transpose_a.into(),
             transpose_b: matmul.transpose_b.into(),
+            padding: 0,
+            alpha: optional_factor("Commands::matmul", "alpha", matmul.alpha)?,
+            beta: matmul.beta,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
         check("Commands::matmul", unsafe {

@@ -2,7 +2,7 @@
 
 use crate::commands::{Commands, Pending};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result, Status};
 use crate::ops::matmul::Matmul;
 use crate::tensor::Tensor;
 
@@ -148,7 +148,7 @@ impl AttentionProjections<'_> {
     /// Records one projection of `x`.
     ///
     /// # Errors
-    /// Those of [`Commands::matmul`].
+    /// [`Error::InvalidArgument`] when `heads` is no multiple of `kv_heads`, and those of [`Commands::matmul`].
     #[track_caller]
     pub fn record(
         &self,
@@ -158,6 +158,16 @@ impl AttentionProjections<'_> {
         x: Tensor<'_>,
         out: Tensor<'_>,
     ) -> Result<()> {
+        // Each key serves as many queries as every other.
+        if self.kv_heads > 0 && !self.heads.is_multiple_of(self.kv_heads) {
+            let (heads, kv_heads) = (self.heads, self.kv_heads);
+            let message = format!("heads: {heads} is no multiple of kv_heads, which is {kv_heads}");
+            return Err(Error::new(
+                "AttentionProjections::record",
+                Status::Shape,
+                message,
+            ));
+        }
         // A product that overflows is a size that no buffer has, and refused as such.
         let q_dim = self.heads.saturating_mul(self.head_dim);
         let kv_dim = self.kv_heads.saturating_mul(self.head_dim);

@@ -2,10 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-/// A tensor's elements, and the operations from the one that writes it to the last one that uses it.
+use crate::dtype::DType;
+
+/// A tensor's memory, and the operations from the one that writes it to the last one that uses it.
 #[derive(Debug, Clone)]
 pub(super) struct Life {
+    /// Elements of F32 that would take as much.
     pub elements: usize,
+    pub dtype: DType,
     pub during: RangeInclusive<usize>,
 }
 
@@ -58,7 +62,11 @@ mod tests {
         ) {
             let lives: Vec<Life> = lives
                 .into_iter()
-                .map(|(elements, from, length)| Life { elements, during: from..=from + length })
+                .map(|(elements, from, length)| Life {
+                    elements,
+                    dtype: DType::F32,
+                    during: from..=from + length,
+                })
                 .collect();
             let (starts, whole) = place(&lives);
             let end = |index: usize| starts[index] + lives[index].elements;
@@ -76,6 +84,7 @@ mod tests {
     fn a_chain_needs_two_places() {
         let life = |first| Life {
             elements: 64,
+            dtype: DType::F32,
             during: first..=first + 1,
         };
         let lives: Vec<Life> = (0..10).map(life).collect();

@@ -1,8 +1,9 @@
 //! Checkpoints: safetensors files of weights and the optimizer's state.
 //!
-//! A parameter has its own name, what the optimizer keeps for it `optimizer.KIND.NAME`, and `optimizer.step`, one U64,
-//! is the number of steps.
+//! What a run notes about itself is among the metadata. A parameter has its own name, what the optimizer keeps for it
+//! `optimizer.KIND.NAME`, and `optimizer.step`, one U64, is the number of steps.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,10 +24,15 @@ pub(super) struct Saved {
 }
 
 /// Writes a checkpoint as a whole or not at all.
-pub(super) fn save(path: &Path, steps: u64, tensors: &[Saved]) -> Result<(), TrainError> {
+pub(super) fn save(
+    path: &Path,
+    steps: u64,
+    tensors: &[Saved],
+    notes: &BTreeMap<String, String>,
+) -> Result<(), TrainError> {
     let write = || -> io::Result<()> {
         let mut file = NewFile::create(path, true)?;
-        let header = header(tensors);
+        let header = header(tensors, notes);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         file.write_all(&steps.to_le_bytes())?;
@@ -45,16 +51,16 @@ pub(super) fn save(path: &Path, steps: u64, tensors: &[Saved]) -> Result<(), Tra
 
 /// The JSON header, padded with spaces so that the data begins at a multiple of 8 bytes
 /// (<https://huggingface.co/docs/safetensors>).
-fn header(tensors: &[Saved]) -> Vec<u8> {
+fn header(tensors: &[Saved], notes: &BTreeMap<String, String>) -> Vec<u8> {
     let entry = |dtype: &str, shape: &[usize], start: usize, bytes: usize| {
         let offsets = [start, start + bytes];
         json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets })
     };
     let mut entries = Map::new();
-    entries.insert(
-        "__metadata__".to_owned(),
-        json!({ "format": "ironbridge checkpoint", "version": "1" }),
-    );
+    let mut metadata = notes.clone();
+    metadata.insert("format".to_owned(), "ironbridge checkpoint".to_owned());
+    metadata.insert("version".to_owned(), "1".to_owned());
+    entries.insert("__metadata__".to_owned(), json!(metadata));
     entries.insert(STEP.to_owned(), entry("U64", &[1], 0, 8));
     let mut start = 8;
     for tensor in tensors {
@@ -72,6 +78,7 @@ fn header(tensors: &[Saved]) -> Vec<u8> {
 pub(super) fn read(
     path: &Path,
     expected: &[(String, [usize; 2])],
+    notes: &BTreeMap<String, String>,
 ) -> Result<(u64, Vec<Vec<f32>>), TrainError> {
     let other = |reason: String| TrainError::OtherModel {
         path: path.to_owned(),
@@ -87,7 +94,9 @@ pub(super) fn read(
         .map(|(_, [rows, width])| 4 * (rows * width) as u64)
         .sum();
     let names: u64 = expected.iter().map(|(name, _)| name.len() as u64).sum();
-    let most = data + 8 * names + 1024 * (expected.len() as u64 + 1);
+    let noted = notes.iter().map(|(key, value)| key.len() + value.len());
+    let noted: usize = noted.map(|length| 6 * length + 16).sum();
+    let most = data + 8 * names + 1024 * (expected.len() as u64 + 1) + noted as u64;
     let length = fs::metadata(path).map_err(cannot_read)?.len();
     if length > most {
         return Err(other(format!(
@@ -100,6 +109,14 @@ pub(super) fn read(
         source,
     })?;
 
+    for (key, value) in notes {
+        let said = header.metadata().get(key).map_or("nothing", String::as_str);
+        if said != value {
+            return Err(other(format!(
+                "its {key} is {said}, and this run's is {value}"
+            )));
+        }
+    }
     let find = |name: &str| {
         let mut tensors = header.tensors().iter();
         let found = tensors.find(|tensor| tensor.name == name);

@@ -41,6 +41,18 @@ pub enum TrainError {
         expected: usize,
         given: usize,
     },
+    #[error("tensor {tensor:?} has {expected} bytes, {given} were given")]
+    Bytes {
+        tensor: String,
+        expected: usize,
+        given: usize,
+    },
+    #[error("tensor {tensor:?}: rows of {inputs} {dtype} are no weights")]
+    Frozen {
+        tensor: String,
+        dtype: &'static str,
+        inputs: usize,
+    },
     #[error("tensor {tensor:?} is computed, and cannot be written")]
     NotWritable { tensor: String },
     #[error(
@@ -54,6 +66,17 @@ pub enum TrainError {
         label: u32,
         classes: usize,
     },
+    #[error("tensor {tensor:?}: id {id} of row {row} is outside of the table's {vocab} rows")]
+    Id {
+        tensor: String,
+        row: usize,
+        id: u32,
+        vocab: usize,
+    },
+    #[error(
+        "sequences of {given} rows in all, each with at least one, were given, and the tape has {rows} rows"
+    )]
+    Sequences { rows: usize, given: usize },
     #[error("{call}: the tape was not played forward since the last time")]
     PlayedTwice { call: &'static str },
     #[error(
@@ -63,6 +86,14 @@ pub enum TrainError {
         step: u64,
         tensor: String,
         loss: f32,
+    },
+    #[error(
+        "step {step}: the norm of the gradients is {norm} because of tensor {tensor:?}; nothing was learned from it"
+    )]
+    GradientNotFinite {
+        step: u64,
+        tensor: String,
+        norm: f32,
     },
     #[error("{option}: is {value}, and must be {expected}")]
     Option {

@@ -1,10 +1,13 @@
 //! What a network computes: its tensors and its operations, recorded once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dtype::DType;
 use crate::train::error::TrainError;
+use crate::train::precision::Precision;
 use crate::train::random::Random;
+use crate::train::rotation::Rotation;
 
 /// A tensor of a [`Tape`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +26,7 @@ pub struct TensorSpec {
     pub shape: [usize; 2],
     /// Elements from row to row, and from element to element.
     pub strides: [usize; 2],
-    /// F32, or U32 of labels.
+    /// F32, U32 of labels and ids, or what frozen weights are stored as.
     pub dtype: DType,
 }
 
@@ -31,6 +34,11 @@ impl TensorSpec {
     /// Elements in all.
     pub fn elements(&self) -> usize {
         self.shape[0] * self.shape[1]
+    }
+
+    /// Bytes in all. The rows of a tensor are whole blocks.
+    pub(super) fn bytes(&self) -> usize {
+        self.elements() / self.dtype.block_elements() * self.dtype.block_bytes()
     }
 
     pub(super) fn describe(&self) -> String {
@@ -50,8 +58,17 @@ pub(super) enum Source {
     Input,
     /// The caller, for a number of classes.
     Labels,
+    /// The caller, for the rows of a table.
+    Ids,
+    /// The place of a row in its sequence of that many rows.
+    Positions(usize),
     /// Weights, which begin as these.
     Parameter(Vec<f32>),
+    /// The caller, once: weights that do not learn, of any type that a product takes, with the numbers of their rows
+    /// where those are needed to take them apart.
+    Frozen(Option<usize>),
+    /// Ones.
+    Ones,
     /// An operation.
     Computed,
 }
@@ -63,13 +80,62 @@ pub(super) enum Function {
     Tanh,
 }
 
+/// What a product is gated by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    Silu,
+    Gelu,
+}
+
 /// Operands are indices of tensors.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operation {
+    Embedding {
+        table: usize,
+        ids: usize,
+        scale: f32,
+        out: usize,
+    },
+    RmsNorm {
+        x: usize,
+        weight: usize,
+        eps: f32,
+        out: usize,
+    },
+    Gated {
+        gate: Gate,
+        a: usize,
+        b: usize,
+        out: usize,
+    },
+    Softmax {
+        x: usize,
+        out: usize,
+    },
+    Rope {
+        x: usize,
+        positions: usize,
+        rotation: Rotation,
+        /// Divisors of the frequencies; their number is that of the pairs that are rotated.
+        factors: Option<usize>,
+        out: usize,
+    },
+    Attention {
+        q: usize,
+        k: usize,
+        v: usize,
+        head_dim: usize,
+        sequence: usize,
+        /// Of scores; `None`: one over the root of head_dim.
+        scale: Option<f32>,
+        out: usize,
+    },
     Linear {
         x: usize,
         weight: usize,
         bias: Option<usize>,
+        /// Of the product; with another one than 1 there is no bias.
+        scale: f32,
         out: usize,
     },
     Activation {
@@ -94,6 +160,39 @@ pub(super) enum Operation {
     },
 }
 
+impl Operation {
+    /// What a gradient of the result goes on to, and the result.
+    pub(super) fn flow(&self) -> (Vec<usize>, usize) {
+        match *self {
+            Operation::Embedding { table, out, .. } => (vec![table], out),
+            Operation::RmsNorm { x, weight, out, .. } => (vec![x, weight], out),
+            Operation::Gated { a, b, out, .. } => (vec![a, b], out),
+            Operation::Softmax { x, out } => (vec![x], out),
+            Operation::Rope { x, out, .. } => (vec![x], out),
+            Operation::Attention { q, k, v, out, .. } => (vec![q, k, v], out),
+            Operation::Linear {
+                x,
+                weight,
+                bias,
+                out,
+                ..
+            } => (vec![x, weight, bias.unwrap_or(x)], out),
+            Operation::Activation { x, out, .. } => (vec![x], out),
+            Operation::Add { a, b, out } => (vec![a, b], out),
+            Operation::Mse {
+                prediction, out, ..
+            } => (vec![prediction], out),
+            Operation::CrossEntropy { logits, out, .. } => (vec![logits], out),
+        }
+    }
+
+    /// Whether it takes a tensor that may be computed.
+    pub(super) fn takes(&self, tensor: usize) -> bool {
+        let is_target = matches!(*self, Operation::Mse { target, .. } if target == tensor);
+        is_target || self.flow().0.contains(&tensor)
+    }
+}
+
 /// Tensors and operations in the order in which they were recorded.
 #[derive(Debug)]
 pub struct Tape {
@@ -102,7 +201,12 @@ pub struct Tape {
     pub(super) sources: Vec<Source>,
     pub(super) operations: Vec<Operation>,
     pub(super) kept: Vec<usize>,
+    /// Operations whose results are computed again in the backward pass.
+    pub(super) blocks: Vec<Range<usize>>,
+    /// Tensors of ones by their shape.
+    ones: Vec<usize>,
     random: Random,
+    pub(super) precision: Precision,
 }
 
 impl Tape {
@@ -116,7 +220,10 @@ impl Tape {
             sources: Vec::new(),
             operations: Vec::new(),
             kept: Vec::new(),
+            blocks: Vec::new(),
+            ones: Vec::new(),
             random: Random::new(seed),
+            precision: Precision::F32,
         }
     }
 
@@ -184,7 +291,7 @@ impl Tape {
         weight: Variable,
         bias: Option<Variable>,
     ) -> Result<Variable, TrainError> {
-        let (x, weight) = (self.floats("linear", x)?, self.floats("linear", weight)?);
+        let (x, weight) = (self.floats("linear", x)?, self.weights("linear", weight)?);
         let [rows, inputs] = self.tensors[x].shape;
         let outputs = self.tensors[weight].shape[0];
         self.expect("linear", weight, [outputs, inputs])?;
@@ -196,6 +303,7 @@ impl Tape {
             x,
             weight,
             bias,
+            scale: 1.0,
             out,
         })
     }
@@ -273,6 +381,41 @@ impl Tape {
         })
     }
 
+    /// Records a block, of which the run keeps no more than what other operations use: the backward pass computes the
+    /// rest again when it comes to it. With one for each layer, activations take the memory of one layer and of the
+    /// tensors between them, for about a third more work (Chen et al. 2016,
+    /// [arXiv:1604.06174](https://arxiv.org/abs/1604.06174)). The numbers are the same. A block in another one is a
+    /// part of that.
+    ///
+    /// # Errors
+    /// Those of `record`.
+    pub fn recomputed<T, E>(
+        &mut self,
+        record: impl FnOnce(&mut Tape) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let start = self.recorded();
+        let result = record(self)?;
+        self.recompute_from(start);
+        Ok(result)
+    }
+
+    /// Operations so far.
+    pub(crate) fn recorded(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Makes a block of all operations but the first `start`.
+    pub(crate) fn recompute_from(&mut self, start: usize) {
+        self.blocks.retain(|block| block.start < start);
+        self.blocks.push(start..self.operations.len());
+    }
+
+    /// What the products of all parameters are made of, those that are recorded already included; F32 unless this is
+    /// called. Frozen weights are multiplied as they are stored.
+    pub fn set_precision(&mut self, precision: Precision) {
+        self.precision = precision;
+    }
+
     /// Keeps a computed tensor until the next step, so that it can be read ([`Trainer::read`](super::Trainer::read)).
     ///
     /// # Errors
@@ -291,6 +434,19 @@ impl Tape {
         Ok(&self.tensors[self.index(variable)?])
     }
 
+    /// Ones of a tensor's shape.
+    pub(super) fn ones_like(&mut self, name: &str, index: usize) -> Result<usize, TrainError> {
+        let shape = self.tensors[index].shape;
+        let mut known = self.ones.iter();
+        if let Some(ones) = known.find(|ones| self.tensors[**ones].shape == shape) {
+            return Ok(*ones);
+        }
+        let name = format!("{name}.ones");
+        let ones = self.tensor(&name, shape, DType::F32, Source::Ones)?.index;
+        self.ones.push(ones);
+        Ok(ones)
+    }
+
     pub(super) fn index(&self, variable: Variable) -> Result<usize, TrainError> {
         match variable.tape == self.id {
             true => Ok(variable.index),
@@ -298,7 +454,11 @@ impl Tape {
         }
     }
 
-    fn floats(&self, operation: &'static str, variable: Variable) -> Result<usize, TrainError> {
+    pub(super) fn floats(
+        &self,
+        operation: &'static str,
+        variable: Variable,
+    ) -> Result<usize, TrainError> {
         let index = self.index(variable)?;
         let tensor = &self.tensors[index];
         match tensor.dtype {
@@ -311,7 +471,20 @@ impl Tape {
         }
     }
 
-    fn expect(
+    /// F32, or frozen.
+    pub(super) fn weights(
+        &self,
+        operation: &'static str,
+        variable: Variable,
+    ) -> Result<usize, TrainError> {
+        let index = self.index(variable)?;
+        match self.sources[index] {
+            Source::Frozen(_) => Ok(index),
+            _ => self.floats(operation, variable),
+        }
+    }
+
+    pub(super) fn expect(
         &self,
         operation: &'static str,
         index: usize,
@@ -323,7 +496,12 @@ impl Tape {
         }
     }
 
-    fn misfit(&self, operation: &'static str, index: usize, expected: String) -> TrainError {
+    pub(super) fn misfit(
+        &self,
+        operation: &'static str,
+        index: usize,
+        expected: String,
+    ) -> TrainError {
         TrainError::Shape {
             operation,
             tensor: self.tensors[index].name.clone(),
@@ -348,7 +526,7 @@ impl Tape {
         })
     }
 
-    fn record(
+    pub(super) fn record(
         &mut self,
         name: &str,
         shape: [usize; 2],
@@ -387,7 +565,7 @@ impl Tape {
         }
     }
 
-    fn tensor(
+    pub(super) fn tensor(
         &mut self,
         name: &str,
         shape: [usize; 2],

@@ -115,6 +115,10 @@ fn pointers_that_are_null() {
         call!(iron_encode_linear_backward(commands, null())),
         "linear",
     );
+    null_argument(
+        call!(iron_encode_attention_backward(commands, null())),
+        "attention",
+    );
     null_argument(call!(iron_encode_copy(commands, null())), "copy");
     null_argument(
         call!(iron_encode_kernel(commands, kernel, null())),
@@ -159,6 +163,25 @@ fn pointers_that_are_null() {
         "kernel",
     );
     null_argument(call!(iron_kernel_describe(kernel, null_mut())), "info");
+    null_argument(call!(iron_kernel_argument(kernel, 0, null_mut())), "info");
+    null_argument(
+        call!(iron_library_kernel_count(library, null_mut())),
+        "count",
+    );
+    null_argument(
+        call!(iron_library_kernel_name(
+            library,
+            0,
+            null_mut(),
+            0,
+            null_mut()
+        )),
+        "length",
+    );
+    null_argument(
+        call!(iron_library_kernel_name(library, 0, null_mut(), 8, &mut 0)),
+        "text",
+    );
     null_argument(
         call!(iron_commands_submission(commands, 0, null_mut())),
         "submission",
@@ -401,9 +424,30 @@ fn structs_say_their_size() {
     sizes!(iron_linear_backward, "linear", |it| call!(
         iron_encode_linear_backward(commands, it)
     ));
+    sizes!(iron_gated, "operands", |it| call!(
+        iron_encode_silu_mul_backward(commands, it)
+    ));
+    sizes!(iron_rms_norm_backward, "norm", |it| call!(
+        iron_encode_rms_norm_backward(commands, it)
+    ));
+    sizes!(iron_softmax_backward, "softmax", |it| call!(
+        iron_encode_softmax_backward(commands, it)
+    ));
+    sizes!(iron_embedding_backward, "embedding", |it| call!(
+        iron_encode_embedding_backward(commands, it)
+    ));
+    sizes!(iron_attention_backward, "attention", |it| call!(
+        iron_encode_attention_backward(commands, it)
+    ));
     sizes!(iron_sum_rows, "sum_rows", |it| call!(iron_encode_sum_rows(
         commands, it
     )));
+    sizes!(iron_sum_squares, "sum_squares", |it| call!(
+        iron_encode_sum_squares(commands, it)
+    ));
+    sizes!(iron_clip_norm, "clip_norm", |it| call!(
+        iron_encode_clip_norm(commands, it)
+    ));
     sizes!(iron_mse, "mse", |it| call!(iron_encode_mse(commands, it)));
     sizes!(iron_cross_entropy, "cross_entropy", |it| call!(
         iron_encode_cross_entropy(commands, it)
@@ -432,6 +476,9 @@ fn structs_say_their_size() {
         fixture.kernel,
         it
     )));
+    sizes!(iron_kernel_argument_info, "info", |it| call!(
+        iron_kernel_argument(fixture.kernel, 0, it)
+    ));
     sizes!(iron_memory_info, "info", |it| call!(iron_memory_describe(
         device, it
     )));

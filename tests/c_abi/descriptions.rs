@@ -109,6 +109,34 @@ pub fn linear_backward(buffers: [Buffer; 6]) -> iron_linear_backward {
     }
 }
 
+/// q, k, v, out, the gradient, and the results in their order, each 128 bytes behind the one before in its buffer.
+pub fn attention_backward(buffers: [Buffer; 8]) -> iron_attention_backward {
+    let mut offset = 0;
+    let [q, k, v, out, gradient, q_gradient, k_gradient, v_gradient] = buffers.map(|buffer| {
+        offset += 128;
+        iron_tensor {
+            offset: offset - 128,
+            ..f32s(buffer)
+        }
+    });
+    iron_attention_backward {
+        size: size_of::<iron_attention_backward>(),
+        tokens: 2,
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 4,
+        q,
+        k,
+        v,
+        out,
+        gradient,
+        q_gradient,
+        k_gradient,
+        v_gradient,
+        ..Default::default()
+    }
+}
+
 /// 32 rows of 32 F32 at the start of a buffer of weights.
 pub fn weights() -> iron_weights {
     iron_weights {

@@ -1,6 +1,6 @@
 //! What every test starts from and ends with.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
 
 use ironbridge::ffi::*;
@@ -88,25 +88,38 @@ impl Fixture {
 /// The source of ironbridge's own matmul kernels, which the software device runs without a compiler.
 pub fn matmul_source() -> *const std::ffi::c_char {
     #[repr(C)]
+    struct KernelText {
+        bytes: *const u8,
+        length: usize,
+    }
+    #[repr(C)]
     struct KernelSource {
         family: *const std::ffi::c_char,
-        text: *const std::ffi::c_char,
-        length: usize,
+        parts: *const KernelText,
+        part_count: usize,
     }
     unsafe extern "C" {
         // native/kernels/sources.h
         static kernel_sources: [KernelSource; 0];
         static kernel_source_count: usize;
     }
-    // SAFETY: sources.h: the array has that many entries of NUL-terminated strings.
-    let sources =
-        unsafe { std::slice::from_raw_parts(kernel_sources.as_ptr(), kernel_source_count) };
-    sources
-        .iter()
+    static SOURCE: std::sync::LazyLock<CString> = std::sync::LazyLock::new(|| {
+        // SAFETY: sources.h: the array has that many entries, whose families end with a NUL.
+        let sources =
+            unsafe { std::slice::from_raw_parts(kernel_sources.as_ptr(), kernel_source_count) };
+        let mut sources = sources.iter();
         // SAFETY: as above.
-        .find(|source| unsafe { CStr::from_ptr(source.family) } == c"matmul")
-        .expect("native/kernels/matmul.metal")
-        .text
+        let source = sources.find(|source| unsafe { CStr::from_ptr(source.family) } == c"matmul");
+        let source = source.expect("native/kernels/matmul.metal");
+        // SAFETY: as above; a part has `length` bytes.
+        let parts = unsafe { std::slice::from_raw_parts(source.parts, source.part_count) };
+        let bytes = parts
+            .iter()
+            // SAFETY: as above.
+            .flat_map(|part| unsafe { std::slice::from_raw_parts(part.bytes, part.length) });
+        CString::new(bytes.copied().collect::<Vec<u8>>()).expect("no NUL")
+    });
+    SOURCE.as_ptr()
 }
 
 /// Page-aligned memory of one page, for all tests.

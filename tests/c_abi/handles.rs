@@ -139,6 +139,15 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_encode_linear_backward, "x", Buffer: |h| (commands, &linear_backward([h.cast(), b, b, b, b, b]));
         iron_encode_linear_backward, "weight", Buffer: |h| (commands, &linear_backward([b, h.cast(), b, b, b, b]));
         iron_encode_linear_backward, "gradient", Buffer: |h| (commands, &linear_backward([b, b, h.cast(), b, b, b]));
+        iron_encode_attention_backward, "commands", Commands: |h| (h.cast(), &attention_backward([b; 8]));
+        iron_encode_attention_backward, "q", Buffer: |h| (commands, &attention_of(b, 0, h.cast()));
+        iron_encode_attention_backward, "k", Buffer: |h| (commands, &attention_of(b, 1, h.cast()));
+        iron_encode_attention_backward, "v", Buffer: |h| (commands, &attention_of(b, 2, h.cast()));
+        iron_encode_attention_backward, "out", Buffer: |h| (commands, &attention_of(b, 3, h.cast()));
+        iron_encode_attention_backward, "gradient", Buffer: |h| (commands, &attention_of(b, 4, h.cast()));
+        iron_encode_attention_backward, "q_gradient", Buffer: |h| (commands, &attention_of(b, 5, h.cast()));
+        iron_encode_attention_backward, "k_gradient", Buffer: |h| (commands, &attention_of(b, 6, h.cast()));
+        iron_encode_attention_backward, "v_gradient", Buffer: |h| (commands, &attention_of(b, 7, h.cast()));
         iron_encode_copy, "commands", Commands: |h| (h.cast(), &copy(b, b));
         iron_encode_copy, "src", Buffer: |h| (commands, &copy(h.cast(), b));
         iron_encode_copy, "dst", Buffer: |h| (commands, &copy(b, h.cast()));
@@ -157,6 +166,10 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_kernel_create, "library", Library: |h|
             (h.cast(), KERNEL.as_ptr(), null(), 0, place().as_mut_ptr().cast());
         iron_kernel_describe, "kernel", Kernel: |h| (h.cast(), zeroed!(iron_kernel_info));
+        iron_library_kernel_count, "library", Library: |h| (h.cast(), place().as_mut_ptr().cast());
+        iron_library_kernel_name, "library", Library: |h|
+            (h.cast(), 0, null_mut(), 0, place().as_mut_ptr().cast());
+        iron_kernel_argument, "kernel", Kernel: |h| (h.cast(), 0, zeroed!(iron_kernel_argument_info));
         iron_kernel_retain, "kernel", Kernel: |h| (h.cast());
         iron_kernel_release, "kernel", Kernel: |h| (h.cast());
         iron_encode_kernel, "commands", Commands: |h| (h.cast(), kernel, &dispatch(&[]));
@@ -171,6 +184,17 @@ fn handle_calls(fixture: &Fixture) -> Vec<HandleCall<'_>> {
         iron_memory_reclaim, "device", Device: |h| (h.cast(), IRON_RECLAIM_SYNC, 0, null_mut());
         iron_memory_list, "device", Device: |h| (h.cast(), Some(visit_nothing), null_mut());
     }
+}
+
+/// All operands are in one buffer, but that at `place`.
+fn attention_of(
+    buffer: *mut iron_buffer,
+    place: usize,
+    other: *mut iron_buffer,
+) -> iron_attention_backward {
+    let mut buffers = [buffer; 8];
+    buffers[place] = other;
+    attention_backward(buffers)
 }
 
 /// The same of the operations in ops.def.

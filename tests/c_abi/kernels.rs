@@ -306,10 +306,10 @@ fn kernels_of_which_no_pipeline_can_be_made_say_why() {
           much[i] = out[i];
           out[i] = much[i];
         }";
-    let fixture = Fixture::new();
+    let device = open("cpu:strict=apple"); // one that wants every constant set
     let mut library = null_mut();
     ok(call!(iron_library_create(
-        fixture.device,
+        device,
         SOURCE.as_ptr(),
         &mut library
     )));
@@ -364,6 +364,96 @@ fn kernels_of_which_no_pipeline_can_be_made_say_why() {
     let (status, kernel) = create(c"needs", &[boolean(4), number(3, 5)]);
     ok(status);
     ok(call!(iron_kernel_release(kernel)));
+    ok(call!(iron_library_release(library)));
+    ok(call!(iron_device_close(device, u64::MAX, null_mut())));
+}
+
+#[test]
+#[serial]
+fn a_library_lists_its_kernels_and_a_kernel_its_arguments() {
+    const SOURCE: &CStr = c"#include <metal_stdlib>
+        struct Sizes { metal::uint3 size; metal::half4 scale; };
+        kernel void first(device const float *in [[buffer(3)]], device metal::half4 *out [[buffer(1)]],
+                          constant Sizes &sizes [[buffer(0)]], constant void *any [[buffer(9)]],
+                          threadgroup float4 *shared [[threadgroup(2)]], uint i [[thread_position_in_grid]]) {}
+        template <typename T> [[kernel]] void fill(device T *out, constant T &value) { *out = value; }
+        template [[host_name(\"fill of shorts\")]] [[kernel]] decltype(fill<short>) fill<short>;";
+    let fixture = Fixture::new();
+    let mut library = null_mut();
+    ok(call!(iron_library_create(
+        fixture.device,
+        SOURCE.as_ptr(),
+        &mut library
+    )));
+    let (mut count, mut length) = (0, 0);
+    ok(call!(iron_library_kernel_count(library, &mut count)));
+    assert_eq!(count, 2);
+    let mut text = [b'?'; 15];
+    let place = text.as_mut_ptr().cast();
+    let mut name = |index, place, capacity| {
+        call!(iron_library_kernel_name(
+            library,
+            index,
+            place,
+            capacity,
+            &mut length
+        ))
+    };
+    fails(name(2, place, 15), IRON_ERROR_OUT_OF_RANGE, "index: 2");
+    fails(name(1, place, 14), IRON_ERROR_OUT_OF_RANGE, "capacity: 14");
+    ok(name(1, null_mut(), 0));
+    ok(name(1, place, 15));
+    assert_eq!((&text, length), (b"fill of shorts\0", 14));
+
+    let arguments = |name: &CStr| {
+        let mut kernel = null_mut();
+        ok(call!(iron_kernel_create(
+            library,
+            name.as_ptr(),
+            null(),
+            0,
+            &mut kernel
+        )));
+        let argument = |position| {
+            let mut info = iron_kernel_argument_info {
+                size: size_of::<iron_kernel_argument_info>(),
+                ..Default::default()
+            };
+            let status = call!(iron_kernel_argument(kernel, position, &mut info));
+            (status, info)
+        };
+        let arguments: Vec<_> = (0..)
+            .map(argument)
+            .take_while(|(status, _)| *status == IRON_OK)
+            .map(|(_, it)| (it.kind, it.index, it.access, it.byte_size, it.alignment))
+            .collect();
+        fails(
+            argument(arguments.len() as u32).0,
+            IRON_ERROR_OUT_OF_RANGE,
+            "position: ",
+        );
+        ok(call!(iron_kernel_release(kernel)));
+        arguments
+    };
+    const READ: iron_access = IRON_ACCESS_READ;
+    const BOTH: iron_access = IRON_ACCESS_READ_WRITE;
+    assert_eq!(
+        arguments(c"first"),
+        [
+            (IRON_ARGUMENT_BUFFER, 3, READ, 0, 4),
+            (IRON_ARGUMENT_BUFFER, 1, BOTH, 0, 8),
+            (IRON_ARGUMENT_BUFFER, 0, READ, 32, 16),
+            (IRON_ARGUMENT_BUFFER, 9, READ, 0, 1),
+            (IRON_ARGUMENT_THREADGROUP, 2, BOTH, 0, 16),
+        ]
+    );
+    assert_eq!(
+        arguments(c"fill of shorts"),
+        [
+            (IRON_ARGUMENT_BUFFER, 0, BOTH, 0, 2),
+            (IRON_ARGUMENT_BUFFER, 1, READ, 2, 2),
+        ]
+    );
     ok(call!(iron_library_release(library)));
     fixture.finish();
 }
@@ -432,6 +522,10 @@ fn a_kernel_runs_over_buffers_and_bytes() {
     };
     ok(call!(iron_kernel_describe(fixture.kernel, &mut info)));
     assert!(info.max_threads_per_threadgroup > 0 && info.simd_width > 0);
+    // On the software device this one is native code, which states no arguments, unless all come from their source.
+    let from_source =
+        std::env::var("IRONBRIDGE_SOFT_KERNELS").is_ok_and(|kernels| kernels == "msl");
+    assert_eq!(info.argument_count, if from_source { 5 } else { 0 });
     release_commands(commands);
     for buffer in [a, b, c] {
         release_buffer(buffer);

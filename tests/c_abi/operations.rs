@@ -62,6 +62,8 @@ fn matmuls_that_do_not_fit() {
         |it| it.m = 65
             => IRON_ERROR_OUT_OF_RANGE, "a: 65 rows of 16 F32 from offset 0 need 4160 bytes, the buffer has 4096";
         |it| (it.n, it.c.dtype) = (65, IRON_F32) => IRON_ERROR_OUT_OF_RANGE, "b: 16 rows of 65 F32";
+        |it| it.alpha = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "alpha: is nan";
+        |it| it.beta = f32::INFINITY => IRON_ERROR_INVALID_ARGUMENT, "beta: is inf";
         |it| it.a.offset = 2 => IRON_ERROR_INVALID_ARGUMENT, "a: offset 2";
         |it| it.a.offset = 4096 - 1020 => IRON_ERROR_OUT_OF_RANGE, "a: ";
         |it| it.a.offset = u64::MAX - 3 => IRON_ERROR_INVALID_ARGUMENT, "a: its size overflows";
@@ -172,6 +174,21 @@ fn operations_that_do_not_fit() {
         |it| it.out.buffer = y => IRON_ERROR_INVALID_ARGUMENT, "out: overlaps k";
         |it| it.q.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "q: ";
     }
+    wrong! { fixture, iron_encode_attention_backward, attention_backward([x, x, x, x, x, y, y, y]);
+        |it| it.tokens = 0 => IRON_ERROR_INVALID_ARGUMENT, "tokens: is 0";
+        |it| it.heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "heads: is 0";
+        |it| it.kv_heads = 0 => IRON_ERROR_INVALID_ARGUMENT, "kv_heads: is 0";
+        |it| it.head_dim = 0 => IRON_ERROR_INVALID_ARGUMENT, "head_dim: is 0";
+        |it| it.head_dim = 257 => IRON_ERROR_SHAPE, "head_dim: 257";
+        |it| it.kv_heads = 3 => IRON_ERROR_SHAPE, "heads: 4 is not a multiple of kv_heads, 3";
+        |it| it.tokens = 17 => IRON_ERROR_OUT_OF_RANGE, "q: ";
+        |it| it.v.offset = 980 => IRON_ERROR_OUT_OF_RANGE, "v: ";
+        |it| it.k.dtype = IRON_F16 => IRON_ERROR_SHAPE, "k: ";
+        |it| it.scale = f32::NAN => IRON_ERROR_INVALID_ARGUMENT, "scale";
+        |it| it.q_gradient = f32s(x) => IRON_ERROR_INVALID_ARGUMENT, "q_gradient: overlaps q";
+        |it| it.v_gradient = it.k_gradient => IRON_ERROR_INVALID_ARGUMENT, "v_gradient: overlaps k_gradient";
+        |it| it.gradient.buffer = foreign => IRON_ERROR_WRONG_DEVICE, "gradient: ";
+    }
     wrong! { fixture, iron_encode_linear_backward, linear_backward([x, x, x, y, y, z]);
         |it| it.rows = 0 => IRON_ERROR_INVALID_ARGUMENT, "rows: is 0";
         |it| it.inputs = 0 => IRON_ERROR_INVALID_ARGUMENT, "inputs: is 0";
@@ -275,7 +292,7 @@ fn weights() -> Vec<iron_dtype> {
 fn every_type_of_every_operation_has_its_kernel() {
     let fixture = Fixture::new();
     let device = fixture.device;
-    let [x, y, z, w] = [(); 4].map(|()| buffer(device, 1 << 17));
+    let [x, y, z, w, v] = [(); 5].map(|()| buffer(device, 1 << 17));
     let commands = begin(device);
     let floats = [IRON_F32, IRON_F16, IRON_BF16];
     let weights = weights();
@@ -295,7 +312,19 @@ fn every_type_of_every_operation_has_its_kernel() {
             };
             runs(call!(iron_encode_matmul(commands, &matmul)));
         }
+        // The kernel of the product is counted already.
+        let added = iron_matmul {
+            a: tensor(x, kind),
+            b: tensor(y, IRON_F32),
+            c: tensor(z, kind),
+            transpose_b: 1,
+            beta: 1.0,
+            ..matmul_of((x, y, z), (3, 5, 256))
+        };
+        runs(call!(iron_encode_matmul(commands, &added)));
     }
+    let backward = attention_backward([x, x, x, x, x, y, y, y]);
+    runs(call!(iron_encode_attention_backward(commands, &backward)));
     for &table in &weights {
         let embedding = iron_embedding {
             width: 256,
@@ -370,11 +399,11 @@ fn every_type_of_every_operation_has_its_kernel() {
         .iter()
         .filter(|operation| !operation.is_of_types());
     for operation in of_one_type.clone() {
-        let buffers = &[x, y, z, w][..operation.operands.len()];
+        let buffers = &[x, y, z, w, v][..operation.operands.len()];
         runs(Given::new(operation, buffers).call(commands));
     }
     let (of_weights, rows) = (3 * weights.len(), of_one_type.count());
-    assert_eq!(recorded, of_weights + rows + 9 + 4 + 4 * 5 + 4 + 2);
+    assert_eq!(recorded, of_weights + rows + 2 + 1 + 9 + 4 + 4 * 5 + 4 + 2);
     commit_and_wait(commands);
     release_commands(commands);
     ok(call!(iron_memory_reclaim(
@@ -387,10 +416,10 @@ fn every_type_of_every_operation_has_its_kernel() {
     let pipelines = memory(device).categories[IRON_CATEGORY_PIPELINES as usize];
     assert_eq!(
         pipelines.count,
-        2 + 21 + (of_weights + rows) as u64 + 40,
+        2 + 29 + (of_weights + rows) as u64 + 44,
         "the fixture's own, families, kernels"
     );
-    for buffer in [x, y, z, w] {
+    for buffer in [x, y, z, w, v] {
         release_buffer(buffer);
     }
     fixture.finish();

@@ -327,7 +327,7 @@ fn a_gnustep_for_libobjc2_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_mac_older_than_the_bridge_runs_on_is_no_target() {
+fn b9_a_mac_older_than_the_bridge_runs_on_is_no_target() {
     for target in [None, Some("13.0"), Some("13"), Some("26.1")] {
         assert_eq!(deployment::check(target), Ok(()), "{target:?}");
     }

@@ -15,16 +15,18 @@ const MODEL: &str = concat!(
     "/assets/tiny-rustbook-q8_0.gguf"
 );
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "generate",
     "chat",
     "tokenize",
     "perplexity",
     "bench",
     "embed",
+    "finetune",
     "inspect",
     "quantize",
     "stress",
+    "metal",
     "devices",
     "doctor",
     "monitor",
@@ -52,6 +54,13 @@ fn json(arguments: &[&str]) -> Value {
     let output = ironbridge(arguments);
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+/// Ctrl-C, by the shell's own `kill`: not every machine has the program.
+fn interrupt(child: &Child) {
+    let kill = format!("kill -INT {}", child.id());
+    let kill = Command::new("sh").args(["-c", &kill]).status();
+    assert!(kill.expect("a shell").success());
 }
 
 /// With `input` as standard input.
@@ -340,6 +349,45 @@ fn generate_tells_scripts_everything() {
 }
 
 #[test]
+fn json_lines_come_while_the_text_is_written() {
+    let generate = [
+        "generate", "-m", MODEL, "-p", "Rust", "-n", "8", "--device", "cpu",
+    ];
+    let whole = json(&[&generate[..], &["--json"]].concat());
+    let output = ironbridge(&[&generate[..], &["--json=lines"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    let line = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
+    let mut lines: Vec<Value> = stdout(&output).lines().map(line).collect();
+    let last = lines.pop().expect("figures");
+    assert_eq!(Value::from(lines), whole["tokens"]);
+    for key in ["stop", "prompt_tokens", "generated_tokens"] {
+        assert_eq!(last[key], whole[key], "{last}");
+    }
+    assert!(
+        last["memory"].is_object() && last["seed"].is_u64(),
+        "{last}"
+    );
+
+    // Without a limit there is a first line only if it does not wait for the end.
+    let endless = ["-n", "-1", "--forget", "1", "--json=lines"];
+    let mut child = spawn(&[&generate[..5], &endless].concat());
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut first = String::new();
+    out.read_line(&mut first).expect("a line");
+    assert!(line(&first)["id"].is_u64(), "{first}");
+    interrupt(&child);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("UTF-8");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let last = line(rest.lines().last().expect("figures"));
+    assert_eq!(last["stop"], "cancelled");
+    // The first line, and of the rest all but the last.
+    assert_eq!(last["generated_tokens"], rest.lines().count());
+}
+
+#[test]
 fn generate_takes_what_hands_type_by_habit() {
     fn generate<'a>(more: &[&'a str]) -> Vec<&'a str> {
         [&["generate", "-m", MODEL, "--device", "cpu"], more].concat()
@@ -559,6 +607,18 @@ fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
     }
     let text = stdout(&ironbridge(&quick));
     assert!(text.contains("prompt 9") && text.contains("GB/s"), "{text}");
+    assert!(
+        text.contains("1 thread reads") && text.contains("2 threads read"),
+        "{text}"
+    );
+    let table = stdout(&ironbridge(&[&quick[..], &["--markdown"]].concat()));
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 2 + 2 * 3, "{table}");
+    assert!(
+        rows.iter().all(|row| row.matches('|').count() == 8),
+        "{table}"
+    );
+    assert!(rows[4].contains("| 1 | generation 4 |"), "{table}");
 
     let none = ironbridge(&["bench", "-m", MODEL, "-p", "0"]);
     assert_eq!(none.status.code(), Some(2));
@@ -747,12 +807,6 @@ fn an_interrupt_stops_the_answer_and_not_the_chat() {
         ]
         .concat(),
     );
-    let interrupt = |chat: &Child| {
-        // The shell's own: not every machine has the program.
-        let kill = format!("kill -INT {}", chat.id());
-        let kill = Command::new("sh").args(["-c", &kill]).status();
-        assert!(kill.expect("a shell").success());
-    };
     let mut stdin = chat.stdin.take().expect("a pipe");
     let mut out = chat.stdout.take().expect("a pipe");
     let mut remarks = BufReader::new(chat.stderr.take().expect("a pipe"));
@@ -794,9 +848,7 @@ fn an_interrupt_leaves_what_was_written_and_its_figures() {
     ]);
     let out = child.stdout.as_mut().expect("a pipe");
     out.read_exact(&mut [0; 64]).expect("it writes");
-    let kill = format!("kill -INT {}", child.id());
-    let kill = Command::new("sh").args(["-c", &kill]).status();
-    assert!(kill.expect("a shell").success());
+    interrupt(&child);
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
@@ -880,7 +932,9 @@ fn shells_and_readers_learn_every_command() {
     assert!(written.status.success(), "{}", stderr(&written));
     for command in COMMANDS {
         let page = std::fs::read_to_string(pages.join(format!("ironbridge-{command}.1")));
-        assert!(page.expect("a page").contains(".SH OPTIONS") || command == "stress");
+        assert!(
+            page.expect("a page").contains(".SH OPTIONS") || ["stress", "metal"].contains(&command)
+        );
     }
 }
 

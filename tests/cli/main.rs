@@ -8,6 +8,8 @@ mod command_line;
 mod docs_links;
 mod doctor;
 mod examples;
+mod finetune;
+mod metal;
 mod newcomer;
 #[cfg(feature = "pull")]
 mod pull;

@@ -29,7 +29,12 @@ fn sources() -> Vec<PathBuf> {
 /// Compiles and links the test program with these flags on top of build.rs's.
 fn build(name: &str, flags: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let mut includes = vec!["native/softmetal", "native/objects", "tests/native"];
+    let mut includes = vec![
+        "native",
+        "native/softmetal",
+        "native/objects",
+        "tests/native",
+    ];
     if cfg!(target_os = "linux") {
         includes.push("native/softmetal/headers");
     }
@@ -107,11 +112,19 @@ fn assert_all_cases_pass(run: &Run) {
         run.stderr
     );
     assert!(run.status.success(), "{report}");
-    let source = fs::read_to_string(Path::new(ROOT).join("tests/native/softmetal_test.m")).unwrap();
-    let cases = source
-        .lines()
-        .filter(|line| line.starts_with("CASE("))
-        .count();
+    let tests = sources().into_iter().filter(|path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().ends_with("_test.m")
+    });
+    let cases: usize = tests
+        .map(|path| fs::read_to_string(path).unwrap())
+        .map(|source| {
+            source
+                .lines()
+                .filter(|line| line.starts_with("CASE("))
+                .count()
+        })
+        .sum();
     let passed = run
         .stdout
         .lines()

@@ -20,7 +20,7 @@ fn doubled(device: &Device) -> ironbridge::Result<Vec<f32>> {
 }
 
 #[test]
-fn a_gpu_that_can_run_the_kernels_is_opened() {
+fn a4_a_gpu_that_can_run_the_kernels_is_opened() {
     let unified = |device: &Device| device.info().unwrap().unified_memory;
     let plain = Device::open("cpu").unwrap();
     for gpu in ["apple7", "apple9"] {
@@ -30,9 +30,22 @@ fn a_gpu_that_can_run_the_kernels_is_opened() {
     }
 }
 
+/// Memory of Apple's GPUs comes in pages of 16 KiB.
+#[test]
+fn memory_is_charged_by_the_pages_of_the_gpu() {
+    let device = Device::open("cpu:gpu=apple9").unwrap();
+    let before = device.memory().unwrap().device_bytes;
+    let buffer = device.buffer::<u8>(1).unwrap();
+    let report = device.memory().unwrap();
+    assert_eq!(report.device_bytes - before, 16384);
+    assert_eq!((report.active_bytes, report.unaccounted_bytes), (1, 0));
+    drop(buffer);
+    assert_eq!(device.memory().unwrap().device_bytes, before);
+}
+
 /// On an AMD GPU 64 threads are one SIMD-group, and half of a product's columns were never written.
 #[test]
-fn others_are_refused_by_name() {
+fn a4_others_are_refused_by_name() {
     for (gpu, name) in [
         ("intel", "Intel(R) UHD Graphics 630"),
         ("amd64", "AMD Radeon Pro Vega 64"),
@@ -45,7 +58,7 @@ fn others_are_refused_by_name() {
 }
 
 #[test]
-fn kernels_need_simd_groups_of_32_threads() {
+fn a4_kernels_need_simd_groups_of_32_threads() {
     for width in [8, 16, 64] {
         let device = Device::open(&format!("cpu:simd_width={width}")).unwrap();
         let error = assert_status(doubled(&device), Status::Unsupported);

@@ -73,6 +73,30 @@ fn a_wrapped_device_may_have_a_queue_of_its_own() {
     assert_ne!(objects.queue, others.queue);
 }
 
+/// On a Mac every open of a GPU gives the same Metal device, whose figure of memory is everybody's.
+#[test]
+fn b7_devices_that_share_a_gpu_count_their_own_memory() {
+    let first = cpu();
+    let second = wrapped(&first);
+    let bytes = |device: &Device| {
+        let report = device.memory().unwrap();
+        let own = report.device_bytes as i64 - report.unaccounted_bytes;
+        (report.device_bytes, own, report.active_bytes)
+    };
+    let (device_before, own_before, active_before) = bytes(&second);
+    let buffer = first.buffer::<u8>(LENGTH).unwrap();
+    assert_eq!(
+        bytes(&second),
+        (device_before + LENGTH as u64, own_before, active_before)
+    );
+    let (device, own, active) = bytes(&first);
+    assert_eq!(active, LENGTH as u64);
+    drop(buffer);
+    assert_eq!(bytes(&second).0, device_before);
+    let after = bytes(&first);
+    assert!(after.0 < device && after.1 < own && after.2 < active);
+}
+
 #[test]
 fn objects_that_are_none_are_refused() {
     let (device, other) = (cpu(), cpu());
@@ -168,7 +192,7 @@ fn macros_that_are_none_are_refused() {
 }
 
 #[test]
-fn the_languages_version_is_the_one_that_is_asked_for() {
+fn b8_the_languages_version_is_the_one_that_is_asked_for() {
     let device = cpu();
     let source = SET.replace("VALUE", "__METAL_VERSION__");
     for (version, known) in [(0, 310.0), (300, 300.0), (310, 310.0), (240, 240.0)] {

@@ -18,6 +18,15 @@ mod properties;
 mod public_api;
 mod second_backend;
 mod support;
+mod textures;
 #[cfg(feature = "train")]
 mod training;
+#[cfg(feature = "train")]
+mod training_language;
+#[cfg(feature = "train")]
+mod training_lora;
+#[cfg(feature = "train")]
+mod training_precision;
+#[cfg(feature = "train")]
+mod training_pytorch;
 mod wrapping;

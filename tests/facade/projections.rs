@@ -183,6 +183,13 @@ fn errors_name_the_arguments_of_projections() {
     };
     let text = message(none, Projection::K, TOKENS, x, out);
     assert_eq!(text, "kv_heads · head_dim: is 0");
+    let uneven = AttentionProjections {
+        heads: 8,
+        kv_heads: 3,
+        ..right
+    };
+    let text = message(uneven, Projection::Q, TOKENS, x, out);
+    assert_eq!(text, "heads: 8 is no multiple of kv_heads, which is 3");
     let blocks = device.buffer::<u8>(34 * D_MODEL * D_MODEL / 32).unwrap();
     let blocks = AttentionProjections {
         wk: blocks.tensor_at(0, DType::Q8_0),

@@ -205,6 +205,8 @@ fn record(
             batch: (s3 % 3 > 0).then_some(u32::try_from(s3).unwrap_or(1)),
             transpose_a: s4 % 2 == 1,
             transpose_b: s5 % 2 == 1,
+            alpha: (s4 % 3 == 0).then_some(s5 as f32),
+            beta: (s5 % 3) as f32,
         }),
         EMBEDDING => commands.embedding(&Embedding {
             rows: s0,

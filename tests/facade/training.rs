@@ -353,6 +353,94 @@ fn a_loss_that_is_not_finite_names_the_step_and_the_tensor_and_teaches_nothing()
     assert!(trainer.step().unwrap().is_finite());
 }
 
+/// An infinite input that a saturated tanh hides from the loss.
+#[test]
+fn gradients_that_are_not_finite_name_the_step_and_the_tensor_and_teach_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("good");
+    let (network, mut trainer) = Network::trainer(1, Adam::default());
+    run(&network, &mut trainer, 4);
+    trainer.save(&path).unwrap();
+    let (before, saved) = (bits(&network, &trainer), std::fs::read(&path).unwrap());
+    let mut x = numbers(ROWS * 3, 1);
+    x[4] = f32::INFINITY;
+    trainer.write(network.x, &x).unwrap();
+    assert!(trainer.forward().unwrap().is_finite());
+    let check = |error: TrainError| match error {
+        TrainError::GradientNotFinite { step, tensor, norm } => {
+            assert_eq!((step, &tensor[..]), (5, "x"));
+            assert!(norm.is_nan());
+        }
+        error => panic!("{error}"),
+    };
+    check(trainer.backward().unwrap_err());
+    assert!(matches!(
+        trainer.update().unwrap_err(),
+        TrainError::PlayedTwice { .. }
+    ));
+    check(trainer.step().unwrap_err());
+    assert_eq!((bits(&network, &trainer), trainer.steps()), (before, 4));
+    assert_eq!(std::fs::read(&path).unwrap(), saved);
+    // Finite numbers whose squares are not.
+    network.feed(&mut trainer, 4);
+    trainer.write(network.x, &[1e30; ROWS * 3]).unwrap();
+    trainer.write(network.parameters[0], &[0.0; 12]).unwrap();
+    let text = trainer.step().unwrap_err().to_string();
+    assert!(
+        text.starts_with(
+            "step 5: the norm of the gradients is inf because of tensor \"first.weight\""
+        ),
+        "{text}"
+    );
+    network.feed(&mut trainer, 4);
+    assert!(trainer.step().unwrap().is_finite());
+}
+
+fn weights_of(network: &Network, trainer: &Trainer) -> Vec<f64> {
+    let all = network.parameters.iter();
+    let all = all.flat_map(|parameter| trainer.read(*parameter).unwrap());
+    all.map(f64::from).collect()
+}
+
+#[test]
+fn the_norm_of_gradients_and_its_clipping() {
+    let sgd = Sgd::default();
+    let (network, mut trainer) = Network::trainer(2, sgd);
+    trainer.forward().unwrap();
+    assert_eq!(trainer.gradient_norm(), None);
+    trainer.backward().unwrap();
+    let squares = |trainer: &Trainer| -> f64 {
+        let all = network.parameters.iter();
+        let all = all.flat_map(|parameter| trainer.gradient(*parameter).unwrap());
+        all.map(|gradient| f64::from(gradient).powi(2)).sum()
+    };
+    let norm = squares(&trainer).sqrt();
+    let got = f64::from(trainer.gradient_norm().unwrap());
+    // Sums in float64, each rounded once, and the root.
+    assert!((got - norm).abs() < 3e-7 * norm, "{got} is not {norm}");
+    let before = weights_of(&network, &trainer);
+    let moved = |clip: Option<f32>| -> Vec<f64> {
+        let (network, mut trainer) = Network::trainer(2, sgd);
+        if let Some(clip) = clip {
+            trainer.clip_norm(clip).unwrap();
+        }
+        trainer.step().unwrap();
+        let after = weights_of(&network, &trainer);
+        after.iter().zip(&before).map(|(a, b)| a - b).collect()
+    };
+    let whole = moved(None);
+    assert_eq!(moved(Some(2.0 * norm as f32)), whole);
+    let quarter = moved(Some(norm as f32 / 4.0));
+    for (quarter, whole) in quarter.iter().zip(&whole) {
+        // A weight is at most 1 and is rounded once.
+        assert!((4.0 * quarter - whole).abs() < 1e-5 * whole.abs() + 4e-7);
+    }
+    for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let error = trainer.clip_norm(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("clip_norm: is "), "{error}");
+    }
+}
+
 #[test]
 fn a_pass_is_played_once() {
     let (network, mut trainer) = Network::trainer(1, Adam::default());

@@ -16,7 +16,9 @@ use checks::CHECKS;
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/models");
 
 /// The kind of each whole and consistent file, and its name.
-const GOOD: [(&str, &str); 33] = [
+const GOOD: [(&str, &str); 43] = [
+    ("c_calls", "chats"),
+    ("c_calls", "sessions"),
     ("chat_template", "chatml"),
     ("chat_template", "deepseek-r1-distill"),
     ("chat_template", "extensions"),
@@ -30,10 +32,15 @@ const GOOD: [(&str, &str); 33] = [
     ("chat_template", "qwen2.5"),
     ("chat_template", "qwen3"),
     ("chat_template", "zephyr"),
+    ("folder_settings", "gemma3"),
+    ("folder_settings", "llama3"),
+    ("folder_settings", "qwen2"),
     ("gguf", "byte-level"),
     ("gguf", "sentencepiece"),
     ("gguf", "types"),
+    ("gguf", "unigrams"),
     ("gguf", "values"),
+    ("gguf", "word-pieces"),
     ("importance", "gguf"),
     ("importance", "table"),
     ("model", "gemma2"),
@@ -49,7 +56,10 @@ const GOOD: [(&str, &str); 33] = [
     ("tokenizer_json", "gpt-2"),
     ("tokenizer_json", "metaspace"),
     ("tokenizer_json", "qwen2"),
+    ("tokenizer_json", "unigram"),
+    ("tokenizer_json", "word-piece"),
     ("tokenizer_model", "bpe"),
+    ("tokenizer_model", "unigram"),
 ];
 
 fn folder(kind: &str) -> PathBuf {
@@ -71,8 +81,10 @@ fn each_good_file(kinds: &[&str], test: impl Fn(&str, Vec<u8>, checks::Check) ->
     .sum()
 }
 
-const EVERY_KIND: [&str; 9] = [
+const EVERY_KIND: [&str; 11] = [
+    "c_calls",
     "chat_template",
+    "folder_settings",
     "gguf",
     "importance",
     "model",
@@ -154,10 +166,13 @@ fn files_cut_at_any_byte_are_refused() {
         }
         bytes.len()
     });
-    // And a source that ends between two declarations as well, and a table of importance without the text's name.
+    // And a source that ends between two declarations as well, a table of importance without the text's name,
+    // settings of which the last files are not there, and calls that are fewer.
     let read = each_good_file(
         &[
+            "c_calls",
             "chat_template",
+            "folder_settings",
             "importance",
             "msl_source",
             "tokenizer_model",
@@ -189,7 +204,15 @@ fn files_with_any_byte_changed_do_no_harm() {
             &[0x01, 0x80, 0xff],
         ),
         (&["model"], &[0x80]),
-        (&["chat_template", "tokenizer_json"], &[0x01]),
+        (
+            &[
+                "c_calls",
+                "chat_template",
+                "folder_settings",
+                "tokenizer_json",
+            ],
+            &[0x01],
+        ),
     ];
     let mut tried = 0;
     for (kinds, flips) in kinds {

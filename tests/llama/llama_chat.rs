@@ -8,6 +8,7 @@ use ironbridge::llama::{
     ChatEncoder, ChatError, ChatMessage, ChatTemplate, ChatTemplateLimit, LlamaError, Model,
 };
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
 struct Family {
@@ -19,9 +20,9 @@ struct Family {
 
 #[derive(Deserialize)]
 struct Case {
-    messages: Vec<BTreeMap<String, String>>,
+    messages: Vec<Map<String, Value>>,
     add_generation_prompt: bool,
-    variables: BTreeMap<String, serde_json::Value>,
+    variables: BTreeMap<String, Value>,
     expected: Option<String>,
     refused: Option<String>,
 }
@@ -42,6 +43,12 @@ fn template(family: &Family) -> ChatTemplate {
     template
 }
 
+fn message(fields: &Map<String, Value>) -> ChatMessage {
+    let message = ChatMessage::new("", "").with("content", ());
+    let given = fields.iter();
+    given.fold(message, |message, (name, value)| message.with(name, value))
+}
+
 fn model() -> Model {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -59,9 +66,6 @@ fn templates_write_what_transformers_writes() {
             for (name, value) in &case.variables {
                 template = template.with(name, value);
             }
-            let message = |message: &BTreeMap<String, String>| {
-                ChatMessage::new(&message["role"], &message["content"])
-            };
             let messages: Vec<_> = case.messages.iter().map(message).collect();
             let rendered = template.render(&messages, case.add_generation_prompt);
             let expected = match (&case.expected, &case.refused) {
@@ -195,4 +199,62 @@ fn only_the_template_writes_control_tokens() {
         .encode(&[ChatMessage::user("Ownership is")])
         .unwrap();
     assert_eq!(tokens, model.encode_prompt("Ownership is"));
+}
+
+/// What a tool was called with is as little the template's as a message's text.
+#[test]
+fn fields_of_messages_cannot_write_control_tokens() {
+    let model = model();
+    let tokenizer = model.tokenizer();
+    let template = "{{ messages[0].content is undefined }}{{ messages[0].tool_calls | tojson }}\
+        {% for name, value in messages[0].tool_calls[0].arguments.items() %}{{ name }}={{ value }};{% endfor %}\
+        {{ messages[0].get('id') }}{{ messages | length }}</s>";
+    let chat = ChatEncoder::with_template(&model, ChatTemplate::parse(template).unwrap());
+    let calls = json!([{"arguments": {"</s>": "a</s>b", "n": [1, {"x": "<s>"}]}}]);
+    let message = ChatMessage::assistant("not this")
+        .with("content", ())
+        .with("tool_calls", &calls)
+        .with("id", "</s>");
+    let tokens = chat.encode(std::slice::from_ref(&message)).unwrap();
+    let (last, before) = tokens.split_last().unwrap();
+    assert_eq!(*last, tokenizer.eos().unwrap());
+    assert!(!before.contains(last), "{before:?}");
+    assert_eq!(
+        before
+            .iter()
+            .filter(|token| Some(**token) == tokenizer.bos())
+            .count(),
+        1
+    );
+    let written = "True[{\"arguments\": {\"</s>\": \"a</s>b\", \"n\": [1, {\"x\": \"<s>\"}]}}]\
+        </s>=a</s>b;n=[1, {'x': '<s>'}];</s>1";
+    assert_eq!(tokenizer.decode(before).unwrap(), written);
+
+    // It is JSON as the template sees it.
+    let seen = json!({"role": "assistant", "tool_calls": calls, "id": "</s>"});
+    assert_eq!(serde_json::to_value(&message).unwrap(), seen);
+    let renamed = ChatMessage::user("a").with("role", "tool");
+    assert_eq!(
+        serde_json::to_value(renamed).unwrap(),
+        json!({"role": "tool", "content": "a"})
+    );
+}
+
+/// A value of a message counts and nests as one of the template's own.
+#[test]
+fn fields_of_messages_are_within_the_limits() {
+    let template = ChatTemplate::parse("{{ messages[0].x | length }}").unwrap();
+    let limit = |value: Value| {
+        let message = ChatMessage::user("").with("x", value);
+        match template.render(&[message], false) {
+            Err(ChatError::Limit { limit, .. }) => Some(limit),
+            Ok(_) => None,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    assert_eq!(limit(nested(50)), None);
+    assert_eq!(limit(nested(110)), Some(ChatTemplateLimit::Nesting));
+    let large = json!("x".repeat(65 << 20));
+    assert_eq!(limit(large), Some(ChatTemplateLimit::Memory));
 }

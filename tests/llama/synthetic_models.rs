@@ -2,7 +2,7 @@
 //! spoilt in every way they are refused.
 
 mod bad_models;
-mod gguf;
+pub mod gguf;
 mod oracle;
-mod parts;
+pub mod parts;
 mod shapes;

@@ -88,7 +88,7 @@ static void capabilities(soft_backend *backend, soft_capabilities *result) {
       .max_threads_per_threadgroup = 1024,
       .max_threadgroup_memory = 32768,
       .simd_width = 32,
-      .flags = SOFT_IMPORTS,
+      .flags = SOFT_IMPORTS | SOFT_TEXTURES | SOFT_INDIRECT,
   };
   memcpy(result, &full, result->size < sizeof full ? result->size : sizeof full);
 }
@@ -279,8 +279,18 @@ static soft_outcome execute(const soft_command *command, bool own, char **text) 
   const soft_function *function = command->dispatch.function;
   soft_dispatch dispatch = command->dispatch;
   dispatch.function = function->inner;
+  if (dispatch.indirect) {
+    const soft_binding grid = {dispatch.indirect, NULL, dispatch.indirect_offset, sizeof dispatch.grid};
+    memcpy(dispatch.grid, bound(&grid).pointer, sizeof dispatch.grid);
+    if (!dispatch.grid[0] || !dispatch.grid[1] || !dispatch.grid[2]) return SOFT_OK;
+  }
   mock_launch launch = {.dispatch = &dispatch};
   for (uint32_t i = 0; i < dispatch.binding_count; i++) launch.bindings[i] = bound(&dispatch.bindings[i]);
+  for (uint32_t i = 0; i < dispatch.texture_count; i++) {
+    const soft_texture *texture = &dispatch.textures[i];
+    if (!texture->buffer) continue;
+    launch.textures[i] = bound(&(soft_binding){texture->buffer, NULL, texture->offset, texture->length});
+  }
   return function->backend->kernels->execute(function->backend->context, &launch, own, text);
 }
 

@@ -26,6 +26,7 @@ typedef struct mock_binding {
 typedef struct mock_launch {
   const soft_dispatch *dispatch;
   mock_binding bindings[SOFT_MAX_BINDINGS];
+  mock_binding textures[SOFT_MAX_TEXTURES];
 } mock_launch;
 
 /* Who compiles and executes kernels. */

@@ -10,8 +10,8 @@
 static const char *const kernels[] = {"add",           "describe",       "constants", "wait",        "narrow",
                                       "hoard",         "glutton",        "special",   "page_fault",  "invalid",
                                       "internal",      "out_of_memory",  "timeout",   "unsupported", "device_lost",
-                                      "stack_overflow", "silent",         "own"};
-enum { KERNELS = sizeof kernels / sizeof *kernels, MAX_CONSTANTS = 8 };
+                                      "stack_overflow", "silent",         "own",       "tint"};
+enum { KERNELS = sizeof kernels / sizeof *kernels, MAX_CONSTANTS = 8, MOCK_TEXTURE_2D = 2 };
 
 static _Atomic(int) live, executed;
 
@@ -201,6 +201,25 @@ static void describe(const mock_launch *launch) {
   memcpy(launch->bindings[0].pointer, &seen, sizeof seen);
 }
 
+/* Every byte of every texel of the first level. */
+static soft_outcome tint(const mock_launch *launch, char **text) {
+  if (launch->dispatch->texture_count < 1 || !launch->textures[0].pointer) {
+    *text = say("kernel 'tint': nothing is bound to texture index 0");
+    return SOFT_INVALID;
+  }
+  const soft_texture *texture = launch->dispatch->textures;
+  const soft_sampler *sampler = launch->dispatch->sampler_count ? launch->dispatch->samplers : NULL;
+  uint8_t by = sampler && sampler->bound ? (uint8_t)(1 + sampler->address[0]) : 1;
+  uint64_t bytes = (uint64_t)texture->width * texture->component_bytes * texture->components;
+  for (uint32_t slice = 0; slice < texture->depth * texture->array_length; slice++) {
+    for (uint32_t y = 0; y < texture->height; y++) {
+      uint8_t *row = (uint8_t *)launch->textures[0].pointer + slice * texture->slice_bytes + y * texture->row_bytes;
+      for (uint64_t x = 0; x < bytes; x++) row[x] += by;
+    }
+  }
+  return SOFT_OK;
+}
+
 static soft_outcome execute(void *context, const mock_launch *launch, bool own, char **text) {
   (void)context;
   static const struct {
@@ -219,6 +238,7 @@ static soft_outcome execute(void *context, const mock_launch *launch, bool own, 
     return SOFT_INTERNAL;
   }
   if (strcmp(name, "add") == 0) return add(launch, text);
+  if (strcmp(name, "tint") == 0) return tint(launch, text);
   if (strcmp(name, "wait") == 0) pass_gate();
   if (strcmp(name, "describe") == 0) describe(launch);
   if (strcmp(name, "constants") == 0) memcpy(launch->bindings[0].pointer, run->constants, sizeof run->constants);
@@ -233,9 +253,18 @@ static soft_outcome execute(void *context, const mock_launch *launch, bool own, 
   return SOFT_OK;
 }
 
-/* Only `add` says what it wants: three buffers and a count, of 4 bytes and aligned to them. */
+/* `add` wants three buffers and a count, of 4 bytes and aligned to them, and `tint` a texture that it reads and writes.
+ * No other says. */
 static uint32_t function_parameters(void *context, const soft_function *handle, soft_parameter *parameters) {
   (void)context;
+  if (strcmp(((const function *)handle)->name, "tint") == 0) {
+    parameters[0] = (soft_parameter){.kind = SOFT_PARAMETER_TEXTURE,
+                                     .readable = true,
+                                     .writable = true,
+                                     .texture_type = MOCK_TEXTURE_2D,
+                                     .value = SOFT_VALUE_UINT};
+    return 1;
+  }
   if (strcmp(((const function *)handle)->name, "add") != 0) return SOFT_UNKNOWN;
   for (uint32_t index = 0; index < 4; index++)
     parameters[index] = (soft_parameter){.index = index, .size = 4, .alignment = 4};

@@ -984,7 +984,7 @@ CASE(a_handler_may_submit_more) {
 /* Whether a caller who waits executes what it waits for: not where execution is asynchronous. */
 static bool callers_run(void) { return getenv("MOCK_MODE") == NULL; }
 
-/* Commits it quietly, runs it here as far as that goes, waits. Whether it ran here. */
+/* Commits it without waking a thread, runs it here as far as that goes, waits. Whether it ran here. */
 static bool runs_here(id<MTLCommandBuffer> commands) {
   __block pthread_t runner;
   __block bool handled = false;
@@ -993,7 +993,7 @@ static bool runs_here(id<MTLCommandBuffer> commands) {
     runner = pthread_self();
     handled = true;
   }];
-  SoftMetalCommitQuietly(commands);
+  SoftMetalCommitWithoutWaking(commands);
   SoftMetalRun(commands);
   [commands waitUntilCompleted];
   CHECK(handled && commands.status == MTLCommandBufferStatusCompleted);
@@ -1029,11 +1029,11 @@ CASE(a_waiting_caller_runs_what_comes_before_and_nothing_after) {
     CHECK(seen.status == MTLCommandBufferStatusCompleted);
   }];
   for (id<MTLCommandBuffer> commands in [NSArray arrayWithObjects:first, second, third, nil]) [commands enqueue];
-  SoftMetalCommitQuietly(third);
-  SoftMetalCommitQuietly(second);
+  SoftMetalCommitWithoutWaking(third);
+  SoftMetalCommitWithoutWaking(second);
   SoftMetalRun(second); /* there is nothing to run: the first is not committed */
   CHECK(order == 0);
-  SoftMetalCommitQuietly(first);
+  SoftMetalCommitWithoutWaking(first);
   SoftMetalRun(second);
   if (callers_run()) CHECK(order == 12 && second.status == MTLCommandBufferStatusCompleted);
   [third waitUntilCompleted];
@@ -1047,7 +1047,7 @@ CASE(a_waiting_caller_leaves_to_the_stream_what_that_is_at) {
   mock_gate_close();
   [first commit];
   CHECK(mock_gate_await(1));
-  SoftMetalCommitQuietly(second);
+  SoftMetalCommitWithoutWaking(second);
   SoftMetalRun(second);
   CHECK(first.status == MTLCommandBufferStatusScheduled && second.status == MTLCommandBufferStatusCommitted);
   mock_gate_open();
@@ -1064,7 +1064,7 @@ static void *run_many(void *queue) {
       if (round % 3) {
         [commands commit];
       } else {
-        SoftMetalCommitQuietly(commands);
+        SoftMetalCommitWithoutWaking(commands);
         SoftMetalRun(commands);
       }
       if (round % 2) [commands waitUntilCompleted];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ironbridge::kernel::{Argument, Dispatch, Grid, Library};
 use ironbridge::memory::{Category, IdlePolicy, MemoryReport};
-use ironbridge::ops::CopyBytes;
+use ironbridge::ops::{CopyBytes, Elementwise};
 use ironbridge::{DType, Device, Status};
 
 crate::harness::cases! {
@@ -23,6 +23,7 @@ crate::harness::cases! {
     e_sources_are_held_to_apples_language,
     e_what_apple_compiles_compiles,
     e_subnormal_numbers_are_zero,
+    e_threads_are_as_many_as_registers_allow,
 }
 
 const LENGTH: usize = 1 << 16;
@@ -326,10 +327,72 @@ fn e_subnormal_numbers_are_zero() {
         unsafe { commands.dispatch(&kernel, &dispatch) }.unwrap();
         commands.run().unwrap();
         assert_eq!(out.to_vec().unwrap(), expected, "{selector}");
+        // So do kernels of ours.
+        let sums = device.buffer::<f32>(3).unwrap();
+        let mut commands = device.commands().unwrap();
+        let sum = Elementwise {
+            count: 3,
+            a: x.tensor(),
+            b: x.tensor(),
+            out: sums.tensor(),
+        };
+        commands.add(&sum).unwrap();
+        commands.run().unwrap();
+        let doubled = match selector {
+            "cpu:strict=apple" => [2.0 * SMALLEST, 0.0, 2e-3],
+            _ => [2.0 * SMALLEST, SMALLEST / 256.0, 2e-3],
+        };
+        assert_eq!(sums.to_vec().unwrap(), doubled, "{selector}");
         // The thread that ran it computes as before.
         assert_eq!(
             std::hint::black_box(SMALLEST) * std::hint::black_box(0.5),
             SMALLEST / 2.0
         );
+    }
+}
+
+/// 64 numbers of a thread that are alive at a barrier need 128 halves of registers, and addresses some more.
+fn e_threads_are_as_many_as_registers_allow() {
+    let body = |attribute: &str| {
+        format!(
+            "{attribute} kernel void f(device float *x [[buffer(0)]], uint i [[thread_position_in_grid]]) {{
+              float v[64];
+              #pragma unroll
+              for (int k = 0; k < 64; k++) v[k] = x[i * 64 + k];
+              threadgroup_barrier(mem_flags::mem_device);
+              float sum = 0;
+              #pragma unroll
+              for (int k = 0; k < 64; k++) sum += v[k] * v[63 - k] + sum;
+              x[i * 64] = sum; }}"
+        )
+    };
+    let stated = "[[max_total_threads_per_threadgroup(1024)]]";
+    for (selector, attribute, most) in [
+        ("cpu:strict=no", "", 1024..=1024),
+        ("cpu:strict=apple", "", 640..=832),
+        ("cpu:strict=apple", stated, 1024..=1024), // Apple's compiler would make it fit
+    ] {
+        let device = Device::open(selector).unwrap();
+        let library = Library::from_source(&device, &source(&body(attribute))).unwrap();
+        let kernel = library.kernel("f").unwrap();
+        let threads = kernel.info().unwrap().max_threads_per_threadgroup;
+        assert!(most.contains(&threads), "{selector} {attribute}: {threads}");
+        let x = device.buffer::<f32>(64 * 1024).unwrap();
+        let mut commands = device.commands().unwrap();
+        let dispatch = Dispatch {
+            arguments: &[Argument::write(0, &x)],
+            grid: Grid::Threads([1024, 1, 1]),
+            threadgroup: [1024, 1, 1],
+        };
+        // SAFETY: 1024 threads use 64 elements each.
+        let recorded = unsafe { commands.dispatch(&kernel, &dispatch) };
+        match threads {
+            1024 => recorded.unwrap(),
+            _ => {
+                let error = recorded.unwrap_err();
+                assert_eq!(error.status(), Some(Status::OutOfRange), "{error}");
+                assert!(error.to_string().contains(&threads.to_string()), "{error}");
+            }
+        }
     }
 }

@@ -8,9 +8,9 @@ use std::process::{Command, Output};
 crate::harness::cases! {
     a_bridge_without_pools_fails_the_stress_that_the_real_one_passes,
     #[cfg(target_os = "linux")] // on a Mac every test runs these halves
-    on_a_mac_default_is_the_first_device_that_can_run_the_kernels,
+    a4_on_a_mac_default_is_the_first_device_that_can_run_the_kernels,
     #[cfg(target_os = "linux")]
-    on_a_mac_the_software_device_makes_its_kernels,
+    a1_on_a_mac_the_software_device_makes_its_kernels,
 }
 
 const STRESS: [&str; 13] = [
@@ -118,7 +118,7 @@ fn generate(device: &str) -> (String, String, bool) {
 
 /// Of the two Metal devices that it has then, the system's default is an Intel GPU.
 #[cfg(target_os = "linux")]
-fn on_a_mac_default_is_the_first_device_that_can_run_the_kernels() {
+fn a4_on_a_mac_default_is_the_first_device_that_can_run_the_kernels() {
     let (devices, _, _) = run(&["devices"]);
     let lines: Vec<&str> = devices
         .lines()
@@ -146,7 +146,7 @@ fn on_a_mac_default_is_the_first_device_that_can_run_the_kernels() {
 
 /// Its own kernels have no constants; reading none must not be an error.
 #[cfg(target_os = "linux")]
-fn on_a_mac_the_software_device_makes_its_kernels() {
+fn a1_on_a_mac_the_software_device_makes_its_kernels() {
     let (text, error, succeeded) = generate("cpu");
     assert!(
         succeeded && text.starts_with("Ownership is a"),

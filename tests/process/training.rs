@@ -6,6 +6,7 @@ use ironbridge::train::{Adam, Linear, Schedule, Tape, TrainError, Trainer};
 
 crate::harness::cases! {
     resident_memory_of_a_long_run_stays,
+    ten_runs_leave_nothing_behind,
     #[cfg(unix)]
     a_full_disk_leaves_the_old_checkpoint_whole,
 }
@@ -31,7 +32,7 @@ fn trainer(device: &Device, points: usize, width: usize) -> Trainer {
     trainer
 }
 
-/// `IRONBRIDGE_TRAINING_STEPS` makes the run longer.
+/// `IRONBRIDGE_TRAINING_STEPS` makes the run longer: `make soak-train`.
 fn resident_memory_of_a_long_run_stays() {
     const WARM_UP: u64 = 1000;
     const MOST: u64 = 1 << 20;
@@ -55,8 +56,12 @@ fn resident_memory_of_a_long_run_stays() {
     );
     assert_eq!(device.memory().unwrap().allocations, objects);
     drop(trainer);
+    wait_until_empty(&device);
+}
+
+/// Releases on the device's threads trail the wait.
+fn wait_until_empty(device: &Device) {
     device.sync().unwrap();
-    // Releases on the device's threads trail the wait.
     let start = std::time::Instant::now();
     let is_empty = || {
         let memory = device.memory().unwrap();
@@ -65,6 +70,31 @@ fn resident_memory_of_a_long_run_stays() {
     while !is_empty() {
         assert!(start.elapsed().as_secs() < 20, "{:?}", device.memory());
         std::thread::yield_now();
+    }
+}
+
+/// Each gives the same loss, and gives back all that it took.
+fn ten_runs_leave_nothing_behind() {
+    const MOST: u64 = 1 << 20;
+    let steps = std::env::var("IRONBRIDGE_TRAINING_STEPS");
+    let steps: u64 = steps.map_or(200, |steps| steps.parse().expect("a number of steps"));
+    let device = Device::open("cpu").unwrap();
+    let run = || {
+        let mut trainer = trainer(&device, 16, 8);
+        let losses = (0..steps).map(|_| trainer.step().unwrap());
+        let last = losses.last().unwrap();
+        drop(trainer);
+        wait_until_empty(&device);
+        (last, process_memory().unwrap().resident_bytes)
+    };
+    let (loss, before) = run();
+    for number in 2..=10 {
+        let (found, after) = run();
+        assert_eq!(found, loss, "run {number}");
+        assert!(
+            after <= before + MOST,
+            "run {number}: {before} bytes resident after the first one, then {after}"
+        );
     }
 }
 

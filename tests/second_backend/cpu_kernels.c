@@ -100,10 +100,16 @@ static soft_outcome execute(void *context, const mock_launch *launch, bool own, 
                                  .offset = given->attached ? given->offset : 0,
                                  .length = given->length};
   }
+  soft_texture textures[SOFT_MAX_TEXTURES];
+  for (uint32_t i = 0; i < launch->dispatch->texture_count; i++) {
+    textures[i] = launch->dispatch->textures[i];
+    textures[i].buffer = launch->textures[i].attached;
+  }
   soft_chunk chunk = {.count = 1};
   chunk.commands[0].kind = SOFT_DISPATCH;
   chunk.commands[0].dispatch = *launch->dispatch;
   chunk.commands[0].dispatch.bindings = bindings;
+  chunk.commands[0].dispatch.textures = textures;
   run running = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
   soft_submission submission = {.commands = &chunk, .context = &running, .complete = complete};
   pthread_mutex_lock(&opened->submitting);

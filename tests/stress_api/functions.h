@@ -64,7 +64,15 @@
   X(iron_encode_sigmoid_backward)     \
   X(iron_encode_tanh_backward)        \
   X(iron_encode_linear_backward)      \
+  X(iron_encode_silu_mul_backward)    \
+  X(iron_encode_gelu_mul_backward)    \
+  X(iron_encode_rms_norm_backward)    \
+  X(iron_encode_softmax_backward)     \
+  X(iron_encode_embedding_backward)   \
+  X(iron_encode_attention_backward)   \
   X(iron_encode_sum_rows)             \
+  X(iron_encode_sum_squares)          \
+  X(iron_encode_clip_norm)            \
   X(iron_encode_mse)                  \
   X(iron_encode_cross_entropy)        \
   X(iron_encode_sgd_step)             \
@@ -74,10 +82,13 @@
   X(iron_library_create)              \
   X(iron_library_create_with_options) \
   X(iron_library_open)                \
+  X(iron_library_kernel_count)        \
+  X(iron_library_kernel_name)         \
   X(iron_library_retain)              \
   X(iron_library_release)             \
   X(iron_kernel_create)               \
   X(iron_kernel_describe)             \
+  X(iron_kernel_argument)             \
   X(iron_kernel_retain)               \
   X(iron_kernel_release)              \
   X(iron_encode_kernel)               \

@@ -1,5 +1,7 @@
 /* Kernels from Metal source: few sources, compiled before the threads start and from the cache after that. They stay
  * within their buffers whatever these are, for a kernel is as trusted as the program. */
+#include <string.h>
+
 #include "calls.h"
 
 static const char *const sources[] = {
@@ -125,6 +127,31 @@ static void kernel_describe(Call *call) {
   CALL_WITH_OUTPUT(call, iron_kernel_describe, handles_any(call, KERNEL), iron_kernel_info);
 }
 
+static void kernel_argument(Call *call) {
+  GIVEN(iron_kernel_argument_info) output;
+  given_output(call, &output, sizeof output.value);
+  uint32_t position = (uint32_t)random_below(&call->random, 8);
+  iron_status status =
+      CALL(iron_kernel_argument, handles_any(call, KERNEL), position, given_or_null(call, &output));
+  given_output_check("iron_kernel_argument", status, &output, sizeof output.value);
+}
+
+static void library_kernel_count(Call *call) {
+  uint32_t count;
+  CALL(iron_library_kernel_count, handles_any(call, LIBRARY), given_or_null(call, &count));
+}
+
+static void library_kernel_name(Call *call) {
+  char text[64];
+  size_t length, capacity = random_below(&call->random, sizeof text + 1);
+  uint32_t index = (uint32_t)random_below(&call->random, 4);
+  char *place = given_or_null(call, text);
+  iron_status status = CALL(iron_library_kernel_name, handles_any(call, LIBRARY), index, place, capacity,
+                            given_or_null(call, &length));
+  if (status == IRON_OK && capacity > 0 && !memchr(text, '\0', capacity))
+    failure("iron_library_kernel_name gave a text without an end");
+}
+
 static void kernel_retain(Call *call) {
   void *kernel = handles_any(call, KERNEL);
   if (CALL(iron_kernel_retain, kernel) == IRON_OK) handles_put(call, KERNEL, kernel);
@@ -138,7 +165,7 @@ static iron_argument argument_for(Call *call, uint32_t index) {
   iron_argument argument = {.kind = IRON_ARGUMENT_BUFFER, .index = index, .access = IRON_ACCESS_READ_WRITE};
   if (index == 2) argument = (iron_argument){.kind = IRON_ARGUMENT_THREADGROUP, .index = 0, .length = 16};
   if (random_chance(random, 3))
-    argument.kind = (iron_argument_kind)random_constant(random, IRON_ARGUMENT_BUFFER, IRON_ARGUMENT_THREADGROUP);
+    argument.kind = (iron_argument_kind)random_constant(random, IRON_ARGUMENT_BUFFER, IRON_ARGUMENT_SAMPLER);
   if (random_chance(random, 3)) argument.index = (uint32_t)random_count(random, 31);
   if (random_chance(random, 3)) argument.length = random_bytes(random, 4096);
   argument.buffer = handles_any(call, BUFFER);
@@ -179,6 +206,7 @@ static void encode_kernel(Call *call) {
 static const Entry entries[] = {
     {library_create_with_options, 3}, {library_open, 3},
     {library_create, 6},   {library_retain, 5}, {library_release, 2}, {kernel_create, 15},
-    {kernel_describe, 10}, {kernel_retain, 5},  {kernel_release, 5},  {encode_kernel, 40},
+    {kernel_describe, 10}, {kernel_argument, 10}, {library_kernel_count, 5}, {library_kernel_name, 5},
+    {kernel_retain, 5},  {kernel_release, 5},  {encode_kernel, 40},
 };
 const Entries kernel_calls = {entries, sizeof entries / sizeof *entries};

@@ -58,6 +58,7 @@ static size_t text_length(const char *text) { return text ? strlen(text) : 0; }
 static uint32_t progress(uint64_t done, uint64_t total, void *context) {
   record_callback();
   if (done > total) failure("progress of %llu of %llu", (unsigned long long)done, (unsigned long long)total);
+  if (!context) return 0; /* options that end before progress_context */
   return random_chance(&((Call *)context)->random, 5);
 }
 
@@ -81,6 +82,7 @@ static uint32_t sample(const uint32_t *tokens, size_t token_count, const float *
   (void)tokens, (void)token_count, (void)logits;
   record_callback();
   Call *call = context;
+  if (!call) return 0; /* options that end before sample_context */
   return (uint32_t)random_below(&call->random, logit_count + 1);
 }
 

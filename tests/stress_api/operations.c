@@ -54,7 +54,9 @@ static void matmul(Call *call) {
   ENCODE(call, iron_encode_matmul, iron_matmul, .m = dimension(call), .n = dimension(call), .k = k,
          .a = tensor(call, type), .b = tensor(call, weights), .bias = maybe_tensor(call, type), .c = tensor(call, type),
          .batch = random_chance(random, 90) ? 0 : (uint32_t)random_count(random, 4),
-         .transpose_a = random_chance(random, 20), .transpose_b = weights != type || random_chance(random, 50));
+         .transpose_a = random_chance(random, 20), .transpose_b = weights != type || random_chance(random, 50),
+         .alpha = random_chance(random, 80) ? 0 : random_float(random),
+         .beta = random_chance(random, 80) ? 0 : random_float(random));
 }
 
 static void embedding(Call *call) {
@@ -132,6 +134,18 @@ static void linear_backward(Call *call) {
          .weight_gradient = maybe_tensor(call, IRON_F32), .bias_gradient = maybe_tensor(call, IRON_F32));
 }
 
+static void attention_backward(Call *call) {
+  Random *random = &call->random;
+  uint64_t kv_heads = 1 + random_below(random, 2),
+           heads = random_chance(random, 90) ? kv_heads * (1 + random_below(random, 2)) : dimension(call);
+  ENCODE(call, iron_encode_attention_backward, iron_attention_backward, .tokens = dimension(call), .heads = heads,
+         .kv_heads = kv_heads, .head_dim = random_chance(random, 80) ? 8 : dimension(call), .q = tensor(call, IRON_F32),
+         .k = tensor(call, IRON_F32), .v = tensor(call, IRON_F32), .out = tensor(call, IRON_F32),
+         .gradient = tensor(call, IRON_F32), .q_gradient = tensor(call, IRON_F32),
+         .k_gradient = tensor(call, IRON_F32), .v_gradient = tensor(call, IRON_F32),
+         .scale = random_chance(random, 70) ? 0 : random_float(random));
+}
+
 static uint64_t words(Call *call, uint64_t usual) {
   return random_chance(&call->random, 95) ? random_below(&call->random, usual) * 4 : random_bytes(&call->random, usual);
 }
@@ -154,6 +168,7 @@ static const Entry entries[] = {
     {matmul, 50}, {embedding, 15},  {rope, 10},
     {attention, 20}, {copy, 15},    {copy_bytes, 30}, {fill, 40},
     {linear_backward, 10},
+    {attention_backward, 10},
 #define OP(NAME, name, ...) {call_##name, 8},
 #define OP_OF_TYPES(NAME, name, ...) {call_##name, 8},
 #include "../../native/kernels/ops.def"

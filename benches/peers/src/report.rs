@@ -58,7 +58,9 @@ pub fn write(folder: &Path, all: &[Value], effort: &str, took: Duration) -> Resu
          median of tokens/s, with the range and the number of runs in parentheses. *Limit* is the share of what the machine can\n\
          do, measured in the same process. For decode that is the read bandwidth of memory in 2 MiB pages, measured between\n\
          the engines' runs. For prefill it is the rate of vector multiply-adds, of bytes (VNNI, or AVX2 without it), or of f32\n\
-         for F16; AMX can exceed it.\n\n",
+         for F16; AMX can exceed it.\n\n\
+         An engine that is 1.8 times behind is measured once in a phase. One that is 4 times behind in a phase is not measured\n\
+         in the next, which is a dash (—). The better peer is then the other one.\n\n",
     );
     writeln!(text, "{}\n", machine(effort, took))?;
     for file_type in TYPES {

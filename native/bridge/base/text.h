@@ -9,6 +9,9 @@
 /* `bytes` as an NSString (autoreleased), nil for NULL; IRON_ERROR_INVALID_ARGUMENT when they are not UTF-8. */
 iron_status IronTextRead(NSString **text, const char *bytes, const char *argument);
 
+/* The same of a path, which has to be there: IRON_ERROR_INVALID_ARGUMENT when it is NULL or empty, too. */
+iron_status IronPathRead(NSString **path, const char *bytes);
+
 /* Copies NUL-terminated UTF-8 into `capacity` > 0 bytes, cut between two characters when it does not fit. */
 void IronTextCopy(char *into, size_t capacity, const char *bytes);
 

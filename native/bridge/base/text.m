@@ -13,6 +13,11 @@ iron_status IronTextRead(NSString **text, const char *bytes, const char *argumen
   return IRON_OK;
 }
 
+iron_status IronPathRead(NSString **path, const char *bytes) {
+  if (!bytes || !*bytes) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "path: is %s", bytes ? "empty" : "NULL");
+  return IronTextRead(path, bytes, "path");
+}
+
 void IronTextCopy(char *into, size_t capacity, const char *bytes) {
   size_t length = strlen(bytes);
   if (length >= capacity) {

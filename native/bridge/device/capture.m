@@ -22,11 +22,10 @@ static iron_status start(IronDevice *device, NSString *path) {
 
 iron_status iron_capture_begin(iron_device *handle, const char *path) {
   IRON_ENTRY {
-    if (!path || !*path) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "path: is %s", path ? "empty" : "NULL");
+    NSString *text;
+    IRON_TRY(IronPathRead(&text, path));
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
-    NSString *text;
-    IRON_TRY(IronTextRead(&text, path, "path"));
     if ([[NSFileManager defaultManager] fileExistsAtPath:text])
       return IronErrorReport(IRON_ERROR_FILE, "path: %s: there is such a file already", path);
     if (atomic_exchange(&device->capturing, true))

@@ -38,7 +38,7 @@ enum {
 /* What Metal has no words for. NULL: the device cannot. Apple's devices can do nothing of it. */
 typedef struct IronExtras {
   /* Commits, for a caller who calls `run` next: no thread is woken. */
-  void (*commit_quietly)(id<MTLCommandBuffer> commands);
+  void (*commit_without_waking)(id<MTLCommandBuffer> commands);
   /* Executes a committed command buffer, and what is before it, on the calling thread, as far as that goes. */
   void (*run)(id<MTLCommandBuffer> commands);
   /* Nanoseconds for which a thread that waits for `metal` may spin now before it sleeps. */

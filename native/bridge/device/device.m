@@ -40,7 +40,9 @@ IRON_COUNTED(IronDevice)
   if (opened && !atomic_load(&closed)) IronMemoryCheck(self, "closed");
   if (atomic_load(&capturing)) [[MTLCaptureManager sharedCaptureManager] stopCapture];
   IronPoolDiscard(IronPoolTakeOldest(&pool, &memory, UINT64_MAX), metal, "purge");
+  IronMonitorLock(&monitor); /* ThreadSanitizer does not see that the last release comes after what others published */
   IronPublicationClose(&memory.publication);
+  IronMonitorUnlock(&monitor);
   [pipelines release];
   [residency release];
   [queue release];

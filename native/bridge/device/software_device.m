@@ -53,7 +53,7 @@ static iron_status read_weights(id<MTLBuffer> buffer, const IronWeights *weights
   return copied(SoftMetalReadWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
 }
 
-static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
+static const IronExtras of_software = {.commit_without_waking = SoftMetalCommitWithoutWaking,
                                        .run = SoftMetalRun,
                                        .wait_budget = wait_budget,
                                        .cores = cores,
@@ -62,7 +62,7 @@ static const IronExtras of_software = {.commit_quietly = SoftMetalCommitQuietly,
                                        .write_weights = write_weights,
                                        .read_weights = read_weights};
 
-static const IronExtras of_cpu = {.commit_quietly = SoftMetalCommitQuietly,
+static const IronExtras of_cpu = {.commit_without_waking = SoftMetalCommitWithoutWaking,
                                   .run = SoftMetalRun,
                                   .wait_budget = wait_budget,
                                   .cores = cores,

@@ -317,8 +317,8 @@ void IronSubmissionsSettle(uint64_t timeout) {
   [command_buffer addCompletedHandler:^(id<MTLCommandBuffer> commands) {
     completed(submission, commands);
   }];
-  if (runner == IRON_RUNNER_CALLER && device->extras->commit_quietly)
-    device->extras->commit_quietly(command_buffer);
+  if (runner == IRON_RUNNER_CALLER && device->extras->commit_without_waking)
+    device->extras->commit_without_waking(command_buffer);
   else
     [command_buffer commit];
 }

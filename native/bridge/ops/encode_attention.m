@@ -2,22 +2,12 @@
 
 #import "args.h"
 #import "base/entry.h"
+#import "heads.h"
 #import "operation.h"
 #import "base/structs.h"
 
-enum { MAX_HEAD_DIM = 256 }; /* what the kernel keeps of a head in registers */
-
-static iron_status check_heads(const iron_attention *attention) {
-  IRON_TRY(IronDimensionCheck("tokens", attention->tokens));
-  IRON_TRY(IronDimensionCheck("heads", attention->heads));
-  IRON_TRY(IronDimensionCheck("kv_heads", attention->kv_heads));
-  IRON_TRY(IronDimensionCheck("head_dim", attention->head_dim));
-  if (attention->head_dim > MAX_HEAD_DIM)
-    return IronErrorReport(IRON_ERROR_SHAPE, "head_dim: %llu is more than %d", (unsigned long long)attention->head_dim,
-                           MAX_HEAD_DIM);
-  if (attention->heads % attention->kv_heads)
-    return IronErrorReport(IRON_ERROR_SHAPE, "heads: %llu is not a multiple of kv_heads, %llu",
-                           (unsigned long long)attention->heads, (unsigned long long)attention->kv_heads);
+static iron_status check_values(const iron_attention *attention) {
+  IRON_TRY(IronHeadsCheck(attention->tokens, attention->heads, attention->kv_heads, attention->head_dim));
   if (attention->first_position > UINT32_MAX - attention->tokens)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
                            "first_position: %llu and %llu tokens are more than a kernel can count",
@@ -94,7 +84,7 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
     iron_attention attention;
     IRON_READ_STRUCT(attention, given, "attention");
     IRON_RECORD(commands, handle);
-    IRON_TRY(check_heads(&attention));
+    IRON_TRY(check_values(&attention));
 
     IronOperand q, k, v, out;
     IronShape shape = {.rows = attention.tokens, .width = attention.heads * attention.head_dim};

@@ -6,9 +6,24 @@
 #import "base/handle.h"
 #import "base/structs.h"
 #import "device/trace.h"
+#import "textures.h"
 #import "user_kernel.h"
 
-enum { MAX_INDEX = 31, MAX_BYTES = 4096, MAX_ARGUMENTS = 2 * MAX_INDEX };
+enum {
+  MAX_INDEX = 31,
+  MAX_TEXTURES = 128,
+  MAX_SAMPLERS = 16,
+  MAX_BYTES = 4096,
+  MAX_ARGUMENTS = 2 * MAX_INDEX + MAX_TEXTURES + MAX_SAMPLERS,
+};
+
+/* A set of indices of an argument table. */
+typedef struct Indices {
+  uint64_t words[2];
+} Indices;
+
+static bool has_index(const Indices *set, uint32_t index) { return set->words[index / 64] >> index % 64 & 1; }
+static void add_index(Indices *set, uint32_t index) { set->words[index / 64] |= UINT64_C(1) << index % 64; }
 
 /* The arguments, checked: element i belongs to argument i of the caller. */
 typedef struct Bindings {
@@ -17,22 +32,22 @@ typedef struct Bindings {
   size_t use_count;
   uint64_t bytes; /* of all buffers, from the offsets on */
   uint64_t threadgroup_memory;
-  uint32_t buffers_bound, threadgroup_bound; /* sets of indices */
+  Indices buffers_bound, threadgroup_bound, textures_bound, samplers_bound;
 } Bindings;
 
-static iron_status check_index(uint32_t *bound, const iron_argument *argument, const char *name) {
-  if (argument->index >= MAX_INDEX)
-    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: index %u, the last one is %d", name, argument->index,
-                           MAX_INDEX - 1);
-  if (*bound >> argument->index & 1)
+static iron_status check_index(Indices *bound, uint32_t count, const iron_argument *argument, const char *name) {
+  if (argument->index >= count)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: index %u, the last one is %u", name, argument->index,
+                           count - 1);
+  if (has_index(bound, argument->index))
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: index %u is given twice", name, argument->index);
-  *bound |= UINT32_C(1) << argument->index;
+  add_index(bound, argument->index);
   return IRON_OK;
 }
 
+/* A buffer, or one that a texture is in. */
 static iron_status check_buffer(Bindings *bindings, const iron_argument *argument, const char *name,
                                 IronDevice *device) {
-  IRON_TRY(check_index(&bindings->buffers_bound, argument, name));
   IronBuffer *buffer = IronBufferAcquire(argument->buffer, name);
   if (!buffer) return IRON_ERROR_INVALID_HANDLE;
   if (buffer->device != device) return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
@@ -50,7 +65,7 @@ static iron_status check_buffer(Bindings *bindings, const iron_argument *argumen
 }
 
 static iron_status check_bytes(Bindings *bindings, const iron_argument *argument, const char *name) {
-  IRON_TRY(check_index(&bindings->buffers_bound, argument, name));
+  IRON_TRY(check_index(&bindings->buffers_bound, MAX_INDEX, argument, name));
   if (!argument->bytes) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: bytes is NULL", name);
   if (argument->length == 0 || argument->length > MAX_BYTES)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: %llu bytes, 1 to %d are possible", name,
@@ -59,13 +74,26 @@ static iron_status check_bytes(Bindings *bindings, const iron_argument *argument
 }
 
 static iron_status check_threadgroup_memory(Bindings *bindings, const iron_argument *argument, const char *name) {
-  IRON_TRY(check_index(&bindings->threadgroup_bound, argument, name));
+  IRON_TRY(check_index(&bindings->threadgroup_bound, MAX_INDEX, argument, name));
   if (argument->length == 0 || argument->length % 16 || argument->length > UINT32_MAX)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT,
                            "%s: %llu bytes of threadgroup memory, a multiple of 16 is needed", name,
                            (unsigned long long)argument->length);
   bindings->threadgroup_memory += argument->length;
   return IRON_OK;
+}
+
+static iron_status check_texture(Bindings *bindings, const iron_argument *argument, const char *name,
+                                 IronDevice *device) {
+  IRON_TRY(check_index(&bindings->textures_bound, MAX_TEXTURES, argument, name));
+  IRON_TRY(IronTextureRead(argument, name, device));
+  IRON_TRY(check_buffer(bindings, argument, name, device));
+  return IronTextureFits(argument, name, bindings->uses[bindings->use_count - 1].buffer);
+}
+
+static iron_status check_sampler(Bindings *bindings, const iron_argument *argument, const char *name) {
+  IRON_TRY(check_index(&bindings->samplers_bound, MAX_SAMPLERS, argument, name));
+  return IronTextureSamplerRead(argument, name);
 }
 
 static iron_status check_arguments(Bindings *bindings, const iron_dispatch *dispatch, IronKernel *kernel) {
@@ -81,7 +109,12 @@ static iron_status check_arguments(Bindings *bindings, const iron_dispatch *disp
     snprintf(name, sizeof bindings->names[index], "arguments[%zu]", index);
     IRON_CHECK_RESERVED(name, *argument);
     switch (argument->kind) {
-      case IRON_ARGUMENT_BUFFER: IRON_TRY(check_buffer(bindings, argument, name, kernel->device)); break;
+      case IRON_ARGUMENT_BUFFER:
+        IRON_TRY(check_index(&bindings->buffers_bound, MAX_INDEX, argument, name));
+        IRON_TRY(check_buffer(bindings, argument, name, kernel->device));
+        break;
+      case IRON_ARGUMENT_TEXTURE: IRON_TRY(check_texture(bindings, argument, name, kernel->device)); break;
+      case IRON_ARGUMENT_SAMPLER: IRON_TRY(check_sampler(bindings, argument, name)); break;
       case IRON_ARGUMENT_BYTES: IRON_TRY(check_bytes(bindings, argument, name)); break;
       case IRON_ARGUMENT_THREADGROUP: IRON_TRY(check_threadgroup_memory(bindings, argument, name)); break;
       default: return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: kind %u is none", name, argument->kind);
@@ -99,12 +132,16 @@ static iron_status check_arguments(Bindings *bindings, const iron_dispatch *disp
 static const iron_argument *argument_of(const iron_dispatch *dispatch, const IronParameter *parameter, size_t *place) {
   for (size_t index = 0; index < dispatch->argument_count; index++) {
     const iron_argument *argument = &dispatch->arguments[index];
-    bool threadgroup = argument->kind == IRON_ARGUMENT_THREADGROUP;
-    if (argument->index != parameter->index || threadgroup != parameter->threadgroup) continue;
+    iron_argument_kind kind = argument->kind == IRON_ARGUMENT_BYTES ? IRON_ARGUMENT_BUFFER : argument->kind;
+    if (argument->index != parameter->index || kind != parameter->kind) continue;
     *place = index;
     return argument;
   }
   return NULL;
+}
+
+static bool uses_buffer(const iron_argument *argument) {
+  return argument->kind == IRON_ARGUMENT_BUFFER || argument->kind == IRON_ARGUMENT_TEXTURE;
 }
 
 /* How many bytes an argument binds. `uses` are those of its dispatch's buffers, in order. */
@@ -112,18 +149,25 @@ static uint64_t bytes_bound(const Bindings *bindings, const iron_dispatch *dispa
   const iron_argument *argument = &dispatch->arguments[place];
   if (argument->kind != IRON_ARGUMENT_BUFFER) return argument->length;
   size_t buffer = 0;
-  for (size_t index = 0; index < place; index++) buffer += dispatch->arguments[index].kind == IRON_ARGUMENT_BUFFER;
+  for (size_t index = 0; index < place; index++) buffer += uses_buffer(&dispatch->arguments[index]);
   return bindings->uses[buffer].buffer->length - argument->offset;
 }
 
 static iron_status check_parameter(const Bindings *bindings, const iron_dispatch *dispatch,
                                    const IronParameter *parameter) {
-  const char *kind = parameter->threadgroup ? "threadgroup memory" : "buffer";
+  static const char *const kinds[] = {[IRON_ARGUMENT_BUFFER] = "buffer",
+                                      [IRON_ARGUMENT_THREADGROUP] = "threadgroup memory",
+                                      [IRON_ARGUMENT_TEXTURE] = "texture",
+                                      [IRON_ARGUMENT_SAMPLER] = "sampler"};
+  const char *kind = kinds[parameter->kind];
   size_t place;
   const iron_argument *argument = argument_of(dispatch, parameter, &place);
   if (!argument)
     return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: nothing is given for the kernel's %s index %u", kind,
                            parameter->index);
+  if (parameter->kind == IRON_ARGUMENT_SAMPLER) return IRON_OK;
+  if (parameter->kind == IRON_ARGUMENT_TEXTURE)
+    return IronTextureSuits(argument, bindings->names[place], parameter->texture_type, parameter->texture_value);
   uint64_t bytes = bytes_bound(bindings, dispatch, place);
   if (bytes < parameter->size)
     return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s: %llu bytes for the kernel's %s index %u, which takes %llu",
@@ -140,16 +184,16 @@ static iron_status check_parameter(const Bindings *bindings, const iron_dispatch
 /* Metal on a GPU does not refuse what a kernel cannot use: without validation, the kernel computes nonsense. */
 static iron_status check_parameters(const Bindings *bindings, const iron_dispatch *dispatch, const IronKernel *kernel) {
   if (!kernel->reflected) return IRON_OK;
-  uint32_t memory = 0; /* a set of indices */
+  Indices memory = {{0}};
   for (size_t index = 0; index < kernel->parameter_count; index++) {
     const IronParameter *parameter = &kernel->parameters[index];
     IRON_TRY(check_parameter(bindings, dispatch, parameter));
-    if (parameter->threadgroup) memory |= UINT32_C(1) << parameter->index;
+    if (parameter->kind == IRON_ARGUMENT_THREADGROUP) add_index(&memory, parameter->index);
   }
-  uint32_t without = bindings->threadgroup_bound & ~memory;
+  uint64_t without = bindings->threadgroup_bound.words[0] & ~memory.words[0];
   if (!without) return IRON_OK;
   return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "arguments: the kernel has no threadgroup memory index %d",
-                         __builtin_ctz(without));
+                         __builtin_ctzll(without));
 }
 
 static iron_status check_grid(const iron_dispatch *dispatch, IronKernel *kernel) {
@@ -176,8 +220,26 @@ static iron_status check_grid(const iron_dispatch *dispatch, IronKernel *kernel)
                          (unsigned long long)threads, (unsigned long long)most);
 }
 
+/* The dispatch's textures and samplers in the order of its arguments, made before anything is recorded. nil: none. */
+static iron_status make_images(NSMutableArray **made, const iron_dispatch *dispatch, const Bindings *bindings,
+                               IronDevice *device) {
+  size_t buffer = 0;
+  for (size_t index = 0; index < dispatch->argument_count; index++) {
+    const iron_argument *argument = &dispatch->arguments[index];
+    IronBuffer *used = uses_buffer(argument) ? bindings->uses[buffer++].buffer : nil;
+    id image = nil;
+    if (argument->kind == IRON_ARGUMENT_TEXTURE) IRON_TRY(IronTextureMake(&image, argument, used));
+    if (argument->kind == IRON_ARGUMENT_SAMPLER) IRON_TRY(IronTextureSamplerMake(&image, argument, device));
+    if (!image) continue;
+    if (!*made) *made = [NSMutableArray array];
+    [*made addObject:image];
+  }
+  return IRON_OK;
+}
+
 static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_dispatch *dispatch,
-                           const Bindings *bindings) {
+                           const Bindings *bindings, NSArray *images) {
+  NSUInteger image = 0;
   size_t buffer = 0;
   for (size_t index = 0; index < dispatch->argument_count; index++) {
     const iron_argument *argument = &dispatch->arguments[index];
@@ -185,8 +247,13 @@ static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_disp
       [encoder setBuffer:bindings->uses[buffer++].buffer->metal offset:argument->offset atIndex:argument->index];
     else if (argument->kind == IRON_ARGUMENT_BYTES)
       [encoder setBytes:argument->bytes length:argument->length atIndex:argument->index];
-    else
+    else if (argument->kind == IRON_ARGUMENT_THREADGROUP)
       [encoder setThreadgroupMemoryLength:argument->length atIndex:argument->index];
+    else if (argument->kind == IRON_ARGUMENT_SAMPLER)
+      [encoder setSamplerState:[images objectAtIndex:image++] atIndex:argument->index];
+    else
+      [encoder setTexture:[images objectAtIndex:image++] atIndex:argument->index];
+    buffer += argument->kind == IRON_ARGUMENT_TEXTURE;
   }
 }
 
@@ -214,11 +281,13 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
     IRON_TRY(check_arguments(&bindings, &dispatch, kernel));
     IRON_TRY(check_grid(&dispatch, kernel));
     IRON_TRY(check_parameters(&bindings, &dispatch, kernel));
+    NSMutableArray *images = nil;
+    IRON_TRY(make_images(&images, &dispatch, &bindings, commands->device));
 
     id<MTLComputeCommandEncoder> encoder;
     IRON_TRY([commands prepare:bindings.uses count:bindings.use_count compute:&encoder]);
     [encoder setComputePipelineState:kernel->state];
-    bind_arguments(encoder, &dispatch, &bindings);
+    bind_arguments(encoder, &dispatch, &bindings, images);
     if (dispatch.threads)
       [encoder dispatchThreads:size_of(dispatch.grid) threadsPerThreadgroup:size_of(dispatch.threadgroup)];
     else

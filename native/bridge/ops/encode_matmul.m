@@ -1,6 +1,9 @@
+#include <math.h>
+
 #import "args.h"
 #import "base/entry.h"
 #import "fusion.h"
+#import "matmul_halves.h"
 #import "base/structs.h"
 
 static iron_status check_types(const iron_matmul *matmul, const IronOperand *b) {
@@ -18,6 +21,62 @@ static iron_status check_types(const iron_matmul *matmul, const IronOperand *b) 
   return IRON_OK;
 }
 
+/* The product goes to scratch memory, and from there with c into c. */
+static iron_status encode_accumulation(IronCommands *commands, const iron_matmul *matmul, const IronOperand *given,
+                                       const matmul_args *arguments) {
+  const IronOperand *c = &given[MATMUL_C];
+  uint64_t elements, bytes;
+  if (__builtin_mul_overflow(c->rows * c->width, c->planes, &elements) || elements > UINT32_MAX)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "c: has too many elements for alpha and beta");
+  IRON_TRY(IronTypeBytes(c->dtype, elements, "c", &bytes));
+  IronBuffer *scratch = [commands scratchOfLength:bytes];
+  if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
+  IronOperand product = *c;
+  product.name = "scratch";
+  product.buffer = scratch;
+  product.offset = 0;
+  product.length = bytes;
+  product.row_stride = c->width;
+  product.plane_stride = c->rows * c->width;
+  product.whole = false;
+  product.access = IRON_ACCESS_WRITE;
+  matmul_args packed = *arguments;
+  packed.c_row_stride = product.row_stride;
+  packed.c_batch_stride = product.plane_stride;
+  packed.has_bias = 0;
+  IronOperand no_bias = product;
+  no_bias.access = 0;
+  const IronOperand first[] = {
+      [MATMUL_A] = given[MATMUL_A], [MATMUL_B] = given[MATMUL_B], [MATMUL_BIAS] = no_bias, [MATMUL_C] = product};
+
+  const accumulate_args last = {.c_row_stride = arguments->c_row_stride,
+                                .c_batch_stride = arguments->c_batch_stride,
+                                .m = arguments->m,
+                                .n = arguments->n,
+                                .batch = arguments->batch,
+                                .has_bias = arguments->has_bias,
+                                .alpha = matmul->alpha == 0 ? 1 : matmul->alpha,
+                                .beta = matmul->beta};
+  product.access = IRON_ACCESS_READ;
+  IronOperand sum = *c;
+  sum.access = matmul->beta == 0 ? IRON_ACCESS_WRITE : IRON_ACCESS_READ_WRITE;
+  const IronOperand second[] = {
+      [ACCUMULATE_PRODUCT] = product, [ACCUMULATE_BIAS] = given[MATMUL_BIAS], [ACCUMULATE_C] = sum};
+  IronGrid grid = {arguments->n, arguments->m, arguments->batch};
+  const IronPass passes[] = {
+      {IronKernelFind(IRON_OPERATION_MATMUL, given[MATMUL_B].dtype, c->dtype, &packed, first), first, MATMUL_ARGS,
+       &packed, sizeof packed, grid, 0},
+      {IronKernelFind(IRON_OPERATION_ACCUMULATE, c->dtype, 0, &last, second), second, ACCUMULATE_ARGS, &last,
+       sizeof last, grid, 0},
+  };
+  return IronOperationEncodePasses(commands, passes, sizeof passes / sizeof *passes);
+}
+
+static iron_status check_factor(const char *name, float value) {
+  if (isfinite(value)) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is %g", name, (double)value);
+}
+
 iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) {
   IRON_ENTRY {
     iron_matmul matmul;
@@ -30,6 +89,8 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     IRON_TRY(IronDimensionCheck("k", k));
     IRON_TRY(IronTruthCheck("transpose_a", matmul.transpose_a));
     IRON_TRY(IronTruthCheck("transpose_b", matmul.transpose_b));
+    IRON_TRY(check_factor("alpha", matmul.alpha));
+    IRON_TRY(check_factor("beta", matmul.beta));
 
     IronOperand a, b, bias, c;
     IronShape a_shape = {.rows = matmul.transpose_a ? k : m, .width = matmul.transpose_a ? m : k, .planes = batch};
@@ -71,8 +132,12 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
                              .transpose_b = matmul.transpose_b,
                              .has_bias = matmul.bias.buffer != NULL};
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
+    if (matmul.beta != 0 || (matmul.alpha != 0 && matmul.alpha != 1))
+      return encode_accumulation(commands, &matmul, operands, &arguments);
     int of_bytes = IronKernelFind(IRON_OPERATION_MATMUL_BYTES, b.dtype, a.dtype, &arguments, operands);
     if (of_bytes >= 0) return IronFusionRecordProduct(commands, of_bytes, operands, &arguments);
+    iron_status status;
+    if (IronMatmulHalvesRecord(commands, operands, &arguments, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, MATMUL_ARGS, &arguments, sizeof arguments,
                                (IronGrid){n, m, batch});

@@ -13,11 +13,16 @@ struct IronOperand;
 typedef enum IronOperation {
   IRON_OPERATION_MATMUL,         /* types: b; a, bias and c */
   IRON_OPERATION_MATMUL_BYTES,   /* the same; found by matmul's arguments and operands, done by fusion.m */
+  IRON_OPERATION_HALVES,         /* x; done by matmul_halves.m */
+  IRON_OPERATION_MATMUL_HALVES,  /* the same */
   IRON_OPERATION_EMBEDDING,      /* table */
   IRON_OPERATION_ROPE,
   IRON_OPERATION_ROPE_STORE, /* the copies' dst; done by fusion.m */
   IRON_OPERATION_ATTENTION,       /* k and v */
   IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */
+  IRON_OPERATION_ATTENTION_BACKWARD_Q,  /* the passes of attention's gradients */
+  IRON_OPERATION_ATTENTION_BACKWARD_KV,
+  IRON_OPERATION_ACCUMULATE, /* a product and c; the second pass of a matmul with alpha and beta */
   IRON_OPERATION_COPY,            /* src; dst */
 #define OP(NAME, ...) IRON_OPERATION_##NAME,
 #define OP_OF_TYPES(NAME, ...) IRON_OPERATION_##NAME, /* its operands */
@@ -52,6 +57,10 @@ int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second,
                    const struct IronOperand *operands);
 /* Whether an attention of few queries is attention_wide's, which says how its keys are shared out. */
 bool IronAttentionIsWide(const attention_args *arguments, const struct IronOperand *operands);
+/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_HALVES, in bytes. */
+uint32_t IronHalvesMemory(int kernel);
+/* Whether a product's activations and weights are worth becoming halves. */
+bool IronMatmulIsOfHalves(const matmul_args *arguments, const struct IronOperand *operands);
 /* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_BYTES for rows of k, in bytes. */
 uint32_t IronProductMemory(int kernel, uint32_t k);
 /* Whether there is a kernel of an operation for these types at all. */

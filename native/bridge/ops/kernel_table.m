@@ -1,6 +1,7 @@
 #include "kernel_table.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "args.h"
 #import "operand.h"
@@ -18,12 +19,15 @@
 #define NARROW {{8, 8, 1}, 128}
 #define TILES {{64, 32, 1}, 128}
 #define QUERIES_OF_32 {{1, 32, 1}, 128}
+#define QUERIES_OF_64 {{1, 64, 1}, 128}
 #define PIECE_OF_KEYS {{1, 1, 1}, 128}
 #define FOUR_COLUMNS {{4, 1, 1}, 128}
 #define FOUR_BY_FOUR {{4, 4, 1}, 128}
 #define THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_SIMDGROUPS}
 #define SMALL_THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_FEW_SIMDGROUPS}
 #define ONE_COLUMN {{1, 1, 1}, 128}
+#define ROW_OF_A_THREADGROUP {{1, 1, 1}, 128}
+#define LARGE_TILES {{HALVES_TILE, HALVES_TILE, 1}, HALVES_THREADS}
 #define LARGEST_THREADGROUP_PER_POINT {{1, 1, 1}, 1024}
 
 /* A product whose weights are stored as rows of k, as models store them, and whose activations are so too. */
@@ -105,6 +109,30 @@ IS_SHARED_OUT(q4_0, 32, 18, false)
 IS_SHARED_OUT(q4_k, 256, 144, false)
 IS_SHARED_OUT(q6_k, 256, 210, false)
 
+/* From how many rows on a product is worth the matrix units of a device of many cores. Weights that are floats keep
+ * their precision. */
+enum { MANY_ROWS = 57, MANY_ROWS_OF_HALVES = 25, MANY_ROWS_OF_OTHER_TYPES = 9 };
+
+bool IronMatmulIsOfHalves(const matmul_args *args, const IronOperand *operands) {
+  const IronOperand *a = &operands[MATMUL_A], *b = &operands[MATMUL_B];
+  if (args->batch > 1 || !is_of_rows(args) || !is_wide(b) || a->dtype != IRON_F32 || b->dtype == IRON_F32) return false;
+  if (args->m >= (b->dtype == IRON_F16 ? MANY_ROWS_OF_HALVES : MANY_ROWS)) return true;
+  int other = IronKernelFind(IRON_OPERATION_MATMUL, b->dtype, a->dtype, args, operands);
+  return args->m >= MANY_ROWS_OF_OTHER_TYPES && strcmp(IronKernelTable[other].family, "matvec_wide") != 0;
+}
+
+static bool has_room(const struct IronOperand *operands, uint32_t memory) {
+  return memory <= [operands[MATMUL_HALVES_A].buffer->device->metal maxThreadgroupMemoryLength];
+}
+static bool has_room_for_deep_tiles(const void *arguments, const struct IronOperand *operands) {
+  (void)arguments;
+  return has_room(operands, HALVES_MEMORY(HALVES_DEPTH, HALVES_STAGES));
+}
+static bool has_room_for_tiles(const void *arguments, const struct IronOperand *operands) {
+  (void)arguments;
+  return has_room(operands, HALVES_MEMORY(HALVES_SHORT_DEPTH, HALVES_SHORT_STAGES));
+}
+
 static bool has_few_rows(const void *arguments, const struct IronOperand *operands) {
   const matmul_args *args = arguments;
   (void)operands;
@@ -161,13 +189,29 @@ static bool has_long_rows_to_search(const void *arguments, const struct IronOper
          is_wide(&operands[ARGMAX_X]) && is_aligned(&operands[ARGMAX_X]);
 }
 
-bool IronAttentionIsWide(const attention_args *args, const IronOperand *operands) {
+/* Heads that begin at multiples of 16 bytes, on a device of many cores. */
+static bool has_aligned_heads(const attention_args *args, const IronOperand *operands) {
   uint64_t strides = args->q_token_stride | args->q_head_stride | args->k_token_stride | args->k_head_stride |
                      args->v_token_stride | args->v_head_stride;
   bool aligned = strides % 4 == 0 && is_aligned(&operands[ATTENTION_Q]) && is_aligned(&operands[ATTENTION_K]) &&
                  is_aligned(&operands[ATTENTION_V]);
+  return aligned && is_wide(&operands[ATTENTION_Q]);
+}
+
+bool IronAttentionIsWide(const attention_args *args, const IronOperand *operands) {
   bool known = (args->head_dim == 64 || args->head_dim == 128) && args->softcap == 0;
-  return known && aligned && is_wide(&operands[ATTENTION_Q]);
+  return known && has_aligned_heads(args, operands);
+}
+
+static bool are_many_queries_in_quads(const attention_args *args, const struct IronOperand *operands,
+                                      uint32_t head_dim) {
+  return has_many_queries(args, head_dim) && args->head_dim % 4 == 0 && has_aligned_heads(args, operands);
+}
+static bool are_many_queries_in_quads_of_64(const void *arguments, const struct IronOperand *operands) {
+  return are_many_queries_in_quads(arguments, operands, 64);
+}
+static bool are_many_queries_in_quads_of_128(const void *arguments, const struct IronOperand *operands) {
+  return are_many_queries_in_quads(arguments, operands, 128);
 }
 
 /* Set when the device has many cores (encode_attention.m). */
@@ -208,6 +252,10 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
   {IRON_OPERATION_ATTENTION, {C}, is_wide_of_64, "attention_wide", "attention_wide_64_" NAME, PIECE_OF_KEYS}, \
   {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME, PIECE_OF_KEYS}, \
   {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},  \
+  {IRON_OPERATION_ATTENTION, {C}, are_many_queries_in_quads_of_64, "attention_quads",                      \
+   "attention_quads_64_" NAME, QUERIES_OF_64},                                                             \
+  {IRON_OPERATION_ATTENTION, {C}, are_many_queries_in_quads_of_128, "attention_quads",                     \
+   "attention_quads_128_" NAME, QUERIES_OF_64},                                                            \
   {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_64, "attention_tiled",                               \
    "attention_tiled_64_" NAME, QUERIES_OF_32},                                                             \
   {IRON_OPERATION_ATTENTION, {C}, has_many_queries_of_128, "attention_tiled",                              \
@@ -228,6 +276,8 @@ const IronKernelEntry IronKernelTable[] = {
     MATVEC_WIDE(IRON_Q4_0, q4_0, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q4_K, q4_k, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q6_K, q6_k, FOUR_COLUMNS)
+    {IRON_OPERATION_MATMUL_HALVES, {0}, has_room_for_deep_tiles, "matmul_halves", "matmul_halves", LARGE_TILES},
+    {IRON_OPERATION_MATMUL_HALVES, {0}, has_room_for_tiles, "matmul_halves", "matmul_halves_short", LARGE_TILES},
     {IRON_OPERATION_RMS_NORM, {0}, has_long_rows_to_normalize, "rms_norm_wide", "rms_norm_wide",
      LARGEST_THREADGROUP_PER_POINT},
     {IRON_OPERATION_ARGMAX, {0}, has_long_rows_to_search, "argmax_wide", "argmax_wide", LARGEST_THREADGROUP_PER_POINT},
@@ -235,11 +285,13 @@ const IronKernelEntry IronKernelTable[] = {
 #define DTYPE_FLOAT(id, NAME, name, ...)                     \
   FLOAT_MATMULS(IRON_##NAME, IRON_F32, #name "_f32")    \
   FLOAT_MATMULS(IRON_##NAME, IRON_F16, #name "_f16")    \
-  {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, THREAD_PER_POINT},
+  {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, THREAD_PER_POINT}, \
+  {IRON_OPERATION_HALVES, {IRON_##NAME}, ALWAYS, "halves", "halves_" #name, ROW_OF_A_THREADGROUP},
 #define DTYPE_BLOCK(id, NAME, name, ...)                     \
   MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F32, #name "_f32")     \
   MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F16, #name "_f16")     \
-  {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, BLOCKS_OF_A_ROW},
+  {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, BLOCKS_OF_A_ROW}, \
+  {IRON_OPERATION_HALVES, {IRON_##NAME}, ALWAYS, "halves", "halves_" #name, ROW_OF_A_THREADGROUP},
 #include "dtypes.def"
 #define OP(NAME, name, form, family, geometry) {IRON_OPERATION_##NAME, {0}, ALWAYS, #family, #name, geometry},
 #include "ops.def"
@@ -256,6 +308,13 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_wide_merge_128", PIECE_OF_KEYS},
     {IRON_OPERATION_ATTENTION_MERGE, {0}, ALWAYS, "attention_split", "attention_merge", SIMDGROUP_PER_POINT},
 
+
+    {IRON_OPERATION_ATTENTION_BACKWARD_Q, {0}, ALWAYS, "attention_backward", "attention_backward_q",
+     SIMDGROUP_PER_POINT},
+    {IRON_OPERATION_ATTENTION_BACKWARD_KV, {0}, ALWAYS, "attention_backward", "attention_backward_kv",
+     SIMDGROUP_PER_POINT},
+    {IRON_OPERATION_ACCUMULATE, {IRON_F32}, ALWAYS, "accumulate", "accumulate_f32", THREAD_PER_POINT},
+    {IRON_OPERATION_ACCUMULATE, {IRON_F16}, ALWAYS, "accumulate", "accumulate_f16", THREAD_PER_POINT},
 
     {IRON_OPERATION_TRANSPOSE, {IRON_F32}, ALWAYS, "transpose", "transpose_32", TILE_OF_32},
     {IRON_OPERATION_TRANSPOSE, {IRON_U32}, ALWAYS, "transpose", "transpose_32", TILE_OF_32},
@@ -329,4 +388,9 @@ uint32_t IronProductMemory(int kernel, uint32_t k) {
   uint32_t stages = simdgroups == MATVEC_BYTES_SIMDGROUPS ? MATVEC_BYTES_STAGES(bytes) : MATVEC_BYTES_FEW_STAGES;
   uint32_t memory = MATVEC_BYTES_MEMORY(simdgroups, stages, (uint32_t)bytes, k);
   return (memory + 15) / 16 * 16;
+}
+
+uint32_t IronHalvesMemory(int kernel) {
+  bool deep = IronKernelTable[kernel].when == has_room_for_deep_tiles;
+  return deep ? HALVES_MEMORY(HALVES_DEPTH, HALVES_STAGES) : HALVES_MEMORY(HALVES_SHORT_DEPTH, HALVES_SHORT_STAGES);
 }

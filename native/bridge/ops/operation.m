@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { MAX_PASSES = 3, MAX_OPERANDS = 6, SIMD_WIDTH = 32, ROW_THREADS = 256 };
+enum { MAX_PASSES = 17, MAX_OPERANDS = 7, SIMD_WIDTH = 32, ROW_THREADS = 256 };
 
 static uint64_t groups(uint64_t points, uint32_t tile) { return (points + tile - 1) / tile; }
 

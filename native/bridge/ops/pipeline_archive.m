@@ -74,11 +74,10 @@ IRON_COUNTED(IronPipelineArchive)
 
 iron_status iron_pipeline_cache_open(iron_device *handle, const char *path) {
   IRON_ENTRY {
-    if (!path || !*path) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "path: is %s", path ? "empty" : "NULL");
+    NSString *text;
+    IRON_TRY(IronPathRead(&text, path));
     IronDevice *device = IronDeviceAcquire(handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
-    NSString *text;
-    IRON_TRY(IronTextRead(&text, path, "path"));
     iron_status status = IRON_OK;
     IronPipelineArchive *archive = [IronPipelineArchive archiveOf:text on:device->metal status:&status];
     if (!archive) return status;

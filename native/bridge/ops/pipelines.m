@@ -45,9 +45,11 @@ static void count_one(IronDevice *device) {
 static NSString *source_of(const char *family) {
   for (size_t index = 0; index < kernel_source_count; index++) {
     const kernel_source *source = &kernel_sources[index];
-    if (strcmp(source->family, family) == 0)
-      return [[[NSString alloc] initWithBytes:source->text length:source->length
-                                     encoding:NSUTF8StringEncoding] autorelease];
+    if (strcmp(source->family, family) != 0) continue;
+    NSMutableData *text = [NSMutableData data];
+    for (size_t part = 0; part < source->part_count; part++)
+      [text appendBytes:source->parts[part].bytes length:source->parts[part].length];
+    return [[[NSString alloc] initWithData:text encoding:NSUTF8StringEncoding] autorelease];
   }
   return nil;
 }

@@ -6,7 +6,7 @@
 #import "base/structs.h"
 #import "fusion.h"
 
-enum { MAX_OPERANDS = 4 };
+enum { MAX_OPERANDS = 5 };
 
 /* The operands of a call, in the order of their bindings, as far as they are checked. */
 typedef struct Operands {
@@ -58,7 +58,7 @@ static iron_status check_fraction(const char *name, float value) {
 /* What 0 stands for where it is no value of its own. */
 static float or_else(float value, float otherwise) { return value == 0 ? otherwise : value; }
 
-/* 1 - beta^step: by how much a mean that begins with 0 falls short after so many steps. */
+/* 1 - beta^step: by how much a mean that begins with 0 falls short after that number of steps. */
 static double missing_part(float beta, uint32_t step) { return 1 - pow((double)beta, step); }
 
 /* Each value and each operand is a variable of its name for what follows it in the row. */

@@ -17,9 +17,12 @@
 /* What a kernel wants bound, as the pipeline's reflection has it. */
 typedef struct IronParameter {
   uint32_t index;
-  bool threadgroup; /* memory of a length; else a buffer or bytes */
-  uint64_t size;    /* the least bytes */
+  iron_argument_kind kind; /* BUFFER: bytes fit, too */
+  uint64_t size;           /* the least bytes */
   uint64_t alignment;
+  uint32_t access;        /* iron_access */
+  uint32_t texture_type;  /* MTLTextureType */
+  uint32_t texture_value; /* iron_texture_value */
 } IronParameter;
 
 @interface IronKernel : IronObject {

@@ -159,11 +159,10 @@ iron_status iron_library_create_with_options(iron_device *device, const char *so
 iron_status iron_library_open(iron_device *device_handle, const char *path, iron_library **handle) {
   IRON_ENTRY {
     IRON_CLEAR_RESULT(handle, "library");
-    if (!path || !*path) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "path: is %s", path ? "empty" : "NULL");
+    NSString *text;
+    IRON_TRY(IronPathRead(&text, path));
     IronDevice *device = IronDeviceAcquire(device_handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
-    NSString *text;
-    IRON_TRY(IronTextRead(&text, path, "path"));
     if (![[NSFileManager defaultManager] isReadableFileAtPath:text])
       return IronErrorReport(IRON_ERROR_FILE, "path: %s cannot be read", path);
     NSError *error = nil;
@@ -173,6 +172,40 @@ iron_status iron_library_open(iron_device *device_handle, const char *path, iron
         [[error domain] isEqual:MTLLibraryErrorDomain] && [error code] == (NSInteger)MTLLibraryErrorUnsupported;
     return IronErrorReport(unsupported ? IRON_ERROR_UNSUPPORTED : IRON_ERROR_FILE, "path: %s: %s", path,
                            IronErrorDescribe(error));
+  } IRON_LEAVE
+}
+
+iron_status iron_library_kernel_count(iron_library *handle, uint32_t *count) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(count, "count");
+    IronLibrary *library = IronHandleAcquire(handle, IRON_HANDLE_LIBRARY, "library");
+    if (!library) return IRON_ERROR_INVALID_HANDLE;
+    IRON_TRY(IronDeviceCheckOpen(library->device, "library"));
+    *count = (uint32_t)[[library->metal functionNames] count];
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_library_kernel_name(iron_library *handle, uint32_t index, char *text, size_t capacity,
+                                     size_t *length) {
+  IRON_ENTRY {
+    IRON_CLEAR_RESULT(length, "length");
+    if (!text && capacity > 0) return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "text: is NULL");
+    IronLibrary *library = IronHandleAcquire(handle, IRON_HANDLE_LIBRARY, "library");
+    if (!library) return IRON_ERROR_INVALID_HANDLE;
+    IRON_TRY(IronDeviceCheckOpen(library->device, "library"));
+    NSArray *names = [library->metal functionNames];
+    if (index >= [names count])
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "index: %u, the library has %zu kernels", index,
+                             (size_t)[names count]);
+    const char *name = [[names objectAtIndex:index] UTF8String];
+    *length = strlen(name);
+    if (capacity == 0) return IRON_OK;
+    if (capacity <= *length)
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "capacity: %zu, the name takes %zu bytes and a NUL", capacity,
+                             *length);
+    memcpy(text, name, *length + 1);
+    return IRON_OK;
   } IRON_LEAVE
 }
 
@@ -238,7 +271,28 @@ static iron_status make_function(id<MTLFunction> *function, id<MTLLibrary> libra
   return status;
 }
 
-/* Keeps what the kernel uses. Textures and samplers, which the bridge cannot bind, are refused. */
+static uint32_t access_of(id<MTLBinding> binding) {
+  switch ([binding access]) {
+    case MTLBindingAccessReadOnly: return IRON_ACCESS_READ;
+    case MTLBindingAccessWriteOnly: return IRON_ACCESS_WRITE;
+    default: return IRON_ACCESS_READ_WRITE;
+  }
+}
+
+/* What a texture's components are taken for; 0: neither numbers with a point nor without. */
+static uint32_t value_of(id<MTLTextureBinding> binding) {
+  switch ([binding textureDataType]) {
+    case MTLDataTypeFloat:
+    case MTLDataTypeHalf: return IRON_TEXTURE_FLOAT;
+    case MTLDataTypeUInt:
+    case MTLDataTypeUShort: return IRON_TEXTURE_UINT;
+    case MTLDataTypeInt:
+    case MTLDataTypeShort: return IRON_TEXTURE_SINT;
+    default: return 0;
+  }
+}
+
+/* Keeps what the kernel uses. */
 static iron_status read_parameters(IronKernel *kernel, MTLComputePipelineReflection *reflection, NSString *name) {
   if (!reflection) return IRON_OK;
   NSArray *bindings = [reflection bindings];
@@ -247,7 +301,8 @@ static iron_status read_parameters(IronKernel *kernel, MTLComputePipelineReflect
   kernel->reflected = true;
   for (id<MTLBinding> binding in bindings) {
     if (![binding isUsed]) continue;
-    IronParameter parameter = {.index = (uint32_t)[binding index]};
+    IronParameter parameter = {
+        .index = (uint32_t)[binding index], .kind = IRON_ARGUMENT_BUFFER, .access = access_of(binding)};
     if ([binding type] == MTLBindingTypeBuffer) {
       id<MTLBufferBinding> buffer = (id<MTLBufferBinding>)binding;
       parameter.size = [buffer bufferDataSize];
@@ -255,10 +310,17 @@ static iron_status read_parameters(IronKernel *kernel, MTLComputePipelineReflect
     } else if ([binding type] == MTLBindingTypeThreadgroupMemory) {
       /* A threadgroup variable of the kernel's own has its memory already. */
       if (![binding isArgument]) continue;
-      parameter.threadgroup = true;
+      parameter.kind = IRON_ARGUMENT_THREADGROUP;
       parameter.size = [(id<MTLThreadgroupBinding>)binding threadgroupMemoryDataSize];
+      parameter.alignment = [(id<MTLThreadgroupBinding>)binding threadgroupMemoryAlignment];
+    } else if ([binding type] == MTLBindingTypeTexture) {
+      parameter.kind = IRON_ARGUMENT_TEXTURE;
+      parameter.texture_type = (uint32_t)[(id<MTLTextureBinding>)binding textureType];
+      parameter.texture_value = value_of((id<MTLTextureBinding>)binding);
+    } else if ([binding type] == MTLBindingTypeSampler) {
+      parameter.kind = IRON_ARGUMENT_SAMPLER;
     } else {
-      return IronErrorReport(IRON_ERROR_UNSUPPORTED, "kernel %s: its argument %s is no buffer and no threadgroup memory",
+      return IronErrorReport(IRON_ERROR_UNSUPPORTED, "kernel %s: its argument %s is of a kind that cannot be given",
                              [name UTF8String], [[binding name] UTF8String]);
     }
     if (parameter.alignment == 0) parameter.alignment = 1;
@@ -302,6 +364,30 @@ iron_status iron_kernel_describe(iron_kernel *handle, iron_kernel_info *info) {
         .max_threads_per_threadgroup = (uint32_t)[kernel->state maxTotalThreadsPerThreadgroup],
         .simd_width = (uint32_t)[kernel->state threadExecutionWidth],
         .static_threadgroup_memory = (uint32_t)[kernel->state staticThreadgroupMemoryLength],
+        .argument_count = (uint32_t)kernel->parameter_count,
+    };
+    IRON_WRITE_STRUCT(info, full);
+    return IRON_OK;
+  } IRON_LEAVE
+}
+
+iron_status iron_kernel_argument(iron_kernel *handle, uint32_t position, iron_kernel_argument_info *info) {
+  IRON_ENTRY {
+    IRON_CLEAR_STRUCT(info, "info");
+    IronKernel *kernel = IronHandleAcquire(handle, IRON_HANDLE_KERNEL, "kernel");
+    if (!kernel) return IRON_ERROR_INVALID_HANDLE;
+    if (position >= kernel->parameter_count)
+      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "position: %u, the kernel has %zu arguments", position,
+                             kernel->parameter_count);
+    const IronParameter *parameter = &kernel->parameters[position];
+    iron_kernel_argument_info full = {
+        .kind = parameter->kind,
+        .index = parameter->index,
+        .access = parameter->access,
+        .byte_size = parameter->size,
+        .alignment = parameter->alignment,
+        .texture_type = parameter->texture_type,
+        .texture_value = parameter->texture_value,
     };
     IRON_WRITE_STRUCT(info, full);
     return IRON_OK;

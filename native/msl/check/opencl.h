@@ -82,6 +82,20 @@ MSL_MATRIX(simdgroup_float8x8, float, __global)
 MSL_MATRIX(simdgroup_float8x8, float, __local)
 MSL_MATRIX(simdgroup_half8x8, half, __global)
 MSL_MATRIX(simdgroup_half8x8, half, __local)
+void quad_load_left(__private simdgroup_half8x8 *, __local const half *, uint);
+void quad_load_right(__private simdgroup_half8x8 *, __local const half *, uint);
+void quad_multiply_accumulate(__private simdgroup_float8x8 *, __private const simdgroup_half8x8 *,
+                              __private const simdgroup_half8x8 *);
+void quad_load_right(__private simdgroup_float8x8 *, __local const float *, uint);
+void quad_load_right_rows(__private simdgroup_float8x8 *, __local const float *, uint);
+void quad_multiply_accumulate(__private simdgroup_float8x8 *, __private const simdgroup_float8x8 *,
+                              __private const simdgroup_float8x8 *);
+void quad_load_right_rows(__private simdgroup_half8x8 *, __local const half *, uint);
+simdgroup_float8x8 quad_matrix(float2);
+simdgroup_half8x8 quad_halves(half2);
+ushort quad_lane(uint);
+uint2 quad_place(uint);
+float2 quad_elements(simdgroup_float8x8);
 template <class A, class B> void simdgroup_multiply_accumulate(__private simdgroup_float8x8 &, A, B,
                                                                simdgroup_float8x8);
 

@@ -9,6 +9,8 @@ enum {
   MSL_SIMD_WIDTH = 32,
   MSL_SLOT = 16,             /* bytes that a thread can give to one SIMD-group operation */
   MSL_STACK = 256 * 1024,    /* bytes of a fiber's stack, and their alignment */
+  MSL_TEXTURES = 128,        /* Metal's argument tables of textures and samplers */
+  MSL_SAMPLERS = 16,
 };
 
 struct msl_lane;
@@ -33,6 +35,35 @@ struct msl_binding {
   unsigned long length;
 };
 
+/* How a component is stored. Unsigned and signed normalized ones are fractions of their largest value. Of sRGB the
+ * first three are encoded, and the fourth is UNORM. */
+enum msl_component { MSL_UNORM, MSL_SNORM, MSL_SRGB, MSL_FLOAT, MSL_UINT, MSL_SINT };
+
+/* A texture with all its levels, each half as large as the one before. Of several levels each lies behind the one
+ * before, without gaps; the distances between rows and slices are those of the first, and of a single one. */
+struct msl_texture {
+  unsigned char *texels;       /* NULL: nothing is bound */
+  unsigned long length;        /* bytes, of all levels */
+  unsigned long row_bytes;
+  unsigned long slice_bytes;   /* from one plane, face or element of the array to the next */
+  unsigned width, height, depth;
+  unsigned slices;             /* elements of the array; six for each cube */
+  unsigned levels;
+  unsigned type;               /* MTLTextureType */
+  unsigned char component;     /* msl_component */
+  unsigned char component_bytes;
+  unsigned char components;    /* 1, 2 or 4 */
+  unsigned char is_bgra;
+};
+
+/* Members have the values of MTLSamplerDescriptor. */
+struct msl_sampler {
+  unsigned char bound; /* 0: nothing is */
+  unsigned char pixels; /* coordinates count texels, and are not normalized */
+  unsigned char address[3], magnify, minify, mip, border, compare;
+  float lod_min, lod_max;
+};
+
 /* One SIMD-group. Threads write their operands to area[operations & 1] before simd_barrier and read the others' after
  * it: a thread can be one operation ahead of another, never two. */
 struct msl_simdgroup {
@@ -46,6 +77,8 @@ struct msl_group {
   const msl_runtime *runtime;
   const msl_binding *bindings;         /* MSL_BUFFERS */
   unsigned char *const *threadgroup;   /* MSL_BUFFERS: threadgroup memory by argument index */
+  const msl_texture *textures;         /* MSL_TEXTURES */
+  const msl_sampler *samplers;         /* MSL_SAMPLERS */
   unsigned char *variables;            /* memory of the kernel's own threadgroup variables */
   const msl_binding *accessible;       /* in validation mode: every range that a kernel may touch, besides its stack */
   unsigned accessible_count;
@@ -67,13 +100,26 @@ struct msl_lane {
   unsigned index;       /* thread_index_in_threadgroup */
 };
 
-enum msl_argument_kind { MSL_ARGUMENT_NONE, MSL_ARGUMENT_BUFFER, MSL_ARGUMENT_THREADGROUP };
+enum msl_argument_kind {
+  MSL_ARGUMENT_NONE,
+  MSL_ARGUMENT_BUFFER,
+  MSL_ARGUMENT_THREADGROUP,
+  MSL_ARGUMENT_TEXTURE,
+  MSL_ARGUMENT_SAMPLER,
+};
+
+/* What a kernel takes a texture's components for. */
+enum msl_value { MSL_VALUE_FLOAT, MSL_VALUE_UINT, MSL_VALUE_SINT };
 
 struct msl_argument {
   unsigned kind;
   unsigned index;
   unsigned long size;      /* bytes that must be bound at least: sizeof the referenced type, 0 for a pointer */
   unsigned long alignment; /* of the type that it points to */
+  unsigned long writable;  /* whether that type is not const; of a texture: whether it is written */
+  /* Of textures and samplers: how many, from `index` on. Of textures: MTLTextureType, msl_value, whether they are
+   * read. */
+  unsigned count, type, value, readable;
 };
 
 /* The one symbol of a compiled library: `msl_kernel`. */

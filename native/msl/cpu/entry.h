@@ -3,6 +3,7 @@
 #define MSL_ENTRY_H
 
 #include "../bound.h"
+#include "textures.h"
 #include "threads.h"
 
 namespace msl {
@@ -11,7 +12,11 @@ namespace msl {
 template <class P, class Bound> MSL_INLINE P argument(const msl_lane *lane, int index) {
   using V = metal::remove_cvref_t<P>;
   const msl_group &group = *lane->group;
-  if constexpr (Bound::kind == buffer || Bound::kind == threadgroup) {
+  if constexpr (Bound::kind == texture || Bound::kind == sampler) {
+    static_assert(!is_memory<P>, "a texture or sampler is an argument by value");
+    return resource<V>::make(Bound::given ? group.textures : nullptr, Bound::given ? group.samplers : nullptr,
+                             (uint)index);
+  } else if constexpr (Bound::kind == buffer || Bound::kind == threadgroup) {
     static_assert(is_memory<P>, "an argument with [[buffer(n)]] or [[threadgroup(n)]] is a pointer or a reference");
     unsigned char *memory = nullptr;
     if constexpr (Bound::given)
@@ -43,10 +48,19 @@ template <class P, class Bound> MSL_INLINE P argument(const msl_lane *lane, int 
 }
 
 template <class P, class Bound> constexpr msl_argument describe(int index) {
-  return msl_argument{!Bound::given ? MSL_ARGUMENT_NONE
-                      : Bound::kind == buffer ? MSL_ARGUMENT_BUFFER
-                      : Bound::kind == threadgroup ? MSL_ARGUMENT_THREADGROUP : MSL_ARGUMENT_NONE,
-                      (uint)index, Bound::kind == buffer ? least_bytes<P>() : 0, alignment_of<P>()};
+  using R = resource<metal::remove_cvref_t<P>>;
+  msl_argument result = {MSL_ARGUMENT_NONE, (uint)index, 0, 1, 0, 0, 0, 0, 0};
+  if (!Bound::given) return result;
+  if constexpr (R::count > 0) {
+    result.kind = Bound::kind == texture ? MSL_ARGUMENT_TEXTURE : MSL_ARGUMENT_SAMPLER;
+    result.writable = R::is_written;
+    result.count = R::count, result.type = R::type, result.value = R::value, result.readable = R::is_read;
+  } else if (Bound::kind == buffer || Bound::kind == threadgroup) {
+    result.kind = Bound::kind == buffer ? MSL_ARGUMENT_BUFFER : MSL_ARGUMENT_THREADGROUP;
+    result.size = Bound::kind == buffer ? least_bytes<P>() : 0;
+    result.alignment = alignment_of<P>(), result.writable = is_writable<P>;
+  }
+  return result;
 }
 
 /* Also in C++14, which has no `template <auto>`. */
@@ -55,12 +69,12 @@ template <class F, F function, class... Bound> struct kernel {
 };
 template <class... P, void (*function)(P...), class... Bound> struct kernel<void (*)(P...), function, Bound...> {
   static_assert(sizeof...(P) == sizeof...(Bound), "a kernel's definition and its instantiation take different parameters");
-  static constexpr indices<Bound...> index = {};
+  static constexpr indices<resolved<P, Bound>...> index = {};
   template <int... i> static MSL_INLINE void call(const msl_lane *lane, sequence<i...>) {
-    function(argument<P, Bound>(lane, index.values[i])...);
+    function(argument<P, resolved<P, Bound>>(lane, index.values[i])...);
   }
   template <int... i> static constexpr metal::array<msl_argument, sizeof...(P) + 1> table(sequence<i...>) {
-    return {{describe<P, Bound>(index.values[i])..., msl_argument{MSL_ARGUMENT_NONE, 0, 0, 1}}};
+    return {{describe<P, resolved<P, Bound>>(index.values[i])..., msl_argument{}}};
   }
   using all = typename count<sizeof...(P)>::type;
   static constexpr metal::array<msl_argument, sizeof...(P) + 1> arguments = table(all());

@@ -12,6 +12,7 @@
 
 #include "../atomic.h"
 #include "../bound.h"
+#include "textures.h"
 #include "threads.h"
 
 /* Threadgroup memory that the host allots. */
@@ -160,6 +161,8 @@ template <class F, F function, class... Bound> struct kernel {
 template <class... P, void (*function)(P...), class... Bound> struct kernel<void (*)(P...), function, Bound...> {
   static_assert(sizeof...(P) == sizeof...(Bound),
                 "a kernel's definition and its instantiation take different parameters");
+  static_assert((resource<metal::remove_cvref_t<P>>::count + ... + 0) == 0,
+                "textures are not supported on this backend");
   static constexpr ulong count = sizeof...(P);
   static constexpr indices<Bound...> index = {};
   static constexpr typename signature<P...>::template with<Bound...> values = {};

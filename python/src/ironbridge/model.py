@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Optional, Sequence, Union
 
@@ -139,20 +140,38 @@ class Model(Handle):
         """Writes after a prompt, in a session of its own: see :meth:`Session.generate` for the options."""
         return self.session().generate(prompt, **options)
 
+    def generate_all(
+        self,
+        prompts: Sequence[Union[str, Tokens]],
+        sequences: int = 8,
+        context: int = 0,
+        cache: str = "f32",
+        **options: Any,
+    ) -> list[str]:
+        """Writes after each prompt, ``sequences`` of them at a time, in a session of its own: see
+        :meth:`Session.generate_all`. The texts come in the order of the prompts."""
+        texts = [""] * len(prompts)
+        if not texts:
+            return texts
+        with self.session(min(sequences, len(texts)), context, cache) as session:
+            for index, text in session.generate_all(prompts, **options):
+                texts[index] = text
+        return texts
+
     def chat(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         template: Optional[str] = None,
         variables: Optional[Mapping[str, Any]] = None,
         **options: Any,
     ) -> "Generation":
-        """Writes the answer to a conversation: objects with ``"role"`` and ``"content"``. ``variables`` are what the
-        template may ask for, such as ``{"tools": [...]}``."""
+        """Writes the answer to a conversation: objects with ``"role"``, ``"content"`` and what else the template knows,
+        such as ``"tool_calls"``. ``variables`` are what it may ask for, such as ``{"tools": [...]}``."""
         return self.generate(self.encode_chat(messages, template, variables), **options)
 
     def encode_chat(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         template: Optional[str] = None,
         variables: Optional[Mapping[str, Any]] = None,
     ) -> list[int]:
@@ -267,6 +286,92 @@ class Session(Handle):
             log_probabilities,
         )
 
+    def generate_all(
+        self,
+        prompts: Sequence[Union[str, Tokens]],
+        limit: int = 0,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+    ) -> Iterator[tuple[int, str]]:
+        """Writes after each prompt, as many at a time as there are sequences: a pass reads the weights once for all of
+        them. Gives the prompt's place and its text as each is done. The n-th prompt has the seed ``seed`` + n. Forgets
+        what the sequences have seen.
+
+        Raises ``ContextFullError`` at the first prompt that has no room.
+        """
+        info = sized("iron_session_info")
+        check(lib.iron_session_describe(self._handle, info))
+        waiting = deque(enumerate(prompts))
+        free = list(range(info.sequences))
+        running: list[_Text] = []
+        while waiting or running:
+            while waiting and free:
+                place, prompt = waiting.popleft()
+                tokens = self._prompt(prompt)
+                self.rewind(0, free[-1])
+                sampling = dict(
+                    temperature=temperature,
+                    top_k=top_k,
+                    top_p=top_p,
+                    min_p=min_p,
+                    repetition_penalty=repetition_penalty,
+                    seed=seed + place,
+                )
+                room = max(1, info.context - len(tokens))
+                options, _keep = _options(sampling, min(limit, room) if limit else room, stop)
+                running.append(_Text(self.model, place, free.pop(), tokens, options))
+            work = ffi.new("iron_feed[]", [text.feed() for text in running])
+            check(lib.iron_session_feed_batch(self._handle, work, len(running)))
+            ended = [text for text in running if text.write(self)]
+            running = [text for text in running if text not in ended]
+            for text in ended:
+                free.append(text.sequence)
+                yield text.place, text.text
+
+
+class _Text:
+    """A text that is written together with others, in a sequence of its own."""
+
+    def __init__(self, model: Model, place: int, sequence: int, tokens: list[int], options: Any) -> None:
+        self.place, self.sequence, self.text = place, sequence, ""
+        self._next = ffi.new("uint32_t[]", tokens)
+        handle = ffi.new("iron_writer **")
+        check(lib.iron_writer_create(model._handle, self._next, len(tokens), options, handle))
+        self._writer = ffi.gc(handle[0], lib.iron_writer_release)
+
+    def feed(self) -> tuple[Any, int, int]:
+        """An ``iron_feed`` of what the sequence has not seen yet."""
+        return (self._next, len(self._next), self.sequence)
+
+    def write(self, session: Session) -> bool:
+        """Picks the next token. True: it was the last."""
+        piece = sized("iron_piece")
+        check(lib.iron_session_write(session._handle, self.sequence, self._writer, piece))
+        self.text += bytes(ffi.buffer(piece.text, piece.text_length)).decode()
+        self._next = ffi.new("uint32_t[]", [piece.token])
+        return bool(piece.stop != lib.IRON_STOP_NONE)
+
+
+def _options(sampling: Mapping[str, Any], limit: int, stop: Sequence[str], **others: Any) -> tuple[Any, Any]:
+    """An ``iron_generation_options``, and what it points to, which must live as long."""
+    sampler = sized("iron_sampler_options", **sampling)
+    texts = [ffi.new("char[]", text.encode()) for text in stop]
+    pointers = ffi.new("const char *[]", texts)
+    options = sized(
+        "iron_generation_options",
+        sampler=sampler,
+        limit=limit,
+        stop_strings=pointers,
+        stop_string_count=len(texts),
+        **others,
+    )
+    return options, (sampler, texts, pointers)
+
 
 class Generation(Handle):
     """A text in steps: iterating gives the text of each token as it is computed, ``pieces`` the tokens, too, and
@@ -283,15 +388,10 @@ class Generation(Handle):
         log_probabilities: Optional[int],
     ) -> None:
         self.session = session
-        sampler = sized("iron_sampler_options", **sampling)
-        texts = [ffi.new("char[]", text.encode()) for text in stop]
-        pointers = ffi.new("const char *[]", texts)
-        options = sized(
-            "iron_generation_options",
-            sampler=sampler,
-            limit=limit,
-            stop_strings=pointers,
-            stop_string_count=len(texts),
+        options, _keep = _options(
+            sampling,
+            limit,
+            stop,
             log_probabilities=int(log_probabilities is not None),
             likeliest=log_probabilities or 0,
         )

@@ -1,6 +1,8 @@
 //! Attention: `attention_<C>`, `attention_tiled_<D>_<C>`, `attention_split_<C>` and `attention_merge`.
 
+pub mod backward;
 mod online_softmax;
+mod tile_gemm;
 mod tiled;
 
 use std::cell::Cell;

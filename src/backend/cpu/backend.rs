@@ -12,7 +12,9 @@ use super::limits::{self, THREADGROUP_MEMORY};
 use super::machine::Machine;
 use super::memory::{self, Memory};
 #[cfg(feature = "msl")]
-use super::msl::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP};
+use super::msl::abi::{
+    ARGUMENT_BUFFER, ARGUMENT_SAMPLER, ARGUMENT_TEXTURE, ARGUMENT_THREADGROUP, Argument,
+};
 use super::report::SoftwareDevice;
 use super::rules::Rules;
 use super::stream::Stream;
@@ -22,6 +24,8 @@ use super::weights::Weights;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::backend::soft_outcome;
 use crate::backend::symbol;
+#[cfg(feature = "msl")]
+use crate::backend::vtable::ParameterKind;
 use crate::backend::vtable::{
     Backend, Capabilities, FunctionInfo, HostPages, Parameter, Storage, report,
 };
@@ -57,6 +61,15 @@ impl Cpu {
         }
         Ok(cpu)
     }
+
+    /// What runs kernels of ours: on a strict device their source, with Apple's arithmetic, where it can be compiled.
+    fn kernels(&self) -> Result<KernelChoice, Fault> {
+        match self.rules {
+            #[cfg(feature = "msl")]
+            Rules::Apple => Ok(KernelChoice::Msl),
+            _ => KernelChoice::from_environment().map_err(Fault::Invalid),
+        }
+    }
 }
 
 /// What kernels compute with: the process's one machine, or what is wrong with the environment's wishes for it.
@@ -86,11 +99,6 @@ pub fn working_machine() -> Option<&'static Machine> {
         .and_then(|machine| machine.as_ref().ok())
 }
 
-/// Whether kernels of ours run natively: those that Metal sources become know the plain layout alone.
-fn runs_native_kernels() -> bool {
-    KernelChoice::from_environment() == Ok(KernelChoice::Native)
-}
-
 impl Backend for Cpu {
     type Buffer = Memory;
     type Module = Library;
@@ -111,7 +119,9 @@ impl Backend for Cpu {
             cores: self.cores,
             unified: true,
             imports: true,
-            packs_weights: runs_native_kernels(),
+            packs_weights: self.kernels() == Ok(KernelChoice::Native),
+            textures: cfg!(feature = "msl"),
+            indirect: true,
         }
     }
 
@@ -138,7 +148,9 @@ impl Backend for Cpu {
         match storage {
             Storage::Shared | Storage::Private => Memory::new(length, storage),
             Storage::Weights => {
-                let weights = Weights::new(usable_machine()?, runs_native_kernels());
+                // Kernels that Metal sources become know the plain layout alone.
+                let packs = self.kernels() == Ok(KernelChoice::Native);
+                let weights = Weights::new(usable_machine()?, packs);
                 Memory::for_weights(length, weights)
             }
         }
@@ -150,11 +162,12 @@ impl Backend for Cpu {
 
     fn create_module(self: &Arc<Cpu>, source: &[u8]) -> Result<Library, Fault> {
         usable_machine()?;
-        let choice = KernelChoice::from_environment().map_err(Fault::Invalid)?;
-        Library::compile(source, choice, self.rules).map_err(|text| match msl::has_compiler() {
-            true => Fault::Invalid(text),
-            false => Fault::Unsupported(text),
-        })
+        Library::compile(source, self.kernels()?, self.rules).map_err(
+            |text| match msl::has_compiler() {
+                true => Fault::Invalid(text),
+                false => Fault::Unsupported(text),
+            },
+        )
     }
 
     fn function_name(module: &Library, index: usize) -> Option<&CStr> {
@@ -186,18 +199,13 @@ impl Backend for Cpu {
         match &function.code {
             Code::Native(_) => None, // they check their bindings themselves
             #[cfg(feature = "msl")]
-            Code::Msl(function, _) => {
-                let wanted = function.arguments().iter().filter(|argument| {
-                    matches!(argument.kind, ARGUMENT_BUFFER | ARGUMENT_THREADGROUP)
-                });
-                let parameters = wanted.map(|argument| Parameter {
-                    index: argument.index,
-                    threadgroup: argument.kind == ARGUMENT_THREADGROUP,
-                    size: argument.size,
-                    alignment: argument.alignment,
-                });
-                Some(parameters.collect())
-            }
+            Code::Msl(function, _) => Some(
+                function
+                    .arguments()
+                    .iter()
+                    .flat_map(parameters_of)
+                    .collect(),
+            ),
         }
     }
 
@@ -297,6 +305,30 @@ fn processor_name() -> String {
         .find(|(key, _)| key.trim() == "model name")
         .map(|(_, name)| name.trim());
     String::from(name.unwrap_or(std::env::consts::ARCH))
+}
+
+/// Of an array of textures each is a parameter.
+#[cfg(feature = "msl")]
+fn parameters_of(argument: &Argument) -> Vec<Parameter> {
+    let kind = match argument.kind {
+        ARGUMENT_BUFFER => ParameterKind::Buffer,
+        ARGUMENT_THREADGROUP => ParameterKind::Threadgroup,
+        ARGUMENT_TEXTURE => ParameterKind::Texture,
+        ARGUMENT_SAMPLER => ParameterKind::Sampler,
+        _ => return Vec::new(),
+    };
+    let is_memory = matches!(kind, ParameterKind::Buffer | ParameterKind::Threadgroup);
+    let each = |place| Parameter {
+        index: argument.index.saturating_add(place),
+        kind,
+        size: argument.size,
+        alignment: argument.alignment,
+        readable: is_memory || argument.readable != 0,
+        writable: argument.writable != 0,
+        texture_type: argument.texture_kind,
+        value: argument.value,
+    };
+    (0..argument.count.max(1)).map(each).collect()
 }
 
 #[cfg(test)]

@@ -63,7 +63,9 @@ macro_rules! arguments {
 arguments! {
     matmul_args embedding_args rms_norm_args rope_args attention_args elementwise_args activation_args
     add_bias_args transpose_args softmax_args copy_args argmax_args sum_rows_args mse_args cross_entropy_args
-    sgd_args adam_args
+    sgd_args adam_args sum_squares_args clip_norm_args
+    accumulate_args gated_args rms_norm_backward_args softmax_backward_args embedding_backward_args
+    attention_backward_args
 }
 
 /// The elements of a strided block: `count` steps of a stride each, twice nested, of `width` contiguous elements.

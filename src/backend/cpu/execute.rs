@@ -7,6 +7,8 @@ use super::library::Code;
 #[cfg(feature = "msl")]
 use super::metal_source;
 #[cfg(feature = "msl")]
+use super::msl::abi::NO_IMAGES;
+#[cfg(feature = "msl")]
 use super::rules::Rules;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, Action, Binding, Command};
@@ -58,7 +60,11 @@ pub fn runs_on_any_thread(command: &Command<Cpu>) -> bool {
 fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
     let machine = usable_machine()?;
     machine.pool.place_caller();
-    let launch = launch(dispatch);
+    let grid = grid(dispatch).map_err(|fault| named(dispatch, fault))?;
+    if dispatch.indirect().is_some() && grid.contains(&0) {
+        return Ok(());
+    }
+    let launch = launch(dispatch, grid);
     let launch = &with_weights(launch, dispatch)?;
     match &dispatch.function().code {
         Code::Native(kernel) => {
@@ -69,16 +75,41 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
         // SAFETY: as above; that a kernel of the caller's own is sound is for the caller to know, as on any device.
         #[cfg(feature = "msl")]
         Code::Msl(function, rules) => unsafe {
-            metal_source::execute(function, launch, machine, *rules == Rules::Apple)
+            let images = metal_source::images(dispatch.textures(), dispatch.samplers())?;
+            let images = images.as_deref().unwrap_or(&NO_IMAGES);
+            metal_source::execute(function, launch, images, machine, *rules == Rules::Apple)
         },
     }
     .map_err(|fault| named(dispatch, fault))
 }
 
+/// The dispatch's grid, which may be in a buffer. There its threads must have numbers of 32 bits, as elsewhere.
+fn grid(dispatch: vtable::Dispatch<Cpu>) -> Result<[u32; 3], Fault> {
+    let Some((buffer, offset)) = dispatch.indirect() else {
+        return Ok(dispatch.grid());
+    };
+    let range = buffer.range(offset, size_of::<[u32; 3]>() as u64);
+    if range.length < size_of::<[u32; 3]>() as u64 {
+        return Err(Fault::Invalid(String::from(
+            "its indirect arguments leave their buffer",
+        )));
+    }
+    // SAFETY: the range is as long, and lives until the list is complete. Metal's rules forbid concurrent writes.
+    let grid = unsafe { range.pointer.cast::<[u32; 3]>().read_unaligned() };
+    let threadgroup = dispatch.threadgroup();
+    let fits = (0..3).all(|axis| grid[axis].checked_mul(threadgroup[axis]).is_some());
+    match fits {
+        true => Ok(grid),
+        false => Err(Fault::Invalid(format!(
+            "its indirect arguments {grid:?}, of {threadgroup:?} threads each, are more than 32 bits of threads"
+        ))),
+    }
+}
+
 /// The dispatch with its buffers as memory.
-fn launch(dispatch: vtable::Dispatch<Cpu>) -> Launch {
+fn launch(dispatch: vtable::Dispatch<Cpu>, grid: [u32; 3]) -> Launch {
     let mut launch = Launch {
-        grid: dispatch.grid(),
+        grid,
         threadgroup: dispatch.threadgroup(),
         threads: dispatch.counts_threads(),
         ..Launch::default()

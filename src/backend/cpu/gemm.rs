@@ -15,4 +15,6 @@ pub(crate) mod matmul;
 pub mod microkernel;
 mod problem;
 mod quant;
+mod rows;
 pub mod select;
+pub mod square;

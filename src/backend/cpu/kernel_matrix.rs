@@ -8,8 +8,9 @@ use std::thread;
 use super::attention;
 use super::gemm::matmul;
 use super::kernels::{
-    activation, activation_backward, adam, add_bias, argmax, copy, cross_entropy, elementwise,
-    embedding, mse, rms_norm, rope, sgd, softmax, sum_rows, transpose,
+    accumulate, activation, activation_backward, adam, add_bias, argmax, clip_norm, copy,
+    cross_entropy, elementwise, embedding, embedding_backward, gated_backward, mse, rms_norm,
+    rms_norm_backward, rope, sgd, softmax, softmax_backward, sum_rows, sum_squares, transpose,
 };
 use super::registry::{Kernel, kernels};
 use super::testing::{EDGES, Way, was_run};
@@ -26,6 +27,7 @@ fn check(kernel: &Kernel, edge: usize) {
         "attention" | "attention_tiled" | "attention_split" => {
             attention::tests::at_edge(name, edge);
         }
+        "clip_norm" => clip_norm::tests::at_edge(edge),
         "copy" => copy::tests::at_edge(name, edge),
         "cross_entropy" => cross_entropy::tests::at_edge(edge),
         "elementwise" => elementwise::tests::at_edge(name, edge),
@@ -39,6 +41,13 @@ fn check(kernel: &Kernel, edge: usize) {
         "sgd" => sgd::tests::at_edge(edge),
         "softmax" => softmax::tests::at_edge(edge),
         "sum_rows" => sum_rows::tests::at_edge(edge),
+        "accumulate" => accumulate::tests::at_edge(name, edge),
+        "attention_backward" => attention::backward::tests::at_edge(edge),
+        "embedding_backward" => embedding_backward::tests::at_edge(edge),
+        "gated_backward" => gated_backward::tests::at_edge(name, edge),
+        "rms_norm_backward" => rms_norm_backward::tests::at_edge(edge),
+        "softmax_backward" => softmax_backward::tests::at_edge(edge),
+        "sum_squares" => sum_squares::tests::at_edge(edge),
         "transpose" => transpose::tests::at_edge(name, edge),
         family => panic!("{name} of {family}.metal has no row"),
     }

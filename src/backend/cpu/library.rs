@@ -151,7 +151,7 @@ mod tests {
     fn our_sources_compile_as_metal_to_the_same_kernels() {
         let mut total = 0;
         for own in crate::msl::builtin::own_sources() {
-            let compile = |choice| Library::compile(own.text, choice, Rules::Own);
+            let compile = |choice| Library::compile(&own.text(), choice, Rules::Own);
             let native = compile(KernelChoice::Native).expect(own.family);
             let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
             let names = |library: &Library| {
@@ -179,7 +179,8 @@ mod tests {
         let own = crate::msl::builtin::own_sources()
             .next()
             .expect("there are sources");
-        let nearly = &own.text[..own.text.len() - 1];
+        let text = own.text();
+        let nearly = &text[..text.len() - 1];
         for source in [
             b"".as_slice(),
             b"kernel void user(device int *x) {}",
@@ -212,7 +213,7 @@ mod tests {
             .next()
             .expect("there are sources");
         let library =
-            Library::compile(own.text, KernelChoice::Native, Rules::Own).expect(own.family);
+            Library::compile(&own.text(), KernelChoice::Native, Rules::Own).expect(own.family);
         let error = Arc::new(library)
             .function(c"no_such", &[])
             .expect_err("there is none");

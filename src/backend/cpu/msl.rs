@@ -5,6 +5,7 @@ pub(crate) mod abi;
 pub(crate) mod dispatch;
 mod fiber;
 pub(crate) mod function;
+mod images;
 pub(crate) mod lane_order;
 mod stacks;
 mod subnormals;

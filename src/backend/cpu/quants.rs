@@ -8,6 +8,7 @@ pub mod packing;
 mod storage;
 mod ternary;
 pub mod x16;
+mod x16_q2_q3;
 
 pub use blocks::*;
 pub use dot::{Integers, SCALED_GROUPS, Scales};

@@ -12,8 +12,9 @@ use super::attention;
 use super::bindings::{Dispatch, Geometry, Launch};
 use super::gemm::matmul::{self, matmul_integers};
 use super::kernels::{
-    activation, activation_backward, adam, add_bias, argmax, copy, cross_entropy, elementwise,
-    embedding, mse, rms_norm, rope, sgd, softmax, sum_rows, transpose,
+    accumulate, activation, activation_backward, adam, add_bias, argmax, clip_norm, copy,
+    cross_entropy, elementwise, embedding, embedding_backward, gated_backward, mse, rms_norm,
+    rms_norm_backward, rope, sgd, softmax, softmax_backward, sum_rows, sum_squares, transpose,
 };
 use super::machine::Machine;
 use super::quants::x16::x16_types;
@@ -156,6 +157,14 @@ static SINGLES: &[Kernel] = kernels! {
     }
     attention_split(Geometry::SIMDGROUP_PER_POINT) {
         c"attention_merge" => attention::attention_merge,
+    }
+    attention_backward(Geometry::SIMDGROUP_PER_POINT) {
+        c"attention_backward_q" => attention::backward::attention_backward_q,
+        c"attention_backward_kv" => attention::backward::attention_backward_kv,
+    }
+    accumulate(Geometry::THREAD_PER_POINT) {
+        c"accumulate_f32" => accumulate::accumulate::<f32>,
+        c"accumulate_f16" => accumulate::accumulate::<f16>,
     }
     transpose(Geometry::new([32, 32, 1], 256)) {
         c"transpose_32" => transpose::transpose::<u32>,

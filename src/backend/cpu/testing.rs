@@ -162,6 +162,7 @@ impl<'a> Call<'a> {
             .unwrap_or_else(|error| panic!("{error}"));
         let dispatch = crate::backend::cpu::msl::dispatch::Dispatch {
             bindings: self.raw.bindings,
+            images: &crate::backend::cpu::msl::abi::NO_IMAGES,
             threadgroup_memory: self.raw.threadgroup_memory,
             grid: self.raw.grid,
             threadgroup: self.raw.threadgroup,
@@ -203,7 +204,7 @@ fn metal_library(family: &'static str) -> Arc<msl::Library> {
         .or_insert_with(|| {
             let source = own_metal_sources().find(|(own, _)| *own == family);
             let (_, source) = source.expect("every family has its source");
-            Arc::new(msl::Library::new(source).unwrap_or_else(|error| panic!("{error}")))
+            Arc::new(msl::Library::new(&source).unwrap_or_else(|error| panic!("{error}")))
         });
     Arc::clone(library)
 }

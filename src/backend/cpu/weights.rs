@@ -262,7 +262,7 @@ fn wrong_length(bytes: usize) -> Fault {
 mod tests {
     use super::*;
     use crate::backend::cpu::testing::machines;
-    use crate::ffi::{IRON_F16, IRON_F32, IRON_MXFP4, IRON_Q5_1, IRON_Q8_0};
+    use crate::ffi::{IRON_F16, IRON_F32, IRON_MXFP4, IRON_Q5_1, IRON_Q8_0, IRON_TQ2_0};
 
     /// Memory with its matrices, as a buffer has them.
     struct Buffer {
@@ -330,6 +330,7 @@ mod tests {
             (IRON_F16, 35, true),
             (IRON_Q5_1, 64, true),
             (IRON_MXFP4, 32, true),
+            (IRON_TQ2_0, 256, true),
             (IRON_F32, 3, true),
         ] {
             let matrix = matrix(6, 75, width, dtype);
@@ -342,7 +343,7 @@ mod tests {
                     .write(&matrix, first, count, part)
                     .expect("good rows");
             }
-            let packed = packs && matches!(dtype, IRON_Q8_0 | IRON_Q5_1 | IRON_F16);
+            let packed = packs && !matches!(dtype, IRON_TQ2_0 | IRON_F32);
             assert_eq!(buffer.weights.x16_rows(6), if packed { 64 } else { 0 });
             assert_eq!(buffer.bytes[6..] != plain[..], packed, "{dtype}");
             for (first, count) in [(0, 75), (17, 3), (60, 9), (74, 1)] {

@@ -85,6 +85,8 @@ impl vtable::Backend for Nvidia {
             unified: false,
             imports: properties.registers,
             packs_weights: false,
+            textures: false,
+            indirect: false,
         }
     }
 

@@ -81,7 +81,7 @@ impl Opened {
         let source = builtin::own_sources()
             .find(|own| own.family == family)
             .expect("it is ours")
-            .text;
+            .text();
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
         let text = source.as_ptr().cast();
         let made = call!(
@@ -189,6 +189,7 @@ fn dispatch(function: *const soft_function, bindings: &[soft_binding], count: u3
         grid: [count, 1, 1],
         threadgroup: [256, 1, 1],
         threads: true,
+        ..Default::default()
     };
     command
 }

@@ -90,6 +90,8 @@ impl Backend for Small {
             unified: true,
             imports: false,
             packs_weights: true,
+            textures: false,
+            indirect: false,
         }
     }
 
@@ -437,6 +439,7 @@ fn dispatch(
         grid: [4, 1, 1],
         threadgroup: [2, 1, 1],
         threads: true,
+        ..Default::default()
     };
     command
 }

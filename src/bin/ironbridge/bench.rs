@@ -38,6 +38,9 @@ pub struct BenchArguments {
     /// Write one JSON object
     #[arg(long)]
     json: bool,
+    /// Write a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Measure in this process, with the threads that it has
     #[arg(long, hide = true)]
     here: bool,
@@ -73,6 +76,10 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Box<dyn Error>> {
             "{}",
             json!({ "model": arguments.model.name(), "runs": runs })
         )?;
+        return Ok(());
+    }
+    if arguments.markdown {
+        write_table(&mut out, &arguments.model.name(), &runs)?;
         return Ok(());
     }
     for run in &runs {
@@ -202,8 +209,24 @@ fn bytes_for_a_token(file: &ModelFile) -> u64 {
     counted.map(|tensor| tensor.byte_length()).sum()
 }
 
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+/// The least and the most of a measurement's rates.
+fn range(measured: &Value) -> (f64, f64) {
+    let rates = measured["rates"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(number);
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    rates.fold(ends, |(least, most), rate| {
+        (least.min(rate), most.max(rate))
+    })
+}
+
 fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
-    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     writeln!(
         out,
         "{}\n  load            {:.2} s, and {:.2} s until the weights have moved",
@@ -211,22 +234,53 @@ fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
         number(&run["load_seconds"]),
         number(&run["settle_seconds"]),
     )?;
+    let speed = |measured: &Value| {
+        let (least, most) = range(measured);
+        let rate = number(&measured["rate"]);
+        format!("{rate:.1} tokens/s ({least:.1} to {most:.1})")
+    };
     for prompt in run["prompts"].as_array().into_iter().flatten() {
-        writeln!(
-            out,
-            "  prompt {:<8} {:.1} tokens/s",
-            prompt["tokens"],
-            number(&prompt["rate"])
-        )?;
+        writeln!(out, "  prompt {:<8} {}", prompt["tokens"], speed(prompt))?;
     }
     let generation = &run["generation"];
+    let threads = match run["threads"].as_u64() {
+        Some(1) => "1 thread reads".to_owned(),
+        _ => format!("{} threads read", run["threads"]),
+    };
     writeln!(
         out,
-        "  generation {:<4} {:.1} tokens/s, {:.0} % of the {:.1} GB/s that {} threads read",
+        "  generation {:<4} {}, {:.0} % of the {:.1} GB/s that {threads}",
         generation["tokens"],
-        number(&generation["rate"]),
+        speed(generation),
         100.0 * number(&generation["fraction_of_bandwidth"]),
         number(&run["read_bandwidth"]) / 1e9,
-        run["threads"],
     )
+}
+
+/// A row for each measurement: the median of its rates, the least and the most.
+fn write_table(out: &mut impl Write, model: &str, runs: &[Value]) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "| model | device | threads | test | tokens/s | least | most |"
+    )?;
+    writeln!(out, "| --- | --- | --: | --- | --: | --: | --: |")?;
+    // Names are the file's and the driver's, and may have a bar.
+    let cell = |text: &str| text.replace('|', "\\|");
+    for run in runs {
+        let prompts = run["prompts"].as_array().into_iter().flatten();
+        let prompts = prompts.map(|prompt| ("prompt", prompt));
+        for (test, measured) in prompts.chain([("generation", &run["generation"])]) {
+            let (least, most) = range(measured);
+            writeln!(
+                out,
+                "| {} | {} | {} | {test} {} | {:.1} | {least:.1} | {most:.1} |",
+                cell(model),
+                cell(run["device"].as_str().unwrap_or_default()),
+                run["threads"],
+                measured["tokens"],
+                number(&measured["rate"]),
+            )?;
+        }
+    }
+    Ok(())
 }

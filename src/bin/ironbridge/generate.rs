@@ -4,11 +4,11 @@ use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ironbridge::Device;
 use ironbridge::llama::tokenizer::EncodeOptions;
 use ironbridge::llama::{
-    GenerationOptions, GenerationStats, Model, Piece, Sampler, Session, Stop, WhenFull,
+    Generation, GenerationOptions, GenerationStats, Model, Piece, Sampler, Session, Stop, WhenFull,
 };
 use ironbridge::memory::process_memory;
 use serde_json::{Value as Json, json};
@@ -56,14 +56,29 @@ pub struct GenerateArguments {
     /// With --json: each token's log-probability and those of this many likeliest
     #[arg(long, value_name = "N", requires = "json")]
     log_probabilities: Option<usize>,
-    /// Write one JSON object at the end, and nothing else
-    #[arg(long)]
-    json: bool,
+    /// Write JSON and nothing else: an object at the end, or with =lines one on each line while the text is written
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "whole"
+    )]
+    json: Option<JsonForm>,
     /// Write the text and nothing else
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     sampling: SamplingOptions,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum JsonForm {
+    /// One object at the end: the text, its tokens, why it ended, and the figures
+    Whole,
+    /// An object for each token when it is written, then one with "stop" and the figures
+    Lines,
 }
 
 /// How many tokens are written at most, as the argument says it.
@@ -88,7 +103,9 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
         true => unescaped(&text),
         false => text,
     };
-    let model = arguments.model.load(arguments.quiet || arguments.json)?;
+    let model = arguments
+        .model
+        .load(arguments.quiet || arguments.json.is_some())?;
     model.device().set_memory_baseline()?;
     let mut session = Session::new(&model, arguments.model.session_options())?;
 
@@ -118,10 +135,8 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
         ..Default::default()
     };
     let mut generation = session.generate_with(&prompt, sampler, options);
-    if arguments.json {
-        let pieces: Vec<Piece> = generation.by_ref().collect::<Result<_, _>>()?;
-        let (stop, stats) = (generation.stop(), generation.stats());
-        let mut json = describe(&model, &text, &pieces, stop, &stats);
+    if let Some(form) = arguments.json {
+        let mut json = write_pieces(&model, &text, &mut generation, form)?;
         // What has changed there since the baseline is what the session took.
         json["seed"] = sampling.seed.into();
         json["memory"] = serde_json::from_str(&model.device().memory()?.to_json())?;
@@ -133,7 +148,15 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     write!(out, "{STRONG}{}{STRONG:#}", printable(&text))?;
     out.flush()?;
     for piece in generation.by_ref() {
-        write!(out, "{}", printable(&piece?.text))?;
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                // What is said of it gets a line of its own.
+                writeln!(out)?;
+                return Err(error.into());
+            }
+        };
+        write!(out, "{}", printable(&piece.text))?;
         out.flush()?;
     }
     writeln!(out)?;
@@ -155,38 +178,53 @@ pub fn run(arguments: &GenerateArguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn describe(
+/// Generates, and writes the pieces one by one where the form wants it so; the last object to write.
+fn write_pieces(
     model: &Model,
     prompt: &str,
-    pieces: &[Piece],
-    stop: Option<Stop>,
-    stats: &GenerationStats,
-) -> Json {
+    generation: &mut Generation,
+    form: JsonForm,
+) -> Result<Json, Box<dyn Error>> {
+    let mut out = output::stdout();
+    let (mut text, mut tokens) = (String::new(), Vec::new());
+    for piece in generation.by_ref() {
+        let piece = piece?;
+        let json = describe(model, &piece);
+        match form {
+            JsonForm::Lines => writeln!(out, "{json}")?,
+            JsonForm::Whole => {
+                text.push_str(&piece.text);
+                tokens.push(json);
+            }
+        }
+    }
+    let stats = generation.stats();
+    let mut json = match form {
+        JsonForm::Lines => json!({}),
+        JsonForm::Whole => json!({ "prompt": prompt, "text": text, "tokens": tokens }),
+    };
+    json["stop"] = generation.stop().map(stop_name).into();
+    json["prompt_tokens"] = stats.prompt_tokens.into();
+    json["prompt_tokens_per_second"] = stats.prompt_rate().into();
+    json["generated_tokens"] = stats.generated_tokens.into();
+    json["generated_tokens_per_second"] = stats.generation_rate().into();
+    Ok(json)
+}
+
+fn describe(model: &Model, piece: &Piece) -> Json {
     let piece_of = |token: u32| {
         let piece = model.tokenizer().piece(token);
         piece.map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned())
     };
-    let token = |piece: &Piece| {
-        let mut json = json!({ "id": piece.token, "text": piece.text });
-        if let Some(scores) = &piece.log_probabilities {
-            json["log_probability"] = scores.picked.into();
-            let likeliest = scores.likeliest.iter().map(|(token, score)| {
-                json!({ "id": token, "piece": piece_of(*token), "log_probability": score })
-            });
-            json["likeliest"] = likeliest.collect();
-        }
-        json
-    };
-    json!({
-        "prompt": prompt,
-        "text": pieces.iter().map(|piece| piece.text.as_str()).collect::<String>(),
-        "tokens": pieces.iter().map(token).collect::<Vec<_>>(),
-        "stop": stop.map(stop_name),
-        "prompt_tokens": stats.prompt_tokens,
-        "prompt_tokens_per_second": stats.prompt_rate(),
-        "generated_tokens": stats.generated_tokens,
-        "generated_tokens_per_second": stats.generation_rate(),
-    })
+    let mut json = json!({ "id": piece.token, "text": piece.text });
+    if let Some(scores) = &piece.log_probabilities {
+        json["log_probability"] = scores.picked.into();
+        let likeliest = scores.likeliest.iter().map(|(token, score)| {
+            json!({ "id": token, "piece": piece_of(*token), "log_probability": score })
+        });
+        json["likeliest"] = likeliest.collect();
+    }
+    json
 }
 
 /// What JSON calls it.

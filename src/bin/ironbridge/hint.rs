@@ -3,15 +3,36 @@
 use std::io;
 
 use ironbridge::Error;
+use ironbridge::finetune::FinetuneError;
 use ironbridge::llama::gguf::GgufErrorKind;
 use ironbridge::llama::{ChatError, LlamaError, QuantizeError};
+use ironbridge::train::TrainError;
 
 /// Half a sentence that goes behind the error's own, where there is something to say.
 pub fn hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<Error>() {
         return of_the_crate(error);
     }
+    if let Some(error) = error.downcast_ref::<FinetuneError>() {
+        return of_fine_tuning(error);
+    }
     of_a_model(error.downcast_ref::<LlamaError>()?)
+}
+
+fn of_fine_tuning(error: &FinetuneError) -> Option<&'static str> {
+    match error {
+        FinetuneError::Llama(error) => of_a_model(error),
+        FinetuneError::Exists(_) => Some("--force replaces it"),
+        FinetuneError::Train(TrainError::OtherModel { .. }) => {
+            Some("without --resume a run starts anew")
+        }
+        FinetuneError::Train(TrainError::Device(Error::OutOfMemory(_)))
+        | FinetuneError::Device(Error::OutOfMemory(_)) => {
+            Some("--recompute takes less memory, and so does a smaller --batch or --sequence")
+        }
+        FinetuneError::TooShort { .. } => Some("--sequence N makes them shorter"),
+        _ => None,
+    }
 }
 
 fn of_the_crate(error: &Error) -> Option<&'static str> {

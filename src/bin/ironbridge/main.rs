@@ -12,11 +12,14 @@ mod chat;
 mod devices;
 mod doctor;
 mod embed;
+mod finetune;
 mod generate;
 mod hint;
 mod input;
 mod inspect;
+mod interrupt;
 mod manual;
+mod metal;
 mod model_options;
 mod monitor;
 mod output;
@@ -58,6 +61,8 @@ enum Command {
     Bench(bench::BenchArguments),
     /// Turn texts into vectors
     Embed(embed::EmbedArguments),
+    /// Let a model learn a text: a LoRA adapter, which other commands take with --lora
+    Finetune(finetune::FinetuneArguments),
     /// Print a model's metadata and tensors
     Inspect(inspect::InspectArguments),
     /// Fetch a model from a hub into the cache that other programs use, too, and print its path
@@ -68,6 +73,9 @@ enum Command {
     /// Load the bridge for a long time and check that nothing grows and nothing is wrong
     #[command(subcommand)]
     Stress(stress::Command),
+    /// Compile, check and run Metal sources
+    #[command(subcommand)]
+    Metal(metal::Command),
     /// List the devices of this machine and their limits
     Devices(devices::DevicesArguments),
     /// Look at the machine and its devices, clean up after dead processes and test the bridge
@@ -96,11 +104,13 @@ fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         Command::Perplexity(arguments) => perplexity::run(&arguments)?,
         Command::Bench(arguments) => bench::run(&arguments)?,
         Command::Embed(arguments) => embed::run(&arguments)?,
+        Command::Finetune(arguments) => finetune::run(&arguments)?,
         Command::Inspect(arguments) => inspect::run(&arguments)?,
         #[cfg(feature = "pull")]
         Command::Pull(arguments) => pull::run(&arguments)?,
         Command::Quantize(arguments) => quantize::run(&arguments)?,
         Command::Stress(stress::Command::Qkv(arguments)) => return stress::run(&arguments),
+        Command::Metal(command) => return metal::run(&command),
         Command::Devices(arguments) => devices::run(&arguments)?,
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments)?,

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use ironbridge::Device;
-use ironbridge::llama::{CacheType, LoadOptions, Model, ModelFile, SessionOptions, WeightStorage};
+use ironbridge::llama::{
+    CacheType, LoadOptions, LoraAdapter, Model, ModelFile, SessionOptions, WeightStorage,
+};
 
 use crate::rope_options::RopeOptions;
 use crate::terminal::progress;
@@ -29,6 +31,12 @@ pub struct ModelOptions {
     /// what suits the device and the machine's memory
     #[arg(long, value_enum, default_value_t = Storage::Automatic, value_name = "WHERE")]
     weights: Storage,
+    /// A LoRA adapter in llama.cpp's GGUF form, to run the model with; can be given again
+    #[arg(long = "lora", value_name = "FILE")]
+    adapters: Vec<PathBuf>,
+    /// What the changes of all adapters are multiplied by
+    #[arg(long = "lora-scale", default_value_t = 1.0, value_name = "X")]
+    adapter_scale: f32,
     #[command(flatten)]
     rope: RopeOptions,
     /// Device: default, metal, cpu, or an index of `ironbridge devices`
@@ -105,7 +113,12 @@ impl ModelOptions {
             bar.set_position(loaded.done);
         });
         bar.finish_and_clear();
-        Ok(model?)
+        let mut model = model?;
+        for path in &self.adapters {
+            let adapter = LoraAdapter::open(path)?;
+            model = model.with_adapter(&adapter, self.adapter_scale)?;
+        }
+        Ok(model)
     }
 
     /// The file's or the folder's own name.

@@ -1,10 +1,8 @@
 //! `ironbridge quantize`
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Args;
 use ironbridge::llama::gguf::TensorType;
@@ -13,9 +11,8 @@ use ironbridge::llama::{
     QuantizeReport, Quantizer,
 };
 use serde_json::{Value as Json, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level};
 
+use crate::interrupt::Interrupted;
 use crate::output;
 use crate::terminal::{bytes, progress, say};
 
@@ -124,8 +121,9 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
             quantizer = quantizer.tensor(name, *kind)?;
         }
     }
-    let interrupted = catch_signals()?;
-    quantizer = quantizer.cancel(CancelToken::from(interrupted.flag.clone()));
+    // The writing takes its partial file away.
+    let interrupted = Interrupted::by_signals()?;
+    quantizer = quantizer.cancel(CancelToken::from(interrupted.flag()));
     let bar = match arguments.quiet || arguments.json {
         true => indicatif::ProgressBar::hidden(),
         false => progress(0, "{bar:40} {bytes}/{total_bytes}, {eta} left"),
@@ -136,8 +134,7 @@ pub fn run(arguments: &QuantizeArguments) -> Result<(), Box<dyn Error>> {
     });
     bar.finish_and_clear();
     if let Err(LlamaError::Quantize(QuantizeError::Cancelled(_))) = report {
-        // As the shell expects of a program that a signal has ended; it returns only if the signal has no such default.
-        low_level::emulate_default_handler(interrupted.signal.load(Ordering::SeqCst) as i32)?;
+        interrupted.end()?;
     }
     let report = report?;
     if arguments.json {
@@ -183,26 +180,6 @@ fn remarks(report: &QuantizeReport) -> Vec<String> {
         });
     }
     remarks
-}
-
-/// Which signal came.
-struct Interrupted {
-    flag: Arc<AtomicBool>,
-    signal: Arc<AtomicUsize>,
-}
-
-/// The first signal ends the writing, which takes its partial file away; a second one ends the process at once.
-fn catch_signals() -> io::Result<Interrupted> {
-    let interrupted = Interrupted {
-        flag: Arc::default(),
-        signal: Arc::default(),
-    };
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register_conditional_default(signal, interrupted.flag.clone())?;
-        flag::register_usize(signal, interrupted.signal.clone(), signal as usize)?;
-        flag::register(signal, interrupted.flag.clone())?;
-    }
-    Ok(interrupted)
 }
 
 fn describe(report: &QuantizeReport) -> Json {

@@ -5,6 +5,7 @@ use super::rope_scaling::{RopeScaling, Yarn, above_zero, wrong};
 use super::spec::{Spec, Windows};
 use crate::llama::error::LlamaError;
 use crate::llama::files::gguf::{Array, FromValue, Metadata, Value};
+use crate::llama::files::model_file::{ModelFile, ModelFormat};
 use crate::ops::RopePairing;
 
 /// The shape of a model, as its file's metadata or its folder's `config.json` states it.
@@ -74,6 +75,20 @@ mod limits {
 }
 
 impl Config {
+    /// A file's configuration, with what follows from its format. Its tokenizer has `vocabulary` tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_metadata`](Config::from_metadata).
+    pub fn of_file(file: &ModelFile, vocabulary: u32) -> Result<Config, LlamaError> {
+        let mut config = Config::from_metadata(file.metadata(), vocabulary)?;
+        if file.format() == ModelFormat::HuggingFace {
+            // Whatever the architecture; its weights are used as they are.
+            config.rope_pairing = RopePairing::Half;
+        }
+        Ok(config)
+    }
+
     /// Reads the hyper-parameters of a file whose tokenizer has `vocabulary` tokens.
     ///
     /// # Errors

@@ -4,15 +4,13 @@ use std::borrow::Cow;
 use std::str;
 
 use regex::Regex;
+use serde_json::{Map, Value};
 
 use super::template::ChatTemplate;
-use super::{ChatError, ChatMessage};
+use super::{BREAK, ChatError, ChatMessage};
 use crate::llama::error::LlamaError;
 use crate::llama::model::Model;
 use crate::llama::tokenizer::{EncodeOptions, TokenKind};
-
-/// A noncharacter, which no text has: it breaks the names of control tokens in messages while the template runs.
-const BREAK: char = '\u{FDD0}';
 
 /// Turns conversations into a model's prompts.
 ///
@@ -129,19 +127,42 @@ impl ChatEncoder {
 
     /// The message with every name of a control token broken behind its first character.
     fn guard(&self, message: &ChatMessage) -> ChatMessage {
-        let guard = |text: &str| {
-            let doubled = text.replace(BREAK, &format!("{BREAK}{BREAK}"));
-            let Some(control) = &self.control else {
-                return doubled;
-            };
-            let broken = control.replace_all(&doubled, |name: &regex::Captures| {
-                let mut rest = name[0].chars();
-                let first = rest.next().expect("a name is not empty");
-                format!("{first}{BREAK}{}", rest.as_str())
-            });
-            broken.into_owned()
+        let mut guarded = ChatMessage::new(
+            self.guard_text(&message.role),
+            self.guard_text(&message.content),
+        );
+        guarded.fields = self.guard_fields(&message.fields);
+        guarded
+    }
+
+    fn guard_text(&self, text: &str) -> String {
+        let doubled = text.replace(BREAK, &format!("{BREAK}{BREAK}"));
+        let Some(control) = &self.control else {
+            return doubled;
         };
-        ChatMessage::new(guard(&message.role), guard(&message.content))
+        let broken = control.replace_all(&doubled, |name: &regex::Captures| {
+            let mut rest = name[0].chars();
+            let first = rest.next().expect("a name is not empty");
+            format!("{first}{BREAK}{}", rest.as_str())
+        });
+        broken.into_owned()
+    }
+
+    /// The arguments of a tool's call are the model's words, and so are the names in them.
+    fn guard_fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let guarded = fields
+            .iter()
+            .map(|(name, value)| (self.guard_text(name), self.guard_value(value)));
+        guarded.collect()
+    }
+
+    fn guard_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.guard_text(text).into(),
+            Value::Array(items) => items.iter().map(|item| self.guard_value(item)).collect(),
+            Value::Object(fields) => self.guard_fields(fields).into(),
+            other => other.clone(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::BREAK;
 use super::jinja::Failure;
 use crate::llama::chat::jinja::budget::{Budget, TextBuilder};
 use crate::llama::chat::jinja::text::float;
@@ -137,6 +138,7 @@ impl Json<'_> {
                 '\x08' => "\\b".into(),
                 '\x0c' => "\\f".into(),
                 '\0'..='\x1f' => format!("\\u{:04x}", u32::from(character)),
+                BREAK => continue,
                 _ if self.options.ascii && !(' '..='~').contains(&character) => {
                     let mut units = [0; 2];
                     let units = character.encode_utf16(&mut units).iter();

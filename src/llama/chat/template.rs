@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::jinja::{Failure, parser};
 use super::limits::{ChatTemplateLimit, ChatTemplateLimits};
-use super::{ChatError, ChatMessage};
+use super::{ChatError, ChatMessage, Field};
 use crate::llama::chat::jinja::budget::Budget;
 use crate::llama::chat::jinja::evaluator::Evaluator;
 use crate::llama::chat::jinja::syntax::Template;
@@ -136,8 +136,13 @@ impl ChatTemplate {
             let mut conversation = ListBuilder::new(&budget)?;
             for message in messages {
                 let mut fields = MapBuilder::new(&budget)?;
-                fields.push(budget.text("role")?, budget.text(&message.role)?)?;
-                fields.push(budget.text("content")?, budget.text(&message.content)?)?;
+                for (name, field) in message.fields() {
+                    let value = match field {
+                        Field::Text(text) => budget.text(text)?,
+                        Field::Value(value) => from_json(&budget, value)?,
+                    };
+                    fields.push(budget.text(name)?, value)?;
+                }
                 conversation.push(fields.finish(&budget)?)?;
             }
             evaluator.set_global("messages", conversation.finish(&budget)?);

@@ -10,6 +10,8 @@ mod json;
 mod names;
 mod sentencepiece;
 mod tokenizer;
+mod tokenizer_json;
+mod tokens;
 mod weights;
 
 use std::path::Path;

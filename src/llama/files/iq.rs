@@ -27,6 +27,20 @@ pub(crate) fn decoder(tensor_type: TensorType) -> Option<DecodeBlock> {
     }
 }
 
+/// Appends the numbers of whole blocks, as bytes of F32.
+pub(crate) fn decode_to_f32(
+    tensor_type: TensorType,
+    decode: DecodeBlock,
+    blocks: &[u8],
+    numbers: &mut Vec<u8>,
+) {
+    let mut of_block = vec![0.0f32; tensor_type.block_length() as usize];
+    for block in blocks.chunks_exact(tensor_type.block_size() as usize) {
+        decode(block, &mut of_block);
+        numbers.extend(of_block.iter().flat_map(|number| number.to_le_bytes()));
+    }
+}
+
 /// What is added to the words of IQ1, in one direction or the other.
 const DELTA: f32 = 0.125;
 

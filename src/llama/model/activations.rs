@@ -21,15 +21,17 @@ pub(crate) struct Activations {
     pub gate_up: Buffer<f32>,   // twice rows × feed_forward
     pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
     pub logits: Buffer<f32>, // outputs × vocabulary
+    pub low: Buffer<f32>,   // rows × the largest rank of adapters, or nothing that is used
 }
 
 impl Activations {
-    /// `outputs` is at most `rows`.
+    /// `outputs` is at most `rows`; `rank` is the largest one of adapters.
     pub fn new(
         device: &Device,
         config: &Config,
         rows: usize,
         outputs: usize,
+        rank: usize,
     ) -> Result<Activations> {
         let qkv_dim = config.query_dim() + 2 * config.kv_dim();
         let storage = inner_storage(device)?;
@@ -48,6 +50,7 @@ impl Activations {
             gate_up: inner("gate and up", rows * 2 * config.feed_forward)?,
             delta: inner("delta", rows * config.width)?,
             logits: buffer(device, "logits", outputs * config.vocabulary)?,
+            low: inner("adapters", (rows * rank).max(1))?,
         })
     }
 }

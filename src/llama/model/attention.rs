@@ -12,7 +12,7 @@ use crate::llama::model::weights::weight::{Placed, Weight};
 use crate::ops::{self, Rope};
 use crate::tensor::Tensor;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Attention {
     q: Linear, // width to query_dim
     k: Linear, // width to kv_dim
@@ -63,6 +63,17 @@ impl Attention {
         })
     }
 
+    /// The matrix of weights that GGUF calls so.
+    pub fn linear(&mut self, part: &str) -> Option<&mut Linear> {
+        match part {
+            "attn_q" => Some(&mut self.q),
+            "attn_k" => Some(&mut self.k),
+            "attn_v" => Some(&mut self.v),
+            "attn_output" => Some(&mut self.o),
+            _ => None,
+        }
+    }
+
     /// `state.normed` to `state.delta`, both rows × width.
     pub fn forward(
         &self,
@@ -74,7 +85,9 @@ impl Attention {
     ) -> Result<()> {
         let (rows, normed) = (pass.rows, state.normed.tensor());
         let Projected { q, k, .. } = Projected::of(config, state, rows);
-        Linear::forward_all(&[&self.q, &self.k, &self.v], commands, rows, normed, q)?;
+        let low = state.low.tensor();
+        let linears = [&self.q, &self.k, &self.v];
+        Linear::forward_all(&linears, commands, rows, normed, q, low)?;
         if let Some((q_norm, k_norm)) = &self.head_norms {
             q_norm.forward(commands, rows * config.heads, q, q)?;
             k_norm.forward(commands, rows * config.kv_heads, k, k)?;
@@ -92,7 +105,7 @@ impl Attention {
             attend(commands, config, state, layer, rows, span)?;
         }
         let (attended, delta) = (state.attended.tensor(), state.delta.tensor());
-        self.o.forward(commands, rows, attended, delta)
+        self.o.forward(commands, rows, attended, delta, low)
     }
 
     /// `x`: rows × heads × head_dim, changed in place.

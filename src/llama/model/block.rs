@@ -3,6 +3,7 @@
 use super::Pass;
 use super::activations::Activations;
 use super::attention::Attention;
+use super::linear::Linear;
 use super::mlp::Mlp;
 use super::norm::Norm;
 use super::weights::Weights;
@@ -12,7 +13,7 @@ use crate::llama::arch::config::Config;
 use crate::llama::model::weights::weight::Weight;
 use crate::ops::Elementwise;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Block {
     attention_norm: Norm,
     attention: Attention,
@@ -59,6 +60,15 @@ impl Block {
             )?,
             mlp: Mlp::load(weights, config, &prefix)?,
         })
+    }
+
+    /// The matrix of weights that GGUF calls so.
+    pub fn linear(&mut self, part: &str) -> Option<&mut Linear> {
+        let attention = &mut self.attention;
+        match part.starts_with("attn_") {
+            true => attention.linear(part),
+            false => self.mlp.linear(part),
+        }
     }
 
     /// Changes `state.x`, rows × width.

@@ -1,4 +1,4 @@
-//! A matrix of weights, and a bias where there is one.
+//! A matrix of weights, and a bias and changes of low rank where there are some.
 
 use super::weights::Weights;
 use crate::commands::Commands;
@@ -11,8 +11,17 @@ use crate::tensor::Tensor;
 pub(super) struct Linear {
     weight: Weight,       // outputs × inputs
     bias: Option<Weight>, // outputs
+    changes: Vec<Change>,
     inputs: usize,
     outputs: usize,
+}
+
+/// What an adapter adds to a product: `up · down · x`.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub down: Weight, // rank × inputs
+    pub up: Weight,   // outputs × rank
+    pub rank: usize,
 }
 
 impl Linear {
@@ -26,6 +35,7 @@ impl Linear {
         Ok(Linear {
             weight: weights.matrix(&format!("{name}.weight"), inputs, outputs)?,
             bias: weights.optional_vector(&format!("{name}.bias"), outputs)?,
+            changes: Vec::new(),
             inputs,
             outputs,
         })
@@ -41,6 +51,7 @@ impl Linear {
         Ok(Linear {
             weight: weights.matrix(&format!("{name}.weight"), inputs, outputs)?,
             bias: Some(weights.vector(&format!("{name}.bias"), outputs)?),
+            changes: Vec::new(),
             inputs,
             outputs,
         })
@@ -51,26 +62,92 @@ impl Linear {
         Linear {
             weight,
             bias: None,
+            changes: Vec::new(),
             inputs,
             outputs,
         }
     }
 
-    /// `x` (rows × inputs) to `out` (rows × outputs).
+    /// Inputs and outputs.
+    pub fn sizes(&self) -> [usize; 2] {
+        [self.inputs, self.outputs]
+    }
+
+    pub fn add_change(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// `x` (rows × inputs) to `out` (rows × outputs). `low` is memory for what changes hand on.
     pub fn forward(
         &self,
         commands: &mut Commands,
         rows: usize,
         x: Tensor<'_>,
         out: Tensor<'_>,
+        low: Tensor<'_>,
     ) -> Result<()> {
-        self.multiply(commands, &self.weight.place(), (rows, self.outputs), x, out)
+        self.multiply(commands, &self.weight.place(), (rows, self.outputs), x, out)?;
+        self.change(commands, rows, x, out, low)
+    }
+
+    /// Adds to `out` what adapters change.
+    fn change(
+        &self,
+        commands: &mut Commands,
+        rows: usize,
+        x: Tensor<'_>,
+        out: Tensor<'_>,
+        low: Tensor<'_>,
+    ) -> Result<()> {
+        for change in &self.changes {
+            let (down, up) = (change.down.place(), change.up.place());
+            commands.matmul(&Matmul {
+                m: rows,
+                n: change.rank,
+                k: self.inputs,
+                a: x,
+                b: down.tensor(),
+                transpose_b: true,
+                c: low,
+                ..Default::default()
+            })?;
+            commands.matmul(&Matmul {
+                m: rows,
+                n: self.outputs,
+                k: change.rank,
+                a: low,
+                b: up.tensor(),
+                transpose_b: true,
+                c: out,
+                beta: 1.0,
+                ..Default::default()
+            })?;
+        }
+        Ok(())
     }
 
     /// `x` to the outputs of each of `linears`, of the same inputs, one after another in `out`: rows × all of its
     /// outputs, then those of the next. The outputs of a single row are neighbours, so that matrices that are
     /// neighbours, too, are one for it: half the operations, and one rounding of `x` where a device rounds it.
     pub fn forward_all(
+        linears: &[&Linear],
+        commands: &mut Commands,
+        rows: usize,
+        x: Tensor<'_>,
+        out: Tensor<'_>,
+        low: Tensor<'_>,
+    ) -> Result<()> {
+        Linear::multiply_all(linears, commands, rows, x, out)?;
+        let mut own = out;
+        for linear in linears {
+            linear.change(commands, rows, x, own, low)?;
+            own = own.skip(rows * linear.outputs);
+        }
+        Ok(())
+    }
+
+    /// Without changes.
+    fn multiply_all(
         linears: &[&Linear],
         commands: &mut Commands,
         rows: usize,

@@ -9,7 +9,7 @@ use crate::llama::arch::config::Config;
 use crate::llama::arch::spec::Gate;
 use crate::ops::Elementwise;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mlp {
     gate: Linear, // width to feed_forward
     up: Linear,   // width to feed_forward
@@ -28,6 +28,16 @@ impl Mlp {
         })
     }
 
+    /// The matrix of weights that GGUF calls so.
+    pub fn linear(&mut self, part: &str) -> Option<&mut Linear> {
+        match part {
+            "ffn_gate" => Some(&mut self.gate),
+            "ffn_up" => Some(&mut self.up),
+            "ffn_down" => Some(&mut self.down),
+            _ => None,
+        }
+    }
+
     /// `state.normed` to `state.delta`, both rows × width.
     pub fn forward(
         &self,
@@ -39,7 +49,9 @@ impl Mlp {
         let normed = state.normed.tensor();
         let gate = state.gate_up.tensor(); // rows × feed_forward, and so is up
         let up = gate.skip(rows * config.feed_forward);
-        Linear::forward_all(&[&self.gate, &self.up], commands, rows, normed, gate)?;
+        let low = state.low.tensor();
+        let linears = [&self.gate, &self.up];
+        Linear::forward_all(&linears, commands, rows, normed, gate, low)?;
         let gated = Elementwise {
             count: rows * config.feed_forward,
             a: gate,
@@ -51,6 +63,6 @@ impl Mlp {
             Gate::Gelu => commands.gelu_mul(&gated)?,
         }
         self.down
-            .forward(commands, rows, gate, state.delta.tensor())
+            .forward(commands, rows, gate, state.delta.tensor(), low)
     }
 }

@@ -8,7 +8,7 @@ use crate::llama::model::weights::weight::Weight;
 use crate::ops::RmsNorm;
 use crate::tensor::Tensor;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Norm {
     weight: Weight, // width
     width: usize,

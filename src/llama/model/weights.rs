@@ -328,15 +328,12 @@ impl<'a> Weights<'a> {
         let options = self.device.buffer_options().label(tensor.name());
         let options = options.category(Category::Weights);
         let mut buffer = options.create::<u8>(elements.saturating_mul(size_of::<f32>()))?;
-        let (mut numbers, mut bytes) = (vec![0.0f32; length], Vec::new());
+        let mut bytes = Vec::new();
         let blocks_of_step = STEP / (length * size_of::<f32>());
         let mut done = 0;
         for step in self.file.bytes(tensor).chunks(blocks_of_step * size) {
             bytes.clear();
-            for block in step.chunks_exact(size) {
-                decode(block, &mut numbers);
-                bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-            }
+            iq::decode_to_f32(kind, decode, step, &mut bytes);
             buffer.write_at(done, &bytes)?;
             done += bytes.len();
             self.count_copied(step.len())?;
@@ -433,8 +430,7 @@ impl<'a> Weights<'a> {
 
 /// The type of elements that a file's tensor has on the device, if operations take it.
 fn dtype_of(tensor_type: TensorType) -> Option<DType> {
-    let mut all = DType::ALL.iter().copied();
-    all.find(|dtype| dtype.name() == tensor_type.name())
+    DType::named(tensor_type.name())
 }
 
 /// The types that a matrix may have in a file.

@@ -139,7 +139,7 @@ fn range(numbers: &[f32; LENGTH], levels: f32) -> (f32, f32) {
     (smallest, (largest - smallest) / levels)
 }
 
-fn inverse(scale: f32) -> f32 {
+pub(super) fn inverse(scale: f32) -> f32 {
     match scale == 0.0 {
         true => 0.0,
         false => 1.0 / scale,

@@ -5,10 +5,10 @@
 
 use half::f16;
 
-use super::blocks::{LENGTH, pack_nibbles};
+use super::blocks::{LENGTH, inverse, pack_nibbles};
 use super::scale_search::{ALMOST_ZERO, farthest_from_zero, nearest};
 use super::super_blocks;
-use super::weights::by_importance;
+use super::weights::{by_importance, mean_square};
 
 /// What the levels stand for, in scales: closer together where weights are more frequent.
 const VALUES: [f32; 16] = [
@@ -63,21 +63,6 @@ pub(super) fn iq4_xs(
     }
     head[2..4].copy_from_slice(&high.to_le_bytes());
     head[4..].copy_from_slice(&low);
-}
-
-/// The mean of the squares.
-fn mean_square(numbers: &[f32]) -> f32 {
-    let squares = numbers
-        .iter()
-        .fold(0f32, |sum, number| sum + number * number);
-    squares / numbers.len() as f32
-}
-
-fn inverse(scale: f32) -> f32 {
-    match scale == 0.0 {
-        true => 0.0,
-        false => 1.0 / scale,
-    }
 }
 
 /// The squares of the numbers, or by an importance and a mean square.

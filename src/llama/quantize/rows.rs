@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 use super::blocks::Weighted;
 use super::error::QuantizeError;
+use super::weights::mean_square;
 use super::{blocks, microscaling, nonlinear, super_blocks};
 use crate::llama::files::gguf::TensorType;
 use crate::llama::files::model_file::{ModelFile, ModelTensor, RowOrder};
@@ -286,10 +287,7 @@ fn each_weighted<const BYTES: usize>(
     bytes: &mut [u8],
     encode: impl Fn(&[f32; blocks::LENGTH], &Weighted, &mut [u8; BYTES]),
 ) {
-    let squares = numbers
-        .iter()
-        .fold(0f32, |sum, number| sum + number * number);
-    let mean_square = squares / numbers.len() as f32;
+    let mean_square = mean_square(numbers);
     let blocks = numbers.as_chunks().0.iter().zip(importance.as_chunks().0);
     for ((numbers, importance), bytes) in blocks.zip(bytes.as_chunks_mut().0) {
         let weighted = Weighted {

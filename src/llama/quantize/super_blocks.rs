@@ -6,21 +6,13 @@ use super::scale_search::{
     ALMOST_ZERO, AffineSearch, farthest_from_zero, improved_scale, nearest, positive_scale,
     symmetric_scale,
 };
-use super::weights::by_importance;
+use super::weights::{by_importance, mean_square};
 
 /// Numbers in a block.
 pub(super) const LENGTH: usize = 256;
 
 /// How much each number of a block matters, where an importance matrix says so.
 type Importance<'a> = Option<&'a [f32; LENGTH]>;
-
-/// The mean of the squares of a block.
-fn mean_square(numbers: &[f32; LENGTH]) -> f32 {
-    let sum = numbers
-        .iter()
-        .fold(0f32, |sum, number| sum + number * number);
-    sum / LENGTH as f32
-}
 
 /// Levels 0 to 3 in sixteen groups of 16, each with a scale and a minimum of 4 bits.
 pub(super) fn q2_k(numbers: &[f32; LENGTH], importance: Importance, block: &mut [u8; 84]) {

@@ -101,7 +101,7 @@ impl Sequences {
         });
         Ok(Sequences {
             sequences: sequences.collect::<Result<_>>()?,
-            state: Activations::new(device, config, batch, outputs)?,
+            state: Activations::new(device, config, batch, outputs, model.largest_rank())?,
             model: model.clone(),
             context,
             batch,

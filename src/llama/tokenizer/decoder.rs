@@ -62,7 +62,8 @@ pub(crate) struct DecoderState {
 impl DecoderState {
     pub fn of_text(tokenizer: &Tokenizer) -> DecoderState {
         DecoderState {
-            at_start: tokenizer.space_prefix != SpacePrefix::Nowhere,
+            at_start: tokenizer.normalizer.prefix() != SpacePrefix::Nowhere
+                || tokenizer.normalizer.removes_extra_spaces(),
             ..DecoderState::default()
         }
     }
@@ -90,7 +91,8 @@ impl DecoderState {
             }
             _ => self.pending.extend(piece),
         }
-        self.at_start = false;
+        // SentencePiece leaves out every space before the text where it removes extra ones.
+        self.at_start &= tokenizer.normalizer.removes_extra_spaces() && self.pending.is_empty();
         self.take_characters(tokenizer);
         Ok(&self.text)
     }

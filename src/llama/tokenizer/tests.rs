@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::llama::files::gguf::GgufFile;
+use crate::llama::files::gguf::{Array, GgufFile};
 
 fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -48,10 +48,14 @@ fn tokenizer_of(model: &Json) -> Tokenizer {
         false => SpacePrefix::Nowhere,
     };
     let algorithm = match model.get("unigram") {
-        Some(_) => Algorithm::Unigram(Unigram::new(&vocabulary)),
+        Some(_) => Algorithm::Unigram(Unigram::new(&vocabulary, Precision::Single)),
         None => Algorithm::Scores,
     };
-    let mut tokenizer = Tokenizer::new(vocabulary, algorithm, space_prefix);
+    let mut tokenizer = Tokenizer::new(
+        vocabulary,
+        algorithm,
+        SentencePieceNormalizer::new(space_prefix),
+    );
     tokenizer.set_bos(Some(1)).unwrap();
     tokenizer.set_eos(Some(2)).unwrap();
     tokenizer
@@ -69,7 +73,11 @@ fn user_defined_pieces_of_spaces_are_found_in_the_text_as_it_is() {
         ["<unk>", "▁", "a", "  ", "    ", "▁a", "<0x0A>"].map(|piece| piece.as_bytes().into());
     let kinds = [2, 1, 1, 4, 4, 1, 1];
     let vocabulary = Vocabulary::new(&pieces, &[0.0; 7], &kinds, 0).unwrap();
-    let tokenizer = Tokenizer::new(vocabulary, Algorithm::Scores, SpacePrefix::Nowhere);
+    let tokenizer = Tokenizer::new(
+        vocabulary,
+        Algorithm::Scores,
+        SentencePieceNormalizer::new(SpacePrefix::Nowhere),
+    );
     for (text, expected) in [
         ("    ", &[4][..]),
         ("a   a", &[2, 3, 5]),
@@ -104,7 +112,7 @@ fn unigram_in_gguf(
 }
 
 #[test]
-fn a_unigram_file_ends_texts_and_what_it_normalizes_is_refused() {
+fn a_unigram_file_ends_texts_and_removes_spaces() {
     let tokenizer = unigram_in_gguf("add_space_prefix", false.into()).unwrap();
     let whole = EncodeOptions {
         add_special: true,
@@ -112,9 +120,91 @@ fn a_unigram_file_ends_texts_and_what_it_normalizes_is_refused() {
     };
     // A run of unknown characters is one token.
     assert_eq!(tokenizer.encode_with("ab axyb", whole), [6, 3, 4, 2, 5, 1]);
-    let error = |key, value| unigram_in_gguf(key, value).expect_err(key).to_string();
-    assert!(error("remove_extra_whitespaces", true.into()).contains("removes extra spaces"));
-    assert!(error("precompiled_charsmap", "x".into()).contains("replaces characters"));
+    let tokenizer = unigram_in_gguf("remove_extra_whitespaces", true.into()).unwrap();
+    assert_eq!(tokenizer.encode("  ab   a "), [3, 6, 3, 4]);
+    assert_eq!(tokenizer.encode("   "), [0; 0]);
+    let error = |value| {
+        unigram_in_gguf("precompiled_charsmap", value)
+            .expect_err("no table")
+            .to_string()
+    };
+    assert!(error("x".into()).contains("array of bytes"));
+    let short = Array::U8(vec![9, 0, 0, 0, 1]);
+    assert!(error(short.into()).contains("ends inside the array"));
+}
+
+/// As llama.cpp's converter writes BERT's.
+fn bert_in_gguf(keys: &[(&str, &str)]) -> Result<Tokenizer, LlamaError> {
+    let pieces = [
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "\u{2581}un",
+        "able",
+        "\u{2581}cafe",
+        "\u{2581},",
+        "\u{2581}\u{65e5}",
+        "[MASK]",
+    ];
+    let pieces: Vec<Box<[u8]>> = pieces.map(|piece| piece.as_bytes().into()).to_vec();
+    let mut metadata = Metadata::default();
+    metadata.set("tokenizer.ggml.model", "bert")?;
+    metadata.set("tokenizer.ggml.tokens", pieces)?;
+    metadata.set(
+        "tokenizer.ggml.token_type",
+        vec![2i32, 3, 3, 1, 1, 1, 1, 1, 3],
+    )?;
+    for (name, id) in [("unknown", 0u32), ("cls", 1), ("seperator", 2)] {
+        metadata.set(format!("tokenizer.ggml.{name}_token_id"), id)?;
+    }
+    for (key, value) in keys {
+        metadata.set(*key, *value)?;
+    }
+    Tokenizer::from_metadata(&metadata)
+}
+
+#[test]
+fn a_bert_file_splits_words_into_pieces() {
+    let tokenizer = bert_in_gguf(&[]).unwrap();
+    let whole = EncodeOptions {
+        add_special: true,
+        parse_special: true,
+    };
+    let text = "UNable,CAF\u{c9} \u{65e5}xyz [MASK]unq";
+    assert_eq!(
+        tokenizer.encode_with(text, whole),
+        [1, 3, 4, 6, 5, 7, 0, 8, 0, 2]
+    );
+    assert_eq!(tokenizer.encode("[MASK]"), [0, 0, 0]);
+    assert_eq!(
+        tokenizer.decode(&[1, 3, 4, 6, 5, 2]).unwrap(),
+        "unable , cafe"
+    );
+    assert_eq!(tokenizer.token("[MASK]"), Some(8));
+}
+
+#[test]
+fn parts_of_a_pipeline_that_are_none_are_named() {
+    use crate::llama::tokenizer_json::keys::{ADDED_TOKENS, NORMALIZER, PRE_TOKENIZER};
+    for (key, value, part) in [
+        (NORMALIZER, "{", "normalizer"),
+        (NORMALIZER, "{\"type\":\"Reverse\"}", "\"Reverse\""),
+        (PRE_TOKENIZER, "{\"type\":\"ByteLevel\"}", "\"ByteLevel\""),
+        (ADDED_TOKENS, "{}", "added_tokens"),
+        (
+            ADDED_TOKENS,
+            "[{\"id\":9,\"content\":\"x\"}]",
+            "the added token is 9",
+        ),
+        (
+            ADDED_TOKENS,
+            "[{\"id\":99999999999,\"content\":\"x\"}]",
+            "outside the vocabulary",
+        ),
+    ] {
+        let error = bert_in_gguf(&[(key, value)]).expect_err(value).to_string();
+        assert!(error.contains(part), "{value}: {error}");
+    }
 }
 
 #[test]

@@ -1,103 +1,77 @@
 //! Unigram segmentation: `Model::EncodeOptimized` of SentencePiece's `unigram_model.cc`, the path of the best sum of
 //! scores.
 
-use std::ops::Range;
-
 use super::merge::{UnknownRun, push_tokens};
+use super::prefix_search::PrefixSearch;
 use super::vocabulary::{TokenKind, Vocabulary};
 
 /// How far below the worst piece a character without one is: `kUnkPenalty`.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
-/// The pieces that text can become, in the order of their bytes: it needs no more memory than the vocabulary.
+/// What the best path is found with.
 #[derive(Clone, Debug)]
 pub(super) struct Unigram {
-    sorted: Vec<u32>,
-    /// Where the pieces of each first byte are.
-    first: Vec<Range<usize>>,
-    best: f32,
+    pieces: PrefixSearch,
     unknown: f32,
+    precision: Precision,
+}
+
+/// What sums of scores are rounded to, which decides between paths that are nearly as good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// As SentencePiece.
+    Single,
+    /// As the `tokenizers` package and llama.cpp.
+    Double,
 }
 
 /// The end of the best path to a place in the text.
 #[derive(Clone, Copy)]
 struct Step {
-    score: f32,
+    score: f64,
     start: usize,
 }
 
-fn bytes(vocabulary: &Vocabulary, token: u32) -> &[u8] {
-    vocabulary.piece(token).map_or(&[], |(piece, _)| piece)
-}
-
 impl Unigram {
-    pub fn new(vocabulary: &Vocabulary) -> Unigram {
-        let kind = |token: u32| vocabulary.piece(token).map(|(_, kind)| kind);
-        let is_text = |token: &u32| {
-            let piece = bytes(vocabulary, *token);
-            let wanted = [Some(TokenKind::Normal), Some(TokenKind::UserDefined)];
-            wanted.contains(&kind(*token)) && vocabulary.text(piece) == Some(*token)
-        };
-        let all = 0..vocabulary.len();
-        // The empty piece is a part of no text.
-        let text = all.clone().filter(is_text);
-        let mut sorted: Vec<u32> = text
-            .filter(|token| !bytes(vocabulary, *token).is_empty())
-            .collect();
-        sorted.sort_unstable_by_key(|token| bytes(vocabulary, *token));
-        let first = (0..=u8::MAX).map(|byte| {
-            let start = sorted.partition_point(|token| bytes(vocabulary, *token)[0] < byte);
-            start..sorted.partition_point(|token| bytes(vocabulary, *token)[0] <= byte)
-        });
-        let first = first.collect();
-        let scores: Vec<f32> = all
-            .filter(|token| kind(*token) == Some(TokenKind::Normal))
-            .map(|token| vocabulary.score(token))
-            .collect();
-        let worst = scores.iter().copied().reduce(f32::min).unwrap_or(0.0);
+    pub fn new(vocabulary: &Vocabulary, precision: Precision) -> Unigram {
+        let is_normal =
+            |token: &u32| matches!(vocabulary.piece(*token), Some((_, TokenKind::Normal)));
+        let normal = (0..vocabulary.len()).filter(is_normal);
+        let scores = normal.map(|token| vocabulary.score(token));
+        let worst = scores.reduce(f32::min).unwrap_or(0.0);
         Unigram {
-            sorted,
-            first,
-            best: scores.iter().copied().reduce(f32::max).unwrap_or(0.0),
+            pieces: PrefixSearch::new(vocabulary, &[TokenKind::Normal, TokenKind::UserDefined]),
             unknown: worst - UNKNOWN_PENALTY,
+            precision,
         }
     }
 
     /// Appends the tokens of `text`, whose spaces are escaped.
     pub fn encode(&self, vocabulary: &Vocabulary, text: &str, tokens: &mut Vec<u32>) {
         let mut steps: Vec<Option<Step>> = vec![None; text.len() + 1];
-        let mut offer = |end: usize, step: Step| {
-            if steps[end].is_none_or(|best| step.score > best.score) {
-                steps[end] = Some(step);
-            }
-            steps[end].map_or(0.0, |best| best.score)
-        };
-        offer(
-            0,
-            Step {
-                score: 0.0,
-                start: 0,
-            },
-        );
         for (start, character) in text.char_indices() {
-            // Every place is reached by the character before it.
-            let lowest = Step {
-                score: f32::NEG_INFINITY,
-                start,
-            };
-            let before = offer(start, lowest);
-            let mut has_single = false;
-            self.each_prefix(vocabulary, &text.as_bytes()[start..], |length, token| {
-                let end = start + length;
-                if text.is_char_boundary(end) {
-                    has_single |= length == character.len_utf8();
-                    let score = before + self.score(vocabulary, token, length);
-                    offer(end, Step { score, start });
+            // Every other place is reached by the character before it.
+            let before = steps[start].map_or(0.0, |step| step.score);
+            let mut offer = |end: usize, candidate: f64| {
+                let score = self.rounded(candidate);
+                if steps[end].is_none_or(|best| score > best.score) {
+                    steps[end] = Some(Step { score, start });
                 }
-            });
+            };
+            let mut has_single = false;
+            self.pieces
+                .each(vocabulary, &text.as_bytes()[start..], |length, token| {
+                    let end = start + length;
+                    if text.is_char_boundary(end) {
+                        has_single |= length == character.len_utf8();
+                        offer(end, before + score(vocabulary, token));
+                    }
+                });
             if !has_single {
-                let score = before + self.unknown;
-                offer(start + character.len_utf8(), Step { score, start });
+                offer(
+                    start + character.len_utf8(),
+                    before + f64::from(self.unknown),
+                );
             }
         }
         let (mut path, mut end) = (Vec::new(), text.len());
@@ -112,37 +86,19 @@ impl Unigram {
         }
     }
 
-    /// A user-defined piece wins against what it is made of.
-    fn score(&self, vocabulary: &Vocabulary, token: u32, length: usize) -> f32 {
-        match vocabulary.piece(token) {
-            Some((_, TokenKind::UserDefined)) => (length as f32 * self.best) - 0.1,
-            _ => vocabulary.score(token),
+    fn rounded(&self, score: f64) -> f64 {
+        match self.precision {
+            // The double's rounding does not change what the single's makes of a sum of two singles.
+            Precision::Single => f64::from(score as f32),
+            Precision::Double => score,
         }
     }
+}
 
-    /// Calls `found` with the length and the token of each piece that `text` starts with, shortest first.
-    fn each_prefix(&self, vocabulary: &Vocabulary, text: &[u8], mut found: impl FnMut(usize, u32)) {
-        let Some(first) = text.first() else {
-            return;
-        };
-        let mut range = self.first[usize::from(*first)].clone();
-        for depth in 1..=text.len() {
-            // The piece of exactly these bytes stands before the longer ones.
-            if let Some(token) = self.sorted[range.clone()].first().copied()
-                && bytes(vocabulary, token).len() == depth
-            {
-                found(depth, token);
-                range.start += 1;
-            }
-            let Some(next) = text.get(depth).filter(|_| !range.is_empty()) else {
-                return;
-            };
-            let candidates = &self.sorted[range.clone()];
-            let below = |token: &u32| bytes(vocabulary, *token)[depth] < *next;
-            let up_to = |token: &u32| bytes(vocabulary, *token)[depth] <= *next;
-            let low = range.start + candidates.partition_point(below);
-            range.end = range.start + candidates.partition_point(up_to);
-            range.start = low;
-        }
+/// User-defined pieces win against what they are made of, whatever score the file gives them.
+fn score(vocabulary: &Vocabulary, token: u32) -> f64 {
+    match vocabulary.piece(token) {
+        Some((_, TokenKind::UserDefined)) => 0.0,
+        _ => f64::from(vocabulary.score(token)),
     }
 }

@@ -42,7 +42,7 @@ impl TokenKind {
 #[allow(missing_docs, reason = "each message says what its fields are")]
 pub enum TokenizerError {
     #[error(
-        "the model file's tokenizer is of the kind {quoted}; \"llama\" and \"t5\" (SentencePiece) and \"gpt2\" (byte-level) are supported",
+        "the model file's tokenizer is of the kind {quoted}; \"llama\" and \"t5\" (SentencePiece), \"gpt2\" (byte-level) and \"bert\" (WordPiece) are supported",
         quoted = quoted(.0)
     )]
     Model(String),
@@ -53,8 +53,16 @@ pub enum TokenizerError {
         names = PreTokenizer::all_names().collect::<Vec<_>>().join(", ")
     )]
     PreTokenizer(String),
-    #[error("the model file's normalizer {0}, which is not supported")]
+    #[error("the model file's normalizer cannot be used: {0}")]
     Normalizer(&'static str),
+    #[error("the metadata key {key} is not the JSON that it should be: {error}")]
+    Json { key: &'static str, error: String },
+    #[error("the model file's {part} has the step {kind}: {reason}", kind = quoted(kind))]
+    Step {
+        part: &'static str,
+        kind: String,
+        reason: &'static str,
+    },
     #[error("merge {0} is no pair of two tokens that make a third")]
     Merge(usize),
     #[error(
@@ -167,6 +175,17 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
+    /// Leaves the user-defined pieces to what finds them before a text is split: they keep their names alone.
+    pub fn only_name_user_defined(&mut self) {
+        for (piece, token) in std::mem::take(&mut self.user_defined).tokens {
+            if self.text.get(&piece) == Some(&token) {
+                self.text.remove(&piece);
+            }
+            self.control.add(&piece, token);
+        }
+        self.user_defined_with_space = PrefixMatcher::default();
+    }
+
     fn add_text(&mut self, piece: &[u8], token: u32) {
         self.longest = self.longest.max(piece.len());
         self.text.entry(piece.into()).or_insert(token);
@@ -225,17 +244,9 @@ impl Vocabulary {
         };
         let matchers = [(&self.control, control), (user_defined, true)];
         let matchers = matchers.map(|(matcher, wanted)| matcher.filter(wanted));
-        if matchers.iter().all(Option::is_none) {
-            return None;
-        }
-        text.char_indices().find_map(|(start, _)| {
-            let rest = &text.as_bytes()[start..];
-            let found = matchers.iter().flatten().filter_map(|it| it.longest(rest));
-            let (length, token) = found.max_by_key(|(length, _)| *length)?;
-            // A name that is no UTF-8 may end inside a character.
-            text.is_char_boundary(start + length)
-                .then_some((start, length, token))
-        })
+        let found = matchers.iter().flatten().filter_map(|it| it.find(text, 0));
+        // The leftmost, and of several there the longest.
+        found.min_by_key(|(start, length, _)| (*start, usize::MAX - length))
     }
 
     /// The control, user-defined or ordinary token of that text, in this order.
@@ -266,10 +277,26 @@ pub(super) fn byte_of(piece: &[u8]) -> Option<u8> {
 
 /// Finds the longest of some strings that a text starts with.
 #[derive(Clone, Debug, Default)]
-struct PrefixMatcher {
+pub(super) struct PrefixMatcher {
     tokens: HashMap<Box<[u8]>, u32>,
     /// The strings' lengths, longest first.
     lengths: Vec<usize>,
+    /// The bytes that strings begin with: most places of a text are passed over by it.
+    first: FirstBytes,
+}
+
+/// A set of bytes.
+#[derive(Clone, Debug, Default)]
+struct FirstBytes([u64; 4]);
+
+impl FirstBytes {
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
 }
 
 impl PrefixMatcher {
@@ -279,10 +306,11 @@ impl PrefixMatcher {
     }
 
     /// The empty string is no prefix of anything here.
-    fn add(&mut self, text: &[u8], token: u32) {
-        if text.is_empty() {
+    pub fn add(&mut self, text: &[u8], token: u32) {
+        let Some(first) = text.first() else {
             return;
-        }
+        };
+        self.first.insert(*first);
         self.tokens.entry(text.into()).or_insert(token);
         if let Err(place) = self
             .lengths
@@ -293,9 +321,27 @@ impl PrefixMatcher {
     }
 
     fn longest(&self, text: &[u8]) -> Option<(usize, u32)> {
+        if !self.first.contains(*text.first()?) {
+            return None;
+        }
         self.lengths.iter().find_map(|length| {
             let token = self.tokens.get(text.get(..*length)?)?;
             Some((*length, *token))
+        })
+    }
+
+    /// The first of the strings in `text` from a place on, of several that start there the longest: (where, its length,
+    /// its token).
+    pub fn find(&self, text: &str, from: usize) -> Option<(usize, usize, u32)> {
+        let bytes = text.as_bytes();
+        (from..bytes.len()).find_map(|start| {
+            if !self.first.contains(bytes[start]) || !text.is_char_boundary(start) {
+                return None;
+            }
+            let (length, token) = self.longest(&bytes[start..])?;
+            // A name that is no UTF-8 may end inside a character.
+            text.is_char_boundary(start + length)
+                .then_some((start, length, token))
         })
     }
 }

@@ -31,7 +31,10 @@ impl Attributes {
 
     /// Those of what is taken out of the source.
     pub fn forget(&mut self, range: Range<usize>) {
-        self.0.retain(|at, _| !range.contains(at));
+        let taken: Vec<usize> = self.0.range(range).map(|(&at, _)| at).collect();
+        for at in taken {
+            self.0.remove(&at);
+        }
     }
 
     pub fn all(&self) -> impl Iterator<Item = (usize, &Attribute)> {

@@ -23,14 +23,18 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// One that stands in for any other while a source is checked.
     Sample,
+    /// Zero, of a constant that nobody set and that counts as not defined.
+    Unset,
 }
 
 impl Value {
     /// ` = …` for the constant's declaration.
     pub(super) fn initialiser(&self, constant: &FunctionConstant) -> String {
         let ty = &constant.ty;
-        let Value::Bytes(bytes) = self else {
-            return format!(" = ({ty})1");
+        let bytes = match self {
+            Value::Bytes(bytes) => bytes,
+            Value::Sample => return format!(" = ({ty})1"),
+            Value::Unset => return format!(" = ({ty})0"),
         };
         let list: Vec<String> = bytes.iter().map(u8::to_string).collect();
         format!(

@@ -1,9 +1,8 @@
 //! Functions of the graphics stages, which this device does not run: they are taken out, and their names kept for who
 //! asks for one.
 
-use super::{Edit, Rewriter};
+use super::Rewriter;
 use crate::msl::error::Error;
-use crate::msl::tokens::Kind;
 
 /// A function that was taken out.
 pub struct Skipped {
@@ -24,7 +23,7 @@ impl Rewriter<'_> {
         }
         for index in 0..self.len() {
             let stage = KEYWORDS.iter().find(|stage| **stage == self.text(index));
-            if let Some(stage) = stage.filter(|_| self.declares_function_of_a_stage(index)) {
+            if let Some(stage) = stage.filter(|_| self.begins_function(index)) {
                 marks.push((index, stage));
             }
         }
@@ -52,16 +51,5 @@ impl Rewriter<'_> {
             });
         }
         Ok(skipped)
-    }
-
-    fn declares_function_of_a_stage(&self, index: usize) -> bool {
-        let member = self
-            .previous(index)
-            .is_some_and(|before| matches!(self.text(before), "." | "->" | "::"));
-        let declares = self
-            .next(index)
-            .is_some_and(|next| self.token(next).kind == Kind::Identifier);
-        let live = self.edits[index] != Edit::Erase;
-        live && !member && declares && self.token(index).kind == Kind::Identifier
     }
 }

@@ -58,12 +58,13 @@ impl Kernel {
     }
 
     /// Makes this one of several kernels of a module, for targets that have those.
-    #[cfg_attr(
-        not(all(feature = "nvidia", target_os = "linux")),
-        expect(dead_code, reason = "the CPU has a library for each kernel")
-    )]
     pub fn export_as(&self, number: usize) -> String {
         self.in_its_namespace(format!("MSL_EXPORT_AS({number}, {})", self.exported()))
+    }
+
+    /// Whether the source says how many threads a threadgroup has at most.
+    pub fn states_threads(&self) -> bool {
+        self.max_threads.is_some()
     }
 
     fn exported(&self) -> String {
@@ -85,6 +86,9 @@ pub struct Kernels {
     pub kernels: Vec<Kernel>,
     pub parameters: Vec<Range<usize>>,
 }
+
+/// The argument tables, with the last index of each.
+const TABLES: [(&str, u64); 3] = [("buffer", 30), ("texture", 127), ("sampler", 15)];
 
 /// The attributes that bind a parameter to something other than memory; entry.h has one enumerator for each.
 const POSITIONS: [&str; 19] = [
@@ -369,26 +373,22 @@ impl Rewriter<'_> {
                 .map(|(at, _)| at),
         );
         for index in 0..self.len() {
-            if self.edits[index] == Edit::Erase || self.token(index).kind != Kind::Identifier {
-                continue;
-            }
             self.check_work()?;
-            if self.text(index) != "kernel" {
-                continue;
+            if self.text(index) == "kernel" && self.begins_function(index) {
+                marks.push(index);
             }
-            let member = self
-                .previous(index)
-                .is_some_and(|before| matches!(self.text(before), "." | "->" | "::"));
-            let declares = self
-                .next(index)
-                .is_some_and(|next| self.token(next).kind == Kind::Identifier);
-            if member || !declares {
-                continue;
-            }
-            marks.push(index);
         }
         marks.sort_unstable();
         Ok(marks)
+    }
+
+    /// Whether a word is the keyword of a stage before a function, and no name.
+    pub(super) fn begins_function(&self, index: usize) -> bool {
+        let live = self.edits[index] != Edit::Erase && self.token(index).kind == Kind::Identifier;
+        let is_member = |before: usize| matches!(self.text(before), "." | "->" | "::");
+        let is_word = |next: usize| self.token(next).kind == Kind::Identifier;
+        live && !self.previous(index).is_some_and(is_member)
+            && self.next(index).is_some_and(is_word)
     }
 
     fn namespaces(&self) -> Result<Namespaces, Error> {
@@ -548,7 +548,17 @@ impl Rewriter<'_> {
                 })
             };
             match attribute.name.as_str() {
-                "buffer" => index = argument()?,
+                name if TABLES.iter().any(|(table, _)| *table == name) => {
+                    let table = TABLES.iter().find(|(table, _)| *table == name);
+                    let (table, last) = table.copied().unwrap_or(TABLES[0]);
+                    (kind, index) = (table, argument()?);
+                    if index.parse::<u64>().is_ok_and(|index| index > last) {
+                        return Err(self.error(
+                            at,
+                            format!("[[{table}({index})]]: the last index is {last}"),
+                        ));
+                    }
+                }
                 "threadgroup" => (kind, index) = ("threadgroup", argument()?),
                 "function_constant" => given = argument()?,
                 name if POSITIONS.contains(&name) => {

@@ -154,11 +154,28 @@ impl Rewriter<'_> {
         };
         if words(&["namespace"]) {
             Scope::Namespace(self.joined(declaration))
-        } else if words(&["class", "struct", "union"]) && !words(&["enum", "="]) {
+        } else if words(&["class", "struct", "union"])
+            && !words(&["enum"])
+            && !self.initialises(declaration)
+        {
             Scope::Class
         } else {
             Scope::Other
         }
+    }
+
+    /// Whether it has a `=` that is not a template parameter's.
+    fn initialises(&self, declaration: Range<usize>) -> bool {
+        let mut angles = 0;
+        for at in declaration {
+            match self.text(at) {
+                "<" => angles += 1,
+                ">" => angles -= 1,
+                "=" if angles == 0 => return true,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// Whether it is `template <…> struct name<…>`.

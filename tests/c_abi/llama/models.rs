@@ -399,6 +399,43 @@ fn tokens_and_texts_are_those_of_rust() {
     llama.finish();
 }
 
+/// What an assistant has called, and what came of it, with and without a content.
+#[test]
+#[serial]
+fn messages_have_calls_of_tools() {
+    let llama = Llama::new();
+    let mut chat = null_mut();
+    let options = iron_chat_options {
+        size: size_of::<iron_chat_options>(),
+        source: c"{% for message in messages %}{{ message.role }}:{% if message.content is undefined %}-{% endif %}\
+            {{ message.content }}{% for call in message.tool_calls %}{{ call.function.name }}\
+            {{ call.function.arguments | tojson }}{% endfor %}{{ message.tool_call_id }};{% endfor %}{{ tools | length }}"
+            .as_ptr(),
+        variables: c"{\"tools\": [{\"type\": \"function\"}]}".as_ptr(),
+        ..Default::default()
+    };
+    ok(call!(iron_chat_create(llama.model, &options, &mut chat)));
+    let messages = c"[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \
+        {\"b\": 1, \"a\": \"\\u00e9\"}}}]}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}, \
+        {\"role\": \"tool\", \"content\": \"21\", \"tool_call_id\": \"c1\"}, {\"role\": \"user\", \"content\": [1]}]";
+    let rendered = text(|text, capacity, length| {
+        call!(iron_chat_render(
+            chat,
+            messages.as_ptr(),
+            0,
+            text,
+            capacity,
+            length
+        ))
+    });
+    assert_eq!(
+        rendered,
+        "assistant:-f{\"b\": 1, \"a\": \"é\"};assistant:-;tool:21c1;user:[1];1"
+    );
+    ok(call!(iron_chat_release(chat)));
+    llama.finish();
+}
+
 const TEMPLATE: &CStr =
     c"{% for message in messages %}<{{ message.role }}>{{ message.content }}{{ mark }}\n\
     {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
@@ -480,10 +517,27 @@ fn conversations_are_written_by_a_template() {
         IRON_ERROR_INVALID_ARGUMENT,
         "messages[0].role: is no text",
     );
+    for (message, subject) in [
+        (c"[{\"role\": \"user\"}]", "messages[0].content: is no text"),
+        (c"[{\"content\": \"\"}]", "messages[0].role: is no text"),
+        (
+            c"[{\"role\": \"user\", \"content\": 1, \"name\": \"x\"}]",
+            "messages[0].content: is no text or list",
+        ),
+        (c"[1]", "messages[0]: is no JSON object"),
+    ] {
+        refused(message, IRON_ERROR_INVALID_ARGUMENT, subject);
+    }
+    // JSON's own reader bounds how deep a text nests.
+    let deep = format!(
+        "[{{\"role\": \"user\", \"x\": {}1{}}}]",
+        "[".repeat(9999),
+        "]".repeat(9999)
+    );
     refused(
-        c"[{\"role\": \"user\", \"content\": \"\", \"name\": \"x\"}]",
+        &CString::new(deep).expect("no NUL"),
         IRON_ERROR_INVALID_ARGUMENT,
-        "messages[0]: has \"name\"",
+        "messages: is no JSON: recursion limit",
     );
     let long = CString::new(format!(
         "[{{\"role\": \"user\", \"content\": {:?}}}]",

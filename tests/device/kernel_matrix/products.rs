@@ -61,6 +61,10 @@ fn expected(case: &Case, a: &[f64], b: &[f64]) -> [Vec<f64>; 3] {
     .map(|(a, b)| oracle::matmul(a, b, m, k, n))
 }
 
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, value| value.abs().max(most))
+}
+
 pub fn check(ways: &Ways, case: Case) {
     let Case { m, n, k, batch, .. } = case;
     // Weights in blocks may be thousands; F16 ends at 65504.
@@ -83,6 +87,7 @@ pub fn check(ways: &Ways, case: Case) {
     let mut want = Vec::new();
     for a in a.values.chunks(m * k) {
         let [values, magnitudes, steps] = expected(&case, a, &b.values);
+        let largest = largest(a) * largest(&b.values);
         for (place, value) in values.into_iter().enumerate() {
             let bias = if case.has_bias {
                 bias.values[place % n]
@@ -94,10 +99,18 @@ pub fn check(ways: &Ways, case: Case) {
             let metal = (k + 2) as f64 * ROUNDING * magnitude
                 + rounding * value.abs()
                 + f64::from(f16::MIN_POSITIVE_SUBNORMAL);
+            let native = metal + (1.01 + rounding) * steps[place];
+            // Where many rows are multiplied as halves, each factor is off by 2^-12 of itself. Far below the largest of
+            // its row it may be by 2^-25 of what becomes 2^14: no product is off by more than 2^-38 of the largest one.
+            let halves = match m > 8 && case.b != DType::F32 {
+                true => magnitude / 2047.0 + k as f64 * largest / (1u64 << 38) as f64,
+                false => 0.0,
+            };
             want.push(Want {
                 value,
-                native: metal + (1.01 + rounding) * steps[place],
+                native,
                 metal,
+                wide: native + halves,
             });
         }
     }
@@ -120,6 +133,7 @@ pub fn check(ways: &Ways, case: Case) {
                 batch: Some(batch as u32),
                 transpose_a: case.transpose_a,
                 transpose_b: case.transpose_b,
+                ..Default::default()
             })
         },
     );
@@ -228,5 +242,91 @@ fn any_strides_in_a_shared_matrix() {
                 })
             },
         );
+    }
+}
+
+/// What is in c counts as much as `beta` says, and not at all, whatever it is, where that is 0.
+#[test]
+#[serial]
+fn products_that_are_scaled_and_added_up() {
+    let ways = Ways::open();
+    let types = [
+        (DType::F32, DType::F32, ROUNDING),
+        (DType::F16, DType::F16, 1.0 / 2048.0),
+        (DType::Q8_0, DType::F32, ROUNDING),
+    ];
+    for (b_type, t, rounding) in types {
+        for (index, edge) in EDGES.into_iter().enumerate() {
+            let (m, n, k, batch) = (edge, 6, 32, 1 + index % 2);
+            let has_bias = index % 3 == 0;
+            let (alpha, beta) = [(None, 1.0), (Some(-0.5), 2.0), (Some(3.0), 0.0)][index % 3];
+            let case = Case {
+                b: b_type,
+                t,
+                m,
+                n,
+                k,
+                batch,
+                transpose_a: false,
+                transpose_b: true,
+                has_bias,
+                gap: 2,
+            };
+            let a = Typed::nearest(t, &numbers(batch * m * k, 1));
+            let (b, bias) = (Typed::made_up(b_type, n * k, 2), Typed::made_up(t, n, 3));
+            let before = Typed::made_up(t, batch * m * n, 4);
+            let factor = f64::from(alpha.unwrap_or(1.0));
+            let mut want = Vec::new();
+            for (z, a) in a.values.chunks(m * k).enumerate() {
+                let [values, magnitudes, steps] = expected(&case, a, &b.values);
+                for (place, value) in values.into_iter().enumerate() {
+                    let bias = if has_bias {
+                        bias.values[place % n]
+                    } else {
+                        0.0
+                    };
+                    let kept = f64::from(beta) * before.values[z * m * n + place];
+                    let sum = factor * value + kept + bias;
+                    let magnitude = (factor * magnitudes[place]).abs() + kept.abs() + bias.abs();
+                    let metal = (k + 6) as f64 * ROUNDING * magnitude
+                        + rounding * ((factor * value).abs() + sum.abs())
+                        + 4.0 * f64::from(f16::MIN_POSITIVE_SUBNORMAL);
+                    let native = metal + (1.01 + rounding) * factor.abs() * steps[place];
+                    want.push(Want {
+                        value: sum,
+                        native,
+                        metal,
+                        wide: native,
+                    });
+                }
+            }
+            let output = Output {
+                before: (beta != 0.0).then(|| before.bytes.clone()),
+                ..Output::strided(t, batch * m, n, n + 2)
+            };
+            let what = format!("{case:?} · {alpha:?} + {beta} c");
+            ways.check(
+                &what,
+                &[&a, &b, &bias],
+                &output,
+                &want,
+                |commands, inputs, c| {
+                    commands.matmul(&Matmul {
+                        m,
+                        n,
+                        k,
+                        a: inputs[0].batch_stride(m * k),
+                        b: inputs[1],
+                        bias: has_bias.then_some(inputs[2]),
+                        c: c.batch_stride(m * (n + 2)),
+                        batch: Some(batch as u32),
+                        transpose_b: true,
+                        alpha,
+                        beta,
+                        ..Default::default()
+                    })
+                },
+            );
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Gradients, each against central differences of its function in float64, and the steps of optimizers against their
 //! formulas.
 
-use ironbridge::ops::{Adam, CrossEntropy, Elementwise, LinearBackward, Mse, Sgd, SumRows};
-use ironbridge::{Commands, DType, Result};
+use ironbridge::ops::{
+    Adam, ClipNorm, CrossEntropy, Elementwise, LinearBackward, Mse, Sgd, SumRows, SumSquares,
+};
+use ironbridge::{Commands, DType, Result, Tensor};
 use serial_test::serial;
 
 use crate::kernel_matrix::EDGES;
@@ -13,10 +15,10 @@ use crate::support::{f64s, numbers};
 
 /// The step of a central difference. Its error is a third of the third derivative times H², and roundings of float64
 /// over H: less than 1e-9 for functions of about 1 whose derivatives are so too.
-const H: f64 = 1e-5;
-const OF_DIFFERENCES: f64 = 1e-9;
+pub(super) const H: f64 = 1e-5;
+pub(super) const OF_DIFFERENCES: f64 = 1e-9;
 
-fn difference(function: impl Fn(f64) -> f64, at: f64) -> f64 {
+pub(super) fn difference(function: impl Fn(f64) -> f64, at: f64) -> f64 {
     (function(at + H) - function(at - H)) / (2.0 * H)
 }
 
@@ -110,6 +112,58 @@ fn sums_of_rows() {
 
 #[test]
 #[serial]
+fn norms_of_gradients() {
+    let ways = Ways::open();
+    for (count, width) in EDGES.into_iter().flat_map(|edge| [(edge, 6), (7, edge)]) {
+        let (x, all) = floats(count * (width + 2), 1);
+        let seen = rows(&all, count, width, width + 2);
+        let want: Vec<Want> = (seen.chunks(width))
+            .map(|row| {
+                let squares: f64 = row.iter().map(|x| x * x).sum();
+                within(squares, (width as f64 + 1.0) * ROUNDING * squares)
+            })
+            .collect();
+        let output = Output::strided(DType::F32, 1, count, count);
+        let what = format!("sum_squares, {count} × {width}");
+        ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
+            commands.sum_squares(&SumSquares {
+                rows: count,
+                width,
+                x: inputs[0].row_stride(width + 2),
+                out,
+            })
+        });
+    }
+    for count in EDGES {
+        let (x, all) = floats(count, 2);
+        for (norm, scale) in [
+            (0.5f32, None),
+            (3.0, None),
+            (0.5, Some(0.6f32)),
+            (1.0, Some(-0.6)),
+        ] {
+            let squares = Typed::nearest(DType::F32, &[2.25]);
+            let by = f64::from(scale.unwrap_or(1.0));
+            let factor = by * (f64::from(norm) / (by.abs() * 1.5 + 1e-6)).min(1.0);
+            let scaled = |x: &f64| within(factor * x, 7.0 * ROUNDING * x.abs());
+            let want: Vec<Want> = all.iter().map(scaled).collect();
+            let output = Output::in_place(&x, 1, count);
+            let what = format!("clip_norm of {count} to {norm}, times {scale:?}");
+            ways.check(&what, &[&squares], &output, &want, |commands, inputs, x| {
+                commands.clip_norm(&ClipNorm {
+                    count,
+                    squares: inputs[0],
+                    x,
+                    norm,
+                    scale,
+                })
+            });
+        }
+    }
+}
+
+#[test]
+#[serial]
 fn squared_errors() {
     let ways = Ways::open();
     for (count, width) in EDGES.into_iter().flat_map(|edge| [(edge, 3), (2, edge)]) {
@@ -130,13 +184,18 @@ fn squared_errors() {
                 within(value, 3.0 * ROUNDING * value.abs() + OF_DIFFERENCES)
             })
             .collect();
-        let record = |commands: &mut Commands, mse: Mse<'_>| {
+        let record = |commands: &mut Commands,
+                      inputs: &[Tensor<'_>],
+                      gradient: Tensor<'_>,
+                      loss: Tensor<'_>| {
             commands.mse(&Mse {
                 rows: count,
                 width,
-                prediction: mse.prediction.row_stride(width + 1),
+                prediction: inputs[0].row_stride(width + 1),
+                target: inputs[1],
+                gradient,
+                loss,
                 scale: Some(scale),
-                ..mse
             })
         };
         let what = format!("mse, {count} × {width}");
@@ -148,19 +207,7 @@ fn squared_errors() {
             &inputs,
             &output,
             &gradients,
-            |commands, inputs, gradient| {
-                let [prediction, target, loss] = [inputs[0], inputs[1], inputs[2]];
-                record(
-                    commands,
-                    Mse {
-                        prediction,
-                        target,
-                        gradient,
-                        loss,
-                        ..Default::default()
-                    },
-                )
-            },
+            |commands, inputs, gradient| record(commands, inputs, gradient, inputs[2]),
         );
         let output = Output::strided(DType::F32, 1, count, count);
         let inputs = [&prediction, &target, &room];
@@ -169,19 +216,7 @@ fn squared_errors() {
             &inputs,
             &output,
             &losses,
-            |commands, inputs, loss| {
-                let [prediction, target, gradient] = [inputs[0], inputs[1], inputs[2]];
-                record(
-                    commands,
-                    Mse {
-                        prediction,
-                        target,
-                        gradient,
-                        loss,
-                        ..Default::default()
-                    },
-                )
-            },
+            |commands, inputs, loss| record(commands, inputs, inputs[2], loss),
         );
     }
 }
@@ -235,13 +270,18 @@ fn cross_entropies() {
             }
         }
         let labels = Typed::integers(&labels);
-        let record = |commands: &mut Commands, it: CrossEntropy<'_>| {
+        let record = |commands: &mut Commands,
+                      inputs: &[Tensor<'_>],
+                      gradient: Tensor<'_>,
+                      loss: Tensor<'_>| {
             commands.cross_entropy(&CrossEntropy {
                 rows: count,
                 width,
-                logits: it.logits.row_stride(width + 1),
+                logits: inputs[0].row_stride(width + 1),
+                labels: inputs[1],
+                gradient,
+                loss,
                 scale: Some(scale),
-                ..it
             })
         };
         let what = format!("cross_entropy, {count} × {width}");
@@ -253,19 +293,7 @@ fn cross_entropies() {
             &inputs,
             &output,
             &gradients,
-            |commands, inputs, gradient| {
-                let [logits, labels, loss] = [inputs[0], inputs[1], inputs[2]];
-                record(
-                    commands,
-                    CrossEntropy {
-                        logits,
-                        labels,
-                        gradient,
-                        loss,
-                        ..Default::default()
-                    },
-                )
-            },
+            |commands, inputs, gradient| record(commands, inputs, gradient, inputs[2]),
         );
         let output = Output::strided(DType::F32, 1, count, count);
         let inputs = [&logits, &labels, &room];
@@ -274,19 +302,7 @@ fn cross_entropies() {
             &inputs,
             &output,
             &losses,
-            |commands, inputs, loss| {
-                let [logits, labels, gradient] = [inputs[0], inputs[1], inputs[2]];
-                record(
-                    commands,
-                    CrossEntropy {
-                        logits,
-                        labels,
-                        gradient,
-                        loss,
-                        ..Default::default()
-                    },
-                )
-            },
+            |commands, inputs, loss| record(commands, inputs, inputs[2], loss),
         );
     }
 }

@@ -4,11 +4,90 @@ use ironbridge::ops::{Argmax, Elementwise, Matmul, RmsNorm};
 use ironbridge::{DType, Device};
 use serial_test::serial;
 
-use crate::kernel_matrix::typed::{FLOATS, Typed, floats, rows};
+use crate::kernel_matrix::typed::{FLOATS, Typed, floats, rows, weights};
 use crate::kernel_matrix::ways::{Output, ROUNDING, Ways, close, exactly};
 use crate::kernel_matrix::{attention, products};
 use crate::oracle;
 use crate::support::{f64s, numbers, run};
+
+/// Around what one step along k takes, of each type; and around a tile of 128 rows and columns, of weights that become
+/// halves and of those that are.
+#[test]
+#[serial]
+fn products_of_many_rows() {
+    let ways = Ways::of_many_cores();
+    let small = weights().map(|b| (b, 57, 5, 64));
+    let large = [(DType::Q4_0, 130, 129, 96), (DType::F16, 129, 130, 64)];
+    for (index, (b, m, n, k)) in small.chain(large).enumerate() {
+        let case = products::Case {
+            b,
+            t: DType::F32,
+            m,
+            n,
+            k: usize::next_multiple_of(k, b.block_elements()),
+            batch: 1,
+            transpose_a: false,
+            transpose_b: true,
+            has_bias: index % 2 == 0,
+            gap: index % 4,
+        };
+        products::check(&ways, case);
+    }
+}
+
+/// c of a product of `n` rows of Q4_0 with a bias.
+fn product_with_bias(selector: &str, m: usize, n: usize, k: usize) -> Vec<f32> {
+    let device = Device::open(selector).expect("the software device is everywhere");
+    let weights = Typed::made_up(DType::Q4_0, n * k, 2);
+    let a = device.buffer_from(&numbers(m * k, 1)).expect("memory");
+    let b = device.buffer_from(&weights.bytes).expect("memory");
+    let bias = device.buffer_from(&numbers(n, 3)).expect("memory");
+    let c = device.buffer::<f32>(m * n).expect("memory");
+    run(&device, |commands| {
+        commands.matmul(&Matmul {
+            m,
+            n,
+            k,
+            a: a.tensor(),
+            b: b.tensor_at(0, DType::Q4_0),
+            bias: Some(bias.tensor()),
+            c: c.tensor(),
+            transpose_b: true,
+            ..Default::default()
+        })
+    })
+    .expect("it is a product");
+    c.to_vec().expect("it is complete")
+}
+
+/// Of rounded factors: not the same bits, and close.
+fn are_alike(some: &[f32], others: &[f32]) {
+    assert_ne!(some, others);
+    let largest = some.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+    for (place, (one, other)) in some.iter().zip(others).enumerate() {
+        let close = (one - other).abs() <= largest / 256.0;
+        assert!(close, "{place}: {one}, {other}");
+    }
+}
+
+/// A product of many rows keeps its floats where there is no memory for halves: operands take 205 KB, and halves as
+/// much again.
+#[test]
+#[serial]
+fn a_product_without_memory_for_halves() {
+    let [with, without] = ["cpu:cores=132", "cpu:cores=132,memory_limit=256K"]
+        .map(|selector| product_with_bias(selector, 64, 128, 512));
+    are_alike(&with, &without);
+}
+
+/// Weights become halves in two pieces: 64 tiles of 128 rows for 64 cores, and what is left.
+#[test]
+#[serial]
+fn a_product_in_pieces() {
+    let [wide, native] =
+        ["cpu:cores=64", "cpu"].map(|selector| product_with_bias(selector, 130, 8200, 32));
+    are_alike(&wide, &native);
+}
 
 /// Around what the 128 threads of a product take in one step, of each type, and around four rows.
 #[test]
@@ -169,6 +248,32 @@ fn attention_in_small_pieces() {
                 };
                 attention::check(&ways, case);
             }
+        }
+    }
+}
+
+/// Around a tile of 64 queries, of each size of head; with a window, and in both layouts of a cache.
+#[test]
+#[serial]
+fn attention_of_many_queries() {
+    let ways = Ways::of_many_cores();
+    for (index, cache) in FLOATS.into_iter().chain([DType::Q8_0]).enumerate() {
+        for (tokens, head_dim, first_position, window) in [
+            (9, 64, 0, 0),
+            (65, 40, 3, 0),
+            (66, 128, 30, 20),
+            (33, 100, 70, 0),
+        ] {
+            let case = attention::Case {
+                cache,
+                tokens,
+                kv_heads: 1 + index % 2,
+                head_dim: usize::next_multiple_of(head_dim, cache.block_elements()),
+                first_position,
+                window,
+                head_major: index % 2 == 1,
+            };
+            attention::check(&ways, case);
         }
     }
 }

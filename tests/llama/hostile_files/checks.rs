@@ -1,6 +1,9 @@
 //! What must hold for any bytes in the place of a file: an error or something that is consistent and can be used, and
 //! no panic. The fuzz targets in `fuzz/` call the same functions.
 
+#[path = "c_calls.rs"]
+mod c_calls;
+
 use std::fmt::Display;
 use std::fs::{File, remove_file};
 use std::io::Write;
@@ -17,12 +20,16 @@ use ironbridge::llama::{
 };
 use tempfile::TempDir;
 
+pub use c_calls::c_calls;
+
 /// Reads bytes as one kind of file. Says whether it was one, for tests of good files.
 pub type Check = fn(&[u8]) -> bool;
 
 /// A name of each kind, which is that of its fuzz target and of its folder of seeds.
-pub const CHECKS: [(&str, Check); 9] = [
+pub const CHECKS: [(&str, Check); 11] = [
+    ("c_calls", c_calls),
     ("chat_template", chat_template),
+    ("folder_settings", folder_settings),
     ("gguf", gguf),
     ("importance", importance),
     ("model", model),
@@ -210,51 +217,81 @@ pub fn safetensors(bytes: &[u8]) -> bool {
 
 /// A folder's `tokenizer.json`.
 pub fn tokenizer_json(bytes: &[u8]) -> bool {
-    folder_with("tokenizer.json", bytes)
+    WITHOUT_TOKENIZER.with(|folder| folder_with(folder, &[("tokenizer.json", bytes)]))
 }
 
 /// A folder's `tokenizer.model`.
 pub fn tokenizer_model(bytes: &[u8]) -> bool {
-    folder_with("tokenizer.model", bytes)
+    WITHOUT_TOKENIZER.with(|folder| folder_with(folder, &[("tokenizer.model", bytes)]))
+}
+
+/// What else a folder may have beside its weights and its tokenizer, with a zero byte between the files: no text that
+/// is JSON has one.
+pub fn folder_settings(bytes: &[u8]) -> bool {
+    const NAMES: [&str; 5] = [
+        "config.json",
+        "generation_config.json",
+        "tokenizer_config.json",
+        "model.safetensors.index.json",
+        "chat_template.jinja",
+    ];
+    let parts = bytes.split(|byte| *byte == 0);
+    let files: Vec<(&str, &[u8])> = NAMES.into_iter().zip(parts).collect();
+    WITHOUT_SETTINGS.with(|folder| folder_with(folder, &files))
+}
+
+/// A folder that is good but for some files. It is kept, as making one takes longer than reading it.
+fn folder_of(links: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, from) in links {
+        let from = format!("{}/{from}", super::MODELS);
+        symlink(from, folder.path().join(name)).unwrap();
+    }
+    folder
 }
 
 thread_local! {
-    /// A good folder but for its tokenizer. It is kept, as making one takes longer than reading it.
-    static FOLDER: TempDir = {
-        let folder = tempfile::tempdir().unwrap();
-        let good = format!("{}/llama-grouped-tied", super::MODELS);
-        for name in ["config.json", "model.safetensors"] {
-            symlink(format!("{good}/{name}"), folder.path().join(name)).unwrap();
-        }
-        folder
-    };
+    static WITHOUT_TOKENIZER: TempDir = folder_of(&[
+        ("config.json", "llama-grouped-tied/config.json"),
+        ("model.safetensors", "llama-grouped-tied/model.safetensors"),
+    ]);
+    /// With a small tokenizer, which is read quickly.
+    static WITHOUT_SETTINGS: TempDir = folder_of(&[
+        ("model.safetensors", "llama-grouped-tied/model.safetensors"),
+        ("tokenizer.json", "../hostile/tokenizer_json/converted"),
+    ]);
 }
 
-fn folder_with(name: &str, bytes: &[u8]) -> bool {
-    FOLDER.with(|folder| {
-        let path = folder.path().join(name);
+fn folder_with(folder: &TempDir, files: &[(&str, &[u8])]) -> bool {
+    for (name, bytes) in files {
         // In the place of what is there: some file systems wait for the disk where a file is emptied first.
         let mut options = File::options();
         options.write(true).create(true).truncate(false);
-        let mut file = options.open(&path).unwrap();
+        let mut file = options.open(folder.path().join(name)).unwrap();
         file.write_all(bytes).unwrap();
         file.set_len(bytes.len() as u64).unwrap();
-        let read = match ModelFile::open(folder.path()) {
-            Ok(file) => use_tokenizer(file.metadata()),
-            Err(error) => {
-                check_message(&error);
-                false
-            }
-        };
-        remove_file(&path).unwrap();
-        read
-    })
+    }
+    let read = match ModelFile::open(folder.path()) {
+        Ok(file) => use_tokenizer(file.metadata()),
+        Err(error) => {
+            check_message(&error);
+            false
+        }
+    };
+    for (name, _) in files {
+        remove_file(folder.path().join(name)).unwrap();
+    }
+    read
 }
 
 /// Text becomes tokens of the vocabulary, and tokens text.
 fn use_tokenizer(metadata: &Metadata) -> bool {
-    let Ok(tokenizer) = Tokenizer::from_metadata(metadata) else {
-        return false;
+    let tokenizer = match Tokenizer::from_metadata(metadata) {
+        Ok(tokenizer) => tokenizer,
+        Err(error) => {
+            check_message(&error);
+            return false;
+        }
     };
     let special = EncodeOptions {
         add_special: true,

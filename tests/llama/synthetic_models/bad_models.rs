@@ -181,7 +181,7 @@ fn missing_metadata_is_named() {
 #[test]
 fn a_tokenizer_that_does_not_fit_is_an_error() {
     for (key, value) in [
-        ("tokenizer.ggml.model", Value::Text("bert".into())),
+        ("tokenizer.ggml.model", Value::Text("rwkv".into())),
         ("tokenizer.ggml.bos_token_id", Value::U32(VOCABULARY as u32)),
         ("tokenizer.ggml.eot_token_id", Value::U32(u32::MAX)),
         ("tokenizer.ggml.scores", Value::Floats(vec![0.0; 3])),

@@ -2,6 +2,7 @@
 #define SOFTMETAL_MTL_ARGUMENT_H
 
 #import <Metal/MTLDefines.h>
+#import <Metal/MTLTexture.h>
 
 /* The types that a function constant can have. */
 typedef NS_ENUM(NSUInteger, MTLDataType) {
@@ -47,26 +48,46 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
 typedef NS_ENUM(NSInteger, MTLBindingType) {
   MTLBindingTypeBuffer = 0,
   MTLBindingTypeThreadgroupMemory = 1,
+  MTLBindingTypeTexture = 2,
+  MTLBindingTypeSampler = 3,
+};
+
+typedef NS_ENUM(NSUInteger, MTLBindingAccess) {
+  MTLBindingAccessReadOnly = 0,
+  MTLBindingAccessReadWrite = 1,
+  MTLBindingAccessWriteOnly = 2,
 };
 
 NS_ASSUME_NONNULL_BEGIN
 
+MTL_PROTOCOL
 @protocol MTLBinding <NSObject>
 @property (readonly) NSString *name;
 @property (readonly) MTLBindingType type;
+@property (readonly) MTLBindingAccess access;
 @property (readonly) NSUInteger index;
 @property (readonly, getter=isUsed) BOOL used;
 @property (readonly, getter=isArgument) BOOL argument;
 @end
 
+MTL_PROTOCOL
 @protocol MTLBufferBinding <MTLBinding>
 @property (readonly) NSUInteger bufferAlignment;
 @property (readonly) NSUInteger bufferDataSize;
 @end
 
+MTL_PROTOCOL
 @protocol MTLThreadgroupBinding <MTLBinding>
 @property (readonly) NSUInteger threadgroupMemoryAlignment;
 @property (readonly) NSUInteger threadgroupMemoryDataSize;
+@end
+
+MTL_PROTOCOL
+@protocol MTLTextureBinding <MTLBinding>
+@property (readonly) MTLTextureType textureType;
+@property (readonly) MTLDataType textureDataType;
+@property (readonly, getter=isDepthTexture) BOOL depthTexture;
+@property (readonly) NSUInteger arrayLength;
 @end
 
 NS_ASSUME_NONNULL_END

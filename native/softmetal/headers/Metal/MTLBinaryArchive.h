@@ -22,6 +22,7 @@ typedef NS_ENUM(NSUInteger, MTLBinaryArchiveError) {
 @property (nullable, copy, nonatomic) NSURL *url;
 @end
 
+MTL_PROTOCOL
 @protocol MTLBinaryArchive <NSObject>
 @property (readonly) id<MTLDevice> device;
 - (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor *)descriptor

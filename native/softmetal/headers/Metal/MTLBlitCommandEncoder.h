@@ -6,6 +6,9 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+@protocol MTLFence;
+
+MTL_PROTOCOL
 @protocol MTLBlitCommandEncoder <MTLCommandEncoder>
 - (void)synchronizeResource:(id<MTLResource>)resource;
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
@@ -14,6 +17,8 @@ NS_ASSUME_NONNULL_BEGIN
               toBuffer:(id<MTLBuffer>)destinationBuffer
      destinationOffset:(NSUInteger)destinationOffset
                   size:(NSUInteger)size;
+- (void)updateFence:(id<MTLFence>)fence;
+- (void)waitForFence:(id<MTLFence>)fence;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -10,6 +10,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLCommandQueue;
 @protocol MTLComputeCommandEncoder;
 @protocol MTLDevice;
+@protocol MTLEvent;
 
 typedef NS_ENUM(NSUInteger, MTLCommandBufferStatus) {
   MTLCommandBufferStatusNotEnqueued = 0,
@@ -45,6 +46,7 @@ typedef NS_ENUM(NSUInteger, MTLDispatchType) {
  * what a handler needs must be kept alive by other means. */
 typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 
+MTL_PROTOCOL
 @protocol MTLCommandBuffer <NSObject>
 @property (readonly) id<MTLDevice> device;
 @property (readonly) id<MTLCommandQueue> commandQueue;
@@ -65,6 +67,10 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 - (nullable id<MTLBlitCommandEncoder>)blitCommandEncoder;
 - (nullable id<MTLComputeCommandEncoder>)computeCommandEncoder;
 - (nullable id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)dispatchType;
+/* For a value that never comes, the command buffer and those behind it wait without end. A command buffer that fails
+ * signals its events nevertheless. */
+- (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
+- (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)pushDebugGroup:(NSString *)string;
 - (void)popDebugGroup;
 @end

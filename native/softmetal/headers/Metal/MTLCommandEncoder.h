@@ -18,6 +18,7 @@ typedef NS_OPTIONS(NSUInteger, MTLBarrierScope) {
   MTLBarrierScopeRenderTargets = 1 << 2,
 };
 
+MTL_PROTOCOL
 @protocol MTLCommandEncoder <NSObject>
 @property (readonly) id<MTLDevice> device;
 @property (nullable, copy, atomic) NSString *label;

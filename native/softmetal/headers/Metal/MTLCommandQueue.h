@@ -6,6 +6,7 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
+MTL_PROTOCOL
 @protocol MTLCommandQueue <NSObject>
 @property (nullable, copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;

@@ -35,6 +35,7 @@ typedef NS_OPTIONS(NSUInteger, MTLPipelineOption) {
 
 typedef MTLComputePipelineReflection *_Nullable MTLAutoreleasedComputePipelineReflection;
 
+MTL_PROTOCOL
 @protocol MTLComputePipelineState <NSObject>
 @property (nullable, readonly) NSString *label;
 @property (readonly) id<MTLDevice> device;

@@ -4,12 +4,21 @@
 
 #import <Foundation/Foundation.h>
 
+/* What the shared library exports; the rest of it is compiled with hidden symbols. */
 #ifdef __cplusplus
-#define MTL_EXTERN extern "C"
+#define MTL_EXTERN extern "C" __attribute__((visibility("default")))
 #else
-#define MTL_EXTERN extern
+#define MTL_EXTERN extern __attribute__((visibility("default")))
 #endif
 #define MTL_INLINE static inline
+
+/* clang writes all methods and properties of each protocol that a file declares into the file's data. That is for the
+ * classes that adopt one. Who only sends messages says so, and is much smaller. */
+#ifdef MTL_MESSAGES_ONLY
+#define MTL_PROTOCOL __attribute__((objc_non_runtime_protocol))
+#else
+#define MTL_PROTOCOL
+#endif
 
 /* Every API declared here is there on every host that uses these headers. */
 #ifndef API_AVAILABLE

@@ -4,8 +4,13 @@
 #import <Metal/MTLBinaryArchive.h>
 #import <Metal/MTLComputePipeline.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLEvent.h>
+#import <Metal/MTLFence.h>
+#import <Metal/MTLHeap.h>
 #import <Metal/MTLResidencySet.h>
 #import <Metal/MTLResource.h>
+#import <Metal/MTLSampler.h>
+#import <Metal/MTLTexture.h>
 #import <Metal/MTLTypes.h>
 
 NS_ASSUME_NONNULL_BEGIN
@@ -30,6 +35,12 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyMetal3 = 5001,
 };
 
+typedef struct {
+  NSUInteger size;
+  NSUInteger align;
+} MTLSizeAndAlign;
+
+MTL_PROTOCOL
 @protocol MTLDevice <NSObject>
 @property (nonnull, readonly) NSString *name;
 @property (readonly) uint64_t registryID;
@@ -53,6 +64,14 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
                                             length:(NSUInteger)length
                                            options:(MTLResourceOptions)options
                                        deallocator:(void (^_Nullable)(void *pointer, NSUInteger length))deallocator;
+- (nullable id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor *)descriptor;
+- (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length options:(MTLResourceOptions)options;
+- (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor *)descriptor;
+- (nullable id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor *)descriptor;
+- (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format;
+- (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format;
+/* default.metal in the program's folder; nil, with a line on stderr, when it is not there or does not compile. */
+- (nullable id<MTLLibrary>)newDefaultLibrary;
 - (nullable id<MTLLibrary>)newLibraryWithSource:(NSString *)source
                                         options:(nullable MTLCompileOptions *)options
                                           error:(NSError *_Nullable *_Nullable)error;
@@ -70,10 +89,19 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
                                     error:(NSError *_Nullable *_Nullable)error;
 - (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
                                                           error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLEvent>)newEvent;
+- (nullable id<MTLSharedEvent>)newSharedEvent;
+- (nullable id<MTLFence>)newFence;
+/* A file with source, where Apple's takes a metallib, which is code for its GPUs. */
 - (nullable id<MTLLibrary>)newLibraryWithURL:(NSURL *)url error:(NSError *_Nullable *_Nullable)error;
 - (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)desc
                                                         error:(NSError *_Nullable *_Nullable)error;
 @end
+
+/* The device that IRONBRIDGE_DEVICE names, else the CPU; nil, with a line on stderr, when it does not open. */
+MTL_EXTERN id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS_RETAINED;
+/* The default device and the machine's other ones: the CPU, and NVIDIA's GPUs. */
+MTL_EXTERN NSArray<id<MTLDevice>> *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
 
 NS_ASSUME_NONNULL_END
 #endif

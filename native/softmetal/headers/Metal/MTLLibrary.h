@@ -14,6 +14,7 @@ typedef NS_ENUM(NSUInteger, MTLFunctionType) {
   MTLFunctionTypeKernel = 3,
 };
 
+MTL_PROTOCOL
 @protocol MTLFunction <NSObject>
 @property (nullable, copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;
@@ -65,6 +66,7 @@ typedef NS_ENUM(NSUInteger, MTLLibraryError) {
   MTLLibraryErrorFileNotFound = 6,
 };
 
+MTL_PROTOCOL
 @protocol MTLLibrary <NSObject>
 @property (nullable, copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;

@@ -8,6 +8,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLDevice;
 
 /* What a residency set can hold: here buffers alone. */
+MTL_PROTOCOL
 @protocol MTLAllocation <NSObject>
 @property (readonly) NSUInteger allocatedSize;
 @end
@@ -21,6 +22,7 @@ NS_ASSUME_NONNULL_BEGIN
 @property (readwrite, nonatomic) NSUInteger initialCapacity;
 @end
 
+MTL_PROTOCOL
 @protocol MTLResidencySet <NSObject>
 @property (readonly) id<MTLDevice> device;
 @property (nullable, readonly) NSString *label;

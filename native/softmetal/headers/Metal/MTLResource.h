@@ -6,6 +6,7 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @protocol MTLDevice;
+@protocol MTLHeap;
 
 typedef NS_ENUM(NSUInteger, MTLPurgeableState) {
   MTLPurgeableStateKeepCurrent = 1,
@@ -52,6 +53,7 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
   MTLResourceHazardTrackingModeTracked = MTLHazardTrackingModeTracked << MTLResourceHazardTrackingModeShift,
 };
 
+MTL_PROTOCOL
 @protocol MTLResource <MTLAllocation>
 @property (nullable, copy, atomic) NSString *label;
 @property (readonly) id<MTLDevice> device;
@@ -59,6 +61,10 @@ typedef NS_OPTIONS(NSUInteger, MTLResourceOptions) {
 @property (readonly) MTLStorageMode storageMode;
 @property (readonly) MTLHazardTrackingMode hazardTrackingMode;
 @property (readonly) MTLResourceOptions resourceOptions;
+@property (nullable, readonly) id<MTLHeap> heap;
+@property (readonly) NSUInteger heapOffset;
+- (void)makeAliasable;
+- (BOOL)isAliasable;
 - (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
 @end
 

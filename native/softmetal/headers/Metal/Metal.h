@@ -1,10 +1,8 @@
 /* Metal for hosts that have none: the part of Apple's API that ironbridge uses, with Apple's names, values and
  * nullability.
  *
- * What compiles against these headers compiles against Apple's, which declare more. Missing on purpose are
- * MTLCreateSystemDefaultDevice and MTLCopyAllDevices: there is no system device here, and a software device comes from
- * SoftMetalCreateDevice (softmetal.h). Meanings are those of https://developer.apple.com/documentation/metal;
- * comments here only say what this implementation adds. */
+ * What compiles against these headers compiles against Apple's, which declare more. Meanings are those of
+ * https://developer.apple.com/documentation/metal; comments here only say what this implementation adds. */
 #ifndef SOFTMETAL_METAL_H
 #define SOFTMETAL_METAL_H
 
@@ -23,10 +21,16 @@
 #import <Metal/MTLComputeCommandEncoder.h>
 #import <Metal/MTLComputePipeline.h>
 #import <Metal/MTLDevice.h>
+#import <Metal/MTLEvent.h>
+#import <Metal/MTLFence.h>
 #import <Metal/MTLFunctionConstantValues.h>
+#import <Metal/MTLHeap.h>
 #import <Metal/MTLLibrary.h>
+#import <Metal/MTLPixelFormat.h>
 #import <Metal/MTLResidencySet.h>
 #import <Metal/MTLResource.h>
+#import <Metal/MTLSampler.h>
+#import <Metal/MTLTexture.h>
 #import <Metal/MTLTypes.h>
 
 #endif

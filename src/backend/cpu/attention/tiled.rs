@@ -14,7 +14,8 @@ use std::ops::Range;
 
 use super::online_softmax::RunningSoftmax;
 use super::{BLOCK, Pieces, Queries, row_of};
-use crate::backend::cpu::gemm::microkernel::{add_step, add_to_sums};
+use crate::backend::cpu::attention::tile_gemm::{TILE_ROWS, TileGemm};
+use crate::backend::cpu::gemm::square::{SQUARE, transpose};
 use crate::backend::cpu::quants::{GROUP, Readable};
 use crate::backend::cpu::scratch::Scratch;
 use crate::backend::cpu::simd::{Body, Simd};
@@ -27,10 +28,6 @@ pub const TOKENS: usize = 16;
 const MIN_ROWS: usize = 4;
 /// The same for fewer keys.
 const MIN_KEYS: usize = 16;
-/// Queries that are multiplied at a time.
-const TILE_ROWS: usize = 4;
-/// Keys that are put in order at a time.
-const KEYS: usize = 8;
 
 pub struct Tile<'q, 'a, C> {
     pub queries: &'q Queries<'a, C>,
@@ -75,7 +72,7 @@ pub struct Memory<'s> {
     keys: *mut f32,
     /// Of [key][`width`].
     values: *mut f32,
-    /// Of [`KEYS`][`width`].
+    /// Of [`SQUARE`][`width`].
     wide: *mut f32,
     /// Of each row.
     running: *mut RunningSoftmax,
@@ -91,7 +88,7 @@ impl<'s> Memory<'s> {
             rows.next_multiple_of(TILE_ROWS),
             head_dim.next_multiple_of(GROUP),
         );
-        [rows * width, rows * BLOCK, BLOCK * width, KEYS * width]
+        [rows * width, rows * BLOCK, BLOCK * width, SQUARE * width]
     }
 
     pub fn bytes(rows: usize, head_dim: usize) -> usize {
@@ -277,97 +274,22 @@ impl<C: Readable> ComputeTile<'_, '_, '_, '_, C> {
     /// There is memory for all rows.
     #[inline(always)]
     unsafe fn pack_keys<S: Simd>(&self, simd: S, start: usize, count: usize) {
-        /// Elements of a key in a [`Simd::Group`].
-        const ELEMENTS: usize = 8;
         let ComputeTile { tile, memory } = self;
         let head_dim = tile.queries.args.head_dim as usize;
-        for first in (0..count).step_by(KEYS) {
-            for key in 0..KEYS {
+        for first in (0..count).step_by(SQUARE) {
+            for key in 0..SQUARE {
                 // Past the end the last key stands in; its scores are not used.
                 let position = start + (first + key).min(count - 1);
                 let from = tile.queries.key(position, tile.kv_head);
                 // SAFETY: the caller's promise; `key` checked `head_dim` elements.
                 unsafe { C::widen(simd, from, memory.wide.add(key * memory.width), head_dim) };
             }
-            for d in (0..head_dim).step_by(ELEMENTS) {
-                // SAFETY: rows of both are a multiple of GROUP long.
-                unsafe {
-                    let mut groups = [simd.load_group(memory.wide.add(d).cast()); KEYS];
-                    for key in 1..KEYS {
-                        let from = memory.wide.add(key * memory.width + d);
-                        groups[key] = simd.load_group(from.cast());
-                    }
-                    let to = memory.keys.add(d * BLOCK + first);
-                    simd.interleave(groups, to.cast(), BLOCK * size_of::<f32>());
-                }
-            }
-        }
-    }
-}
-
-/// Rows that are multiplied with a panel.
-#[derive(Clone, Copy)]
-struct TileGemm {
-    rows: *const f32,
-    /// Values from one of `rows` to the next.
-    width: usize,
-    /// Of `rows`: a multiple of [`TILE_ROWS`].
-    count: usize,
-    /// Of [step][column].
-    panel: *const f32,
-    panel_width: usize,
-    depth: usize,
-    sums: *mut f32,
-    sums_width: usize,
-}
-
-impl TileGemm {
-    /// sums = sums + rows · panel for some vectors of columns.
-    ///
-    /// # Safety
-    /// All is as the fields say, and there are `vectors` vectors.
-    #[inline(always)]
-    unsafe fn add<S: Simd>(self, simd: S, vectors: usize) {
-        let mut vector = 0;
-        while vector < vectors {
-            // SAFETY: the caller's promise. The sums, a step and a value fit the registers.
-            vector += unsafe {
-                match vectors - vector {
-                    4.. if S::REGISTERS >= 32 => self.add_columns::<S, 4>(simd, vector),
-                    2.. => self.add_columns::<S, 2>(simd, vector),
-                    _ => self.add_columns::<S, 1>(simd, vector),
-                }
-            };
-        }
-    }
-
-    /// `V` vectors, from `vector` on. Returns `V`.
-    ///
-    /// # Safety
-    /// As for [`add`](Self::add).
-    #[inline(always)]
-    unsafe fn add_columns<S: Simd, const V: usize>(self, simd: S, vector: usize) -> usize {
-        let column = vector * S::LANES;
-        for first in (0..self.count).step_by(TILE_ROWS) {
-            let mut rows = [self.rows; TILE_ROWS];
-            // SAFETY: the caller's promise.
+            // SAFETY: rows of both are a multiple of GROUP long.
             unsafe {
-                for i in 0..TILE_ROWS {
-                    rows[i] = self.rows.add((first + i) * self.width);
-                }
-                let mut tile = [[simd.splat(0.0); V]; TILE_ROWS];
-                for step in 0..self.depth {
-                    let from = self.panel.add(step * self.panel_width + column);
-                    let mut vectors = [simd.splat(0.0); V];
-                    for v in 0..V {
-                        vectors[v] = simd.load(from.add(v * S::LANES));
-                    }
-                    tile = add_step(simd, rows, step, vectors, tile);
-                }
-                let sums = self.sums.add(first * self.sums_width + column);
-                add_to_sums(simd, tile, sums, self.sums_width);
+                let (from, to) = (memory.wide.cast_const(), memory.keys.add(first));
+                let elements = head_dim.next_multiple_of(SQUARE);
+                transpose(simd, (from, memory.width), (to, BLOCK), SQUARE, elements);
             }
         }
-        V
     }
 }

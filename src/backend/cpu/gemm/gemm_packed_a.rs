@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use super::microkernel::{self, Accumulate, PIECE, Widen};
 use super::problem::{Block, Gemm, Narrow, ROWS};
+use super::square::{SQUARE, transpose, transpose_square};
 use crate::backend::cpu::bindings::View;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{Readable, Writable};
@@ -24,8 +25,6 @@ pub const COLUMNS: usize = microkernel::ROWS;
 const GROUP: usize = 64;
 /// Floats of A that stay in L2 while all rows of B pass.
 const CACHED: usize = 1 << 16;
-/// Rows and columns of what [`Simd::interleave`] transposes.
-const SQUARE: usize = 8;
 
 thread_local! {
     static ARENA_A: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
@@ -184,26 +183,11 @@ impl<B: Readable, T: Writable> Body for Transpose<'_, B, T> {
         for x in (0..steps.len()).step_by(SQUARE) {
             // SAFETY: PIECE is a multiple of SQUARE, as are the steps that a micro-panel has room for.
             unsafe {
-                let square = load_square(simd, wide.as_ptr().cast::<f32>().add(x), PIECE);
+                let from = wide.as_ptr().cast::<f32>().add(x);
                 let out = out.add((steps.start + x) * stride);
-                simd.interleave(square, out.cast(), stride * size_of::<f32>());
+                transpose_square(simd, (from, PIECE), (out, stride));
             }
         }
-    }
-}
-
-/// # Safety
-/// `from` is readable for 8 rows of 8 values `stride` from one another.
-#[inline(always)]
-unsafe fn load_square<S: Simd>(simd: S, from: *const f32, stride: usize) -> [S::Group; SQUARE] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let first = simd.load_group(from.cast());
-        let mut square = [first; SQUARE];
-        for (i, group) in square.iter_mut().enumerate().skip(1) {
-            *group = simd.load_group(from.add(i * stride).cast());
-        }
-        square
     }
 }
 
@@ -354,12 +338,9 @@ impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
         for row in block.rows.clone().step_by(SQUARE) {
             // SAFETY: sums have a multiple of 8 of columns, and of rows.
             unsafe {
-                for column in (0..columns).step_by(SQUARE) {
-                    let from = sums.add(column * width + row - block.rows.start);
-                    let square = load_square(simd, from, width);
-                    let to = staging.add(column).cast();
-                    simd.interleave(square, to, GROUP * size_of::<f32>());
-                }
+                let from = sums.add(row - block.rows.start);
+                let count = columns.next_multiple_of(SQUARE);
+                transpose(simd, (from, width), (staging, GROUP), count, SQUARE);
                 for i in 0..SQUARE.min(block.rows.end - row) {
                     let (from, first) = (staging.add(i * GROUP), block.columns.start);
                     let c = gemm.output.c_at(block.batch, row + i, first, columns);

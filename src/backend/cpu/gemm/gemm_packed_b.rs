@@ -4,7 +4,8 @@
 use std::cell::Cell;
 
 use super::microkernel::{self, Accumulate, PIECE, Widen};
-use super::problem::{Block, Gemm, MatrixView, Narrow};
+use super::problem::{Block, Gemm, Narrow};
+use super::rows::MatrixView;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Readable, Writable, X16_ROWS};
 use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};

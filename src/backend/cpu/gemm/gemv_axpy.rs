@@ -8,7 +8,8 @@
 
 use std::cell::Cell;
 
-use super::problem::{Block, Gemm, MatrixView, Narrow};
+use super::problem::{Block, Gemm, Narrow};
+use super::rows::MatrixView;
 use crate::backend::cpu::quants::{GROUP, Readable, Writable};
 use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
 use crate::backend::cpu::simd::{Body, Isa, Simd, prefetch};

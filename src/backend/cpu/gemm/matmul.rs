@@ -9,7 +9,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::amx;
 use super::gemm_packed_b::Order;
-pub use super::problem::{Gemm, MatrixView, Output, Rows, Weights, WideOutput};
+pub use super::problem::{Gemm, Output, Weights, WideOutput};
+pub use super::rows::{MatrixView, RowMemory, Rows};
 use super::select::{Class, Layout, Strategy, select};
 #[cfg(target_arch = "x86_64")]
 use super::{gemm_dot, gemm_x16};
@@ -28,6 +29,15 @@ pub fn matmul<B: Readable, T: Writable>(
 ) -> Result<(), Fault> {
     with_gemm::<B, T>(dispatch, |gemm, separable| {
         let args = &gemm.output.args;
+        if let Some(gemm) = &as_row(gemm) {
+            return multiply_strided(dispatch, machine, gemm, separable, Strided::Axpy);
+        }
+        if args.transpose_a == 0 && args.transpose_b != 0 && b_is_small(args) {
+            let mut copy = RowMemory::new();
+            let gemm = &with_columns(dispatch, machine, gemm, &mut copy)?;
+            let order = Strided::PackedB(Order::Rows);
+            return multiply_strided(dispatch, machine, gemm, separable, order);
+        }
         let layout = match args.transpose_b {
             0 => Layout::Columns,
             _ => Layout::Rows,
@@ -47,11 +57,83 @@ pub fn matmul<B: Readable, T: Writable>(
                 })
             }
             strategy => {
-                let mut packed = Vec::new();
-                let gemm = &gemm.with_rows(dispatch, machine, &mut packed)?;
+                let mut copy = RowMemory::new();
+                let gemm = &gemm.with_rows(dispatch, machine, &mut copy)?;
                 multiply_rows(machine, gemm, separable, strategy)
             }
         }
+    })
+}
+
+/// A product of a transposed A with one column, as that of a row with what is stored: A is read in place.
+fn as_row<'a, B: Readable, T: Writable>(
+    gemm: &Gemm<'a, B, T, View<'a, T>>,
+) -> Option<Gemm<'a, f32, f32, View<'a, f32>>> {
+    let args = gemm.output.args;
+    let is_packed = (args.transpose_b != 0 || args.b_row_stride == 1) && args.c_row_stride == 1;
+    if args.transpose_a == 0 || args.n != 1 || !is_packed || gemm.output.bias.is_some() {
+        return None;
+    }
+    let output = Output {
+        args: matmul_args {
+            m: 1,
+            n: args.m,
+            a_row_stride: args.k.into(),
+            a_batch_stride: args.b_batch_stride,
+            b_row_stride: args.a_row_stride,
+            b_batch_stride: args.a_batch_stride,
+            c_row_stride: args.m.into(),
+            transpose_a: 0,
+            transpose_b: 0,
+            ..args
+        },
+        bias: None,
+        c: gemm.output.c.as_f32()?,
+    };
+    Some(Gemm {
+        a: gemm.b.as_f32()?,
+        b: gemm.a.as_f32()?,
+        output,
+    })
+}
+
+/// Whether it is less work to transpose B than A. Fewer rows of A are not packed.
+fn b_is_small(args: &matmul_args) -> bool {
+    args.m > 16 && args.n <= args.m / 4
+}
+
+/// The same product with a copy of B that is stored `[k][n]`.
+fn with_columns<'a, 'b, B: Readable, T: Writable>(
+    dispatch: &Dispatch,
+    machine: &Machine,
+    gemm: &Gemm<'a, B, T, View<'a, T>>,
+    copy: &'b mut RowMemory,
+) -> Result<Gemm<'b, f32, T, View<'b, T>>, Fault>
+where
+    'a: 'b,
+{
+    let args = gemm.output.args;
+    let stored = matmul_args {
+        m: args.k,
+        k: args.n,
+        a_row_stride: args.b_row_stride,
+        a_batch_stride: args.b_batch_stride,
+        transpose_a: 1,
+        ..args
+    };
+    let rows = Rows::new(dispatch, machine, &stored, gemm.b, copy)?.view();
+    Ok(Gemm {
+        a: gemm.a,
+        b: rows.memory,
+        output: Output {
+            args: matmul_args {
+                b_row_stride: rows.row_stride as u64,
+                b_batch_stride: rows.batch_stride as u64,
+                transpose_b: 0,
+                ..args
+            },
+            ..gemm.output
+        },
     })
 }
 
@@ -103,8 +185,8 @@ fn multiply_strided<B: Readable, T: Writable>(
         let a = MatrixView::of(args, gemm.a);
         return multiply_view(machine, &Gemm { a, b, output }, separable, strategy);
     }
-    let mut packed = Vec::new();
-    let a = gemm.with_rows(dispatch, machine, &mut packed)?.a.view();
+    let mut copy = RowMemory::new();
+    let a = gemm.with_rows(dispatch, machine, &mut copy)?.a.view();
     multiply_view(machine, &Gemm { a, b, output }, separable, strategy)
 }
 
@@ -142,13 +224,13 @@ fn multiply_panels<B: Readable + Interleaved + Weights, T: Writable>(
     machine: &Machine,
 ) -> Result<(), Fault> {
     with_panels::<B, T>(dispatch, |gemm, separable| {
-        let (b, output, mut packed) = (gemm.b, gemm.output, Vec::new());
+        let (b, output, mut copy) = (gemm.b, gemm.output, RowMemory::new());
         let strategy = select(machine, Layout::X16, Class::of_float::<B>(), output.args.m);
         if strategy == Strategy::GemmPackedB {
             let order = Strided::PackedB(Order::X16);
             return multiply_strided(dispatch, machine, gemm, separable, order);
         }
-        let a = &gemm.with_rows(dispatch, machine, &mut packed)?.a;
+        let a = &gemm.with_rows(dispatch, machine, &mut copy)?.a;
         let gemm = &Gemm { a, b, output };
         #[cfg(target_arch = "x86_64")]
         match (strategy, machine.amx, machine.isa.avx512()) {
@@ -194,8 +276,8 @@ fn multiply_as_integers<B: Integers, T: Writable>(
     separable: bool,
     multiply: impl FnOnce(&Machine, &Gemm<B, f32>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let mut packed = Vec::new();
-    let gemm = gemm.with_rows(dispatch, machine, &mut packed)?;
+    let mut copy = RowMemory::new();
+    let gemm = gemm.with_rows(dispatch, machine, &mut copy)?;
     let mut wide = WideOutput::default();
     let output = wide.of(dispatch, &gemm.output)?;
     let (a, b) = (gemm.a, gemm.b);

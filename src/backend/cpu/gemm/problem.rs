@@ -5,8 +5,9 @@ use std::ops::Range;
 use crate::backend::cpu::bindings::{Dispatch, View};
 #[cfg(target_arch = "x86_64")]
 pub use crate::backend::cpu::gemm::amx::unpack_b::Weights;
+use crate::backend::cpu::gemm::rows::{RowMemory, Rows};
 use crate::backend::cpu::machine::{ALONE, Machine};
-use crate::backend::cpu::quants::{GROUP, Readable, Stored, Writable, X16_ROWS};
+use crate::backend::cpu::quants::{Stored, Writable, X16_ROWS};
 use crate::backend::cpu::scratch::{AllocError, AllocStatus};
 use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
@@ -120,13 +121,13 @@ impl<'a, B: Stored, T: Writable> Gemm<'a, B, T, View<'a, T>> {
         &self,
         dispatch: &Dispatch,
         machine: &Machine,
-        packed: &'b mut Vec<f32>,
+        copy: &'b mut RowMemory,
     ) -> Result<Gemm<'a, B, T, Rows<'b>>, Fault>
     where
         'a: 'b,
     {
         Ok(Gemm {
-            a: Rows::new(dispatch, machine, &self.output.args, self.a, packed)?,
+            a: Rows::new(dispatch, machine, &self.output.args, self.a, copy)?,
             b: self.b,
             output: self.output,
         })
@@ -210,108 +211,6 @@ impl<B: Stored, T: Writable, A: Sync> Gemm<'_, B, T, A> {
     }
 }
 
-/// A as f32 rows. Where the bound memory is not that, it is a copy whose rows end with zeros up to a multiple of
-/// `GROUP`.
-pub struct Rows<'a> {
-    memory: View<'a, f32>,
-    row_stride: usize,
-    batch_stride: usize,
-    pub rows: usize,
-    /// 1 when all batches share one matrix.
-    pub batches: usize,
-}
-
-impl<'a> Rows<'a> {
-    fn new<T: Readable>(
-        dispatch: &Dispatch,
-        machine: &Machine,
-        args: &matmul_args,
-        a: View<'a, T>,
-        packed: &'a mut Vec<f32>,
-    ) -> Result<Rows<'a>, Fault> {
-        let (m, k) = (args.m as usize, args.k as usize);
-        let (row_stride, batch_stride) = (args.a_row_stride as usize, args.a_batch_stride as usize);
-        let batches = if batch_stride == 0 {
-            args.batch.min(1)
-        } else {
-            args.batch
-        } as usize;
-        if args.transpose_a == 0
-            && k.is_multiple_of(GROUP)
-            && let Some(memory) = a.as_f32()
-        {
-            return Ok(Rows {
-                memory,
-                row_stride,
-                batch_stride,
-                rows: m,
-                batches,
-            });
-        }
-        let width = k.next_multiple_of(GROUP);
-        // At most 32 times the bound memory's elements, unless rows overlap: then the product may not fit.
-        let count = batches
-            .checked_mul(m)
-            .and_then(|rows| rows.checked_mul(width));
-        *packed = dispatch.scratch(count.unwrap_or(usize::MAX))?;
-        let memory = View::of(packed);
-        machine.for_ranges(batches * m, machine.grain(4 * width), |range| {
-            for row in range {
-                let (batch, i) = (row / m, row % m);
-                let to = memory.at(row * width, k);
-                let start = batch * batch_stride;
-                if args.transpose_a == 0 {
-                    let from = a.at(start + i * row_stride, k).cast_const();
-                    machine.isa.run(Widen { from, to, count: k });
-                } else {
-                    for x in 0..k {
-                        let from = a.at(start + x * row_stride + i, 1);
-                        // SAFETY: `at` checked both places.
-                        unsafe { to.add(x).write(T::element(from, 0)) };
-                    }
-                }
-            }
-        });
-        Ok(Rows {
-            memory,
-            row_stride: width,
-            batch_stride: if batch_stride == 0 { 0 } else { m * width },
-            rows: m,
-            batches,
-        })
-    }
-
-    pub fn view(&self) -> MatrixView<'a, f32> {
-        MatrixView {
-            memory: self.memory,
-            row_stride: self.row_stride,
-            batch_stride: self.batch_stride,
-        }
-    }
-
-    /// Row `row`: `k` elements, and zeros after them up to a multiple of `GROUP`.
-    pub fn row(&self, batch: usize, row: usize, k: usize) -> *const f32 {
-        let start = batch * self.batch_stride + row * self.row_stride;
-        self.memory.at(start, k.next_multiple_of(GROUP))
-    }
-}
-
-struct Widen<T> {
-    from: *const T,
-    to: *mut f32,
-    count: usize,
-}
-
-impl<T: Readable> Body for Widen<T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        // SAFETY: `Rows::new` checked both places.
-        unsafe { T::widen(simd, self.from, self.to, self.count) }
-    }
-}
-
 pub struct Narrow<T> {
     pub from: *const f32,
     pub to: *mut T,
@@ -332,25 +231,6 @@ impl<T: Writable> Body for Narrow<T> {
             for i in whole..self.count {
                 self.to.add(i).write(T::from_f32(self.from.add(i).read()));
             }
-        }
-    }
-}
-
-/// A as strided rows in memory.
-#[derive(Clone, Copy)]
-pub struct MatrixView<'a, A> {
-    pub memory: View<'a, A>,
-    pub row_stride: usize,
-    pub batch_stride: usize,
-}
-
-impl<'a, A> MatrixView<'a, A> {
-    /// An A that is not transposed.
-    pub fn of(args: &matmul_args, memory: View<'a, A>) -> MatrixView<'a, A> {
-        MatrixView {
-            memory,
-            row_stride: args.a_row_stride as usize,
-            batch_stride: args.a_batch_stride as usize,
         }
     }
 }

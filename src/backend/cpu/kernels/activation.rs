@@ -1,27 +1,61 @@
 //! `relu`, `sigmoid` and `tanh`.
 
+use std::marker::PhantomData;
+
+use super::exponential;
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
-use crate::backend::cpu::machine::{ALONE, Machine};
+use crate::backend::cpu::machine::Machine;
+use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
 pub fn relu(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    for_elements(dispatch, machine, 2, |x| if x < 0.0 { 0.0 } else { x })
+    for_elements::<Relu>(dispatch, machine, 2)
 }
 
 pub fn sigmoid(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    for_elements(dispatch, machine, 16, |x| 1.0 / (1.0 + (-x).exp()))
+    for_elements::<Sigmoid>(dispatch, machine, 16)
 }
 
 pub fn tanh(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
-    for_elements(dispatch, machine, 16, f32::tanh)
+    for_elements::<Tanh>(dispatch, machine, 16)
 }
 
-fn for_elements(
+trait Function: Sync {
+    fn of(x: f32) -> f32;
+}
+
+struct Relu;
+
+impl Function for Relu {
+    #[inline(always)]
+    fn of(x: f32) -> f32 {
+        if x < 0.0 { 0.0 } else { x }
+    }
+}
+
+struct Sigmoid;
+
+impl Function for Sigmoid {
+    #[inline(always)]
+    fn of(x: f32) -> f32 {
+        1.0 / (1.0 + exponential::exp(-x))
+    }
+}
+
+struct Tanh;
+
+impl Function for Tanh {
+    #[inline(always)]
+    fn of(x: f32) -> f32 {
+        exponential::tanh(x)
+    }
+}
+
+fn for_elements<F: Function>(
     dispatch: &Dispatch,
     machine: &Machine,
     work: usize,
-    function: impl Fn(f32) -> f32 + Sync,
 ) -> Result<(), Fault> {
     let args: activation_args = dispatch.arguments(ACTIVATION_ARGS)?;
     let all = Extent::packed(args.count);
@@ -29,26 +63,54 @@ fn for_elements(
     let out: View<f32> = dispatch.view(ACTIVATION_OUT, "out", all)?;
     dispatch.expect_points([args.count, 1, 1])?;
 
-    let separable = out.aliases_rows_of(&x) || out.is_apart_from(&x);
-    let grain = if separable {
-        machine.grain(work)
-    } else {
-        ALONE
+    let apply = |first: usize, count: usize| {
+        machine.isa.run(Apply {
+            x: x.at(first, count),
+            out: out.at(first, count),
+            count,
+            scale: args.scale,
+            function: PhantomData::<F>,
+        });
     };
-    machine.for_ranges(args.count as usize, grain, |range| {
-        let (x, out) = (
-            x.at(range.start, range.len()),
-            out.at(range.start, range.len()),
-        );
-        for i in 0..range.len() {
-            // SAFETY: `at` checked the range of both.
-            unsafe {
-                let value = args.scale * function(x.add(i).read() / args.scale);
-                out.add(i).write(value);
-            };
-        }
+    let count = args.count as usize;
+    if !(out.aliases_rows_of(&x) || out.is_apart_from(&x)) {
+        // One after the other, each as the ones before have left it.
+        (0..count).for_each(|i| apply(i, 1));
+        return Ok(());
+    }
+    machine.for_ranges(count, machine.grain(work), |range| {
+        apply(range.start, range.len());
     });
     Ok(())
+}
+
+struct Apply<F> {
+    x: *const f32,
+    out: *mut f32,
+    count: usize,
+    scale: f32,
+    function: PhantomData<F>,
+}
+
+impl<F: Function> Body for Apply<F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        /// What is computed between reading and writing, so that a compiler need not fear that `out` is `x`.
+        const BLOCK: usize = 64;
+        let mut values = [0f32; BLOCK];
+        for start in (0..self.count).step_by(BLOCK) {
+            let count = BLOCK.min(self.count - start);
+            // SAFETY: `for_elements` checked `count` elements of both.
+            unsafe { self.x.add(start).copy_to(values.as_mut_ptr(), count) };
+            for value in &mut values {
+                *value = self.scale * F::of(*value / self.scale);
+            }
+            // SAFETY: as above; the block is of this thread's own.
+            unsafe { self.out.add(start).copy_from(values.as_ptr(), count) };
+        }
+    }
 }
 
 #[cfg(test)]

@@ -222,11 +222,14 @@ pub mod tests {
             check_x16::<BlockQ4_1>("embedding_q4_1", blocks);
             check_x16::<BlockQ5_0>("embedding_q5_0", blocks);
             check_x16::<BlockQ5_1>("embedding_q5_1", blocks);
+            check_x16::<BlockQ2K>("embedding_q2_k", blocks);
+            check_x16::<BlockQ3K>("embedding_q3_k", blocks);
             check_x16::<BlockQ4K>("embedding_q4_k", blocks);
             check_x16::<BlockQ5K>("embedding_q5_k", blocks);
             check_x16::<BlockQ6K>("embedding_q6_k", blocks);
             check_x16::<BlockIq4Nl>("embedding_iq4_nl", blocks);
             check_x16::<BlockIq4Xs>("embedding_iq4_xs", blocks);
+            check_x16::<BlockMxfp4>("embedding_mxfp4", blocks);
         }
     }
 

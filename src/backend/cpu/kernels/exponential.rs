@@ -1,4 +1,7 @@
-//! e^x in a form that a compiler makes vectors of, which it cannot of a call into the system's library.
+//! e^x and tanh in a form that a compiler makes vectors of, which it cannot of a call into the system's library.
+
+/// Adding it rounds to a whole number, which is then in the lower bits.
+const WHOLE: f64 = 1.5 * (1u64 << 52) as f64;
 
 /// e^x, off by little more than half a unit in the last place: computed in f64 and rounded once.
 #[inline(always)]
@@ -6,8 +9,6 @@ pub fn exp(x: f32) -> f32 {
     /// Beyond these the result is 0 and infinity. Comparisons that NaN passes unchanged.
     const LEAST: f64 = -104.0;
     const MOST: f64 = 89.0;
-    /// Adding it rounds to a whole number, which is then in the lower bits.
-    const WHOLE: f64 = 1.5 * (1u64 << 52) as f64;
     let x = f64::from(x);
     let x = if x < LEAST { LEAST } else { x };
     let x = if x > MOST { MOST } else { x };
@@ -22,17 +23,37 @@ pub fn exp(x: f32) -> f32 {
     (sum * power) as f32
 }
 
+/// tanh(x), off by little more than half a unit in the last place: computed in f64 and rounded once.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    /// Beyond it the result is 1.
+    const MOST: f64 = 20.0;
+    let given = f64::from(x);
+    let x = if given < -MOST { -MOST } else { given };
+    let twice = 2.0 * if x > MOST { MOST } else { x };
+    // e^2x - 1 = 2^n · (e^r - 1) + (2^n - 1): where x is small n is 0, and nothing cancels. The first term of (e^r - 1)
+    // / r that is left out is r^8 / 9! < 2^-30.
+    let shifted = twice * std::f64::consts::LOG2_E + WHOLE;
+    let r = twice - (shifted - WHOLE) * std::f64::consts::LN_2;
+    let mut sum = 1.0 / 40320.0;
+    for factorial in [5040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0] {
+        sum = sum * r + 1.0 / factorial;
+    }
+    let power = f64::from_bits(shifted.to_bits().wrapping_add(1023) << 52);
+    let grown = power * (sum * r) + (power - 1.0);
+    (grown / (grown + 2.0)).copysign(given) as f32
+}
+
 #[cfg(test)]
 mod tests {
-    use super::exp;
+    use super::{exp, tanh};
 
-    #[test]
-    fn it_is_the_nearest_number_or_one_beside_an_exact_half() {
-        // Every 997th number: all exponents, both signs.
+    /// Holds a function to the nearest number, or one beside an exact half, which an error of `tip` units can tip, at
+    /// every 997th number: all exponents, both signs.
+    fn is_nearest(function: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, tip: f64) {
         for bits in (0..=u32::MAX).step_by(997) {
             let x = f32::from_bits(bits);
-            let exact = f64::from(x).exp();
-            let found = exp(x);
+            let (found, exact) = (function(x), exact(f64::from(x)));
             if x.is_nan() {
                 assert!(found.is_nan());
                 continue;
@@ -41,14 +62,25 @@ mod tests {
             if found.to_bits() == nearest.to_bits() {
                 continue;
             }
-            // What the series leaves out, 2^-32 of a value of fewer than 2^24 units, can tip an exact half.
             let unit = f64::from((found - nearest).abs());
             let off = (f64::from(found) - exact).abs();
-            assert!(
-                off <= (0.5 + 1.0 / 256.0) * unit,
-                "{x:?}: {found:?}, {exact:?}"
-            );
+            assert!(off <= (0.5 + tip) * unit, "{x:?}: {found:?}, {exact:?}");
         }
+    }
+
+    #[test]
+    fn tanh_is_the_nearest_number_or_one_beside_an_exact_half() {
+        // The series leaves out 2^-30 of a value of fewer than 2^24 units.
+        is_nearest(tanh, f64::tanh, 1.0 / 64.0);
+        let zero = tanh(-0.0);
+        assert!(zero == 0.0 && zero.is_sign_negative());
+        assert_eq!([tanh(f32::INFINITY), tanh(f32::NEG_INFINITY)], [1.0, -1.0]);
+    }
+
+    #[test]
+    fn it_is_the_nearest_number_or_one_beside_an_exact_half() {
+        // The series leaves out 2^-32 of a value of fewer than 2^24 units.
+        is_nearest(exp, f64::exp, 1.0 / 256.0);
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub fn rope(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         0 => None,
         _ => Some(dispatch.view(ROPE_FACTORS, "factors", Extent::packed(pairs))?),
     };
-    dispatch.expect_points([pairs.into(), heads.into(), tokens.into()])?;
+    // A thread may turn its pair of several heads.
+    dispatch.expect_points([pairs.into(), 1, tokens.into()])?;
 
     // The angle of position 1. Far from the start an f32 has no digits left for the angle's fraction, hence f64.
     let angles: Vec<f64> = (0..pairs as usize)

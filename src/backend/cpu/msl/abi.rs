@@ -5,6 +5,9 @@ use crate::backend::cpu::range::Range;
 
 /// Metal's buffer argument table.
 pub const BUFFERS: usize = 31;
+/// Metal's argument tables of textures and samplers.
+pub const TEXTURES: usize = 128;
+pub const SAMPLERS: usize = 16;
 /// Threads of a SIMD-group.
 pub const SIMD_WIDTH: usize = 32;
 /// Bytes that a thread can give to one SIMD-group operation.
@@ -23,6 +26,114 @@ pub struct Runtime {
     pub out_of_bounds: unsafe extern "C" fn(lane: *mut Lane, address: u64, size: u64, write: bool),
 }
 
+/// How a component of a texel is stored: `msl_component`.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Component {
+    Unorm = 0,
+    Snorm = 1,
+    Srgb = 2,
+    Float = 3,
+    Uint = 4,
+    Sint = 5,
+}
+
+/// A texture with all its levels: `msl_texture`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Texture {
+    /// Null: nothing is bound.
+    pub texels: *mut u8,
+    pub length: u64,
+    pub row_bytes: u64,
+    pub slice_bytes: u64,
+    pub width: u32,
+    pub height: u32,
+    pub depth: u32,
+    /// Elements of the array.
+    pub slices: u32,
+    pub levels: u32,
+    /// MTLTextureType.
+    pub kind: u32,
+    pub component: Component,
+    pub component_bytes: u8,
+    /// 1, 2 or 4.
+    pub components: u8,
+    pub is_bgra: bool,
+}
+
+impl Texture {
+    pub const NONE: Texture = Texture {
+        texels: std::ptr::null_mut(),
+        length: 0,
+        row_bytes: 0,
+        slice_bytes: 0,
+        width: 0,
+        height: 0,
+        depth: 0,
+        slices: 0,
+        levels: 0,
+        kind: 0,
+        component: Component::Unorm,
+        component_bytes: 0,
+        components: 0,
+        is_bgra: false,
+    };
+}
+
+/// `msl_sampler`, with the values of MTLSamplerDescriptor.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Sampler {
+    /// Whether there is one.
+    pub bound: bool,
+    /// Whether coordinates count texels.
+    pub pixels: bool,
+    pub address: [u8; 3],
+    pub magnify: u8,
+    pub minify: u8,
+    pub mip: u8,
+    pub border: u8,
+    pub compare: u8,
+    pub lod_min: f32,
+    pub lod_max: f32,
+}
+
+impl Sampler {
+    pub const NONE: Sampler = Sampler {
+        bound: false,
+        pixels: false,
+        address: [0; 3],
+        magnify: 0,
+        minify: 0,
+        mip: 0,
+        border: 0,
+        compare: 0,
+        lod_min: 0.0,
+        lod_max: f32::MAX,
+    };
+}
+
+/// What textures and samplers a dispatch has, by index.
+#[derive(Debug, Clone)]
+pub struct Images {
+    pub textures: [Texture; TEXTURES],
+    pub samplers: [Sampler; SAMPLERS],
+}
+
+impl Images {
+    pub const NONE: Images = Images {
+        textures: [Texture::NONE; TEXTURES],
+        samplers: [Sampler::NONE; SAMPLERS],
+    };
+}
+
+/// What most dispatches have.
+pub static NO_IMAGES: Images = Images::NONE;
+
+// SAFETY: its pointers are to texels of a dispatch, which the caller of the dispatch lends to all its workers.
+unsafe impl Sync for Images {}
+
 #[repr(C, align(64))]
 pub struct SimdGroup {
     pub area: [[u8; SIMD_WIDTH * SLOT]; 2],
@@ -35,6 +146,8 @@ pub struct Group {
     pub runtime: *const Runtime,
     pub bindings: *const Range,
     pub threadgroup: *const *mut u8,
+    pub textures: *const Texture,
+    pub samplers: *const Sampler,
     pub variables: *mut u8,
     pub accessible: *const Range,
     pub accessible_count: u32,
@@ -57,6 +170,11 @@ pub struct Lane {
 
 pub const ARGUMENT_BUFFER: u32 = 1;
 pub const ARGUMENT_THREADGROUP: u32 = 2;
+pub const ARGUMENT_TEXTURE: u32 = 3;
+pub const ARGUMENT_SAMPLER: u32 = 4;
+
+/// What a kernel takes a texture's components for: `msl_value`.
+pub const VALUES: [&str; 3] = ["floats", "unsigned integers", "signed integers"];
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +183,16 @@ pub struct Argument {
     pub index: u32,
     pub size: u64,
     pub alignment: u64,
+    /// 0: what it points to is const; a texture: it is not written.
+    pub writable: u64,
+    /// Of textures and samplers: how many, from `index` on.
+    pub count: u32,
+    /// MTLTextureType.
+    pub texture_kind: u32,
+    /// An index of `VALUES`.
+    pub value: u32,
+    /// 0: a texture that is not read.
+    pub readable: u32,
 }
 
 /// What a compiled library exports.

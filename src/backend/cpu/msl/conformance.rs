@@ -9,3 +9,4 @@ mod loading;
 pub mod program;
 mod refusals;
 mod simdgroups;
+mod textures;

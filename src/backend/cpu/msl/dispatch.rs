@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::abi::{ARGUMENT_BUFFER, ARGUMENT_THREADGROUP, BUFFERS};
+use super::abi::{
+    ARGUMENT_BUFFER, ARGUMENT_SAMPLER, ARGUMENT_TEXTURE, ARGUMENT_THREADGROUP, BUFFERS, Images,
+};
 use super::function::Function;
+use super::images;
 use super::lane_order::LaneOrder;
 use super::subnormals::Flush;
 use super::threadgroup::{self, Fault, Shape, Threadgroup};
@@ -26,6 +29,7 @@ pub struct Dispatch<'a> {
     pub bindings: [Range; BUFFERS],
     /// Bytes of threadgroup memory by argument index.
     pub threadgroup_memory: [u32; BUFFERS],
+    pub images: &'a Images,
     /// Threadgroups, or threads when `threads` is set.
     pub grid: [u32; 3],
     /// Threads per threadgroup.
@@ -158,7 +162,7 @@ impl Function {
     }
 
     /// What the threadgroups share, once the dispatch is known to fit the kernel.
-    fn shape(&self, dispatch: &Dispatch) -> Result<Shape, String> {
+    fn shape<'a>(&self, dispatch: &Dispatch<'a>) -> Result<Shape<'a>, String> {
         let threads = dispatch.threadgroup;
         let total = threads.iter().map(|&axis| u64::from(axis)).product::<u64>();
         let most = self
@@ -199,6 +203,8 @@ impl Function {
                         return Err(format!("threadgroup memory index {index} has no length"));
                     }
                 }
+                ARGUMENT_TEXTURE => images::check_textures(argument, dispatch.images)?,
+                ARGUMENT_SAMPLER => images::check_samplers(argument, dispatch.images)?,
                 _ => {}
             }
         }
@@ -238,6 +244,7 @@ impl Function {
             run: self.run(),
             bindings: dispatch.bindings,
             arguments: dispatch.threadgroup_memory,
+            images: dispatch.images,
             variables: self.variable_bytes(),
             threads,
             groups,

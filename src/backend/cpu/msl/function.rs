@@ -13,6 +13,8 @@ pub struct Function {
     name: String,
     validates: bool,
     entry: &'static Entry,
+    /// Of a threadgroup, for reasons beside the source.
+    most_threads: u32,
     _library: Handle,
 }
 
@@ -51,8 +53,17 @@ impl Function {
             name: String::from(name),
             validates,
             entry,
+            most_threads: u32::MAX,
             _library: library,
         })
+    }
+
+    /// With at most this many threads in a threadgroup.
+    pub fn with_most_threads(self, most_threads: u32) -> Function {
+        Function {
+            most_threads,
+            ..self
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -65,7 +76,7 @@ impl Function {
     }
 
     pub fn max_total_threads(&self) -> u32 {
-        self.entry.max_total_threads
+        self.entry.max_total_threads.min(self.most_threads)
     }
 
     /// Bytes of the kernel's own threadgroup variables.

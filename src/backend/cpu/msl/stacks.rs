@@ -123,7 +123,7 @@ mod tests {
 
     /// On Apple silicon an overflow arrives at the upper end of a page of 16 KiB.
     #[test]
-    fn all_of_the_guard_page_is_known_as_such() {
+    fn a6_all_of_the_guard_page_is_known_as_such() {
         for page in [PAGE_AT_LEAST, 16 * 1024] {
             let mut stacks = Stacks::with_guard(page);
             let bottom = stacks.take().expect("memory").addr() - STACK;

@@ -70,3 +70,27 @@ fn control() -> u64 {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn set_control(_: u64) {}
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests {
+    use std::hint::black_box;
+
+    use super::*;
+
+    /// A call, so that it is made where it stands: arithmetic alone may move past the change of a register.
+    #[inline(never)]
+    fn product(a: f32, b: f32) -> f32 {
+        black_box(black_box(a) * black_box(b))
+    }
+
+    #[test]
+    fn subnormal_numbers_are_zero_for_a_while() {
+        let (result, operand) = {
+            let _zeroes = Flush::begin();
+            let result = product(f32::MIN_POSITIVE, 0.5);
+            (result, product(f32::from_bits(1), 2e30))
+        };
+        assert_eq!((result.to_bits(), operand.to_bits()), (0, 0));
+        assert_eq!(product(f32::MIN_POSITIVE, 0.5), f32::MIN_POSITIVE / 2.0);
+    }
+}

@@ -7,11 +7,13 @@
 //! at the same barrier, the threadgroup does. Anything else that leaves no thread to run is divergent control flow,
 //! which Metal leaves undefined and which is an error here.
 
-use std::ptr::{null, null_mut};
+use std::ptr::{self, null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use super::abi::{BUFFERS, Combine, Group, LANE_BELOW_TOP, Lane, Runtime, SIMD_WIDTH, SimdGroup};
+use super::abi::{
+    BUFFERS, Combine, Group, Images, LANE_BELOW_TOP, Lane, Runtime, SIMD_WIDTH, SimdGroup,
+};
 use super::fiber::{self, Context};
 use super::lane_order::{LaneOrder, Turns};
 use super::stacks::Stacks;
@@ -104,12 +106,13 @@ static RUNTIME: Runtime = Runtime {
 };
 
 /// What the threadgroups of one dispatch have in common.
-pub struct Shape {
+pub struct Shape<'a> {
     pub run: unsafe extern "C" fn(*mut Lane),
     pub bindings: [Range; BUFFERS],
     /// Bytes of threadgroup memory by argument index, and of the kernel's own variables.
     pub arguments: [u32; BUFFERS],
     pub variables: u32,
+    pub images: &'a Images,
     pub threads: [u32; 3],
     pub groups: [u32; 3],
     pub grid: [u32; 3],
@@ -118,7 +121,7 @@ pub struct Shape {
 }
 
 // SAFETY: its pointers are to the buffers of a dispatch, which the caller of the dispatch lends to all its workers.
-unsafe impl Sync for Shape {}
+unsafe impl Sync for Shape<'_> {}
 
 /// What freshly allocated threadgroup memory holds: a NaN in float, half and bfloat, and an absurd integer.
 const POISON: u8 = 0xff;
@@ -141,6 +144,8 @@ impl Threadgroup {
                 runtime: &RUNTIME,
                 bindings: null(),
                 threadgroup: null(),
+                textures: null(),
+                samplers: null(),
                 variables: null_mut(),
                 accessible: null(),
                 accessible_count: 0,
@@ -229,7 +234,19 @@ impl Threadgroup {
             pointer: (&raw const RUNTIME).cast_mut().cast(),
             length: size_of::<Runtime>() as u64,
         };
-        self.accessible.extend([own, table]);
+        let images = Range {
+            pointer: ptr::from_ref(shape.images).cast_mut().cast(),
+            length: size_of::<Images>() as u64,
+        };
+        self.accessible.extend([own, table, images]);
+        let textures = shape.images.textures.iter();
+        self.accessible
+            .extend(textures.filter(|it| it.length > 0).map(|it| Range {
+                pointer: it.texels,
+                length: it.length,
+            }));
+        self.group.textures = shape.images.textures.as_ptr();
+        self.group.samplers = shape.images.samplers.as_ptr();
 
         self.group.bindings = self.bindings.as_ptr();
         self.group.threadgroup = self.arguments.as_ptr();

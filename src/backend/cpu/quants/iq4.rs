@@ -5,7 +5,7 @@ use half::f16;
 use super::blocks::{Block, blocks, nibble};
 use super::dot::{Integers, SCALED_GROUPS, Scales, halves, one_group, scales_of_halves};
 use super::storage::GROUP;
-use super::x16::{BlockRows, Interleaved, InterleavedIntegers, one_scale};
+use super::x16::{BlockRows, Interleaved, InterleavedIntegers, nibbles_of_a_group, one_scale};
 use crate::backend::cpu::simd::{Simd, widen_f16};
 
 blocks! {
@@ -86,33 +86,24 @@ impl Integers for BlockIq4Xs {
     }
 }
 
-/// The levels that nibbles of words in the x16 layout stand for.
+/// The levels that nibbles of words in the x16 layout stand for, with what `Simd::bias_bytes` adds.
 #[inline(always)]
 fn levels<S: Simd>(simd: S, words: S::Bytes, piece: usize) -> S::Bytes {
+    let mut biased = LEVELS;
+    for level in &mut biased {
+        *level = (i32::from(*level) + S::SIGNED_BIAS) as i8;
+    }
     let nibbles = simd.shift_mask(words, 4 * piece as i32, 15);
-    simd.bias_bytes(simd.shuffle_bytes_lut(nibbles, &LEVELS))
+    simd.shuffle_bytes_lut(nibbles, &biased)
 }
 
 impl Interleaved for BlockIq4Nl {
-    const HALVES: (usize, usize) = (1, 0);
+    const SCALES: (usize, usize) = (1, 0);
 }
 
 impl InterleavedIntegers for BlockIq4Nl {
-    const SPANS: usize = 1;
-    const PIECES: usize = 2;
-    type Words<S: Simd> = S::Bytes;
+    nibbles_of_a_group!();
     one_scale!();
-
-    #[inline(always)]
-    fn start(_: usize, piece: usize) -> usize {
-        16 * piece
-    }
-
-    #[inline(always)]
-    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
-        // SAFETY: the caller's promise.
-        unsafe { rows.word(simd, step) }
-    }
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
@@ -122,7 +113,7 @@ impl InterleavedIntegers for BlockIq4Nl {
 
 impl Interleaved for BlockIq4Xs {
     /// The scale, and the upper bits of the sub-blocks' scales.
-    const HALVES: (usize, usize) = (2, 0);
+    const SCALES: (usize, usize) = (2, 0);
 
     /// The word of lower bits of scales is the last one.
     #[inline(always)]

@@ -2,34 +2,32 @@
 
 use super::x16::{Interleaved, WORD, X16_ROWS};
 
-/// Bytes of a half, the other part of a block.
-const HALF: usize = 2;
-
 /// A part of a block.
 #[derive(Clone, Copy)]
 enum Part {
     Word(usize),
-    Half,
+    /// Or what else has its size.
+    Scale,
 }
 
 /// Calls `part` with each part of a block, its place there, and its place in an x16 panel's 16 blocks as row `row` of
 /// them, both in bytes.
 #[inline(always)]
 fn for_parts<B: Interleaved>(row: usize, mut part: impl FnMut(Part, usize, usize)) {
-    let (before, after) = B::HALVES;
-    let words = HALF * before;
+    let (before, after) = B::SCALES;
+    let words = B::SCALE_BYTES * before;
     for word in 0..B::WORDS {
         let place = (B::place(word) * X16_ROWS + row) * WORD;
         part(Part::Word(word), words + word * WORD, place);
     }
     let ends = words + B::WORDS * WORD;
-    for half in 0..before + after {
-        let from = match half < before {
-            true => half * HALF,
-            false => ends + (half - before) * HALF,
+    for scale in 0..before + after {
+        let from = match scale < before {
+            true => scale * B::SCALE_BYTES,
+            false => ends + (scale - before) * B::SCALE_BYTES,
         };
-        let place = B::WORDS * X16_ROWS * WORD + (half * X16_ROWS + row) * HALF;
-        part(Part::Half, from, place);
+        let place = B::WORDS * X16_ROWS * WORD + (scale * X16_ROWS + row) * B::SCALE_BYTES;
+        part(Part::Scale, from, place);
     }
 }
 
@@ -45,7 +43,7 @@ pub unsafe fn pack<B: Interleaved>(rows: *const u8, panel: *mut u8, blocks: usiz
             let from = rows.wrapping_add((row * blocks + block) * size_of::<B>());
             for_parts::<B>(row, |part, at, place| {
                 // SAFETY: the caller's promise; a part lies in its block, and its place in the panel's 16 blocks.
-                unsafe { copy(part, from.add(at), to.add(place), B::arrange) }
+                unsafe { copy::<B>(part, from.add(at), to.add(place), B::arrange) }
             });
         }
     }
@@ -67,7 +65,7 @@ pub unsafe fn unpack<B: Interleaved>(
         let to = blocks.wrapping_add(block * size_of::<B>());
         for_parts::<B>(row, |part, at, place| {
             // SAFETY: as in `pack`.
-            unsafe { copy(part, from.add(place), to.add(at), B::restore) }
+            unsafe { copy::<B>(part, from.add(place), to.add(at), B::restore) }
         });
     }
 }
@@ -77,7 +75,12 @@ pub unsafe fn unpack<B: Interleaved>(
 /// # Safety
 /// `from` is readable for the part's bytes, and `to` writable.
 #[inline(always)]
-unsafe fn copy(part: Part, from: *const u8, to: *mut u8, change: impl Fn(usize, u32) -> u32) {
+unsafe fn copy<B: Interleaved>(
+    part: Part,
+    from: *const u8,
+    to: *mut u8,
+    change: impl Fn(usize, u32) -> u32,
+) {
     // SAFETY: the caller's promise; neither needs to be aligned.
     unsafe {
         match part {
@@ -87,9 +90,7 @@ unsafe fn copy(part: Part, from: *const u8, to: *mut u8, change: impl Fn(usize, 
                 let bits = change(word, bits.to_le()).to_le();
                 to.cast::<u32>().write_unaligned(bits);
             }
-            Part::Half => to
-                .cast::<u16>()
-                .write_unaligned(from.cast::<u16>().read_unaligned()),
+            Part::Scale => from.copy_to_nonoverlapping(to, B::SCALE_BYTES),
         }
     }
 }
@@ -106,6 +107,8 @@ mod tests {
     fn order(name: &str, words: usize) -> Vec<usize> {
         let eight = |first: usize| first..first + 8;
         match name {
+            "q2_k" => (4..words).chain(0..4).collect(),
+            "q3_k" => (0..8).flat_map(|i| [i, 8 + i]).chain(16..words).collect(),
             "q4_k" => (0..3)
                 .flat_map(|s| eight(3 + 8 * s).chain([s]))
                 .chain(eight(27))
@@ -137,8 +140,8 @@ mod tests {
         std::array::from_fn(|b| (0..8).map(|j| ((bits >> (4 * j + b) & 1) << j) as u8).sum())
     }
 
-    /// `halves`: the bytes of a block that are halves.
-    fn check<B: Sample + Interleaved>(name: &str, blocks: usize, halves: std::ops::Range<usize>) {
+    /// `scales`: the bytes of a block that are no words.
+    fn check<B: Sample + Interleaved>(name: &str, blocks: usize, scales: std::ops::Range<usize>) {
         let x: Vec<B> = Numbers::new(blocks as u64).vec(X16_ROWS * blocks * B::ELEMENTS);
         let size = size_of::<B>();
         // SAFETY: blocks are plain bytes without padding.
@@ -148,7 +151,7 @@ mod tests {
         for block in 0..blocks {
             let rows = || (0..X16_ROWS).map(|row| &from[(row * blocks + block) * size..][..size]);
             let words = (0..size)
-                .filter(|byte| !halves.contains(byte))
+                .filter(|byte| !scales.contains(byte))
                 .collect::<Vec<_>>();
             for word in order(name, words.len() / 4) {
                 let bytes = &words[4 * word..][..4];
@@ -158,8 +161,8 @@ mod tests {
                     expected.extend(if upper_bits { in_steps(bytes) } else { bytes });
                 });
             }
-            for half in halves.clone().step_by(2) {
-                rows().for_each(|row| expected.extend(&row[half..half + 2]));
+            for scale in scales.clone().step_by(B::SCALE_BYTES) {
+                rows().for_each(|row| expected.extend(&row[scale..scale + B::SCALE_BYTES]));
             }
         }
         let mut panel = vec![0u8; from.len()];
@@ -192,11 +195,14 @@ mod tests {
             check::<BlockQ4_1>("q4_1", blocks, 0..4);
             check::<BlockQ5_0>("q5_0", blocks, 0..2);
             check::<BlockQ5_1>("q5_1", blocks, 0..4);
+            check::<BlockQ2K>("q2_k", blocks, 80..84);
+            check::<BlockQ3K>("q3_k", blocks, 108..110);
             check::<BlockQ4K>("q4_k", blocks, 0..4);
             check::<BlockQ5K>("q5_k", blocks, 0..4);
             check::<BlockQ6K>("q6_k", blocks, 208..210);
             check::<BlockIq4Nl>("iq4_nl", blocks, 0..2);
             check::<BlockIq4Xs>("iq4_xs", blocks, 0..4);
+            check::<BlockMxfp4>("mxfp4", blocks, 0..1);
         }
     }
 }

@@ -2,11 +2,13 @@
 //! it.
 //!
 //! A panel has the first blocks of its 16 rows, then the second ones, and so on. Of 16 blocks come first their words of
-//! 4 bytes, the first of each row, the second of each row, and so on; then their halves likewise: the f16 scale (and,
-//! after it, the minimum) of a block. The words are what remains of a block without its halves, in its order, or in one
-//! in which they are read steadily ([`Interleaved::place`]). S being its words of scales, H those of high bits and N
-//! those of nibbles:
+//! 4 bytes, the first of each row, the second of each row, and so on; then their scales likewise: the f16 scale (and,
+//! after it, the minimum) of a block, or of MXFP4 the byte. The words are what remains of a block without its scales,
+//! in its order, or in one in which they are read steadily ([`Interleaved::place`]). S being its words of scales, H
+//! those of high bits and N those of nibbles:
 //!
+//! - Q2_K: the words of two bits, then S0 .. S3;
+//! - Q3_K, T being its words of two bits: H0 T0 H1 T1 .. H7 T7, T8 .. T15, S0 S1 S2;
 //! - Q4_K: N0 .. N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
 //! - Q5_K: H0 N0 H1 N1 .. H7 N7 S0, N8 .. N15 S1, N16 .. N23 S2, N24 .. N31;
 //! - IQ4_XS: N0 .. N31 S0;
@@ -16,7 +18,7 @@
 //! The upper bits of Q5_0 and Q5_1 are in another order within their word, too ([`Interleaved::arrange`]): bit
 //! `8b + 4p + s` is that of weight `16p + 4s + b`, so that step s finds those of its bytes b by one shift.
 //!
-//! A float is a block that has nothing but a half.
+//! A float is a block that has nothing but a scale.
 //!
 //! A lane of a vector is a row, so that neither integers nor scales have to be sorted: a word of each row has four
 //! integers as the integer dot products take them. And memory is read from one end to the other.
@@ -42,11 +44,14 @@ macro_rules! x16_types {
             block BlockQ4_1 "q4_1" IRON_Q4_1,
             block BlockQ5_0 "q5_0" IRON_Q5_0,
             block BlockQ5_1 "q5_1" IRON_Q5_1,
+            block BlockQ2K "q2_k" IRON_Q2_K,
+            block BlockQ3K "q3_k" IRON_Q3_K,
             block BlockQ4K "q4_k" IRON_Q4_K,
             block BlockQ5K "q5_k" IRON_Q5_K,
             block BlockQ6K "q6_k" IRON_Q6_K,
             block BlockIq4Nl "iq4_nl" IRON_IQ4_NL,
             block BlockIq4Xs "iq4_xs" IRON_IQ4_XS,
+            block BlockMxfp4 "mxfp4" IRON_MXFP4,
         }
     };
 }
@@ -60,9 +65,12 @@ pub const SUB_BLOCKS: usize = 16;
 
 /// Types that have this layout; [`x16_types`] lists them. A float is a block of its own.
 pub trait Interleaved: Stored {
-    /// Halves before the words of a block, and after them.
-    const HALVES: (usize, usize);
-    const WORDS: usize = (size_of::<Self>() - 2 * (Self::HALVES.0 + Self::HALVES.1)) / WORD;
+    /// Scales, and what else has their size, before the words of a block, and after them.
+    const SCALES: (usize, usize);
+    /// Bytes of one.
+    const SCALE_BYTES: usize = 2;
+    const WORDS: usize =
+        (size_of::<Self>() - Self::SCALE_BYTES * (Self::SCALES.0 + Self::SCALES.1)) / WORD;
 
     /// The place of a word of a block, in the order in which words are read.
     #[inline(always)]
@@ -84,11 +92,11 @@ pub trait Interleaved: Stored {
 }
 
 impl Interleaved for f16 {
-    const HALVES: (usize, usize) = (1, 0);
+    const SCALES: (usize, usize) = (1, 0);
 }
 
 impl Interleaved for bf16 {
-    const HALVES: (usize, usize) = (1, 0);
+    const SCALES: (usize, usize) = (1, 0);
 }
 
 /// Those that are made of small integers. Groups and sub-blocks are counted within a block.
@@ -131,6 +139,17 @@ pub trait InterleavedIntegers: Integers + Interleaved {
     /// The block is readable.
     unsafe fn factors<S: Simd>(simd: S, rows: BlockRows<Self>) -> Self::Factors<S>;
 
+    /// Scales of blocks as they are stored, one after another.
+    ///
+    /// # Safety
+    /// `from` is readable for as many as a vector has lanes.
+    #[inline(always)]
+    unsafe fn widen_scales<S: Simd>(simd: S, from: *const u8) -> S::Vector {
+        const { assert!(Self::SCALE_BYTES == size_of::<f16>()) }
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_f16(from.cast()) }
+    }
+
     /// What a sub-block's integers are multiplied with, apart from the block's scale.
     fn scale<S: Simd>(simd: S, factors: &Self::Factors<S>, sub_block: usize) -> S::Vector;
 
@@ -144,7 +163,7 @@ pub trait InterleavedIntegers: Integers + Interleaved {
 /// As many rows of 16 interleaved blocks as a vector has lanes.
 pub struct BlockRows<B> {
     words: *const i8,
-    halves: *const f16,
+    scales: *const u8,
     blocks: std::marker::PhantomData<*const B>,
 }
 
@@ -161,10 +180,10 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     #[inline(always)]
     pub fn new(blocks: *const B, row: usize) -> BlockRows<B> {
         let words: *const i8 = blocks.cast();
-        let halves = words.wrapping_add(B::WORDS * WORD * X16_ROWS).cast::<f16>();
+        let scales = words.wrapping_add(B::WORDS * WORD * X16_ROWS).cast::<u8>();
         BlockRows {
             words: words.wrapping_add(WORD * row),
-            halves: halves.wrapping_add(row),
+            scales: scales.wrapping_add(B::SCALE_BYTES * row),
             blocks: std::marker::PhantomData,
         }
     }
@@ -190,7 +209,7 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     #[inline(always)]
     pub unsafe fn scale<S: Simd>(self, simd: S) -> S::Vector {
         // SAFETY: the caller's promise; every type has a scale.
-        unsafe { simd.load_f16(self.halves) }
+        unsafe { B::widen_scales(simd, self.scales) }
     }
 
     /// The minimum of each row's block.
@@ -200,17 +219,17 @@ impl<B: InterleavedIntegers> BlockRows<B> {
     #[inline(always)]
     pub unsafe fn minimum<S: Simd>(self, simd: S) -> S::Vector {
         // SAFETY: the caller's promise.
-        unsafe { simd.load_f16(self.halves.add(X16_ROWS)) }
+        unsafe { B::widen_scales(simd, self.scales.add(B::SCALE_BYTES * X16_ROWS)) }
     }
 
-    /// The bits of the second half of each row's block.
+    /// The bits of what follows the scale of each row's block.
     ///
     /// # Safety
     /// The block is readable, and has one.
     #[inline(always)]
     pub unsafe fn second_half<S: Simd>(self, simd: S) -> S::Bytes {
         // SAFETY: the caller's promise.
-        unsafe { simd.load_u16(self.halves.add(X16_ROWS).cast()) }
+        unsafe { simd.load_u16(self.scales.add(B::SCALE_BYTES * X16_ROWS).cast()) }
     }
 }
 
@@ -230,8 +249,34 @@ macro_rules! one_scale {
 }
 pub(in crate::backend::cpu::quants) use one_scale;
 
+/// The words of types whose blocks are 32 nibbles: each has four of the first half, and four of the second.
+macro_rules! nibbles_of_a_group {
+    () => {
+        const SPANS: usize = 1;
+        const PIECES: usize = 2;
+        type Words<S: Simd> = S::Bytes;
+
+        #[inline(always)]
+        fn start(_: usize, piece: usize) -> usize {
+            16 * piece
+        }
+
+        #[inline(always)]
+        unsafe fn words<S: Simd>(
+            simd: S,
+            rows: BlockRows<Self>,
+            _: usize,
+            step: usize,
+        ) -> S::Bytes {
+            // SAFETY: the caller's promise.
+            unsafe { rows.word(simd, step) }
+        }
+    };
+}
+pub(in crate::backend::cpu::quants) use nibbles_of_a_group;
+
 impl Interleaved for BlockQ8_0 {
-    const HALVES: (usize, usize) = (1, 0);
+    const SCALES: (usize, usize) = (1, 0);
 }
 
 impl InterleavedIntegers for BlockQ8_0 {
@@ -258,25 +303,12 @@ impl InterleavedIntegers for BlockQ8_0 {
 }
 
 impl Interleaved for BlockQ4_0 {
-    const HALVES: (usize, usize) = (1, 0);
+    const SCALES: (usize, usize) = (1, 0);
 }
 
 impl InterleavedIntegers for BlockQ4_0 {
-    const SPANS: usize = 1;
-    const PIECES: usize = 2;
-    type Words<S: Simd> = S::Bytes;
+    nibbles_of_a_group!();
     one_scale!();
-
-    #[inline(always)]
-    fn start(_: usize, piece: usize) -> usize {
-        16 * piece
-    }
-
-    #[inline(always)]
-    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
-        // SAFETY: the caller's promise.
-        unsafe { rows.word(simd, step) }
-    }
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
@@ -295,26 +327,13 @@ macro_rules! one_minimum {
 }
 
 impl Interleaved for BlockQ4_1 {
-    const HALVES: (usize, usize) = (2, 0);
+    const SCALES: (usize, usize) = (2, 0);
 }
 
 impl InterleavedIntegers for BlockQ4_1 {
-    const SPANS: usize = 1;
-    const PIECES: usize = 2;
-    type Words<S: Simd> = S::Bytes;
+    nibbles_of_a_group!();
     one_scale!();
     one_minimum!();
-
-    #[inline(always)]
-    fn start(_: usize, piece: usize) -> usize {
-        16 * piece
-    }
-
-    #[inline(always)]
-    unsafe fn words<S: Simd>(simd: S, rows: BlockRows<Self>, _: usize, step: usize) -> S::Bytes {
-        // SAFETY: the caller's promise.
-        unsafe { rows.word(simd, step) }
-    }
 
     #[inline(always)]
     fn integers_of<S: Simd>(simd: S, words: S::Bytes, _: usize, piece: usize) -> S::Bytes {
@@ -354,7 +373,7 @@ const fn nibbles_of_bytes(bits: u32) -> u32 {
 macro_rules! five_bits {
     ($block:ty, $halves:literal) => {
         impl Interleaved for $block {
-            const HALVES: (usize, usize) = ($halves, 0);
+            const SCALES: (usize, usize) = ($halves, 0);
 
             #[inline(always)]
             fn arrange(word: usize, bits: u32) -> u32 {
@@ -467,7 +486,7 @@ macro_rules! six_bits {
 }
 
 impl Interleaved for BlockQ4K {
-    const HALVES: (usize, usize) = (2, 0);
+    const SCALES: (usize, usize) = (2, 0);
 
     /// A word of scales after each of three spans.
     #[inline(always)]
@@ -503,7 +522,7 @@ impl InterleavedIntegers for BlockQ4K {
 }
 
 impl Interleaved for BlockQ5K {
-    const HALVES: (usize, usize) = (2, 0);
+    const SCALES: (usize, usize) = (2, 0);
 
     /// With each of the first eight words of nibbles one of upper bits, and a word of scales after each of three spans.
     #[inline(always)]
@@ -560,7 +579,7 @@ impl InterleavedIntegers for BlockQ5K {
 }
 
 impl Interleaved for BlockQ6K {
-    const HALVES: (usize, usize) = (0, 1);
+    const SCALES: (usize, usize) = (0, 1);
 
     /// A word of upper bits, the two of nibbles that belong to it, and so on; after four times that a word of scales.
     #[inline(always)]

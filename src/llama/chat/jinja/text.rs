@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::Failure;
 use super::budget::{Budget, TextBuilder};
 use super::value::Value;
+use crate::llama::chat::BREAK;
 
 /// White space, as Python's `str.isspace` has it.
 pub fn is_space(character: char) -> bool {
@@ -90,6 +91,7 @@ fn write_quoted(text: &mut TextBuilder, quoted: &str) -> Result<(), Failure> {
                 text.push("\\")?;
                 text.push_char(character)?;
             }
+            BREAK => text.push_char(character)?,
             _ if is_printable(character) => text.push_char(character)?,
             _ => text.push(&match u32::from(character) {
                 code @ ..=0xff => format!("\\x{code:02x}"),

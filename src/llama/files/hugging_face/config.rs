@@ -167,9 +167,10 @@ fn only_what_is_supported(config: Object, spec: &Spec) -> Result<(), HuggingFace
         let reason = "only causal attention is supported";
         return Err(unsupported("use_bidirectional_attention", true, reason));
     }
-    if config.value("quantization_config").is_some() {
-        let reason = "only weights in F32, F16 and BF16 are supported";
-        return Err(unsupported("quantization_config", "set", reason));
+    if let Some(quantized) = config.object("quantization_config")? {
+        let method = quantized.text("quant_method")?.unwrap_or("set");
+        let reason = "of folders only weights in F32, F16 and BF16 are read; quantized ones are read from GGUF files";
+        return Err(unsupported("quantization_config", method, reason));
     }
     match config.number("partial_rotary_factor")?.unwrap_or(1.0) {
         1.0 => Ok(()),

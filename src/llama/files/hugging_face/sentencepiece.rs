@@ -2,15 +2,46 @@
 //! (<https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto>).
 
 use super::error::HuggingFaceError;
+use crate::llama::tokenizer_json::CharacterMap;
 
 /// What of the file a tokenizer is made from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SentencePieceModel {
+    pub kind: SentencePieceKind,
     pub pieces: Vec<Piece>,
     pub add_space_prefix: bool,
+    pub removes_extra_spaces: bool,
+    /// The normalizer's table, checked; empty for none.
+    pub character_map: Vec<u8>,
     pub unknown: u32,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
+}
+
+/// `TrainerSpec.ModelType`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SentencePieceKind {
+    #[default]
+    Unigram,
+    BytePairs,
+}
+
+impl SentencePieceKind {
+    fn from_number(number: u64) -> Option<SentencePieceKind> {
+        match number {
+            1 => Some(SentencePieceKind::Unigram),
+            2 => Some(SentencePieceKind::BytePairs),
+            _ => None,
+        }
+    }
+
+    /// GGUF's name for it.
+    pub fn in_gguf(self) -> &'static str {
+        match self {
+            SentencePieceKind::Unigram => "t5",
+            SentencePieceKind::BytePairs => "llama",
+        }
+    }
 }
 
 /// Kinds have the numbers that GGUF has for them: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
@@ -32,6 +63,7 @@ mod fields {
     pub const PIECE_KIND: u64 = 3;
 
     pub const MODEL_TYPE: u64 = 3;
+    pub const SPACE_AS_SUFFIX: u64 = 24;
     pub const UNKNOWN_ID: u64 = 40;
     pub const BOS_ID: u64 = 41;
     pub const EOS_ID: u64 = 42;
@@ -39,23 +71,20 @@ mod fields {
     pub const CHARACTER_MAP: u64 = 2;
     pub const ADD_DUMMY_PREFIX: u64 = 3;
     pub const REMOVE_EXTRA_WHITESPACES: u64 = 4;
+    pub const ESCAPE_WHITESPACES: u64 = 5;
 }
-
-/// `TrainerSpec.ModelType.BPE`.
-const BYTE_PAIR_ENCODING: u64 = 2;
 
 impl SentencePieceModel {
     pub fn parse(file: &[u8]) -> Result<SentencePieceModel, HuggingFaceError> {
         // The format's defaults.
         let mut model = SentencePieceModel {
             add_space_prefix: true,
+            removes_extra_spaces: true,
             unknown: 0,
             bos: Some(1),
             eos: Some(2),
             ..SentencePieceModel::default()
         };
-        let mut kind = 1; // unigram
-        let mut removes_spaces = true;
         let mut fields = Fields::new(file, 0);
         while let Some((field, value)) = fields.next()? {
             match (field, value) {
@@ -63,52 +92,64 @@ impl SentencePieceModel {
                     model.pieces.push(piece(Fields::new(bytes, offset))?);
                 }
                 (fields::TRAINER, Field::Bytes(bytes, offset)) => {
-                    let mut trainer = Fields::new(bytes, offset);
-                    while let Some((field, value)) = trainer.next()? {
-                        match (field, value) {
-                            (fields::MODEL_TYPE, Field::Number(number)) => kind = number,
-                            (fields::UNKNOWN_ID, Field::Number(id)) => model.unknown = id as u32,
-                            (fields::BOS_ID, Field::Number(id)) => model.bos = token(id),
-                            (fields::EOS_ID, Field::Number(id)) => model.eos = token(id),
-                            _ => (),
-                        }
-                    }
+                    model.read_trainer(Fields::new(bytes, offset))?;
                 }
                 (fields::NORMALIZER, Field::Bytes(bytes, offset)) => {
-                    let mut normalizer = Fields::new(bytes, offset);
-                    while let Some((field, value)) = normalizer.next()? {
-                        match (field, value) {
-                            (fields::CHARACTER_MAP, Field::Bytes(map, offset))
-                                if !map.is_empty() =>
-                            {
-                                let reason = "its normalizer replaces characters (nmt_nfkc is SentencePiece's default), \
-                                              which is not supported; \"identity\" is";
-                                return Err(HuggingFaceError::SentencePiece { offset, reason });
-                            }
-                            (fields::ADD_DUMMY_PREFIX, Field::Number(number)) => {
-                                model.add_space_prefix = number != 0;
-                            }
-                            (fields::REMOVE_EXTRA_WHITESPACES, Field::Number(number)) => {
-                                removes_spaces = number != 0;
-                            }
-                            _ => (),
-                        }
-                    }
+                    model.read_normalizer(Fields::new(bytes, offset))?;
                 }
                 _ => (),
             }
         }
-        match kind {
-            BYTE_PAIR_ENCODING if removes_spaces => Err(HuggingFaceError::SentencePiece {
-                offset: 0,
-                reason: "its normalizer removes extra spaces (SentencePiece's default), which is not supported",
-            }),
-            BYTE_PAIR_ENCODING => Ok(model),
-            _ => Err(HuggingFaceError::SentencePiece {
-                offset: 0,
-                reason: "it is not a model of byte-pair encoding, and others are not supported",
-            }),
+        Ok(model)
+    }
+
+    fn read_trainer(&mut self, mut trainer: Fields) -> Result<(), HuggingFaceError> {
+        while let Some((field, value)) = trainer.next()? {
+            match (field, value) {
+                (fields::MODEL_TYPE, Field::Number(number)) => {
+                    let kind = SentencePieceKind::from_number(number);
+                    let reason = "it is a model of words or characters; unigram and byte-pair encoding are supported";
+                    self.kind = kind.ok_or_else(|| trainer.error(reason))?;
+                }
+                (fields::SPACE_AS_SUFFIX, Field::Number(1..)) => {
+                    return Err(
+                        trainer.error("it writes spaces behind words, which is not supported")
+                    );
+                }
+                (fields::UNKNOWN_ID, Field::Number(id)) => self.unknown = id as u32,
+                (fields::BOS_ID, Field::Number(id)) => self.bos = token(id),
+                (fields::EOS_ID, Field::Number(id)) => self.eos = token(id),
+                _ => (),
+            }
         }
+        Ok(())
+    }
+
+    fn read_normalizer(&mut self, mut normalizer: Fields) -> Result<(), HuggingFaceError> {
+        while let Some((field, value)) = normalizer.next()? {
+            match (field, value) {
+                (fields::CHARACTER_MAP, Field::Bytes(map, offset)) => {
+                    if !map.is_empty() {
+                        CharacterMap::parse(map)
+                            .map_err(|reason| HuggingFaceError::SentencePiece { offset, reason })?;
+                    }
+                    self.character_map = map.to_vec();
+                }
+                (fields::ADD_DUMMY_PREFIX, Field::Number(number)) => {
+                    self.add_space_prefix = number != 0
+                }
+                (fields::REMOVE_EXTRA_WHITESPACES, Field::Number(number)) => {
+                    self.removes_extra_spaces = number != 0
+                }
+                (fields::ESCAPE_WHITESPACES, Field::Number(0)) => {
+                    return Err(
+                        normalizer.error("it does not escape spaces, which is not supported")
+                    );
+                }
+                _ => (),
+            }
+        }
+        Ok(())
     }
 }
 

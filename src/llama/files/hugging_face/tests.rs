@@ -161,9 +161,12 @@ fn metaspace_says_where_a_space_is_put() {
             let found = metadata.get::<&str>("tokenizer.huggingface.prepend_scheme");
             assert_eq!(found, Ok(scheme));
         }
-        // It would cut words where SentencePiece's pieces go on.
-        let split = open_with(metaspace("first", true)).map(|_| ());
-        assert_eq!(split.is_err(), !both, "{split:?}");
+        // It cuts words where SentencePiece's pieces go on, and is kept as it is.
+        let split = open_with(metaspace("first", true)).unwrap();
+        let kept = split
+            .metadata()
+            .value("tokenizer.huggingface.pre_tokenizer");
+        assert_eq!(kept.is_some(), !both);
     }
 }
 
@@ -188,7 +191,16 @@ fn weights_may_be_in_several_files() {
     };
     index("2.safetensors");
     assert_eq!(open(folder.path()).unwrap().tensors().len(), TENSORS.len());
-    for foreign in ["../2.safetensors", "/etc/passwd", "..", "", "2.bin"] {
+    let long = format!("{}.safetensors", "2".repeat(300));
+    for foreign in [
+        "../2.safetensors",
+        "/etc/passwd",
+        "..",
+        "",
+        "2.bin",
+        "\u{1b}[2J.safetensors",
+        &long,
+    ] {
         index(foreign);
         let error = open(folder.path()).unwrap_err().to_string();
         assert!(error.contains("cannot be a file"), "{error}");
@@ -222,11 +234,38 @@ fn what_is_wrong_in_the_configuration_is_named() {
         let error = config_error("num_key_value_heads", heads.into());
         assert!(error.contains("k_proj"), "{heads}: {error}");
     }
+    for method in ["awq", "gptq", "fp8", "compressed-tensors", "bitsandbytes"] {
+        let settings = json!({ "quant_method": method, "bits": 4 });
+        let error = config_error("quantization_config", settings);
+        let found = format!("\"quantization_config\" is {method}");
+        assert!(
+            error.contains(&found) && error.contains("GGUF"),
+            "{method}: {error}"
+        );
+    }
     let ramp = json!({ "rope_type": "yarn", "factor": 4.0, "truncate": false });
     let error = config_error("rope_parameters", ramp);
     assert!(error.contains("truncate"), "{error}");
     let error = config_error("rope_scaling", json!({ "rope_type": "dynamic" }));
     assert!(error.contains("dynamic"), "{error}");
+}
+
+/// Folders of FP8, and of AWQ's and GPTQ's packed integers, whose configuration does not say so.
+#[test]
+fn weights_of_other_types_are_refused_by_name() {
+    for (name, dtype, bytes) in [
+        ("model.layers.0.self_attn.q_proj.weight", "F8_E4M3", 64),
+        ("model.layers.0.self_attn.q_proj.qweight", "I32", 256),
+    ] {
+        let entry = json!({ "dtype": dtype, "shape": [8, 8], "data_offsets": [0, bytes] });
+        let header = json!({ (name): entry }).to_string();
+        let length = (header.len() as u64).to_le_bytes();
+        let weights = [&length[..], header.as_bytes(), &vec![0; bytes]].concat();
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &config(), &tokenizer(), &weights);
+        let error = open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(dtype), "{error}");
+    }
 }
 
 #[test]
@@ -270,16 +309,24 @@ fn sentencepiece_model() -> Vec<u8> {
 }
 
 #[test]
-fn what_a_sentencepiece_model_does_to_text_first_is_refused() {
+fn what_a_sentencepiece_model_does_to_text_first_is_read() {
     let file = sentencepiece_model();
     let without_normalizer = &file[..file.len() - 4];
-    for (normalizer, part) in [
-        (&[][..], "extra spaces"), // the format's default
-        (&[0x1A, 2, 0x20, 1], "extra spaces"),
-        (&[0x1A, 5, 0x12, 1, 7, 0x20, 0], "nmt_nfkc"),
-    ] {
+    let parse = |normalizer: &[u8]| {
         let file = [without_normalizer, normalizer].concat();
-        let error = sentencepiece::SentencePieceModel::parse(&file).unwrap_err();
+        sentencepiece::SentencePieceModel::parse(&file)
+    };
+    // The format's default.
+    assert!(parse(&[]).unwrap().removes_extra_spaces);
+    assert!(parse(&[0x1A, 2, 0x20, 1]).unwrap().removes_extra_spaces);
+    assert!(!parse(&[0x1A, 2, 0x20, 0]).unwrap().removes_extra_spaces);
+    for (normalizer, part) in [
+        (&[0x1A, 5, 0x12, 1, 7, 0x20, 0][..], "too short"),
+        (&[0x1A, 2, 0x28, 0], "escape spaces"),
+        (&[0x12, 2, 0x18, 3], "words or characters"),
+        (&[0x12, 3, 0xC0, 0x01, 1], "behind words"),
+    ] {
+        let error = parse(normalizer).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
 }
@@ -298,39 +345,78 @@ fn what_a_tokenizer_would_do_besides_is_refused_by_name() {
         tokenizer[key] = value;
         tokenizer
     };
+    let model = |key: &str, value: Json| {
+        let mut tokenizer = tokenizer();
+        tokenizer["model"][key] = value;
+        tokenizer
+    };
     let byte_level = json!({ "type": "ByteLevel", "use_regex": true, "add_prefix_space": true });
     refused(&with("pre_tokenizer", byte_level), "add_prefix_space");
-    for key in ["lstrip", "rstrip", "single_word"] {
-        let mut added = json!({ "id": 1, "content": "b", "special": true });
-        added[key] = true.into();
-        refused(&with("added_tokens", json!([added])), key);
-    }
-    let mut fallback = with("pre_tokenizer", Json::Null);
-    fallback["model"]["byte_fallback"] = true.into();
+    refused(&with("normalizer", json!({ "type": "Reverse" })), "Reverse");
+    refused(&model("type", "WordLevel".into()), "WordLevel");
+    refused(
+        &model("end_of_word_suffix", "</w>".into()),
+        "end_of_word_suffix",
+    );
+    refused(&model("type", "Unigram".into()), "a list of pieces");
+    let mut fallback = model("byte_fallback", true.into());
+    fallback["pre_tokenizer"] = json!({ "type": "UnicodeScripts" });
+    refused(&fallback, "UnicodeScripts");
+    let pieces = json!([["a", 0.0], ["b", -1.0], ["ab", -2.0]]);
+    let mut unigram = with("model", json!({ "type": "Unigram", "vocab": pieces }));
+    refused(&unigram, "unk_id");
+    unigram["model"]["unk_id"] = 0.into();
+    refused(&unigram, "ByteLevel");
+    unigram["pre_tokenizer"] = json!({ "type": "WhitespaceSplit" });
+    write(folder.path(), &config(), &unigram, &safetensors(TENSORS));
+    open(folder.path()).unwrap();
+    let mut words = model("type", "WordPiece".into());
+    refused(&words, "[UNK]");
+    words["model"]["unk_token"] = "a".into();
+    refused(&words, "BertPreTokenizer");
+    words["pre_tokenizer"] = json!({ "type": "BertPreTokenizer" });
+    words["model"]["continuing_subword_prefix"] = "".into();
+    refused(&words, "continuing_subword_prefix");
+    words["model"]["continuing_subword_prefix"] = "##".into();
+    words["model"]["vocab"] = json!([["a", 0.0]]);
+    refused(&words, "model.vocab");
+    // Those of LLaMA 2 and of Gemma need no keys but GGUF's.
     let space =
         |kind: &str| json!({ "type": kind, "pattern": { "String": " " }, "content": "\u{2581}" });
-    for (key, list, kind) in [
-        ("normalizer", "normalizers", "NFKC"),
-        ("normalizer", "normalizers", "Lowercase"),
-        ("pre_tokenizer", "pretokenizers", "Digits"),
-    ] {
-        let mut other = fallback.clone();
-        other[key] = json!({ "type": "Sequence", list: [space("Replace"), { "type": kind }] });
-        if key == "pre_tokenizer" {
-            other[key][list][0] = space("Split");
-        }
-        refused(&other, kind);
-    }
-    // Those of LLaMA 2 and of Gemma.
     for normalizer in [
         json!({ "type": "Sequence", "normalizers": [{ "type": "Prepend", "prepend": "\u{2581}" }, space("Replace")] }),
         space("Replace"),
     ] {
-        let mut right = fallback.clone();
+        let mut right = model("byte_fallback", true.into());
         right["normalizer"] = normalizer;
         right["pre_tokenizer"] = space("Split");
         write(folder.path(), &config(), &right, &safetensors(TENSORS));
-        open(folder.path()).unwrap();
+        let model = open(folder.path()).unwrap();
+        assert!(
+            model
+                .metadata()
+                .value("tokenizer.huggingface.normalizer")
+                .is_none()
+        );
+    }
+}
+
+/// SentencePiece's file beside it has no rules for them.
+#[test]
+fn a_folder_whose_added_tokens_have_rules_goes_by_its_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tokenizer = tokenizer();
+    tokenizer["model"]["byte_fallback"] = true.into();
+    tokenizer["pre_tokenizer"] = Json::Null;
+    for lstrip in [true, false] {
+        tokenizer["added_tokens"] =
+            json!([{ "id": 1, "content": "b", "special": true, "lstrip": lstrip }]);
+        // SentencePiece's file has another token of that number.
+        let file = sentencepiece_model();
+        write(folder.path(), &config(), &tokenizer, &safetensors(TENSORS));
+        fs::write(folder.path().join("tokenizer.model"), &file).unwrap();
+        let opened = open(folder.path());
+        assert_eq!(opened.is_ok(), lstrip, "{:?}", opened.err());
     }
 }
 
@@ -370,8 +456,11 @@ fn a_sentencepiece_model_cut_anywhere_does_no_harm() {
     let model = sentencepiece::SentencePieceModel::parse(&file).unwrap();
     assert_eq!(model.pieces.len(), 2);
     assert_eq!((model.pieces[0].kind, model.pieces[1].score), (2, 1.5));
+    // Between two fields it is a shorter file of the same format.
+    let whole = [0, 11, 22, 26];
     for length in 0..file.len() {
-        assert!(sentencepiece::SentencePieceModel::parse(&file[..length]).is_err());
+        let cut = sentencepiece::SentencePieceModel::parse(&file[..length]);
+        assert_eq!(cut.is_ok(), whole.contains(&length), "{length}");
     }
     for position in 0..file.len() {
         for byte in 0..=255 {

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
-use half::{bf16, f16};
-
 use super::config::FolderConfig;
 use super::error::HuggingFaceError;
 use super::json::{at, read};
 use super::names;
 use crate::llama::error::LlamaError;
+use crate::llama::files::floats::floats;
 use crate::llama::files::gguf::TensorType;
 use crate::llama::files::mapped_file::MappedFile;
 use crate::llama::files::model_file::{ModelTensor, Place, RowOrder};
@@ -19,6 +18,8 @@ use crate::llama::files::safetensors::{SafetensorsDtype, SafetensorsHeader, Safe
 const INDEX_LIMIT: u64 = 1 << 26;
 /// The most files of weights. The largest models have a few hundred.
 const FILES: usize = 4096;
+/// The most bytes in a file's name that any file system takes.
+const NAME: usize = 255;
 
 type Weights = (Vec<ModelTensor>, Vec<MappedFile>);
 
@@ -40,11 +41,12 @@ pub(super) fn open(folder: &Path, config: &FolderConfig) -> Result<Weights, Llam
             return Err(at(&index, error));
         }
         for name in names {
-            // A path from a stranger's file must not lead out of the folder.
+            // A path from a stranger's file must not lead out of the folder, and messages have it.
             let plain = Path::new(name)
                 .file_name()
                 .is_some_and(|file| file == name.as_str());
-            if !plain || !name.ends_with(".safetensors") {
+            let is_short = name.len() <= NAME && !name.contains(char::is_control);
+            if !plain || !is_short || !name.ends_with(".safetensors") {
                 return Err(at(&index, HuggingFaceError::ForeignFile(name.clone())));
             }
             let of_file = |tensor: &str| weight_map.get(tensor) == Some(name);
@@ -160,7 +162,7 @@ impl Tensors<'_> {
         };
         if spec.norm_offset != 0.0 && read.name.ends_with("norm.weight") {
             let stored = file.range(tensor.bytes.clone());
-            let numbers = numbers(stored, tensor_type).map(|number| number + spec.norm_offset);
+            let numbers = floats(stored, tensor_type).map(|number| number + spec.norm_offset);
             let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
             read.tensor_type = TensorType::F32;
             read.place = Place::Memory(bytes.into());
@@ -185,18 +187,5 @@ impl Tensors<'_> {
             row_order: RowOrder::Same,
             place: Place::Memory(bytes.into()),
         });
-    }
-}
-
-/// What is stored as F32, F16 or BF16.
-fn numbers(bytes: &[u8], tensor_type: TensorType) -> Box<dyn Iterator<Item = f32> + '_> {
-    let halves = bytes.as_chunks().0.iter();
-    match tensor_type {
-        TensorType::F16 => Box::new(halves.map(|half| f16::from_le_bytes(*half).to_f32())),
-        TensorType::BF16 => Box::new(halves.map(|half| bf16::from_le_bytes(*half).to_f32())),
-        _ => {
-            let words = bytes.as_chunks().0.iter();
-            Box::new(words.map(|word| f32::from_le_bytes(*word)))
-        }
     }
 }

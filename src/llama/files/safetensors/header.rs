@@ -1,10 +1,10 @@
 //! The header: a JSON object of tensors by name.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::error::{SafetensorsError, SafetensorsErrorKind};
 use crate::llama::quote::message;
@@ -25,6 +25,7 @@ pub mod limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SafetensorsHeader {
     tensors: Vec<SafetensorsTensor>,
+    metadata: BTreeMap<String, String>,
 }
 
 /// One tensor of a file.
@@ -118,19 +119,24 @@ impl SafetensorsHeader {
             return at(8, SafetensorsErrorKind::Truncated { needed, left });
         }
         let (json, data) = rest.split_at(length as usize);
-        let Table(mut tensors) =
+        let Table(mut tensors, metadata) =
             serde_json::from_slice(json).map_err(|error| SafetensorsError {
                 offset: 8 + offset_of(json, &error),
                 kind: SafetensorsErrorKind::Json(message(error)),
             })?;
         place(&mut tensors, 8 + length, data.len() as u64)
             .map_err(|kind| SafetensorsError { offset: 8, kind })?;
-        Ok(SafetensorsHeader { tensors })
+        Ok(SafetensorsHeader { tensors, metadata })
     }
 
     /// The tensors in the order of their bytes.
     pub fn tensors(&self) -> &[SafetensorsTensor] {
         &self.tensors
+    }
+
+    /// What the file says about itself, `__metadata__`: texts by name. Empty where it is something else.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 }
 
@@ -199,7 +205,26 @@ fn place(
 }
 
 /// The header's object. Reading it into a map would lose names that repeat.
-struct Table(Vec<SafetensorsTensor>);
+struct Table(Vec<SafetensorsTensor>, BTreeMap<String, String>);
+
+/// The texts of an object, or nothing of anything else: it never keeps a file from being read.
+#[derive(Default)]
+struct Texts(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let entries = match value {
+            serde_json::Value::Object(entries) => entries.into_iter(),
+            _ => return Ok(Texts::default()),
+        };
+        let texts = entries.filter_map(|(key, value)| match value {
+            serde_json::Value::String(text) => Some((key, text)),
+            _ => None,
+        });
+        Ok(Texts(texts.collect()))
+    }
+}
 
 impl<'de> Deserialize<'de> for Table {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Table, D::Error> {
@@ -212,10 +237,10 @@ impl<'de> Deserialize<'de> for Table {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Table, A::Error> {
-                let mut tensors = Vec::new();
+                let (mut tensors, mut metadata) = (Vec::new(), BTreeMap::new());
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        map.next_value::<IgnoredAny>()?;
+                        Texts(metadata) = map.next_value()?;
                         continue;
                     }
                     if tensors.len() == limits::TENSORS {
@@ -235,7 +260,7 @@ impl<'de> Deserialize<'de> for Table {
                         bytes: Range { start: begin, end },
                     });
                 }
-                Ok(Table(tensors))
+                Ok(Table(tensors, metadata))
             }
         }
         deserializer.deserialize_map(Rows)

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use half::bf16;
 
-use crate::backend::cpu::gemm::problem::Rows;
+use crate::backend::cpu::gemm::rows::Rows;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::GROUP;
 use crate::backend::cpu::scratch::{CacheLine, Scratch};

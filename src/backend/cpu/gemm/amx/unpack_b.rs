@@ -12,9 +12,9 @@ use std::ops::Range;
 use half::{bf16, f16};
 
 use crate::backend::cpu::quants::{
-    BlockIq4Nl, BlockIq4Xs, BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K,
-    BlockQ6K, BlockQ8_0, BlockRows, Interleaved, InterleavedIntegers, Readable, SUB_BLOCKS, WORD,
-    X16_ROWS,
+    BlockIq4Nl, BlockIq4Xs, BlockMxfp4, BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K,
+    BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K, BlockQ8_0, BlockRows, Interleaved,
+    InterleavedIntegers, Readable, SUB_BLOCKS, WORD, X16_ROWS,
 };
 use crate::backend::cpu::simd::{Avx512, CACHE_LINE, DEPTH, Tile, opaque_trip_count, prefetch_l2};
 
@@ -169,6 +169,30 @@ struct Factors {
     offset: __m512,
 }
 
+/// Scales of a byte are powers of two, and 256 times the largest is no number. Such a scale multiplies the integer, and
+/// the offset is what makes an integer of 256 times the fraction.
+const fn has_large_scales<B: Interleaved>() -> bool {
+    B::SCALE_BYTES == 1
+}
+
+impl Factors {
+    /// The weights of these fractions.
+    ///
+    /// # Safety
+    /// The processor has AVX-512.
+    #[inline(always)]
+    unsafe fn weights<B: Interleaved>(self, fractions: __m512) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if has_large_scales::<B>() {
+                let integers = _mm512_fmadd_ps(fractions, _mm512_set1_ps(256.0), self.offset);
+                return _mm512_mul_ps(integers, self.scale);
+            }
+            _mm512_fmadd_ps(fractions, self.scale, self.offset)
+        }
+    }
+}
+
 /// Of a block's sub-blocks.
 ///
 /// # Safety
@@ -191,6 +215,13 @@ unsafe fn factors<B: InterleavedIntegers>(
         let zero = _mm512_set1_ps(-(256 + B::zero::<Avx512<true>>()) as f32);
         for sub_block in 0..B::ELEMENTS / B::SUB_BLOCK {
             let scale = _mm512_mul_ps(scale, B::scale(simd, &factors, sub_block));
+            if has_large_scales::<B>() {
+                of_sub_blocks[sub_block].write(Factors {
+                    scale,
+                    offset: zero,
+                });
+                continue;
+            }
             let mut offset = _mm512_mul_ps(scale, zero);
             if B::HAS_MINIMUM {
                 let of_sub_block = B::minimum(simd, &factors, sub_block);
@@ -233,9 +264,7 @@ unsafe fn fill_blocks<B: InterleavedIntegers>(
                         let factors = factors[start / B::SUB_BLOCK].assume_init();
                         let mut weights = [_mm512_setzero_ps(); WORD];
                         for byte in 0..WORD {
-                            let fractions = fractions(integers, byte);
-                            weights[byte] =
-                                _mm512_fmadd_ps(fractions, factors.scale, factors.offset);
+                            weights[byte] = factors.weights::<B>(fractions(integers, byte));
                         }
                         let to = panel.row(0, first - steps.start + start, column);
                         let to = to.wrapping_add(step * WORD / 2);
@@ -328,8 +357,8 @@ macro_rules! weights {
 }
 
 weights! {
-    fill_blocks(1 parts, 1 a_parts, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4_1 BlockQ5_0 BlockQ5_1 BlockQ4K
-        BlockQ5K BlockQ6K BlockIq4Nl BlockIq4Xs;
+    fill_blocks(1 parts, 1 a_parts, [(0, 0)]): BlockQ8_0 BlockQ4_0 BlockQ4_1 BlockQ5_0 BlockQ5_1 BlockQ2K
+        BlockQ3K BlockQ4K BlockQ5K BlockQ6K BlockIq4Nl BlockIq4Xs BlockMxfp4;
     fill_floats(2 parts, 3 a_parts, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]): f16;
     fill_floats(1 parts, 3 a_parts, [(0, 0), (1, 0), (2, 0)]): bf16;
 }

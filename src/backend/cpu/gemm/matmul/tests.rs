@@ -232,6 +232,10 @@ fn check_panels(case: Case) {
     check_x16::<BlockQ5_0, f16>("matmul_tiled_q5_0_f16", small);
     check_x16::<BlockQ5_1, f32>("matmul_tiled_q5_1_f32", small);
     check_x16::<BlockQ5_1, f16>("matmul_tiled_q5_1_f16", small);
+    check_x16::<BlockQ2K, f32>("matmul_tiled_q2_k_f32", large);
+    check_x16::<BlockQ2K, f16>("matmul_tiled_q2_k_f16", large);
+    check_x16::<BlockQ3K, f32>("matmul_tiled_q3_k_f32", large);
+    check_x16::<BlockQ3K, f16>("matmul_tiled_q3_k_f16", large);
     check_x16::<BlockQ4K, f32>("matmul_tiled_q4_k_f32", large);
     check_x16::<BlockQ4K, f16>("matmul_tiled_q4_k_f16", large);
     check_x16::<BlockQ5K, f32>("matmul_tiled_q5_k_f32", large);
@@ -242,6 +246,8 @@ fn check_panels(case: Case) {
     check_x16::<BlockIq4Nl, f16>("matmul_tiled_iq4_nl_f16", small);
     check_x16::<BlockIq4Xs, f32>("matmul_tiled_iq4_xs_f32", large);
     check_x16::<BlockIq4Xs, f16>("matmul_tiled_iq4_xs_f16", large);
+    check_x16::<BlockMxfp4, f32>("matmul_tiled_mxfp4_f32", small);
+    check_x16::<BlockMxfp4, f16>("matmul_tiled_mxfp4_f16", small);
 }
 
 #[test]
@@ -309,11 +315,14 @@ fn many_rows_of_x16_panels_round_little() {
     check_rounding::<BlockQ4_1>("matmul_tiled_q4_1_f32", 4.2e-3);
     check_rounding::<BlockQ5_0>("matmul_tiled_q5_0_f32", 4.2e-3);
     check_rounding::<BlockQ5_1>("matmul_tiled_q5_1_f32", 4.2e-3);
+    check_rounding::<BlockQ2K>("matmul_tiled_q2_k_f32", 4.2e-3);
+    check_rounding::<BlockQ3K>("matmul_tiled_q3_k_f32", 4.2e-3);
     check_rounding::<BlockQ4K>("matmul_tiled_q4_k_f32", 4.2e-3);
     check_rounding::<BlockQ5K>("matmul_tiled_q5_k_f32", 4.2e-3);
     check_rounding::<BlockQ6K>("matmul_tiled_q6_k_f32", 4.2e-3);
     check_rounding::<BlockIq4Nl>("matmul_tiled_iq4_nl_f32", 4.2e-3);
     check_rounding::<BlockIq4Xs>("matmul_tiled_iq4_xs_f32", 4.2e-3);
+    check_rounding::<BlockMxfp4>("matmul_tiled_mxfp4_f32", 4.2e-3);
     check_rounding::<f16>("matmul_f16_f32", 5e-7);
 }
 
@@ -339,6 +348,35 @@ fn check_rounding<B: Sample + Interleaved>(name: &'static str, most: f64) {
     });
 }
 
+/// Weights near the largest number of f32 are multiplied as others are.
+#[test]
+fn x16_panels_of_large_powers_of_two() {
+    const TINY: f32 = 1e-30;
+    let (n, k) = (2 * X16_ROWS, 64);
+    for m in [1, 5, 20] {
+        let mut numbers = Numbers::new(m as u64);
+        let a: Vec<f32> = numbers.vec(m * k);
+        let a: Vec<f32> = a.into_iter().map(|a| a * TINY).collect();
+        let mut b: Vec<BlockMxfp4> = numbers.vec(n * k);
+        for block in &mut b {
+            block.scale = 252;
+        }
+        let panels = in_x16_panels(&b, n, k);
+        let name = "matmul_tiled_mxfp4_f32";
+        let run = |executor: Executor| multiply_x16(name, executor, &a, &panels, [m, n, k]);
+        On::Native.each(run, |c| {
+            for (index, value) in c.iter().enumerate() {
+                let (i, j) = (index / n, index % n);
+                let weight = |x: usize| BlockMxfp4::value(&b, j * k + x);
+                let exact: f64 = (0..k).map(|x| f64::from(a[i * k + x]) * weight(x)).sum();
+                let size: f64 = (0..k).map(|x| f64::from(TINY) * weight(x).abs()).sum();
+                let error = (f64::from(*value) - exact).abs();
+                assert!(error <= size / 128.0, "{m} rows: {value} is not {exact}");
+            }
+        });
+    }
+}
+
 /// The columns of weights that are no numbers are none, and no others.
 #[test]
 fn x16_panels_that_are_no_numbers() {
@@ -352,6 +390,8 @@ fn x16_panels_that_are_no_numbers() {
             check_no_numbers::<BlockQ4_0>("matmul_tiled_q4_0_f32", m, |it| it.scale = bad);
             check_no_numbers::<BlockQ4_1>("matmul_tiled_q4_1_f32", m, |it| it.minimum = bad);
             check_no_numbers::<BlockQ5_0>("matmul_tiled_q5_0_f32", m, |it| it.scale = bad);
+            check_no_numbers::<BlockQ2K>("matmul_tiled_q2_k_f32", m, |it| it.minimum = bad);
+            check_no_numbers::<BlockQ3K>("matmul_tiled_q3_k_f32", m, |it| it.scale = bad);
             check_no_numbers::<BlockQ4K>("matmul_tiled_q4_k_f32", m, |it| {
                 it.minimum = bad;
                 it.scale = bad;
@@ -682,6 +722,52 @@ fn rows_of_a_vector_in_pieces_and_groups() {
                 ..PLAIN
             };
             check::<f32, f32>("matmul_f32_f32", case);
+        }
+    }
+}
+
+/// A transposed A and one column of B, read as a row and what is stored.
+#[test]
+fn a_column_is_multiplied_as_a_row() {
+    for (m, k) in [(1, 1), (64, 300), (301, 17), (70, 2080)] {
+        for (transpose_b, batch) in [(false, 1), (true, 1), (false, 3), (true, 2)] {
+            let case = Case {
+                m,
+                k,
+                batch,
+                transpose_a: true,
+                transpose_b,
+                share_b: batch == 3,
+                ..PLAIN
+            };
+            check::<f32, f32>("matmul_f32_f32", case);
+        }
+    }
+}
+
+/// B as it is stored has at most a quarter of A's rows.
+#[test]
+fn a_small_b_is_transposed() {
+    for (m, n, k) in [
+        (17, 4, 9),
+        (64, 16, 33),
+        (300, 70, 40),
+        (65, 1, 257),
+        (90, 16, 520),
+    ] {
+        for has_bias in [false, true] {
+            let case = Case {
+                m,
+                n,
+                k,
+                batch: 2,
+                transpose_b: true,
+                has_bias,
+                gap: 3,
+                share_b: !has_bias,
+                ..PLAIN
+            };
+            check_all_types(case);
         }
     }
 }

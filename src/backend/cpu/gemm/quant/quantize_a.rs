@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use crate::backend::cpu::gemm::problem::Rows;
+use crate::backend::cpu::gemm::rows::Rows;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Integers, SCALED_GROUPS, WORD};
 use crate::backend::cpu::scratch::{CacheLine, Scratch};

@@ -2,6 +2,7 @@
 //! instantiations in every form, Apple's own names. Each program is a short one of ours.
 
 use std::panic::catch_unwind;
+use std::time::{Duration, Instant};
 
 use super::program::{Program, errors, source};
 use crate::msl::library::Library;
@@ -49,16 +50,42 @@ const CASES: &[Case] = &[
         &[2.0, 1.0],
     ),
     case(
+        "a bfloat beside another number in ?:",
+        "void g() {} kernel void f(device float *o [[buffer(0)]]) { bfloat x = 3; int n = 4; float z = 2;\n\
+           bfloat w[2]; w[0] = n > 0 ? -x : 0; o[0] = x < 0 ? 0 : x;\n\
+           o[1] = x > 4 ? x : 1.5; o[2] = n > 0 ? n + 1 : 0;\n\
+           o[3] = w[0]; o[4] = n > 5 ? x : z * (exp(0.0f) + 1); w[1] = n > 0 ? x : w[0]; o[5] = w[1]; n ? g() : g();\n\
+           (n > 9 ? z : o[6]) = 8; }",
+        &[3.0, 1.5, 5.0, -3.0, 4.0, 3.0, 8.0],
+    ),
+    case(
+        "constructors by address space, and from a list",
+        "template <class T, int N, int M=N> struct s { T v[M]; s() thread = default;\n\
+           s(const thread s &o) thread = default; s(const constant s &o) thread = default;\n\
+           s(const thread T &x) thread { v[0] = x; } s(const constant T &x) thread { v[0] = x; }\n\
+           thread s &operator=(initializer_list<T> l) thread { v[0] = l.size() + *l.begin(); return *this; } };\n\
+         kernel void f(device float *o [[buffer(0)]]) { s<float, 1> a(3.0f); o[0] = a.v[0]; a = {4.0f, 5.0f}; \
+         o[1] = a.v[0]; }",
+        &[3.0, 6.0],
+    ),
+    case(
         "Apple's internal functions",
         "kernel void f(device float *o [[buffer(0)]]) { o[0] = __metal_exp(0.0, __METAL_MAYBE_FAST_MATH__);\n\
-           o[1] = __metal_fabs(-2.0, __METAL_MAYBE_FAST_MATH__); o[2] = __metal_fmax(1.0, 3.0, __METAL_MAYBE_FAST_MATH__); }",
-        &[1.0, 2.0, 3.0],
+           o[1] = __metal_fabs(-2.0, __METAL_MAYBE_FAST_MATH__); o[2] = __metal_fmax(1.0, 3.0, \
+           __METAL_MAYBE_FAST_MATH__); o[3] = __metal_divide(6.0, 2.0, __METAL_FAST_MATH__);\n\
+           int e; o[4] = __metal_frexp(8.0, &e); o[4] += e; o[5] = __metal_fma(2.0, 3.0, 4.0);\n\
+           o[6] = __metal_simd_xor(-5.0f); o[7] = __metal_get_simdgroup_size(ushort());\n\
+           o[8] = __metal_simd_shuffle_and_fill_up(1.0f, 2.0f, ushort(0), ushort(32));\n\
+           constexpr const uniform<int> u = make_uniform(9); o[9] = __metal_fract(u + 0.5f, __METAL_PRECISE_MATH__); }",
+        &[1.0, 2.0, 3.0, 3.0, 4.5, 10.0, -5.0, 32.0, 1.0, 0.5],
     ),
     case(
         "traits of Apple's library",
-        "template <class T, class = enable_if_t<_disjunction<is_same<T, float>, is_same<T, int>>::value>> T g(T x) { return x; }\n\
+        "template <class T, class = enable_if_t<_disjunction<is_same<T, float>, is_same<T, int>>::value>> T g(T x) { \
+         return x; }\n\
          kernel void f(device float *o [[buffer(0)]], constant uint &n [[buffer(1)]]) {\n\
-           using T = remove_addrspace_t<device float>; T x = 1; o[0] = g(x); uniform<uint> m = make_uniform(n); o[1] = m;\n\
+           using T = remove_addrspace_t<device float>; T x = 1; o[0] = g(x); uniform<uint> m = make_uniform(n); o[1] \
+           = m;\n\
            o[2] = __is_valid_simdgroup_type<float>::value; }",
         &[1.0, 7.0, 1.0],
     ),
@@ -73,20 +100,24 @@ const CASES: &[Case] = &[
     ),
     case(
         "threads by a template's parameter",
-        "template <int N> [[kernel, max_total_threads_per_threadgroup(N * 32)]] void g(device float *o [[buffer(0)]]) { o[0] = N; }\n\
+        "template <int N> [[kernel, max_total_threads_per_threadgroup(N * 32)]] void g(device float *o \
+         [[buffer(0)]]) { o[0] = N; }\n\
          template [[host_name(\"f\")]] [[kernel]] decltype(g<2>) g<2>;",
         &[2.0],
     ),
     case(
         "an instantiation with deduced arguments",
-        "template <class T> [[kernel]] void g(device T *o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = 5; }\n\
-         template [[host_name(\"f\")]] [[kernel]] void g(device float *o [[buffer(0)]], uint i [[thread_position_in_grid]]);\n\
+        "template <class T> [[kernel]] void g(device T *o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] \
+         = 5; }\n\
+         template [[host_name(\"f\")]] [[kernel]] void g(device float *o [[buffer(0)]], uint i \
+         [[thread_position_in_grid]]);\n\
          template [[host_name(\"other\")]] [[kernel]] void g(device half *, uint);",
         &[5.0],
     ),
     case(
         "an attribute behind threadgroup, or before it",
-        "kernel void f(device float *o [[buffer(0)]]) { threadgroup __attribute__((aligned(16))) float t[16]; t[0] = 1;\n\
+        "kernel void f(device float *o [[buffer(0)]]) { threadgroup __attribute__((aligned(16))) float t[16]; t[0] = \
+         1;\n\
            alignas(16) threadgroup float u[4]; u[1] = 2; o[0] = t[0] + u[1]; }",
         &[3.0],
     ),
@@ -94,7 +125,8 @@ const CASES: &[Case] = &[
         "static constant constexpr function constants",
         "static constant constexpr const bool g [[function_constant(0)]];\n\
          static constant const int n [[function_constant(1)]];\n\
-         kernel void f(device float *o [[buffer(0)]]) { o[0] = is_function_constant_defined(g) + is_function_constant_defined(n); }",
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = is_function_constant_defined(g) + \
+         is_function_constant_defined(n); }",
         &[0.0],
     ),
     case(
@@ -112,7 +144,8 @@ const CASES: &[Case] = &[
     ),
     case(
         "functions of vectors",
-        "kernel void f(device float *o [[buffer(0)]]) { float2 w; float2 v = modf(float2(1.5, 2.25), w); o[0] = v.y; o[1] = w.x;\n\
+        "kernel void f(device float *o [[buffer(0)]]) { float2 w; float2 v = modf(float2(1.5, 2.25), w); o[0] = v.y; \
+         o[1] = w.x;\n\
            int2 e; float2 m = frexp(float2(8, 3), e); o[2] = m.x; o[3] = e.x; o[4] = ilogb(float2(8, 16)).y;\n\
            o[5] = ldexp(float2(1, 2), int2(3, 4)).y; o[6] = extract_bits(uint2(0xf0, 0xff), 4, 4).x;\n\
            o[7] = insert_bits(int2(0), int2(1), 3, 1).y; o[8] = numeric_limits<uint4>::max().x > 1 ? 1 : 0; }",
@@ -132,11 +165,13 @@ const CASES: &[Case] = &[
     ),
     case(
         "packing",
-        "kernel void f(device float *o [[buffer(0)]]) { o[0] = unpack_snorm2x16_to_float(pack_float_to_snorm2x16(float2(1, -1))).y;\n\
+        "kernel void f(device float *o [[buffer(0)]]) { o[0] = \
+         unpack_snorm2x16_to_float(pack_float_to_snorm2x16(float2(1, -1))).y;\n\
            o[1] = unpack_unorm4x8_srgb_to_float(pack_float_to_srgb_unorm4x8(float4(1, 0, 0, 1))).x;\n\
            o[2] = unpack_unorm10a2_to_float(pack_float_to_unorm10a2(float4(0, 1, 0, 1))).y;\n\
            o[3] = unpack_unorm2x16_to_half(pack_half_to_unorm2x16(half2(1, 0))).x;\n\
-           o[4] = isordered(1.0f, 2.0f) + isunordered(1.0f, 2.0f); o[5] = unpack_snorm4x8_to_half(pack_half_to_snorm4x8(half4(-1))).z; }",
+           o[4] = isordered(1.0f, 2.0f) + isunordered(1.0f, 2.0f); o[5] = \
+           unpack_snorm4x8_to_half(pack_half_to_snorm4x8(half4(-1))).z; }",
         &[-1.0, 1.0, 1.0, 1.0, 1.0, -1.0],
     ),
     case(
@@ -152,7 +187,8 @@ const CASES: &[Case] = &[
     ),
     case(
         "the grid's origin and size",
-        "kernel void f(device float *o [[buffer(0)]], uint g [[grid_origin]], uint3 s [[grid_size]]) { o[0] = g; o[1] = s.x; }",
+        "kernel void f(device float *o [[buffer(0)]], uint g [[grid_origin]], uint3 s [[grid_size]]) { o[0] = g; \
+         o[1] = s.x; }",
         &[0.0, 1.0],
     ),
     case(
@@ -167,24 +203,28 @@ const CASES: &[Case] = &[
     ),
     case(
         "packed vectors as arguments",
-        "kernel void f(device float *o [[buffer(0)]]) { packed_float3 p = packed_float3(3, 4, 0); o[0] = length(p); o[1] = dot(p, float3(1));\n\
+        "kernel void f(device float *o [[buffer(0)]]) { packed_float3 p = packed_float3(3, 4, 0); o[0] = length(p); \
+         o[1] = dot(p, float3(1));\n\
            o[2] = abs(p).x; o[3] = clamp(p, 0.0, 1.0).y; packed_float4 q = packed_float4(1, 2, 3, 4); o[4] = q.zw.y;\n\
            packed_half4 h = packed_half4(q); o[5] = h.x; }",
         &[5.0, 7.0, 3.0, 1.0, 4.0, 1.0],
     ),
     case(
         "arithmetic of matrices",
-        "kernel void f(device float *o [[buffer(0)]]) { float2x2 m = float2x2(2.0); o[0] = (-m)[0].x; o[1] = (m / 2.0)[1].y; }",
+        "kernel void f(device float *o [[buffer(0)]]) { float2x2 m = float2x2(2.0); o[0] = (-m)[0].x; o[1] = (m / \
+         2.0)[1].y; }",
         &[-2.0, 1.0],
     ),
     case(
         "a loop over an array",
-        "kernel void f(device float *o [[buffer(0)]]) { array<float, 3> a = {1, 2, 3}; float s = 0; for (auto x : a) s += x; o[0] = s; }",
+        "kernel void f(device float *o [[buffer(0)]]) { array<float, 3> a = {1, 2, 3}; float s = 0; for (auto x : a) \
+         s += x; o[0] = s; }",
         &[6.0],
     ),
     case(
         "a barrier with a scope",
-        "kernel void f(device float *o [[buffer(0)]]) { threadgroup_barrier(mem_flags::mem_device, memory_scope_device);\n\
+        "kernel void f(device float *o [[buffer(0)]]) { threadgroup_barrier(mem_flags::mem_device, \
+         memory_scope_device);\n\
            simdgroup_barrier(mem_flags::mem_none, memory_scope_simdgroup); o[0] = NULL == nullptr; }",
         &[1.0],
     ),
@@ -219,7 +259,8 @@ fn every_program_compiles_and_is_right() {
 #[test]
 fn an_instantiation_may_repeat_its_parameters_attributes() {
     let body = "constant bool h [[function_constant(0)]];\n\
-                template <class T> [[kernel]] void g(device T *o [[buffer(0)]], device T *m [[buffer(1), function_constant(h)]]) {\n\
+                template <class T> [[kernel]] void g(device T *o [[buffer(0)]], device T *m [[buffer(1), \
+                function_constant(h)]]) {\n\
                   o[0] = h ? m[0] : T(3); }\n\
                 template [[host_name(\"f\")]] [[kernel]] void g<float>(device float *o [[buffer(0)]],\n\
                   device float *m [[buffer(1), function_constant(h)]]);";
@@ -267,4 +308,15 @@ fn threads_by_a_parameter_need_spelled_arguments() {
          template [[host_name(\"f\")]] [[kernel]] void g(device float *o [[buffer(0)]]);",
     );
     assert!(error.contains("write them behind the name"), "{error}");
+}
+
+/// Each is taken out once, whatever their number.
+#[test]
+fn many_functions_of_other_stages_are_skipped_soon() {
+    let vertex = "vertex float4 v(uint i [[vertex_id]], uint j [[instance_id]]) { return 0; }\n";
+    let body = vertex.repeat(40_000) + "kernel void f(device float *o [[buffer(0)]]) { o[0] = 1; }";
+    let start = Instant::now();
+    let library = Library::new(&source(&body)).expect("a library");
+    assert_eq!(library.names().collect::<Vec<_>>(), ["f"]);
+    assert!(start.elapsed() < Duration::from_secs(60));
 }

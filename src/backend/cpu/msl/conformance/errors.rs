@@ -60,9 +60,9 @@ fn templates_are_checked_when_they_are_instantiated() {
 #[test]
 fn attributes_that_this_device_does_not_have() {
     expect(
-        "kernel void f(texture2d<float> t [[texture(0)]]) {}",
+        "kernel void f(device float *x [[buffer(0)]], uint y [[stage]]) {}",
         3,
-        "[[texture]] is not supported",
+        "[[stage]] is not supported",
     );
     expect(
         "kernel void f(device float *x [[buffer]]) {}",
@@ -85,6 +85,25 @@ fn kernels_return_void_and_take_memory_by_pointer() {
     );
     assert!(
         errors("kernel void f(float x [[buffer(0)]]) {}").contains("is a pointer or a reference")
+    );
+}
+
+#[test]
+fn what_headers_of_the_library_refuse_is_placed_on_the_sources_line() {
+    expect(
+        "\nkernel void f(device float *t [[texture(1)]]) {}",
+        4,
+        "is a texture, a sampler or an array of them",
+    );
+    expect(
+        "\nkernel void f(texturecube<float> t [[texture(1)]]) {}",
+        4,
+        "cube textures are not supported",
+    );
+    expect(
+        "\nkernel void f(texture2d<float> t [[texture(1)]]) {\n  t.write(float4(0), uint2(0));\n}",
+        5,
+        "neither access::write nor access::read_write",
     );
 }
 

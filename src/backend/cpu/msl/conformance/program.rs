@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::backend::cpu::msl::abi::BUFFERS;
+use crate::backend::cpu::msl::abi::{BUFFERS, Images, Sampler, Texture};
 use crate::backend::cpu::msl::dispatch::{Dispatch, Failure};
 use crate::backend::cpu::msl::lane_order::LaneOrder;
 use crate::backend::cpu::range::Range;
@@ -31,6 +31,11 @@ pub struct Program<'a> {
     inputs: Vec<(usize, Vec<u8>)>,
     constants: Vec<(u32, u32, Vec<u8>)>,
     memory: [u32; BUFFERS],
+    /// By index; what a texture has before each run.
+    textures: Vec<(usize, Texture, Vec<u8>)>,
+    samplers: Vec<(usize, Sampler)>,
+    /// The texture whose texels are the output, in the place of buffer 0.
+    output: Option<usize>,
     grid: [u32; 3],
     threadgroup: [u32; 3],
     threads: bool,
@@ -70,6 +75,9 @@ impl<'a> Program<'a> {
             inputs: Vec::new(),
             constants: Vec::new(),
             memory: [0; BUFFERS],
+            textures: Vec::new(),
+            samplers: Vec::new(),
+            output: None,
             grid: [1, 1, 1],
             threadgroup: [32, 1, 1],
             threads: false,
@@ -85,6 +93,23 @@ impl<'a> Program<'a> {
     /// A function constant of an MTLDataType.
     pub fn constant<T: Element>(mut self, index: u32, data_type: u32, values: &[T]) -> Self {
         self.constants.push((index, data_type, bytes(values)));
+        self
+    }
+
+    /// A texture of these texels, level by level; its pointer and length are set for each run.
+    pub fn texture<T: Element>(mut self, index: usize, texture: Texture, texels: &[T]) -> Self {
+        self.textures.push((index, texture, bytes(texels)));
+        self
+    }
+
+    /// The output is what a texture has after the run.
+    pub fn output(mut self, texture: usize) -> Self {
+        self.output = Some(texture);
+        self
+    }
+
+    pub fn sampler(mut self, index: usize, sampler: Sampler) -> Self {
+        self.samplers.push((index, sampler));
         self
     }
 
@@ -161,8 +186,23 @@ impl<'a> Program<'a> {
             pointer: output[MARGIN..].as_mut_ptr().cast(),
             length: (count * size_of::<T>()) as u64,
         };
+        let mut texels: Vec<Vec<u8>> = self.textures.iter().map(|it| it.2.clone()).collect();
+        let mut images = Images::NONE;
+        for ((index, texture, _), bytes) in self.textures.iter().zip(&mut texels) {
+            let length = bytes.len() as u64;
+            bytes.extend([0xa5; MARGIN]);
+            images.textures[*index] = Texture {
+                texels: bytes.as_mut_ptr(),
+                length,
+                ..*texture
+            };
+        }
+        for (index, sampler) in &self.samplers {
+            images.samplers[*index] = *sampler;
+        }
         let dispatch = Dispatch {
             bindings,
+            images: &images,
             threadgroup_memory: self.memory,
             grid: self.grid,
             threadgroup: self.threadgroup,
@@ -188,6 +228,19 @@ impl<'a> Program<'a> {
                 .chain(&output[MARGIN + count..])
                 .all(|value| *value == T::POISON)
         );
+        for ((index, ..), bytes) in self.textures.iter().zip(&texels) {
+            let (inside, behind) = bytes.split_at(bytes.len() - MARGIN);
+            assert!(
+                behind.iter().all(|byte| *byte == 0xa5),
+                "behind texture {index}"
+            );
+            if self.output == Some(*index) {
+                let whole = output[MARGIN..MARGIN + count].as_mut_ptr().cast::<u8>();
+                assert_eq!(inside.len(), count * size_of::<T>());
+                // SAFETY: as many bytes of numbers, of which any are values.
+                unsafe { whole.copy_from_nonoverlapping(inside.as_ptr(), inside.len()) };
+            }
+        }
         Ok(output[MARGIN..MARGIN + count].to_vec())
     }
 

@@ -1,0 +1,208 @@
+//! `ironbridge metal trial`: runs kernels of one file, each with every access checked, and says on a line of JSON each
+//! what came of it. `check --run` reads the lines. Kernels are native code: one that takes its process with it takes
+//! this one.
+
+use std::collections::hash_map::DefaultHasher;
+use std::error::Error;
+use std::hash::{Hash, Hasher};
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use ironbridge::Device;
+use ironbridge::kernel::{
+    Argument, ArgumentInfo, ArgumentKind, Dispatch, Grid, Kernel, PixelFormat, Sampler, Texture,
+    TextureValue,
+};
+use serde_json::{Value as Json, json};
+
+use super::argument::extents;
+use super::compile::CompileOptions;
+use crate::output;
+
+/// Bytes of threadgroup memory that every device has.
+const THREADGROUP_MEMORY: u32 = 32 << 10;
+
+/// What each kernel is run with.
+#[derive(Args, Clone, Debug)]
+pub struct Load {
+    /// With --run: the size of every buffer, zeroed, in bytes
+    #[arg(long, default_value_t = 65536, value_name = "BYTES")]
+    pub bytes: u32,
+    /// With --run: the size of every texture, zeroed, in texels, as X,Y
+    #[arg(long, default_value = "64,64", value_name = "X,Y", value_parser = texels)]
+    pub texture: [u32; 2],
+    /// With --run: threads, as X,Y,Z
+    #[arg(long, default_value = "256", value_name = "X,Y,Z", value_parser = extents)]
+    pub grid: [u32; 3],
+    /// With --run: threads in a threadgroup, as X,Y,Z; a kernel that takes fewer gets fewer
+    #[arg(long, default_value = "64", value_name = "X,Y,Z", value_parser = extents)]
+    pub threads: [u32; 3],
+}
+
+/// `X,Y`, as large as textures can be.
+fn texels(text: &str) -> Result<[u32; 2], String> {
+    let extent = |text: &str| {
+        let extent = text.parse().ok();
+        extent.filter(|extent| (1..=16384).contains(extent))
+    };
+    let pair = text.split_once(',');
+    let pair = pair.and_then(|(x, y)| Some([extent(x)?, extent(y)?]));
+    pair.ok_or_else(|| format!("{text:?} is not of the form 64,64, with at most 16384 of each"))
+}
+
+#[derive(Args)]
+pub struct TrialArguments {
+    file: PathBuf,
+    #[command(flatten)]
+    compile: CompileOptions,
+    #[command(flatten)]
+    load: Load,
+    #[arg(long)]
+    kernel: Vec<String>,
+}
+
+pub fn run(arguments: &TrialArguments) -> Result<(), Box<dyn Error>> {
+    let device = Device::open("cpu")?;
+    let library = arguments.compile.library(&device, &arguments.file)?;
+    let mut out = output::stdout();
+    for name in &arguments.kernel {
+        writeln!(out, "{}", json!({ "begins": name }))?;
+        out.flush()?;
+        let line = match library.kernel_with(name, arguments.compile.constants()) {
+            Err(ironbridge::Error::Compile(failure)) => {
+                json!({ "kernel": name, "refused": failure.message() })
+            }
+            Err(other) => return Err(other.into()),
+            Ok(kernel) => {
+                let wanted: Vec<Json> = kernel.arguments()?.iter().map(describe).collect();
+                let (digest, fault) = match digest(&device, &kernel, &arguments.load) {
+                    Ok(digest) => (Some(digest.to_string()), None),
+                    Err(error) => (None, Some(about_kernel(&error.to_string(), name))),
+                };
+                json!({ "kernel": name, "arguments": wanted, "digest": digest, "fault": fault })
+            }
+        };
+        writeln!(out, "{line}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// What a kernel wants bound at an index.
+pub fn describe(it: &ArgumentInfo) -> Json {
+    json!({
+        "kind": match it.kind {
+            ArgumentKind::Threadgroup => "threadgroup",
+            ArgumentKind::Texture => "texture",
+            ArgumentKind::Sampler => "sampler",
+            _ => "buffer",
+        },
+        "index": it.index,
+        "readable": it.readable,
+        "writable": it.writable,
+        "byte_size": it.byte_size,
+        "alignment": it.alignment,
+    })
+}
+
+/// What a message says behind the name of the kernel, which the finding has.
+fn about_kernel(message: &str, name: &str) -> String {
+    let rest = message.split_once(&format!("kernel `{name}`: "));
+    String::from(rest.map_or(message, |(_, rest)| rest))
+}
+
+/// Runs a kernel; a hash of what its buffers hold afterwards.
+fn digest(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<u64> {
+    let (info, wanted) = (kernel.info()?, kernel.arguments()?);
+    let mut buffers = Vec::new();
+    for argument in wanted.iter().filter(|it| it.kind == ArgumentKind::Buffer) {
+        let length = argument.byte_size.max(load.bytes.max(1).into());
+        let zeroes = vec![0u8; length as usize];
+        buffers.push((argument.index, device.buffer_from(&zeroes)?));
+    }
+    let [width, height] = load.texture;
+    let mut textures = Vec::new();
+    for it in &wanted {
+        if let Some(format) = it.texture.map(|texture| widest(texture.value)) {
+            let zeroes = vec![0u8; 16 * width as usize * height as usize];
+            let texture = Texture::new(format, width, height);
+            textures.push((it, texture, device.buffer_from(&zeroes)?));
+        }
+    }
+    let lengths = wanted
+        .iter()
+        .filter(|it| it.kind == ArgumentKind::Threadgroup);
+    let free = THREADGROUP_MEMORY.saturating_sub(info.static_threadgroup_memory);
+    let each = free as usize / lengths.clone().count().max(1) / 16 * 16;
+    let mut arguments: Vec<Argument> = buffers
+        .iter()
+        .map(|(index, buffer)| Argument::read_write(*index, buffer))
+        .collect();
+    arguments.extend(textures.iter().map(|(it, texture, buffer)| {
+        let bound = match (it.readable, it.writable) {
+            (true, false) => Argument::read(it.index, buffer),
+            (false, true) => Argument::write(it.index, buffer),
+            _ => Argument::read_write(it.index, buffer),
+        };
+        bound.texture(*texture)
+    }));
+    let samplers = wanted.iter().filter(|it| it.kind == ArgumentKind::Sampler);
+    arguments.extend(samplers.map(|it| Argument::sampler(it.index, Sampler::default())));
+    arguments.extend(lengths.map(|it| Argument::threadgroup(it.index, each.max(16))));
+    let dispatch = Dispatch {
+        arguments: &arguments,
+        grid: Grid::Threads(load.grid),
+        threadgroup: fitting(load.threads, info.max_threads_per_threadgroup),
+    };
+    let mut commands = device.commands()?;
+    // SAFETY: `check` set IRONBRIDGE_SOFT_VALIDATE: an access outside the buffers, which may all be written, ends the
+    // kernel. What is not watched can harm this process alone, which is made for it.
+    unsafe { commands.dispatch(kernel, &dispatch)? };
+    commands.run()?;
+    let mut hasher = DefaultHasher::new();
+    let all = buffers.iter().map(|(_, buffer)| buffer);
+    for buffer in all.chain(textures.iter().map(|(.., buffer)| buffer)) {
+        buffer.to_vec()?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+/// The format whose components a kernel can take for any of these.
+fn widest(value: TextureValue) -> PixelFormat {
+    match value {
+        TextureValue::Unsigned => PixelFormat::Rgba32Uint,
+        TextureValue::Signed => PixelFormat::Rgba32Sint,
+        _ => PixelFormat::Rgba32Float,
+    }
+}
+
+/// Threads of a threadgroup of at most `most`: the outer extents shrink first.
+fn fitting(wanted: [u32; 3], most: u32) -> [u32; 3] {
+    let mut left = most.max(1);
+    wanted.map(|extent| {
+        let extent = extent.min(left);
+        left /= extent;
+        extent
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fitting, texels};
+
+    #[test]
+    fn sizes_of_textures_have_ends() {
+        assert_eq!(texels("3,16384"), Ok([3, 16384]));
+        for wrong in ["3", "0,1", "1,16385", "1,2,3", "-1,1"] {
+            assert!(texels(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_threadgroup_shrinks_to_what_a_kernel_takes() {
+        assert_eq!(fitting([64, 1, 1], 1024), [64, 1, 1]);
+        assert_eq!(fitting([64, 32, 2], 1024), [64, 16, 1]);
+        assert_eq!(fitting([64, 2, 2], 32), [32, 1, 1]);
+    }
+}

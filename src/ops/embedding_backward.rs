@@ -1,0 +1,49 @@
+//! The gradient of an embedding table.
+
+use crate::commands::Commands;
+use crate::error::{Result, check};
+use crate::ffi;
+use crate::ops::optional_factor;
+use crate::tensor::Tensor;
+
+/// Backward of [`Embedding`](crate::ops::Embedding) (`iron_embedding_backward`): `out[v]` is the sum of the rows of
+/// `gradient` whose id is `v`, in their order, and 0 where there is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EmbeddingBackward<'a> {
+    /// Rows.
+    pub rows: usize,
+    /// Elements of a row.
+    pub width: usize,
+    /// Rows of the table.
+    pub vocab: usize,
+    /// `rows` ids; U32. One outside of the table adds to nothing.
+    pub ids: Tensor<'a>,
+    /// That of the output: `rows × width`; F32.
+    pub gradient: Tensor<'a>,
+    /// `vocab × width`; F32.
+    pub out: Tensor<'a>,
+    /// As for the embedding. `None`: 1.
+    pub scale: Option<f32>,
+}
+
+impl Commands {
+    /// Records the gradient (`iron_encode_embedding_backward`).
+    #[track_caller]
+    pub fn embedding_backward(&mut self, operands: &EmbeddingBackward<'_>) -> Result<()> {
+        let call = "Commands::embedding_backward";
+        let native = ffi::iron_embedding_backward {
+            size: size_of::<ffi::iron_embedding_backward>(),
+            rows: operands.rows as u64,
+            width: operands.width as u64,
+            vocab: operands.vocab as u64,
+            ids: operands.ids.native(),
+            gradient: operands.gradient.native(),
+            out: operands.out.native(),
+            scale: optional_factor(call, "scale", operands.scale)?,
+        };
+        // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
+        check(call, unsafe {
+            ffi::iron_encode_embedding_backward(self.recorder(), &native)
+        })
+    }
+}
