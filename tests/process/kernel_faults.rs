@@ -56,7 +56,7 @@ fn device() -> Device {
     static LIMIT: Once = Once::new();
     LIMIT.call_once(|| {
         for (variable, seconds) in [
-            ("IRONBRIDGE_SOFT_TIMEOUT", "0.3"),
+            ("IRONBRIDGE_SOFT_TIMEOUT", "1"),
             ("IRONBRIDGE_SOFT_DISPATCH_TIMEOUT", "3"),
         ] {
             // SAFETY: the tests of this process run one after another, and no device has made a thread yet.

@@ -104,7 +104,7 @@ fn without_a_compiler_source_is_unsupported() {
 }
 
 fn a_loop_that_only_counts_ends_with_the_limit() {
-    let _environment = Environment::with(&[("IRONBRIDGE_SOFT_TIMEOUT", Path::new("0.3"))]);
+    let _environment = Environment::with(&[("IRONBRIDGE_SOFT_TIMEOUT", Path::new("1"))]);
     let source = "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device int *o [[buffer(0)]]) { while (true) { o[0] = o[0] + 1; } }";
     fails(
         source,

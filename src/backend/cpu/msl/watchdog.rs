@@ -4,6 +4,9 @@
 //! The watchdog is one thread. It looks at which threadgroup each worker is at; a worker that stays at one for too long
 //! is told that it is late, and interrupted (`traps`). A worker whose dispatch takes too long is told so, and
 //! interrupted as well, unless a threadgroup may take any time.
+//!
+//! A threadgroup's time is its thread's processor time where the system tells it: a kernel only computes, and a machine
+//! that has other work, or a process that was stopped, is no reason to end a kernel that is right.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -45,8 +48,50 @@ struct Worker {
     thread: libc::pthread_t,
     limit: Option<Duration>,
     end: Option<Instant>,
+    clock: ThreadClock,
     turn: u64,
-    since: Instant,
+    /// What the clock said when the turn was first seen.
+    since: Duration,
+}
+
+/// How long a thread has computed.
+struct ThreadClock {
+    #[cfg(target_os = "linux")]
+    clock: Option<libc::clockid_t>,
+    start: Instant,
+}
+
+impl ThreadClock {
+    /// The calling thread's.
+    fn of_this_thread() -> ThreadClock {
+        ThreadClock {
+            #[cfg(target_os = "linux")]
+            clock: {
+                let mut clock = 0;
+                // SAFETY: the thread is the calling one, and `clock` is written by the call alone.
+                let status =
+                    unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
+                (status == 0).then_some(clock)
+            },
+            start: Instant::now(),
+        }
+    }
+
+    /// Processor time, or time on the wall where the system does not tell the former.
+    fn now(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        if let Some(clock) = self.clock {
+            let mut time = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            // SAFETY: `time` is a timespec of this frame. A clock whose thread has ended is an error.
+            if unsafe { libc::clock_gettime(clock, &mut time) } == 0 {
+                return Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+            }
+        }
+        self.start.elapsed()
+    }
 }
 
 #[derive(Default)]
@@ -78,6 +123,7 @@ pub fn watch(alarm: &Arc<Alarm>, limit: Option<Duration>, end: Option<Instant>) 
     alarm.overdue.store(false, Ordering::Relaxed);
     let mut state = lock();
     let state = state.get_or_insert_default();
+    let clock = ThreadClock::of_this_thread();
     state.workers.push(Worker {
         alarm: Arc::clone(alarm),
         // SAFETY: it has no preconditions.
@@ -85,7 +131,8 @@ pub fn watch(alarm: &Arc<Alarm>, limit: Option<Duration>, end: Option<Instant>) 
         limit,
         end,
         turn: 0,
-        since: Instant::now(),
+        since: clock.now(),
+        clock,
     });
     if !state.started {
         let watchdog = thread::Builder::new().name(String::from("softmetal-watch"));
@@ -117,15 +164,16 @@ fn run() {
         let inner = state.get_or_insert_default();
         for worker in &mut inner.workers {
             let turn = worker.alarm.turn.load(Ordering::Relaxed);
+            let computed = worker.clock.now();
             if turn != worker.turn {
-                (worker.turn, worker.since) = (turn, now);
+                (worker.turn, worker.since) = (turn, computed);
             }
             let overdue = worker.end.is_some_and(|end| now >= end);
             if overdue {
                 worker.alarm.overdue.store(true, Ordering::Relaxed);
             }
             if let Some(limit) = worker.limit {
-                if overdue || now - worker.since > limit {
+                if overdue || computed.saturating_sub(worker.since) > limit {
                     worker.alarm.late.store(turn, Ordering::Relaxed);
                     // SAFETY: a worker takes itself off the list, under this lock, before its thread can end.
                     unsafe { libc::pthread_kill(worker.thread, traps::INTERRUPT) };
@@ -160,12 +208,27 @@ mod tests {
         let watch = watch(&alarm, Some(Duration::from_millis(20)), None);
         let start = Instant::now();
         while !alarm.is_late() && start.elapsed() < Duration::from_secs(30) {
-            thread::sleep(Duration::from_millis(1));
+            std::hint::spin_loop();
         }
         assert!(alarm.is_late());
         alarm.next_turn();
         assert!(!alarm.is_late());
         assert!(!alarm.is_overdue());
+        drop(watch);
+    }
+
+    /// A thread that gets no processor, and a process that is stopped, are not late.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_thread_that_waits_is_not_late() {
+        let alarm = Arc::new(Alarm::default());
+        alarm.next_turn();
+        let watch = watch(&alarm, Some(Duration::from_millis(100)), None);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(1) {
+            thread::sleep(Duration::from_millis(50));
+            assert!(!alarm.is_late());
+        }
         drop(watch);
     }
 
