@@ -20,7 +20,8 @@ pub fn check(compiler: &Compiler, source: &str) -> Result<(), Error> {
         let preprocessed = compiler.preprocess(source)?;
         let unplaced = pointers_without_space(&tokenize(&preprocessed)?);
         if !unplaced.is_empty() {
-            return Err(Error::Source(unplaced.join("\n")));
+            let problems = unplaced.join("\n");
+            return Err(diagnostics::placed(&problems, source, &preprocessed));
         }
         let said = compiler.check_address_spaces(&preprocessed)?;
         if let Some(error) = diagnostics::errors_about(&said, source, can_judge, names_a_space) {

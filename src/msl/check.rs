@@ -204,7 +204,7 @@ fn finds(body: &str, what: &str) {
     ));
     let problems = problems(&compiler(), &source).join("\n");
     assert!(
-        problems.contains("program_source:4: error: ") && problems.contains(what),
+        problems.contains("program_source:4:") && problems.contains(what),
         "{body}:\n{problems}"
     );
 }

@@ -74,7 +74,11 @@ impl Compiler {
         let key = self.key(&self.preprocessor_arguments(), source);
         let preprocessed = self.cache.read(key, || {
             let preprocessed = self.preprocess(source)?;
-            let parsed = Program::parse(&preprocessed)?;
+            let placed = |error| match error {
+                Error::Source(text) => diagnostics::placed(&text, source, &preprocessed),
+                other => other,
+            };
+            let parsed = Program::parse(&preprocessed).map_err(placed)?;
             self.check(&parsed, source)?;
             program = Some(parsed);
             Ok(preprocessed.into_bytes())
@@ -461,7 +465,7 @@ fn undefined(text: &str, symbol: &str, refusal: &Refusal) -> Error {
         .filter(|token| token.kind == Kind::Identifier)
         .find(|token| names(token.text));
     match found {
-        Some(token) => tokens.error(token.place, refusal),
+        Some(token) => tokens.error_on_line(token.place, refusal),
         None => Error::Source(refusal.to_string()),
     }
 }

@@ -33,6 +33,18 @@ pub fn error_in(stderr: &str, source: &str, rewritten: &str) -> Error {
     Error::Source(String::from(report.trim_end()))
 }
 
+/// The error that messages of ours about a preprocessed source amount to, with its lines and carets.
+pub fn placed(messages: &str, source: &str, preprocessed: &str) -> Error {
+    let parsed: Vec<Message> = messages.lines().filter_map(parse).collect();
+    let report = report(&parsed, source, preprocessed, |_| true);
+    let text = if report.is_empty() {
+        messages
+    } else {
+        report.trim_end()
+    };
+    Error::Source(String::from(text))
+}
+
 /// The error that those errors amount to that are `wanted`, and that `is_about` takes by their own text or by a note's
 /// of theirs. `None`: there are none.
 pub fn errors_about(
@@ -91,16 +103,19 @@ fn report(
             .find(|place| !is_header(place.file))
             .unwrap_or(message);
         let Message { file, line, .. } = place;
+        let quoted = lines.find(file, *line);
+        let at = quoted.and_then(|quoted| {
+            let rewritten = rewritten.find(file, *line)?;
+            same_place(rewritten, place.column, quoted)
+        });
+        let column = at.map_or(String::new(), |at| format!("{}:", at + 1));
         report += &format!(
-            "{}:{line}: error: {}\n",
+            "{}:{line}:{column} error: {}\n",
             shortened(file),
             shortened(message.text)
         );
-        if let Some(line) = lines.find(file, *line) {
+        if let Some(line) = quoted {
             report += &format!("    {}\n", shortened(line.trim()));
-            let at = rewritten
-                .find(file, place.line)
-                .and_then(|rewritten| same_place(rewritten, place.column, line));
             let indent = line.len() - line.trim_start().len();
             if let Some(at) = at.and_then(|at| at.checked_sub(indent)) {
                 report += &format!("    {:at$}^\n", "");
@@ -229,12 +244,17 @@ mod tests {
         let at = |column: u32| {
             let stderr = format!("program_source:1:{column}: error: what\n");
             let text = error_in(&stderr, source, rewritten).to_string();
-            text.lines().nth(2).map(|line| line.len() - 5)
+            let place = text
+                .split_once(" error")
+                .map(|(place, _)| String::from(place));
+            let caret = text.lines().nth(2).map(|line| line.len() - 5);
+            (place.unwrap_or_default(), caret)
         };
-        assert_eq!(at(21), Some(25)); // missing
-        assert_eq!(at(17), Some(21)); // the second a
-        assert_eq!(at(1), None);
-        assert_eq!(at(99), None);
+        let place = |column: &str| format!("program_source:1:{column}");
+        assert_eq!(at(21), (place("27:"), Some(25))); // missing
+        assert_eq!(at(17), (place("23:"), Some(21))); // the second a
+        assert_eq!(at(1), (place(""), None));
+        assert_eq!(at(99), (place(""), None));
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod overloads;
 mod refusals;
 mod ternary;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use super::error::Error;
 use super::tokens::{Token, Tokens, after_word, tokenize};
@@ -70,12 +70,16 @@ struct Rewriter<'s> {
     steps: Cell<usize>,
     /// Bytes that the passes have made.
     made: Cell<usize>,
+    /// What a pass found wrong so far.
+    problems: RefCell<Vec<String>>,
 }
 
 /// A second's work. The searches of the passes are short in any source that a person wrote.
 const MOST_STEPS: usize = 500_000_000;
 /// Bytes that a rewritten source may have more than it had.
 const MOST_MADE: usize = 64 << 20;
+/// Errors of one source that are told at once.
+const MOST_PROBLEMS: usize = 20;
 
 impl Program {
     /// Rewrites a preprocessed source. Errors carry its lines.
@@ -156,6 +160,7 @@ impl<'s> Rewriter<'s> {
             attributes: Attributes::default(),
             steps: Cell::new(0),
             made: Cell::new(0),
+            problems: RefCell::default(),
         })
     }
 
@@ -183,6 +188,28 @@ impl<'s> Rewriter<'s> {
                 MOST_MADE >> 20
             ))),
             false => Ok(()),
+        }
+    }
+
+    /// Keeps an error for the end of the pass, so that it finds the others, too.
+    fn keep_going(&self, result: Result<(), Error>) -> Result<(), Error> {
+        if let Err(Error::Source(problem)) = result {
+            let mut problems = self.problems.borrow_mut();
+            problems.push(problem);
+            return match problems.len() < MOST_PROBLEMS {
+                true => Ok(()),
+                false => Err(Error::Source(problems.join("\n"))),
+            };
+        }
+        result
+    }
+
+    /// The end of a pass that kept going.
+    fn end_pass(&self) -> Result<(), Error> {
+        let problems = self.problems.borrow();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Source(problems.join("\n"))),
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Kind {
 pub struct Place {
     file: u32,
     pub line: u32,
+    /// In bytes, from 1; in the preprocessed text, which may differ from the source's.
+    column: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +58,13 @@ impl Tokens<'_> {
     /// An error at a place of this source, in the form of a compiler's message.
     pub fn error(&self, place: Place, what: impl std::fmt::Display) -> Error {
         let file = &self.files[place.file as usize];
+        let Place { line, column, .. } = place;
+        Error::Source(format!("{file}:{line}:{column}: error: {what}"))
+    }
+
+    /// The same for a text whose columns are not the source's.
+    pub fn error_on_line(&self, place: Place, what: impl std::fmt::Display) -> Error {
+        let file = &self.files[place.file as usize];
         Error::Source(format!("{file}:{}: error: {what}", place.line))
     }
 }
@@ -65,7 +74,12 @@ pub fn tokenize(source: &str) -> Result<Tokens<'_>, Error> {
     let mut lexer = Lexer {
         source,
         at: 0,
-        place: Place { file: 0, line: 1 },
+        place: Place {
+            file: 0,
+            line: 1,
+            column: 1,
+        },
+        line_start: 0,
         files: vec![String::from("program_source")],
         known: HashMap::from([("program_source", 0)]),
     };
@@ -86,7 +100,14 @@ pub fn tokenize(source: &str) -> Result<Tokens<'_>, Error> {
                 "the source has more than {MOST} tokens"
             )));
         }
-        let (place, start) = (lexer.place, lexer.at);
+        let start = lexer.at;
+        let column = (start - lexer.line_start + 1)
+            .try_into()
+            .unwrap_or(u32::MAX);
+        let place = Place {
+            column,
+            ..lexer.place
+        };
         let kind = lexer.skip_token()?;
         list.push(Token {
             kind,
@@ -101,6 +122,8 @@ struct Lexer<'s> {
     source: &'s str,
     at: usize,
     place: Place,
+    /// Where the current line begins.
+    line_start: usize,
     files: Vec<String>,
     /// The place of each name in `files`.
     known: HashMap<&'s str, u32>,
@@ -127,6 +150,7 @@ impl<'s> Lexer<'s> {
                 b'\n' => {
                     self.place.line = self.place.line.saturating_add(1);
                     self.at += 1;
+                    self.line_start = self.at;
                     line_start = true;
                 }
                 b'#' if line_start => self.skip_directive()?,
@@ -328,7 +352,7 @@ mod tests {
         let lines: Vec<u32> = tokens.list.iter().map(|token| token.place.line).collect();
         assert_eq!(lines, [1, 40, 42, 7, 9]);
         let error = tokens.error(tokens.list[2].place, "no").to_string();
-        assert_eq!(error, "other.metal:42: error: no");
+        assert_eq!(error, "other.metal:42:1: error: no");
     }
 
     #[test]

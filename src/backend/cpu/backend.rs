@@ -374,7 +374,7 @@ mod tests {
         let cpu = Arc::new(Cpu::default());
         let refused = cpu.create_module(b"kernel").err();
         assert!(
-            matches!(&refused, Some(Fault::Invalid(text)) if text.starts_with("program_source:1: error: ")),
+            matches!(&refused, Some(Fault::Invalid(text)) if text.starts_with("program_source:1:1: error: ")),
             "{refused:?}"
         );
     }

@@ -191,7 +191,7 @@ mod tests {
         }
         let error =
             Library::compile(b"kernel", KernelChoice::Native, Rules::Own).expect_err("no Metal");
-        assert!(error.starts_with("program_source:1: error: "), "{error}");
+        assert!(error.starts_with("program_source:1:1: error: "), "{error}");
         let error =
             Library::compile(b"\xff", KernelChoice::Native, Rules::Own).expect_err("no text");
         assert!(error.contains("UTF-8"), "{error}");

@@ -74,9 +74,9 @@ mod tests {
     fn brackets_find_each_other() {
         assert_eq!(pair("a{(b)[]}"), Ok(vec![0, 7, 4, 3, 2, 6, 5, 1]));
         let cases = [
-            ("a\n(b]", "program_source:2: error: `(` is never closed"),
-            ("a\n{{}", "program_source:2: error: `{` is never closed"),
-            ("a\n)", "program_source:2: error: `)` closes nothing"),
+            ("a\n(b]", "program_source:2:1: error: `(` is never closed"),
+            ("a\n{{}", "program_source:2:1: error: `{` is never closed"),
+            ("a\n)", "program_source:2:1: error: `)` closes nothing"),
         ];
         for (source, expected) in cases {
             assert_eq!(pair(source), Err(String::from(expected)));

@@ -260,6 +260,7 @@ impl Rewriter<'_> {
                 max_threads,
             });
         }
+        self.end_pass()?;
         for instance in instances {
             let kernel = self.instance(instance, &definitions)?;
             found.kernels.push(kernel);
@@ -522,7 +523,7 @@ impl Rewriter<'_> {
                 "<" if depth == 0 => angles += 1,
                 ">" if depth == 0 => angles -= 1,
                 "," if depth == 0 && angles == 0 => {
-                    bounds.push(self.bound(start..index)?);
+                    self.keep_going(self.bound(start..index).map(|bound| bounds.push(bound)))?;
                     start = index + 1;
                 }
                 _ => {}
@@ -532,7 +533,7 @@ impl Rewriter<'_> {
         let named = last.clone().any(|index| self.edits[index] == Edit::Keep);
         let nothing = bounds.is_empty() && self.joined(last.clone()) == "void";
         if named && !nothing {
-            bounds.push(self.bound(last)?);
+            self.keep_going(self.bound(last).map(|bound| bounds.push(bound)))?;
         }
         Ok(bounds)
     }

@@ -154,26 +154,31 @@ impl Rewriter<'_> {
     /// Before anything is taken out.
     pub fn refuse(&self) -> Result<(), Error> {
         for index in 0..self.len() {
-            let name = self.text(index);
-            if self.token(index).kind != Kind::Identifier {
-                let standard = name == "[" && self.list_text(index + 1) == "[";
-                if standard {
-                    self.refuse_standard_attributes(index + 2..self.brackets.other(index))?;
-                }
-                continue;
-            }
-            let deletes = name == "delete" && index > 0 && self.text(index - 1) != "=";
-            if WORDS.contains(&name) || deletes {
-                return Err(self.error(index, format!("Metal has no `{name}`")));
-            }
-            if matches!(name, "__attribute__" | "__attribute") {
-                self.refuse_attributes(index + 1)?;
-            }
-            if let Some(builtin) = name.strip_prefix("__builtin_")
-                && !is_known_builtin(builtin)
-            {
-                return Err(self.error(index, format!("`{name}` is not supported")));
-            }
+            self.keep_going(self.refuse_at(index))?;
+        }
+        self.end_pass()
+    }
+
+    fn refuse_at(&self, index: usize) -> Result<(), Error> {
+        let name = self.text(index);
+        if self.token(index).kind != Kind::Identifier {
+            let standard = name == "[" && self.list_text(index + 1) == "[";
+            return match standard {
+                true => self.refuse_standard_attributes(index + 2..self.brackets.other(index)),
+                false => Ok(()),
+            };
+        }
+        let deletes = name == "delete" && index > 0 && self.text(index - 1) != "=";
+        if WORDS.contains(&name) || deletes {
+            return Err(self.error(index, format!("Metal has no `{name}`")));
+        }
+        if matches!(name, "__attribute__" | "__attribute") {
+            self.refuse_attributes(index + 1)?;
+        }
+        if let Some(builtin) = name.strip_prefix("__builtin_")
+            && !is_known_builtin(builtin)
+        {
+            return Err(self.error(index, format!("`{name}` is not supported")));
         }
         Ok(())
     }
