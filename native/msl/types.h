@@ -23,6 +23,11 @@ typedef unsigned long uintptr_t;
 typedef long intptr_t;
 typedef _Float16 half;
 
+namespace msl {
+template <bool> struct if_true {};
+template <> struct if_true<true> { typedef int type; };
+}
+
 /* A class and not clang's __bf16: that one has no arithmetic before clang 17, none on some hosts, and no conversion to
  * half. */
 struct bfloat {
@@ -31,6 +36,11 @@ struct bfloat {
   bfloat() = default;
   MSL_INLINE constexpr bfloat(float value) : bits(rounded(__builtin_bit_cast(uint, value))) {}
   MSL_INLINE constexpr operator float() const { return __builtin_bit_cast(float, (uint)bits << 16); }
+  /* Of a class that is a number by a conversion of its own, of which C++ takes one only. */
+  template <class U, typename msl::if_true<__is_class(U) && __is_convertible_to(const U &, float)>::type = 0>
+  MSL_INLINE bfloat &operator=(const U &other) {
+    return *this = bfloat((float)other);
+  }
 
  private:
   /* To nearest, ties to even; a NaN stays one. */

@@ -18,6 +18,18 @@ template <class T, int N> struct shape<metal::packed_vec<T, N>> { using element 
 template <class T> constexpr int size_of = shape<metal::remove_cvref_t<T>>::size;
 template <class T> constexpr bool is_scalar = metal::is_arithmetic_v<metal::remove_cvref_t<T>>;
 template <class T> using if_scalar = metal::enable_if_t<is_scalar<T>, int>;
+/* A number in a list of braces whose numbers differ in type. */
+template <class T> struct item {
+  T value;
+  template <class A, if_scalar<A> = 0> MSL_INLINE constexpr item(const A &a) : value((T)a) {}
+  MSL_INLINE constexpr operator T() const { return value; }
+};
+/* A call of it that the compiler cannot prove dead is an error. That is found when a kernel is compiled; where all
+ * numbers are constants, MSL_COUNTED finds it before. */
+#define MSL_TOO_MANY "more numbers in braces than the vector has components"
+void too_many_numbers() __attribute__((error(MSL_TOO_MANY)));
+#define MSL_COUNTED(n) __attribute__((diagnose_if(list.size() > n, MSL_TOO_MANY, "error")))
+
 template <class T> MSL_INLINE constexpr auto component(const T &value, int i) {
   if constexpr (is_scalar<T>) return value;
   else return value.at(i);
@@ -67,6 +79,18 @@ namespace metal {
   MSL_INLINE constexpr T get_##position() const { return position; }                                  \
   MSL_INLINE T put_##position(T value) { return position = value; }
 
+/* From numbers in braces, and zeroes for those that are missing. */
+#define MSL_LISTS(type, n)                                                                            \
+  template <class U, msl::if_scalar<U> = 0>                                                           \
+  MSL_INLINE constexpr type(initializer_list<U> list) MSL_COUNTED(n) : type((T)0) { MSL_TAKE_LIST(n) } \
+  MSL_INLINE constexpr type(initializer_list<msl::item<T>> list) MSL_COUNTED(n) : type((T)0) {        \
+    MSL_TAKE_LIST(n)                                                                                  \
+  }
+#define MSL_TAKE_LIST(n)                                                                              \
+  if (list.size() > n) msl::too_many_numbers();                                                       \
+  _Pragma("unroll") for (int i = 0; i < n; i++)                                                       \
+    if ((size_t)i < list.size()) set(i, (T)list.begin()[i]);
+
 /* One component from a scalar, from the same count of another type, or from any mixture that adds up. */
 #define MSL_CONSTRUCTORS(n)                                                                           \
   vec() = default;                                                                                    \
@@ -79,6 +103,7 @@ namespace metal {
     int i = 0;                                                                                        \
     append(i, a), append(i, b), (append(i, c), ...);                                                  \
   }                                                                                                   \
+  MSL_LISTS(vec, n)                                                                                   \
   template <class A> MSL_INLINE constexpr void append(int &i, const A &a) {                           \
     for (int j = 0; j < msl::size_of<A>; j++) set(i++, (T)msl::component(a, j));                      \
   }                                                                                                   \
@@ -251,7 +276,11 @@ template <class T, int N> struct packed_vec {
   MSL_INLINE packed_vec(vec<T, N> v) {
     for (int i = 0; i < N; i++) e[i] = v[i];
   }
-  template <class A, msl::if_scalar<A> = 0> MSL_INLINE packed_vec(A a) : packed_vec(vec<T, N>(a)) {}
+  template <class A, msl::if_scalar<A> = 0> MSL_INLINE constexpr packed_vec(A a) : e() {
+    for (int i = 0; i < N; i++) e[i] = (T)a;
+  }
+  MSL_LISTS(packed_vec, N)
+  MSL_INLINE constexpr void set(int i, T v) { e[i] = v; }
   template <class A, class B, class... C,
             enable_if_t<msl::size_of<A> + msl::size_of<B> + (msl::size_of<C> + ... + 0) == N, int> = 0>
   MSL_INLINE packed_vec(const A &a, const B &b, const C &...c) : packed_vec(vec<T, N>(a, b, c...)) {}

@@ -189,6 +189,16 @@ template <class T, class Tag> MSL_INLINE T &threadgroup_variable() {
   return *(T *)(self()->group->variables + (variable<T, Tag>::place - variables_start));
 }
 
+/* The same with an initializer: the first thread of the group that comes here stores what it gives. Fresh memory has
+ * all bits set. */
+template <class Tag> struct is_fresh {};
+template <class T, class Tag, class Initializer> MSL_INLINE T &threadgroup_variable(Initializer initialize) {
+  T &place = threadgroup_variable<T, Tag>();
+  uint &fresh = threadgroup_variable<uint, is_fresh<Tag>>();
+  if (fresh) fresh = 0, initialize(place);
+  return place;
+}
+
 }
 
 #endif

@@ -129,6 +129,10 @@ template <class T, class Tag> static MSL_INLINE T &threadgroup_variable() {
   uchar place[sizeof(T)];
   return *(T *)&place;
 }
+template <class T, class Tag, class Initializer> static MSL_INLINE T &threadgroup_variable(Initializer) {
+  static_assert(sizeof(Tag) == 0, "a threadgroup variable with an initializer is not supported on NVIDIA's GPUs");
+  return threadgroup_variable<T, Tag>();
+}
 
 }
 

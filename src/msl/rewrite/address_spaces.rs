@@ -22,20 +22,33 @@ impl Rewriter<'_> {
             if matches!(before, "." | "->" | "::") {
                 continue; // a member's name
             }
-            match self.text(index) {
-                "device" | "thread" => self.edits[index] = Edit::Erase,
-                // After a parameter list it qualifies a member function.
-                "constant" if matches!(before, ")" | "const") => self.edits[index] = Edit::Erase,
-                "constant" => self.edits[index] = Edit::Replace(String::from("const")),
-                "threadgroup" => self.rewrite_threadgroup(index)?,
-                "coherent" => self.rewrite_coherent(index),
-                space @ ("threadgroup_imageblock" | "object_data" | "ray_data") => {
-                    return Err(self.error(index, format!("the address space `{space}` is not supported: this device computes only")));
+            let rewritten = match self.text(index) {
+                "device" | "thread" => {
+                    self.edits[index] = Edit::Erase;
+                    Ok(())
                 }
-                _ => {}
-            }
+                "constant" => {
+                    self.edits[index] = match before {
+                        // After a parameter list it qualifies a member function.
+                        ")" | "const" => Edit::Erase,
+                        _ => Edit::Replace(String::from("const")),
+                    };
+                    Ok(())
+                }
+                "threadgroup" => self.rewrite_threadgroup(index),
+                "coherent" => {
+                    self.rewrite_coherent(index);
+                    Ok(())
+                }
+                space @ ("threadgroup_imageblock" | "object_data" | "ray_data") => {
+                    let what = "is not supported: this device computes only";
+                    Err(self.error(index, format!("the address space `{space}` {what}")))
+                }
+                _ => Ok(()),
+            };
+            self.keep_going(rewritten)?;
         }
-        Ok(())
+        self.end_pass()
     }
 
     /// `coherent device float *p`, `coherent(device) …`: a macro of the target's, where it is not a name.
@@ -59,20 +72,32 @@ impl Rewriter<'_> {
             Meaning::Variables(declaration) => declaration,
         };
         let (base, alignments) = (&declaration.base, &declaration.alignments);
-        for (name, extents) in &declaration.variables {
-            self.make(base.len() + alignments.len() + 5 * name.len() + extents.len() + 200)?;
-        }
-        let variables = declaration.variables.iter().map(|(name, extents)| {
+        let mut start = declaration.tokens.start;
+        for variable in &declaration.variables {
+            let Variable { name, extents, .. } = variable;
+            self.make(base.len() + alignments.len() + 8 * name.len() + extents.len() + 400)?;
             let alias = format!("msl_type_{index}_{name}");
             let tag = format!("msl_tag_{index}_{name}");
-            format!(
+            let mut text = format!(
                 "using {alias} {alignments} = {base}{extents}; struct {tag} {{}}; \
-                 {alias} &{name} = msl::threadgroup_variable<{alias}, {tag}>()"
-            )
-        });
-        let text = variables.collect::<Vec<_>>().join("; ");
-        self.erase(declaration.tokens.clone());
-        self.edits[declaration.tokens.start] = Edit::Replace(text);
+                 {alias} &{name} = msl::threadgroup_variable<{alias}, {tag}>("
+            );
+            // An initializer stays where it is, for the passes after this one.
+            let (erased, end) = match variable.equals {
+                Some(equals) => {
+                    text += &format!("[&]({alias} &msl_place) {{ {alias} msl_initial ");
+                    (
+                        start..equals,
+                        "; __builtin_memcpy((void *)&msl_place, &msl_initial, sizeof msl_place); });",
+                    )
+                }
+                None => (start..variable.end, ");"),
+            };
+            self.erase(erased);
+            self.edits[start] = Edit::Replace(text);
+            self.edits[variable.end] = Edit::Replace(String::from(end));
+            start = variable.end + 1;
+        }
         Ok(())
     }
 
@@ -166,12 +191,12 @@ impl Rewriter<'_> {
                 ">" => angles -= 1,
                 "{" if matches!(self.text(type_start), "struct" | "union") => at = self.closing(at),
                 "=" | "{" | "(" if angles == 0 => {
-                    return Err(self.error(at, "a threadgroup variable cannot be initialised"));
+                    return Err(self.error(at, "a threadgroup variable is initialized by `=` only"));
                 }
                 _ => {}
             }
             let next = self.next(at).ok_or_else(unfinished)?;
-            if angles == 0 && matches!(self.text(next), "[" | "," | ";") {
+            if angles == 0 && matches!(self.text(next), "[" | "," | ";" | "=") {
                 break at;
             }
             at = next;
@@ -195,7 +220,19 @@ impl Rewriter<'_> {
             while self.text(end) == "[" {
                 end = self.next(self.closing(end)).ok_or_else(unfinished)?;
             }
-            variables.push((String::from(self.text(name)), self.joined(extents..end)));
+            let extents = self.joined(extents..end);
+            let equals = (self.text(end) == "=").then_some(end);
+            while equals.is_some() && !matches!(self.text(end), "," | ";") {
+                let opens = matches!(self.text(end), "(" | "[" | "{");
+                let last = if opens { self.closing(end) } else { end };
+                end = self.next(last).ok_or_else(unfinished)?;
+            }
+            variables.push(Variable {
+                name: String::from(self.text(name)),
+                extents,
+                equals,
+                end,
+            });
             match self.text(end) {
                 ";" => {
                     return Ok(Declaration {
@@ -206,7 +243,11 @@ impl Rewriter<'_> {
                     });
                 }
                 "," => name = self.next(end).ok_or_else(unfinished)?,
-                _ => return Err(self.error(end, "a threadgroup variable cannot be initialised")),
+                _ => {
+                    return Err(
+                        self.error(end, "a threadgroup variable is initialized by `=` only")
+                    );
+                }
             }
         }
     }
@@ -227,6 +268,15 @@ pub(super) struct Declaration {
     pub base: String,
     /// Attributes of GNU's that align them, or nothing.
     pub alignments: String,
-    /// Their names, each with its array extents.
-    pub variables: Vec<(String, String)>,
+    pub variables: Vec<Variable>,
+}
+
+/// A variable in threadgroup memory.
+pub(super) struct Variable {
+    pub name: String,
+    pub extents: String,
+    /// The `=` of its initializer.
+    equals: Option<usize>,
+    /// The `,` or `;` behind it.
+    end: usize,
 }

@@ -1,7 +1,7 @@
 //! From preprocessed Metal source to C++ for OpenCL, for the check of address spaces: there they stay, under OpenCL's
 //! names.
 
-use super::address_spaces::Meaning;
+use super::address_spaces::{Meaning, Variable};
 use super::{Edit, Rewriter, Segment};
 use crate::msl::error::Error;
 use crate::msl::tokens::Kind;
@@ -48,7 +48,7 @@ impl Rewriter<'_> {
                     Meaning::Variables(declaration) => {
                         // OpenCL has such variables in kernels only; a reference into nowhere has the right type.
                         let base = &declaration.base;
-                        let variables = declaration.variables.iter().map(|(name, extents)| {
+                        let variables = declaration.variables.iter().map(|Variable { name, extents, .. }| {
                             format!("typedef {base} {name}_type{extents}; __local {name}_type &{name} = *(__local {name}_type *)0")
                         });
                         let text = variables.collect::<Vec<_>>().join("; ");

@@ -59,6 +59,15 @@ const CASES: &[Case] = &[
         &[3.0, 1.5, 5.0, -3.0, 4.0, 3.0, 8.0],
     ),
     case(
+        "a bfloat of what converts to a number",
+        "struct no { char c; constexpr operator bool() thread { return true; } constexpr operator bool() const device { \
+         return true; } };\n\
+         template <class T> struct scale { T by; }; \n\
+         kernel void f(device float *o [[buffer(0)]], device const no *n [[buffer(1)]]) { scale<bfloat> s; s.by = n[0];\n\
+           o[0] = s.by; s.by = 3; o[1] = s.by; s.by = bfloat(4); o[2] = s.by; s.by = half(5); o[3] = s.by; }",
+        &[1.0, 3.0, 4.0, 5.0],
+    ),
+    case(
         "constructors by address space, and from a list",
         "template <class T, int N, int M=N> struct s { T v[M]; s() thread = default;\n\
            s(const thread s &o) thread = default; s(const constant s &o) thread = default;\n\
@@ -120,6 +129,29 @@ const CASES: &[Case] = &[
          1;\n\
            alignas(16) threadgroup float u[4]; u[1] = 2; o[0] = t[0] + u[1]; }",
         &[3.0],
+    ),
+    case(
+        "a threadgroup variable with an initializer",
+        "template <class T> T g(int n) { threadgroup T t[2] = {T(n), 7}, u = T(n) * 0.5, v; v = 1; return t[0] + t[1] + \
+         u + v; }\n\
+         kernel void f(device float *o [[buffer(0)]]) { threadgroup float s[4] = {0}; threadgroup int \n\
+           n = 3; threadgroup float4 w = float4(2);\n\
+           o[0] = s[0] + s[3]; o[1] = n; o[2] = w.y; o[3] = g<float>(2); o[4] = g<int>(4); }",
+        &[0.0, 3.0, 2.0, 11.0, 14.0],
+    ),
+    case(
+        "short lists of a vector's components in braces",
+        "struct S { float4 v; int n; }; float3 g(float x) { return {x, x}; }\n\
+         kernel void f(device float *o [[buffer(0)]], constant uint &n [[buffer(1)]]) { uint4 a = {n, n + 1, 5};\n\
+           o[0] = a.y; o[1] = a.z; o[2] = a.w; float2 b = {0.5f}; o[3] = b.x; o[4] = b.y; S s = {{1, 2}, 3};\n\
+           o[5] = s.v.y; o[6] = s.v.z; o[7] = g(n).y; o[8] = g(n).z; float4 c{b, 1, n}; o[9] = c.w;\n\
+           half4 h = {1, half(n), 3.0h, 4}; o[10] = h.y; packed_float3 p = {1.0f, 2.0f}; o[11] = p.y; o[12] = p.z;\n\
+           int3 i = {}; o[13] = i.z; float3 d = float3{2, 3}; o[14] = d.x; o[15] = d.z; bfloat2 e = {4}; o[16] = e.y;\n\
+           float2 m[2] = {{1}, {1, 2}}; o[17] = m[0].y; }",
+        &[
+            8.0, 5.0, 0.0, 0.5, 0.0, 2.0, 0.0, 7.0, 0.0, 7.0, 7.0, 2.0, 0.0, 0.0, 2.0, 0.0, 0.0,
+            0.0,
+        ],
     ),
     case(
         "static constant constexpr function constants",
@@ -298,6 +330,42 @@ fn a_template_specialized_otherwise_by_address_space_is_an_error() {
     );
     assert!(error.contains("program_source:5"), "{error}");
     assert!(error.contains("one address space"), "{error}");
+}
+
+/// The first thread stores the initializer, and no later one stores it again.
+#[test]
+fn a_threadgroup_variable_is_initialized_once() {
+    let body = "kernel void f(device uint *o [[buffer(0)]], uint i [[thread_position_in_threadgroup]], uint g \
+                [[threadgroup_position_in_grid]]) {\n\
+                  for (int k = 0; k < 2; k++) { threadgroup atomic_uint n = {10}, m[2] = {{0}, {5}};\n\
+                  atomic_fetch_add_explicit(&n, 1, memory_order_relaxed);\n\
+                  threadgroup_barrier(mem_flags::mem_threadgroup);\n\
+                  if (i == 0 && k == 1) { o[2 * g] = atomic_load_explicit(&n, memory_order_relaxed);\n\
+                  o[2 * g + 1] = atomic_load_explicit(m + 1, memory_order_relaxed); } } }";
+    let found = Program::new("f", body)
+        .groups([2, 1, 1], [64, 1, 1])
+        .run::<u32>(4);
+    assert_eq!(found, [138, 5, 138, 5]);
+}
+
+#[test]
+fn a_list_with_more_numbers_than_components_is_an_error() {
+    let inside = |statement: &str| {
+        format!("kernel void f(device float *o [[buffer(0)]]) {{ {statement}; o[0] = a.x; }}")
+    };
+    let error = errors(&inside("float2 a = {1, 2, 3}"));
+    assert!(
+        error.starts_with("program_source:3:") && error.contains("more numbers in braces"),
+        "{error}"
+    );
+    // Of numbers that are not constants only the kernel's own compilation knows.
+    let library =
+        Library::new(&source(&inside("float2 a = {o[0], o[1], o[2]}"))).expect("a library");
+    let error = library
+        .function("f", &[], false)
+        .expect_err("an error")
+        .to_string();
+    assert!(error.contains("more numbers in braces"), "{error}");
 }
 
 #[test]

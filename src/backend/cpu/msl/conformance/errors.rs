@@ -108,19 +108,57 @@ fn what_headers_of_the_library_refuse_is_placed_on_the_sources_line() {
 }
 
 #[test]
+fn every_error_of_a_pass_is_told_with_its_line_column_and_caret() {
+    let found = errors(
+        "#define SPACE threadgroup\n\
+         kernel void f(device float *x [[buffer(0)]], uint a [[stage]],\n\
+         \x20             uint b [[other]]) {}\n",
+    );
+    let want = "program_source:4:53: error: [[stage]] is not supported on a kernel's parameter\n    \
+                kernel void f(device float *x [[buffer(0)]], uint a [[stage]],\n    \
+                \x20                                                   ^\n\
+                program_source:5:22: error: [[other]] is not supported on a kernel's parameter\n    \
+                uint b [[other]]) {}\n    \
+                \x20      ^";
+    assert_eq!(found, want);
+    let found = errors(
+        "kernel void f(device float *x [[buffer(0)]]) {\n\
+           threadgroup float t(1);\n  x[0] = 1; float threadgroup u[4];\n}",
+    );
+    let want = "program_source:4:20: error: a threadgroup variable is initialized by `=` only\n    \
+                threadgroup float t(1);\n    \
+                \x20                  ^\n\
+                program_source:5:19: error: cannot tell";
+    assert!(found.starts_with(want), "{found}");
+    let found = errors("kernel void f() {\n  asm(\"\"); new int;\n  typeid(int);\n}");
+    let places: Vec<_> = found
+        .lines()
+        .filter(|line| line.contains("error"))
+        .collect();
+    let want = [
+        "program_source:4:3: error: Metal has no `asm`",
+        "program_source:4:12: error: Metal has no `new`",
+        "program_source:5:3: error: Metal has no `typeid`",
+    ];
+    assert_eq!(places, want, "{found}");
+    let found = errors(&"asm;\n".repeat(1000));
+    assert_eq!(found.matches("Metal has no `asm`").count(), 20);
+}
+
+#[test]
 fn a_threadgroup_that_is_not_understood_is_an_error() {
     let inside = |statement: &str| {
         format!("kernel void f(device float *x [[buffer(0)]]) {{\n  {statement}\n}}")
     };
     expect(
-        &inside("threadgroup float t[4] = {0};"),
+        &inside("threadgroup float t(1);"),
         4,
-        "cannot be initialised",
+        "initialized by `=` only",
     );
     expect(
         &inside("threadgroup float t{1};"),
         4,
-        "cannot be initialised",
+        "initialized by `=` only",
     );
     expect(
         &inside("float threadgroup t[4];"),
