@@ -154,6 +154,10 @@ fn cpu(arguments: &mut Vec<OsString>, validate: bool) {
             "-asan-globals=0",
             "-mllvm",
             "-asan-constructor-kind=none",
+            "-fsanitize=array-bounds",
+            "-fno-sanitize-recover=array-bounds",
+            // An array of several elements at a struct's end has as many as it says.
+            "-fstrict-flex-arrays=1",
         ],
     };
     arguments.extend(mode.iter().map(OsString::from));

@@ -28,6 +28,8 @@ struct msl_runtime {
   void (*simd_barrier)(msl_lane *lane, msl_combine combine, unsigned site);
   /* An access outside everything that the thread may touch. Does not return. */
   void (*out_of_bounds)(msl_lane *lane, unsigned long address, unsigned long size, bool write);
+  /* An index beyond an array of the type that the compiler names. Does not return. */
+  void (*out_of_array)(msl_lane *lane, long index, const char *type, unsigned line);
 };
 
 struct msl_binding {

@@ -1,6 +1,7 @@
 /* Bounds checks, in validation mode: the compiler puts a call before each access to memory (-fsanitize=kernel-address
  * with outlined checks, which needs no runtime library), and these functions decide. An access is right when it lies in
- * one of the ranges that the executor names, on the thread's own stack, or in this library (its constants). */
+ * one of the ranges that the executor names, on the thread's own stack, or in this library (its constants). What an
+ * array is indexed with is checked beside that, so that one thread's arrays do not run into each other. */
 #ifndef MSL_VALIDATION_H
 #define MSL_VALIDATION_H
 
@@ -40,6 +41,26 @@ MSL_UNCHECKED __attribute__((noinline)) inline void check(ulong address, ulong s
   group->runtime->out_of_bounds(lane, address, size, write);
 }
 
+/* What the compiler tells of an index (-fsanitize=array-bounds, UndefinedBehaviorSanitizer's structs). */
+struct type_name {
+  ushort kind;
+  ushort form; /* of an integer: its sign and the logarithm of its bits */
+  char name[1];
+};
+struct array_place {
+  const char *file;
+  uint line, column;
+  const type_name *array, *index;
+};
+
+MSL_UNCHECKED __attribute__((noinline)) inline void refuse_index(const array_place *place, ulong index) {
+  uint unused = 64 - (1u << (place->index->form >> 1));
+  bool is_signed = place->index->form & 1;
+  long value = is_signed ? (long)(index << unused) >> unused : (long)index;
+  msl_lane *lane = self();
+  lane->group->runtime->out_of_array(lane, value, place->array->name, place->line);
+}
+
 }
 
 extern "C" {
@@ -73,6 +94,9 @@ MSL_UNCHECKED inline __attribute__((used)) void *__asan_memset(void *to, int val
   return __builtin_memset(to, value, size);
 }
 MSL_UNCHECKED inline __attribute__((used)) void __asan_handle_no_return() {}
+MSL_UNCHECKED inline __attribute__((used)) void __ubsan_handle_out_of_bounds_abort(void *place, ulong index) {
+  msl::refuse_index((const msl::array_place *)place, index);
+}
 }
 
 #undef MSL_UNCHECKED

@@ -1,6 +1,8 @@
 //! The contract with compiled libraries, `native/msl/cpu/abi.h`, in Rust. A library states the sizes of the
 //! structs that it was compiled with, and is refused when they are not these.
 
+use std::ffi::c_char;
+
 use crate::backend::cpu::range::Range;
 
 /// Metal's buffer argument table.
@@ -24,6 +26,8 @@ pub struct Runtime {
     pub threadgroup_barrier: unsafe extern "C" fn(lane: *mut Lane, site: u32),
     pub simd_barrier: unsafe extern "C" fn(lane: *mut Lane, combine: Option<Combine>, site: u32),
     pub out_of_bounds: unsafe extern "C" fn(lane: *mut Lane, address: u64, size: u64, write: bool),
+    pub out_of_array:
+        unsafe extern "C" fn(lane: *mut Lane, index: i64, array: *const c_char, line: u32),
 }
 
 /// How a component of a texel is stored: `msl_component`.

@@ -7,6 +7,7 @@
 //! at the same barrier, the threadgroup does. Anything else that leaves no thread to run is divergent control flow,
 //! which Metal leaves undefined and which is an error here.
 
+use std::ffi::{CStr, c_char};
 use std::ptr::{self, null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
@@ -103,6 +104,7 @@ static RUNTIME: Runtime = Runtime {
     threadgroup_barrier,
     simd_barrier,
     out_of_bounds,
+    out_of_array,
 };
 
 /// What the threadgroups of one dispatch have in common.
@@ -593,6 +595,21 @@ unsafe extern "C" fn out_of_bounds(lane: *mut Lane, address: u64, size: u64, wri
         let place = (*this).place_of(address);
         (*this).give_up(Fault::OutOfBounds(format!(
             "a {access} of {size} bytes by thread {thread:?} {place}"
+        )));
+    }
+}
+
+unsafe extern "C" fn out_of_array(lane: *mut Lane, index: i64, array: *const c_char, line: u32) {
+    // SAFETY: as in `threadgroup_barrier`; the name of the array's type is the compiler's, which ends it with a NUL.
+    unsafe {
+        let this = (*lane).group as *mut Threadgroup;
+        (*this).set_in_kernel(false);
+        let thread = (*this).position_of(lane);
+        // 'float[4]', or a name of it and (aka 'float[4]').
+        let array = CStr::from_ptr(array).to_string_lossy();
+        let array = array.rsplit('\'').nth(1).unwrap_or(&array);
+        (*this).give_up(Fault::OutOfBounds(format!(
+            "line {line}: index {index} of a {array} by thread {thread:?}"
         )));
     }
 }

@@ -110,6 +110,45 @@ fn two_different_barriers_are_an_error() {
 }
 
 #[test]
+fn an_index_outside_a_threads_own_array_is_a_page_fault() {
+    let body = "struct s { float a[4]; int n; };\n\
+                kernel void f(device float *o [[buffer(0)]], device const int *n [[buffer(1)]]) {\n\
+                  float t[4] = {1, 2, 3, 4}; s v = {{1, 2, 3, 4}, 5}; array<float, 2> w = {1, 2};\n\
+                  threadgroup float g[2][3]; threadgroup float *p = g[0]; threadgroup float k[3];\n\
+                  for (int i = n[0]; i < 4; i++) t[i] = 7;\n\
+                  o[0] = t[n[1]] + v.a[n[2]];\n\
+                  p[n[3]] = 1; o[1] = g[0][n[4]] + k[n[4]] + w[uchar(n[5])] + *(&t[0] + n[1]); }";
+    let run = |values: [i32; 6], validate| {
+        let program = Program::new("f", body)
+            .input(1, &values)
+            .groups([1, 1, 1], [1, 1, 1]);
+        program.try_run::<f32>(2, LaneOrder::Forward, validate)
+    };
+    run([0, 3, 3, 2, 2, 1], true).expect("what is inside");
+    // A pointer into an array may go where memory is.
+    run([4, 3, 0, 5, 2, 0], true).expect("a pointer");
+    for (values, line, place) in [
+        ([-40, 0, 0, 0, 0, 0], 7, "index -40 of a float[4]"),
+        ([4, 4, 0, 0, 0, 0], 8, "index 4 of a float[4]"),
+        ([4, 0, -1, 0, 0, 0], 8, "index -1 of a float[4]"),
+        ([4, 0, 0, 0, 3, 0], 9, "index 3 of a float[3]"),
+    ] {
+        let Err(failure) = run(values, true) else {
+            panic!("it ran: {values:?}");
+        };
+        assert!(matches!(failure, Failure::PageFault(_)), "{failure:?}");
+        let text = text(failure);
+        let want = format!("kernel `f`: line {line}: {place} by thread [0, 0, 0]");
+        assert!(text.contains(&want), "{text}");
+    }
+    let Err(failure) = run([4, 0, 0, 0, 0, 200], true) else {
+        panic!("it ran");
+    };
+    let text = text(failure);
+    assert!(text.contains("index 200 of a float[2]"), "{text}");
+}
+
+#[test]
 fn an_access_outside_a_buffer_is_a_page_fault() {
     let body = "struct block { half scale; char quants[32]; };\n\
                 kernel void read(device float *out [[buffer(0)]], device const float *in [[buffer(5)]], uint i [[thread_position_in_grid]]) { out[i] = in[i + 1]; }\n\
@@ -157,7 +196,7 @@ fn an_access_outside_a_buffer_is_a_page_fault() {
 
 #[test]
 fn an_access_outside_threadgroup_memory_is_a_page_fault() {
-    let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) { threadgroup float s[32]; s[i + 1] = 1; out[i] = s[i]; }";
+    let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) { threadgroup float s[32]; threadgroup float *p = s; p[i + 1] = 1; out[i] = s[i]; }";
     let text = text(Program::new("f", body).fail(LaneOrder::Forward, true));
     assert!(
         text.contains("at byte 128 of the 128 bytes of the kernel's threadgroup memory"),
