@@ -119,6 +119,54 @@ fn kernels_are_given_textures_and_samplers() {
 }
 
 #[test]
+fn a_kernel_is_run_with_textures() {
+    let text = source(
+        "kernel void twice(texture2d<float> from [[texture(2)]], texture2d<float, access::write> to [[texture(0)]],\n\
+                           sampler s [[sampler(1)]], device uint *n [[buffer(0)]], uint2 i [[thread_position_in_grid]],\n\
+                           uint2 size [[threads_per_grid]]) {\n\
+           to.write(from.sample(s, (float2(i) + 1.25) / float2(size)) * 2, i);\n\
+           if (all(i == 0u)) n[0] = size.x * 10 + size.y;\n}\n",
+    );
+    let place = Place::new(&[("k.metal", &text)]);
+    let with = |more: &str| {
+        place.metal(&format!(
+            "run k.metal --texture r32float:3x2 --texture r8unorm:3x2:[0,51,102,0,0,255] --buffer u32:1{more}"
+        ))
+    };
+    let output = with("");
+    assert_eq!(
+        stdout(&output),
+        "buffer 0, u32[1]: 32\ntexture 0, f32[6]: 0 2 2 0 2 2\n",
+        "{}",
+        stderr(&output)
+    );
+    let output = with(" --sampler linear,repeat --save texture0=out.npy --json");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let texels = report["textures"][0]["values"].as_array().expect("texels");
+    let texels: Vec<f64> = texels
+        .iter()
+        .map(|it| it.as_f64().expect("a number"))
+        .collect();
+    for (found, want) in texels.iter().zip([0.075, 1.3, 0.425, 0.225, 0.9, 0.275]) {
+        assert!((found - want).abs() < 1e-5, "{texels:?}");
+    }
+    assert_eq!(texels.len(), 6);
+    assert!(place.path().join("out.npy").exists());
+    let output = place.metal("run k.metal --texture r32float:3x2 --buffer u32:1");
+    assert!(
+        stderr(&output).contains("the kernel wants texture 2"),
+        "{}",
+        stderr(&output)
+    );
+    let output = with(" --save texture1=out.npy");
+    assert!(
+        stderr(&output).contains("there is no texture 1"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn kernels_are_run_in_several_orders_with_every_access_checked() {
     let text = source(
         "kernel void fine(device uint *out [[buffer(0)]], uint i [[thread_position_in_grid]]) { out[i] = i; }\n\

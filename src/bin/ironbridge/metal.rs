@@ -8,6 +8,7 @@ mod finding;
 mod npy;
 mod run;
 mod sarif;
+mod texels;
 mod trial;
 mod values;
 

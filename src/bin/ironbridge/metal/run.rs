@@ -7,13 +7,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ironbridge::Device;
-use ironbridge::kernel::{Argument, ArgumentInfo, ArgumentKind, Dispatch, Grid};
+use ironbridge::kernel::{Argument, ArgumentInfo, ArgumentKind, Dispatch, Grid, Sampler, Texture};
 use serde_json::{Value as Json, json};
 
 use super::argument::extents;
 use super::compile::CompileOptions;
 use super::elements::Values;
 use super::npy;
+use super::texels::{self, Texels};
 use super::values;
 use crate::output;
 
@@ -31,10 +32,17 @@ pub struct RunArguments {
     /// u32:[4,5,6] or FILE.npy
     #[arg(long, value_name = "[INDEX=]VALUES", value_parser = values::buffer)]
     buffer: Vec<(Option<u32>, Values)>,
+    /// A 2D texture, in the order of indices or with its index: rgba8unorm:64x64 (zeroes), r32float:4x4:ramp,
+    /// r8uint:2x2:[1,2,3,4] or r8uint:4x4:FILE.npy; the numbers are what the format stores
+    #[arg(long, value_name = "[INDEX=]FORMAT:WxH", value_parser = texels::texture)]
+    texture: Vec<(Option<u32>, Texels)>,
+    /// A sampler, as linear,repeat; those that are not given take the nearest texel, and the one at the edge
+    #[arg(long, value_name = "[INDEX=]WORDS", value_parser = texels::sampler)]
+    sampler: Vec<(Option<u32>, Sampler)>,
     /// Bytes of threadgroup memory at an index
     #[arg(long, value_name = "INDEX=BYTES", value_parser = threadgroup)]
     threadgroup: Vec<(u32, usize)>,
-    /// Threads, as X,Y,Z; else one for each element of the largest buffer
+    /// Threads, as X,Y,Z; else one for each texel of the largest texture, or each element of the largest buffer
     #[arg(long, value_name = "X,Y,Z", value_parser = extents)]
     grid: Option<[u32; 3]>,
     /// Threads in a threadgroup, as X,Y,Z
@@ -46,9 +54,9 @@ pub struct RunArguments {
     /// Elements of each buffer to print; 0: all
     #[arg(long, default_value_t = 16, value_name = "N")]
     print: usize,
-    /// Write a buffer into a .npy file afterwards
+    /// Write a buffer, or as texture1=FILE a texture's components, into a .npy file afterwards
     #[arg(long, value_name = "INDEX=FILE", value_parser = file)]
-    save: Vec<(u32, PathBuf)>,
+    save: Vec<(Place, PathBuf)>,
     /// Write one JSON object, with all elements
     #[arg(long)]
     json: bool,
@@ -60,9 +68,30 @@ fn threadgroup(text: &str) -> Result<(u32, usize), String> {
     pair.ok_or_else(|| format!("{text:?} is not of the form 0=1024"))
 }
 
-fn file(text: &str) -> Result<(u32, PathBuf), String> {
-    let pair = text.split_once('=');
-    let pair = pair.and_then(|(index, file)| Some((index.parse().ok()?, file.into())));
+/// What a kernel has values of, by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Buffer(u32),
+    Texture(u32),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Place::Buffer(index) => write!(formatter, "buffer {index}"),
+            Place::Texture(index) => write!(formatter, "texture {index}"),
+        }
+    }
+}
+
+fn file(text: &str) -> Result<(Place, PathBuf), String> {
+    let pair = text.split_once('=').and_then(|(place, file)| {
+        let place = match place.strip_prefix("texture") {
+            Some(index) => Place::Texture(index.parse().ok()?),
+            None => Place::Buffer(place.parse().ok()?),
+        };
+        Some((place, file.into()))
+    });
     pair.ok_or_else(|| format!("{text:?} is not of the form 1=out.npy"))
 }
 
@@ -80,44 +109,73 @@ pub fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
     };
     let kernel = library.kernel_with(name, arguments.compile.constants())?;
     let wanted = kernel.arguments()?;
-    let given = with_indices(&arguments.buffer, &wanted)?;
+    let given = with_indices(&arguments.buffer, &wanted, ArgumentKind::Buffer)?;
+    let pictures = with_indices(&arguments.texture, &wanted, ArgumentKind::Texture)?;
+    let mut samplers = with_indices(&arguments.sampler, &wanted, ArgumentKind::Sampler)?;
+    for it in wanted.iter().filter(|it| it.kind == ArgumentKind::Sampler) {
+        if !samplers.iter().any(|(index, _)| *index == it.index) {
+            samplers.push((it.index, Sampler::default()));
+        }
+    }
+    let mut places: Vec<(Place, &Values)> = Vec::new();
+    places.extend(given.iter().map(|(index, it)| (Place::Buffer(*index), it)));
+    places.extend(
+        pictures
+            .iter()
+            .map(|(index, it)| (Place::Texture(*index), &it.values)),
+    );
     for argument in &wanted {
-        require(argument, &given, &arguments.threadgroup)?;
+        require(argument, &places, &arguments.threadgroup)?;
     }
-    if let Some((index, _)) = arguments
-        .save
-        .iter()
-        .find(|(index, _)| !given.iter().any(|it| it.0 == *index))
-    {
-        return Err(format!("--save {index}: there is no buffer {index}").into());
+    let saved = arguments.save.iter().map(|(place, _)| place);
+    for place in saved {
+        if !places.iter().any(|it| it.0 == *place) {
+            return Err(format!("--save: there is no {place}").into());
+        }
     }
-    let largest = given.iter().map(|(_, values)| values.count()).max();
-    let grid = arguments
-        .grid
-        .unwrap_or([largest.unwrap_or(1).max(1) as u32, 1, 1]);
     let most = kernel.info()?.max_threads_per_threadgroup;
-    let threads = arguments
-        .threads
-        .unwrap_or([grid[0].min(most).min(256), 1, 1]);
+    let (grid, threads) = threads(arguments, &given, &pictures, most);
 
     let mut buffers = Vec::new();
-    for (index, values) in &given {
-        buffers.push((*index, device.buffer_from(&values.bytes)?));
+    for (place, values) in &places {
+        buffers.push((*place, device.buffer_from(&values.bytes)?));
     }
-    let writes = |index: u32| {
-        // A device that does not know its kernels' arguments is told the most.
+    // A device that does not know its kernels' arguments is told the most.
+    let access = |place: Place| {
+        let (kind, index) = match place {
+            Place::Buffer(index) => (ArgumentKind::Buffer, index),
+            Place::Texture(index) => (ArgumentKind::Texture, index),
+        };
         let known = wanted
             .iter()
-            .find(|it| it.index == index && it.kind == ArgumentKind::Buffer);
-        known.is_none_or(|it| it.writable)
+            .find(|it| it.index == index && it.kind == kind);
+        known.map_or((true, true), |it| (it.readable, it.writable))
     };
-    let mut bound: Vec<Argument> = buffers
-        .iter()
-        .map(|(index, buffer)| match writes(*index) {
-            true => Argument::read_write(*index, buffer),
-            false => Argument::read(*index, buffer),
-        })
-        .collect();
+    let writes = |place: Place| access(place).1;
+    let mut bound: Vec<Argument> = Vec::new();
+    for (place, buffer) in &buffers {
+        let (index, texture) = match *place {
+            Place::Buffer(index) => (index, None),
+            Place::Texture(index) => {
+                let found = pictures.iter().find(|it| it.0 == index);
+                (
+                    index,
+                    found.map(|(_, it)| Texture::new(it.format, it.size[0], it.size[1])),
+                )
+            }
+        };
+        let argument = match access(*place) {
+            (true, false) => Argument::read(index, buffer),
+            (false, true) if texture.is_some() => Argument::write(index, buffer),
+            _ => Argument::read_write(index, buffer),
+        };
+        bound.push(texture.map_or(argument, |texture| argument.texture(texture)));
+    }
+    bound.extend(
+        samplers
+            .iter()
+            .map(|(index, it)| Argument::sampler(*index, *it)),
+    );
     let memory = arguments.threadgroup.iter();
     bound.extend(memory.map(|(index, bytes)| Argument::threadgroup(*index, *bytes)));
     let dispatch = Dispatch {
@@ -132,80 +190,121 @@ pub fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
     commands.run()?;
 
     let mut results = Vec::new();
-    for ((index, buffer), (_, before)) in buffers.iter().zip(&given) {
+    for ((place, buffer), (_, before)) in buffers.iter().zip(&places) {
         let values = Values {
             kind: before.kind,
             bytes: buffer.to_vec()?,
         };
-        results.push((*index, values));
+        results.push((*place, values));
     }
-    for (index, path) in &arguments.save {
-        for (_, values) in results.iter().filter(|it| it.0 == *index) {
+    for (place, path) in &arguments.save {
+        for (_, values) in results.iter().filter(|it| it.0 == *place) {
             let file = npy::write(values);
             fs::write(path, file).map_err(|it| format!("cannot write {}: {it}", path.display()))?;
         }
     }
-    results.retain(|(index, _)| writes(*index));
+    results.retain(|(place, _)| writes(*place));
     let mut out = output::buffered();
-    match arguments.json {
-        true => {
-            let results: Vec<Json> = results
-                .iter()
-                .map(|(index, it)| describe(*index, it))
-                .collect();
-            writeln!(out, "{}", json!({ "kernel": name, "buffers": results }))?;
-        }
-        false => {
-            for (index, values) in &results {
-                print(&mut out, *index, values, arguments.print)?;
+    if arguments.json {
+        let (mut buffers, mut textures) = (Vec::new(), Vec::new());
+        for (place, values) in &results {
+            match place {
+                Place::Buffer(index) => buffers.push(describe(*index, values)),
+                Place::Texture(index) => textures.push(describe(*index, values)),
             }
+        }
+        let mut described = json!({ "kernel": name, "buffers": buffers });
+        if !textures.is_empty() {
+            described["textures"] = textures.into();
+        }
+        writeln!(out, "{described}")?;
+    } else {
+        for (place, values) in &results {
+            print(&mut out, *place, values, arguments.print)?;
         }
     }
     out.flush()?;
     Ok(())
 }
 
-/// Buffers without an index take those that the kernel has, in the order of indices.
-fn with_indices(
-    buffers: &[(Option<u32>, Values)],
+/// The grid, and the threads of a threadgroup.
+fn threads(
+    arguments: &RunArguments,
+    buffers: &[(u32, Values)],
+    textures: &[(u32, Texels)],
+    most: u32,
+) -> ([u32; 3], [u32; 3]) {
+    let largest = buffers.iter().map(|(_, values)| values.count()).max();
+    let line = [largest.unwrap_or(1).max(1) as u32, 1, 1];
+    let sizes = textures.iter().map(|(_, it)| it.size);
+    let picture = sizes.max_by_key(|[width, height]| u64::from(*width) * u64::from(*height));
+    let grid = arguments.grid.unwrap_or(match picture {
+        Some([width, height]) => [width, height, 1],
+        None => line,
+    });
+    let threads = arguments.threads.unwrap_or(match grid[1] > 1 {
+        true => [
+            grid[0].min(most).min(16),
+            grid[1].min(most / 16).clamp(1, 16),
+            1,
+        ],
+        false => [grid[0].min(most).min(256), 1, 1],
+    });
+    (grid, threads)
+}
+
+/// What has no index takes those that the kernel has, in the order of indices.
+fn with_indices<T: Clone>(
+    given: &[(Option<u32>, T)],
     wanted: &[ArgumentInfo],
-) -> Result<Vec<(u32, Values)>, String> {
-    let taken: Vec<u32> = buffers.iter().filter_map(|(index, _)| *index).collect();
-    let is_buffer = |it: &&ArgumentInfo| it.kind == ArgumentKind::Buffer;
-    let mut free: Vec<u32> = wanted.iter().filter(is_buffer).map(|it| it.index).collect();
+    kind: ArgumentKind,
+) -> Result<Vec<(u32, T)>, String> {
+    let taken: Vec<u32> = given.iter().filter_map(|(index, _)| *index).collect();
+    let is_wanted = |it: &&ArgumentInfo| it.kind == kind;
+    let mut free: Vec<u32> = wanted.iter().filter(is_wanted).map(|it| it.index).collect();
     if wanted.is_empty() {
         free = (0..31).collect();
     }
     free.retain(|index| !taken.contains(index));
     free.sort_unstable();
     let mut free = free.into_iter();
-    let mut given = Vec::new();
-    for (index, values) in buffers {
-        let index = index.or_else(|| free.next());
-        let index = index.ok_or("there are more buffers than the kernel has arguments")?;
-        given.push((index, values.clone()));
+    let mut placed = Vec::new();
+    for (index, values) in given {
+        let index = index.or_else(|| free.next()).ok_or_else(|| {
+            let what = match kind {
+                ArgumentKind::Texture => "textures",
+                ArgumentKind::Sampler => "samplers",
+                _ => "buffers",
+            };
+            format!("there are more {what} than the kernel has arguments")
+        })?;
+        placed.push((index, values.clone()));
     }
-    Ok(given)
+    Ok(placed)
 }
 
 fn require(
     argument: &ArgumentInfo,
-    buffers: &[(u32, Values)],
+    places: &[(Place, &Values)],
     threadgroup: &[(u32, usize)],
 ) -> Result<(), String> {
     let index = argument.index;
+    let has = |place: Place| places.iter().any(|it| it.0 == place);
     match argument.kind {
         ArgumentKind::Threadgroup if !threadgroup.iter().any(|it| it.0 == index) => Err(format!(
             "the kernel wants threadgroup memory {index}: --threadgroup {index}=BYTES"
         )),
-        ArgumentKind::Buffer if !buffers.iter().any(|it| it.0 == index) => Err(format!(
+        ArgumentKind::Buffer if !has(Place::Buffer(index)) => Err(format!(
             "the kernel wants buffer {index}: --buffer {index}=f32:1024 or the like"
+        )),
+        ArgumentKind::Texture if !has(Place::Texture(index)) => Err(format!(
+            "the kernel wants texture {index}: --texture {index}=rgba8unorm:64x64 or the like"
         )),
         _ => Ok(()),
     }
 }
 
-fn print(out: &mut impl Write, index: u32, values: &Values, most: usize) -> std::io::Result<()> {
+fn print(out: &mut impl Write, place: Place, values: &Values, most: usize) -> std::io::Result<()> {
     let most = if most == 0 { usize::MAX } else { most };
     let shown: Vec<String> = values.elements().take(most).collect();
     let rest = if shown.len() < values.count() {
@@ -214,11 +313,7 @@ fn print(out: &mut impl Write, index: u32, values: &Values, most: usize) -> std:
         ""
     };
     let (kind, count) = (values.kind.name(), values.count());
-    writeln!(
-        out,
-        "buffer {index}, {kind}[{count}]: {}{rest}",
-        shown.join(" ")
-    )
+    writeln!(out, "{place}, {kind}[{count}]: {}{rest}", shown.join(" "))
 }
 
 /// Numbers as JSON has them; NaN and infinity are text.

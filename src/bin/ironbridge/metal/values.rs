@@ -10,7 +10,7 @@ use super::npy;
 const LARGEST: u64 = 4 << 30;
 
 /// `f32:1024`, `f32:1024:ramp`, `u32:[1,2,3]` or the name of a .npy file.
-fn parse(text: &str) -> Result<Values, String> {
+pub fn parse(text: &str) -> Result<Values, String> {
     if text.ends_with(".npy") {
         let bytes = fs::read(Path::new(text)).map_err(|it| format!("cannot read {text}: {it}"))?;
         let (kind, bytes) = npy::read(&bytes).map_err(|error| format!("{text}: {error}"))?;
