@@ -94,6 +94,40 @@ kernel void scale(device float *values [[buffer(0)]], constant float &factor [[b
 """
 
 
+TEXTURES = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void shift(texture2d<float> in [[texture(0)]], texture2d<uint, access::write> out [[texture(1)]],
+                  sampler s [[sampler(0)]], constant float &by [[buffer(0)]], uint2 i [[thread_position_in_grid]]) {
+  out.write(uint4(round(in.sample(s, float2(i) + float2(0.5f + by, 0.5f)) * 255)), i);
+}
+"""
+
+
+def test_textures_of_a_kernel(balanced: None) -> None:
+    device = ironbridge.default_device()
+    texels = device.array(np.arange(60, dtype=np.uint8).reshape(3, 5, 4))
+    wide = device.empty((3, 8), np.uint16)
+    out = wide[:, :5]
+    with ironbridge.Kernel(TEXTURES, "shift") as kernel:
+        source, target = ironbridge.Texture(texels, "RGBA8Unorm"), ironbridge.Texture(out, "R16Uint")
+        sampler = ironbridge.Sampler(pixels=True, address="clamp_to_zero")
+        kernel(source, target, sampler, 1.0, threads=(5, 3), threadgroup=(4, 4))
+        assert (out[:, :4] == texels[:, 1:, 0]).all() and (out[:, 4] == 0).all()
+        assert (wide[:, 5:] == 0).all()
+        kernel(source, target, ironbridge.Sampler(linear=True, pixels=True), 0.5, threads=(5, 3))
+        assert (out[:, :4] == (texels[:, 1:, 0] + texels[:, :4, 0].astype(int)) // 2).all()
+        with pytest.raises(ValueError, match="argument 0"):
+            kernel(ironbridge.Texture(np.zeros((3, 5, 4), np.uint8), "RGBA8Unorm"), threads=(5, 3))
+        with pytest.raises(ValueError, match="dimensions"):
+            kernel(source, target, sampler, 1.0, threads=(1, 1, 1, 1))
+    for array, name in ((texels, "R8Unorm"), (texels, "RGBA8Sint"), (texels[:, ::2], "RGBA8Uint"), (texels, "BC1")):
+        with pytest.raises(ValueError, match=name):
+            ironbridge.Texture(array, name)
+    with pytest.raises(ValueError, match="address"):
+        ironbridge.Sampler(address="wrap")
+
+
 def test_a_kernel_of_ones_own(balanced: None) -> None:
     device = ironbridge.default_device()
     values = device.array(np.arange(1000, dtype=np.float32))

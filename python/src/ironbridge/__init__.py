@@ -25,7 +25,7 @@ from .errors import (
     StateError,
     UnsupportedError,
 )
-from .kernels import Kernel
+from .kernels import Kernel, Sampler, Texture
 from .model import Generation, Model, Piece, Session, Stats
 from .ops import matmul
 
@@ -49,9 +49,11 @@ __all__ = [
     "ModelError",
     "NotFoundError",
     "Piece",
+    "Sampler",
     "Session",
     "StateError",
     "Stats",
+    "Texture",
     "UnsupportedError",
     "default_device",
     "matmul",
