@@ -76,5 +76,9 @@ if [ "$(uname -s)" != Darwin ]; then
   # GNUstep's headers ask for it, and GCC's runtime has none.
   printf '#include <Block.h>\n' >"$root/include/softmetal/objc/blocks_runtime.h"
   fill softmetal.pc "$root/lib/pkgconfig/softmetal.pc"
+  for header in objc/message.h CoreFoundation/CoreFoundation.h IOSurface/IOSurfaceRef.h TargetConditionals.h; do
+    install -D -m 644 "native/softmetal/headers/metal-cpp/$header" "$root/include/softmetal-cpp/$header"
+  done
+  fill softmetal-cpp.pc "$root/lib/pkgconfig/softmetal-cpp.pc"
 fi
 echo "install: ironbridge $version is in $root"

@@ -123,6 +123,22 @@ fn objective_c_programs_build_through_pkg_config() {
         "{said}"
     );
 
+    // metal-cpp's way: every call is an objc_msgSend, which GCC's runtime lacks.
+    let source = Path::new(ROOT).join("examples/cpp/add_arrays.cpp");
+    let mut cpp = vec![String::from("-std=c++17"), String::from("-lstdc++")];
+    cpp.extend(pkg_config(
+        &prefix,
+        "softmetal-cpp",
+        &["--cflags", "--libs"],
+    ));
+    let added = build(&source, cpp);
+    let text = run(&mut start(&added, ""));
+    assert!(text.starts_with("1000 sums are right on "), "{text}");
+    assert!(
+        text.ends_with("threadgroups of up to 1024 threads\n"),
+        "{text}"
+    );
+
     let ours = Path::new(ROOT).join("capi/tests/objective_c");
     let devices = build(&ours.join("devices.m"), flags(&["--cflags", "--libs"]));
     for device in ["", "cpu", "0", "cpu:strict=apple"] {

@@ -1,5 +1,6 @@
-/* MTLCreateSystemDefaultDevice and MTLCopyAllDevices for hosts where no Metal.framework has them. As on a Mac, a device
- * is one object, whoever asks: resources of two callers go together. It lives as long as the process. */
+/* MTLCreateSystemDefaultDevice and MTLCopyAllDevices, also with an observer, for hosts where no Metal.framework has
+ * them. As on a Mac, a device is one object, whoever asks: resources of two callers go together. It lives as long as
+ * the process. */
 #ifndef __APPLE__
 
 #import "softmetal.h"
@@ -87,5 +88,13 @@ NSArray *MTLCopyAllDevices(void) {
   }
   return devices;
 }
+
+NSArray *MTLCopyAllDevicesWithObserver(id<NSObject> *observer, MTLDeviceNotificationHandler handler) {
+  (void)handler;
+  *observer = nil;
+  return MTLCopyAllDevices();
+}
+
+void MTLRemoveDeviceObserver(id<NSObject> observer) { (void)observer; }
 
 #endif

@@ -103,5 +103,13 @@ MTL_EXTERN id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void) NS_RETURNS
 /* The default device and the machine's other ones: the CPU, and NVIDIA's GPUs. */
 MTL_EXTERN NSArray<id<MTLDevice>> *MTLCopyAllDevices(void) NS_RETURNS_RETAINED;
 
+typedef NSString *MTLDeviceNotificationName;
+typedef void (^MTLDeviceNotificationHandler)(id<MTLDevice> device, MTLDeviceNotificationName notifyName);
+/* The same devices. None comes or goes, so the handler is never called, and the observer is nil. */
+MTL_EXTERN NSArray<id<MTLDevice>> *
+MTLCopyAllDevicesWithObserver(id<NSObject> _Nullable *_Nonnull observer,
+                              MTLDeviceNotificationHandler handler) NS_RETURNS_RETAINED;
+MTL_EXTERN void MTLRemoveDeviceObserver(id<NSObject> _Nullable observer);
+
 NS_ASSUME_NONNULL_END
 #endif

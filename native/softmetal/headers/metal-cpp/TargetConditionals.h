@@ -1,0 +1,12 @@
+/* As a Mac's. */
+#ifndef SOFTMETAL_TARGETCONDITIONALS_H
+#define SOFTMETAL_TARGETCONDITIONALS_H
+
+#define TARGET_OS_MAC 1
+#define TARGET_OS_OSX 1
+#define TARGET_OS_IPHONE 0
+#define TARGET_OS_IOS 0
+#define TARGET_OS_TV 0
+#define TARGET_OS_SIMULATOR 0
+
+#endif
