@@ -44,18 +44,15 @@ fn attention(criterion: &mut Criterion) {
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                     bencher.iter(|| {
                         let mut commands = device.commands().expect("commands");
-                        let attention = Attention {
-                            tokens,
-                            heads: HEADS,
-                            kv_heads,
-                            head_dim: HEAD_DIM,
-                            first_position,
-                            q: q.tensor(),
-                            k: k.tensor_at(0, dtype),
-                            v: v.tensor_at(0, dtype),
-                            out: out.tensor(),
-                            ..Default::default()
-                        };
+                        let attention = Attention::new(
+                            q.matrix(tokens, HEADS * HEAD_DIM),
+                            k.tensor_at(0, dtype)
+                                .matrix(first_position + tokens, kv_heads * HEAD_DIM),
+                            v.tensor_at(0, dtype)
+                                .matrix(first_position + tokens, kv_heads * HEAD_DIM),
+                            out.matrix(tokens, HEADS * HEAD_DIM),
+                            HEAD_DIM,
+                        );
                         commands
                             .attention(black_box(&attention))
                             .expect("good operands");

@@ -23,12 +23,11 @@ fn record(device: &Device, buffer: &Buffer<f32>, operations: u32) -> Result<Comm
         .max_operations(OPERATIONS + 1)
         .begin()?;
     for _ in 0..operations {
-        commands.add(&Elementwise {
-            count: NUMBERS,
-            a: buffer.tensor(),
-            b: buffer.tensor(),
-            out: buffer.tensor(),
-        })?;
+        commands.add(&Elementwise::new(
+            buffer.tensor().vector(NUMBERS),
+            buffer.tensor().vector(NUMBERS),
+            buffer.tensor().vector(NUMBERS),
+        ))?;
     }
     Ok(commands)
 }

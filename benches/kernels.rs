@@ -103,16 +103,12 @@ fn projections(criterion: &mut Criterion) {
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                     bencher.iter(|| {
                         let mut commands = device.commands().expect("commands");
-                        let matmul = Matmul {
-                            m: tokens,
-                            n: outputs,
-                            k: D_MODEL,
-                            a: x.tensor(),
-                            b: w.tensor_at(0, dtype),
-                            c: y.tensor(),
-                            transpose_b,
-                            ..Default::default()
-                        };
+                        let matmul = Matmul::new(
+                            x.matrix(tokens, D_MODEL),
+                            w.tensor_at(0, dtype)
+                                .oriented(D_MODEL, outputs, transpose_b),
+                            y.matrix(tokens, outputs),
+                        );
                         commands.matmul(black_box(&matmul)).expect("good operands");
                         commands
                             .commit()

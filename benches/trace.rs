@@ -16,12 +16,7 @@ fn record(device: &Device, buffer: &ironbridge::Buffer<f32>) -> Result<(), Error
     let (a, b, out) = (buffer.tensor(), buffer.tensor(), buffer.tensor());
     let mut commands = device.commands()?;
     for _ in 0..OPERATIONS {
-        commands.add(&Elementwise {
-            count: 4,
-            a,
-            b,
-            out,
-        })?;
+        commands.add(&Elementwise::new(a.vector(4), b.vector(4), out.vector(4)))?;
     }
     commands.run()
 }

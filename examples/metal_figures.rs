@@ -205,16 +205,11 @@ fn throughput() -> Outcome {
     ] {
         let (n, k) = (512, 1024);
         for (ty, b) in weights {
-            let matmul = Matmul {
-                m,
-                n,
-                k,
-                a: memory.tensor(),
-                b,
-                c: out.tensor(),
-                transpose_b: true,
-                ..Default::default()
-            };
+            let matmul = Matmul::new(
+                memory.matrix(m, k),
+                b.matrix(n, k).transposed(),
+                out.matrix(m, n),
+            );
             let name = format!("matrix product {kind}, {ty} weights");
             measure(&device, &name, 2 * m * n * k, FLOPS, |commands| {
                 commands.matmul(&matmul)
@@ -227,18 +222,13 @@ fn throughput() -> Outcome {
         ("in pieces, of one query to 1024 keys", 1, 1024),
     ] {
         let (heads, kv_heads, head_dim) = (8, 2, 64);
-        let attention = Attention {
-            tokens,
-            heads,
-            kv_heads,
+        let attention = Attention::new(
+            memory.matrix(tokens, heads * head_dim),
+            halves.matrix(positions, kv_heads * head_dim),
+            halves.matrix(positions, kv_heads * head_dim),
+            out.matrix(tokens, heads * head_dim),
             head_dim,
-            first_position: positions - tokens,
-            q: memory.tensor(),
-            k: halves.tensor(),
-            v: halves.tensor(),
-            out: out.tensor(),
-            ..Default::default()
-        };
+        );
         let keys = (0..tokens).map(|token| positions - tokens + token + 1);
         let work = 4 * heads * head_dim * keys.sum::<usize>();
         let name = format!("attention {kind}, f16 cache");
@@ -252,41 +242,29 @@ fn throughput() -> Outcome {
     let count = rows * width;
     let (x, y) = (memory.tensor(), out.tensor());
     measure(&device, "rms_norm", count, ELEMENTS, |commands| {
-        commands.rms_norm(&RmsNorm {
-            rows,
-            width,
-            x,
-            weight: other.tensor(),
-            out: y,
-            eps: 1e-5,
-        })
+        commands.rms_norm(&RmsNorm::new(
+            x.matrix(rows, width),
+            other.tensor().vector(width),
+            y.matrix(rows, width),
+            1e-5,
+        ))
     })?;
     measure(&device, "softmax", count, ELEMENTS, |commands| {
-        commands.softmax(&Softmax {
-            rows,
-            width,
-            x,
-            out: y,
-            ..Default::default()
-        })
+        commands.softmax(&Softmax::new(x.matrix(rows, width), y.matrix(rows, width)))
     })?;
     measure(&device, "rope", count, ELEMENTS, |commands| {
-        commands.rope(&Rope {
-            tokens: rows,
-            heads: width / 64,
-            head_dim: 64,
-            x: y,
-            positions: ids.tensor(),
-            frequency_base: 1e4,
-            ..Default::default()
-        })
+        commands.rope(&Rope::new(
+            y.matrix(rows, width),
+            ids.tensor().vector(rows),
+            64,
+            1e4,
+        ))
     })?;
-    let elementwise = Elementwise {
-        count,
-        a: x,
-        b: other.tensor(),
-        out: y,
-    };
+    let elementwise = Elementwise::new(
+        x.vector(count),
+        other.tensor().vector(count),
+        y.vector(count),
+    );
     measure(&device, "add", count, ELEMENTS, |commands| {
         commands.add(&elementwise)
     })?;
@@ -294,46 +272,34 @@ fn throughput() -> Outcome {
         commands.silu_mul(&elementwise)
     })?;
     measure(&device, "copy, f32 to f16", count, ELEMENTS, |commands| {
-        commands.copy(&CopyRows {
-            rows,
-            width,
-            src: x,
-            dst: halves.tensor(),
-        })
+        commands.copy(&CopyRows::new(
+            x.matrix(rows, width),
+            halves.matrix(rows, width),
+        ))
     })?;
     measure(&device, "copy, f32 to Q8_0", count, ELEMENTS, |commands| {
-        commands.copy(&CopyRows {
-            rows,
-            width,
-            src: x,
-            dst: bytes.tensor_at(0, DType::Q8_0),
-        })
+        commands.copy(&CopyRows::new(
+            x.matrix(rows, width),
+            bytes.tensor_at(0, DType::Q8_0).matrix(rows, width),
+        ))
     })?;
     measure(&device, "transpose", count, ELEMENTS, |commands| {
-        commands.transpose(&Transpose {
-            rows,
-            width,
-            x,
-            out: y,
-        })
+        commands.transpose(&Transpose::new(
+            x.matrix(rows, width),
+            y.matrix(width, rows),
+        ))
     })?;
     measure(&device, "embedding, Q8_0", count, ELEMENTS, |commands| {
-        commands.embedding(&Embedding {
-            rows,
-            width,
-            vocab: 16,
-            table: bytes.tensor_at(0, DType::Q8_0),
-            ids: ids.tensor(),
-            out: y,
-            scale: None,
-        })
+        commands.embedding(&Embedding::new(
+            bytes.tensor_at(0, DType::Q8_0).matrix(16, width),
+            ids.tensor().vector(rows),
+            y.matrix(rows, width),
+        ))
     })?;
     measure(&device, "argmax", count, ELEMENTS, |commands| {
-        commands.argmax(&Argmax {
-            rows,
-            width,
-            x,
-            out: ids.tensor(),
-        })
+        commands.argmax(&Argmax::new(
+            x.matrix(rows, width),
+            ids.tensor().vector(rows),
+        ))
     })
 }

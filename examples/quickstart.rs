@@ -13,15 +13,7 @@ fn main() -> Result<()> {
     let c = device.buffer::<f32>(m * n)?;
 
     let mut commands = device.commands()?;
-    commands.matmul(&Matmul {
-        m,
-        n,
-        k,
-        a: a.tensor(),
-        b: b.tensor(),
-        c: c.tensor(),
-        ..Default::default()
-    })?;
+    commands.matmul(&Matmul::new(a.matrix(m, k), b.matrix(k, n), c.matrix(m, n)))?;
     let pending = commands.commit()?;
     drop((a, b)); // the commands keep what they use
     pending.wait()?;

@@ -14,15 +14,7 @@
 //! let c = device.buffer::<f32>(4)?;
 //!
 //! let mut commands = device.commands()?;
-//! commands.matmul(&Matmul {
-//!     m: 2,
-//!     n: 2,
-//!     k: 2,
-//!     a: a.tensor(),
-//!     b: b.tensor(),
-//!     c: c.tensor(),
-//!     ..Default::default()
-//! })?;
+//! commands.matmul(&Matmul::new(a.matrix(2, 2), b.matrix(2, 2), c.matrix(2, 2)))?;
 //! let pending = commands.commit()?;
 //! drop((a, b)); // the commands keep what they use
 //! pending.wait()?;

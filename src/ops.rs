@@ -1,15 +1,16 @@
 //! The operations that [`Commands`](crate::Commands) record, one file each.
 //!
-//! An operation takes a struct with named fields; those that are left to `..Default::default()` take the defaults that
-//! their documentation states. All operands are checked before anything is recorded, so that a failed call leaves the
-//! commands as they were. Unless its documentation says otherwise, an operation's output may not overlap an input.
+//! An operation is a struct: `new` takes its operands, whose shapes are its sizes, and a `with_…` method each thing
+//! that has a default. All operands are checked before anything is recorded, so that a failed call leaves the commands
+//! as they were. Unless its documentation says otherwise, an operation's output may not overlap an input.
 //!
-//! Sizes and strides are in elements, matrices are row-major. In formulas `A[i]` is row `i`.
+//! Sizes and strides are in elements, matrices are row-major and not transposed, unless an operation says otherwise.
+//! What is called a vector may have any shape of as many elements. In formulas `A[i]` is row `i`.
 //!
 //! # Errors
 //! Of every operation, unless its documentation adds to them:
 //! - [`Error::InvalidArgument`] when a size is zero or overflows, an operand is missing, leaves its buffer, has another
-//!   type than the operation takes, or does not fit the others. The message names the operand.
+//!   type or shape than the operation takes, or does not fit the others. The message names the operand.
 //! - [`Error::WrongDevice`] when an operand belongs to another device than the commands.
 //! - [`Error::InUse`] when the host has mapped an operand in conflict.
 //! - [`Error::ReadOnly`] when the output is wrapped memory.
@@ -26,16 +27,7 @@
 //! let w = device.buffer_from(&[1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0])?; // three rows of two: stored [n][k]
 //! let y = device.buffer::<f32>(3)?;
 //! let mut commands = device.commands()?;
-//! commands.matmul(&Matmul {
-//!     m: 1,
-//!     n: 3,
-//!     k: 2,
-//!     a: x.tensor(),
-//!     b: w.tensor(),
-//!     transpose_b: true,
-//!     c: y.tensor(),
-//!     ..Default::default()
-//! })?;
+//! commands.matmul(&Matmul::new(x.matrix(1, 2), w.matrix(3, 2).transposed(), y.matrix(1, 3)))?;
 //! commands.run()?;
 //! assert_eq!(y.to_vec()?, [1.0, 2.0, 3.0]);
 //! # Ok(())
@@ -61,20 +53,20 @@
 //!
 //! let mut commands = device.commands()?;
 //! for (a, b, bias, c) in [(&x, &first, &bias, &hidden), (&hidden, &second, &offset, &scores)] {
-//!     let (a, b, out) = (a.tensor(), b.tensor(), c.tensor());
-//!     commands.matmul(&Matmul { m: 4, n: 2, k: 2, a, b, transpose_b: true, c: out, ..Default::default() })?;
-//!     commands.add_bias(&AddBias { rows: 4, width: 2, x: out, bias: bias.tensor(), out })?;
+//!     let out = c.matrix(4, 2);
+//!     commands.matmul(&Matmul::new(a.matrix(4, 2), b.matrix(2, 2).transposed(), out))?;
+//!     commands.add_bias(&AddBias::new(out, bias.tensor(), out))?;
 //!     if std::ptr::eq(c, &hidden) {
-//!         commands.relu(&Activation { count: 8, x: out, out, ..Default::default() })?;
+//!         commands.relu(&Activation::new(out, out))?;
 //!     }
 //! }
 //! // A score of each class by itself; all of them together, which sum up to 1.
-//! commands.sigmoid(&Activation { count: 8, x: scores.tensor(), out: gates.tensor(), ..Default::default() })?;
-//! let (rows, width, out) = (4, 2, scores.tensor());
-//! commands.softmax(&Softmax { rows, width, x: out, out, ..Default::default() })?;
-//! commands.argmax(&Argmax { rows, width, x: out, out: answers.tensor() })?;
-//! commands.transpose(&Transpose { rows, width, x: out, out: columns.tensor() })?;
-//! commands.tanh(&Activation { count: 8, x: columns.tensor(), out: columns.tensor(), ..Default::default() })?;
+//! commands.sigmoid(&Activation::new(scores.tensor(), gates.tensor()))?;
+//! let scores_of_pairs = scores.matrix(4, 2);
+//! commands.softmax(&Softmax::new(scores_of_pairs, scores_of_pairs))?;
+//! commands.argmax(&Argmax::new(scores_of_pairs, answers.tensor()))?;
+//! commands.transpose(&Transpose::new(scores_of_pairs, columns.matrix(2, 4)))?;
+//! commands.tanh(&Activation::new(columns.tensor(), columns.tensor()))?;
 //! commands.run()?;
 //!
 //! assert_eq!(answers.to_vec()?, [0, 1, 1, 0]);
@@ -104,6 +96,7 @@ mod optimizer;
 mod rms_norm;
 mod rms_norm_backward;
 mod rope;
+mod shapes;
 mod softmax;
 mod softmax_backward;
 mod sum_rows;

@@ -1,4 +1,4 @@
-//! Views: which part of a buffer an operation reads or writes, and as what.
+//! Views: which part of a buffer an operation reads or writes, as what, and of which shape.
 
 use crate::buffer::Buffer;
 use crate::dtype::{DType, Element, Number};
@@ -28,13 +28,64 @@ use crate::handle::Handle;
 pub struct Tensor<'a> {
     buffer: Option<&'a Handle<ffi::iron_buffer>>,
     offset: u64,
+    rows: usize,
+    columns: usize,
+    transposed: bool,
     row_stride: u64,
     batch_stride: u64,
     dtype: Option<DType>,
 }
 
 impl<'a> Tensor<'a> {
-    /// From row to row, in elements, where rows are not packed.
+    /// The same place as a matrix of this shape.
+    #[must_use]
+    pub fn matrix(self, rows: usize, columns: usize) -> Self {
+        Tensor {
+            rows,
+            columns,
+            transposed: false,
+            ..self
+        }
+    }
+
+    /// The same place as one row.
+    #[must_use]
+    pub fn vector(self, elements: usize) -> Self {
+        self.matrix(1, elements)
+    }
+
+    /// The transposed matrix, for products: its rows are the columns that are stored.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Tensor {
+            rows: self.columns,
+            columns: self.rows,
+            transposed: !self.transposed,
+            ..self
+        }
+    }
+
+    /// The same place as a matrix of this shape, which is stored transposed where `transposed` says so: as
+    /// `columns × rows`.
+    #[must_use]
+    pub fn oriented(self, rows: usize, columns: usize, transposed: bool) -> Self {
+        match transposed {
+            true => self.matrix(columns, rows).transposed(),
+            false => self.matrix(rows, columns),
+        }
+    }
+
+    /// `[rows, columns]`, of the transposed matrix where it is one.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.rows, self.columns]
+    }
+
+    /// Whether columns are stored one after the other, and not rows.
+    pub fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    /// From row to row as they are stored, in elements, where they are not packed.
     #[must_use]
     pub fn row_stride(self, elements: usize) -> Self {
         Tensor {
@@ -52,17 +103,21 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// The view that starts `elements` further on. Where they are not whole blocks, operations refuse the result as out
-    /// of range.
+    /// The view that starts `elements` further on: a single row is as much shorter, and a matrix keeps its shape. Where
+    /// they are not whole blocks, operations refuse the result as out of range.
     #[must_use]
     pub fn skip(self, elements: usize) -> Self {
-        match self.dtype.and_then(|dtype| dtype.bytes(elements)) {
+        let skipped = match self.dtype.and_then(|dtype| dtype.bytes(elements)) {
             Some(bytes) => self.skip_bytes(bytes),
             None => self.skip_bytes(usize::MAX),
+        };
+        match self.rows {
+            1 => skipped.vector(self.columns.saturating_sub(elements)),
+            _ => skipped,
         }
     }
 
-    /// The view that starts `bytes` further on.
+    /// The view of the same shape that starts `bytes` further on.
     #[must_use]
     pub fn skip_bytes(self, bytes: usize) -> Self {
         Tensor {
@@ -79,6 +134,10 @@ impl<'a> Tensor<'a> {
     /// Bytes from the buffer's start.
     pub fn byte_offset(&self) -> u64 {
         self.offset
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.buffer.is_none()
     }
 
     pub(crate) fn native(&self) -> ffi::iron_tensor {
@@ -100,20 +159,28 @@ impl<'a> Tensor<'a> {
 
 impl<T: Element> Buffer<T> {
     /// The buffer's bytes from `byte_offset` on as elements of `dtype`: one of many weights in a file wrapped as bytes.
+    /// The view is one row of all whole blocks that are left; [`Tensor::matrix`] gives it another shape.
     pub fn tensor_at(&self, byte_offset: usize, dtype: DType) -> Tensor<'_> {
-        Tensor {
+        let bytes = (self.len() * size_of::<T>()).saturating_sub(byte_offset);
+        let view = Tensor {
             buffer: Some(&self.handle),
             offset: byte_offset as u64,
             dtype: Some(dtype),
             ..Tensor::default()
-        }
+        };
+        view.vector(bytes / dtype.block_bytes() * dtype.block_elements())
     }
 }
 
 impl<T: Number> Buffer<T> {
-    /// The whole buffer, packed.
+    /// The whole buffer as one row.
     pub fn tensor(&self) -> Tensor<'_> {
         self.tensor_at(0, T::DTYPE)
+    }
+
+    /// The buffer's first elements as packed rows.
+    pub fn matrix(&self, rows: usize, columns: usize) -> Tensor<'_> {
+        self.tensor().matrix(rows, columns)
     }
 }
 

@@ -22,16 +22,8 @@ use crate::ffi;
 ///
 /// let (x, y) = (device.buffer_from(&[1.0f32, 10.0])?, device.buffer::<f32>(64)?);
 /// let mut commands = device.commands()?;
-/// commands.matmul(&Matmul {
-///     m: 1,
-///     n: 64,
-///     k: 2,
-///     a: x.tensor(),
-///     b: weights.tensor_at(0, DType::F32),
-///     transpose_b: true,
-///     c: y.tensor(),
-///     ..Default::default()
-/// })?;
+/// let matrix = weights.tensor_at(0, DType::F32).matrix(64, 2);
+/// commands.matmul(&Matmul::new(x.matrix(1, 2), matrix.transposed(), y.matrix(1, 64)))?;
 /// commands.run()?;
 /// assert_eq!(y.to_vec()?[..3], [10.0, 32.0, 54.0]);
 /// # Ok(())

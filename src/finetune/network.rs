@@ -452,15 +452,11 @@ fn unpacked(
         let ids = device.buffer_from(&ids)?;
         let out = device.buffer::<f32>(rows * width)?;
         let mut commands = device.commands()?;
-        commands.embedding(&Embedding {
-            rows,
-            width,
-            vocab: rows,
-            table: table.tensor_at(0, dtype),
-            ids: ids.tensor(),
-            out: out.tensor(),
-            scale: None,
-        })?;
+        commands.embedding(&Embedding::new(
+            table.tensor_at(0, dtype).matrix(rows, width),
+            ids.tensor().vector(rows),
+            out.matrix(rows, width),
+        ))?;
         commands.run()?;
         let values = out.map()?;
         numbers.extend(values.iter().flat_map(|value| value.to_le_bytes()));

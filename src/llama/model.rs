@@ -239,15 +239,16 @@ impl Model {
         pass: &Pass,
     ) -> Result<()> {
         let parts = &*self.0;
-        commands.embedding(&Embedding {
-            rows: pass.rows,
-            width: parts.config.width,
-            vocab: parts.config.vocabulary,
-            table: parts.embedding.place().tensor(),
-            ids: state.ids.tensor(),
-            out: state.x.tensor(), // rows × width
-            scale: parts.config.embedding_scale(),
-        })?;
+        let Config {
+            vocabulary, width, ..
+        } = parts.config;
+        let table = parts.embedding.place();
+        let embedding = Embedding::new(
+            table.tensor().matrix(vocabulary, width),
+            state.ids.tensor().vector(pass.rows),
+            state.x.matrix(pass.rows, width),
+        );
+        commands.embedding(&embedding.with_scale(parts.config.embedding_scale()))?;
         for (layer, block) in parts.blocks.iter().enumerate() {
             block.forward(commands, &parts.config, state, layer, pass)?;
         }
@@ -265,30 +266,26 @@ impl Model {
         first: usize,
     ) -> Result<()> {
         let parts = &*self.0;
-        let (gathered, normed) = (state.delta.tensor(), state.normed.tensor()); // outputs × width
-        commands.embedding(&Embedding {
-            rows: outputs,
-            width: parts.config.width,
-            vocab: rows,
-            table: state.x.tensor(),
-            ids: state.outputs.tensor(),
-            out: gathered,
-            scale: None,
-        })?;
+        let Config {
+            vocabulary, width, ..
+        } = parts.config;
+        let gathered = state.delta.matrix(outputs, width);
+        let normed = state.normed.matrix(outputs, width);
+        commands.embedding(&Embedding::new(
+            state.x.matrix(rows, width),
+            state.outputs.tensor().vector(outputs),
+            gathered,
+        ))?;
         parts.norm.forward(commands, outputs, gathered, normed)?;
-        let logits = state.logits.tensor().skip(first * parts.config.vocabulary);
+        let logits = state.logits.tensor().skip(first * vocabulary);
+        let logits = logits.matrix(outputs, vocabulary);
         let low = state.low.tensor();
         parts
             .output
             .forward(commands, outputs, normed, logits, low)?;
         match parts.config.output_cap {
             None => Ok(()),
-            Some(cap) => commands.tanh(&Activation {
-                count: outputs * parts.config.vocabulary,
-                x: logits,
-                out: logits,
-                scale: Some(cap),
-            }),
+            Some(cap) => commands.tanh(&Activation::new(logits, logits).with_scale(cap)),
         }
     }
 

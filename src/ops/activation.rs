@@ -4,26 +4,49 @@ use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
 use crate::ops::optional_factor;
+use crate::ops::shapes::Shapes;
 use crate::tensor::Tensor;
 
 /// `out[i] = scale · f(x[i] / scale)` (`iron_activation`).
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Activation<'a> {
-    /// How many elements.
-    pub count: usize,
-    /// `count` elements, packed; F32.
+    /// Any shape, packed; F32.
     pub x: Tensor<'a>,
-    /// `count` elements, packed; F32. May be `x`.
+    /// As many elements as `x`, packed; F32. May be `x`.
     pub out: Tensor<'a>,
     /// Above 0. `None`: 1. A `tanh` with a scale is a soft cap.
     pub scale: Option<f32>,
 }
 
+impl<'a> Activation<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(x: Tensor<'a>, out: Tensor<'a>) -> Self {
+        Activation {
+            x,
+            out,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`scale`](Self::scale).
+    #[must_use]
+    pub fn with_scale(self, scale: impl Into<Option<f32>>) -> Self {
+        Activation {
+            scale: scale.into(),
+            ..self
+        }
+    }
+}
+
 impl Activation<'_> {
     fn native(&self, call: &'static str) -> Result<ffi::iron_activation> {
+        let shapes = Shapes(call);
+        let count = shapes.count("x", self.x)?;
+        shapes.vector("out", self.out, count)?;
         Ok(ffi::iron_activation {
             size: size_of::<ffi::iron_activation>(),
-            count: self.count as u64,
+            count: count as u64,
             x: self.x.native(),
             out: self.out.native(),
             scale: optional_factor(call, "scale", self.scale)?,

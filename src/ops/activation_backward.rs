@@ -10,9 +10,10 @@ impl Commands {
     /// `b` the gradient of that (`iron_encode_relu_backward`). NaN in `a` stays NaN.
     #[track_caller]
     pub fn relu_backward(&mut self, operands: &Elementwise<'_>) -> Result<()> {
-        let native = operands.native();
+        let call = "Commands::relu_backward";
+        let native = operands.native(call)?;
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::relu_backward", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_relu_backward(self.recorder(), &native)
         })
     }
@@ -21,9 +22,10 @@ impl Commands {
     /// `b` the gradient of that (`iron_encode_sigmoid_backward`).
     #[track_caller]
     pub fn sigmoid_backward(&mut self, operands: &Elementwise<'_>) -> Result<()> {
-        let native = operands.native();
+        let call = "Commands::sigmoid_backward";
+        let native = operands.native(call)?;
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::sigmoid_backward", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_sigmoid_backward(self.recorder(), &native)
         })
     }
@@ -32,9 +34,10 @@ impl Commands {
     /// the gradient of that (`iron_encode_tanh_backward`).
     #[track_caller]
     pub fn tanh_backward(&mut self, operands: &Elementwise<'_>) -> Result<()> {
-        let native = operands.native();
+        let call = "Commands::tanh_backward";
+        let native = operands.native(call)?;
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::tanh_backward", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_tanh_backward(self.recorder(), &native)
         })
     }

@@ -3,39 +3,33 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::shapes::Shapes;
 use crate::ops::{optional, optional_factor};
 use crate::tensor::Tensor;
 
 /// Causal grouped-query attention (`iron_attention`): `out[t][h] = sum over j of softmax over j of (q[t][h] · k[j][g] ·
 /// scale) · v[j][g]` with `g = h / (heads / kv_heads)`.
 ///
-/// Query `t` stands at position `first_position + t` and sees the keys up to its own position. The keys and values of
-/// all those positions must be in the cache when it runs.
+/// The queries are those of the last of the keys' positions: with `tokens` queries and `positions` keys, query `t`
+/// stands at position `positions - tokens + t` and sees the keys up to its own position.
 ///
 /// Vaswani et al. 2017, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762), equation 1; grouped queries: Ainslie et
 /// al. 2023, [arXiv:2305.13245](https://arxiv.org/abs/2305.13245).
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Attention<'a> {
-    /// Queries.
-    pub tokens: usize,
-    /// Heads of a query, a multiple of `kv_heads`.
-    pub heads: usize,
-    /// Heads of a key and of a value.
-    pub kv_heads: usize,
     /// Elements of a head, at most 256.
     pub head_dim: usize,
-    /// The position of the first query.
-    pub first_position: usize,
     /// How many positions back a query sees, its own counted. `None`: all.
     pub window: Option<usize>,
-    /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
+    /// `tokens × (heads · head_dim)`, where `heads` is a multiple of `kv_heads`; F32.
     pub q: Tensor<'a>,
-    /// The cache of keys, `(first_position + tokens) × kv_heads × head_dim`; F32, F16, BF16 or Q8_0 (`head_dim` and
-    /// strides multiples of 32). Its row stride is from position to position.
+    /// The cache of keys, `positions × (kv_heads · head_dim)`; F32, F16, BF16 or Q8_0 (`head_dim` and strides multiples
+    /// of 32).
     pub k: Tensor<'a>,
-    /// The cache of values, as `k` and of its type.
+    /// The cache of values, of the shape and type of `k`.
     pub v: Tensor<'a>,
-    /// `tokens × heads × head_dim`; F32. Its row stride is from token to token.
+    /// The shape of `q`; F32.
     pub out: Tensor<'a>,
     /// From head to head of a key, in elements. `None`: `head_dim`.
     pub k_head_stride: Option<usize>,
@@ -48,24 +42,106 @@ pub struct Attention<'a> {
     pub softcap: Option<f32>,
 }
 
+impl<'a> Attention<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(
+        q: Tensor<'a>,
+        k: Tensor<'a>,
+        v: Tensor<'a>,
+        out: Tensor<'a>,
+        head_dim: usize,
+    ) -> Self {
+        Attention {
+            q,
+            k,
+            v,
+            out,
+            head_dim,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`window`](Self::window).
+    #[must_use]
+    pub fn with_window(self, window: impl Into<Option<usize>>) -> Self {
+        Attention {
+            window: window.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`k_head_stride`](Self::k_head_stride).
+    #[must_use]
+    pub fn with_k_head_stride(self, k_head_stride: impl Into<Option<usize>>) -> Self {
+        Attention {
+            k_head_stride: k_head_stride.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`v_head_stride`](Self::v_head_stride).
+    #[must_use]
+    pub fn with_v_head_stride(self, v_head_stride: impl Into<Option<usize>>) -> Self {
+        Attention {
+            v_head_stride: v_head_stride.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`scale`](Self::scale).
+    #[must_use]
+    pub fn with_scale(self, scale: impl Into<Option<f32>>) -> Self {
+        Attention {
+            scale: scale.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`softcap`](Self::softcap).
+    #[must_use]
+    pub fn with_softcap(self, softcap: impl Into<Option<f32>>) -> Self {
+        Attention {
+            softcap: softcap.into(),
+            ..self
+        }
+    }
+}
+
 impl Commands {
     /// Records attention (`iron_encode_attention`).
     #[track_caller]
     pub fn attention(&mut self, attention: &Attention<'_>) -> Result<()> {
         let call = "Commands::attention";
         let (k_stride, v_stride) = (attention.k_head_stride, attention.v_head_stride);
+        let Attention {
+            q,
+            k,
+            v,
+            out,
+            head_dim,
+            ..
+        } = *attention;
+        let shapes = Shapes(call);
+        let [[tokens, _], [positions, _]] = [shapes.of("q", q)?, shapes.of("k", k)?];
+        let [heads, kv_heads] = [
+            shapes.heads("q", q, head_dim)?,
+            shapes.heads("k", k, head_dim)?,
+        ];
+        shapes.matrix("v", v, k.shape())?;
+        shapes.matrix("out", out, q.shape())?;
+        let first_position = shapes.first_position(positions, tokens)?;
         let native = ffi::iron_attention {
             size: size_of::<ffi::iron_attention>(),
-            tokens: attention.tokens as u64,
-            heads: attention.heads as u64,
-            kv_heads: attention.kv_heads as u64,
-            head_dim: attention.head_dim as u64,
-            first_position: attention.first_position as u64,
+            tokens: tokens as u64,
+            heads: heads as u64,
+            kv_heads: kv_heads as u64,
+            head_dim: head_dim as u64,
+            first_position: first_position as u64,
             window: optional(call, "window", attention.window)?,
-            q: attention.q.native(),
-            k: attention.k.native(),
-            v: attention.v.native(),
-            out: attention.out.native(),
+            q: q.native(),
+            k: k.native(),
+            v: v.native(),
+            out: out.native(),
             k_head_stride: optional(call, "k_head_stride", k_stride)?,
             v_head_stride: optional(call, "v_head_stride", v_stride)?,
             scale: optional_factor(call, "scale", attention.scale)?,

@@ -3,6 +3,7 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::shapes::Shapes;
 use crate::tensor::Tensor;
 
 /// `dst[i] = src[i]`: among F32, F16 and BF16 (to nearest, ties to even), from these to Q8_0, from Q8_0 to F32, or U32
@@ -11,19 +12,24 @@ use crate::tensor::Tensor;
 /// Q8_0 is quantised as GGML does: each 32 elements have the scale `max |x| / 127`, rounded to F16, and the elements
 /// that many times it, rounded to nearest. A NaN or infinity among them makes all 32 NaN.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct CopyRows<'a> {
     /// Rows.
-    pub rows: usize,
-    /// Elements of a row.
-    pub width: usize,
-    /// `rows × width`.
     pub src: Tensor<'a>,
-    /// `rows × width`.
+    /// The shape of `src`.
     pub dst: Tensor<'a>,
+}
+
+impl<'a> CopyRows<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(src: Tensor<'a>, dst: Tensor<'a>) -> Self {
+        CopyRows { src, dst }
+    }
 }
 
 /// Copies bytes as they are. Within one buffer the ranges must not overlap.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct CopyBytes<'a> {
     /// How many bytes; a multiple of 4.
     pub length: usize,
@@ -33,19 +39,29 @@ pub struct CopyBytes<'a> {
     pub dst: Tensor<'a>,
 }
 
+impl<'a> CopyBytes<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(src: Tensor<'a>, dst: Tensor<'a>, length: usize) -> Self {
+        CopyBytes { src, dst, length }
+    }
+}
+
 impl Commands {
     /// Records a copy of rows (`iron_encode_copy`).
     #[track_caller]
     pub fn copy(&mut self, copy: &CopyRows<'_>) -> Result<()> {
+        let call = "Commands::copy";
+        let [rows, width] = Shapes(call).of("src", copy.src)?;
+        Shapes(call).matrix("dst", copy.dst, [rows, width])?;
         let native = ffi::iron_copy {
             size: size_of::<ffi::iron_copy>(),
-            rows: copy.rows as u64,
-            width: copy.width as u64,
+            rows: rows as u64,
+            width: width as u64,
             src: copy.src.native(),
             dst: copy.dst.native(),
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::copy", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_copy(self.recorder(), &native)
         })
     }

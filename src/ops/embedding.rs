@@ -4,28 +4,45 @@ use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
 use crate::ops::optional_factor;
+use crate::ops::shapes::Shapes;
 use crate::tensor::Tensor;
 
 /// `out[i] = scale · table[ids[i]]` (`iron_embedding`).
 ///
 /// An id that is not in the table gives a row of NaN: visible at once, and never another token's row.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Embedding<'a> {
-    /// How many rows are looked up.
-    pub rows: usize,
-    /// Elements of a row.
-    pub width: usize,
-    /// Rows of the table.
-    pub vocab: usize,
-    /// `vocab × width`; F32, F16, BF16 or a block type. May be in a buffer of
+    /// `vocabulary × width`; F32, F16, BF16 or a block type. May be in a buffer of
     /// [weights](crate::BufferUsage::Weights), without gaps.
     pub table: Tensor<'a>,
-    /// `rows` ids; U32.
+    /// Any number of ids; U32.
     pub ids: Tensor<'a>,
-    /// `rows × width`; F32.
+    /// `ids × width`; F32.
     pub out: Tensor<'a>,
     /// What each element is multiplied by; finite. `None`: 1. Gemma's is the square root of the width.
     pub scale: Option<f32>,
+}
+
+impl<'a> Embedding<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(table: Tensor<'a>, ids: Tensor<'a>, out: Tensor<'a>) -> Self {
+        Embedding {
+            table,
+            ids,
+            out,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`scale`](Self::scale).
+    #[must_use]
+    pub fn with_scale(self, scale: impl Into<Option<f32>>) -> Self {
+        Embedding {
+            scale: scale.into(),
+            ..self
+        }
+    }
 }
 
 impl Commands {
@@ -33,11 +50,15 @@ impl Commands {
     #[track_caller]
     pub fn embedding(&mut self, embedding: &Embedding<'_>) -> Result<()> {
         let call = "Commands::embedding";
+        let shapes = Shapes(call);
+        let [vocab, width] = shapes.of("table", embedding.table)?;
+        let rows = shapes.count("ids", embedding.ids)?;
+        shapes.matrix("out", embedding.out, [rows, width])?;
         let native = ffi::iron_embedding {
             size: size_of::<ffi::iron_embedding>(),
-            rows: embedding.rows as u64,
-            width: embedding.width as u64,
-            vocab: embedding.vocab as u64,
+            rows: rows as u64,
+            width: width as u64,
+            vocab: vocab as u64,
             table: embedding.table.native(),
             ids: embedding.ids.native(),
             out: embedding.out.native(),

@@ -7,6 +7,7 @@ use crate::tensor::Tensor;
 
 /// Sets bytes to one value. Filling a whole buffer clears a poisoning.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Fill<'a> {
     /// How many bytes; a multiple of 4.
     pub length: usize,
@@ -14,6 +15,23 @@ pub struct Fill<'a> {
     pub out: Tensor<'a>,
     /// What each becomes. Default: 0.
     pub value: u8,
+}
+
+impl<'a> Fill<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(out: Tensor<'a>, length: usize) -> Self {
+        Fill {
+            out,
+            length,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`value`](Self::value).
+    #[must_use]
+    pub fn with_value(self, value: u8) -> Self {
+        Fill { value, ..self }
+    }
 }
 
 impl Commands {

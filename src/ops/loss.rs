@@ -4,6 +4,7 @@ use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
 use crate::ops::optional_factor;
+use crate::ops::shapes::Shapes;
 use crate::tensor::Tensor;
 
 /// Squared error and its gradient: `loss[i] = scale · sum over j of (prediction[i][j] - target[i][j])²` and
@@ -12,21 +13,45 @@ use crate::tensor::Tensor;
 /// With `1 / (rows · width)` as the scale the sum of the losses is the mean squared error, and the gradient is that
 /// sum's.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Mse<'a> {
-    /// Rows.
-    pub rows: usize,
-    /// Elements of a row.
-    pub width: usize,
     /// `rows × width`; F32.
     pub prediction: Tensor<'a>,
-    /// `rows × width`; F32.
+    /// As `prediction`; F32.
     pub target: Tensor<'a>,
-    /// `rows × width`; F32.
+    /// As `prediction`; F32.
     pub gradient: Tensor<'a>,
     /// `rows` elements; F32.
     pub loss: Tensor<'a>,
     /// `None`: 1.
     pub scale: Option<f32>,
+}
+
+impl<'a> Mse<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(
+        prediction: Tensor<'a>,
+        target: Tensor<'a>,
+        gradient: Tensor<'a>,
+        loss: Tensor<'a>,
+    ) -> Self {
+        Mse {
+            prediction,
+            target,
+            gradient,
+            loss,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`scale`](Self::scale).
+    #[must_use]
+    pub fn with_scale(self, scale: impl Into<Option<f32>>) -> Self {
+        Mse {
+            scale: scale.into(),
+            ..self
+        }
+    }
 }
 
 /// Cross-entropy of a softmax and its gradient: `loss[i] = -scale · log(softmax(logits[i])[labels[i]])` and
@@ -35,21 +60,45 @@ pub struct Mse<'a> {
 /// A row whose label is [`CrossEntropy::IGNORED`] has a loss and a gradient of 0. Any other label outside of the row
 /// makes both NaN.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct CrossEntropy<'a> {
-    /// Rows.
-    pub rows: usize,
-    /// Classes: elements of a row.
-    pub width: usize,
-    /// `rows × width`; F32.
+    /// `rows × classes`; F32.
     pub logits: Tensor<'a>,
     /// `rows` classes; U32.
     pub labels: Tensor<'a>,
-    /// `rows × width`; F32.
+    /// As `logits`; F32.
     pub gradient: Tensor<'a>,
     /// `rows` elements; F32.
     pub loss: Tensor<'a>,
     /// `None`: 1.
     pub scale: Option<f32>,
+}
+
+impl<'a> CrossEntropy<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(
+        logits: Tensor<'a>,
+        labels: Tensor<'a>,
+        gradient: Tensor<'a>,
+        loss: Tensor<'a>,
+    ) -> Self {
+        CrossEntropy {
+            logits,
+            labels,
+            gradient,
+            loss,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`scale`](Self::scale).
+    #[must_use]
+    pub fn with_scale(self, scale: impl Into<Option<f32>>) -> Self {
+        CrossEntropy {
+            scale: scale.into(),
+            ..self
+        }
+    }
 }
 
 impl CrossEntropy<'_> {
@@ -62,10 +111,15 @@ impl Commands {
     #[track_caller]
     pub fn mse(&mut self, mse: &Mse<'_>) -> Result<()> {
         let call = "Commands::mse";
+        let shapes = Shapes(call);
+        let [rows, width] = shapes.of("prediction", mse.prediction)?;
+        shapes.matrix("target", mse.target, [rows, width])?;
+        shapes.matrix("gradient", mse.gradient, [rows, width])?;
+        shapes.vector("loss", mse.loss, rows)?;
         let native = ffi::iron_mse {
             size: size_of::<ffi::iron_mse>(),
-            rows: mse.rows as u64,
-            width: mse.width as u64,
+            rows: rows as u64,
+            width: width as u64,
             prediction: mse.prediction.native(),
             target: mse.target.native(),
             gradient: mse.gradient.native(),
@@ -82,10 +136,15 @@ impl Commands {
     #[track_caller]
     pub fn cross_entropy(&mut self, cross_entropy: &CrossEntropy<'_>) -> Result<()> {
         let call = "Commands::cross_entropy";
+        let shapes = Shapes(call);
+        let [rows, width] = shapes.of("logits", cross_entropy.logits)?;
+        shapes.vector("labels", cross_entropy.labels, rows)?;
+        shapes.matrix("gradient", cross_entropy.gradient, [rows, width])?;
+        shapes.vector("loss", cross_entropy.loss, rows)?;
         let native = ffi::iron_cross_entropy {
             size: size_of::<ffi::iron_cross_entropy>(),
-            rows: cross_entropy.rows as u64,
-            width: cross_entropy.width as u64,
+            rows: rows as u64,
+            width: width as u64,
             logits: cross_entropy.logits.native(),
             labels: cross_entropy.labels.native(),
             gradient: cross_entropy.gradient.native(),

@@ -3,24 +3,22 @@
 use crate::commands::Commands;
 use crate::error::{Result, check};
 use crate::ffi;
+use crate::ops::shapes::Shapes;
 use crate::ops::{is_zero, optional_factor};
 use crate::tensor::Tensor;
 
-/// `C = alpha · op(A) op(B) + beta · C + bias`, accumulated in `f32` (`iron_matmul`).
+/// `C = alpha · A B + beta · C + bias`, accumulated in `f32` (`iron_matmul`).
 ///
-/// A linear layer with weights stored `[n][k]`, as GGUF and PyTorch store them, has `transpose_b`.
+/// A linear layer whose weights are stored `[outputs][inputs]`, as GGUF and PyTorch store them, takes
+/// `weights.matrix(outputs, inputs).transposed()` as `b`.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Matmul<'a> {
-    /// Rows of `C`.
-    pub m: usize,
-    /// Columns of `C`.
-    pub n: usize,
-    /// Columns of `op(A)`, rows of `op(B)`.
-    pub k: usize,
-    /// `m × k`, or `k × m` when transposed; F32 or F16.
+    /// `m × k`; F32 or F16. May be [transposed](Tensor::transposed).
     pub a: Tensor<'a>,
-    /// `k × n`, or `n × k` when transposed; F32, F16, BF16, or a block type (transposed only, `k` whole blocks). May be
-    /// in a buffer of [weights](crate::BufferUsage::Weights), transposed and without gaps.
+    /// `k × n`; F32, F16, BF16, or a block type (transposed only, `k` whole blocks). May be
+    /// [transposed](Tensor::transposed), and transposed and without gaps in a buffer of
+    /// [weights](crate::BufferUsage::Weights).
     pub b: Tensor<'a>,
     /// `n` elements added to every row, of the type of `a`. Default: none.
     pub bias: Option<Tensor<'a>>,
@@ -29,15 +27,56 @@ pub struct Matmul<'a> {
     /// How many products are made, one matrix further on each time (see [`Tensor::batch_stride`], which `c` then
     /// needs). `None`: one.
     pub batch: Option<u32>,
-    /// `a` is stored `k × m`.
-    pub transpose_a: bool,
-    /// `b` is stored `n × k`.
-    pub transpose_b: bool,
     /// What products are multiplied by; not 0. `None`: 1. Another number, or a `beta`, needs scratch memory of the size
     /// of `C`, in which products are rounded to its type.
     pub alpha: Option<f32>,
     /// How much of the former `C` is added. 0, the default: `C` is not read.
     pub beta: f32,
+}
+
+impl<'a> Matmul<'a> {
+    /// Of these operands; everything else takes its default.
+    pub fn new(a: Tensor<'a>, b: Tensor<'a>, c: Tensor<'a>) -> Self {
+        Matmul {
+            a,
+            b,
+            c,
+            ..Default::default()
+        }
+    }
+
+    /// Sets [`bias`](Self::bias).
+    #[must_use]
+    pub fn with_bias(self, bias: impl Into<Option<Tensor<'a>>>) -> Self {
+        Matmul {
+            bias: bias.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`batch`](Self::batch).
+    #[must_use]
+    pub fn with_batch(self, batch: impl Into<Option<u32>>) -> Self {
+        Matmul {
+            batch: batch.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`alpha`](Self::alpha).
+    #[must_use]
+    pub fn with_alpha(self, alpha: impl Into<Option<f32>>) -> Self {
+        Matmul {
+            alpha: alpha.into(),
+            ..self
+        }
+    }
+
+    /// Sets [`beta`](Self::beta).
+    #[must_use]
+    pub fn with_beta(self, beta: f32) -> Self {
+        Matmul { beta, ..self }
+    }
 }
 
 impl Commands {
@@ -47,24 +86,33 @@ impl Commands {
         if matmul.batch == Some(0) {
             return Err(is_zero("Commands::matmul", "batch"));
         }
+        let call = "Commands::matmul";
+        let shapes = Shapes(call);
+        let [m, k] = shapes.oriented_of("a", matmul.a)?;
+        let [_, n] = shapes.oriented_of("b", matmul.b)?;
+        shapes.oriented("b", matmul.b, [k, n])?;
+        shapes.matrix("c", matmul.c, [m, n])?;
+        if let Some(bias) = matmul.bias {
+            shapes.vector("bias", bias, n)?;
+        }
         let native = ffi::iron_matmul {
             size: size_of::<ffi::iron_matmul>(),
-            m: matmul.m as u64,
-            n: matmul.n as u64,
-            k: matmul.k as u64,
+            m: m as u64,
+            n: n as u64,
+            k: k as u64,
             a: matmul.a.native(),
             b: matmul.b.native(),
             bias: matmul.bias.unwrap_or_default().native(),
             c: matmul.c.native(),
             batch: matmul.batch.unwrap_or(1),
-            transpose_a: matmul.transpose_a.into(),
-            transpose_b: matmul.transpose_b.into(),
+            transpose_a: matmul.a.is_transposed().into(),
+            transpose_b: matmul.b.is_transposed().into(),
             padding: 0,
-            alpha: optional_factor("Commands::matmul", "alpha", matmul.alpha)?,
+            alpha: optional_factor(call, "alpha", matmul.alpha)?,
             beta: matmul.beta,
         };
         // SAFETY: the handle is live, and the struct starts with its size and outlives the call.
-        check("Commands::matmul", unsafe {
+        check(call, unsafe {
             ffi::iron_encode_matmul(self.recorder(), &native)
         })
     }

@@ -177,16 +177,11 @@ impl AttentionProjections<'_> {
             Projection::V => (self.d_model, kv_dim, self.wv),
             Projection::O => (q_dim, self.d_model, self.wo),
         };
-        let product = Matmul {
-            m: tokens,
-            n: outputs,
-            k: inputs,
-            a: x,
-            b: weight,
-            transpose_b: self.layout == WeightLayout::OutputByInput,
-            c: out,
-            ..Default::default()
-        };
+        let product = Matmul::new(
+            x.matrix(tokens, inputs),
+            weight.oriented(inputs, outputs, self.layout == WeightLayout::OutputByInput),
+            out.matrix(tokens, outputs),
+        );
         let recorded = commands.matmul(&product);
         recorded.map_err(|error| error.renamed("AttentionProjections::record", which.names()))
     }

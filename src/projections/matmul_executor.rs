@@ -77,15 +77,11 @@ impl MatmulExecutor {
         let product: Buffer<f32> = scratch.create(c.len())?;
 
         let mut commands = device.commands_options().label("matmul_f32").begin()?;
-        commands.matmul(&Matmul {
-            m,
-            n,
-            k,
-            a: a.tensor(),
-            b: b.tensor(),
-            c: product.tensor(),
-            ..Default::default()
-        })?;
+        commands.matmul(&Matmul::new(
+            a.matrix(m, k),
+            b.matrix(k, n),
+            product.matrix(m, n),
+        ))?;
         commands.run()?;
         product.read_into(c)
     }

@@ -166,15 +166,11 @@ impl<'a> Worker<'a> {
     fn project(&self, layer: &Layer) -> Result<()> {
         let mut commands = self.device.commands()?;
         for (index, (weight, output)) in layer.weights.iter().zip(&self.outputs).enumerate() {
-            commands.matmul(&Matmul {
-                m: self.seq,
-                n: output.len() / self.seq,
-                k: self.d_model,
-                a: layer.x.tensor(),
-                b: weight.tensor(),
-                c: output.tensor(),
-                ..Default::default()
-            })?;
+            commands.matmul(&Matmul::new(
+                layer.x.matrix(self.seq, self.d_model),
+                weight.matrix(self.d_model, output.len() / self.seq),
+                output.matrix(self.seq, output.len() / self.seq),
+            ))?;
             if !self.together && index < 2 {
                 std::mem::replace(&mut commands, self.device.commands()?)
                     .commit()?

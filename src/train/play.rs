@@ -34,33 +34,25 @@ impl Trainer {
                 bias,
                 alpha,
                 c,
-            } => commands.matmul(&ops::Matmul {
-                m: shape.m,
-                n: shape.n,
-                k: shape.k,
-                a: tensor(a),
-                transpose_a,
-                b: tensor(b),
-                transpose_b,
-                bias: bias.map(tensor),
-                c: tensor(c),
-                alpha: Some(alpha),
-                ..Default::default()
-            }),
+            } => commands.matmul(
+                &ops::Matmul::new(
+                    tensor(a).oriented(shape.m, shape.k, transpose_a),
+                    tensor(b).oriented(shape.k, shape.n, transpose_b),
+                    tensor(c).matrix(shape.m, shape.n),
+                )
+                .with_bias(bias.map(|bias| tensor(bias).vector(shape.n)))
+                .with_alpha(alpha),
+            ),
             Instruction::Unpack {
                 shape,
                 weight,
                 rows,
                 out,
-            } => commands.embedding(&ops::Embedding {
-                rows: shape.rows,
-                width: shape.width,
-                vocab: shape.vocab,
-                table: tensor(weight),
-                ids: tensor(rows),
-                out: tensor(out),
-                scale: None,
-            }),
+            } => commands.embedding(&ops::Embedding::new(
+                tensor(weight).matrix(shape.vocab, shape.width),
+                tensor(rows).vector(shape.rows),
+                tensor(out).matrix(shape.rows, shape.width),
+            )),
             Instruction::LinearBackward {
                 shape,
                 x,
@@ -69,29 +61,26 @@ impl Trainer {
                 of_x,
                 of_weight,
                 of_bias,
-            } => commands.linear_backward(&ops::LinearBackward {
-                rows: shape.rows,
-                inputs: shape.inputs,
-                outputs: shape.outputs,
-                x: tensor(x),
-                weight: tensor(weight),
-                gradient: tensor(gradient),
-                x_gradient: of_x.map(tensor),
-                weight_gradient: of_weight.map(tensor),
-                bias_gradient: of_bias.map(tensor),
-            }),
+            } => commands.linear_backward(
+                &ops::LinearBackward::new(
+                    tensor(x).matrix(shape.rows, shape.inputs),
+                    tensor(weight).matrix(shape.outputs, shape.inputs),
+                    tensor(gradient).matrix(shape.rows, shape.outputs),
+                )
+                .with_x_gradient(of_x.map(|of| tensor(of).matrix(shape.rows, shape.inputs)))
+                .with_weight_gradient(
+                    of_weight.map(|of| tensor(of).matrix(shape.outputs, shape.inputs)),
+                )
+                .with_bias_gradient(of_bias.map(|of| tensor(of).vector(shape.outputs))),
+            ),
             Instruction::Activation {
                 function,
                 count,
                 x,
                 out,
             } => {
-                let operands = ops::Activation {
-                    count,
-                    x: tensor(x),
-                    out: tensor(out),
-                    scale: None,
-                };
+                let operands =
+                    ops::Activation::new(tensor(x).vector(count), tensor(out).vector(count));
                 match function {
                     Function::Relu => commands.relu(&operands),
                     Function::Sigmoid => commands.sigmoid(&operands),
@@ -105,125 +94,113 @@ impl Trainer {
                 gradient,
                 out,
             } => {
-                let operands = ops::Elementwise {
-                    count,
-                    a: tensor(y),
-                    b: tensor(gradient),
-                    out: tensor(out),
-                };
+                let operands = ops::Elementwise::new(
+                    tensor(y).vector(count),
+                    tensor(gradient).vector(count),
+                    tensor(out).vector(count),
+                );
                 match function {
                     Function::Relu => commands.relu_backward(&operands),
                     Function::Sigmoid => commands.sigmoid_backward(&operands),
                     Function::Tanh => commands.tanh_backward(&operands),
                 }
             }
-            Instruction::Add { count, a, b, out } => commands.add(&ops::Elementwise {
-                count,
-                a: tensor(a),
-                b: tensor(b),
-                out: tensor(out),
-            }),
-            Instruction::Copy { count, from, to } => commands.copy(&ops::CopyRows {
-                rows: 1,
-                width: count,
-                src: tensor(from),
-                dst: tensor(to),
-            }),
+            Instruction::Add { count, a, b, out } => commands.add(&ops::Elementwise::new(
+                tensor(a).vector(count),
+                tensor(b).vector(count),
+                tensor(out).vector(count),
+            )),
+            Instruction::Copy { count, from, to } => commands.copy(&ops::CopyRows::new(
+                tensor(from).matrix(1, count),
+                tensor(to).matrix(1, count),
+            )),
             Instruction::Mse {
                 shape: [rows, width],
                 prediction,
                 target,
                 gradient,
                 loss,
-            } => commands.mse(&ops::Mse {
-                rows,
-                width,
-                prediction: tensor(prediction),
-                target: tensor(target),
-                gradient: tensor(gradient),
-                loss: tensor(loss),
-                scale: Some(self.loss_factor() / (rows as f32 * width as f32)),
-            }),
+            } => commands.mse(
+                &ops::Mse::new(
+                    tensor(prediction).matrix(rows, width),
+                    tensor(target).matrix(rows, width),
+                    tensor(gradient).matrix(rows, width),
+                    tensor(loss).vector(rows),
+                )
+                .with_scale(self.loss_factor() / (rows as f32 * width as f32)),
+            ),
             Instruction::CrossEntropy {
                 shape: [rows, width],
                 logits,
                 labels,
                 gradient,
                 loss,
-            } => commands.cross_entropy(&ops::CrossEntropy {
-                rows,
-                width,
-                logits: tensor(logits),
-                labels: tensor(labels),
-                gradient: tensor(gradient),
-                loss: tensor(loss),
-                scale: Some(self.loss_factor() / rows as f32),
-            }),
+            } => commands.cross_entropy(
+                &ops::CrossEntropy::new(
+                    tensor(logits).matrix(rows, width),
+                    tensor(labels).vector(rows),
+                    tensor(gradient).matrix(rows, width),
+                    tensor(loss).vector(rows),
+                )
+                .with_scale(self.loss_factor() / rows as f32),
+            ),
             Instruction::SumSquares {
                 shape: [rows, width],
                 x,
                 out,
                 skip,
-            } => commands.sum_squares(&ops::SumSquares {
-                rows,
-                width,
-                x: tensor(x),
-                out: tensor(out).skip(skip),
-            }),
+            } => commands.sum_squares(&ops::SumSquares::new(
+                tensor(x).matrix(rows, width),
+                tensor(out).skip(skip).vector(rows),
+            )),
             Instruction::SumRows {
                 shape: [rows, width],
                 x,
                 out,
-            } => commands.sum_rows(&ops::SumRows {
-                rows,
-                width,
-                x: tensor(x),
-                out: tensor(out),
-            }),
+            } => commands.sum_rows(&ops::SumRows::new(
+                tensor(x).matrix(rows, width),
+                tensor(out).vector(width),
+            )),
             Instruction::Embedding {
                 shape,
                 table,
                 ids,
                 scale,
                 out,
-            } => commands.embedding(&ops::Embedding {
-                rows: shape.rows,
-                width: shape.width,
-                vocab: shape.vocab,
-                table: tensor(table),
-                ids: tensor(ids),
-                out: tensor(out),
-                scale: Some(scale),
-            }),
+            } => commands.embedding(
+                &ops::Embedding::new(
+                    tensor(table).matrix(shape.vocab, shape.width),
+                    tensor(ids).vector(shape.rows),
+                    tensor(out).matrix(shape.rows, shape.width),
+                )
+                .with_scale(scale),
+            ),
             Instruction::EmbeddingBackward {
                 shape,
                 ids,
                 gradient,
                 scale,
                 out,
-            } => commands.embedding_backward(&ops::EmbeddingBackward {
-                rows: shape.rows,
-                width: shape.width,
-                vocab: shape.vocab,
-                ids: tensor(ids),
-                gradient: tensor(gradient),
-                out: tensor(out),
-                scale: Some(scale),
-            }),
+            } => commands.embedding_backward(
+                &ops::EmbeddingBackward::new(
+                    tensor(ids).vector(shape.rows),
+                    tensor(gradient).matrix(shape.rows, shape.width),
+                    tensor(out).matrix(shape.vocab, shape.width),
+                )
+                .with_scale(scale),
+            ),
             Instruction::RmsNorm {
                 shape: [rows, width],
                 x,
                 weight,
                 eps,
                 out,
-            } => commands.rms_norm(&ops::RmsNorm {
-                rows,
-                width,
-                x: tensor(x),
-                weight: tensor(weight),
-                out: tensor(out),
+            } => commands.rms_norm(&ops::RmsNorm::new(
+                tensor(x).matrix(rows, width),
+                tensor(weight).vector(width),
+                tensor(out).matrix(rows, width),
                 eps,
-            }),
+            )),
             Instruction::RmsNormBackward {
                 shape: [rows, width],
                 x,
@@ -232,16 +209,14 @@ impl Trainer {
                 gradient,
                 of_x,
                 products,
-            } => commands.rms_norm_backward(&ops::RmsNormBackward {
-                rows,
-                width,
-                x: tensor(x),
-                weight: tensor(weight),
-                gradient: tensor(gradient),
-                x_gradient: tensor(of_x),
-                products: tensor(products),
+            } => commands.rms_norm_backward(&ops::RmsNormBackward::new(
+                tensor(x).matrix(rows, width),
+                tensor(weight).vector(width),
+                tensor(gradient).matrix(rows, width),
+                tensor(of_x).matrix(rows, width),
+                tensor(products).matrix(rows, width),
                 eps,
-            }),
+            )),
             Instruction::Gated {
                 gate,
                 count,
@@ -249,12 +224,11 @@ impl Trainer {
                 b,
                 out,
             } => {
-                let operands = ops::Elementwise {
-                    count,
-                    a: tensor(a),
-                    b: tensor(b),
-                    out: tensor(out),
-                };
+                let operands = ops::Elementwise::new(
+                    tensor(a).vector(count),
+                    tensor(b).vector(count),
+                    tensor(out).vector(count),
+                );
                 match gate {
                     Gate::Silu => commands.silu_mul(&operands),
                     Gate::Gelu => commands.gelu_mul(&operands),
@@ -269,14 +243,13 @@ impl Trainer {
                 of_a,
                 of_b,
             } => {
-                let operands = ops::GatedBackward {
-                    count,
-                    a: tensor(a),
-                    b: tensor(b),
-                    gradient: tensor(gradient),
-                    a_gradient: tensor(of_a),
-                    b_gradient: tensor(of_b),
-                };
+                let operands = ops::GatedBackward::new(
+                    tensor(a).vector(count),
+                    tensor(b).vector(count),
+                    tensor(gradient).vector(count),
+                    tensor(of_a).vector(count),
+                    tensor(of_b).vector(count),
+                );
                 match gate {
                     Gate::Silu => commands.silu_mul_backward(&operands),
                     Gate::Gelu => commands.gelu_mul_backward(&operands),
@@ -286,26 +259,20 @@ impl Trainer {
                 shape: [rows, width],
                 x,
                 out,
-            } => commands.softmax(&ops::Softmax {
-                rows,
-                width,
-                x: tensor(x),
-                out: tensor(out),
-                scale: None,
-            }),
+            } => commands.softmax(&ops::Softmax::new(
+                tensor(x).matrix(rows, width),
+                tensor(out).matrix(rows, width),
+            )),
             Instruction::SoftmaxBackward {
                 shape: [rows, width],
                 y,
                 gradient,
                 out,
-            } => commands.softmax_backward(&ops::SoftmaxBackward {
-                rows,
-                width,
-                y: tensor(y),
-                gradient: tensor(gradient),
-                out: tensor(out),
-                scale: None,
-            }),
+            } => commands.softmax_backward(&ops::SoftmaxBackward::new(
+                tensor(y).matrix(rows, width),
+                tensor(gradient).matrix(rows, width),
+                tensor(out).matrix(rows, width),
+            )),
             Instruction::Rope {
                 shape: [rows, width],
                 rotation,
@@ -315,25 +282,23 @@ impl Trainer {
                 from,
                 to,
             } => {
-                commands.copy(&ops::CopyRows {
-                    rows,
-                    width,
-                    src: tensor(from),
-                    dst: tensor(to),
-                })?;
-                commands.rope(&ops::Rope {
-                    tokens: rows,
-                    heads: width / rotation.head_dim,
-                    head_dim: rotation.head_dim,
-                    x: tensor(to),
-                    positions: tensor(positions),
-                    rotary_dim: factors.map(|(_, pairs)| 2 * pairs),
-                    factors: factors.map(|(factors, _)| tensor(factors)),
-                    pairing: rotation.pairing,
-                    frequency_base: rotation.base,
+                commands.copy(&ops::CopyRows::new(
+                    tensor(from).matrix(rows, width),
+                    tensor(to).matrix(rows, width),
+                ))?;
+                commands.rope(
+                    &ops::Rope::new(
+                        tensor(to).matrix(rows, width),
+                        tensor(positions).vector(rows),
+                        rotation.head_dim,
+                        rotation.base,
+                    )
+                    .with_rotary_dim(factors.map(|(_, pairs)| 2 * pairs))
+                    .with_factors(factors.map(|(factors, pairs)| tensor(factors).vector(pairs)))
+                    .with_pairing(rotation.pairing)
                     // Backward is the rotation by the same angles the other way round.
-                    frequency_scale: back.then_some(-1.0),
-                })
+                    .with_frequency_scale(back.then_some(-1.0)),
+                )
             }
             Instruction::Attention {
                 shape,
@@ -344,20 +309,22 @@ impl Trainer {
             } => {
                 for (start, tokens) in self.sequences(shape) {
                     let row = start * shape.head_dim;
-                    let wide = |place| tensor(place).skip(row * shape.heads);
-                    let narrow = |place| tensor(place).skip(row * shape.kv_heads);
-                    commands.attention(&ops::Attention {
-                        tokens,
-                        heads: shape.heads,
-                        kv_heads: shape.kv_heads,
-                        head_dim: shape.head_dim,
-                        q: wide(q),
-                        k: narrow(k),
-                        v: narrow(v),
-                        out: wide(out),
-                        scale: shape.scale,
-                        ..Default::default()
-                    })?;
+                    let rows = |place, heads| {
+                        let first = tensor(place).skip(row * heads);
+                        first.matrix(tokens, heads * shape.head_dim)
+                    };
+                    let wide = |place| rows(place, shape.heads);
+                    let narrow = |place| rows(place, shape.kv_heads);
+                    commands.attention(
+                        &ops::Attention::new(
+                            wide(q),
+                            narrow(k),
+                            narrow(v),
+                            wide(out),
+                            shape.head_dim,
+                        )
+                        .with_scale(shape.scale),
+                    )?;
                 }
                 Ok(())
             }
@@ -374,23 +341,21 @@ impl Trainer {
             } => {
                 for (start, tokens) in self.sequences(shape) {
                     let row = start * shape.head_dim;
-                    let wide = |place| tensor(place).skip(row * shape.heads);
-                    let narrow = |place| tensor(place).skip(row * shape.kv_heads);
-                    commands.attention_backward(&ops::AttentionBackward {
-                        tokens,
-                        heads: shape.heads,
-                        kv_heads: shape.kv_heads,
-                        head_dim: shape.head_dim,
-                        q: wide(q),
-                        k: narrow(k),
-                        v: narrow(v),
-                        out: wide(out),
-                        gradient: wide(gradient),
-                        q_gradient: wide(of_q),
-                        k_gradient: narrow(of_k),
-                        v_gradient: narrow(of_v),
-                        scale: shape.scale,
-                    })?;
+                    let rows = |place, heads| {
+                        let first = tensor(place).skip(row * heads);
+                        first.matrix(tokens, heads * shape.head_dim)
+                    };
+                    let wide = |place| rows(place, shape.heads);
+                    let narrow = |place| rows(place, shape.kv_heads);
+                    commands.attention_backward(
+                        &ops::AttentionBackward::new(
+                            [wide(q), narrow(k), narrow(v)],
+                            [wide(out), wide(gradient)],
+                            [wide(of_q), narrow(of_k), narrow(of_v)],
+                            shape.head_dim,
+                        )
+                        .with_scale(shape.scale),
+                    )?;
                 }
                 Ok(())
             }

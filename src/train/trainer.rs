@@ -767,37 +767,40 @@ impl Trainer {
             let count = self.plan.tape.tensors[index].elements();
             let (gradient, weights) = (self.tensor(gradient), self.tensor(Place::Own(index)));
             if self.clip.is_some() || self.scaled_by != 1.0 {
-                commands.clip_norm(&ops::ClipNorm {
-                    count,
-                    squares: self.tensor(self.plan.squares),
-                    x: gradient,
-                    norm: self.clip.unwrap_or(f32::MAX),
-                    scale: Some(1.0 / self.scaled_by),
-                })?;
+                commands.clip_norm(
+                    &ops::ClipNorm::new(
+                        gradient.vector(count),
+                        self.tensor(self.plan.squares).vector(1),
+                        self.clip.unwrap_or(f32::MAX),
+                    )
+                    .with_scale(1.0 / self.scaled_by),
+                )?;
             }
             match (self.optimizer, &state[..]) {
-                (Optimizer::Adam(adam), [first, second]) => commands.adam_step(&ops::Adam {
-                    count,
-                    step,
-                    gradient,
-                    weights,
-                    first_moment: first.tensor(),
-                    second_moment: second.tensor(),
-                    learning_rate,
-                    beta1: Some(adam.beta1),
-                    beta2: Some(adam.beta2),
-                    eps: Some(adam.eps),
-                    weight_decay: adam.weight_decay,
-                })?,
-                (Optimizer::Sgd(sgd), [velocity]) => commands.sgd_step(&ops::Sgd {
-                    count,
-                    gradient,
-                    weights,
-                    velocity: velocity.tensor(),
-                    learning_rate,
-                    momentum: sgd.momentum,
-                    weight_decay: sgd.weight_decay,
-                })?,
+                (Optimizer::Adam(adam), [first, second]) => commands.adam_step(
+                    &ops::Adam::new(
+                        weights.vector(count),
+                        gradient.vector(count),
+                        first.tensor().vector(count),
+                        second.tensor().vector(count),
+                        step,
+                        learning_rate,
+                    )
+                    .with_beta1(adam.beta1)
+                    .with_beta2(adam.beta2)
+                    .with_eps(adam.eps)
+                    .with_weight_decay(adam.weight_decay),
+                )?,
+                (Optimizer::Sgd(sgd), [velocity]) => commands.sgd_step(
+                    &ops::Sgd::new(
+                        weights.vector(count),
+                        gradient.vector(count),
+                        velocity.tensor().vector(count),
+                        learning_rate,
+                    )
+                    .with_momentum(sgd.momentum)
+                    .with_weight_decay(sgd.weight_decay),
+                )?,
                 _ => unreachable!("there is a buffer for each name of the state"),
             }
         }

@@ -155,12 +155,11 @@ fn private_memory_is_read_and_written_but_not_mapped() {
     let mut out = options.create::<f32>(1000).unwrap();
     assert_eq!(out.to_vec().unwrap(), [0.0; 1000]);
     run(&device, |commands| {
-        commands.add(&Elementwise {
-            count: 1000,
-            a: a.tensor(),
-            b: a.tensor(),
-            out: out.tensor(),
-        })
+        commands.add(&Elementwise::new(
+            a.tensor().vector(1000),
+            a.tensor().vector(1000),
+            out.tensor().vector(1000),
+        ))
     })
     .unwrap();
     let doubled: Vec<f32> = x.iter().map(|v| v + v).collect();

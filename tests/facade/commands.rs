@@ -13,12 +13,11 @@ use ironbridge::{
 use crate::support::{assert_status, device};
 
 fn add(commands: &mut Commands, a: &Buffer<f32>, b: &Buffer<f32>, out: &Buffer<f32>) -> Result<()> {
-    commands.add(&Elementwise {
-        count: out.len(),
-        a: a.tensor(),
-        b: b.tensor(),
-        out: out.tensor(),
-    })
+    commands.add(&Elementwise::new(
+        a.tensor().vector(out.len()),
+        b.tensor().vector(out.len()),
+        out.tensor().vector(out.len()),
+    ))
 }
 
 fn ones(device: &Device) -> Buffer<f32> {

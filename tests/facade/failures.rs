@@ -9,12 +9,11 @@ use crate::support::{assert_status, device};
 
 fn commit_add(device: &Device, a: &Buffer<f32>, out: &Buffer<f32>) -> Result<Pending> {
     let mut commands = device.commands()?;
-    commands.add(&Elementwise {
-        count: out.len(),
-        a: a.tensor(),
-        b: a.tensor(),
-        out: out.tensor(),
-    })?;
+    commands.add(&Elementwise::new(
+        a.tensor().vector(out.len()),
+        a.tensor().vector(out.len()),
+        out.tensor().vector(out.len()),
+    ))?;
     commands.commit()
 }
 
@@ -88,11 +87,7 @@ fn filling_the_whole_buffer_clears_a_poisoning() {
     assert_status(pending.wait(), Status::DeviceInternal);
     let mut commands = device.commands().unwrap();
     commands
-        .fill(&Fill {
-            length: 32,
-            out: out.tensor(),
-            value: 0,
-        })
+        .fill(&Fill::new(out.tensor(), 32).with_value(0))
         .unwrap();
     commands.commit().unwrap().wait().unwrap();
     assert_eq!(out.to_vec().unwrap(), [0.0; 8]);

@@ -9,12 +9,11 @@ fn doubled(device: &Device) -> ironbridge::Result<Vec<f32>> {
     let a = device.buffer_from(&[1.0f32, 2.0, 3.0])?;
     let out = device.buffer::<f32>(3)?;
     let mut commands = device.commands()?;
-    commands.add(&Elementwise {
-        count: 3,
-        a: a.tensor(),
-        b: a.tensor(),
-        out: out.tensor(),
-    })?;
+    commands.add(&Elementwise::new(
+        a.tensor().vector(3),
+        a.tensor().vector(3),
+        out.tensor().vector(3),
+    ))?;
     commands.run()?;
     out.to_vec()
 }

@@ -26,11 +26,7 @@ fn wrapped(device: &Device) -> Device {
 
 fn fill(device: &Device, buffer: &ironbridge::Buffer<u8>, value: u8) {
     let mut commands = device.commands().unwrap();
-    let filling = Fill {
-        length: LENGTH,
-        out: buffer.tensor_at(0, DType::U32),
-        value,
-    };
+    let filling = Fill::new(buffer.tensor_at(0, DType::U32), LENGTH).with_value(value);
     commands.fill(&filling).unwrap();
     commands.run().unwrap();
 }
@@ -247,12 +243,11 @@ fn pipelines_are_kept_in_a_file_of_the_callers() {
     let a = device.buffer_from(&[1.0f32, 2.0]).unwrap();
     let out = device.buffer::<f32>(2).unwrap();
     let mut commands = device.commands().unwrap();
-    let sum = ironbridge::ops::Elementwise {
-        count: 2,
-        a: a.tensor(),
-        b: a.tensor(),
-        out: out.tensor(),
-    };
+    let sum = ironbridge::ops::Elementwise::new(
+        a.tensor().vector(2),
+        a.tensor().vector(2),
+        out.tensor().vector(2),
+    );
     commands.add(&sum).unwrap();
     commands.run().unwrap();
     device.save_pipeline_cache().unwrap();
@@ -288,11 +283,7 @@ fn each_submission_says_when_it_ran() {
     let buffer = device.buffer::<u8>(LENGTH).unwrap();
     let mut commands = device.commands_options().max_operations(2).begin().unwrap();
     for value in 0..5 {
-        let filling = Fill {
-            length: LENGTH,
-            out: buffer.tensor_at(0, DType::U32),
-            value,
-        };
+        let filling = Fill::new(buffer.tensor_at(0, DType::U32), LENGTH).with_value(value);
         commands.fill(&filling).unwrap();
     }
     let pending = commands.commit().unwrap();
@@ -316,11 +307,7 @@ fn a_submission_that_failed_says_how() {
     let buffer = device.buffer::<u8>(LENGTH).unwrap();
     let mut commands = device.commands_options().max_operations(1).begin().unwrap();
     for value in 0..3 {
-        let filling = Fill {
-            length: LENGTH,
-            out: buffer.tensor_at(0, DType::U32),
-            value,
-        };
+        let filling = Fill::new(buffer.tensor_at(0, DType::U32), LENGTH).with_value(value);
         commands.fill(&filling).unwrap();
     }
     let pending = commands.commit().unwrap();

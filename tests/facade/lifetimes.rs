@@ -27,15 +27,7 @@ fn work() -> Work {
     let c = device.buffer(m * n).unwrap();
     let mut commands = device.commands().unwrap();
     commands
-        .matmul(&Matmul {
-            m,
-            n,
-            k,
-            a: a.tensor(),
-            b: b.tensor(),
-            c: c.tensor(),
-            ..Default::default()
-        })
+        .matmul(&Matmul::new(a.matrix(m, k), b.matrix(k, n), c.matrix(m, n)))
         .unwrap();
     Work {
         want: oracle::matmul(&f64s(&x), &f64s(&w), m, k, n),

@@ -37,17 +37,11 @@ fn f32_with_either_operand_transposed() {
             };
             let c = device.buffer::<f32>(m * n).unwrap();
             run(&device, |commands| {
-                commands.matmul(&Matmul {
-                    m,
-                    n,
-                    k,
-                    a: a.tensor(),
-                    b: b.tensor(),
-                    c: c.tensor(),
-                    transpose_a,
-                    transpose_b,
-                    ..Default::default()
-                })
+                commands.matmul(&Matmul::new(
+                    a.tensor().oriented(m, k, transpose_a),
+                    b.tensor().oriented(k, n, transpose_b),
+                    c.matrix(m, n),
+                ))
             })
             .unwrap();
             assert_close(&c.to_vec().unwrap(), &want, 1e-5);
@@ -74,16 +68,10 @@ fn f16_with_bias() {
         let bias = device.buffer_from(&bias).unwrap();
         let c = device.buffer::<f16>(m * n).unwrap();
         run(&device, |commands| {
-            commands.matmul(&Matmul {
-                m,
-                n,
-                k,
-                a: a.tensor(),
-                b: b.tensor(),
-                bias: Some(bias.tensor()),
-                c: c.tensor(),
-                ..Default::default()
-            })
+            commands.matmul(
+                &Matmul::new(a.matrix(m, k), b.matrix(k, n), c.matrix(m, n))
+                    .with_bias(bias.tensor().vector(n)),
+            )
         })
         .unwrap();
         let got: Vec<f32> = c.to_vec().unwrap().iter().map(|v| v.to_f32()).collect();
@@ -116,16 +104,11 @@ fn f32_activations_with_weights_of_every_type() {
     ] {
         let c = device.buffer::<f32>(m * n).unwrap();
         run(&device, |commands| {
-            commands.matmul(&Matmul {
-                m,
-                n,
-                k,
-                a: a.tensor(),
-                b,
-                transpose_b: true,
-                c: c.tensor(),
-                ..Default::default()
-            })
+            commands.matmul(&Matmul::new(
+                a.matrix(m, k),
+                b.matrix(n, k).transposed(),
+                c.matrix(m, n),
+            ))
         })
         .unwrap();
         let want = oracle::matmul(&f64s(&x), &transpose(&means, n, k), m, k, n);
@@ -154,15 +137,11 @@ fn strides_leave_what_lies_between_rows_alone() {
     let b = device.buffer_from(&w).unwrap();
     let c = device.buffer_from(&vec![-7.0f32; m * c_stride]).unwrap();
     run(&device, |commands| {
-        commands.matmul(&Matmul {
-            m,
-            n,
-            k,
-            a: a.tensor().skip(3).row_stride(a_stride),
-            b: b.tensor().row_stride(b_stride),
-            c: c.tensor().row_stride(c_stride),
-            ..Default::default()
-        })
+        commands.matmul(&Matmul::new(
+            a.tensor().skip(3).row_stride(a_stride).matrix(m, k),
+            b.tensor().row_stride(b_stride).matrix(k, n),
+            c.tensor().row_stride(c_stride).matrix(m, n),
+        ))
     })
     .unwrap();
     let got = c.to_vec().unwrap();
@@ -181,16 +160,14 @@ fn a_batch_shares_an_operand_without_a_stride() {
     let b = device.buffer_from(&w).unwrap();
     let c = device.buffer::<f32>(batch * m * n).unwrap();
     run(&device, |commands| {
-        commands.matmul(&Matmul {
-            m,
-            n,
-            k,
-            a: a.tensor().batch_stride(m * k),
-            b: b.tensor(),
-            c: c.tensor().batch_stride(m * n),
-            batch: Some(batch as u32),
-            ..Default::default()
-        })
+        commands.matmul(
+            &Matmul::new(
+                a.tensor().batch_stride(m * k).matrix(m, k),
+                b.matrix(k, n),
+                c.tensor().batch_stride(m * n).matrix(m, n),
+            )
+            .with_batch(batch as u32),
+        )
     })
     .unwrap();
     let want: Vec<f64> = x
@@ -209,100 +186,70 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
     );
     let c = device.buffer::<f32>(8).unwrap();
     let halves = device.buffer::<f16>(64).unwrap();
-    let fits = Matmul {
-        m: 2,
-        n: 4,
-        k: 3,
-        a: a.tensor(),
-        b: b.tensor(),
-        c: c.tensor(),
-        ..Default::default()
-    };
+    let fits = Matmul::new(a.matrix(2, 3), b.matrix(3, 4), c.matrix(2, 4));
     let mut commands = device.commands().unwrap();
+    let [x, w, y] = [a.matrix(2, 3), b.matrix(3, 4), c.matrix(2, 4)];
     let cases = [
-        ("m is zero", Matmul { m: 0, ..fits }),
-        ("k is zero", Matmul { k: 0, ..fits }),
-        ("a is too short", Matmul { m: 3, ..fits }),
-        ("b is too short", Matmul { n: 5, ..fits }),
+        ("m is zero", Matmul::new(a.matrix(0, 3), w, c.matrix(0, 4))),
+        ("k is zero", Matmul::new(a.matrix(2, 0), b.matrix(0, 4), y)),
+        (
+            "a is too short",
+            Matmul::new(a.matrix(3, 3), w, c.matrix(3, 4)),
+        ),
+        (
+            "b is too short",
+            Matmul::new(x, b.matrix(3, 5), c.matrix(2, 5)),
+        ),
         (
             "c is too short",
-            Matmul {
-                c: c.tensor().skip(1),
-                ..fits
-            },
+            Matmul::new(x, w, c.tensor().skip(1).matrix(2, 4)),
         ),
         (
             "sizes overflow",
-            Matmul {
-                m: usize::MAX,
-                k: usize::MAX,
-                ..fits
-            },
+            Matmul::new(
+                a.matrix(usize::MAX, usize::MAX),
+                b.matrix(usize::MAX, 4),
+                c.matrix(usize::MAX, 4),
+            ),
         ),
         (
             "a stride overflows",
-            Matmul {
-                a: a.tensor().row_stride(usize::MAX),
-                ..fits
-            },
+            Matmul::new(x.row_stride(usize::MAX), w, y),
         ),
-        (
-            "rows overlap",
-            Matmul {
-                c: c.tensor().row_stride(1),
-                ..fits
-            },
-        ),
+        ("rows overlap", Matmul::new(x, w, y.row_stride(1))),
         (
             "an offset is off the element",
-            Matmul {
-                a: a.tensor().skip_bytes(2),
-                m: 1,
-                ..fits
-            },
+            Matmul::new(a.tensor().skip_bytes(2).vector(3), w, c.matrix(1, 4)),
         ),
         (
             "c has another type than a",
-            Matmul {
-                c: halves.tensor(),
-                ..fits
-            },
+            Matmul::new(x, w, halves.matrix(2, 4)),
         ),
-        (
-            "there is no a",
-            Matmul {
-                a: Default::default(),
-                ..fits
-            },
-        ),
-        (
-            "there is no c",
-            Matmul {
-                c: Default::default(),
-                ..fits
-            },
-        ),
-        (
-            "c is a",
-            Matmul {
-                m: 1,
-                c: a.tensor(),
-                ..fits
-            },
-        ),
+        ("there is no a", Matmul::new(Default::default(), w, y)),
+        ("there is no b", Matmul::new(x, Default::default(), y)),
+        ("there is no c", Matmul::new(x, w, Default::default())),
+        ("c is a", Matmul::new(a.matrix(1, 3), w, a.matrix(1, 4))),
         (
             "quantised and not transposed",
-            Matmul {
-                b: halves.tensor_at(0, DType::Q8_0),
-                ..fits
-            },
+            Matmul::new(x, halves.tensor_at(0, DType::Q8_0).matrix(3, 4), y),
+        ),
+        ("many products into one", fits.with_batch(3)),
+        ("c has other rows than a", Matmul::new(x, w, c.matrix(1, 4))),
+        (
+            "c has other columns than b",
+            Matmul::new(x, w, c.matrix(2, 3)),
         ),
         (
-            "many products into one",
-            Matmul {
-                batch: Some(3),
-                ..fits
-            },
+            "a's columns are not b's rows",
+            Matmul::new(x, b.matrix(4, 3), y),
+        ),
+        (
+            "c is transposed",
+            Matmul::new(x, w, c.matrix(4, 2).transposed()),
+        ),
+        (
+            "a bias of another length",
+            fits.with_bias(b.tensor().vector(3)),
         ),
     ];
     for (case, matmul) in cases {
@@ -317,10 +264,10 @@ fn what_does_not_fit_is_refused_by_name_and_nothing_is_recorded() {
     commands.commit().unwrap().wait().unwrap();
 
     let error = assert_status(
-        device.commands().unwrap().matmul(&Matmul {
-            a: a.tensor().skip(2),
-            ..fits
-        }),
+        device
+            .commands()
+            .unwrap()
+            .matmul(&Matmul::new(a.tensor().skip(2).matrix(2, 3), w, y)),
         Status::OutOfRange,
     );
     assert!(error.to_string().contains('a'), "{error}");
@@ -370,16 +317,11 @@ fn check_weights<T: Element>(
             let want = oracle::matmul(&f64s(&x), &transpose(&all, rows, k), m, k, rows);
             let c = device.buffer::<f32>(m * rows).unwrap();
             run(&device, |commands| {
-                commands.matmul(&Matmul {
-                    m,
-                    n: rows,
-                    k,
-                    a: a.tensor(),
-                    b: buffer.tensor_at(offset, dtype),
-                    c: c.tensor(),
-                    transpose_b: true,
-                    ..Default::default()
-                })
+                commands.matmul(&Matmul::new(
+                    a.matrix(m, k),
+                    buffer.tensor_at(offset, dtype).matrix(rows, k).transposed(),
+                    c.matrix(m, rows),
+                ))
             })
             .unwrap();
             assert_close(&c.to_vec().unwrap(), &want, tolerance(m));
@@ -389,15 +331,11 @@ fn check_weights<T: Element>(
     let ids = device.buffer_from(&[n as u32 - 1, 0, 17]).unwrap();
     let out = device.buffer::<f32>(3 * k).unwrap();
     run(&device, |commands| {
-        commands.embedding(&Embedding {
-            rows: 3,
-            width: k,
-            vocab: n,
-            table: buffer.tensor_at(matrix.offset, dtype),
-            ids: ids.tensor(),
-            out: out.tensor(),
-            scale: None,
-        })
+        commands.embedding(&Embedding::new(
+            buffer.tensor_at(matrix.offset, dtype).matrix(n, k),
+            ids.tensor().vector(3),
+            out.matrix(3, k),
+        ))
     })
     .unwrap();
     let rows = [n - 1, 0, 17]
@@ -445,12 +383,7 @@ fn weights_have_no_other_use() {
     let mut weights = options.create::<f32>(128).unwrap();
     weights.write_weights(&matrix, 0, &[0; 512]).unwrap();
     let x = device.buffer::<f32>(128).unwrap();
-    let activation = Activation {
-        count: 128,
-        x: weights.tensor(),
-        out: x.tensor(),
-        ..Default::default()
-    };
+    let activation = Activation::new(weights.tensor().vector(128), x.tensor().vector(128));
     let mut commands = device.commands().unwrap();
     for (error, argument) in [
         (commands.relu(&activation).unwrap_err(), "x"),

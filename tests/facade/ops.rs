@@ -37,15 +37,14 @@ fn embedding_from_tables_of_every_type() {
     ] {
         let out = device.buffer::<f32>(ids.len() * width).unwrap();
         run(&device, |commands| {
-            commands.embedding(&Embedding {
-                rows: ids.len(),
-                width,
-                vocab,
-                table,
-                ids: ids_buffer.tensor(),
-                out: out.tensor(),
-                scale: Some(2.5),
-            })
+            commands.embedding(
+                &Embedding::new(
+                    table.matrix(vocab, width),
+                    ids_buffer.tensor().vector(ids.len()),
+                    out.matrix(ids.len(), width),
+                )
+                .with_scale(2.5),
+            )
         })
         .unwrap();
         let want: Vec<f64> = ids
@@ -67,15 +66,11 @@ fn an_id_outside_the_table_is_nan_and_not_another_token() {
     let ids = device.buffer_from(&[1u32, 4, u32::MAX]).unwrap();
     let out = device.buffer::<f32>(6).unwrap();
     run(&device, |commands| {
-        commands.embedding(&Embedding {
-            rows: 3,
-            width: 2,
-            vocab: 4,
-            table: table.tensor(),
-            ids: ids.tensor(),
-            out: out.tensor(),
-            scale: None,
-        })
+        commands.embedding(&Embedding::new(
+            table.matrix(4, 2),
+            ids.tensor().vector(3),
+            out.matrix(3, 2),
+        ))
     })
     .unwrap();
     let got = out.to_vec().unwrap();
@@ -92,20 +87,16 @@ fn rms_norm_of_rows_and_in_place() {
         let x = device.buffer_from(&x).unwrap();
         let weight = device.buffer_from(&weight).unwrap();
         let out = device.buffer::<f32>(rows * width).unwrap();
-        let norm = RmsNorm {
-            rows,
-            width,
-            x: x.tensor(),
-            weight: weight.tensor(),
-            out: out.tensor(),
+        let norm = RmsNorm::new(
+            x.matrix(rows, width),
+            weight.tensor().vector(width),
+            out.matrix(rows, width),
             eps,
-        };
+        );
         run(&device, |commands| {
+            let x = x.matrix(rows, width);
             commands.rms_norm(&norm)?;
-            commands.rms_norm(&RmsNorm {
-                out: x.tensor(),
-                ..norm
-            })
+            commands.rms_norm(&RmsNorm::new(x, weight.tensor(), x, eps))
         })
         .unwrap();
         assert_close(&out.to_vec().unwrap(), &want, 1e-5);
@@ -126,15 +117,13 @@ fn rope_in_both_pairings_with_factors_and_a_part_of_the_head() {
         (RopePairing::Interleaved, 8, true, 1.0),
         (RopePairing::Half, 8, true, 0.5),
     ] {
-        let rope = Rope {
-            tokens,
+        let rope = oracle::Rope {
             heads,
             head_dim,
-            rotary_dim: (rotary_dim < head_dim).then_some(rotary_dim),
+            rotary_dim,
             pairing,
             frequency_base: 10_000.0,
-            frequency_scale: Some(frequency_scale),
-            ..Default::default()
+            frequency_scale,
         };
         let divisors = has_factors.then_some(&factors[..]);
         let want = oracle::rope(&rope, &f64s(&x), &positions, divisors);
@@ -142,12 +131,13 @@ fn rope_in_both_pairings_with_factors_and_a_part_of_the_head() {
         let positions = device.buffer_from(&positions).unwrap();
         let factors = device.buffer_from(&factors).unwrap();
         run(&device, |commands| {
-            commands.rope(&Rope {
-                x: buffer.tensor(),
-                positions: positions.tensor(),
-                factors: has_factors.then(|| factors.tensor()),
-                ..rope
-            })
+            let x = buffer.matrix(tokens, heads * head_dim);
+            let rope = Rope::new(x, positions.tensor(), head_dim, rope.frequency_base)
+                .with_rotary_dim((rotary_dim < head_dim).then_some(rotary_dim))
+                .with_factors(has_factors.then_some(factors.tensor().vector(rotary_dim / 2)))
+                .with_pairing(pairing)
+                .with_frequency_scale(frequency_scale);
+            commands.rope(&rope)
         })
         .unwrap();
         // An f32 angle of 1000 radians is good to 1000 · 2⁻²⁴.
@@ -209,20 +199,27 @@ fn attention_over_caches_of_every_float_and_order() {
                 (head_dim, capacity * head_dim),
             ] {
                 let out = device.buffer::<f32>(tokens * heads * head_dim).unwrap();
-                let attention = Attention {
+                let attention = Attention::new(
+                    q_buffer.matrix(tokens, heads * head_dim),
+                    k_tensor
+                        .row_stride(position_stride)
+                        .matrix(first_position + tokens, kv_heads * head_dim),
+                    v_tensor
+                        .row_stride(position_stride)
+                        .matrix(first_position + tokens, kv_heads * head_dim),
+                    out.matrix(tokens, heads * head_dim),
+                    head_dim,
+                )
+                .with_window((window > 0).then_some(window))
+                .with_k_head_stride(head_stride)
+                .with_v_head_stride(head_stride);
+                let shape = oracle::Attention {
                     tokens,
                     heads,
                     kv_heads,
                     head_dim,
                     first_position,
                     window: (window > 0).then_some(window),
-                    q: q_buffer.tensor(),
-                    k: k_tensor.row_stride(position_stride),
-                    v: v_tensor.row_stride(position_stride),
-                    k_head_stride: Some(head_stride),
-                    v_head_stride: Some(head_stride),
-                    out: out.tensor(),
-                    ..Default::default()
                 };
                 let cache = |values: &[f16]| oracle::Cache {
                     values: f64s_of_halves(values),
@@ -232,17 +229,14 @@ fn attention_over_caches_of_every_float_and_order() {
                 let (keys, values) = (cache(&k), cache(&v));
                 run(&device, |commands| commands.attention(&attention)).unwrap();
                 let scale = 1.0 / (head_dim as f64).sqrt();
-                let want = oracle::attention(&attention, &f64s(&q), &keys, &values, scale);
+                let want = oracle::attention(&shape, &f64s(&q), &keys, &values, scale);
                 assert_close(&out.to_vec().unwrap(), &want, 1e-5);
 
                 run(&device, |commands| {
-                    commands.attention(&Attention {
-                        scale: Some(0.5),
-                        ..attention
-                    })
+                    commands.attention(&attention.with_scale(0.5))
                 })
                 .unwrap();
-                let want = oracle::attention(&attention, &f64s(&q), &keys, &values, 0.5);
+                let want = oracle::attention(&shape, &f64s(&q), &keys, &values, 0.5);
                 assert_close(&out.to_vec().unwrap(), &want, 1e-5);
             }
         }
@@ -260,24 +254,21 @@ fn add_silu_mul_and_gelu_mul_also_in_place() {
         let sum = device.buffer::<f32>(count).unwrap();
         let by_gelu = device.buffer::<f32>(count).unwrap();
         run(&device, |commands| {
-            commands.gelu_mul(&Elementwise {
-                count,
-                a: b.tensor(),
-                b: a.tensor(),
-                out: by_gelu.tensor(),
-            })?;
-            commands.add(&Elementwise {
-                count,
-                a: a.tensor(),
-                b: b.tensor(),
-                out: sum.tensor(),
-            })?;
-            commands.silu_mul(&Elementwise {
-                count,
-                a: b.tensor(),
-                b: a.tensor(),
-                out: b.tensor(),
-            })
+            commands.gelu_mul(&Elementwise::new(
+                b.tensor().vector(count),
+                a.tensor().vector(count),
+                by_gelu.tensor().vector(count),
+            ))?;
+            commands.add(&Elementwise::new(
+                a.tensor().vector(count),
+                b.tensor().vector(count),
+                sum.tensor().vector(count),
+            ))?;
+            commands.silu_mul(&Elementwise::new(
+                b.tensor().vector(count),
+                a.tensor().vector(count),
+                b.tensor().vector(count),
+            ))
         })
         .unwrap();
         let plain: Vec<f64> = x.iter().zip(&y).map(|(x, y)| f64::from(x + y)).collect();
@@ -315,16 +306,10 @@ fn activations_also_in_place() {
         let want: Vec<f64> = f64s(&x).into_iter().map(function).collect();
         let x = device.buffer_from(&x).unwrap();
         let out = device.buffer::<f32>(1003).unwrap();
-        let operands = Activation {
-            count: 1003,
-            x: x.tensor(),
-            out: out.tensor(),
-            ..Default::default()
-        };
+        let operands = Activation::new(x.tensor().vector(1003), out.tensor().vector(1003));
         run(&device, |commands| {
             record(commands, &operands)?;
-            let out = x.tensor();
-            record(commands, &Activation { out, ..operands })
+            record(commands, &Activation::new(x.tensor(), x.tensor()))
         })
         .unwrap();
         assert_close(&out.to_vec().unwrap(), &want, 1e-6);
@@ -347,19 +332,15 @@ fn a_bias_for_every_row_and_a_transpose() {
     let bias = device.buffer_from(&bias).unwrap();
     let out = device.buffer::<f32>(rows * width).unwrap();
     run(&device, |commands| {
-        commands.add_bias(&AddBias {
-            rows,
-            width,
-            x: x.tensor(),
-            bias: bias.tensor(),
-            out: x.tensor(),
-        })?;
-        commands.transpose(&Transpose {
-            rows,
-            width,
-            x: x.tensor(),
-            out: out.tensor(),
-        })
+        commands.add_bias(&AddBias::new(
+            x.matrix(rows, width),
+            bias.tensor().vector(width),
+            x.matrix(rows, width),
+        ))?;
+        commands.transpose(&Transpose::new(
+            x.matrix(rows, width),
+            out.matrix(width, rows),
+        ))
     })
     .unwrap();
     assert_close(&x.to_vec().unwrap(), &biased, 0.0);
@@ -387,36 +368,27 @@ fn attention_over_a_quantised_cache() {
         device.buffer_from(&v).unwrap(),
     );
     let blocks = |cache| ironbridge::Buffer::tensor_at(cache, 0, DType::Q8_0);
-    let attention = Attention {
-        tokens: 1,
-        heads,
-        kv_heads,
+    let attention = Attention::new(
+        q_buffer.matrix(1, heads * head_dim),
+        blocks(&k_cache).matrix(positions, kv_heads * head_dim),
+        blocks(&v_cache).matrix(positions, kv_heads * head_dim),
+        out.matrix(1, heads * head_dim),
         head_dim,
-        first_position: positions - 1,
-        q: q_buffer.tensor(),
-        k: blocks(&k_cache),
-        v: blocks(&v_cache),
-        out: out.tensor(),
-        ..Default::default()
-    };
+    );
     let mut means = Vec::new();
     for (new, cache) in [(&k_new, &k_cache), (&v_new, &v_cache)] {
         run(&device, |commands| {
             // The last position apart from the others, as decoding would write it.
             for (first, rows) in [(0, positions - 1), (positions - 1, 1)] {
-                commands.copy(&CopyRows {
-                    rows,
-                    width,
-                    src: new.tensor().skip(first * width),
-                    dst: blocks(cache).skip(first * width),
-                })?;
+                commands.copy(&CopyRows::new(
+                    new.tensor().skip(first * width).matrix(rows, width),
+                    blocks(cache).skip(first * width).matrix(rows, width),
+                ))?;
             }
-            commands.copy(&CopyRows {
-                rows: positions,
-                width,
-                src: blocks(cache),
-                dst: dequantised.tensor(),
-            })
+            commands.copy(&CopyRows::new(
+                blocks(cache).matrix(positions, width),
+                dequantised.matrix(positions, width),
+            ))
         })
         .unwrap();
         let values = f64s(&dequantised.to_vec().unwrap());
@@ -430,7 +402,15 @@ fn attention_over_a_quantised_cache() {
     }
     run(&device, |commands| commands.attention(&attention)).unwrap();
     let scale = 1.0 / (head_dim as f64).sqrt();
-    let want = oracle::attention(&attention, &f64s(&q), &means[0], &means[1], scale);
+    let shape = oracle::Attention {
+        tokens: 1,
+        heads,
+        kv_heads,
+        head_dim,
+        first_position: positions - 1,
+        window: None,
+    };
+    let want = oracle::attention(&shape, &f64s(&q), &means[0], &means[1], scale);
     assert_close(&out.to_vec().unwrap(), &want, 1e-5);
 }
 
@@ -445,19 +425,12 @@ fn softmax_of_rows_and_in_place() {
             .collect();
         let x = device.buffer_from(&x).unwrap();
         let out = device.buffer::<f32>(rows * width).unwrap();
-        let softmax = Softmax {
-            rows,
-            width,
-            x: x.tensor(),
-            out: out.tensor(),
-            scale: Some(scale),
-        };
+        let softmax =
+            Softmax::new(x.matrix(rows, width), out.matrix(rows, width)).with_scale(scale);
         run(&device, |commands| {
             commands.softmax(&softmax)?;
-            commands.softmax(&Softmax {
-                out: x.tensor(),
-                ..softmax
-            })
+            let x = x.matrix(rows, width);
+            commands.softmax(&Softmax::new(x, x).with_scale(scale))
         })
         .unwrap();
         assert_close(&out.to_vec().unwrap(), &want, 1e-5);
@@ -479,13 +452,7 @@ fn softmax_takes_a_scale_of_one_by_default_and_masks_by_infinity() {
         ])
         .unwrap();
     run(&device, |commands| {
-        commands.softmax(&Softmax {
-            rows: 2,
-            width: 3,
-            x: x.tensor(),
-            out: x.tensor(),
-            ..Default::default()
-        })
+        commands.softmax(&Softmax::new(x.matrix(2, 3), x.matrix(2, 3)))
     })
     .unwrap();
     let got = x.to_vec().unwrap();
@@ -512,18 +479,11 @@ fn argmax_takes_the_lowest_index_and_no_nan() {
     let long_buffer = device.buffer_from(&long).unwrap();
     let long_out = device.buffer::<u32>(1).unwrap();
     run(&device, |commands| {
-        commands.argmax(&Argmax {
-            rows: 4,
-            width: 4,
-            x: x.tensor(),
-            out: out.tensor(),
-        })?;
-        commands.argmax(&Argmax {
-            rows: 1,
-            width: long.len(),
-            x: long_buffer.tensor(),
-            out: long_out.tensor(),
-        })
+        commands.argmax(&Argmax::new(x.matrix(4, 4), out.tensor().vector(4)))?;
+        commands.argmax(&Argmax::new(
+            long_buffer.matrix(1, long.len()),
+            long_out.tensor().vector(1),
+        ))
     })
     .unwrap();
     assert_eq!(out.to_vec().unwrap(), [1, 1, 0, 1]);
@@ -541,23 +501,13 @@ fn copies_convert_to_the_nearest() {
     let back = device.buffer::<f32>(60).unwrap();
     // Six rows of ten, of which five columns move, into packed rows.
     run(&device, |commands| {
-        let whole = CopyRows {
-            rows: 6,
-            width: 10,
-            src: src.tensor(),
-            dst: as_f16.tensor(),
-        };
+        let whole = CopyRows::new(src.matrix(6, 10), as_f16.matrix(6, 10));
         commands.copy(&whole)?;
-        commands.copy(&CopyRows {
-            dst: as_bf16.tensor(),
-            ..whole
-        })?;
-        commands.copy(&CopyRows {
-            rows: 6,
-            width: 5,
-            src: as_f16.tensor().skip(5).row_stride(10),
-            dst: back.tensor(),
-        })
+        commands.copy(&CopyRows::new(src.matrix(6, 10), as_bf16.matrix(6, 10)))?;
+        commands.copy(&CopyRows::new(
+            as_f16.tensor().skip(5).row_stride(10).matrix(6, 5),
+            back.matrix(6, 5),
+        ))
     })
     .unwrap();
     assert_eq!(as_f16.to_vec().unwrap(), halves(&x));
@@ -578,21 +528,13 @@ fn bytes_are_copied_and_filled_exactly() {
     let src = device.buffer_from(&[1u32, 2, 3, 4, 5]).unwrap();
     let dst = device.buffer_from(&[9u32; 5]).unwrap();
     run(&device, |commands| {
-        commands.copy_bytes(&CopyBytes {
-            length: 8,
-            src: src.tensor().skip(2),
-            dst: dst.tensor().skip(1),
-        })?;
-        commands.copy_bytes(&CopyBytes {
-            length: 4,
-            src: src.tensor(),
-            dst: src.tensor().skip(4),
-        })?;
-        commands.fill(&Fill {
-            length: 4,
-            out: dst.tensor().skip(4),
-            value: 0xAB,
-        })
+        commands.copy_bytes(&CopyBytes::new(
+            src.tensor().skip(2),
+            dst.tensor().skip(1),
+            8,
+        ))?;
+        commands.copy_bytes(&CopyBytes::new(src.tensor(), src.tensor().skip(4), 4))?;
+        commands.fill(&Fill::new(dst.tensor().skip(4), 4).with_value(0xAB))
     })
     .unwrap();
     assert_eq!(dst.to_vec().unwrap(), [9, 3, 4, 9, 0xABAB_ABAB]);
@@ -602,34 +544,19 @@ fn bytes_are_copied_and_filled_exactly() {
     for (case, result) in [
         (
             "overlap",
-            commands.copy_bytes(&CopyBytes {
-                length: 8,
-                src: src.tensor(),
-                dst: src.tensor().skip(1),
-            }),
+            commands.copy_bytes(&CopyBytes::new(src.tensor(), src.tensor().skip(1), 8)),
         ),
         (
             "past the end",
-            commands.copy_bytes(&CopyBytes {
-                length: 8,
-                src: src.tensor().skip(4),
-                dst: dst.tensor(),
-            }),
+            commands.copy_bytes(&CopyBytes::new(src.tensor().skip(4), dst.tensor(), 8)),
         ),
         (
             "odd length",
-            commands.fill(&Fill {
-                length: 3,
-                out: dst.tensor(),
-                value: 0,
-            }),
+            commands.fill(&Fill::new(dst.tensor(), 3).with_value(0)),
         ),
         (
             "no buffer",
-            commands.fill(&Fill {
-                length: 4,
-                ..Default::default()
-            }),
+            commands.fill(&Fill::new(Default::default(), 4)),
         ),
     ] {
         assert!(
@@ -686,84 +613,105 @@ fn the_defaults_are_refused_by_every_operation() {
 fn numbers_that_are_given_are_not_zero() {
     let device = device();
     let mut commands = device.commands().unwrap();
-    let attention = Attention {
-        tokens: 1,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 8,
-        ..Default::default()
-    };
-    let zero = Some(0);
+    let buffer = device.buffer::<f32>(64).unwrap();
+    let ids = device.buffer::<u32>(1).unwrap();
+    let row = buffer.matrix(1, 8);
+    let matmul = Matmul::new(buffer.matrix(1, 1), row, row);
+    let rope = Rope::new(row, ids.tensor(), 8, 1e4);
+    let attention = Attention::new(row, row, row, row, 8);
+    let embedding = Embedding::new(row, ids.tensor(), row);
     for (result, name) in [
+        (commands.matmul(&matmul.with_batch(0)), "batch"),
+        (commands.matmul(&matmul.with_alpha(0.0)), "alpha"),
+        (commands.rope(&rope.with_rotary_dim(0)), "rotary_dim"),
         (
-            commands.matmul(&Matmul {
-                batch: zero.map(|zero| zero as u32),
-                ..Default::default()
-            }),
-            "batch",
-        ),
-        (
-            commands.rope(&Rope {
-                rotary_dim: zero,
-                ..Default::default()
-            }),
-            "rotary_dim",
-        ),
-        (
-            commands.rope(&Rope {
-                frequency_scale: Some(0.0),
-                ..Default::default()
-            }),
+            commands.rope(&rope.with_frequency_scale(0.0)),
             "frequency_scale",
         ),
         (
-            commands.softmax(&Softmax {
-                scale: Some(0.0),
-                ..Default::default()
-            }),
+            commands.softmax(&Softmax::new(row, row).with_scale(0.0)),
             "scale",
         ),
+        (commands.embedding(&embedding.with_scale(0.0)), "scale"),
+        (commands.attention(&attention.with_window(0)), "window"),
         (
-            commands.embedding(&Embedding {
-                scale: Some(0.0),
-                ..Default::default()
-            }),
-            "scale",
-        ),
-        (
-            commands.attention(&Attention {
-                window: zero,
-                ..attention
-            }),
-            "window",
-        ),
-        (
-            commands.attention(&Attention {
-                k_head_stride: zero,
-                ..attention
-            }),
+            commands.attention(&attention.with_k_head_stride(0)),
             "k_head_stride",
         ),
         (
-            commands.attention(&Attention {
-                v_head_stride: zero,
-                ..attention
-            }),
+            commands.attention(&attention.with_v_head_stride(0)),
             "v_head_stride",
         ),
-        (
-            commands.attention(&Attention {
-                scale: Some(-0.0),
-                ..attention
-            }),
-            "scale",
-        ),
+        (commands.attention(&attention.with_scale(-0.0)), "scale"),
     ] {
         let error = assert_status(result, Status::InvalidArgument);
         assert!(
             error.to_string().contains(&format!("{name}: is 0")),
             "{error}"
         );
+    }
+    assert_eq!(commands.info().unwrap().operations, 0);
+}
+
+/// Sizes follow from shapes, so that these must fit each other; the error names the operand.
+#[test]
+fn shapes_that_do_not_fit_are_refused_by_name() {
+    let device = device();
+    let mut commands = device.commands().unwrap();
+    let (floats, ids) = (
+        device.buffer::<f32>(64).unwrap(),
+        device.buffer::<u32>(8).unwrap(),
+    );
+    let of = |rows, columns| floats.matrix(rows, columns);
+    let (wide, tall) = (of(2, 6), of(6, 2));
+    for (result, message) in [
+        (
+            commands.matmul(&Matmul::new(wide, wide, wide)),
+            "b: is 2 × 6, and 6 × 6 is needed",
+        ),
+        (
+            commands.matmul(&Matmul::new(wide, wide.transposed(), wide)),
+            "c: is 2 × 6, and 2 × 2 is needed",
+        ),
+        (
+            commands.softmax(&Softmax::new(wide, tall)),
+            "out: is 6 × 2, and 2 × 6 is needed",
+        ),
+        (
+            commands.softmax(&Softmax::new(wide.transposed(), tall)),
+            "x: is transposed, which this operation does not take",
+        ),
+        (
+            commands.add(&Elementwise::new(wide, of(2, 5), wide)),
+            "b: has 10 elements, and 12 are needed",
+        ),
+        (
+            commands.embedding(&Embedding::new(wide, ids.tensor(), wide)),
+            "out: is 2 × 6, and 8 × 6 is needed",
+        ),
+        (
+            commands.rope(&Rope::new(wide, ids.tensor().vector(2), 4, 1e4)),
+            "x: a row has 6 elements, and heads have 4",
+        ),
+        (
+            commands.rope(&Rope::new(wide, ids.tensor().vector(2), 0, 1e4)),
+            "head_dim: is 0",
+        ),
+        (
+            commands.attention(&Attention::new(wide, of(1, 6), of(1, 6), wide, 6)),
+            "k: has 1 positions, and q has 2",
+        ),
+        (
+            commands.argmax(&Argmax::new(of(usize::MAX, 2), ids.tensor())),
+            "out: has 8 elements",
+        ),
+        (
+            commands.relu(&Activation::new(of(usize::MAX, 2), wide)),
+            "x: 18446744073709551615 × 2 elements overflow",
+        ),
+    ] {
+        let error = assert_status(result, Status::InvalidArgument);
+        assert!(error.to_string().contains(message), "{error}");
     }
     assert_eq!(commands.info().unwrap().operations, 0);
 }

@@ -1,7 +1,7 @@
 //! The operations in double precision, straight from their formulas.
 
 use half::f16;
-use ironbridge::ops::{Attention, Rope, RopePairing};
+use ironbridge::ops::RopePairing;
 
 /// `m × k` times `k × n`, both row-major.
 pub fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
@@ -70,9 +70,21 @@ impl Cache {
     }
 }
 
-/// `scale` instead of the operation's own, whose default depends on `head_dim`.
+/// Who attends to what.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Attention {
+    pub tokens: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    pub first_position: usize,
+    /// `None`: all positions.
+    pub window: Option<usize>,
+}
+
+/// Scores are multiplied by `scale`.
 pub fn attention(
-    attention: &Attention<'_>,
+    attention: &Attention,
     q: &[f64],
     keys: &Cache,
     values: &Cache,
@@ -104,13 +116,23 @@ pub fn attention(
     out
 }
 
-/// `x` is `tokens × heads × head_dim`, packed. `rotary_dim` and `frequency_scale` must be given.
-pub fn rope(rope: &Rope<'_>, x: &[f64], positions: &[u32], factors: Option<&[f32]>) -> Vec<f64> {
+/// How heads are rotated.
+#[derive(Debug, Clone, Copy)]
+pub struct Rope {
+    pub heads: usize,
+    pub head_dim: usize,
+    pub rotary_dim: usize,
+    pub pairing: RopePairing,
+    pub frequency_base: f32,
+    pub frequency_scale: f32,
+}
+
+/// `x` is `tokens × heads × head_dim`, packed.
+pub fn rope(rope: &Rope, x: &[f64], positions: &[u32], factors: Option<&[f32]>) -> Vec<f64> {
     let mut out = x.to_vec();
     for (index, vector) in out.chunks_mut(rope.head_dim).enumerate() {
-        let rotary_dim = rope.rotary_dim.unwrap_or(rope.head_dim);
-        let position = f64::from(positions[index / rope.heads])
-            * f64::from(rope.frequency_scale.unwrap_or(1.0));
+        let rotary_dim = rope.rotary_dim;
+        let position = f64::from(positions[index / rope.heads]) * f64::from(rope.frequency_scale);
         for i in 0..rotary_dim / 2 {
             let exponent = -2.0 * i as f64 / rotary_dim as f64;
             let factor = factors.map_or(1.0, |factors| factors[i].into());

@@ -36,18 +36,15 @@ proptest! {
         let a = device.buffer_from(&x).unwrap();
         let b = device.buffer_from(&w).unwrap();
         let c = device.buffer_from(&vec![-7.0f32; start + batch * c_plane]).unwrap();
-        run(&device, |commands| commands.matmul(&Matmul {
-            m,
-            n,
-            k,
-            a: a.tensor().skip(start).row_stride(a_row).batch_stride(a_plane),
-            b: b.tensor().skip(start).row_stride(b_row).batch_stride(b_plane),
-            c: c.tensor().skip(start).row_stride(c_row).batch_stride(c_plane),
-            batch: Some(batch as u32),
-            transpose_a,
-            transpose_b,
-            ..Default::default()
-        })).unwrap();
+        fn view(buffer: &Buffer<f32>, start: usize, row: usize, plane: usize) -> Tensor<'_> {
+            buffer.tensor().skip(start).row_stride(row).batch_stride(plane)
+        }
+        let matmul = Matmul::new(
+            view(&a, start, a_row, a_plane).oriented(m, k, transpose_a),
+            view(&b, start, b_row, b_plane).oriented(k, n, transpose_b),
+            view(&c, start, c_row, c_plane).matrix(m, n),
+        );
+        run(&device, |commands| commands.matmul(&matmul.with_batch(batch as u32))).unwrap();
 
         // The untouched gaps are part of what is wanted.
         let mut want = vec![-7.0; start + batch * c_plane];
@@ -181,129 +178,75 @@ fn record(
 ) -> Result<()> {
     let [s0, s1, s2, s3, s4, s5, s6] = sizes;
     let [t0, t1, t2, t3] = tensors;
-    let elementwise = Elementwise {
-        count: s0,
-        a: t0,
-        b: t1,
-        out: t2,
-    };
-    let activation = Activation {
-        count: s0,
-        x: t0,
-        out: t2,
-        scale: None,
-    };
+    let elementwise = Elementwise::new(t0.vector(s0), t1.vector(s0), t2.vector(s0));
+    let activation = Activation::new(t0.vector(s0), t2.vector(s0));
+    let heads = usize::saturating_mul;
     match operation {
-        0 => commands.matmul(&Matmul {
-            m: s0,
-            n: s1,
-            k: s2,
-            a: t0,
-            b: t1,
-            bias: flag.then_some(t3),
-            c: t2,
-            batch: (s3 % 3 > 0).then_some(u32::try_from(s3).unwrap_or(1)),
-            transpose_a: s4 % 2 == 1,
-            transpose_b: s5 % 2 == 1,
-            alpha: (s4 % 3 == 0).then_some(s5 as f32),
-            beta: (s5 % 3) as f32,
-        }),
-        EMBEDDING => commands.embedding(&Embedding {
-            rows: s0,
-            width: s1,
-            vocab: s2,
-            table: t0,
-            ids: t1,
-            out: t2,
-            scale: flag.then_some(s3 as f32),
-        }),
-        2 => commands.rms_norm(&RmsNorm {
-            rows: s0,
-            width: s1,
-            x: t0,
-            weight: t1,
-            out: t2,
-            eps: if flag { 1e-5 } else { -1.0 },
-        }),
-        ROPE => commands.rope(&Rope {
-            tokens: s0,
-            heads: s1,
-            head_dim: s2,
-            rotary_dim: (s3 % 3 > 0).then_some(s3),
-            x: t0,
-            positions: t1,
-            factors: flag.then_some(t2),
-            pairing: if s4 % 2 == 0 {
-                RopePairing::Half
-            } else {
-                RopePairing::Interleaved
-            },
-            frequency_base: s5 as f32,
-            frequency_scale: flag.then_some(1.0),
-        }),
-        4 => commands.attention(&Attention {
-            tokens: s0,
-            heads: s1,
-            kv_heads: s2,
-            head_dim: s3,
-            first_position: s4,
-            window: (s5 % 3 > 0).then_some(s5),
-            q: t0,
-            k: t1,
-            v: t3,
-            out: t2,
-            k_head_stride: flag.then_some(s6),
-            v_head_stride: None,
-            scale: None,
-            softcap: None,
-        }),
+        0 => commands.matmul(
+            &Matmul::new(
+                t0.oriented(s0, s2, s4 % 2 == 1),
+                t1.oriented(s2, s1, s5 % 2 == 1),
+                t2.matrix(s0, s1),
+            )
+            .with_bias(flag.then_some(t3.vector(s1)))
+            .with_batch((s3 % 3 > 0).then_some(u32::try_from(s3).unwrap_or(1)))
+            .with_alpha((s4 % 3 == 0).then_some(s5 as f32))
+            .with_beta((s5 % 3) as f32),
+        ),
+        EMBEDDING => commands.embedding(
+            &Embedding::new(t0.matrix(s2, s1), t1.vector(s0), t2.matrix(s0, s1))
+                .with_scale(flag.then_some(s3 as f32)),
+        ),
+        2 => commands.rms_norm(&RmsNorm::new(
+            t0.matrix(s0, s1),
+            t1.vector(s1),
+            t2.matrix(s0, s1),
+            if flag { 1e-5 } else { -1.0 },
+        )),
+        ROPE => commands.rope(
+            &Rope::new(t0.matrix(s0, heads(s1, s2)), t1.vector(s0), s2, s5 as f32)
+                .with_rotary_dim((s3 % 3 > 0).then_some(s3))
+                .with_factors(flag.then_some(t2))
+                .with_pairing(if s4 % 2 == 0 {
+                    RopePairing::Half
+                } else {
+                    RopePairing::Interleaved
+                })
+                .with_frequency_scale(flag.then_some(1.0)),
+        ),
+        4 => commands.attention(
+            &Attention::new(
+                t0.matrix(s0, heads(s1, s3)),
+                t1.matrix(s4.saturating_add(s0), heads(s2, s3)),
+                t3.matrix(s4.saturating_add(s0), heads(s2, s3)),
+                t2.matrix(s0, heads(s1, s3)),
+                s3,
+            )
+            .with_window((s5 % 3 > 0).then_some(s5))
+            .with_k_head_stride(flag.then_some(s6)),
+        ),
         5 => commands.add(&elementwise),
         6 => commands.silu_mul(&elementwise),
-        7 => commands.softmax(&Softmax {
-            rows: s0,
-            width: s1,
-            x: t0,
-            out: t2,
-            scale: Some(if flag { f32::NAN } else { 0.5 }),
-        }),
-        ARGMAX => commands.argmax(&Argmax {
-            rows: s0,
-            width: s1,
-            x: t0,
-            out: t1,
-        }),
-        9 => commands.copy(&CopyRows {
-            rows: s0,
-            width: s1,
-            src: t0,
-            dst: t1,
-        }),
-        10 => commands.copy_bytes(&CopyBytes {
-            length: s0,
-            src: t0,
-            dst: t1,
-        }),
+        7 => commands.softmax(
+            &Softmax::new(t0.matrix(s0, s1), t2.matrix(s0, s1)).with_scale(if flag {
+                f32::NAN
+            } else {
+                0.5
+            }),
+        ),
+        ARGMAX => commands.argmax(&Argmax::new(t0.matrix(s0, s1), t1.vector(s0))),
+        9 => commands.copy(&CopyRows::new(t0.matrix(s0, s1), t1.matrix(s0, s1))),
+        10 => commands.copy_bytes(&CopyBytes::new(t0, t1, s0)),
         11 => commands.relu(&activation),
         12 => commands.sigmoid(&activation),
         13 => commands.tanh(&activation),
-        14 => commands.add_bias(&AddBias {
-            rows: s0,
-            width: s1,
-            x: t0,
-            bias: t1,
-            out: t2,
-        }),
-        15 => commands.transpose(&Transpose {
-            rows: s0,
-            width: s1,
-            x: t0,
-            out: t2,
-        }),
-        _ => commands.fill(&Fill {
-            length: s0,
-            out: t0,
-            value: 1,
-        }),
+        14 => commands.add_bias(&AddBias::new(
+            t0.matrix(s0, s1),
+            t1.vector(s1),
+            t2.matrix(s0, s1),
+        )),
+        15 => commands.transpose(&Transpose::new(t0.matrix(s0, s1), t2.matrix(s1, s0))),
+        _ => commands.fill(&Fill::new(t0, s0).with_value(1)),
     }
 }
 

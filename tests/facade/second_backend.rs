@@ -28,12 +28,11 @@ fn four_additions(device: &Device, options: usize) -> Result<(), Error> {
     let x = device.buffer_from(&[options as f32; 64])?;
     let mut commands = device.commands()?;
     for _ in 0..4 {
-        commands.add(&Elementwise {
-            count: 64,
-            a: x.tensor(),
-            b: x.tensor(),
-            out: x.tensor(),
-        })?;
+        commands.add(&Elementwise::new(
+            x.tensor().vector(64),
+            x.tensor().vector(64),
+            x.tensor().vector(64),
+        ))?;
     }
     let pending = commands.commit()?;
     match pending.wait() {

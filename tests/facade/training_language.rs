@@ -1,7 +1,7 @@
 //! A small LLaMA on a tape: its gradients, and that it learns a text.
 
 use ironbridge::Device;
-use ironbridge::ops::{self, RopePairing};
+use ironbridge::ops::RopePairing;
 use ironbridge::train::{
     Adam, Attention, Embedding, Heads, Linear, RmsNorm, Rotation, Schedule, Sgd, Tape, TrainError,
     Trainer, Variable,
@@ -151,15 +151,13 @@ impl Model {
         let dim = rotation.head_dim;
         let positions: Vec<u32> = (0..rows).map(|row| (row % sequence) as u32).collect();
         let turn = |x: &[f64], heads: usize| {
-            let rope = ops::Rope {
-                tokens: rows,
+            let rope = oracle::Rope {
                 heads,
                 head_dim: dim,
-                rotary_dim: Some(dim),
+                rotary_dim: dim,
                 frequency_base: rotation.base,
-                frequency_scale: Some(1.0),
+                frequency_scale: 1.0,
                 pairing: rotation.pairing,
-                ..Default::default()
             };
             oracle::rope(&rope, x, &positions, None)
         };
@@ -180,7 +178,7 @@ impl Model {
                 position_stride: narrow,
                 head_stride: dim,
             };
-            let shape = ops::Attention {
+            let shape = oracle::Attention {
                 tokens: sequence,
                 heads,
                 kv_heads,

@@ -96,12 +96,7 @@ fn gradients_of_activations_and_gates() {
             let (a, b) = (given[0], given[1]);
             record(
                 commands,
-                &ops::Elementwise {
-                    count: 35,
-                    a,
-                    b,
-                    out: out[0],
-                },
+                &ops::Elementwise::new(a.vector(35), b.vector(35), out[0].vector(35)),
             )
         });
     }
@@ -113,14 +108,13 @@ fn gradients_of_activations_and_gates() {
     let (a, b) = (made(35, 1, 4.0), made(35, 3, 1.0));
     for (name, record) in gates {
         check(name, &[&a, &b, &gradient], &[], |commands, given, out| {
-            let operands = ops::GatedBackward {
-                count: 35,
-                a: given[0],
-                b: given[1],
-                gradient: given[2],
-                a_gradient: out[0],
-                b_gradient: out[1],
-            };
+            let operands = ops::GatedBackward::new(
+                given[0].vector(35),
+                given[1].vector(35),
+                given[2].vector(35),
+                out[0].vector(35),
+                out[1].vector(35),
+            );
             record(commands, &operands)
         });
     }
@@ -136,21 +130,15 @@ fn gradients_of_rows() {
         &[&x, &gradient, &room],
         &[],
         |commands, given, out| {
-            commands.softmax(&ops::Softmax {
-                rows,
-                width,
-                x: given[0],
-                out: given[2],
-                scale: None,
-            })?;
-            commands.softmax_backward(&ops::SoftmaxBackward {
-                rows,
-                width,
-                y: given[2],
-                gradient: given[1],
-                out: out[0],
-                scale: None,
-            })
+            commands.softmax(&ops::Softmax::new(
+                given[0].matrix(rows, width),
+                given[2].matrix(rows, width),
+            ))?;
+            commands.softmax_backward(&ops::SoftmaxBackward::new(
+                given[2].matrix(rows, width),
+                given[1].matrix(rows, width),
+                out[0].matrix(rows, width),
+            ))
         },
     );
     let weight = made(7, 2, 1.0);
@@ -159,22 +147,18 @@ fn gradients_of_rows() {
         &[&x, &weight, &gradient, &room],
         &[],
         |commands, given, out| {
-            commands.rms_norm_backward(&ops::RmsNormBackward {
-                rows,
-                width,
-                x: given[0],
-                weight: given[1],
-                gradient: given[2],
-                x_gradient: out[0],
-                products: given[3],
-                eps: 1e-5,
-            })?;
-            commands.sum_rows(&ops::SumRows {
-                rows,
-                width,
-                x: given[3],
-                out: out[1],
-            })
+            commands.rms_norm_backward(&ops::RmsNormBackward::new(
+                given[0].matrix(rows, width),
+                given[1].vector(width),
+                given[2].matrix(rows, width),
+                out[0].matrix(rows, width),
+                given[3].matrix(rows, width),
+                1e-5,
+            ))?;
+            commands.sum_rows(&ops::SumRows::new(
+                given[3].matrix(rows, width),
+                out[1].vector(width),
+            ))
         },
     );
     let (weight, gradient) = (made(21, 2, 1.0), made(15, 99, 1.0));
@@ -183,17 +167,16 @@ fn gradients_of_rows() {
         &[&x, &weight, &gradient],
         &[],
         |commands, given, out| {
-            commands.linear_backward(&ops::LinearBackward {
-                rows,
-                inputs: width,
-                outputs: 3,
-                x: given[0],
-                weight: given[1],
-                gradient: given[2],
-                x_gradient: Some(out[0]),
-                weight_gradient: Some(out[1]),
-                bias_gradient: Some(out[2]),
-            })
+            commands.linear_backward(
+                &ops::LinearBackward::new(
+                    given[0].matrix(rows, width),
+                    given[1].matrix(3, width),
+                    given[2].matrix(rows, 3),
+                )
+                .with_x_gradient(out[0].matrix(rows, width))
+                .with_weight_gradient(out[1].matrix(3, width))
+                .with_bias_gradient(out[2].vector(3)),
+            )
         },
     );
 }
@@ -202,34 +185,22 @@ fn gradients_of_rows() {
 fn gradients_of_tables_positions_and_attention() {
     let (ids, gradient) = ([3, 0, 3, 1, 3], made(35, 99, 1.0));
     check("embedding", &[&gradient], &ids, |commands, given, out| {
-        commands.embedding_backward(&ops::EmbeddingBackward {
-            rows: 5,
-            width: 7,
-            vocab: 4,
-            ids: given[1],
-            gradient: given[0],
-            out: out[0],
-            scale: None,
-        })
+        commands.embedding_backward(&ops::EmbeddingBackward::new(
+            given[1].vector(5),
+            given[0].matrix(5, 7),
+            out[0].matrix(4, 7),
+        ))
     });
     let (positions, gradient) = ([0, 1, 2, 3, 4], made(40, 99, 1.0));
     check("rope", &[&gradient], &positions, |commands, given, out| {
-        commands.copy(&ops::CopyRows {
-            rows: 5,
-            width: 8,
-            src: given[0],
-            dst: out[0],
-        })?;
-        commands.rope(&ops::Rope {
-            tokens: 5,
-            heads: 2,
-            head_dim: 4,
-            x: out[0],
-            positions: given[1],
-            frequency_base: 100.0,
-            frequency_scale: Some(-1.0),
-            ..Default::default()
-        })
+        commands.copy(&ops::CopyRows::new(
+            given[0].matrix(5, 8),
+            out[0].matrix(5, 8),
+        ))?;
+        commands.rope(
+            &ops::Rope::new(out[0].matrix(5, 2 * 4), given[1].vector(5), 4, 100.0)
+                .with_frequency_scale(-1.0),
+        )
     });
     let (q, k, v) = (made(60, 1, 1.0), made(30, 2, 1.0), made(30, 3, 1.0));
     let (gradient, room) = (made(60, 99, 1.0), [0.0f32; 60]);
@@ -239,43 +210,36 @@ fn gradients_of_tables_positions_and_attention() {
         &[],
         |commands, given, out| {
             let (tokens, heads, kv_heads, head_dim) = (5, 4, 2, 3);
-            commands.attention(&ops::Attention {
-                tokens,
-                heads,
-                kv_heads,
+            commands.attention(&ops::Attention::new(
+                given[0].matrix(tokens, heads * head_dim),
+                given[1].matrix(tokens, kv_heads * head_dim),
+                given[2].matrix(tokens, kv_heads * head_dim),
+                given[4].matrix(tokens, heads * head_dim),
                 head_dim,
-                q: given[0],
-                k: given[1],
-                v: given[2],
-                out: given[4],
-                ..Default::default()
-            })?;
-            commands.attention_backward(&ops::AttentionBackward {
-                tokens,
-                heads,
-                kv_heads,
+            ))?;
+            commands.attention_backward(&ops::AttentionBackward::new(
+                [
+                    given[0].matrix(tokens, heads * head_dim),
+                    given[1].matrix(tokens, kv_heads * head_dim),
+                    given[2].matrix(tokens, kv_heads * head_dim),
+                ],
+                [
+                    given[4].matrix(tokens, heads * head_dim),
+                    given[3].matrix(tokens, heads * head_dim),
+                ],
+                [
+                    out[0].matrix(tokens, heads * head_dim),
+                    out[1].matrix(tokens, kv_heads * head_dim),
+                    out[2].matrix(tokens, kv_heads * head_dim),
+                ],
                 head_dim,
-                q: given[0],
-                k: given[1],
-                v: given[2],
-                out: given[4],
-                gradient: given[3],
-                q_gradient: out[0],
-                k_gradient: out[1],
-                v_gradient: out[2],
-                scale: None,
-            })
+            ))
         },
     );
 }
 
 fn sum_of_rows(commands: &mut Commands, x: Tensor<'_>, out: Tensor<'_>) -> Result<()> {
-    commands.sum_rows(&ops::SumRows {
-        rows: 5,
-        width: 1,
-        x,
-        out,
-    })
+    commands.sum_rows(&ops::SumRows::new(x.matrix(5, 1), out.vector(1)))
 }
 
 #[test]
@@ -283,15 +247,15 @@ fn losses_and_their_gradients() {
     // The sum of the rows' losses is the fixture's.
     let (x, target, room) = (made(35, 1, 1.0), made(35, 3, 1.0), [0.0f32; 5]);
     check("mse", &[&x, &target, &room], &[], |commands, given, out| {
-        commands.mse(&ops::Mse {
-            rows: 5,
-            width: 7,
-            prediction: given[0],
-            target: given[1],
-            gradient: out[1],
-            loss: given[2],
-            scale: Some(1.0 / 35.0),
-        })?;
+        commands.mse(
+            &ops::Mse::new(
+                given[0].matrix(5, 7),
+                given[1].matrix(5, 7),
+                out[1].matrix(5, 7),
+                given[2].vector(5),
+            )
+            .with_scale(1.0 / 35.0),
+        )?;
         sum_of_rows(commands, given[2], out[0])
     });
     let labels = [6, ops::CrossEntropy::IGNORED, 0, 3, 3];
@@ -301,15 +265,15 @@ fn losses_and_their_gradients() {
         &[&logits, &room],
         &labels,
         |commands, given, out| {
-            commands.cross_entropy(&ops::CrossEntropy {
-                rows: 5,
-                width: 7,
-                logits: given[0],
-                labels: given[2],
-                gradient: out[1],
-                loss: given[1],
-                scale: Some(1.0 / 5.0),
-            })?;
+            commands.cross_entropy(
+                &ops::CrossEntropy::new(
+                    given[0].matrix(5, 7),
+                    given[2].vector(5),
+                    out[1].matrix(5, 7),
+                    given[1].vector(5),
+                )
+                .with_scale(1.0 / 5.0),
+            )?;
             sum_of_rows(commands, given[1], out[0])
         },
     );

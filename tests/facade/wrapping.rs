@@ -85,12 +85,10 @@ fn the_owner_is_dropped_once_when_the_last_user_is_gone() {
     let out = device.buffer::<u32>(PAGES / 4).unwrap();
     let mut commands = device.commands().unwrap();
     commands
-        .copy(&CopyRows {
-            rows: 1,
-            width: PAGES / 4,
-            src: wrapped.tensor_at(0, DType::U32),
-            dst: out.tensor(),
-        })
+        .copy(&CopyRows::new(
+            wrapped.tensor_at(0, DType::U32).matrix(1, PAGES / 4),
+            out.matrix(1, PAGES / 4),
+        ))
         .unwrap();
     drop(wrapped);
     assert_eq!(dropped.load(Ordering::SeqCst), 0, "commands still need it");
@@ -133,20 +131,14 @@ fn wrapped_memory_is_read_only() {
     let x = device.buffer::<f32>(4).unwrap();
     let mut commands = device.commands().unwrap();
     assert_status(
-        commands.copy(&CopyRows {
-            rows: 1,
-            width: 4,
-            src: x.tensor(),
-            dst: wrapped.tensor_at(0, DType::F32),
-        }),
+        commands.copy(&CopyRows::new(
+            x.matrix(1, 4),
+            wrapped.tensor_at(0, DType::F32).matrix(1, 4),
+        )),
         Status::ReadOnly,
     );
     assert_status(
-        commands.fill(&Fill {
-            length: 16,
-            out: wrapped.tensor_at(0, DType::F32),
-            value: 1,
-        }),
+        commands.fill(&Fill::new(wrapped.tensor_at(0, DType::F32), 16).with_value(1)),
         Status::ReadOnly,
     );
     commands.commit().unwrap().wait().unwrap();
@@ -200,16 +192,11 @@ fn a_mapped_file_of_any_length_holds_weights_at_byte_offsets() {
         .into_iter()
         .enumerate()
         {
-            commands.matmul(&Matmul {
-                m: 3,
-                n,
-                k,
-                a: a.tensor(),
-                b: weight,
-                transpose_b: true,
-                c: c.tensor().skip(index * 3 * n),
-                ..Default::default()
-            })?;
+            commands.matmul(&Matmul::new(
+                a.matrix(3, k),
+                weight.matrix(n, k).transposed(),
+                c.tensor().skip(index * 3 * n).matrix(3, n),
+            ))?;
         }
         Ok(())
     })

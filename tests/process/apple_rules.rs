@@ -36,11 +36,11 @@ fn work(device: &Device, rounds: usize) {
         let source = options.create_from(&[round as u8; LENGTH]).unwrap();
         let copy = options.create::<u8>(LENGTH).unwrap();
         let mut commands = device.commands().unwrap();
-        let copying = CopyBytes {
-            length: LENGTH,
-            src: source.tensor_at(0, DType::U32),
-            dst: copy.tensor_at(0, DType::U32),
-        };
+        let copying = CopyBytes::new(
+            source.tensor_at(0, DType::U32),
+            copy.tensor_at(0, DType::U32),
+            LENGTH,
+        );
         commands.copy_bytes(&copying).unwrap();
         pending.push(commands.commit().unwrap());
     }
@@ -95,11 +95,11 @@ fn b1_leaked_memory_is_emptied_when_its_uses_are_over() {
     let source = device.buffer_from(&[1u8; LENGTH]).unwrap();
     let copy = device.buffer::<u8>(LENGTH).unwrap();
     let mut commands = device.commands().unwrap();
-    let copying = CopyBytes {
-        length: LENGTH,
-        src: source.tensor_at(0, DType::U32),
-        dst: copy.tensor_at(0, DType::U32),
-    };
+    let copying = CopyBytes::new(
+        source.tensor_at(0, DType::U32),
+        copy.tensor_at(0, DType::U32),
+        LENGTH,
+    );
     commands.copy_bytes(&copying).unwrap();
     commands.commit().unwrap().wait().unwrap();
     let leaks = device.clone().close().unwrap();
@@ -128,11 +128,11 @@ fn b3_weights_and_caches_are_resident_while_they_live() {
     let source = options.create_from(&[3u8; LENGTH]).unwrap();
     let copy = device.buffer::<u8>(LENGTH).unwrap();
     let mut commands = device.commands().unwrap();
-    let copying = CopyBytes {
-        length: LENGTH,
-        src: source.tensor_at(0, DType::U32),
-        dst: copy.tensor_at(0, DType::U32),
-    };
+    let copying = CopyBytes::new(
+        source.tensor_at(0, DType::U32),
+        copy.tensor_at(0, DType::U32),
+        LENGTH,
+    );
     commands.copy_bytes(&copying).unwrap();
     drop(source);
     commands.commit().unwrap().wait().unwrap();
@@ -193,11 +193,9 @@ fn b5_a_device_that_a_fault_killed_says_so_and_is_opened_again() {
     let fill = |device: &Device| {
         let buffer = device.buffer::<u8>(LENGTH)?;
         let mut commands = device.commands()?;
-        commands.fill(&ironbridge::ops::Fill {
-            length: LENGTH,
-            out: buffer.tensor_at(0, DType::U32),
-            value: 7,
-        })?;
+        commands.fill(
+            &ironbridge::ops::Fill::new(buffer.tensor_at(0, DType::U32), LENGTH).with_value(7),
+        )?;
         commands.commit()?.wait()?;
         buffer.to_vec()
     };
@@ -330,12 +328,11 @@ fn e_subnormal_numbers_are_zero() {
         // So do kernels of ours.
         let sums = device.buffer::<f32>(3).unwrap();
         let mut commands = device.commands().unwrap();
-        let sum = Elementwise {
-            count: 3,
-            a: x.tensor(),
-            b: x.tensor(),
-            out: sums.tensor(),
-        };
+        let sum = Elementwise::new(
+            x.tensor().vector(3),
+            x.tensor().vector(3),
+            sums.tensor().vector(3),
+        );
         commands.add(&sum).unwrap();
         commands.run().unwrap();
         let doubled = match selector {

@@ -13,11 +13,7 @@ crate::harness::cases! {
 fn fill(device: &Device, label: &str) {
     let buffer = device.buffer::<u8>(4096).unwrap();
     let mut commands = device.commands_options().label(label).begin().unwrap();
-    let filling = Fill {
-        length: 4096,
-        out: buffer.tensor_at(0, DType::U32),
-        value: 7,
-    };
+    let filling = Fill::new(buffer.tensor_at(0, DType::U32), 4096).with_value(7);
     commands.fill(&filling).unwrap();
     commands.run().unwrap();
 }

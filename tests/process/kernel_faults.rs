@@ -139,15 +139,11 @@ fn a_product_without_end() {
         let a = device.buffer::<f32>(m + k)?;
         let c = device.buffer::<f32>(m)?;
         let mut commands = device.commands()?;
-        commands.matmul(&Matmul {
-            m,
-            k,
-            n: 1,
-            a: a.tensor().row_stride(1),
-            b: a.tensor(),
-            c: c.tensor(),
-            ..Default::default()
-        })?;
+        commands.matmul(&Matmul::new(
+            a.tensor().row_stride(1).matrix(m, k),
+            a.matrix(k, 1),
+            c.matrix(m, 1),
+        ))?;
         commands.commit()?.wait()?;
         c.to_vec()
     };

@@ -104,16 +104,12 @@ impl Operands {
         match name {
             "ironbridge" => {
                 let mut commands = self.device.commands()?;
-                commands.matmul(&Matmul {
-                    m,
-                    n,
-                    k,
-                    a: self.device_x.tensor(),
-                    b: self.device_weight.tensor(),
-                    c: self.device_y.tensor(),
-                    transpose_b: by_outputs,
-                    ..Default::default()
-                })?;
+                let weight = self.device_weight.tensor();
+                commands.matmul(&Matmul::new(
+                    self.device_x.matrix(m, k),
+                    weight.oriented(k, n, by_outputs),
+                    self.device_y.matrix(m, n),
+                ))?;
                 commands.run()?;
             }
             "gemm" => {

@@ -119,18 +119,18 @@ impl Attention {
         x: Tensor<'_>,
     ) -> Result<()> {
         let factors = self.rope_factors.as_ref().map(Weight::place);
-        commands.rope(&Rope {
-            tokens: rows,
-            heads,
-            head_dim: config.head_dim,
-            rotary_dim: Some(config.rotary_dim),
-            x,
-            positions,
-            factors: factors.as_ref().map(Placed::tensor),
-            pairing: config.rope_pairing,
-            frequency_base: self.plan.rope_base,
-            frequency_scale: Some(self.plan.rope_scaling.frequency_scale()),
-        })
+        commands.rope(
+            &Rope::new(
+                x.matrix(rows, heads * config.head_dim),
+                positions.vector(rows),
+                config.head_dim,
+                self.plan.rope_base,
+            )
+            .with_rotary_dim(config.rotary_dim)
+            .with_factors(factors.as_ref().map(Placed::tensor))
+            .with_pairing(config.rope_pairing)
+            .with_frequency_scale(self.plan.rope_scaling.frequency_scale()),
+        )
     }
 }
 
@@ -175,19 +175,15 @@ fn attend(
         k.skip(kv_start),
         v.skip(kv_start),
     )?;
-    commands.attention(&ops::Attention {
-        tokens,
-        heads: config.heads,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        first_position: position,
-        window: plan.window,
-        q: q.skip(query_start), // tokens × query_dim
-        k: cache.keys(),
-        v: cache.values(),
-        out: state.attended.tensor().skip(query_start), // tokens × query_dim
-        scale: Some(plan.rope_scaling.score_scale() * config.attention_scale),
-        softcap: config.attention_cap,
-        ..Default::default()
-    })
+    let attended = state.attended.tensor();
+    let [queries, attended] =
+        [q, attended].map(|of| of.skip(query_start).matrix(tokens, config.query_dim()));
+    let [keys, values] =
+        [cache.keys(), cache.values()].map(|of| of.matrix(position + tokens, config.kv_dim()));
+    commands.attention(
+        &ops::Attention::new(queries, keys, values, attended, config.head_dim)
+            .with_window(plan.window)
+            .with_scale(plan.rope_scaling.score_scale() * config.attention_scale)
+            .with_softcap(config.attention_cap),
+    )
 }

@@ -80,17 +80,9 @@ impl Block {
         layer: usize,
         pass: &Pass,
     ) -> Result<()> {
-        let (x, normed, delta) = (
-            state.x.tensor(),
-            state.normed.tensor(),
-            state.delta.tensor(),
-        );
-        let residual = Elementwise {
-            count: pass.rows * config.width,
-            a: x,
-            b: delta,
-            out: x,
-        };
+        let [x, normed, delta] = [&state.x, &state.normed, &state.delta]
+            .map(|buffer| buffer.matrix(pass.rows, config.width));
+        let residual = Elementwise::new(x, delta, x);
         self.attention_norm
             .forward(commands, pass.rows, x, normed)?;
         self.attention

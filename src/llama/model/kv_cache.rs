@@ -136,7 +136,7 @@ impl KvCache {
         let length = (positions * self.row_bytes()).next_multiple_of(WORD);
         for (from, to) in self.layers.iter().zip(&target.layers) {
             for (src, dst) in [(from.keys(), to.keys()), (from.values(), to.values())] {
-                commands.copy_bytes(&CopyBytes { length, src, dst })?;
+                commands.copy_bytes(&CopyBytes::new(src, dst, length))?;
             }
         }
         Ok(())
@@ -206,12 +206,12 @@ impl LayerCache {
         v: Tensor<'_>,
     ) -> Result<()> {
         for (src, cache) in [(k, self.keys()), (v, self.values())] {
-            commands.copy(&CopyRows {
-                rows: tokens,
-                width: self.kv_dim,
-                src,
-                dst: cache.skip(first_position * self.kv_dim),
-            })?;
+            commands.copy(&CopyRows::new(
+                src.matrix(tokens, self.kv_dim),
+                cache
+                    .skip(first_position * self.kv_dim)
+                    .matrix(tokens, self.kv_dim),
+            ))?;
         }
         Ok(())
     }

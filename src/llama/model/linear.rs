@@ -101,27 +101,19 @@ impl Linear {
     ) -> Result<()> {
         for change in &self.changes {
             let (down, up) = (change.down.place(), change.up.place());
-            commands.matmul(&Matmul {
-                m: rows,
-                n: change.rank,
-                k: self.inputs,
-                a: x,
-                b: down.tensor(),
-                transpose_b: true,
-                c: low,
-                ..Default::default()
-            })?;
-            commands.matmul(&Matmul {
-                m: rows,
-                n: self.outputs,
-                k: change.rank,
-                a: low,
-                b: up.tensor(),
-                transpose_b: true,
-                c: out,
-                beta: 1.0,
-                ..Default::default()
-            })?;
+            commands.matmul(&Matmul::new(
+                x.matrix(rows, self.inputs),
+                down.tensor().matrix(change.rank, self.inputs).transposed(),
+                low.matrix(rows, change.rank),
+            ))?;
+            commands.matmul(
+                &Matmul::new(
+                    low.matrix(rows, change.rank),
+                    up.tensor().matrix(self.outputs, change.rank).transposed(),
+                    out.matrix(rows, self.outputs),
+                )
+                .with_beta(1.0),
+            )?;
         }
         Ok(())
     }
@@ -180,16 +172,13 @@ impl Linear {
         out: Tensor<'_>,
     ) -> Result<()> {
         let bias = self.bias.as_ref().map(Weight::place);
-        commands.matmul(&Matmul {
-            m: rows,
-            n: outputs,
-            k: self.inputs,
-            a: x,
-            b: weight.tensor(),
-            transpose_b: true,
-            bias: bias.as_ref().map(Placed::tensor),
-            c: out,
-            ..Default::default()
-        })
+        commands.matmul(
+            &Matmul::new(
+                x.matrix(rows, self.inputs),
+                weight.tensor().matrix(outputs, self.inputs).transposed(),
+                out.matrix(rows, outputs),
+            )
+            .with_bias(bias.as_ref().map(|bias| bias.tensor().vector(outputs))),
+        )
     }
 }

@@ -47,17 +47,14 @@ impl Mlp {
         rows: usize,
     ) -> Result<()> {
         let normed = state.normed.tensor();
-        let gate = state.gate_up.tensor(); // rows × feed_forward, and so is up
-        let up = gate.skip(rows * config.feed_forward);
+        let gate = state.gate_up.matrix(rows, config.feed_forward); // and so is up
+        let up = gate
+            .skip(rows * config.feed_forward)
+            .matrix(rows, config.feed_forward);
         let low = state.low.tensor();
         let linears = [&self.gate, &self.up];
         Linear::forward_all(&linears, commands, rows, normed, gate, low)?;
-        let gated = Elementwise {
-            count: rows * config.feed_forward,
-            a: gate,
-            b: up,
-            out: gate,
-        };
+        let gated = Elementwise::new(gate, up, gate);
         match config.spec().gate {
             Gate::Silu => commands.silu_mul(&gated)?,
             Gate::Gelu => commands.gelu_mul(&gated)?,

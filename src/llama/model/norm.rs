@@ -32,13 +32,11 @@ impl Norm {
         x: Tensor<'_>,
         out: Tensor<'_>,
     ) -> Result<()> {
-        commands.rms_norm(&RmsNorm {
-            rows,
-            width: self.width,
-            x,
-            weight: self.weight.place().tensor(),
-            out,
-            eps: self.epsilon,
-        })
+        commands.rms_norm(&RmsNorm::new(
+            x.matrix(rows, self.width),
+            self.weight.place().tensor().vector(self.width),
+            out.matrix(rows, self.width),
+            self.epsilon,
+        ))
     }
 }

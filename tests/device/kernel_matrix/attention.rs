@@ -39,16 +39,13 @@ pub fn check(ways: &Ways, case: Case) {
     let (q, q_values) = floats(tokens * heads * head_dim, 1);
     let cache = |seed| Typed::made_up(case.cache, positions * kv_heads * head_dim, seed);
     let (k, v) = (cache(2), cache(3));
-    let attention = Attention {
+    let shape = oracle::Attention {
         tokens,
         heads,
         kv_heads,
         head_dim,
         first_position: case.first_position,
         window: (case.window > 0).then_some(case.window),
-        k_head_stride: Some(head_stride),
-        v_head_stride: Some(head_stride),
-        ..Default::default()
     };
     let laid_out = |typed: &Typed| Cache {
         values: typed.values.clone(),
@@ -56,7 +53,7 @@ pub fn check(ways: &Ways, case: Case) {
         head_stride,
     };
     let scale = 1.0 / (head_dim as f64).sqrt();
-    let values = oracle::attention(&attention, &q_values, &laid_out(&k), &laid_out(&v), scale);
+    let values = oracle::attention(&shape, &q_values, &laid_out(&k), &laid_out(&v), scale);
     // Scores below head_dim · scale lose some 1e-5, values are below 1.
     let want: Vec<Want> = (values.into_iter())
         .map(|value| within(value, 2e-5))
@@ -70,13 +67,22 @@ pub fn check(ways: &Ways, case: Case) {
         &output,
         &want,
         |commands, inputs, out| {
-            commands.attention(&Attention {
-                q: inputs[0],
-                k: inputs[1].row_stride(position_stride),
-                v: inputs[2].row_stride(position_stride),
-                out,
-                ..attention
-            })
+            let [k, v] = [inputs[1], inputs[2]].map(|of| {
+                let rows = of.matrix(positions, kv_heads * head_dim);
+                rows.row_stride(position_stride)
+            });
+            commands.attention(
+                &Attention::new(
+                    inputs[0].matrix(tokens, width),
+                    k,
+                    v,
+                    out.matrix(tokens, width),
+                    head_dim,
+                )
+                .with_window(shape.window)
+                .with_k_head_stride(head_stride)
+                .with_v_head_stride(head_stride),
+            )
         },
     );
 }

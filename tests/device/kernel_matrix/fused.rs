@@ -60,16 +60,11 @@ fn assert_close([joined, apart]: [Vec<f32>; 2], what: &str) {
 }
 
 fn product<'a>(n: usize, a: Tensor<'a>, b: Tensor<'a>, c: Tensor<'a>) -> Matmul<'a> {
-    Matmul {
-        m: 1,
-        n,
-        k: WIDTH,
-        a,
-        b,
-        c,
-        transpose_b: true,
-        ..Default::default()
-    }
+    Matmul::new(
+        a.matrix(1, WIDTH),
+        b.matrix(n, WIDTH).transposed(),
+        c.matrix(1, n),
+    )
 }
 
 #[test]
@@ -82,21 +77,18 @@ fn a_norm_its_product_and_a_gate() {
             let weights = Typed::made_up(dtype, 2 * half * WIDTH, 4);
             let results = both_ways(&inputs, WIDTH + 2 * half, &weights, &|commands, row, b| {
                 let (normed, gate) = (row.skip(2 * WIDTH), row.skip(3 * WIDTH));
-                commands.rms_norm(&RmsNorm {
-                    rows: 1,
-                    width: WIDTH,
-                    x: row,
-                    weight: row.skip(WIDTH),
-                    out: normed,
-                    eps: 1e-5,
-                })?;
+                commands.rms_norm(&RmsNorm::new(
+                    row.matrix(1, WIDTH),
+                    row.skip(WIDTH).vector(WIDTH),
+                    normed.matrix(1, WIDTH),
+                    1e-5,
+                ))?;
                 commands.matmul(&product(2 * half, normed, b, gate))?;
-                commands.silu_mul(&Elementwise {
-                    count: half,
-                    a: gate,
-                    b: gate.skip(half),
-                    out: gate,
-                })
+                commands.silu_mul(&Elementwise::new(
+                    gate.vector(half),
+                    gate.skip(half).vector(half),
+                    gate.vector(half),
+                ))
             });
             assert!(results[0][2 * WIDTH..].iter().all(|value| *value != 7.0));
             assert_close(results, &format!("{dtype:?}, {half} columns"));
@@ -123,12 +115,11 @@ fn a_product_and_a_sum() {
         ] {
             let results = both_ways(&inputs, 2 * WIDTH, &weights, &|commands, row, b| {
                 commands.matmul(&product(n, row.skip(a), b, row.skip(c)))?;
-                commands.add(&Elementwise {
-                    count: n,
-                    a: row.skip(x),
-                    b: row.skip(c),
-                    out: row.skip(out),
-                })
+                commands.add(&Elementwise::new(
+                    row.skip(x).vector(n),
+                    row.skip(c).vector(n),
+                    row.skip(out).vector(n),
+                ))
             });
             assert_close(results, &format!("{dtype:?}, {places:?}"));
         }
@@ -143,14 +134,12 @@ fn a_norm_and_a_product_over_its_row() {
     let inputs = numbers(2 * WIDTH, 7);
     for places @ [out, c] in [[0, 2 * WIDTH], [2 * WIDTH, 0], [2 * WIDTH, WIDTH]] {
         let results = both_ways(&inputs, 2 * WIDTH, &weights, &|commands, row, b| {
-            commands.rms_norm(&RmsNorm {
-                rows: 1,
-                width: WIDTH,
-                x: row,
-                weight: row.skip(WIDTH),
-                out: row.skip(out),
-                eps: 1e-5,
-            })?;
+            commands.rms_norm(&RmsNorm::new(
+                row.matrix(1, WIDTH),
+                row.skip(WIDTH).vector(WIDTH),
+                row.skip(out).matrix(1, WIDTH),
+                1e-5,
+            ))?;
             commands.matmul(&product(WIDTH, row.skip(out), b, row.skip(c)))
         });
         assert_close(results, &format!("{places:?}"));
@@ -178,27 +167,22 @@ fn a_rotation_and_copies_to_caches() {
                     let options = device.commands_options().max_operations(operations);
                     let mut commands = options.begin().expect("the device is open");
                     commands
-                        .rope(&Rope {
-                            tokens: 1,
-                            heads: heads + kv_heads,
-                            head_dim,
-                            rotary_dim: None,
-                            x: x.tensor(),
-                            positions: positions.tensor(),
-                            factors: None,
-                            pairing,
-                            frequency_base: 10000.0,
-                            frequency_scale: None,
-                        })
+                        .rope(
+                            &Rope::new(
+                                x.matrix(1, (heads + kv_heads) * head_dim),
+                                positions.tensor().vector(1),
+                                head_dim,
+                                10000.0,
+                            )
+                            .with_pairing(pairing),
+                        )
                         .expect("it fits");
                     for (from, to) in [(first, 1), (query_dim + kv_dim, 3), (query_dim, 5)] {
                         commands
-                            .copy(&CopyRows {
-                                rows: 1,
-                                width: kv_dim,
-                                src: x.tensor().skip(from),
-                                dst: place(to),
-                            })
+                            .copy(&CopyRows::new(
+                                x.tensor().skip(from).matrix(1, kv_dim),
+                                place(to).matrix(1, kv_dim),
+                            ))
                             .expect("it fits");
                     }
                     commands.run().expect("they can be computed");

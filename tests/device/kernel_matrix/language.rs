@@ -89,16 +89,14 @@ fn normalizations() {
         let what = format!("rms_norm_backward, {count} × {width}");
         let inputs = [&x, &weight, &gradient];
         check_each(&ways, &what, &inputs, &results, |commands, given, out| {
-            commands.rms_norm_backward(&RmsNormBackward {
-                rows: count,
-                width,
-                x: given[0].row_stride(width + 2),
-                weight: given[1],
-                gradient: given[2].row_stride(width + 1),
-                x_gradient: out[0],
-                products: out[1],
+            commands.rms_norm_backward(&RmsNormBackward::new(
+                given[0].row_stride(width + 2).matrix(count, width),
+                given[1].vector(width),
+                given[2].row_stride(width + 1).matrix(count, width),
+                out[0].matrix(count, width),
+                out[1].matrix(count, width),
                 eps,
-            })
+            ))
         });
     }
 }
@@ -108,14 +106,12 @@ fn softmax_backward<'a>(
     scale: f32,
     [y, gradient, out]: [Tensor<'a>; 3],
 ) -> SoftmaxBackward<'a> {
-    SoftmaxBackward {
-        rows,
-        width,
-        y,
-        gradient,
-        out,
-        scale: Some(scale),
-    }
+    SoftmaxBackward::new(
+        y.matrix(rows, width),
+        gradient.matrix(rows, width),
+        out.matrix(rows, width),
+    )
+    .with_scale(scale)
 }
 
 #[test]
@@ -209,14 +205,13 @@ fn gated_units() {
             let what = format!("backward of {name} of {count}");
             let inputs = [&a, &b, &gradient];
             check_each(&ways, &what, &inputs, &results, |commands, given, out| {
-                let operands = GatedBackward {
-                    count,
-                    a: given[0],
-                    b: given[1],
-                    gradient: given[2],
-                    a_gradient: out[0],
-                    b_gradient: out[1],
-                };
+                let operands = GatedBackward::new(
+                    given[0].vector(count),
+                    given[1].vector(count),
+                    given[2].vector(count),
+                    out[0].vector(count),
+                    out[1].vector(count),
+                );
                 record(commands, &operands)
             });
         }
@@ -256,15 +251,14 @@ fn embeddings() {
             &output,
             &want,
             |commands, given, out| {
-                commands.embedding_backward(&EmbeddingBackward {
-                    rows: count,
-                    width,
-                    vocab,
-                    ids: given[0],
-                    gradient: given[1].row_stride(width + 1),
-                    out,
-                    scale: Some(0.75),
-                })
+                commands.embedding_backward(
+                    &EmbeddingBackward::new(
+                        given[0].vector(count),
+                        given[1].row_stride(width + 1).matrix(count, width),
+                        out.matrix(vocab, width),
+                    )
+                    .with_scale(0.75),
+                )
             },
         );
     }
@@ -293,7 +287,7 @@ fn attentions() {
             position_stride: narrow,
             head_stride: head_dim,
         };
-        let shape = ironbridge::ops::Attention {
+        let shape = oracle::Attention {
             tokens,
             heads,
             kv_heads,
@@ -335,21 +329,23 @@ fn attentions() {
             &inputs,
             &results,
             |commands, given, results| {
-                commands.attention_backward(&AttentionBackward {
-                    tokens,
-                    heads,
-                    kv_heads,
+                commands.attention_backward(&AttentionBackward::new(
+                    [
+                        given[0].matrix(tokens, heads * head_dim),
+                        given[1].matrix(tokens, kv_heads * head_dim),
+                        given[2].matrix(tokens, kv_heads * head_dim),
+                    ],
+                    [
+                        given[3].matrix(tokens, heads * head_dim),
+                        given[4].matrix(tokens, heads * head_dim),
+                    ],
+                    [
+                        results[0].matrix(tokens, heads * head_dim),
+                        results[1].matrix(tokens, kv_heads * head_dim),
+                        results[2].matrix(tokens, kv_heads * head_dim),
+                    ],
                     head_dim,
-                    q: given[0],
-                    k: given[1],
-                    v: given[2],
-                    out: given[3],
-                    gradient: given[4],
-                    q_gradient: results[0],
-                    k_gradient: results[1],
-                    v_gradient: results[2],
-                    scale: None,
-                })
+                ))
             },
         );
     }

@@ -122,19 +122,17 @@ pub fn check(ways: &Ways, case: Case) {
         &output,
         &want,
         |commands, inputs, c| {
-            commands.matmul(&Matmul {
-                m,
-                n,
-                k,
-                a: inputs[0].batch_stride(m * k),
-                b: inputs[1],
-                bias: case.has_bias.then_some(inputs[2]),
-                c: c.batch_stride(m * stride),
-                batch: Some(batch as u32),
-                transpose_a: case.transpose_a,
-                transpose_b: case.transpose_b,
-                ..Default::default()
-            })
+            commands.matmul(
+                &Matmul::new(
+                    inputs[0]
+                        .batch_stride(m * k)
+                        .oriented(m, k, case.transpose_a),
+                    inputs[1].oriented(k, n, case.transpose_b),
+                    c.batch_stride(m * stride).matrix(m, n),
+                )
+                .with_bias(case.has_bias.then_some(inputs[2]))
+                .with_batch(batch as u32),
+            )
         },
     );
 }
@@ -231,15 +229,11 @@ fn any_strides_in_a_shared_matrix() {
             &output,
             &want,
             |commands, inputs, c| {
-                commands.matmul(&Matmul {
-                    m,
-                    n,
-                    k,
-                    a: inputs[0].skip(3).row_stride(11),
-                    b: inputs[1].row_stride(n + 4),
-                    c,
-                    ..Default::default()
-                })
+                commands.matmul(&Matmul::new(
+                    inputs[0].skip(3).row_stride(11).matrix(m, k),
+                    inputs[1].row_stride(n + 4).matrix(k, n),
+                    c.matrix(m, n),
+                ))
             },
         );
     }
@@ -311,20 +305,17 @@ fn products_that_are_scaled_and_added_up() {
                 &output,
                 &want,
                 |commands, inputs, c| {
-                    commands.matmul(&Matmul {
-                        m,
-                        n,
-                        k,
-                        a: inputs[0].batch_stride(m * k),
-                        b: inputs[1],
-                        bias: has_bias.then_some(inputs[2]),
-                        c: c.batch_stride(m * (n + 2)),
-                        batch: Some(batch as u32),
-                        transpose_b: true,
-                        alpha,
-                        beta,
-                        ..Default::default()
-                    })
+                    commands.matmul(
+                        &Matmul::new(
+                            inputs[0].batch_stride(m * k).matrix(m, k),
+                            inputs[1].matrix(n, k).transposed(),
+                            c.batch_stride(m * (n + 2)).matrix(m, n),
+                        )
+                        .with_bias(has_bias.then_some(inputs[2]))
+                        .with_batch(batch as u32)
+                        .with_alpha(alpha)
+                        .with_beta(beta),
+                    )
                 },
             );
         }

@@ -50,15 +50,14 @@ fn embedding() {
                 &output,
                 &want,
                 |commands, inputs, out| {
-                    commands.embedding(&Embedding {
-                        rows: count,
-                        width,
-                        vocab,
-                        table: inputs[0],
-                        ids: inputs[1],
-                        out,
-                        scale,
-                    })
+                    commands.embedding(
+                        &Embedding::new(
+                            inputs[0].matrix(vocab, width),
+                            inputs[1].vector(count),
+                            out.matrix(count, width),
+                        )
+                        .with_scale(scale),
+                    )
                 },
             );
         }
@@ -74,12 +73,6 @@ fn rms_norm_also_in_place() {
         let values = oracle::rms_norm(&x_values, &weight_values, f64::from(1e-5f32));
         // The sum of squares is off by up to `width` roundings, halved by the root; then a handful.
         let want = close(values, (width as f64 / 2.0 + 6.0) * ROUNDING);
-        let norm = RmsNorm {
-            rows: count,
-            width,
-            eps: 1e-5,
-            ..Default::default()
-        };
         let what = format!("rms_norm, {count} × {width}");
         let output = Output::strided(DType::F32, count, width, width + 3);
         ways.check(
@@ -88,24 +81,15 @@ fn rms_norm_also_in_place() {
             &output,
             &want,
             |commands, inputs, out| {
-                let [x, weight] = [inputs[0], inputs[1]];
-                commands.rms_norm(&RmsNorm {
-                    x,
-                    weight,
-                    out,
-                    ..norm
-                })
+                let x = inputs[0].matrix(count, width);
+                let (weight, out) = (inputs[1].vector(width), out.matrix(count, width));
+                commands.rms_norm(&RmsNorm::new(x, weight, out, 1e-5))
             },
         );
         let output = Output::in_place(&x, count, width);
         ways.check(&what, &[&weight], &output, &want, |commands, inputs, x| {
-            let (weight, out) = (inputs[0], x);
-            commands.rms_norm(&RmsNorm {
-                x,
-                weight,
-                out,
-                ..norm
-            })
+            let x = x.matrix(count, width);
+            commands.rms_norm(&RmsNorm::new(x, inputs[0].vector(width), x, 1e-5))
         });
     }
 }
@@ -119,16 +103,15 @@ fn rope_in_both_pairings() {
         .flat_map(|edge| [(edge, 2, 10), (3, edge, 8), (2, 2, 2 * edge)]);
     for (index, (tokens, heads, head_dim)) in sizes.enumerate() {
         for pairing in [RopePairing::Interleaved, RopePairing::Half] {
-            let rope = Rope {
-                tokens,
+            // All of a head, or its first part.
+            let part = (index % 2 == 1 && head_dim >= 4).then_some(head_dim / 4 * 2);
+            let rope = oracle::Rope {
                 heads,
                 head_dim,
-                // All of a head, or its first part.
-                rotary_dim: (index % 2 == 1 && head_dim >= 4).then_some(head_dim / 4 * 2),
+                rotary_dim: part.unwrap_or(head_dim),
                 pairing,
                 frequency_base: 10_000.0,
-                frequency_scale: Some(0.5),
-                ..Default::default()
+                frequency_scale: 0.5,
             };
             let (x, x_values) = floats(tokens * heads * head_dim, 1);
             let at: Vec<u32> = (0..tokens as u32).map(|token| token + 100).collect();
@@ -146,19 +129,22 @@ fn rope_in_both_pairings() {
                 })
                 .collect();
             let output = Output::in_place(&x, tokens, heads * head_dim);
-            let what = format!("{rope:?}");
+            let what = format!("{tokens} tokens, {rope:?}");
             ways.check(
                 &what,
                 &[&positions, &factors],
                 &output,
                 &want,
                 |commands, inputs, x| {
-                    commands.rope(&Rope {
-                        x,
-                        positions: inputs[0],
-                        factors: has_factors.then_some(inputs[1]),
-                        ..rope
-                    })
+                    let (x, positions) =
+                        (x.matrix(tokens, heads * head_dim), inputs[0].vector(tokens));
+                    commands.rope(
+                        &Rope::new(x, positions, head_dim, rope.frequency_base)
+                            .with_rotary_dim(part)
+                            .with_factors(has_factors.then_some(inputs[1].vector(head_dim)))
+                            .with_pairing(pairing)
+                            .with_frequency_scale(rope.frequency_scale),
+                    )
                 },
             );
         }
@@ -204,7 +190,10 @@ fn add_and_gated_units_also_in_place() {
             let output = Output::strided(DType::F32, 1, count, count);
             ways.check(&what, &[&a, &b], &output, &want, |commands, inputs, out| {
                 let [a, b] = [inputs[0], inputs[1]];
-                record(commands, &Elementwise { count, a, b, out })
+                record(
+                    commands,
+                    &Elementwise::new(a.vector(count), b.vector(count), out.vector(count)),
+                )
             });
             ways.check(
                 &what,
@@ -213,7 +202,10 @@ fn add_and_gated_units_also_in_place() {
                 &want,
                 |commands, inputs, a| {
                     let (b, out) = (inputs[0], a);
-                    record(commands, &Elementwise { count, a, b, out })
+                    record(
+                        commands,
+                        &Elementwise::new(a.vector(count), b.vector(count), out.vector(count)),
+                    )
                 },
             );
         }
@@ -258,12 +250,7 @@ fn activations_also_in_place() {
                 let x = inputs[0];
                 record(
                     commands,
-                    &Activation {
-                        count,
-                        x,
-                        out,
-                        scale: None,
-                    },
+                    &Activation::new(x.vector(count), out.vector(count)),
                 )
             });
             ways.check(
@@ -272,15 +259,7 @@ fn activations_also_in_place() {
                 &Output::in_place(&x, 1, count),
                 &want,
                 |commands, _, x| {
-                    record(
-                        commands,
-                        &Activation {
-                            count,
-                            x,
-                            out: x,
-                            scale: None,
-                        },
-                    )
+                    record(commands, &Activation::new(x.vector(count), x.vector(count)))
                 },
             );
         }
@@ -303,13 +282,11 @@ fn add_bias_also_in_place() {
             &output,
             &want,
             |commands, inputs, out| {
-                commands.add_bias(&AddBias {
-                    rows: count,
-                    width,
-                    x: inputs[0],
-                    bias: inputs[1],
-                    out,
-                })
+                commands.add_bias(&AddBias::new(
+                    inputs[0].matrix(count, width),
+                    inputs[1].vector(width),
+                    out.matrix(count, width),
+                ))
             },
         );
         ways.check(
@@ -318,13 +295,11 @@ fn add_bias_also_in_place() {
             &Output::in_place(&x, count, width),
             &want,
             |commands, inputs, x| {
-                commands.add_bias(&AddBias {
-                    rows: count,
-                    width,
-                    x,
-                    bias: inputs[0],
-                    out: x,
-                })
+                commands.add_bias(&AddBias::new(
+                    x.matrix(count, width),
+                    inputs[0].vector(width),
+                    x.matrix(count, width),
+                ))
             },
         );
     }
@@ -342,26 +317,17 @@ fn softmax_also_in_place() {
         // Roundings of scores up to 20, of the largest and of their difference shift the exponent.
         let want = close(values, (2.0 * (20.0 + 20.0) + 8.0) * ROUNDING);
         let what = format!("softmax, {count} × {width}");
-        let softmax = Softmax {
-            rows: count,
-            width,
-            scale: Some(20.0),
-            ..Default::default()
-        };
         let output = Output::strided(DType::F32, count, width, width + 3);
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
-            let x = inputs[0].row_stride(width + 1);
-            commands.softmax(&Softmax { x, out, ..softmax })
+            let x = inputs[0].matrix(count, width).row_stride(width + 1);
+            commands.softmax(&Softmax::new(x, out.matrix(count, width)).with_scale(20.0))
         });
         let packed: Vec<f32> = scores.iter().map(|&score| score as f32).collect();
         let packed = Typed::nearest(DType::F32, &packed);
         let output = Output::in_place(&packed, count, width);
         ways.check(&what, &[], &output, &want, |commands, _, x| {
-            commands.softmax(&Softmax {
-                x,
-                out: x,
-                ..softmax
-            })
+            let x = x.matrix(count, width);
+            commands.softmax(&Softmax::new(x, x).with_scale(20.0))
         });
     }
 }
@@ -386,12 +352,10 @@ fn argmax() {
         let output = Output::strided(DType::U32, 1, count, count);
         let what = format!("argmax, {count} × {width}");
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
-            commands.argmax(&Argmax {
-                rows: count,
-                width,
-                x: inputs[0].row_stride(width + 2),
-                out,
-            })
+            commands.argmax(&Argmax::new(
+                inputs[0].row_stride(width + 2).matrix(count, width),
+                out.vector(count),
+            ))
         });
     }
 }
@@ -408,12 +372,10 @@ fn transpose() {
             let output = Output::strided(dtype, width, count, count + 2);
             let what = format!("transpose of {dtype:?}, {count} × {width}");
             ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
-                commands.transpose(&Transpose {
-                    rows: count,
-                    width,
-                    x: inputs[0].row_stride(width + 1),
-                    out,
-                })
+                commands.transpose(&Transpose::new(
+                    inputs[0].row_stride(width + 1).matrix(count, width),
+                    out.matrix(width, count),
+                ))
             });
         }
     }
@@ -455,12 +417,10 @@ fn copies_between_all_types() {
             let output = Output::strided(to, count, width, width + 2 * unit);
             let what = format!("{from:?} to {to:?}, {count} × {width}");
             ways.check(&what, &[&src], &output, &want, |commands, inputs, dst| {
-                commands.copy(&CopyRows {
-                    rows: count,
-                    width,
-                    src: inputs[0].row_stride(width + unit),
-                    dst,
-                })
+                commands.copy(&CopyRows::new(
+                    inputs[0].row_stride(width + unit).matrix(count, width),
+                    dst.matrix(count, width),
+                ))
             });
         }
     }
@@ -476,19 +436,11 @@ fn bytes_copied_and_filled() {
         let what = format!("{words} words");
         let want = exactly(src.values.clone());
         ways.check(&what, &[&src], &output, &want, |commands, inputs, dst| {
-            commands.copy_bytes(&CopyBytes {
-                length: 4 * words,
-                src: inputs[0],
-                dst,
-            })
+            commands.copy_bytes(&CopyBytes::new(inputs[0], dst, 4 * words))
         });
         let want = exactly(vec![f64::from(0x1717_1717u32); words]);
         ways.check(&what, &[], &output, &want, |commands, _, out| {
-            commands.fill(&Fill {
-                length: 4 * words,
-                out,
-                value: 0x17,
-            })
+            commands.fill(&Fill::new(out, 4 * words).with_value(0x17))
         });
     }
 }

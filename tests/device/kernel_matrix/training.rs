@@ -71,13 +71,19 @@ fn activations_also_in_place() {
                 &want,
                 |commands, inputs, out| {
                     let [a, b] = [inputs[0], inputs[1]];
-                    record(commands, &Elementwise { count, a, b, out })
+                    record(
+                        commands,
+                        &Elementwise::new(a.vector(count), b.vector(count), out.vector(count)),
+                    )
                 },
             );
             let output = Output::in_place(&gradient, 1, count);
             ways.check(&what, &[&y], &output, &want, |commands, inputs, b| {
                 let (a, out) = (inputs[0], b);
-                record(commands, &Elementwise { count, a, b, out })
+                record(
+                    commands,
+                    &Elementwise::new(a.vector(count), b.vector(count), out.vector(count)),
+                )
             });
         }
     }
@@ -100,12 +106,10 @@ fn sums_of_rows() {
         let output = Output::strided(DType::F32, 1, width, width);
         let what = format!("sum_rows, {count} × {width}");
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
-            commands.sum_rows(&SumRows {
-                rows: count,
-                width,
-                x: inputs[0].row_stride(width + 2),
-                out,
-            })
+            commands.sum_rows(&SumRows::new(
+                inputs[0].row_stride(width + 2).matrix(count, width),
+                out.vector(width),
+            ))
         });
     }
 }
@@ -126,12 +130,10 @@ fn norms_of_gradients() {
         let output = Output::strided(DType::F32, 1, count, count);
         let what = format!("sum_squares, {count} × {width}");
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
-            commands.sum_squares(&SumSquares {
-                rows: count,
-                width,
-                x: inputs[0].row_stride(width + 2),
-                out,
-            })
+            commands.sum_squares(&SumSquares::new(
+                inputs[0].row_stride(width + 2).matrix(count, width),
+                out.vector(count),
+            ))
         });
     }
     for count in EDGES {
@@ -150,13 +152,9 @@ fn norms_of_gradients() {
             let output = Output::in_place(&x, 1, count);
             let what = format!("clip_norm of {count} to {norm}, times {scale:?}");
             ways.check(&what, &[&squares], &output, &want, |commands, inputs, x| {
-                commands.clip_norm(&ClipNorm {
-                    count,
-                    squares: inputs[0],
-                    x,
-                    norm,
-                    scale,
-                })
+                commands.clip_norm(
+                    &ClipNorm::new(x.vector(count), inputs[0].vector(1), norm).with_scale(scale),
+                )
             });
         }
     }
@@ -188,15 +186,15 @@ fn squared_errors() {
                       inputs: &[Tensor<'_>],
                       gradient: Tensor<'_>,
                       loss: Tensor<'_>| {
-            commands.mse(&Mse {
-                rows: count,
-                width,
-                prediction: inputs[0].row_stride(width + 1),
-                target: inputs[1],
-                gradient,
-                loss,
-                scale: Some(scale),
-            })
+            commands.mse(
+                &Mse::new(
+                    inputs[0].row_stride(width + 1).matrix(count, width),
+                    inputs[1].matrix(count, width),
+                    gradient.matrix(count, width),
+                    loss.vector(count),
+                )
+                .with_scale(scale),
+            )
         };
         let what = format!("mse, {count} × {width}");
         let (room, one) = (floats(count * width, 3).0, floats(count, 4).0);
@@ -274,15 +272,15 @@ fn cross_entropies() {
                       inputs: &[Tensor<'_>],
                       gradient: Tensor<'_>,
                       loss: Tensor<'_>| {
-            commands.cross_entropy(&CrossEntropy {
-                rows: count,
-                width,
-                logits: inputs[0].row_stride(width + 1),
-                labels: inputs[1],
-                gradient,
-                loss,
-                scale: Some(scale),
-            })
+            commands.cross_entropy(
+                &CrossEntropy::new(
+                    inputs[0].row_stride(width + 1).matrix(count, width),
+                    inputs[1].vector(count),
+                    gradient.matrix(count, width),
+                    loss.vector(count),
+                )
+                .with_scale(scale),
+            )
         };
         let what = format!("cross_entropy, {count} × {width}");
         let (room, one) = (floats(count * width, 3).0, floats(count, 4).0);
@@ -380,12 +378,6 @@ fn linear_layers() {
             })
             .collect();
         let what = format!("linear_backward, {count} × {inputs} to {outputs}");
-        let layer = LinearBackward {
-            rows: count,
-            inputs,
-            outputs,
-            ..Default::default()
-        };
         // Each result alone, and with the others.
         let room: Vec<Typed> = [count * inputs, outputs * inputs, outputs]
             .map(|elements| floats(elements, 4).0)
@@ -407,15 +399,16 @@ fn linear_layers() {
                         (false, true) => None,
                         (false, false) => Some(all[3 + place]),
                     };
-                    commands.linear_backward(&LinearBackward {
-                        x: all[0],
-                        weight: all[1],
-                        gradient: all[2],
-                        x_gradient: of(0),
-                        weight_gradient: of(1),
-                        bias_gradient: of(2),
-                        ..layer
-                    })
+                    commands.linear_backward(
+                        &LinearBackward::new(
+                            all[0].matrix(count, inputs),
+                            all[1].matrix(outputs, inputs),
+                            all[2].matrix(count, outputs),
+                        )
+                        .with_x_gradient(of(0).map(|of| of.matrix(count, inputs)))
+                        .with_weight_gradient(of(1).map(|of| of.matrix(outputs, inputs)))
+                        .with_bias_gradient(of(2).map(|of| of.vector(outputs))),
+                    )
                 });
             }
         }
@@ -458,17 +451,17 @@ fn steps_of_optimizers() {
             &output,
             &want,
             |commands, inputs, weights| {
-                commands.adam_step(&Adam {
-                    count,
-                    step,
-                    gradient: inputs[0],
-                    weights,
-                    first_moment: inputs[1],
-                    second_moment: inputs[2],
-                    learning_rate: rate,
-                    weight_decay: decay,
-                    ..Default::default()
-                })
+                commands.adam_step(
+                    &Adam::new(
+                        weights.vector(count),
+                        inputs[0].vector(count),
+                        inputs[1].vector(count),
+                        inputs[2].vector(count),
+                        step,
+                        rate,
+                    )
+                    .with_weight_decay(decay),
+                )
             },
         );
         let momentum = 0.875f32;
@@ -486,15 +479,16 @@ fn steps_of_optimizers() {
             &output,
             &want,
             |commands, inputs, weights| {
-                commands.sgd_step(&Sgd {
-                    count,
-                    gradient: inputs[0],
-                    weights,
-                    velocity: inputs[1],
-                    learning_rate: rate,
-                    momentum,
-                    weight_decay: decay,
-                })
+                commands.sgd_step(
+                    &Sgd::new(
+                        weights.vector(count),
+                        inputs[0].vector(count),
+                        inputs[1].vector(count),
+                        rate,
+                    )
+                    .with_momentum(momentum)
+                    .with_weight_decay(decay),
+                )
             },
         );
     }

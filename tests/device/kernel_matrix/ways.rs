@@ -217,12 +217,7 @@ fn each_way_is_the_one_that_it_says() {
         let device = Device::open("cpu").expect("the software device is everywhere");
         let x = device.buffer_from(&[-1.0f32]).expect("memory");
         let relu = run(&device, |commands| {
-            commands.relu(&Activation {
-                count: 1,
-                x: x.tensor(),
-                out: x.tensor(),
-                scale: None,
-            })
+            commands.relu(&Activation::new(x.tensor().vector(1), x.tensor().vector(1)))
         });
         choose(WAYS[0]); // for tests that choose none
         match kernels {

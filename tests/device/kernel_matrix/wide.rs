@@ -44,17 +44,14 @@ fn product_with_bias(selector: &str, m: usize, n: usize, k: usize) -> Vec<f32> {
     let bias = device.buffer_from(&numbers(n, 3)).expect("memory");
     let c = device.buffer::<f32>(m * n).expect("memory");
     run(&device, |commands| {
-        commands.matmul(&Matmul {
-            m,
-            n,
-            k,
-            a: a.tensor(),
-            b: b.tensor_at(0, DType::Q4_0),
-            bias: Some(bias.tensor()),
-            c: c.tensor(),
-            transpose_b: true,
-            ..Default::default()
-        })
+        commands.matmul(
+            &Matmul::new(
+                a.matrix(m, k),
+                b.tensor_at(0, DType::Q4_0).matrix(n, k).transposed(),
+                c.matrix(m, n),
+            )
+            .with_bias(bias.tensor().vector(n)),
+        )
     })
     .expect("it is a product");
     c.to_vec().expect("it is complete")
@@ -141,12 +138,6 @@ fn rms_norm_of_long_rows_also_in_place() {
         let values = oracle::rms_norm(&x_values, &weight_values, f64::from(1e-5f32));
         // The sum of squares is off by up to `width` roundings, halved by the root; then a handful.
         let want = close(values, (width as f64 / 2.0 + 6.0) * ROUNDING);
-        let norm = RmsNorm {
-            rows: count,
-            width,
-            eps: 1e-5,
-            ..Default::default()
-        };
         let what = format!("rms_norm, {count} × {width}");
         let output = Output::strided(DType::F32, count, width, width + 4);
         ways.check(
@@ -155,24 +146,15 @@ fn rms_norm_of_long_rows_also_in_place() {
             &output,
             &want,
             |commands, inputs, out| {
-                let [x, weight] = [inputs[0], inputs[1]];
-                commands.rms_norm(&RmsNorm {
-                    x,
-                    weight,
-                    out,
-                    ..norm
-                })
+                let x = inputs[0].matrix(count, width);
+                let (weight, out) = (inputs[1].vector(width), out.matrix(count, width));
+                commands.rms_norm(&RmsNorm::new(x, weight, out, 1e-5))
             },
         );
         let output = Output::in_place(&x, count, width);
         ways.check(&what, &[&weight], &output, &want, |commands, inputs, x| {
-            let (weight, out) = (inputs[0], x);
-            commands.rms_norm(&RmsNorm {
-                x,
-                weight,
-                out,
-                ..norm
-            })
+            let x = x.matrix(count, width);
+            commands.rms_norm(&RmsNorm::new(x, inputs[0].vector(width), x, 1e-5))
         });
     }
 }
@@ -209,12 +191,10 @@ fn argmax_of_long_rows() {
         let output = Output::strided(DType::U32, 1, count, count);
         let what = format!("argmax, {count} × {width}");
         ways.check(&what, &[&x], &output, &want, |commands, inputs, out| {
-            commands.argmax(&Argmax {
-                rows: count,
-                width,
-                x: inputs[0].row_stride(stride),
-                out,
-            })
+            commands.argmax(&Argmax::new(
+                inputs[0].row_stride(stride).matrix(count, width),
+                out.vector(count),
+            ))
         });
     }
 }
@@ -291,23 +271,17 @@ fn rounded_activations_are_those_of_their_product() {
     run(&device, |commands| {
         for product in 0..3 {
             if product == 2 {
-                commands.add(&Elementwise {
-                    count: k,
-                    a: a.tensor(),
-                    b: a.tensor(),
-                    out: a.tensor(),
-                })?;
+                commands.add(&Elementwise::new(
+                    a.tensor().vector(k),
+                    a.tensor().vector(k),
+                    a.tensor().vector(k),
+                ))?;
             }
-            commands.matmul(&Matmul {
-                m: 1,
-                n,
-                k,
-                a: a.tensor(),
-                b: b.tensor_at(0, DType::Q4_0),
-                c: c.tensor().skip(product * n),
-                transpose_b: true,
-                ..Default::default()
-            })?;
+            commands.matmul(&Matmul::new(
+                a.matrix(1, k),
+                b.tensor_at(0, DType::Q4_0).matrix(n, k).transposed(),
+                c.tensor().skip(product * n).matrix(1, n),
+            ))?;
         }
         Ok(())
     })

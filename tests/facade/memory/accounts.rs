@@ -161,11 +161,8 @@ fn memory_is_reclaimed_with_a_report() {
         .create::<u8>(1 << 20)
         .unwrap();
     let mut commands = device.commands().unwrap();
-    let fill = ironbridge::ops::Fill {
-        length: 1 << 20,
-        out: out.tensor_at(0, ironbridge::DType::U32),
-        value: 1,
-    };
+    let fill =
+        ironbridge::ops::Fill::new(out.tensor_at(0, ironbridge::DType::U32), 1 << 20).with_value(1);
     commands.fill(&fill).unwrap();
     let pending = commands.commit().unwrap();
     drop((out, pending));

@@ -37,11 +37,7 @@ fn work_in_flight_that_keeps_memory_is_waited_for() {
     let out = buffer.tensor_at(0, DType::U32);
     let length = 1 << 20;
     commands
-        .fill(&Fill {
-            length,
-            out,
-            value: 1,
-        })
+        .fill(&Fill::new(out, length).with_value(1))
         .unwrap();
     let pending = commands.commit().unwrap();
     drop(buffer);

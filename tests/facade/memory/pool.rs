@@ -62,11 +62,8 @@ impl Model {
 
 fn fill_with(device: &Device, buffer: &Buffer<u8>, value: u8) {
     let mut commands = device.commands().unwrap();
-    let fill = ironbridge::ops::Fill {
-        length: buffer.len(),
-        out: buffer.tensor_at(0, DType::U32),
-        value,
-    };
+    let fill =
+        ironbridge::ops::Fill::new(buffer.tensor_at(0, DType::U32), buffer.len()).with_value(value);
     commands.fill(&fill).unwrap();
     commands.commit().unwrap().wait().unwrap();
 }
@@ -137,11 +134,11 @@ fn what_is_in_flight_is_never_handed_out_nor_purged() {
         let copy = options.create::<u8>(LENGTH).unwrap();
         let mut commands = device.commands().unwrap();
         commands
-            .copy_bytes(&CopyBytes {
-                length: LENGTH,
-                src: source.tensor_at(0, DType::U32),
-                dst: copy.tensor_at(0, DType::U32),
-            })
+            .copy_bytes(&CopyBytes::new(
+                source.tensor_at(0, DType::U32),
+                copy.tensor_at(0, DType::U32),
+                LENGTH,
+            ))
             .unwrap();
         let pending = commands.commit().unwrap();
         drop(source);

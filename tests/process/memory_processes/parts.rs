@@ -58,7 +58,9 @@ fn holder() {
             for value in 0..2 {
                 let out = held.tensor_at(0, ironbridge::DType::U32);
                 let length = 4096;
-                commands.fill(&Fill { length, out, value }).unwrap();
+                commands
+                    .fill(&Fill::new(out, length).with_value(value))
+                    .unwrap();
             }
             commands.commit().unwrap().wait().unwrap();
             drop(scratch);
@@ -172,13 +174,7 @@ fn tidy() {
     let buffer = options.create::<u8>(5000).unwrap();
     let mut commands = device.commands().unwrap();
     let out = buffer.tensor_at(0, ironbridge::DType::U32);
-    commands
-        .fill(&Fill {
-            length: 4096,
-            out,
-            value: 1,
-        })
-        .unwrap();
+    commands.fill(&Fill::new(out, 4096).with_value(1)).unwrap();
     commands.commit().unwrap().wait().unwrap();
     drop(buffer);
     drop(options.create::<u8>(5000).unwrap());
@@ -202,11 +198,11 @@ fn model() {
         assert!(device.memory().unwrap().active_bytes > 2 << 30);
         let touched = device.buffer::<f32>(16).unwrap();
         let mut commands = device.commands().unwrap();
-        let copy = ironbridge::ops::CopyBytes {
-            length: 64,
-            src: weights.tensor_at(tensor.start as usize, ironbridge::DType::U32),
-            dst: touched.tensor(),
-        };
+        let copy = ironbridge::ops::CopyBytes::new(
+            weights.tensor_at(tensor.start as usize, ironbridge::DType::U32),
+            touched.tensor(),
+            64,
+        );
         commands.copy_bytes(&copy).unwrap();
         commands.commit().unwrap().wait().unwrap();
         assert_eq!(touched.to_vec().unwrap(), [0.0; 16]);

@@ -67,26 +67,18 @@ fn every_line_says_what_the_counters_say() {
             let length = buffer.len() * 4;
             let out = buffer.tensor();
             commands
-                .fill(&Fill {
-                    length,
-                    out,
-                    value: 0,
-                })
+                .fill(&Fill::new(out, length).with_value(0))
                 .unwrap();
             assert_eq!(
                 seen.lock().unwrap().last().unwrap().numbers,
                 counters(&device)
             );
         }
-        let matmul = Matmul {
-            m: 8,
-            n: 4,
-            k: round,
-            a: a.tensor_at(0, DType::F32),
-            b: b.tensor(),
-            c: c.tensor(),
-            ..Default::default()
-        };
+        let matmul = Matmul::new(
+            a.tensor_at(0, DType::F32).matrix(8, round),
+            b.matrix(round, 4),
+            c.matrix(8, 4),
+        );
         let line = line!() + 1;
         commands.matmul(&matmul).unwrap();
         let last = seen.lock().unwrap().last().unwrap().clone();
@@ -108,12 +100,6 @@ fn every_line_says_what_the_counters_say() {
     let mut commands = device.commands().unwrap();
     let buffer = device.buffer::<u32>(4).unwrap();
     let out = buffer.tensor();
-    commands
-        .fill(&Fill {
-            length: 16,
-            out,
-            value: 0,
-        })
-        .unwrap();
+    commands.fill(&Fill::new(out, 16).with_value(0)).unwrap();
     assert_eq!(seen.lock().unwrap().len(), count, "nobody listens any more");
 }

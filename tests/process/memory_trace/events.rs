@@ -49,11 +49,7 @@ fn every_operation_is_an_event() {
     let device = open();
     let buffer = device.buffer::<u32>(1000).unwrap();
     let out = buffer.tensor_at(0, DType::U32);
-    let fill = Fill {
-        length: 4000,
-        out,
-        value: 0,
-    };
+    let fill = Fill::new(out, 4000).with_value(0);
     let listener = Listener::default();
     let line = tracing::subscriber::with_default(listener.clone(), || {
         emit_tracing_events();
