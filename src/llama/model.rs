@@ -338,3 +338,35 @@ impl<'a> RopeFactors<'a> {
         Ok(weight)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// It ends the call as any panic does, and what was loaded until then goes.
+    #[test]
+    fn progress_that_panics_leaves_nothing_behind() {
+        let device = Device::open("cpu").unwrap();
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/assets/tiny-rustbook-q8_0.gguf"
+        );
+        let file = ModelFile::open(path).unwrap();
+        let before = device.memory().unwrap();
+        for last in [1, 2] {
+            let mut calls = 0;
+            let load = || {
+                Model::load(&device, &file, LoadOptions::default(), &mut |_| {
+                    calls += 1;
+                    assert!(calls < last, "the caller's own");
+                })
+            };
+            assert!(catch_unwind(AssertUnwindSafe(load)).is_err());
+            device.cleanup().unwrap();
+            assert_eq!(device.memory().unwrap().since(&before).bytes(), 0);
+        }
+        Model::open(&device, path).unwrap();
+    }
+}

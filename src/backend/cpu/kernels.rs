@@ -25,3 +25,4 @@ pub(crate) mod softmax_backward;
 pub(crate) mod sum_rows;
 pub(crate) mod sum_squares;
 pub(crate) mod transpose;
+pub(crate) mod trigonometry;

@@ -48,6 +48,8 @@ pub trait Simd: Copy + Send + Sync {
     const LANES: usize;
     /// Vectors that fit the registers.
     const REGISTERS: usize;
+    /// Whether a · b + c, rounded once, is one instruction.
+    const FUSED: bool;
 
     fn splat(self, value: f32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;

@@ -382,7 +382,7 @@ impl OfQueries<'_> {
                 largest = largest.max(*score);
             }
             for score in scores.iter_mut() {
-                *score = exp(*score - largest);
+                *score = exp::<S>(*score - largest);
             }
             let sum: f64 = scores.iter().map(|share| f64::from(*share)).sum();
             for score in scores.iter_mut() {
@@ -472,7 +472,7 @@ impl OfKeys<'_> {
     /// # Safety
     /// The products of the row are there.
     #[inline(always)]
-    unsafe fn weigh(&self, row: usize, queries: Range<usize>, head: usize) {
+    unsafe fn weigh<S: Simd>(&self, row: usize, queries: Range<usize>, head: usize) {
         let (inputs, token) = (self.inputs, self.tokens.start + row);
         let (mut logarithms, mut means) = ([0.0; BLOCK], [0.0; BLOCK]);
         let scale = inputs.args.scale;
@@ -486,7 +486,7 @@ impl OfKeys<'_> {
             let shares = &mut *shares.add(row * BLOCK).cast::<[f32; BLOCK]>();
             let changes = &mut *changes.add(row * BLOCK).cast::<[f32; BLOCK]>();
             for place in 0..BLOCK {
-                let share = exp(scale * shares[place] - logarithms[place]);
+                let share = exp::<S>(scale * shares[place] - logarithms[place]);
                 changes[place] = scale * (share * (changes[place] - means[place]));
                 shares[place] = share;
             }
@@ -530,7 +530,7 @@ impl Body for OfKeys<'_> {
                     memory.multiply(simd, keys, memory.panels[0], (shares, BLOCK));
                     memory.multiply(simd, values, memory.panels[1], (changes, BLOCK));
                     for row in 0..tokens.len() {
-                        self.weigh(row, block.clone(), query_head);
+                        self.weigh::<S>(row, block.clone(), query_head);
                     }
                     memory.accumulate(simd, shares, gradients, of_value, block.len());
                     memory.accumulate(simd, changes, queries, of_key, block.len());

@@ -33,7 +33,7 @@ impl RunningSoftmax {
     /// values so far are to be multiplied with, or `None` where none of these keys has a weight, whatever the others
     /// score.
     #[inline(always)]
-    pub fn weigh(
+    pub fn weigh<S: Simd>(
         &mut self,
         scores: &mut [f32; BLOCK],
         count: usize,
@@ -46,7 +46,7 @@ impl RunningSoftmax {
         let mut scale = args.scale;
         if args.softcap > 0.0 {
             for score in scores.as_flattened_mut() {
-                *score = args.softcap * tanh(*score * scale / args.softcap);
+                *score = args.softcap * tanh::<S>(*score * scale / args.softcap);
             }
             scale = 1.0;
         }
@@ -78,7 +78,7 @@ impl RunningSoftmax {
         let mut sums = [0.0; LANES];
         for scores in scores {
             for i in 0..LANES {
-                scores[i] = exp(scores[i] - self.largest);
+                scores[i] = exp::<S>(scores[i] - self.largest);
                 sums[i] += scores[i];
             }
         }
@@ -118,7 +118,7 @@ impl RunningSoftmax {
                 let [products] = unsafe { dots::<S, C, 1, 4>(simd, [query], keys, head_dim) };
                 scores[quad..quad + 4].copy_from_slice(&products);
             }
-            let Some(rescale) = self.weigh(&mut scores, count, &queries.args) else {
+            let Some(rescale) = self.weigh::<S>(&mut scores, count, &queries.args) else {
                 continue;
             };
             let mut values = [std::ptr::null(); BLOCK];
@@ -133,8 +133,8 @@ impl RunningSoftmax {
 
 /// Off by some 2^-23 of 1, in a form that a compiler makes vectors of.
 #[inline(always)]
-fn tanh(x: f32) -> f32 {
-    let small = exp(-2.0 * x.abs());
+fn tanh<S: Simd>(x: f32) -> f32 {
+    let small = exp::<S>(-2.0 * x.abs());
     ((1.0 - small) / (1.0 + small)).copysign(x)
 }
 

@@ -235,7 +235,7 @@ impl<C: Readable> ComputeTile<'_, '_, '_, '_, C> {
             product.add(simd, count.div_ceil(S::LANES));
             for row in 0..tile.rows() {
                 let scores = &mut *memory.scores.add(row * BLOCK).cast::<[f32; BLOCK]>();
-                let rescale = match (*memory.running.add(row)).weigh(scores, count, args) {
+                let rescale = match (*memory.running.add(row)).weigh::<S>(scores, count, args) {
                     Some(rescale) => rescale,
                     None => {
                         *scores = [0.0; BLOCK];

@@ -276,6 +276,7 @@ pub fn compute<B: Readable, T: Writable>(
                 panel_depth: a.depth,
                 depth,
                 sums: sums.wrapping_add((tile - first) * width),
+                fresh: false,
                 width,
                 prefetch,
                 prefetch_step: size_of::<B>(),

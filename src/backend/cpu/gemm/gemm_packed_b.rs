@@ -1,5 +1,5 @@
 //! GEMM with packed B, stored `[k][n]` or in the x16 layout: panels of it are copied as f32, so that each thread reads
-//! consecutive memory. An element of C is a lane of a vector.
+//! consecutive memory. An element of C is a lane of a vector. Where C is f32 and whole vectors, it is summed in place.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::rows::MatrixView;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Readable, Writable, X16_ROWS};
 use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
-use crate::backend::cpu::simd::{Body, Simd, prefetch};
+use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, prefetch};
 
 /// Columns of a unit of work.
 pub const COLUMNS: usize = 32;
@@ -35,6 +35,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
     machine: &Machine,
     gemm: &Gemm<B, T, MatrixView<A>>,
     order: Order,
+    separable: bool,
     block: Block,
 ) -> Result<(), AllocError> {
     let Block {
@@ -43,6 +44,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
         columns,
     } = block;
     let (isa, a, k) = (machine.isa, gemm.a, gemm.k());
+    let (lanes, c_row_stride) = (isa.lanes(), gemm.output.args.c_row_stride as usize);
     let float = size_of::<f32>();
     let tile_rows = microkernel::rows(isa.registers());
     let wide_start = PIECE * WIDTH * float;
@@ -58,18 +60,39 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
             rows: rows.clone(),
             columns: first..columns.end.min(first + WIDTH),
         };
-        let vectors = part.columns.len().div_ceil(isa.lanes());
-        let width = vectors * isa.lanes();
-        for column in 0..width {
-            let bias = gemm
-                .output
-                .bias_at((first + column).min(part.columns.end - 1));
-            // SAFETY: there is room for the sums of all rows.
-            unsafe { sums.add(column).write(bias) };
-        }
-        for row in 1..rows.len() {
-            // SAFETY: as above.
-            unsafe { sums.add(row * width).copy_from_nonoverlapping(sums, width) };
+        let vectors = part.columns.len().div_ceil(lanes);
+        let width = vectors * lanes;
+        // The micro-kernel writes whole vectors of an even number of rows.
+        let is_whole = part.columns.len() == width && rows.len().is_multiple_of(2);
+        let in_c = match separable && is_whole && k > 0 {
+            true => gemm.output.c.as_f32(),
+            false => None,
+        };
+        // Where the sums of `count` rows from `row` on are, and how far from row to row.
+        let place = |row: usize, count: usize| match in_c {
+            Some(_) => {
+                gemm.output.c_at(batch, row + count - 1, first, width);
+                (
+                    gemm.output.c_at(batch, row, first, width).cast::<f32>(),
+                    c_row_stride,
+                )
+            }
+            None => (sums.wrapping_add((row - rows.start) * width), width),
+        };
+        let fresh = gemm.output.bias.is_none() && k > 0;
+        if !fresh {
+            let (sums, apart) = place(rows.start, rows.len());
+            for column in 0..width {
+                let bias = gemm
+                    .output
+                    .bias_at((first + column).min(part.columns.end - 1));
+                // SAFETY: there is room for the sums of all rows.
+                unsafe { sums.add(column).write(bias) };
+            }
+            for row in 1..rows.len() {
+                // SAFETY: as above.
+                unsafe { sums.add(row * apart).copy_from_nonoverlapping(sums, width) };
+            }
         }
         for x in (0..k).step_by(PIECE) {
             let depth = PIECE.min(k - x);
@@ -82,8 +105,9 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 panel,
             });
             // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are
-            // read but once.
-            let in_place = match vectors <= microkernel::max_vectors(isa.registers()) {
+            // short or read but once.
+            let is_short = depth * float <= CACHE_LINE;
+            let in_place = match is_short || vectors <= microkernel::max_vectors(isa.registers()) {
                 true => a.memory.as_f32(),
                 false => None,
             };
@@ -116,6 +140,7 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                         std::array::from_fn(|i| wide.wrapping_add(i * PIECE).cast_const())
                     }
                 };
+                let (sums, apart) = place(row, count);
                 isa.run(Accumulate {
                     rows: a_rows,
                     count,
@@ -124,8 +149,9 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                     vectors,
                     panel_depth: depth,
                     depth,
-                    sums: sums.wrapping_add((row - rows.start) * width),
-                    width,
+                    sums,
+                    fresh: fresh && x == 0,
+                    width: apart,
                     prefetch: std::array::from_fn(|i| next.wrapping_add(i * next_apart).cast()),
                     prefetch_step: match order {
                         Order::X16 if row == rows.start => X16_ROWS * size_of::<B>(),
@@ -136,12 +162,14 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
                 });
             }
         }
-        isa.run(Store {
-            gemm,
-            part,
-            sums,
-            width,
-        });
+        if in_c.is_none() {
+            isa.run(Store {
+                gemm,
+                part,
+                sums,
+                width,
+            });
+        }
     }
     Ok(())
 }

@@ -202,7 +202,7 @@ fn multiply_view<A: Readable, B: Readable, T: Writable>(
         }),
         Strided::PackedB(order) => {
             gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-                gemm_packed_b::compute(machine, gemm, order, block)
+                gemm_packed_b::compute(machine, gemm, order, separable, block)
             })
         }
     }

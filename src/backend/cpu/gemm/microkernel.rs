@@ -66,6 +66,8 @@ pub struct Accumulate {
     pub depth: usize,
     /// For `count` rows, and one more where that is odd.
     pub sums: *mut f32,
+    /// Whether the sums begin here, whatever is in their memory.
+    pub fresh: bool,
     /// Values of `sums` from one row to the next.
     pub width: usize,
     /// What to prefetch meanwhile, for each row, and how many bytes of it in a step. Need not be readable.
@@ -230,12 +232,11 @@ impl Accumulate {
                     tile = add_step(simd, rows, step, vectors, tile);
                 }
             }
-            add_to_sums(
-                simd,
-                tile,
-                micro_panel.sums.add(row * self.width),
-                self.width,
-            );
+            let sums = micro_panel.sums.add(row * self.width);
+            match self.fresh {
+                true => set_sums(simd, tile, sums, self.width),
+                false => add_to_sums(simd, tile, sums, self.width),
+            }
         }
         N
     }
@@ -281,6 +282,25 @@ pub unsafe fn add_to_sums<S: Simd, const V: usize, const N: usize>(
                 let sums = sums.add(j * width + v * S::LANES);
                 simd.store(simd.add(simd.load(sums), tile[j][v]), sums);
             }
+        }
+    }
+}
+
+/// Writes `tile` to sums whose rows are `width` values apart.
+///
+/// # Safety
+/// The sums are writable.
+#[inline(always)]
+unsafe fn set_sums<S: Simd, const V: usize, const N: usize>(
+    simd: S,
+    tile: [[S::Vector; V]; N],
+    sums: *mut f32,
+    width: usize,
+) {
+    for j in 0..N {
+        for v in 0..V {
+            // SAFETY: the caller's promise.
+            unsafe { simd.store(tile[j][v], sums.add(j * width + v * S::LANES)) };
         }
     }
 }

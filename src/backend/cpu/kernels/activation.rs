@@ -22,14 +22,14 @@ pub fn tanh(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
 }
 
 trait Function: Sync {
-    fn of(x: f32) -> f32;
+    fn of<S: Simd>(x: f32) -> f32;
 }
 
 struct Relu;
 
 impl Function for Relu {
     #[inline(always)]
-    fn of(x: f32) -> f32 {
+    fn of<S: Simd>(x: f32) -> f32 {
         if x < 0.0 { 0.0 } else { x }
     }
 }
@@ -38,8 +38,8 @@ struct Sigmoid;
 
 impl Function for Sigmoid {
     #[inline(always)]
-    fn of(x: f32) -> f32 {
-        1.0 / (1.0 + exponential::exp(-x))
+    fn of<S: Simd>(x: f32) -> f32 {
+        1.0 / (1.0 + exponential::exp::<S>(-x))
     }
 }
 
@@ -47,8 +47,8 @@ struct Tanh;
 
 impl Function for Tanh {
     #[inline(always)]
-    fn of(x: f32) -> f32 {
-        exponential::tanh(x)
+    fn of<S: Simd>(x: f32) -> f32 {
+        exponential::tanh::<S>(x)
     }
 }
 
@@ -105,7 +105,7 @@ impl<F: Function> Body for Apply<F> {
             // SAFETY: `for_elements` checked `count` elements of both.
             unsafe { self.x.add(start).copy_to(values.as_mut_ptr(), count) };
             for value in &mut values {
-                *value = self.scale * F::of(*value / self.scale);
+                *value = self.scale * F::of::<S>(*value / self.scale);
             }
             // SAFETY: as above; the block is of this thread's own.
             unsafe { self.out.add(start).copy_from(values.as_ptr(), count) };

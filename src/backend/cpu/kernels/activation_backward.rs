@@ -83,9 +83,20 @@ impl<F: Derivative> Body for Backward<F> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        for i in 0..self.count {
-            // SAFETY: `for_elements` checked `count` elements of each.
-            unsafe {
+        /// What is computed between reading and writing, so that a compiler need not fear that `out` is an input.
+        const BLOCK: usize = 64;
+        let whole = self.count - self.count % BLOCK;
+        // SAFETY: `for_elements` checked `count` elements of each.
+        unsafe {
+            for start in (0..whole).step_by(BLOCK) {
+                let ys = self.y.add(start).cast::<[f32; BLOCK]>().read();
+                let mut block = self.gradient.add(start).cast::<[f32; BLOCK]>().read();
+                for (gradient, y) in block.iter_mut().zip(&ys) {
+                    *gradient = F::of(*y, *gradient);
+                }
+                self.out.add(start).cast::<[f32; BLOCK]>().write(block);
+            }
+            for i in whole..self.count {
                 let gradient = F::of(self.y.add(i).read(), self.gradient.add(i).read());
                 self.out.add(i).write(gradient);
             }

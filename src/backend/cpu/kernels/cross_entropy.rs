@@ -86,7 +86,7 @@ impl Body for Row {
             }
             let mut sum = 0f64;
             for j in 0..self.width {
-                let exponential = exp(self.logits.add(j).read() - largest);
+                let exponential = exp::<S>(self.logits.add(j).read() - largest);
                 self.gradient.add(j).write(exponential);
                 sum += f64::from(exponential);
             }

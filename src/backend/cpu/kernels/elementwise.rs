@@ -103,15 +103,15 @@ impl Body for Add {
 
 /// What the gate of a gated linear unit is given to.
 trait Gate {
-    fn of(gate: f32) -> f32;
+    fn of<S: Simd>(gate: f32) -> f32;
 }
 
 struct Silu;
 
 impl Gate for Silu {
     #[inline(always)]
-    fn of(gate: f32) -> f32 {
-        gate / (1.0 + exp(-gate))
+    fn of<S: Simd>(gate: f32) -> f32 {
+        gate / (1.0 + exp::<S>(-gate))
     }
 }
 
@@ -128,8 +128,8 @@ impl Gelu {
 
 impl Gate for Gelu {
     #[inline(always)]
-    fn of(gate: f32) -> f32 {
-        gate / (1.0 + exp(-Gelu::twice(gate)))
+    fn of<S: Simd>(gate: f32) -> f32 {
+        gate / (1.0 + exp::<S>(-Gelu::twice(gate)))
     }
 }
 
@@ -158,7 +158,7 @@ impl<G: Gate> Body for Gated<G> {
                 self.b.add(start).copy_to(ups.as_mut_ptr(), count);
             }
             for (gate, up) in gates.iter_mut().zip(&ups) {
-                *gate = G::of(*gate) * up;
+                *gate = G::of::<S>(*gate) * up;
             }
             // SAFETY: as above; the block is of this thread's own.
             unsafe { self.out.add(start).copy_from(gates.as_ptr(), count) };

@@ -106,7 +106,7 @@ impl<G: Gate> Body for Gated<G> {
             // SAFETY: `backward` checked `count` elements of each.
             unsafe {
                 let a = self.a.add(i).read();
-                let s = 1.0 / (1.0 + exp(-G::argument(a)));
+                let s = 1.0 / (1.0 + exp::<S>(-G::argument(a)));
                 // Far out s does not change, however large the slope that it is multiplied with.
                 let change = s * (1.0 - s);
                 let slope = if change == 0.0 {

@@ -1,5 +1,7 @@
 //! `mse`.
 
+use std::ops::Range;
+
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
 use crate::backend::cpu::machine::{ALONE, Machine};
 use crate::backend::cpu::simd::{Body, Simd};
@@ -31,45 +33,51 @@ pub fn mse(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         ALONE
     };
     machine.for_ranges(args.rows as usize, grain, |rows| {
-        for row in rows {
-            let sum = machine.isa.run(Row {
-                prediction: prediction.at(row * args.prediction_row_stride as usize, width),
-                target: target.at(row * args.target_row_stride as usize, width),
-                gradient: gradient.at(row * args.gradient_row_stride as usize, width),
-                width,
-                scale: args.scale,
-            });
-            // SAFETY: `at` checked the place.
-            unsafe { loss.at(row, 1).write((f64::from(args.scale) * sum) as f32) };
-        }
+        machine.isa.run(Rows {
+            args,
+            prediction,
+            target,
+            gradient,
+            loss,
+            rows,
+        });
     });
     Ok(())
 }
 
-/// Writes a row's gradient and returns the sum of its squared differences.
-struct Row {
-    prediction: *const f32,
-    target: *const f32,
-    gradient: *mut f32,
-    width: usize,
-    scale: f32,
+/// Writes the gradients of some rows and, for each, the sum of its squared differences, scaled.
+struct Rows<'a> {
+    args: mse_args,
+    prediction: View<'a, f32>,
+    target: View<'a, f32>,
+    gradient: View<'a, f32>,
+    loss: View<'a, f32>,
+    rows: Range<usize>,
 }
 
-impl Body for Row {
-    type Output = f64;
+impl Body for Rows<'_> {
+    type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> f64 {
-        let mut sum = 0f64;
-        for j in 0..self.width {
-            // SAFETY: `mse` checked `width` elements of each.
-            unsafe {
-                let difference = self.prediction.add(j).read() - self.target.add(j).read();
-                self.gradient.add(j).write(2.0 * self.scale * difference);
-                sum += f64::from(difference * difference);
+    fn run<S: Simd>(self, _: S) {
+        let (width, scale) = (self.args.width as usize, self.args.scale);
+        for row in self.rows {
+            let at = |view: &View<f32>, stride: u64| view.at(row * stride as usize, width);
+            let prediction = at(&self.prediction, self.args.prediction_row_stride);
+            let target = at(&self.target, self.args.target_row_stride);
+            let gradient = at(&self.gradient, self.args.gradient_row_stride);
+            let mut sum = 0f64;
+            for j in 0..width {
+                // SAFETY: `at` checked `width` elements of each.
+                unsafe {
+                    let difference = prediction.add(j).read() - target.add(j).read();
+                    gradient.add(j).write(2.0 * scale * difference);
+                    sum += f64::from(difference * difference);
+                }
             }
+            // SAFETY: `at` checked the place.
+            unsafe { (self.loss.at(row, 1)).write((f64::from(scale) * sum) as f32) };
         }
-        sum
     }
 }
 

@@ -1,7 +1,9 @@
 //! `rope`.
 
+use super::trigonometry;
 use crate::backend::cpu::bindings::{Dispatch, Extent, View};
 use crate::backend::cpu::machine::{ALONE, Machine};
+use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
@@ -42,42 +44,113 @@ pub fn rope(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         })
         .collect();
 
-    let (heads, rotary_dim) = (heads as usize, rotary_dim as usize);
-    // Pair i: elements i * step and i * step + partner.
-    let (step, partner) = match pairing {
-        ROPE_PAIRING_INTERLEAVED => (2, 1),
-        _ => (1, rotary_dim / 2),
-    };
     let separable = x.writes_once()
         && x.is_apart_from(&positions)
         && factors.is_none_or(|factors| x.is_apart_from(&factors));
     let grain = if separable {
-        machine.grain(4 * heads * rotary_dim)
+        machine.grain(4 * heads as usize * rotary_dim as usize)
     } else {
         ALONE
     };
     machine.for_ranges(tokens as usize, grain, |tokens| {
+        let [mut sin, mut cos] = [(); 2].map(|()| vec![0f32; angles.len()]);
         for token in tokens {
-            // SAFETY: `at` checked the place.
-            let position = f64::from(unsafe { positions.at(token, 1).read() });
-            let turns = angles.iter().map(|angle| (position * angle).sin_cos());
-            let turns: Vec<(f32, f32)> = turns.map(|(sin, cos)| (sin as f32, cos as f32)).collect();
-            for head in 0..heads {
-                let start = token * args.token_stride as usize + head * args.head_stride as usize;
-                let x = x.at(start, rotary_dim);
-                for (i, (sin, cos)) in turns.iter().enumerate() {
-                    // SAFETY: both elements of a pair are among the `rotary_dim` that `at` checked.
-                    unsafe {
-                        let (first, second) = (x.add(i * step), x.add(i * step + partner));
-                        let (a, b) = (first.read(), second.read());
-                        first.write(a * cos - b * sin);
-                        second.write(a * sin + b * cos);
-                    }
-                }
-            }
+            machine.isa.run(Token {
+                args,
+                x,
+                start: token * args.token_stride as usize,
+                // SAFETY: `at` checked the place.
+                position: f64::from(unsafe { positions.at(token, 1).read() }),
+                angles: &angles,
+                sin: &mut sin,
+                cos: &mut cos,
+            });
         }
     });
     Ok(())
+}
+
+/// Turns the heads of a token.
+struct Token<'a> {
+    args: rope_args,
+    x: View<'a, f32>,
+    start: usize,
+    position: f64,
+    angles: &'a [f64],
+    sin: &'a mut [f32],
+    cos: &'a mut [f32],
+}
+
+impl Body for Token<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        self.find_angles::<S>();
+        let (rotary_dim, pairs) = (self.args.rotary_dim as usize, self.angles.len());
+        for head in 0..self.args.heads as usize {
+            let start = self.start + head * self.args.head_stride as usize;
+            let x = self.x.at(start, rotary_dim);
+            // SAFETY: `at` checked both elements of each pair, which are these.
+            unsafe {
+                if self.args.pairing == ROPE_PAIRING_INTERLEAVED {
+                    for i in 0..pairs {
+                        self.turn(i, x.add(2 * i), x.add(2 * i + 1));
+                    }
+                    continue;
+                }
+                let whole = pairs - pairs % S::LANES;
+                for i in (0..whole).step_by(S::LANES) {
+                    let (first, second) = (x.add(i), x.add(i + pairs));
+                    let (a, b) = (simd.load(first), simd.load(second));
+                    let sin = simd.load(self.sin.as_ptr().add(i));
+                    let cos = simd.load(self.cos.as_ptr().add(i));
+                    let minus = simd.mul(simd.splat(-1.0), sin);
+                    simd.store(simd.add(simd.mul(a, cos), simd.mul(b, minus)), first);
+                    simd.store(simd.add(simd.mul(a, sin), simd.mul(b, cos)), second);
+                }
+                for i in whole..pairs {
+                    self.turn(i, x.add(i), x.add(i + pairs));
+                }
+            }
+        }
+    }
+}
+
+impl Token<'_> {
+    #[inline(always)]
+    fn find_angles<S: Simd>(&mut self) {
+        let Token {
+            position, angles, ..
+        } = *self;
+        let turns = self.sin.iter_mut().zip(self.cos.iter_mut());
+        let mut are_small = true;
+        for angle in angles {
+            are_small &= (position * angle).abs() <= trigonometry::MOST;
+        }
+        for (angle, (sin, cos)) in angles.iter().zip(turns) {
+            let (of_sin, of_cos) = match are_small {
+                true => trigonometry::sin_cos::<S>(position * angle),
+                false => (position * angle).sin_cos(),
+            };
+            (*sin, *cos) = (of_sin as f32, of_cos as f32);
+        }
+    }
+
+    /// Turns pair `i`.
+    ///
+    /// # Safety
+    /// Both are elements that nobody else reads or writes.
+    #[inline(always)]
+    unsafe fn turn(&self, i: usize, first: *mut f32, second: *mut f32) {
+        let (sin, cos) = (self.sin[i], self.cos[i]);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (a, b) = (first.read(), second.read());
+            first.write(a * cos - b * sin);
+            second.write(a * sin + b * cos);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
-/// Columns that are summed at a time: their sums stay in L1.
+/// Columns that are summed at a time: their sums stay in registers.
 const COLUMNS: usize = 64;
 
 pub fn sum_rows(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
@@ -21,6 +21,36 @@ pub fn sum_rows(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         args.width as usize,
         args.x_row_stride as usize,
     );
+    let write = |first: usize, sums: &[f64]| {
+        let out = out.at(first, sums.len());
+        for (j, sum) in sums.iter().enumerate() {
+            // SAFETY: `at` checked as many elements.
+            unsafe { out.add(j).write(*sum as f32) };
+        }
+    };
+    let sum = |start, count, (rows, stride)| {
+        machine.isa.run(Sum {
+            x,
+            start,
+            count,
+            rows,
+            stride,
+        })
+    };
+    if stride == width && width < COLUMNS && COLUMNS.is_multiple_of(width.max(1)) {
+        // Narrow rows without gaps are wide ones, of which several columns are the same.
+        let (whole, rest) = (rows * width / COLUMNS, rows * width % COLUMNS);
+        let parts = [
+            sum(0, COLUMNS, (whole, COLUMNS)),
+            sum(whole * COLUMNS, rest, (1, 0)),
+        ];
+        let mut sums = [0f64; COLUMNS];
+        for (j, sum) in parts.as_flattened().iter().enumerate() {
+            sums[j % width.max(1)] += sum;
+        }
+        write(0, &sums[..width]);
+        return Ok(());
+    }
     let grain = match out.is_apart_from(&x) {
         true => machine.grain(rows * COLUMNS),
         false => ALONE,
@@ -29,38 +59,46 @@ pub fn sum_rows(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {
         for block in blocks {
             let first = block * COLUMNS;
             let count = COLUMNS.min(width - first);
-            let mut sums = [0f64; COLUMNS];
-            for row in 0..rows {
-                machine.isa.run(AddRow {
-                    x: x.at(row * stride + first, count),
-                    sums: &mut sums[..count],
-                });
-            }
-            let out = out.at(first, count);
-            for (j, sum) in sums[..count].iter().enumerate() {
-                // SAFETY: `at` checked `count` elements.
-                unsafe { out.add(j).write(*sum as f32) };
-            }
+            write(first, &sum(first, count, (rows, stride))[..count]);
         }
     });
     Ok(())
 }
 
-/// Sums of many rows stay exact to a rounding of the result in f64.
-struct AddRow<'a> {
-    x: *const f32,
-    sums: &'a mut [f64],
+/// Sums `count` columns, [`COLUMNS`] at most. Those of many rows stay exact to a rounding of the result in f64.
+struct Sum<'a> {
+    x: View<'a, f32>,
+    start: usize,
+    count: usize,
+    rows: usize,
+    stride: usize,
 }
 
-impl Body for AddRow<'_> {
-    type Output = ();
+impl Sum<'_> {
+    #[inline(always)]
+    fn add(&self, sums: &mut [f64]) {
+        for row in 0..self.rows {
+            let x = self.x.at(self.start + row * self.stride, sums.len());
+            for (j, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: `at` checked as many elements.
+                *sum += f64::from(unsafe { x.add(j).read() });
+            }
+        }
+    }
+}
+
+impl Body for Sum<'_> {
+    type Output = [f64; COLUMNS];
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        for (j, sum) in self.sums.iter_mut().enumerate() {
-            // SAFETY: the caller checked as many elements as there are sums.
-            *sum += f64::from(unsafe { self.x.add(j).read() });
+    fn run<S: Simd>(self, _: S) -> [f64; COLUMNS] {
+        let mut sums = [0f64; COLUMNS];
+        match self.count {
+            // Of a length that the compiler knows, all stay in registers.
+            COLUMNS => self.add(&mut sums),
+            count => self.add(&mut sums[..count]),
         }
+        sums
     }
 }
 

@@ -43,6 +43,7 @@ impl<const DOT_PRODUCTS: bool> Simd for Neon<DOT_PRODUCTS> {
     type Vector = float32x4x2_t;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
+    const FUSED: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> float32x4x2_t {

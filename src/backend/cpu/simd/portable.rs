@@ -13,6 +13,7 @@ impl Simd for Portable {
     type Vector = [f32; LANES];
     const LANES: usize = LANES;
     const REGISTERS: usize = 16;
+    const FUSED: bool = false;
 
     #[inline(always)]
     fn splat(self, value: f32) -> [f32; LANES] {

@@ -47,6 +47,7 @@ impl Simd for Avx2 {
     type Vector = __m256;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
+    const FUSED: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m256 {
@@ -361,6 +362,7 @@ impl<const VBMI: bool> Simd for Avx512<VBMI> {
     type Vector = __m512;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
+    const FUSED: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {

@@ -772,6 +772,37 @@ fn a_small_b_is_transposed() {
     }
 }
 
+/// C is summed in its own memory where it is whole vectors of an even number of rows, and in scratch memory elsewhere:
+/// in one piece and in several, of one block and of two.
+#[test]
+fn whole_vectors_of_rows_and_others() {
+    for (m, n, k) in [
+        (8, 16, 1),
+        (10, 48, 17),
+        (14, 160, 16),
+        (9, 32, 300),
+        (12, 40, 257),
+        (258, 64, 300),
+        (257, 144, 520),
+    ] {
+        for bits in 0..4 {
+            let [transpose_a, has_bias] = std::array::from_fn(|bit| bits >> bit & 1 == 1);
+            let case = Case {
+                m,
+                n,
+                k,
+                batch: 2,
+                transpose_a,
+                has_bias,
+                gap: 3,
+                ..PLAIN
+            };
+            check::<f32, f32>("matmul_f32_f32", case);
+            check::<f16, f32>("matmul_f16_f32", case);
+        }
+    }
+}
+
 #[test]
 fn sizes_beyond_one_block() {
     // More rows than a block, more columns than a row of panels, deeper than a panel, more than one thread's share.
