@@ -165,8 +165,8 @@ metal-corpus: ## how many Metal sources below DIR compile and run, and what stop
 	cargo build --release --features cli --bin ironbridge
 	@IRONBRIDGE=$${CARGO_TARGET_DIR:-target}/release/ironbridge scripts/metal_corpus.py $(DIR) $(ARGS)
 
-check-ptx: setup ## assembles our kernels for NVIDIA's GPUs, without one; registers and spills against a table
-	scripts/check_ptx.py $(if $(UPDATE),--update)
+check-ptx: setup ## assembles our kernels for NVIDIA's GPUs, without one; registers and spills against a table; SHORT=1
+	scripts/check_ptx.py $(if $(UPDATE),--update) $(if $(SHORT),--short)
 
 check-apple: ## type-checks the Rust for Apple silicon; with APPLE_SDK= compiles the Objective-C against Apple's headers
 	@APPLE_SDK='$(APPLE_SDK)' scripts/check-apple.sh
