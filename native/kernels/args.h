@@ -84,7 +84,9 @@ enum { HALVES_DEPTH = 64, HALVES_STAGES = 3, HALVES_SHORT_DEPTH = 16, HALVES_SHO
  *   out[j] = (gated ? silu(y[j]) * y[n + j] : y[j]) (+ addend[j]). keeps_product: product has all of y, and out may be
  *   its start; silu(x) = x / (1 + exp(-x)). n is a multiple of MATVEC_BYTES_ROWS if gated.
  * What is not asked for is bound to something else, neither read nor written.
- * matvec_bytes_short_<B>_f32: the same in less threadgroup memory. */
+ * matvec_bytes_short_<B>_f32: the same in less threadgroup memory.
+ * matvec_numbers_<B>_f32, matvec_numbers_short_<B>_f32: the same for weights in numbers of 16 bits, and X is not
+ * rounded. */
 enum {
   MATVEC_BYTES_A = 0,
   MATVEC_BYTES_B = 1,
@@ -104,7 +106,7 @@ typedef struct matvec_bytes_args {
 } matvec_bytes_args;
 /* How threadgroups share out the work, of which the host must know the threadgroup memory: for each SIMD-group a ring
  * of stages, which are a segment of some rows; 80 bytes for each 32 activations; and the sums. `bytes` are those of a
- * segment of one row. */
+ * segment of one row, `activations` those of all activations. */
 enum {
   MATVEC_BYTES_SIMDGROUPS = 16,
   MATVEC_BYTES_FEW_SIMDGROUPS = 2,
@@ -114,9 +116,43 @@ enum {
   MATVEC_BYTES_TILES = 64
 };
 #define MATVEC_BYTES_STAGES(bytes) ((bytes) > 1024 ? 2 : 3)
-#define MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k)                                                     \
-  ((simdgroups) * (stages) * MATVEC_BYTES_ROWS * (((bytes) + 15) / 16 * 16) + (k) / 32 * 80 +                 \
+#define MATVEC_RING_MEMORY(simdgroups, stages, bytes, activations)                                            \
+  ((simdgroups) * (stages) * MATVEC_BYTES_ROWS * (((bytes) + 15) / 16 * 16) + (activations) +                 \
    (MATVEC_BYTES_TILES * MATVEC_BYTES_ROWS + 1) * (simdgroups) * 4 + 16)
+#define MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k) \
+  MATVEC_RING_MEMORY(simdgroups, stages, bytes, (k) / 32 * 80)
+/* Of numbers a segment is shorter, and an activation has four bytes. */
+enum { MATVEC_NUMBERS_SEGMENT = 256, MATVEC_NUMBERS_STAGES = 4 };
+#define MATVEC_NUMBERS_MEMORY(simdgroups, stages, k) \
+  MATVEC_RING_MEMORY(simdgroups, stages, MATVEC_NUMBERS_SEGMENT * 2, (k) * 4)
+
+/* matmul_slices_<B>_f32: matmul of a batch of one with transpose_b for few rows of a, whose sum is over a slice of k:
+ *   c[slice][i][j] = sum over x of the slice of a[i][x] * B(b, j, x) (+ bias[j])
+ * c_batch_stride is from slice to slice; where there are several, has_bias is 0. Activations have 22 bits, the first of
+ * which is that of the largest in the row's slice. matmul_slices_short_<B>_f32: the same in less threadgroup memory.
+ * matmul_slices_sum: c[i][j] = sum over the slices of parts[slice][i][j] (+ bias[j]); accumulate's operands and struct,
+ * whose batch is how many slices there are. */
+enum {
+  MATMUL_SLICES_ROWS = 16, /* of a and of b at a time */
+  MATMUL_SLICES_PADDING = 8,
+  MATMUL_SLICES_WIDTH = 1024,
+  MATMUL_SLICES_SIMDGROUPS = 8,
+  MATMUL_SLICES_SHORT_WIDTH = 256,
+  MATMUL_SLICES_FEW_SIMDGROUPS = 2,
+  MATMUL_SLICES_FEW_STAGES = 1
+};
+/* Bytes of a row's chunk in a ring: an odd multiple of 16, so that rows begin in different banks. */
+enum {
+  MATMUL_SLICES_Q4_0 = 144,
+  MATMUL_SLICES_Q8_0 = 272,
+  MATMUL_SLICES_Q4_K = 144,
+  MATMUL_SLICES_Q6_K = 240,
+  MATMUL_SLICES_F16 = 272
+};
+#define MATMUL_SLICES_STAGES(bytes) ((bytes) > 144 ? 4 : 6)
+#define MATMUL_SLICES_MEMORY(width, simdgroups, stages, bytes)                                       \
+  (MATMUL_SLICES_ROWS * (((width) + MATMUL_SLICES_PADDING) * 4 + 4 + (width) / 32 * 4 +              \
+                         (simdgroups) * (stages) * (bytes)))
 
 /* accumulate_<T>: c[z][i][j] = alpha * product[z][i][j] + beta * c[z][i][j] (+ bias[j]), T: f32, f16, computed in f32.
  * product is packed, and c is not read where beta is 0. */

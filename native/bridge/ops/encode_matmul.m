@@ -4,6 +4,7 @@
 #import "base/entry.h"
 #import "fusion.h"
 #import "matmul_halves.h"
+#import "matmul_slices.h"
 #import "base/structs.h"
 
 static iron_status check_types(const iron_matmul *matmul, const IronOperand *b) {
@@ -134,9 +135,10 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
     if (matmul.beta != 0 || (matmul.alpha != 0 && matmul.alpha != 1))
       return encode_accumulation(commands, &matmul, operands, &arguments);
-    int of_bytes = IronKernelFind(IRON_OPERATION_MATMUL_BYTES, b.dtype, a.dtype, &arguments, operands);
-    if (of_bytes >= 0) return IronFusionRecordProduct(commands, of_bytes, operands, &arguments);
+    int fused = IronKernelFind(IRON_OPERATION_MATMUL_FUSED, b.dtype, a.dtype, &arguments, operands);
+    if (fused >= 0) return IronFusionRecordProduct(commands, fused, operands, &arguments);
     iron_status status;
+    if (IronMatmulSlicesRecord(commands, operands, &arguments, &status)) return status;
     if (IronMatmulHalvesRecord(commands, operands, &arguments, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, MATMUL_ARGS, &arguments, sizeof arguments,

@@ -1,5 +1,5 @@
 /* Operations of one row that follow each other in a model, done by one kernel: on a device of many cores what a kernel
- * costs is mostly its start and its end. A norm, a product whose weights are in blocks, or a rotation is put off until
+ * costs is mostly its start and its end. A norm, a product of a row, or a rotation is put off until
  * the next operation is recorded. When that is the product of the norm's row, what a model does to a product's row, or
  * a copy of what was rotated, both are one. Every operand is written as it would have been. */
 #ifndef IRON_BRIDGE_FUSION_H
@@ -11,7 +11,7 @@
 bool IronFusionRecordRow(IronCommands *commands, IronOperation operation, const IronOperand *operands, size_t count,
                          const void *arguments, iron_status *status);
 
-/* The same of a product; `kernel` is one of matvec_bytes, `operands` are those of the family matmul. */
+/* The same of a product; `kernel` is one of IRON_OPERATION_MATMUL_FUSED, `operands` are those of the family matmul. */
 iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const IronOperand *operands,
                                     const matmul_args *arguments);
 

@@ -12,7 +12,9 @@ struct IronOperand;
 
 typedef enum IronOperation {
   IRON_OPERATION_MATMUL,         /* types: b; a, bias and c */
-  IRON_OPERATION_MATMUL_BYTES,   /* the same; found by matmul's arguments and operands, done by fusion.m */
+  IRON_OPERATION_MATMUL_FUSED,   /* the same; found by matmul's arguments and operands, done by fusion.m */
+  IRON_OPERATION_MATMUL_SLICES,  /* the same; done by matmul_slices.m */
+  IRON_OPERATION_SLICES_SUM,
   IRON_OPERATION_HALVES,         /* x; done by matmul_halves.m */
   IRON_OPERATION_MATMUL_HALVES,  /* the same */
   IRON_OPERATION_EMBEDDING,      /* table */
@@ -59,9 +61,12 @@ int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second,
 bool IronAttentionIsWide(const attention_args *arguments, const struct IronOperand *operands);
 /* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_HALVES, in bytes. */
 uint32_t IronHalvesMemory(int kernel);
+/* How much of k a threadgroup of a kernel of IRON_OPERATION_MATMUL_SLICES takes, and its threadgroup memory. */
+uint32_t IronSlicesWidth(int kernel);
+uint32_t IronSlicesMemory(int kernel);
 /* Whether a product's activations and weights are worth becoming halves. */
 bool IronMatmulIsOfHalves(const matmul_args *arguments, const struct IronOperand *operands);
-/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_BYTES for rows of k, in bytes. */
+/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_FUSED for rows of k, in bytes. */
 uint32_t IronProductMemory(int kernel, uint32_t k);
 /* Whether there is a kernel of an operation for these types at all. */
 bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second);

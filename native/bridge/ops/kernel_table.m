@@ -25,6 +25,8 @@
 #define FOUR_BY_FOUR {{4, 4, 1}, 128}
 #define THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_SIMDGROUPS}
 #define SMALL_THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_FEW_SIMDGROUPS}
+#define SLICES_OF_A_CORE {{1, 1, 1}, 32 * MATMUL_SLICES_SIMDGROUPS}
+#define SMALL_SLICES_OF_A_CORE {{1, 1, 1}, 32 * MATMUL_SLICES_FEW_SIMDGROUPS}
 #define ONE_COLUMN {{1, 1, 1}, 128}
 #define ROW_OF_A_THREADGROUP {{1, 1, 1}, 128}
 #define LARGE_TILES {{HALVES_TILE, HALVES_TILE, 1}, HALVES_THREADS}
@@ -78,15 +80,32 @@ static bool is_shared_out(const matmul_args *args, const struct IronOperand *ope
     const matmul_args *args = arguments;                                                                           \
     return args->m <= SOME_ROWS && is_shared_out_of_##name(args, operands);                                        \
   }
-/* Weights in blocks for one row of activations that are worth being rounded, with room for so many stages of what a
- * SIMD-group reads ahead. */
-static bool is_of_bytes(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
-                        uint32_t simdgroups, uint32_t stages) {
+/* Weights for one row of activations that a threadgroup copies, with room for what SIMD-groups read ahead. */
+static bool is_of_rings(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
+                        uint64_t memory) {
   const IronOperand *b = &operands[MATMUL_B];
   return args->m == 1 && args->batch == 1 && is_shared_out(args, operands, of_block, bytes) &&
          is_vectors(args->b_row_stride, of_block, bytes) && is_vectors(args->k, of_block, bytes) &&
-         MATVEC_BYTES_MEMORY(simdgroups, stages, MATVEC_BYTES_SEGMENT / of_block * bytes, (uint64_t)args->k) <=
-             [b->buffer->device->metal maxThreadgroupMemoryLength];
+         memory <= [b->buffer->device->metal maxThreadgroupMemoryLength];
+}
+/* Weights in blocks, for activations that are worth being rounded. */
+static bool is_of_bytes(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
+                        uint32_t simdgroups, uint32_t stages) {
+  uint32_t segment = MATVEC_BYTES_SEGMENT / of_block * bytes;
+  return is_of_rings(args, operands, of_block, bytes,
+                     MATVEC_BYTES_MEMORY(simdgroups, stages, segment, (uint64_t)args->k));
+}
+static bool is_of_numbers(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  return is_of_rings(
+      args, operands, 1, 2,
+      MATVEC_NUMBERS_MEMORY(MATVEC_BYTES_SIMDGROUPS, MATVEC_NUMBERS_STAGES, (uint64_t)args->k));
+}
+static bool is_of_numbers_short(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  return is_of_rings(
+      args, operands, 1, 2,
+      MATVEC_NUMBERS_MEMORY(MATVEC_BYTES_FEW_SIMDGROUPS, MATVEC_BYTES_FEW_STAGES, (uint64_t)args->k));
 }
 #define IS_OF_BYTES(name, of_block, bytes)                                                                     \
   static bool is_of_bytes_##name(const void *arguments, const struct IronOperand *operands) {                  \
@@ -108,6 +127,41 @@ IS_SHARED_OUT(q8_0, 32, 34, false)
 IS_SHARED_OUT(q4_0, 32, 18, false)
 IS_SHARED_OUT(q4_k, 256, 144, false)
 IS_SHARED_OUT(q6_k, 256, 210, false)
+
+/* From how many rows on and up to how many a product is worth being cut into slices of k. Weights that are halves
+ * already take less before their tiles. */
+enum {
+  FEWEST_ROWS_OF_SLICES = 5,
+  MOST_ROWS_OF_SLICES = 96,
+  MOST_ROWS_OF_SLICES_OF_HALVES = 64,
+  WEIGHTS_OF_SLICES = 32
+};
+
+static bool is_of_slices(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
+                         uint32_t memory) {
+  uint32_t most = of_block == 1 ? MOST_ROWS_OF_SLICES_OF_HALVES : MOST_ROWS_OF_SLICES;
+  return args->m >= FEWEST_ROWS_OF_SLICES && args->m <= most && args->batch == 1 &&
+         args->n >= MATMUL_SLICES_ROWS && args->k % WEIGHTS_OF_SLICES == 0 &&
+         is_shared_out(args, operands, of_block, bytes) && is_vectors(args->b_row_stride, of_block, bytes) &&
+         is_vectors(args->k, of_block, bytes) &&
+         memory <= [operands[MATMUL_B].buffer->device->metal maxThreadgroupMemoryLength];
+}
+#define SLICES_MEMORY(NAME) \
+  MATMUL_SLICES_MEMORY(MATMUL_SLICES_WIDTH, MATMUL_SLICES_SIMDGROUPS, MATMUL_SLICES_STAGES(NAME), NAME)
+#define SHORT_SLICES_MEMORY(NAME) \
+  MATMUL_SLICES_MEMORY(MATMUL_SLICES_SHORT_WIDTH, MATMUL_SLICES_FEW_SIMDGROUPS, MATMUL_SLICES_FEW_STAGES, NAME)
+#define IS_OF_SLICES(name, of_block, bytes, NAME)                                                            \
+  static bool is_of_slices_##name(const void *arguments, const struct IronOperand *operands) {               \
+    return is_of_slices(arguments, operands, of_block, bytes, SLICES_MEMORY(NAME));                          \
+  }                                                                                                          \
+  static bool is_of_short_slices_##name(const void *arguments, const struct IronOperand *operands) {         \
+    return is_of_slices(arguments, operands, of_block, bytes, SHORT_SLICES_MEMORY(NAME));                    \
+  }
+IS_OF_SLICES(q8_0, 32, 34, MATMUL_SLICES_Q8_0)
+IS_OF_SLICES(q4_0, 32, 18, MATMUL_SLICES_Q4_0)
+IS_OF_SLICES(q4_k, 256, 144, MATMUL_SLICES_Q4_K)
+IS_OF_SLICES(q6_k, 256, 210, MATMUL_SLICES_Q6_K)
+IS_OF_SLICES(f16, 1, 2, MATMUL_SLICES_F16)
 
 /* From how many rows on a product is worth the matrix units of a device of many cores. Weights that are floats keep
  * their precision. */
@@ -229,10 +283,20 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 
 /* The kernels of a product with weights of type B and activations of type T. */
 #define MATVEC_BYTES(B, NAME)                                                                                    \
-  {IRON_OPERATION_MATMUL_BYTES, {B, IRON_F32}, is_of_bytes_##NAME, "matvec_bytes", "matvec_bytes_" #NAME "_f32", \
+  {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_bytes_##NAME, "matvec_bytes", "matvec_bytes_" #NAME "_f32", \
    THREADGROUP_OF_A_CORE},                                                                                       \
-  {IRON_OPERATION_MATMUL_BYTES, {B, IRON_F32}, is_of_bytes_short_##NAME, "matvec_bytes",                         \
+  {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_bytes_short_##NAME, "matvec_bytes",                         \
    "matvec_bytes_short_" #NAME "_f32", SMALL_THREADGROUP_OF_A_CORE},
+#define MATVEC_NUMBERS(B, NAME)                                                                                  \
+  {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_numbers, "matvec_numbers", "matvec_numbers_" #NAME "_f32",  \
+   THREADGROUP_OF_A_CORE},                                                                                       \
+  {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_numbers_short, "matvec_numbers",                            \
+   "matvec_numbers_short_" #NAME "_f32", SMALL_THREADGROUP_OF_A_CORE},
+#define MATMUL_SLICES(B, NAME)                                                                                     \
+  {IRON_OPERATION_MATMUL_SLICES, {B, IRON_F32}, is_of_slices_##NAME, "matmul_slices", "matmul_slices_" #NAME "_f32", \
+   SLICES_OF_A_CORE},                                                                                              \
+  {IRON_OPERATION_MATMUL_SLICES, {B, IRON_F32}, is_of_short_slices_##NAME, "matmul_slices",                        \
+   "matmul_slices_short_" #NAME "_f32", SMALL_SLICES_OF_A_CORE},
 #define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                           \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
@@ -269,6 +333,14 @@ const IronKernelEntry IronKernelTable[] = {
     MATVEC_BYTES(IRON_Q4_0, q4_0)
     MATVEC_BYTES(IRON_Q4_K, q4_k)
     MATVEC_BYTES(IRON_Q6_K, q6_k)
+    MATVEC_NUMBERS(IRON_F16, f16)
+    MATVEC_NUMBERS(IRON_BF16, bf16)
+    MATMUL_SLICES(IRON_Q8_0, q8_0)
+    MATMUL_SLICES(IRON_Q4_0, q4_0)
+    MATMUL_SLICES(IRON_Q4_K, q4_k)
+    MATMUL_SLICES(IRON_Q6_K, q6_k)
+    MATMUL_SLICES(IRON_F16, f16)
+    {IRON_OPERATION_SLICES_SUM, {0}, ALWAYS, "matmul_slices", "matmul_slices_sum", THREAD_PER_POINT},
     MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
     MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)
     MATVEC_WIDE(IRON_BF16, bf16, ONE_COLUMN)
@@ -382,12 +454,37 @@ bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype seco
 
 uint32_t IronProductMemory(int kernel, uint32_t k) {
   const IronKernelEntry *entry = &IronKernelTable[kernel];
-  uint64_t bytes = 0;
-  if (IronTypeBytes(entry->types[0], MATVEC_BYTES_SEGMENT, "b", &bytes) != IRON_OK) return 0;
-  uint32_t simdgroups = entry->geometry.threads / 32;
-  uint32_t stages = simdgroups == MATVEC_BYTES_SIMDGROUPS ? MATVEC_BYTES_STAGES(bytes) : MATVEC_BYTES_FEW_STAGES;
-  uint32_t memory = MATVEC_BYTES_MEMORY(simdgroups, stages, (uint32_t)bytes, k);
+  uint32_t simdgroups = entry->geometry.threads / 32, memory;
+  bool is_short = simdgroups != MATVEC_BYTES_SIMDGROUPS;
+  if (IRON_TYPES(entry->types[0]) & IRON_TYPES_FLOAT) {
+    memory = MATVEC_NUMBERS_MEMORY(simdgroups, is_short ? MATVEC_BYTES_FEW_STAGES : MATVEC_NUMBERS_STAGES, k);
+  } else {
+    uint64_t bytes = 0;
+    if (IronTypeBytes(entry->types[0], MATVEC_BYTES_SEGMENT, "b", &bytes) != IRON_OK) return 0;
+    uint32_t stages = is_short ? MATVEC_BYTES_FEW_STAGES : MATVEC_BYTES_STAGES(bytes);
+    memory = MATVEC_BYTES_MEMORY(simdgroups, stages, (uint32_t)bytes, k);
+  }
   return (memory + 15) / 16 * 16;
+}
+
+static bool is_short_slices(int kernel) {
+  return IronKernelTable[kernel].geometry.threads == 32 * MATMUL_SLICES_FEW_SIMDGROUPS;
+}
+uint32_t IronSlicesWidth(int kernel) {
+  return is_short_slices(kernel) ? MATMUL_SLICES_SHORT_WIDTH : MATMUL_SLICES_WIDTH;
+}
+uint32_t IronSlicesMemory(int kernel) {
+#define SLICES_MEMORY_OF(TYPE) \
+  case IRON_##TYPE: return is_short ? SHORT_SLICES_MEMORY(MATMUL_SLICES_##TYPE) : SLICES_MEMORY(MATMUL_SLICES_##TYPE);
+  bool is_short = is_short_slices(kernel);
+  switch (IronKernelTable[kernel].types[0]) {
+    SLICES_MEMORY_OF(Q8_0)
+    SLICES_MEMORY_OF(Q4_0)
+    SLICES_MEMORY_OF(Q4_K)
+    SLICES_MEMORY_OF(Q6_K)
+    SLICES_MEMORY_OF(F16)
+    default: return 0;
+  }
 }
 
 uint32_t IronHalvesMemory(int kernel) {

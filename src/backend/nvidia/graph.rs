@@ -14,7 +14,7 @@ use super::module::Function;
 use crate::backend::fault::Fault;
 
 /// The shortest list that becomes a graph.
-const FEWEST: usize = 24;
+const FEWEST: usize = 6;
 /// Graphs that a stream keeps: a token is several submissions, and texts of different lengths take turns.
 const MOST_GRAPHS: usize = 32;
 /// Lists that were seen once, which a stream remembers.

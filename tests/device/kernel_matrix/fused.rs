@@ -8,7 +8,14 @@ use serial_test::serial;
 use crate::kernel_matrix::typed::Typed;
 use crate::support::numbers;
 
-const DTYPES: [DType; 4] = [DType::Q4_0, DType::Q8_0, DType::Q4K, DType::Q6K];
+const DTYPES: [DType; 6] = [
+    DType::Q4_0,
+    DType::Q8_0,
+    DType::Q4K,
+    DType::Q6K,
+    DType::F16,
+    DType::Bf16,
+];
 /// Of a row, and of one between a gate and what is added to the row: whole vectors of 16 bytes in each type.
 const WIDTH: usize = 2048;
 

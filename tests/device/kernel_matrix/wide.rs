@@ -67,13 +67,13 @@ fn are_alike(some: &[f32], others: &[f32]) {
     }
 }
 
-/// A product of many rows keeps its floats where there is no memory for halves: operands take 205 KB, and halves as
-/// much again.
+/// A product of many rows keeps its floats where there is no memory for halves: operands take 138 KB, and halves nearly
+/// as much again.
 #[test]
 #[serial]
 fn a_product_without_memory_for_halves() {
-    let [with, without] = ["cpu:cores=132", "cpu:cores=132,memory_limit=256K"]
-        .map(|selector| product_with_bias(selector, 64, 128, 512));
+    let [with, without] = ["cpu:cores=132", "cpu:cores=132,memory_limit=240K"]
+        .map(|selector| product_with_bias(selector, 64, 128, 320));
     are_alike(&with, &without);
 }
 
@@ -116,6 +116,44 @@ fn products_of_one_row_and_of_some() {
                 transpose_b: true,
                 has_bias: index % 3 == 0,
                 gap: index % 4,
+            };
+            products::check(&ways, case);
+        }
+    }
+}
+
+/// Slices of k of which there is one, several, and one that is not whole, of each type; around 16 rows of both.
+#[test]
+#[serial]
+fn products_of_few_rows_in_slices() {
+    let ways = Ways::of_many_cores();
+    let types = [DType::Q8_0, DType::Q4_0, DType::Q4K, DType::Q6K, DType::F16];
+    for b in types {
+        // A whole number of vectors of 16 bytes.
+        let unit = match b {
+            DType::F16 => 32,
+            DType::Q6K => 2048,
+            _ => 256,
+        };
+        let shapes = [
+            (5, 16, 256),
+            (15, 33, 1024),
+            (16, 50, 2304),
+            (17, 16, 800),
+            (33, 47, 1280),
+        ];
+        for (index, (m, n, k)) in shapes.into_iter().enumerate() {
+            let case = products::Case {
+                b,
+                t: DType::F32,
+                m,
+                n,
+                k: usize::next_multiple_of(k, unit),
+                batch: 1,
+                transpose_a: false,
+                transpose_b: true,
+                has_bias: index % 2 == 0,
+                gap: 0,
             };
             products::check(&ways, case);
         }
