@@ -178,7 +178,9 @@ matmul_slices(device const float *a [[buffer(MATMUL_A)]], device const uchar *b 
     for (uint i = 0; i < FOURS; ++i) {
       uint x = 4 * (lane + 32 * i);
       float4 value = values[i] * power;
-      half4 upper = half4(value), lower = half4(select(value - float4(upper), float4(0), isinf(value)));
+      // An infinity less itself would be NaN.
+      bool4 is_infinite = fabs(value) > float4(65504);
+      half4 upper = half4(value), lower = half4(select(value - float4(upper), float4(0), is_infinite));
       *(threadgroup half4 *)(high + row * STRIDE + x) = upper;
       *(threadgroup half4 *)(low + row * STRIDE + x) = lower;
       if (B::HAS_OFFSET) {
