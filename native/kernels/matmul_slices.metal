@@ -179,8 +179,8 @@ matmul_slices(device const float *a [[buffer(MATMUL_A)]], device const uchar *b 
       uint x = 4 * (lane + 32 * i);
       float4 value = values[i] * power;
       // An infinity less itself would be NaN.
-      bool4 is_infinite = fabs(value) > float4(65504);
-      half4 upper = half4(value), lower = half4(select(value - float4(upper), float4(0), is_infinite));
+      half4 upper = half4(value);
+      half4 lower = half4(select(value - float4(upper), float4(0), fabs(value) > float4(65504)));
       *(threadgroup half4 *)(high + row * STRIDE + x) = upper;
       *(threadgroup half4 *)(low + row * STRIDE + x) = lower;
       if (B::HAS_OFFSET) {
