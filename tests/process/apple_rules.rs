@@ -267,7 +267,7 @@ fn e_sources_are_held_to_apples_language() {
         assert_eq!(error.status(), Some(Status::Compile), "{body}: {error}");
         let text = error.to_string();
         assert!(
-            text.contains(said) && text.contains(":3: error"),
+            text.contains(said) && text.contains(":3:"),
             "{body}: {text}"
         );
     }

@@ -98,7 +98,7 @@ fn without_a_compiler_source_is_unsupported() {
         "kernel void f(",
         "f",
         Status::Compile,
-        "program_source:1:15: error: ",
+        "program_source:1:14: error: `(` is never closed",
     );
     good();
 }
