@@ -153,12 +153,13 @@ fn metal_names() -> BTreeSet<String> {
         for line in text.lines() {
             if let Some(class) = line.strip_prefix("@interface ") {
                 names.insert(format!("__objc_class_name_{}", first_word(class)));
-            } else if let Some(declaration) = line.strip_prefix("MTL_EXTERN ") {
-                let name = declaration
-                    .split([' ', '*'])
-                    .find(|word| word.starts_with("MTL"));
-                names.insert(first_word(name.expect("it declares a name")));
             }
+        }
+        for declaration in text.split("\nMTL_EXTERN ").skip(1) {
+            let name = declaration
+                .split([' ', '*', '\n'])
+                .find(|word| word.starts_with("MTL"));
+            names.insert(first_word(name.expect("it declares a name")));
         }
     }
     // No program makes one: it gets an object with these methods from a device.
