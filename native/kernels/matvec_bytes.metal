@@ -61,11 +61,10 @@ struct rounded {
   }
   rounded_operands at(uint part) const {
     uint4 u = upper[0][part], v = upper[1][part], s = lower[0][part], t = lower[1][part], w = about[part];
-    rounded_operands x = {{u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w},
-                          {s.x, s.y, s.z, s.w, t.x, t.y, t.z, t.w},
-                          {as_type<float>(w.x), as_type<float>(w.y)},
-                          {int(w.z), int(w.w)}};
-    return x;
+    return {{u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w},
+            {s.x, s.y, s.z, s.w, t.x, t.y, t.z, t.w},
+            {as_type<float>(w.x), as_type<float>(w.y)},
+            {int(w.z), int(w.w)}};
   }
 };
 

@@ -22,8 +22,7 @@ struct eights {
     if (exists) (four % 2 ? second : first)[four / 2] = x;
   }
   eight_operands at(uint part) const {
-    eight_operands x = {first[part], second[part]};
-    return x;
+    return {first[part], second[part]};
   }
 };
 
