@@ -124,14 +124,14 @@ fn objective_c_programs_build_through_pkg_config() {
     );
 
     // metal-cpp's way: every call is an objc_msgSend, which GCC's runtime lacks.
-    let source = Path::new(ROOT).join("examples/cpp/add_arrays.cpp");
+    let sends = Path::new(ROOT).join("examples/cpp/add_arrays.cpp");
     let mut cpp = vec![String::from("-std=c++17"), String::from("-lstdc++")];
     cpp.extend(pkg_config(
         &prefix,
         "softmetal-cpp",
         &["--cflags", "--libs"],
     ));
-    let added = build(&source, cpp);
+    let added = build(&sends, cpp);
     let text = run(&mut start(&added, ""));
     assert!(text.starts_with("1000 sums are right on "), "{text}");
     assert!(
