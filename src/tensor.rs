@@ -7,6 +7,8 @@ use crate::handle::Handle;
 
 /// A row-major matrix (or several, for batches) in a [`Buffer`]: the operand of the operations in [`ops`](crate::ops).
 ///
+/// Its rows and columns are the sizes of the operations that it is given to.
+///
 /// A view borrows its buffer, so that it cannot outlive it; recording an operation keeps the buffer's memory alive
 /// beyond that. Nothing is checked here: each operation checks its operands' ranges, strides and types when it is
 /// recorded.

@@ -2,90 +2,67 @@
 
 use crate::ffi;
 
-/// How a texel lies in memory (`iron_pixel_format`). Components are in the order of the name, and as wide as its number
-/// of bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[repr(u32)]
-pub enum PixelFormat {
-    /// `MTLPixelFormatR8Unorm`
-    R8Unorm = ffi::IRON_PIXEL_R8_UNORM,
-    /// `MTLPixelFormatR8Snorm`
-    R8Snorm = ffi::IRON_PIXEL_R8_SNORM,
-    /// `MTLPixelFormatR8Uint`
-    R8Uint = ffi::IRON_PIXEL_R8_UINT,
-    /// `MTLPixelFormatR8Sint`
-    R8Sint = ffi::IRON_PIXEL_R8_SINT,
-    /// `MTLPixelFormatR16Unorm`
-    R16Unorm = ffi::IRON_PIXEL_R16_UNORM,
-    /// `MTLPixelFormatR16Snorm`
-    R16Snorm = ffi::IRON_PIXEL_R16_SNORM,
-    /// `MTLPixelFormatR16Uint`
-    R16Uint = ffi::IRON_PIXEL_R16_UINT,
-    /// `MTLPixelFormatR16Sint`
-    R16Sint = ffi::IRON_PIXEL_R16_SINT,
-    /// `MTLPixelFormatR16Float`
-    R16Float = ffi::IRON_PIXEL_R16_FLOAT,
-    /// `MTLPixelFormatRG8Unorm`
-    Rg8Unorm = ffi::IRON_PIXEL_RG8_UNORM,
-    /// `MTLPixelFormatRG8Snorm`
-    Rg8Snorm = ffi::IRON_PIXEL_RG8_SNORM,
-    /// `MTLPixelFormatRG8Uint`
-    Rg8Uint = ffi::IRON_PIXEL_RG8_UINT,
-    /// `MTLPixelFormatRG8Sint`
-    Rg8Sint = ffi::IRON_PIXEL_RG8_SINT,
-    /// `MTLPixelFormatR32Uint`
-    R32Uint = ffi::IRON_PIXEL_R32_UINT,
-    /// `MTLPixelFormatR32Sint`
-    R32Sint = ffi::IRON_PIXEL_R32_SINT,
-    /// `MTLPixelFormatR32Float`
-    R32Float = ffi::IRON_PIXEL_R32_FLOAT,
-    /// `MTLPixelFormatRG16Unorm`
-    Rg16Unorm = ffi::IRON_PIXEL_RG16_UNORM,
-    /// `MTLPixelFormatRG16Snorm`
-    Rg16Snorm = ffi::IRON_PIXEL_RG16_SNORM,
-    /// `MTLPixelFormatRG16Uint`
-    Rg16Uint = ffi::IRON_PIXEL_RG16_UINT,
-    /// `MTLPixelFormatRG16Sint`
-    Rg16Sint = ffi::IRON_PIXEL_RG16_SINT,
-    /// `MTLPixelFormatRG16Float`
-    Rg16Float = ffi::IRON_PIXEL_RG16_FLOAT,
-    /// `MTLPixelFormatRGBA8Unorm`
-    Rgba8Unorm = ffi::IRON_PIXEL_RGBA8_UNORM,
-    /// `MTLPixelFormatRGBA8Unorm_sRGB`
-    Rgba8UnormSrgb = ffi::IRON_PIXEL_RGBA8_UNORM_SRGB,
-    /// `MTLPixelFormatRGBA8Snorm`
-    Rgba8Snorm = ffi::IRON_PIXEL_RGBA8_SNORM,
-    /// `MTLPixelFormatRGBA8Uint`
-    Rgba8Uint = ffi::IRON_PIXEL_RGBA8_UINT,
-    /// `MTLPixelFormatRGBA8Sint`
-    Rgba8Sint = ffi::IRON_PIXEL_RGBA8_SINT,
-    /// `MTLPixelFormatBGRA8Unorm`
-    Bgra8Unorm = ffi::IRON_PIXEL_BGRA8_UNORM,
-    /// `MTLPixelFormatBGRA8Unorm_sRGB`
-    Bgra8UnormSrgb = ffi::IRON_PIXEL_BGRA8_UNORM_SRGB,
-    /// `MTLPixelFormatRG32Uint`
-    Rg32Uint = ffi::IRON_PIXEL_RG32_UINT,
-    /// `MTLPixelFormatRG32Sint`
-    Rg32Sint = ffi::IRON_PIXEL_RG32_SINT,
-    /// `MTLPixelFormatRG32Float`
-    Rg32Float = ffi::IRON_PIXEL_RG32_FLOAT,
-    /// `MTLPixelFormatRGBA16Unorm`
-    Rgba16Unorm = ffi::IRON_PIXEL_RGBA16_UNORM,
-    /// `MTLPixelFormatRGBA16Snorm`
-    Rgba16Snorm = ffi::IRON_PIXEL_RGBA16_SNORM,
-    /// `MTLPixelFormatRGBA16Uint`
-    Rgba16Uint = ffi::IRON_PIXEL_RGBA16_UINT,
-    /// `MTLPixelFormatRGBA16Sint`
-    Rgba16Sint = ffi::IRON_PIXEL_RGBA16_SINT,
-    /// `MTLPixelFormatRGBA16Float`
-    Rgba16Float = ffi::IRON_PIXEL_RGBA16_FLOAT,
-    /// `MTLPixelFormatRGBA32Uint`
-    Rgba32Uint = ffi::IRON_PIXEL_RGBA32_UINT,
-    /// `MTLPixelFormatRGBA32Sint`
-    Rgba32Sint = ffi::IRON_PIXEL_RGBA32_SINT,
-    /// `MTLPixelFormatRGBA32Float`
-    Rgba32Float = ffi::IRON_PIXEL_RGBA32_FLOAT,
+macro_rules! pixel_formats {
+    ($($metal:literal $name:ident = $constant:ident,)*) => {
+        /// How a texel lies in memory (`iron_pixel_format`). Components are in the order of the name, and as wide as
+        /// its number of bits.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u32)]
+        pub enum PixelFormat {
+            $(
+                #[doc = concat!("`MTLPixelFormat", $metal, "`")]
+                $name = ffi::$constant,
+            )*
+        }
+
+        impl PixelFormat {
+            /// Every format.
+            pub const ALL: &'static [PixelFormat] = &[$(PixelFormat::$name),*];
+        }
+    };
+}
+
+pixel_formats! {
+    "R8Unorm" R8Unorm = IRON_PIXEL_R8_UNORM,
+    "R8Snorm" R8Snorm = IRON_PIXEL_R8_SNORM,
+    "R8Uint" R8Uint = IRON_PIXEL_R8_UINT,
+    "R8Sint" R8Sint = IRON_PIXEL_R8_SINT,
+    "R16Unorm" R16Unorm = IRON_PIXEL_R16_UNORM,
+    "R16Snorm" R16Snorm = IRON_PIXEL_R16_SNORM,
+    "R16Uint" R16Uint = IRON_PIXEL_R16_UINT,
+    "R16Sint" R16Sint = IRON_PIXEL_R16_SINT,
+    "R16Float" R16Float = IRON_PIXEL_R16_FLOAT,
+    "RG8Unorm" Rg8Unorm = IRON_PIXEL_RG8_UNORM,
+    "RG8Snorm" Rg8Snorm = IRON_PIXEL_RG8_SNORM,
+    "RG8Uint" Rg8Uint = IRON_PIXEL_RG8_UINT,
+    "RG8Sint" Rg8Sint = IRON_PIXEL_RG8_SINT,
+    "R32Uint" R32Uint = IRON_PIXEL_R32_UINT,
+    "R32Sint" R32Sint = IRON_PIXEL_R32_SINT,
+    "R32Float" R32Float = IRON_PIXEL_R32_FLOAT,
+    "RG16Unorm" Rg16Unorm = IRON_PIXEL_RG16_UNORM,
+    "RG16Snorm" Rg16Snorm = IRON_PIXEL_RG16_SNORM,
+    "RG16Uint" Rg16Uint = IRON_PIXEL_RG16_UINT,
+    "RG16Sint" Rg16Sint = IRON_PIXEL_RG16_SINT,
+    "RG16Float" Rg16Float = IRON_PIXEL_RG16_FLOAT,
+    "RGBA8Unorm" Rgba8Unorm = IRON_PIXEL_RGBA8_UNORM,
+    "RGBA8Unorm_sRGB" Rgba8UnormSrgb = IRON_PIXEL_RGBA8_UNORM_SRGB,
+    "RGBA8Snorm" Rgba8Snorm = IRON_PIXEL_RGBA8_SNORM,
+    "RGBA8Uint" Rgba8Uint = IRON_PIXEL_RGBA8_UINT,
+    "RGBA8Sint" Rgba8Sint = IRON_PIXEL_RGBA8_SINT,
+    "BGRA8Unorm" Bgra8Unorm = IRON_PIXEL_BGRA8_UNORM,
+    "BGRA8Unorm_sRGB" Bgra8UnormSrgb = IRON_PIXEL_BGRA8_UNORM_SRGB,
+    "RG32Uint" Rg32Uint = IRON_PIXEL_RG32_UINT,
+    "RG32Sint" Rg32Sint = IRON_PIXEL_RG32_SINT,
+    "RG32Float" Rg32Float = IRON_PIXEL_RG32_FLOAT,
+    "RGBA16Unorm" Rgba16Unorm = IRON_PIXEL_RGBA16_UNORM,
+    "RGBA16Snorm" Rgba16Snorm = IRON_PIXEL_RGBA16_SNORM,
+    "RGBA16Uint" Rgba16Uint = IRON_PIXEL_RGBA16_UINT,
+    "RGBA16Sint" Rgba16Sint = IRON_PIXEL_RGBA16_SINT,
+    "RGBA16Float" Rgba16Float = IRON_PIXEL_RGBA16_FLOAT,
+    "RGBA32Uint" Rgba32Uint = IRON_PIXEL_RGBA32_UINT,
+    "RGBA32Sint" Rgba32Sint = IRON_PIXEL_RGBA32_SINT,
+    "RGBA32Float" Rgba32Float = IRON_PIXEL_RGBA32_FLOAT,
 }
 
 impl PixelFormat {

@@ -70,7 +70,7 @@ impl Shapes {
         }
     }
 
-    /// The position of the first of so many queries.
+    /// The position of the first query, where the queries are those of the last positions.
     pub fn first_position(&self, positions: usize, tokens: usize) -> Result<usize> {
         positions
             .checked_sub(tokens)

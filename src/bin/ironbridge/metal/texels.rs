@@ -5,47 +5,12 @@ use ironbridge::kernel::{AddressMode, PixelFormat, Sampler};
 use super::elements::{Type, Values};
 use super::values;
 
-const FORMATS: [(&str, PixelFormat); 39] = [
-    ("r8unorm", PixelFormat::R8Unorm),
-    ("r8snorm", PixelFormat::R8Snorm),
-    ("r8uint", PixelFormat::R8Uint),
-    ("r8sint", PixelFormat::R8Sint),
-    ("r16unorm", PixelFormat::R16Unorm),
-    ("r16snorm", PixelFormat::R16Snorm),
-    ("r16uint", PixelFormat::R16Uint),
-    ("r16sint", PixelFormat::R16Sint),
-    ("r16float", PixelFormat::R16Float),
-    ("rg8unorm", PixelFormat::Rg8Unorm),
-    ("rg8snorm", PixelFormat::Rg8Snorm),
-    ("rg8uint", PixelFormat::Rg8Uint),
-    ("rg8sint", PixelFormat::Rg8Sint),
-    ("r32uint", PixelFormat::R32Uint),
-    ("r32sint", PixelFormat::R32Sint),
-    ("r32float", PixelFormat::R32Float),
-    ("rg16unorm", PixelFormat::Rg16Unorm),
-    ("rg16snorm", PixelFormat::Rg16Snorm),
-    ("rg16uint", PixelFormat::Rg16Uint),
-    ("rg16sint", PixelFormat::Rg16Sint),
-    ("rg16float", PixelFormat::Rg16Float),
-    ("rgba8unorm", PixelFormat::Rgba8Unorm),
-    ("rgba8unorm_srgb", PixelFormat::Rgba8UnormSrgb),
-    ("rgba8snorm", PixelFormat::Rgba8Snorm),
-    ("rgba8uint", PixelFormat::Rgba8Uint),
-    ("rgba8sint", PixelFormat::Rgba8Sint),
-    ("bgra8unorm", PixelFormat::Bgra8Unorm),
-    ("bgra8unorm_srgb", PixelFormat::Bgra8UnormSrgb),
-    ("rg32uint", PixelFormat::Rg32Uint),
-    ("rg32sint", PixelFormat::Rg32Sint),
-    ("rg32float", PixelFormat::Rg32Float),
-    ("rgba16unorm", PixelFormat::Rgba16Unorm),
-    ("rgba16snorm", PixelFormat::Rgba16Snorm),
-    ("rgba16uint", PixelFormat::Rgba16Uint),
-    ("rgba16sint", PixelFormat::Rgba16Sint),
-    ("rgba16float", PixelFormat::Rgba16Float),
-    ("rgba32uint", PixelFormat::Rgba32Uint),
-    ("rgba32sint", PixelFormat::Rgba32Sint),
-    ("rgba32float", PixelFormat::Rgba32Float),
-];
+/// A format as it is typed: rgba8unorm_srgb.
+fn name(format: PixelFormat) -> String {
+    format!("{format:?}")
+        .to_lowercase()
+        .replace("srgb", "_srgb")
+}
 
 /// A two-dimensional texture, and the components of its texels.
 #[derive(Clone, Debug)]
@@ -80,14 +45,14 @@ pub fn texture(text: &str) -> Result<(Option<u32>, Texels), String> {
     let (index, rest) = indexed(text)?;
     let (format, rest) = rest.split_once(':').ok_or_else(wrong)?;
     let lower = format.to_lowercase();
-    let (name, format) = FORMATS
-        .into_iter()
-        .find(|it| it.0 == lower)
-        .ok_or_else(|| {
-            let names = FORMATS.map(|it| it.0).join(", ");
-            format!("{format:?} is no format of texels; there are {names}")
-        })?;
-    let (kind, count) = components(name).ok_or_else(wrong)?;
+    let known = PixelFormat::ALL.iter();
+    let found = known.copied().find(|it| name(*it) == lower);
+    let format = found.ok_or_else(|| {
+        let names: Vec<String> = PixelFormat::ALL.iter().map(|it| name(*it)).collect();
+        let names = names.join(", ");
+        format!("{format:?} is no format of texels; there are {names}")
+    })?;
+    let (kind, count) = components(&lower).ok_or_else(wrong)?;
     let (size, content) = rest.split_once(':').unwrap_or((rest, "zeros"));
     let (width, height) = size.split_once('x').ok_or_else(wrong)?;
     let extent = |text: &str| text.parse().ok().filter(|it| (1..=16384).contains(it));
@@ -107,7 +72,7 @@ pub fn texture(text: &str) -> Result<(Option<u32>, Texels), String> {
     if values.kind != kind || values.count() != count {
         let (given, has) = (values.kind.name(), values.count());
         return Err(format!(
-            "{name}:{size} has {count} components of {kind_name}, not {has} of {given}"
+            "{lower}:{size} has {count} components of {kind_name}, not {has} of {given}"
         ));
     }
     let size = [width, height];
@@ -171,8 +136,9 @@ mod tests {
 
     #[test]
     fn every_format_has_components() {
-        for (name, _) in FORMATS {
-            assert!(components(name).is_some(), "{name}");
+        for format in PixelFormat::ALL {
+            let name = name(*format);
+            assert!(components(&name).is_some(), "{name}");
         }
         assert_eq!(components("bgra8unorm_srgb"), Some((Type::U8, 4)));
         assert_eq!(components("rg16float"), Some((Type::F16, 2)));
