@@ -36,6 +36,7 @@ mod memory;
 mod metal_source;
 #[cfg(feature = "msl")]
 pub(crate) mod msl;
+mod process_machine;
 mod quants;
 mod range;
 mod registry;

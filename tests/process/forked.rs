@@ -197,11 +197,23 @@ fn a_child_is_refused_what_it_inherited_and_opens_its_own() {
     release_device(device);
 }
 
-/// Whatever the parent's other threads were at, and whichever locks they held.
+/// Says that it is over when it is dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whatever the parent's other threads were at, and whichever locks they held: the bridge's, and those of Objective-C's
+/// runtime, which every new object takes.
 fn a_child_of_a_busy_process_works() {
     let device = Shared(open("cpu"));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
+        // The others end also when this one panics: the scope waits for them.
+        let _end = End(&over);
         for _ in 0..3 {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
@@ -228,7 +240,6 @@ fn a_child_of_a_busy_process_works() {
                     | expect_ok(&[call!(iron_device_release(device.get()))], NOT_GIVEN_BACK)
             });
         }
-        over.store(true, Ordering::Relaxed);
     });
     release_device(device.get());
 }

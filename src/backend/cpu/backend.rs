@@ -2,23 +2,22 @@
 
 use std::ffi::{CStr, c_char};
 use std::fmt::Write;
-use std::panic::catch_unwind;
 use std::slice;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::library::{Code, Function, KernelChoice, Library};
-use super::limits::{self, THREADGROUP_MEMORY};
-use super::machine::Machine;
+use super::limits::THREADGROUP_MEMORY;
 use super::memory::{self, Memory};
 #[cfg(feature = "msl")]
 use super::msl::abi::{
     ARGUMENT_BUFFER, ARGUMENT_SAMPLER, ARGUMENT_TEXTURE, ARGUMENT_THREADGROUP, Argument,
 };
+use super::process_machine::{usable_machine, working_machine};
 use super::report::SoftwareDevice;
 use super::rules::Rules;
 use super::stream::Stream;
-use super::threads::affinity::{self, PinError};
+use super::threads::affinity::PinError;
 use super::threads::thread_pool;
 use super::weights::Weights;
 use crate::backend::fault::Fault;
@@ -31,7 +30,7 @@ use crate::backend::vtable::{
 };
 use crate::msl::{self, Setting};
 
-/// One opened device. All of them share the process's [`machine`].
+/// One opened device. All of them share the process's machine.
 #[derive(Default)]
 pub struct Cpu {
     /// Of the GPU that it stands for.
@@ -70,33 +69,6 @@ impl Cpu {
             _ => KernelChoice::from_environment().map_err(Fault::Invalid),
         }
     }
-}
-
-/// What kernels compute with: the process's one machine, or what is wrong with the environment's wishes for it.
-fn machine() -> &'static Result<Machine, String> {
-    static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
-    MACHINE.get_or_init(|| {
-        let mut machine = thread_pool::configured_threads().map(Machine::new)?;
-        machine.deadline = limits::DISPATCH.of_environment()?;
-        if let Some(places) = affinity::configured()? {
-            machine.pool.pin(&places).map_err(PinError::text)?;
-        }
-        Ok(machine)
-    })
-}
-
-/// The machine. An error is of the environment.
-pub fn usable_machine() -> Result<&'static Machine, Fault> {
-    machine()
-        .as_ref()
-        .map_err(|text| Fault::Invalid(text.clone()))
-}
-
-/// The machine, for who has no place for what is wrong with it.
-pub fn working_machine() -> Option<&'static Machine> {
-    catch_unwind(machine)
-        .ok()
-        .and_then(|machine| machine.as_ref().ok())
 }
 
 impl Backend for Cpu {

@@ -1,6 +1,6 @@
 //! One command of a list, on the calling thread and the compute threads.
 
-use super::backend::{Cpu, usable_machine};
+use super::backend::Cpu;
 use super::bindings::{Launch, Range};
 use super::deadline;
 use super::library::Code;
@@ -8,6 +8,7 @@ use super::library::Code;
 use super::metal_source;
 #[cfg(feature = "msl")]
 use super::msl::abi::NO_IMAGES;
+use super::process_machine::usable_machine;
 #[cfg(feature = "msl")]
 use super::rules::Rules;
 use crate::backend::fault::Fault;

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::backend::{Cpu, working_machine};
+use super::backend::Cpu;
 use super::execute::{execute, runs_on_any_thread};
 use super::machine::Machine;
+use super::process_machine::working_machine;
 use super::threads::{stack, thread_pool};
 use crate::backend::fault::Fault;
 use crate::backend::monitor::{Condition, Guard, Monitor};

@@ -5,7 +5,8 @@ use std::ptr;
 use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
-use crate::backend::cpu::backend::{Cpu, working_machine};
+use crate::backend::cpu::backend::Cpu;
+use crate::backend::cpu::process_machine::working_machine;
 use crate::backend::ffi::args::*;
 use crate::backend::ffi::backend::*;
 use crate::backend::vtable;
