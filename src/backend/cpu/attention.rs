@@ -543,7 +543,7 @@ pub mod tests {
                     out[*index].into(),
                     *expected,
                     2e-5,
-                    format!("{chosen:?} of {} {case:?} {index}", C::NAME),
+                    format_args!("{chosen:?} of {} {case:?} {index}", C::NAME),
                 );
             }
             let rows = (0..tokens).flat_map(|token| {

@@ -116,6 +116,10 @@ impl Ways {
         Ways::of("cpu:cores=132", true)
     }
 
+    pub fn has_gpu(&self) -> bool {
+        self.1.is_some()
+    }
+
     fn of(selector: &str, many_cores: bool) -> Ways {
         let open = |_| Device::open(selector).expect("the software device is everywhere");
         let gpu = match Device::open("nvidia") {

@@ -117,7 +117,12 @@ pub mod tests {
                 let tolerance =
                     4.0 * f32::ROUNDING * most + rounding * expected.abs() + 1e-7 * rounding;
                 let value: f64 = out[place].into();
-                assert_close(value, expected, tolerance, format!("{name} {z}, {i}, {j}"));
+                assert_close(
+                    value,
+                    expected,
+                    tolerance,
+                    format_args!("{name} {z}, {i}, {j}"),
+                );
             }
         });
     }

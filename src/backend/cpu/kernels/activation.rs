@@ -164,7 +164,12 @@ pub mod tests {
                     // Below the smallest normal number nothing is promised.
                     let least = scale * f64::from(f32::MIN_POSITIVE);
                     let tolerance = (5.0 + condition) * f32::ROUNDING * expected.abs() + least;
-                    assert_close((*out).into(), expected, tolerance, format!("{name} {x}"));
+                    assert_close(
+                        (*out).into(),
+                        expected,
+                        tolerance,
+                        format_args!("{name} {x}"),
+                    );
                 }
                 assert_untouched(out, std::iter::once(0..count));
             },

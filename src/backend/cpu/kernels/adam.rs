@@ -106,7 +106,12 @@ pub mod tests {
                 let [g, w, m, v] = [g[i], w[i], m[i], v[i]].map(f64::from);
                 let first = beta1 * m + (1.0 - beta1) * g;
                 let off = 3.0 * f32::ROUNDING * (beta1 * m.abs() + (1.0 - beta1) * g.abs());
-                assert_close(firsts[i].into(), first, off, format!("first moment {i}"));
+                assert_close(
+                    firsts[i].into(),
+                    first,
+                    off,
+                    format_args!("first moment {i}"),
+                );
                 let second = beta2 * v + (1.0 - beta2) * g * g;
                 let off_second = 5.0 * f32::ROUNDING * second + 1e-37;
                 let what = format!("second moment {i}");
@@ -120,7 +125,7 @@ pub mod tests {
                     weights[i].into(),
                     decay * w - update,
                     off,
-                    format!("weight {i}"),
+                    format_args!("weight {i}"),
                 );
             }
             let part = |part: usize| part * (count + 1)..part * (count + 1) + count;

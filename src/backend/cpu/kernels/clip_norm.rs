@@ -90,7 +90,7 @@ pub mod tests {
                         let expected = factor * f64::from(*x);
                         // Roundings of the root, of the small number, of the sum, the quotient and the products.
                         let tolerance = 7.0 * f32::ROUNDING * expected.abs();
-                        assert_close(out[i].into(), expected, tolerance, format!("{i}"));
+                        assert_close(out[i].into(), expected, tolerance, format_args!("{i}"));
                     }
                     assert_untouched(out, std::iter::once(0..edge));
                 },

@@ -171,7 +171,7 @@ pub mod tests {
                     let expected = scale * (sum.ln() + distance);
                     let tolerance = scale * (of_sum + 4.0 * (sum.ln() + distance)) * f32::ROUNDING;
                     let loss = out[rows * g + row].into();
-                    assert_close(loss, expected, tolerance, format!("loss {row}"));
+                    assert_close(loss, expected, tolerance, format_args!("loss {row}"));
                 }
                 let losses = rows * g..rows * g + rows;
                 assert_untouched(out, row_ranges(rows, g, width).chain([losses]));

@@ -234,7 +234,7 @@ pub mod tests {
                     out[i].into(),
                     expected,
                     tolerance,
-                    format!("{name} {place:?} {i}"),
+                    format_args!("{name} {place:?} {i}"),
                 );
             }
             assert_untouched(out, std::iter::once(0..count));

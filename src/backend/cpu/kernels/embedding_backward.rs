@@ -110,7 +110,7 @@ pub mod tests {
                     let most: f64 = terms.clone().map(f64::abs).sum();
                     let tolerance = mine().count() as f64 * f32::ROUNDING * most;
                     let value = out[id * o + j].into();
-                    assert_close(value, terms.sum(), tolerance, format!("{id}, {j}"));
+                    assert_close(value, terms.sum(), tolerance, format_args!("{id}, {j}"));
                 }
             }
             assert_untouched(out, row_ranges(vocab, o, width));

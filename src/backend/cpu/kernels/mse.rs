@@ -134,7 +134,7 @@ pub mod tests {
                 // A square has three roundings of its own, each addition one, and the product with the scale one.
                 let tolerance = (width as f64 + 4.0) * f32::ROUNDING * expected.abs();
                 let loss = out[rows * g + row].into();
-                assert_close(loss, expected, tolerance, format!("loss {row}"));
+                assert_close(loss, expected, tolerance, format_args!("loss {row}"));
             }
             let losses = rows * g..rows * g + rows;
             assert_untouched(out, row_ranges(rows, g, width).chain([losses]));

@@ -134,7 +134,7 @@ pub mod tests {
                     // The sum of squares is off by up to `width` roundings, halved by the root; then a handful.
                     let tolerance = (width as f64 / 2.0 + 6.0) * f32::ROUNDING * expected.abs();
                     let value = out[row * strides[1] + j].into();
-                    assert_close(value, expected, tolerance, format!("{row}, {j}"));
+                    assert_close(value, expected, tolerance, format_args!("{row}, {j}"));
                 }
             }
             if !in_place {

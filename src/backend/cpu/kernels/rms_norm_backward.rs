@@ -161,7 +161,7 @@ pub mod tests {
                         value,
                         product,
                         off * product.abs(),
-                        format!("product {what}"),
+                        format_args!("product {what}"),
                     );
                     let expected = factor * (change(j) - x(j) * back);
                     let of_back = (n + 8.0) * factor * factor * most / n * x(j).abs();
@@ -171,7 +171,7 @@ pub mod tests {
                             + (n / 2.0 + 10.0) * change(j).abs()
                             + 3.0 * n * (x(j) * back).abs());
                     let value = out[row * strides[2] + j].into();
-                    assert_close(value, expected, tolerance, format!("gradient {what}"));
+                    assert_close(value, expected, tolerance, format_args!("gradient {what}"));
                 }
             }
             let products = row_ranges(rows, strides[3], width);

@@ -250,7 +250,7 @@ pub mod tests {
                     out[index].into(),
                     *expected,
                     tolerance,
-                    format!("{case:?} {index}"),
+                    format_args!("{case:?} {index}"),
                 );
             }
         };

@@ -101,11 +101,11 @@ pub mod tests {
                     out[count + 1 + i].into(),
                     moved,
                     off,
-                    format!("velocity {i}"),
+                    format_args!("velocity {i}"),
                 );
                 let expected = w - rate * moved;
                 let off = rate * off + 2.0 * f32::ROUNDING * (w.abs() + rate * moved.abs());
-                assert_close(out[i].into(), expected, off, format!("weight {i}"));
+                assert_close(out[i].into(), expected, off, format_args!("weight {i}"));
             }
             assert_untouched(out, [0..count, count + 1..2 * count + 1].into_iter());
         });

@@ -107,7 +107,12 @@ pub mod tests {
                     let shift = 2.0 * (score.abs() + largest.abs()) + 8.0;
                     let tolerance = expected * shift * f32::ROUNDING;
                     let value = out[row * strides[1] + j].into();
-                    assert_close(value, expected, tolerance + 1e-40, format!("{row}, {j}"));
+                    assert_close(
+                        value,
+                        expected,
+                        tolerance + 1e-40,
+                        format_args!("{row}, {j}"),
+                    );
                 }
             }
             if !in_place {

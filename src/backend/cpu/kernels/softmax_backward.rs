@@ -119,7 +119,7 @@ pub mod tests {
                     let tolerance = (scale * y(j)).abs() * of_mean * f32::ROUNDING
                         + 3.0 * f32::ROUNDING * expected.abs();
                     let value = out[row * out_stride + j].into();
-                    assert_close(value, expected, tolerance, format!("{row}, {j}"));
+                    assert_close(value, expected, tolerance, format_args!("{row}, {j}"));
                 }
             }
             if !in_place {

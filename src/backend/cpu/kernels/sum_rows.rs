@@ -138,7 +138,7 @@ pub mod tests {
                     out[j].into(),
                     column().sum(),
                     tolerance,
-                    format!("column {j}"),
+                    format_args!("column {j}"),
                 );
             }
             assert_untouched(out, std::iter::once(0..width));

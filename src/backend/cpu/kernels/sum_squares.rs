@@ -90,7 +90,7 @@ pub mod tests {
                 // Each square and each addition of positive numbers rounds.
                 let tolerance = (width as f64 + 1.0) * f32::ROUNDING * expected;
                 let value = out[row].into();
-                assert_close(value, expected, tolerance, format!("row {row}"));
+                assert_close(value, expected, tolerance, format_args!("row {row}"));
             }
             assert_untouched(out, std::iter::once(0..rows));
         });

@@ -102,37 +102,51 @@ fn check_packed<B: Sample, T: Output>(
         reserved: 0,
     };
 
+    // Decoded once, as rows of k values: a product reads each of them many times.
+    let a_values: Vec<f64> = (0..batch * m * k)
+        .map(|index| {
+            let (z, i, x) = (index / (m * k), index / k % m, index % k);
+            let (row, column) = if case.transpose_a { (x, i) } else { (i, x) };
+            T::value(&a, z * a_batch + row * a_row + column)
+        })
+        .collect();
+    let matrices_of_b = if case.share_b { 1 } else { batch };
+    let b_values: Vec<f64> = (0..matrices_of_b * n * k)
+        .map(|index| {
+            let (z, j, x) = (index / (n * k), index / k % n, index % k);
+            let (row, column) = if case.transpose_b { (j, x) } else { (x, j) };
+            B::value(&b, z * b_batch + row * b_row + column)
+        })
+        .collect();
+    // Half a step of the integers that the largest of 32 activations becomes.
+    let levels = if m <= 8 { 127.0 * 128.0 } else { 127.0 };
+    let half_step = |group: &[f64]| {
+        let largest = group
+            .iter()
+            .fold(0.0, |most: f64, value| most.max(value.abs()));
+        largest / (2.0 * levels)
+    };
+
     let mut expected = Vec::new(); // (index in c, value, sum of magnitudes, error of rounded activations)
-    for (z, i, j) in
-        (0..batch).flat_map(|z| (0..m).flat_map(move |i| (0..n).map(move |j| (z, i, j))))
-    {
-        let (mut sum, mut magnitude) = match case.has_bias {
-            true => (T::value(&bias, j), T::value(&bias, j).abs()),
-            false => (0.0, 0.0),
-        };
-        let mut rounding = 0.0;
-        let a_index = |x| match case.transpose_a {
-            true => z * a_batch + x * a_row + i,
-            false => z * a_batch + i * a_row + x,
-        };
-        for x in 0..k {
-            let b_index = if case.transpose_b {
-                j * b_row + x
-            } else {
-                x * b_row + j
+    for (z, i) in (0..batch).flat_map(|z| (0..m).map(move |i| (z, i))) {
+        let activations = &a_values[(z * m + i) * k..][..k];
+        let half_steps: Vec<f64> = activations.chunks(32).map(half_step).collect();
+        for j in 0..n {
+            let weights = &b_values[(z % matrices_of_b * n + j) * k..][..k];
+            let (mut sum, mut magnitude) = match case.has_bias {
+                true => (T::value(&bias, j), T::value(&bias, j).abs()),
+                false => (0.0, 0.0),
             };
-            let weight = B::value(&b, z * b_batch + b_index);
-            let product = T::value(&a, a_index(x)) * weight;
-            sum += product;
-            magnitude += product.abs();
-            if B::ELEMENTS > 1 {
-                // Half a step of the integers that the largest of 32 activations becomes.
-                let group = (x - x % 32..x - x % 32 + 32).map(|x| T::value(&a, a_index(x)).abs());
-                let levels = if m <= 8 { 127.0 * 128.0 } else { 127.0 };
-                rounding += group.fold(0.0, f64::max) / (2.0 * levels) * weight.abs();
+            let mut rounding = 0.0;
+            for (x, (value, weight)) in activations.iter().zip(weights).enumerate() {
+                sum += value * weight;
+                magnitude += (value * weight).abs();
+                if B::ELEMENTS > 1 {
+                    rounding += half_steps[x / 32] * weight.abs();
+                }
             }
+            expected.push((z * c_batch + i * c_row + j, sum, magnitude, rounding));
         }
-        expected.push((z * c_batch + i * c_row + j, sum, magnitude, rounding));
     }
 
     let rows = if case.share_b { n } else { n * batch };
@@ -164,7 +178,7 @@ fn check_packed<B: Sample, T: Output>(
                 T::value(c, *index),
                 *value,
                 tolerance,
-                format!("{name} {case:?}"),
+                format_args!("{name} {case:?}"),
             );
         }
         let rows = (0..batch).flat_map(|z| {
@@ -1117,7 +1131,7 @@ fn operands_may_be_columns_of_one_matrix() {
                 let expected: f64 = (0..3)
                     .map(|x| f64::from(row[x]) * f64::from(b[x * 5 + j]))
                     .sum();
-                assert_close(row[3 + j].into(), expected, 1e-6, format!("row {i}"));
+                assert_close(row[3 + j].into(), expected, 1e-6, format_args!("row {i}"));
             }
         }
     }
