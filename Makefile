@@ -180,8 +180,8 @@ doc: setup ## the documentation, in target/doc
 book: ## the guides as a book, in target/book
 	@scripts/book.sh
 
-package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository
-	@scripts/package-check.sh $(FEATURES)
+package: setup ## packs the crate as crates.io would get it, builds and tests it outside the repository; SHORT=1
+	@scripts/package-check.sh $(FEATURES) $(if $(SHORT),short)
 
 dependent: setup ## a program that depends on the crate, by `cargo run` as README tells, beside a release build
 	@scripts/dependent.sh

@@ -2,7 +2,8 @@
 # Packs the crate as crates.io would get it, unpacks it outside the repository, builds all of it there, and runs the
 # tests that read files: those are what a package can lack. The others ran in the repository, on the same code.
 #
-#   scripts/package-check.sh [FEATURES]
+#   scripts/package-check.sh [FEATURES [short]]    short: each file of the repository is in the package or is of those
+#                                                  that need not be, and the package's program is built and writes text
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +12,11 @@ cargo package --allow-dirty --no-verify --quiet
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 crate=${CARGO_TARGET_DIR:-target}/package/ironbridge-$version.crate
 echo "package: $(basename "$crate"), $(($(wc -c <"$crate") / 1024)) KiB, $(tar -tzf "$crate" | wc -l | tr -d ' ') files"
+
+# What belongs to the repository alone, or is a crate of its own.
+lacks=$(comm -13 <(cargo package --allow-dirty --list --quiet | sort) <(git ls-files | sort) |
+  grep -vE '^(\.ci/|\.editorconfig$|\.gitignore$|action\.yml$|benches/(peers|soak-candle)/|capi/|fuzz/)' || true)
+[ -z "$lacks" ] || { printf 'package: it lacks %s\n' $lacks >&2 && exit 1; }
 
 outside=$(mktemp -d)
 trap 'rm -rf "$outside"' EXIT
@@ -21,6 +27,12 @@ tar -xzf "$crate" -C "$outside"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 cd "$outside/ironbridge-$version"
 chosen=(--locked --features "${1:-cli}")
+if [ "${2:-}" = short ]; then
+  # Four words do not need an optimized build.
+  CARGO_PROFILE_DEV_OPT_LEVEL=0 cargo run --quiet "${chosen[@]}" --bin ironbridge -- \
+    generate -m assets/tiny-rustbook-q8_0.gguf -p 'Ownership is' -n 4 | grep '^Ownership is a set of rules$'
+  exit
+fi
 cargo test "${chosen[@]}" --no-run
 cargo test "${chosen[@]}" --lib -- llama:: msl::target
 cargo test "${chosen[@]}" --bins --examples --test cli --test llama
