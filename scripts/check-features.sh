@@ -29,6 +29,8 @@ sets=(--feature-powerset)
 IRONBRIDGE_CHECK_ONLY=1 cargo hack clippy --quiet --target-dir "$target/features" --package ironbridge --lib --bins \
   "${sets[@]}" --exclude-features default -- -D warnings </dev/null
 
+# Small tests of what is there and what is not.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0
 for features in '' software-device llama,software-device; do
   echo "check-features: tests with ${features:-no feature}"
   cargo test --quiet --no-default-features --features "$features" --test features </dev/null

@@ -43,7 +43,7 @@ if [ "$profile" = release ]; then
   cargo rustc --config 'profile.release.package.ironbridge.codegen-units=1' \
     --release --features "$features" --bin ironbridge -- "${small[@]}"
 else
-  cargo build --features "$features" --bin ironbridge
+  scripts/debug-build.sh
 fi
 rm -rf "$OUT" && mkdir -p "$OUT"
 "$target/$folder/ironbridge" man --out "$OUT/man"

@@ -106,7 +106,13 @@ if [ "$FORM" = kernels ]; then
   exit
 fi
 
-build() { cargo build --profile "$PROFILE" --features cli,pull,tracing --bin ironbridge --example soak; }
+build() {
+  if [ "$PROFILE" = dev ]; then
+    scripts/debug-build.sh --example soak
+  else
+    cargo build --profile "$PROFILE" --features cli,pull,tracing --bin ironbridge --example soak
+  fi
+}
 devices() { "$IRONBRIDGE" devices && "$IRONBRIDGE" doctor --seconds 1; }
 writes() { "$IRONBRIDGE" generate -m "$MODEL" -p 'Ownership is' -n 32 --temp 0 --device "$1"; }
 stress() { "$IRONBRIDGE" stress qkv --rounds "$ROUNDS" --device "$1"; }

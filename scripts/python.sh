@@ -49,7 +49,7 @@ PROGRAM
 case ${1:-} in
   test)
     make_environment
-    cargo build -p ironbridge-capi
+    scripts/debug-build.sh
     cd python
     "$python" -m mypy
     export IRONBRIDGE_LIBRARY=$target/debug/$built PYTHONPATH=$PWD/src

@@ -10,6 +10,8 @@ export CLANG=${CLANG:-$clang}
 host=$(rustc -vV | sed -n 's/^host: //p')
 export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_LINKER=$CLANG"
 export "IRONBRIDGE_TEST_$(tr 'a-z' 'A-Z' <<<"$1")_SANITIZER=1"
+# The sanitizers watch the native side; the Rust side compiles in a third of the time where it is not optimized.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0
 # Reports and suppressions name functions and files. The runtime does not find every symbolizer by itself.
 symbolizer=$(command -v "${clang/clang/llvm-symbolizer}" || command -v llvm-symbolizer || command -v addr2line)
 symbolizer=external_symbolizer_path=$(readlink -f "$symbolizer")

@@ -11,7 +11,7 @@ python=$target/clients/bin/python
 [ -x "$python" ] || python3 -m venv "$target/clients"
 "$python" -c 'import cffi, numpy, tinygrad' 2>/dev/null ||
   "$python" -m pip install --quiet --disable-pip-version-check cffi numpy 'tinygrad==0.14.0'
-cargo build -p ironbridge-capi
+scripts/debug-build.sh
 # tinygrad keeps a cache in the home folder: not of a test's.
 export IRONBRIDGE_LIBRARY=${IRONBRIDGE_LIBRARY:-$target/debug/$built} PYTHONPATH=$PWD/python/src
 export XDG_CACHE_HOME=$target/clients/cache PYTHONDONTWRITEBYTECODE=1

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh go
 command -v go >/dev/null || { echo 'test-go: there is no Go here: Debian has it as golang-go' >&2 && exit 1; }
-cargo build -p ironbridge-capi
+scripts/debug-build.sh
 library=$(cd "${CARGO_TARGET_DIR:-target}/debug" && pwd)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

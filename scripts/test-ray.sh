@@ -11,7 +11,6 @@ cd "$(dirname "$0")/.."
 
 readonly RAY_VERSION=2.60.0
 [ $# = 0 ] || [ "$*" = measure ] || { echo "usage: $0 [measure]" >&2 && exit 2; }
-profile=$([ $# = 0 ] && echo dev || echo release)
 folder=$([ $# = 0 ] && echo debug || echo release)
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 python=$target/ray/bin/python
@@ -21,7 +20,9 @@ python=$target/ray/bin/python
 "$python" -c "import cffi, numpy, ray.data, ray.serve; assert ray.__version__ == '$RAY_VERSION'" 2>/dev/null ||
   "$python" -m pip install --quiet --disable-pip-version-check cffi numpy "ray[data,serve]==$RAY_VERSION" ||
   { echo "test-ray: pip cannot install Ray $RAY_VERSION here" >&2 && exit 69; }
-[ -n "${IRONBRIDGE_LIBRARY:-}" ] || cargo build --profile "$profile" -p ironbridge-capi
+if [ -z "${IRONBRIDGE_LIBRARY:-}" ]; then
+  if [ "$folder" = debug ]; then scripts/debug-build.sh; else cargo build --release -p ironbridge-capi; fi
+fi
 export IRONBRIDGE_LIBRARY=${IRONBRIDGE_LIBRARY:-$target/$folder/$built}
 export PYTHONPATH=$PWD/python/src:$PWD/examples/ray PYTHONDONTWRITEBYTECODE=1
 # Nothing is told to anybody, and all of the cluster's addresses are of this machine.
