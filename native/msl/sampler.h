@@ -52,6 +52,7 @@ template <int N> struct msl_gradient {
 };
 struct gradient2d : msl_gradient<2> { using msl_gradient::msl_gradient; };
 struct gradient3d : msl_gradient<3> { using msl_gradient::msl_gradient; };
+struct gradientcube : msl_gradient<3> { using msl_gradient::msl_gradient; };
 
 struct sampler {
   msl_sampler msl;

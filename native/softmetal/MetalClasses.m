@@ -168,6 +168,17 @@ OPTION(MTLHazardTrackingMode, hazardTrackingMode, setHazardTrackingMode, HazardT
   return made;
 }
 
++ (MTLTextureDescriptor *)textureCubeDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
+                                                          size:(NSUInteger)size
+                                                     mipmapped:(BOOL)mipmapped {
+  MTLTextureDescriptor *made = [self texture2DDescriptorWithPixelFormat:pixelFormat
+                                                                  width:size
+                                                                 height:size
+                                                              mipmapped:mipmapped];
+  made.textureType = MTLTextureTypeCube;
+  return made;
+}
+
 + (MTLTextureDescriptor *)textureBufferDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
                                                            width:(NSUInteger)width
                                                  resourceOptions:(MTLResourceOptions)resourceOptions

@@ -32,10 +32,17 @@ static BOOL rules_of(MTLTextureType type, shape_rules *rules) {
     case MTLTextureType1DArray: *rules = (shape_rules){MOST_WIDTH, 1, 1, MOST_ELEMENTS, NO}; return YES;
     case MTLTextureType2D: *rules = (shape_rules){MOST_WIDTH, MOST_WIDTH, 1, 1, YES}; return YES;
     case MTLTextureType2DArray: *rules = (shape_rules){MOST_WIDTH, MOST_WIDTH, 1, MOST_ELEMENTS, YES}; return YES;
+    case MTLTextureTypeCube: *rules = (shape_rules){MOST_WIDTH, MOST_WIDTH, 1, 1, YES}; return YES;
+    case MTLTextureTypeCubeArray: *rules = (shape_rules){MOST_WIDTH, MOST_WIDTH, 1, MOST_ELEMENTS / 6, YES}; return YES;
     case MTLTextureType3D: *rules = (shape_rules){MOST_WIDTH_3D, MOST_WIDTH_3D, MOST_WIDTH_3D, 1, YES}; return YES;
     case MTLTextureTypeTextureBuffer: *rules = (shape_rules){MOST_TEXELS_OF_BUFFER, 1, 1, 1, NO}; return YES;
     default: return NO;
   }
+}
+
+/* Slices of an element of the array. */
+static NSUInteger faces_of(MTLTextureType type) {
+  return type == MTLTextureTypeCube || type == MTLTextureTypeCubeArray ? 6 : 1;
 }
 
 static NSUInteger halved(NSUInteger extent, NSUInteger level) { return extent >> level ? extent >> level : 1; }
@@ -80,7 +87,7 @@ static void require_extent(id receiver, SEL selector, NSString *name, NSUInteger
   shape_rules rules;
   MTLTextureType type = descriptor.textureType;
   if (!rules_of(type, &rules))
-    soft_invalid(receiver, selector, @"textureType (%" PRIu64 "): cube and multisample textures are not supported",
+    soft_invalid(receiver, selector, @"textureType (%" PRIu64 "): multisample textures are not supported, which only rendering fills",
                  (uint64_t)type);
   const soft_pixel_format *format = soft_pixel_format_find(descriptor.pixelFormat);
   if (!format)
@@ -88,6 +95,9 @@ static void require_extent(id receiver, SEL selector, NSString *name, NSUInteger
   require_extent(receiver, selector, @"width", descriptor.width, rules.width);
   require_extent(receiver, selector, @"height", descriptor.height, rules.height);
   require_extent(receiver, selector, @"depth", descriptor.depth, rules.depth);
+  if (faces_of(type) > 1 && descriptor.width != descriptor.height)
+    soft_invalid(receiver, selector, @"width (%" PRIu64 ") and height (%" PRIu64 ") of a cube must be equal",
+                 (uint64_t)descriptor.width, (uint64_t)descriptor.height);
   require_extent(receiver, selector, @"arrayLength", descriptor.arrayLength, rules.elements);
   require_extent(receiver, selector, @"sampleCount", descriptor.sampleCount, 1);
   NSUInteger levels = 1, most = descriptor.width > descriptor.height ? descriptor.width : descriptor.height;
@@ -105,7 +115,7 @@ static void require_extent(id receiver, SEL selector, NSString *name, NSUInteger
       .width = (uint32_t)descriptor.width,
       .height = (uint32_t)descriptor.height,
       .depth = (uint32_t)descriptor.depth,
-      .array_length = (uint32_t)descriptor.arrayLength,
+      .array_length = (uint32_t)(descriptor.arrayLength * faces_of(type)),
       .levels = (uint32_t)descriptor.mipmapLevelCount,
       .type = (uint32_t)type,
       .component = format->component,
@@ -209,7 +219,7 @@ static void require_extent(id receiver, SEL selector, NSString *name, NSUInteger
 }
 
 - (NSUInteger)arrayLength {
-  return _layout.array_length;
+  return _layout.array_length / faces_of(_layout.type);
 }
 
 - (MTLTextureUsage)usage {

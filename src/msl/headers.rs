@@ -34,6 +34,7 @@ const HEADERS: &[(&str, &str)] = headers![
     "cpu/threads.h",
     "cpu/quads.h",
     "cpu/texels.h",
+    "cpu/cubes.h",
     "cpu/textures.h",
     "cpu/entry.h",
     "cpu/validation.h",

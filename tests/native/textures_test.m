@@ -131,6 +131,27 @@ CASE(texels_go_in_and_out_by_regions) {
                  [texture_of(device, hidden) getBytes:back bytesPerRow:2 fromRegion:empty mipmapLevel:0]);
 }
 
+CASE(a_cube_has_six_slices) {
+  id<MTLDevice> device = device_like(NULL);
+  MTLTextureDescriptor *descriptor = [MTLTextureDescriptor textureCubeDescriptorWithPixelFormat:MTLPixelFormatR8Uint
+                                                                                           size:2
+                                                                                      mipmapped:NO];
+  CHECK(descriptor.textureType == MTLTextureTypeCube && descriptor.width == 2 && descriptor.height == 2);
+  id<MTLTexture> cube = texture_of(device, descriptor);
+  CHECK(cube.arrayLength == 1 && cube.textureType == MTLTextureTypeCube);
+  const uint8_t texels[] = {1, 2, 3, 4};
+  uint8_t back[4];
+  MTLRegion all = MTLRegionMake2D(0, 0, 2, 2);
+  [cube replaceRegion:all mipmapLevel:0 slice:5 withBytes:texels bytesPerRow:2 bytesPerImage:0];
+  [cube getBytes:back bytesPerRow:2 bytesPerImage:0 fromRegion:all mipmapLevel:0 slice:5];
+  CHECK(memcmp(texels, back, 4) == 0);
+  RAISES_INVALID(@"getBytes:", @"slice (6)",
+                 [cube getBytes:back bytesPerRow:2 bytesPerImage:0 fromRegion:all mipmapLevel:0 slice:6]);
+  descriptor.textureType = MTLTextureTypeCubeArray;
+  descriptor.arrayLength = 3;
+  CHECK(texture_of(device, descriptor).arrayLength == 3);
+}
+
 CASE(what_is_no_texture_is_refused) {
   id<MTLDevice> device = device_like(NULL);
   NSString *make = @"newTextureWithDescriptor:";
@@ -147,7 +168,8 @@ CASE(what_is_no_texture_is_refused) {
   REFUSED(@"sampleCount (4)", wrong.sampleCount = 4);
   REFUSED(@"mipmapLevelCount (4)", wrong.mipmapLevelCount = 4);
   REFUSED(@"pixelFormat (999)", wrong.pixelFormat = (MTLPixelFormat)999);
-  REFUSED(@"cube and multisample", wrong.textureType = MTLTextureTypeCube);
+  REFUSED(@"multisample", wrong.textureType = MTLTextureType2DMultisample);
+  REFUSED(@"of a cube must be equal", (wrong.textureType = MTLTextureTypeCube, wrong.height = 3));
   REFUSED(@"height (4)", wrong.textureType = MTLTextureType1D);
   REFUSED(@"options", wrong.storageMode = MTLStorageModeMemoryless);
   REFUSED(@"made of a buffer", (wrong.textureType = MTLTextureTypeTextureBuffer, wrong.height = 1));

@@ -299,13 +299,19 @@ struct sample_levels {
   }
 };
 
-MSL_OUTLINE vec<float, 4> sample_real(const msl_texture &texture, const msl_sampler &sampler, const sample_point &point,
-                                      const float *reference) {
+/* The same of the levels that the sampler wants. P: sample_point or cube_point. */
+template <class P>
+MSL_INLINE vec<float, 4> between_levels(const msl_texture &texture, const msl_sampler &sampler, const P &point,
+                                        const float *reference) {
   sample_levels levels(texture, sampler, point.lod);
   vec<float, 4> result = filtered(texture, sampler, point, levels.first, levels.is_linear, reference);
   if (levels.weight == 0.0f) return result;
   vec<float, 4> next = filtered(texture, sampler, point, levels.first + 1, levels.is_linear, reference);
   return result * (1.0f - levels.weight) + next * levels.weight;
+}
+MSL_OUTLINE vec<float, 4> sample_real(const msl_texture &texture, const msl_sampler &sampler, const sample_point &point,
+                                      const float *reference) {
+  return between_levels(texture, sampler, point, reference);
 }
 /* Integers are not filtered. */
 MSL_OUTLINE vec<uint, 4> sample_whole(const msl_texture &texture, const msl_sampler &sampler,

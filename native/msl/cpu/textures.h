@@ -5,7 +5,7 @@
 
 #include "../atomic.h"
 #include "../bound.h"
-#include "texels.h"
+#include "cubes.h"
 
 namespace msl {
 
@@ -15,6 +15,9 @@ enum texture_type {
   type_1d_array = 1,
   type_2d = 2,
   type_2d_array = 3,
+  type_2d_multisample = 4,
+  type_cube = 5,
+  type_cube_array = 6,
   type_3d = 7,
   type_buffer = 9,
 };
@@ -48,6 +51,15 @@ template <int N> MSL_INLINE float lod_of(const msl_texture &texture, const metal
     y += option.y[i] * extents[i] * (option.y[i] * extents[i]);
   }
   return 0.5f * msl::log2(x > y ? x : y);
+}
+/* Of a direction, of which 2 is the width of a face. */
+MSL_INLINE float lod_of(const msl_texture &texture, const metal::gradientcube &option) {
+  float x = 0.0f, y = 0.0f;
+  for (int i = 0; i < 3; i++) {
+    x += option.x[i] * option.x[i];
+    y += option.y[i] * option.y[i];
+  }
+  return msl::log2(0.5f * (float)texture.width) + 0.5f * msl::log2(x > y ? x : y);
 }
 template <class O> using if_lod = decltype(lod_of(*(const msl_texture *)nullptr, metal::declval<O>()));
 
@@ -101,16 +113,21 @@ template <class T, metal::access mode, uint type, int dimensions, bool is_array>
     }
     return point;
   }
-  MSL_INLINE vec<T, 4> sample_at(const metal::sampler &sampler, const sample_point &point) const {
+  MSL_INLINE cube_point toward(vec<float, 3> direction, uint element, float lod) const {
+    return {{direction[0], direction[1], direction[2]}, element, lod};
+  }
+  /* P: sample_point or cube_point. */
+  template <class P> MSL_INLINE vec<T, 4> sample_at(const metal::sampler &sampler, const P &point) const {
     check_sampled();
     if constexpr (value::is_real) return value::taken(sample_real(*msl, sampler.msl, point, nullptr));
     else return value::taken(sample_whole(*msl, sampler.msl, point));
   }
-  MSL_INLINE T compare_at(const metal::sampler &sampler, const sample_point &point, float reference) const {
+  template <class P> MSL_INLINE T compare_at(const metal::sampler &sampler, const P &point, float reference) const {
     check_sampled();
     return (T)sample_real(*msl, sampler.msl, point, &reference).x;
   }
-  MSL_INLINE vec<T, 4> gather_at(const metal::sampler &sampler, const sample_point &point, metal::component from,
+  template <class P>
+  MSL_INLINE vec<T, 4> gather_at(const metal::sampler &sampler, const P &point, metal::component from,
                                  const float *reference = nullptr) const {
     check_sampled();
     return value::taken(gather_texels<texel>(*msl, sampler.msl, point, (uint)from, reference));
@@ -280,7 +297,97 @@ MSL_TEXTURE(depth2d_array, type_2d_array, 2, true) {
   MSL_HEIGHT
   MSL_ARRAY
 };
+/* `...`: an index, for arrays of cubes, and where it is. */
+#define MSL_READ_WRITE_CUBE(C, result, color, part, cube, ...)                                              \
+  MSL_INLINE result read(C coord, uint face __VA_ARGS__, uint lod = 0) const {                              \
+    return this->read_at(coord, 6 * (cube) + face, lod)part;                                                \
+  }                                                                                                         \
+  MSL_INLINE void write(color value, C coord, uint face __VA_ARGS__, uint lod = 0) const {                  \
+    this->write_at(vec<T, 4>(value), coord, 6 * (cube) + face, lod);                                        \
+  }
+#define MSL_SAMPLE_CUBE(result, part, cube, ...)                                                            \
+  MSL_INLINE result sample(sampler s, float3 coord __VA_ARGS__) const {                                     \
+    return this->sample_at(s, this->toward(coord, cube, 0.0f))part;                                         \
+  }                                                                                                         \
+  template <class L, class = msl::if_lod<L>>                                                                \
+  MSL_INLINE result sample(sampler s, float3 coord __VA_ARGS__, L lod) const {                              \
+    return this->sample_at(s, this->toward(coord, cube, msl::lod_of(*this->msl, lod)))part;                 \
+  }                                                                                                         \
+  template <class L, class = msl::if_lod<L>>                                                                \
+  MSL_INLINE result sample(sampler s, float3 coord __VA_ARGS__, L lod, min_lod_clamp low) const {           \
+    float wanted = msl::lod_of(*this->msl, lod);                                                            \
+    return this->sample_at(s, this->toward(coord, cube, wanted > low.low ? wanted : low.low))part;          \
+  }
+#define MSL_GATHER_CUBE(cube, ...)                                                                          \
+  MSL_INLINE MSL_COLORS gather(sampler s, float3 coord __VA_ARGS__, component from = component::x) const {  \
+    return this->gather_at(s, this->toward(coord, cube, 0.0f), from);                                       \
+  }
+#define MSL_COMPARE_CUBE(cube, ...)                                                                         \
+  MSL_INLINE T sample_compare(sampler s, float3 coord __VA_ARGS__, float reference) const {                 \
+    return this->compare_at(s, this->toward(coord, cube, 0.0f), reference);                                 \
+  }                                                                                                         \
+  template <class L, class = msl::if_lod<L>>                                                                \
+  MSL_INLINE T sample_compare(sampler s, float3 coord __VA_ARGS__, float reference, L lod) const {          \
+    return this->compare_at(s, this->toward(coord, cube, msl::lod_of(*this->msl, lod)), reference);         \
+  }                                                                                                         \
+  MSL_INLINE MSL_COLORS gather(sampler s, float3 coord __VA_ARGS__) const {                                 \
+    return this->gather_at(s, this->toward(coord, cube, 0.0f), component::x);                               \
+  }                                                                                                         \
+  MSL_INLINE MSL_COLORS gather_compare(sampler s, float3 coord __VA_ARGS__, float reference) const {        \
+    return this->gather_at(s, this->toward(coord, cube, 0.0f), component::x, &reference);                   \
+  }
+#define MSL_CUBES MSL_INLINE uint get_array_size() const { return this->msl->slices / 6; }
+MSL_TEXTURE(texturecube, type_cube, 2, false) {
+  MSL_READ_WRITE_CUBE(uint2, MSL_COLORS, MSL_COLORS, , 0)
+  MSL_READ_WRITE_CUBE(ushort2, MSL_COLORS, MSL_COLORS, , 0)
+  MSL_SAMPLE_CUBE(MSL_COLORS, , 0)
+  MSL_GATHER_CUBE(0)
+  MSL_HEIGHT
+};
+MSL_TEXTURE(texturecube_array, type_cube_array, 2, true) {
+  MSL_READ_WRITE_CUBE(uint2, MSL_COLORS, MSL_COLORS, , array, , uint array)
+  MSL_READ_WRITE_CUBE(ushort2, MSL_COLORS, MSL_COLORS, , array, , uint array)
+  MSL_SAMPLE_CUBE(MSL_COLORS, , array, , uint array)
+  MSL_GATHER_CUBE(array, , uint array)
+  MSL_HEIGHT
+  MSL_CUBES
+};
+MSL_TEXTURE(depthcube, type_cube, 2, false) {
+  MSL_READ_WRITE_CUBE(uint2, T, T, .x, 0)
+  MSL_READ_WRITE_CUBE(ushort2, T, T, .x, 0)
+  MSL_SAMPLE_CUBE(T, .x, 0)
+  MSL_COMPARE_CUBE(0)
+  MSL_HEIGHT
+};
+MSL_TEXTURE(depthcube_array, type_cube_array, 2, true) {
+  MSL_READ_WRITE_CUBE(uint2, T, T, .x, array, , uint array)
+  MSL_READ_WRITE_CUBE(ushort2, T, T, .x, array, , uint array)
+  MSL_SAMPLE_CUBE(T, .x, array, , uint array)
+  MSL_COMPARE_CUBE(array, , uint array)
+  MSL_HEIGHT
+  MSL_CUBES
+};
+/* Samples lie as slices. Only rendering fills them, so that what a kernel reads is zero. */
+template <class T, access mode = access::read>
+struct texture2d_ms : msl::texture_base<T, mode, msl::type_2d_multisample, 2, false> {
+  MSL_INLINE MSL_COLORS read(uint2 coord, uint sample) const { return this->read_at(coord, sample, 0); }
+  MSL_INLINE MSL_COLORS read(ushort2 coord, uint sample) const { return this->read_at(coord, sample, 0); }
+  MSL_INLINE uint get_height() const { return this->msl->height; }
+  MSL_INLINE uint get_num_samples() const { return this->msl->slices; }
+};
+template <class T, access mode = access::read>
+struct depth2d_ms : msl::texture_base<T, mode, msl::type_2d_multisample, 2, false> {
+  MSL_INLINE T read(uint2 coord, uint sample) const { return this->read_at(coord, sample, 0).x; }
+  MSL_INLINE T read(ushort2 coord, uint sample) const { return this->read_at(coord, sample, 0).x; }
+  MSL_INLINE uint get_height() const { return this->msl->height; }
+  MSL_INLINE uint get_num_samples() const { return this->msl->slices; }
+};
 #undef MSL_TEXTURE
+#undef MSL_READ_WRITE_CUBE
+#undef MSL_SAMPLE_CUBE
+#undef MSL_GATHER_CUBE
+#undef MSL_COMPARE_CUBE
+#undef MSL_CUBES
 #undef MSL_READ_WRITE
 #undef MSL_READ_WRITE_ARRAY
 #undef MSL_ATOMIC
@@ -297,14 +404,8 @@ MSL_TEXTURE(depth2d_array, type_2d_array, 2, true) {
     static constexpr bool msl_is_refused = true;                                                            \
     static_assert(sizeof(T) == 0, what " textures are not supported on the CPU");                           \
   };
-MSL_NO_TEXTURE(texturecube, "cube")
-MSL_NO_TEXTURE(texturecube_array, "cube")
-MSL_NO_TEXTURE(depthcube, "cube")
-MSL_NO_TEXTURE(depthcube_array, "cube")
-MSL_NO_TEXTURE(texture2d_ms, "multisample")
-MSL_NO_TEXTURE(texture2d_ms_array, "multisample")
-MSL_NO_TEXTURE(depth2d_ms, "multisample")
-MSL_NO_TEXTURE(depth2d_ms_array, "multisample")
+MSL_NO_TEXTURE(texture2d_ms_array, "arrays of multisample")
+MSL_NO_TEXTURE(depth2d_ms_array, "arrays of multisample")
 #undef MSL_NO_TEXTURE
 
 template <class T, access mode, uint type, int dimensions, bool is_array>

@@ -42,6 +42,12 @@ MSL_TEXTURE(texture3d, msl_colors)
 MSL_TEXTURE(texture_buffer, msl_colors)
 MSL_TEXTURE(depth2d, T)
 MSL_TEXTURE(depth2d_array, T)
+MSL_TEXTURE(texturecube, msl_colors)
+MSL_TEXTURE(texturecube_array, msl_colors)
+MSL_TEXTURE(depthcube, T)
+MSL_TEXTURE(depthcube_array, T)
+MSL_TEXTURE(texture2d_ms, msl_colors)
+MSL_TEXTURE(depth2d_ms, T)
 #undef MSL_TEXTURE
 #undef MSL_NOTHING
 

@@ -42,6 +42,9 @@ typedef NS_OPTIONS(NSUInteger, MTLTextureUsage) {
                                                        width:(NSUInteger)width
                                                       height:(NSUInteger)height
                                                    mipmapped:(BOOL)mipmapped;
++ (MTLTextureDescriptor *)textureCubeDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
+                                                          size:(NSUInteger)size
+                                                     mipmapped:(BOOL)mipmapped;
 + (MTLTextureDescriptor *)textureBufferDescriptorWithPixelFormat:(MTLPixelFormat)pixelFormat
                                                            width:(NSUInteger)width
                                                  resourceOptions:(MTLResourceOptions)resourceOptions

@@ -96,9 +96,9 @@ fn what_headers_of_the_library_refuse_is_placed_on_the_sources_line() {
         "is a texture, a sampler or an array of them",
     );
     expect(
-        "\nkernel void f(texturecube<float> t [[texture(1)]]) {}",
+        "\nkernel void f(texture2d_ms_array<float> t [[texture(1)]]) {}",
         4,
-        "cube textures are not supported",
+        "multisample textures are not supported",
     );
     expect(
         "\nkernel void f(texture2d<float> t [[texture(1)]]) {\n  t.write(float4(0), uint2(0));\n}",

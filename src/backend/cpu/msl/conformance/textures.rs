@@ -1,6 +1,7 @@
 //! Textures and samplers: each function at awkward sizes, against exact texels and against filters in float64.
 
 mod conversions;
+mod cubes;
 mod filters;
 
 use super::program::{Program, errors};
@@ -13,13 +14,15 @@ const D1: u32 = 0;
 const D1_ARRAY: u32 = 1;
 const D2: u32 = 2;
 const D2_ARRAY: u32 = 3;
+const CUBE: u32 = 5;
+const CUBE_ARRAY: u32 = 6;
 const D3: u32 = 7;
 
 /// A texture of one level whose rows and slices lie without gaps.
 fn packed(kind: u32, [width, height, depth]: [u32; 3], format: (Component, u8, u8)) -> Texture {
     let (component, component_bytes, components) = format;
     let row_bytes = u64::from(width) * u64::from(component_bytes) * u64::from(components);
-    let is_array = matches!(kind, D1_ARRAY | D2_ARRAY);
+    let is_array = matches!(kind, D1_ARRAY | D2_ARRAY | CUBE | CUBE_ARRAY);
     Texture {
         row_bytes,
         slice_bytes: row_bytes * u64::from(height),
@@ -292,11 +295,10 @@ fn mistakes_with_textures_are_errors_of_the_source() {
         ),
         (one("sampler t [[sampler(16)]]", ""), "the last index is 15"),
         (
-            one("texturecube<float> t [[texture(0)]]", ""),
-            "cube textures are not supported",
-        ),
-        (
-            one("texture2d_ms<float, access::read> t [[texture(0)]]", ""),
+            one(
+                "texture2d_ms_array<float, access::read> t [[texture(0)]]",
+                "",
+            ),
             "multisample textures are not supported",
         ),
     ];
