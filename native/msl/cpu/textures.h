@@ -338,6 +338,7 @@ MSL_TEXTURE(depth2d_array, type_2d_array, 2, true) {
   }
 #define MSL_CUBES MSL_INLINE uint get_array_size() const { return this->msl->slices / 6; }
 MSL_TEXTURE(texturecube, type_cube, 2, false) {
+  MSL_ATOMICS(face, uint2 coord, uint face)
   MSL_READ_WRITE_CUBE(uint2, MSL_COLORS, MSL_COLORS, , 0)
   MSL_READ_WRITE_CUBE(ushort2, MSL_COLORS, MSL_COLORS, , 0)
   MSL_SAMPLE_CUBE(MSL_COLORS, , 0)
@@ -345,6 +346,7 @@ MSL_TEXTURE(texturecube, type_cube, 2, false) {
   MSL_HEIGHT
 };
 MSL_TEXTURE(texturecube_array, type_cube_array, 2, true) {
+  MSL_ATOMICS(6 * array + face, uint2 coord, uint face, uint array)
   MSL_READ_WRITE_CUBE(uint2, MSL_COLORS, MSL_COLORS, , array, , uint array)
   MSL_READ_WRITE_CUBE(ushort2, MSL_COLORS, MSL_COLORS, , array, , uint array)
   MSL_SAMPLE_CUBE(MSL_COLORS, , array, , uint array)

@@ -1,7 +1,7 @@
 //! Cubes: faces, filters over their edges, arrays and levels, against geometry in float64.
 
 use super::{CUBE, CUBE_ARRAY, R32_FLOAT, R32_UINT, packed, sampler};
-use crate::backend::cpu::msl::abi::Texture;
+use crate::backend::cpu::msl::abi::{Component, Texture};
 use crate::backend::cpu::msl::conformance::program::Program;
 
 type Point = [f64; 3];
@@ -192,6 +192,25 @@ fn faces_are_read_and_written_and_have_levels() {
     let mut expected = [1u32; 48];
     expected[(6 + 2) * 4 + 3] = 7;
     assert_eq!(program.output(1).run::<u32>(48), expected);
+}
+
+#[test]
+fn atomic_functions_work_on_a_face() {
+    let body = "kernel void f(device uint *out [[buffer(0)]],\n\
+                texturecube<uint, access::read_write> t [[texture(0)]],\n\
+                texturecube_array<int, access::read_write> a [[texture(1)]],\n\
+                uint i [[thread_position_in_grid]]) {\n\
+                t.atomic_fetch_add(uint2(1, 0), 5, uint4(i)); a.atomic_fetch_max(uint2(0, 1), 3, 1, int4(int(i)));\n\
+                threadgroup_barrier(mem_flags::mem_texture);\n\
+                if (i != 0) return;\n\
+                out[0] = t.atomic_load(uint2(1, 0), 5).x; out[1] = uint(a.atomic_load(uint2(0, 1), 3, 1).x);\n\
+                out[2] = t.atomic_load(uint2(1, 0), 4).x; }";
+    let int = (Component::Sint, 4, 1);
+    let out = Program::new("f", body)
+        .texture(0, packed(CUBE, [2, 2, 6], R32_UINT), &[1u32; 24])
+        .texture(1, packed(CUBE_ARRAY, [2, 2, 12], int), &[-1i32; 48])
+        .run::<u32>(3);
+    assert_eq!(out, [497, 31, 1]);
 }
 
 #[test]
