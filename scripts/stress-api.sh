@@ -17,7 +17,7 @@ esac
 shift
 . scripts/sanitizer.sh "$sanitizer"
 
-scripts/debug-build.sh --target "$host"
+cargo build -p ironbridge-capi --target "$host"
 library=$PWD/target/$host/debug
 program=$library/stress-api-$sanitizer
 "$CLANG" -std=c11 -D_DEFAULT_SOURCE -O1 -g -fno-omit-frame-pointer "-fsanitize=$sanitizer" \
