@@ -1,5 +1,5 @@
-/* Sampling of cubes (specification 3.1, section 6.12.9). A cube is six square slices: +x, -x, +y, -y, +z, -z. Filters
- * go on over the edges of a face, as those of Apple's GPUs and of all that have Direct3D 10 do. */
+/* Sampling of cubes (specification 3.1, section 6.12). A cube is six square slices: +x, -x, +y, -y, +z, -z. Filters go
+ * on over the edges of a face (OpenGL's ARB_seamless_cube_map). */
 #ifndef MSL_CUBES_H
 #define MSL_CUBES_H
 
@@ -13,7 +13,7 @@ struct cube_place {
   float s, t;
 };
 
-/* Where a direction of any length meets the cube (OpenGL 4.6, table 8.19, which Metal's faces follow). */
+/* Where a direction of any length meets the cube (OpenGL 4.6, "Selection of cube map images"). */
 MSL_INLINE cube_place cube_place_of(float x, float y, float z) {
   float to_x = __builtin_fabsf(x), to_y = __builtin_fabsf(y), to_z = __builtin_fabsf(z);
   cube_place at;
@@ -58,7 +58,7 @@ struct cube_footprint {
   texture_level place;
   uint first_slice, face;
   int extent;
-  int texel[2];
+  int first[2];
   float weight[2];
 
   MSL_INLINE cube_footprint(const msl_texture &texture, const cube_point &point, uint level, bool is_linear)
@@ -70,12 +70,13 @@ struct cube_footprint {
     face = at.face;
     float along[2] = {at.s, at.t};
     for (uint i = 0; i < 2; i++) {
-      float c = (along[i] + 1.0f) * 0.5f * (float)extent - (is_linear ? 0.5f : 0.0f), first = __builtin_floorf(c);
-      texel[i] = (int)first;
-      weight[i] = is_linear ? c - first : 0.0f;
-      if (!is_linear && texel[i] >= extent) texel[i] = extent - 1;
+      float c = (along[i] + 1.0f) * 0.5f * (float)extent - (is_linear ? 0.5f : 0.0f), whole = __builtin_floorf(c);
+      first[i] = (int)whole;
+      weight[i] = is_linear ? c - whole : 0.0f;
+      if (!is_linear && first[i] >= extent) first[i] = extent - 1;
     }
   }
+  MSL_INLINE bool is_beyond_corner(int x, int y) const { return x != inside(x) && y != inside(y); }
   MSL_INLINE int inside(int i) const { return i < 0 ? 0 : i >= extent ? extent - 1 : i; }
   /* Of coordinates of which one at most may be outside, by one. */
   template <class V> MSL_INLINE V load_at(const msl_texture &texture, int x, int y) const {
@@ -92,12 +93,17 @@ struct cube_footprint {
     load(texture, place.at(texture, (uint)x, (uint)y, first_slice + of), result);
     return result;
   }
-  /* One of the four texels of a linear filter. Three faces meet in a corner of the cube, where the fourth is their
-   * mean. */
+  /* One of the four texels of a linear filter, as flat textures have it. Beyond a corner of the cube, where there is
+   * none, the nearest of the face. */
+  template <class V> MSL_INLINE V texel(const msl_texture &texture, uint right, uint below, uint) const {
+    int x = first[0] + (int)right, y = first[1] + (int)below;
+    return is_beyond_corner(x, y) ? load_at<V>(texture, inside(x), inside(y)) : load_at<V>(texture, x, y);
+  }
+  /* The same for a filter. Three faces meet in a corner of the cube, where the fourth is their mean. */
   MSL_INLINE vec<float, 4> corner(const msl_texture &texture, const msl_sampler &sampler, uint right, uint below,
                                   const float *reference) const {
-    int x = texel[0] + (int)right, y = texel[1] + (int)below;
-    if (x == inside(x) || y == inside(y)) return one(texture, sampler, x, y, reference);
+    int x = first[0] + (int)right, y = first[1] + (int)below;
+    if (!is_beyond_corner(x, y)) return one(texture, sampler, x, y, reference);
     return (one(texture, sampler, inside(x), inside(y), reference) + one(texture, sampler, x, inside(y), reference) +
             one(texture, sampler, inside(x), y, reference)) *
            (1.0f / 3.0f);
@@ -131,21 +137,13 @@ MSL_OUTLINE vec<uint, 4> sample_whole(const msl_texture &texture, const msl_samp
                                       const cube_point &point) {
   sample_levels levels(texture, sampler, point.lod);
   cube_footprint around(texture, point, levels.first, false);
-  return around.load_at<vec<uint, 4>>(texture, around.texel[0], around.texel[1]);
+  return around.texel<vec<uint, 4>>(texture, 0, 0, 0);
 }
-/* As of flat textures; beyond a corner of the cube, where there is no texel, the nearest of the face. */
 template <class V>
 MSL_OUTLINE V gather_texels(const msl_texture &texture, const msl_sampler &sampler, const cube_point &point,
                             uint component, const float *reference) {
   cube_footprint around(texture, point, sample_levels(texture, sampler, point.lod).first, true);
-  V result;
-  for (uint i = 0; i < 4; i++) {
-    int x = around.texel[0] + (i == 1 || i == 2), y = around.texel[1] + (i < 2);
-    if (x != around.inside(x) && y != around.inside(y)) x = around.inside(x), y = around.inside(y);
-    result[i] = around.load_at<V>(texture, x, y)[component];
-    if (reference) result[i] = compares(sampler.compare, *reference, (float)result[i]) ? 1 : 0;
-  }
-  return result;
+  return gathered<V>(texture, sampler, around, component, reference);
 }
 
 }

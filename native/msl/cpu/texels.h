@@ -320,17 +320,23 @@ MSL_OUTLINE vec<uint, 4> sample_whole(const msl_texture &texture, const msl_samp
   footprint around(texture, sampler, point, levels.first, false);
   return around.texel<vec<uint, 4>>(texture, 0, 0, 0);
 }
-/* One component of the four texels that a linear filter would take: from the lower left against the clock. */
+/* One component of the four texels that a linear filter would take: from the lower left against the clock. F:
+ * footprint or cube_footprint. */
+template <class V, class F>
+MSL_INLINE V gathered(const msl_texture &texture, const msl_sampler &sampler, const F &around, uint component,
+                      const float *reference) {
+  V result;
+  for (uint i = 0; i < 4; i++) {
+    result[i] = around.template texel<V>(texture, i == 1 || i == 2, i < 2, 0)[component];
+    if (reference) result[i] = compares(sampler.compare, *reference, (float)result[i]) ? 1 : 0;
+  }
+  return result;
+}
 template <class V>
 MSL_OUTLINE V gather_texels(const msl_texture &texture, const msl_sampler &sampler, const sample_point &point,
                             uint component, const float *reference) {
   footprint around(texture, sampler, point, sample_levels(texture, sampler, point.lod).first, true);
-  V result;
-  for (uint i = 0; i < 4; i++) {
-    result[i] = around.texel<V>(texture, i == 1 || i == 2, i < 2, 0)[component];
-    if (reference) result[i] = compares(sampler.compare, *reference, (float)result[i]) ? 1 : 0;
-  }
-  return result;
+  return gathered<V>(texture, sampler, around, component, reference);
 }
 
 }
