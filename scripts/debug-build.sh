@@ -4,7 +4,7 @@
 #   scripts/debug-build.sh [OPTION...]    options of cargo's
 #
 # Cargo compiles the library anew for each set of features, its dependencies' included, which the tests' own
-# dependencies add to. The smallest test in the command makes the set the same.
+# dependencies add to. The smallest test in the command makes the set the same, with the Makefile's WORKSPACE_FEATURES.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

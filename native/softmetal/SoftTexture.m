@@ -87,7 +87,8 @@ static void require_extent(id receiver, SEL selector, NSString *name, NSUInteger
   shape_rules rules;
   MTLTextureType type = descriptor.textureType;
   if (!rules_of(type, &rules))
-    soft_invalid(receiver, selector, @"textureType (%" PRIu64 "): multisample textures are not supported, which only rendering fills",
+    soft_invalid(receiver, selector,
+                 @"textureType (%" PRIu64 "): multisample textures, which only rendering fills, are not supported",
                  (uint64_t)type);
   const soft_pixel_format *format = soft_pixel_format_find(descriptor.pixelFormat);
   if (!format)

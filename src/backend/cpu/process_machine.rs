@@ -33,8 +33,8 @@ extern "C" fn forget_as_child() {
 fn forget_in_children() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if !DONE.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler stores to an atomic variable, which any thread may do at any time. A failure for want of
-        // memory is like a child that asks nothing of a device.
+        // SAFETY: the handler stores to an atomic variable, which any thread may do at any time. Where there is no
+        // memory for it, children keep their parent's machine.
         unsafe { libc::pthread_atfork(None, None, Some(forget_as_child)) };
     }
 }

@@ -155,7 +155,7 @@ fn shapes(unit: usize) -> BTreeSet<(usize, usize, usize)> {
         .collect()
 }
 
-/// Types of weights take shapes in turns. Without a GPU each takes a third of them: the processor's kernels meet every
+/// Types of weights take different shapes. Without a GPU each takes a third of them: the processor's kernels meet every
 /// edge in their own tests, and this one has 40 pairs of types in four ways.
 fn check_type(ways: &Ways, turn: usize, b: DType, t: DType) {
     let step = if ways.has_gpu() { 1 } else { 3 };
