@@ -33,6 +33,7 @@ import service
 from ray import serve
 from ray.cluster_utils import Cluster
 from ray.data import DataContext
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import ironbridge
 
@@ -145,6 +146,18 @@ def add_node(cluster: Cluster, address: str) -> Any:
     return cluster.add_node(num_cpus=2, object_store_memory=100 << 20, node_ip_address=address)
 
 
+@ray.remote(num_cpus=2)
+class Occupant:
+    """Takes the processors of a node."""
+
+    def ready(self) -> None:
+        pass
+
+
+def on_node(node: Any) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+
+
 def connect(address: str) -> None:
     ray.init(address=address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level=logging.WARNING)
     logging.getLogger("ray.data").setLevel(logging.WARNING)
@@ -225,14 +238,20 @@ class Check:
         assert again == killed, f"{killed} were lost with their worker, {again} were computed again"
         say(f"a worker was killed: {len(killed)} rows were computed again, {len(self.texts)} written once")
 
-    def lost_node(self, cluster: Cluster, node: Any) -> None:
-        """A node goes with its workers and with results that nobody has yet."""
+    def lost_node(self, cluster: Cluster, nodes: list[Any]) -> None:
+        """A node goes with its workers and with results that nobody has yet: the first that has computed a batch.
+
+        Ray chooses where workers are. The cluster's head, which cannot go, has no room for them until then."""
         removed: list[str] = []
+        occupant = Occupant.options(scheduling_strategy=on_node(cluster.head_node)).remote()
+        ray.get(occupant.ready.remote(), timeout=PATIENCE)
 
         def remove() -> None:
             notes = Notes(str(self.folder / "node.notes"))
-            wait_for("a batch on the node", lambda: [one for one in notes.all() if one["node"] == node.node_id])
+            first = wait_for("a batch on a node", notes.all)[0]
+            node = next(node for node in nodes if node.node_id == first["node"])
             cluster.remove_node(node, allow_graceful=False)
+            ray.kill(occupant)
             removed.append(node.node_id)
 
         remover = threading.Thread(target=remove)
@@ -403,8 +422,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ray-") as place:
         cluster = make_cluster()
         connect(cluster.address)
-        add_node(cluster, "127.0.0.3")
-        last = add_node(cluster, "127.0.0.4")
+        nodes = [add_node(cluster, address) for address in ("127.0.0.3", "127.0.0.4")]
         if sys.argv[2:] == ["measure"]:
             measure(model, Path(place))
         else:
@@ -412,7 +430,7 @@ def main() -> None:
             check.killed_worker()
             check.killed_job()
             check.vectors()
-            check.lost_node(cluster, last)
+            check.lost_node(cluster, nodes)
             running = Service(model)
             running.answers(model)
             serve.shutdown()
