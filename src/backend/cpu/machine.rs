@@ -57,6 +57,11 @@ impl Machine {
     /// and for several ranges that get smaller, so that all threads end at about the same time, also when one was held
     /// up. (Tzeng & Ni 1993, "Trapezoid self-scheduling", IEEE TPDS 4(1).)
     pub fn for_ranges(&self, items: usize, grain: Grain, body: impl Fn(Range<usize>) + Sync) {
+        self.share(items, grain, &body);
+    }
+
+    /// Compiled once: kernels have hundreds of bodies.
+    fn share(&self, items: usize, grain: Grain, body: &(dyn Fn(Range<usize>) + Sync)) {
         const RANGES_PER_THREAD: usize = 6;
         let watch = Watch::begin();
         if watch.is_over() {
@@ -74,7 +79,7 @@ impl Machine {
             falling: worth >= most,
         };
         self.pool.parallel_for(ranges.count, |range| {
-            watch.in_pieces(ranges.get(range), grain.most, &body);
+            watch.in_pieces(ranges.get(range), grain.most, body);
         });
         watch.end();
     }

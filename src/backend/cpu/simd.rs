@@ -463,16 +463,24 @@ impl Isa {
         }
     }
 
-    /// Runs `body`, with a prefetch distance of `PREFETCH_DISTANCE` or without. Only processors with AVX-512 gain from
-    /// one, so it is compiled for no others.
+    /// Runs `body`, with a prefetch distance of `PREFETCH_DISTANCE` or without. It is compiled for what processors gain
+    /// from: those without AVX-512 from none, and those that have it without VBMI, which are Intel's, always from one.
     #[inline]
     pub fn run_streaming<B: Streaming>(self, prefetch: bool, body: B) -> B::Output {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512(simd) if prefetch => simd.run(AtDistance::<B, PREFETCH_DISTANCE>(body)),
+            Isa::Avx512(simd) => simd.run(AtDistance::<B, PREFETCH_DISTANCE>(body)),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vbmi(simd) if prefetch => simd.run(AtDistance::<B, PREFETCH_DISTANCE>(body)),
-            isa => isa.run(AtDistance::<B, 0>(body)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vbmi(simd) => simd.run(AtDistance::<B, 0>(body)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(simd) => simd.run(AtDistance::<B, 0>(body)),
+            Isa::Portable(simd) => AtDistance::<B, 0>(body).run(simd),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(simd) => AtDistance::<B, 0>(body).run(simd),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot(simd) => AtDistance::<B, 0>(body).run(simd),
         }
     }
 }

@@ -172,27 +172,7 @@ impl<B: Stored, T: Writable, A: Sync> Gemm<'_, B, T, A> {
         unit: usize,
         compute: impl Fn(Block) + Sync,
     ) {
-        let (m, n) = (self.output.args.m as usize, self.output.args.n as usize);
-        let row_blocks = m.div_ceil(ROWS);
-        let units = n.div_ceil(unit);
-        let grain = match separable {
-            true => machine.grain(m.min(ROWS) * unit * self.k()),
-            false => ALONE,
-        };
-        let items = self.output.args.batch as usize * row_blocks * units;
-        machine.for_ranges(items, grain, |mut range| {
-            while !range.is_empty() {
-                let (block, first) = (range.start / units, range.start % units);
-                let count = range.len().min(units - first);
-                let (batch, row) = (block / row_blocks, block % row_blocks * ROWS);
-                compute(Block {
-                    batch,
-                    rows: row..m.min(row + ROWS),
-                    columns: first * unit..n.min((first + count) * unit),
-                });
-                range.start += count;
-            }
-        });
+        for_blocks(&self.output.args, machine, separable, unit, &compute);
     }
 
     /// The same for a `compute` that needs memory of its own.
@@ -209,6 +189,37 @@ impl<B: Stored, T: Writable, A: Sync> Gemm<'_, B, T, A> {
         });
         status.into_result("a panel of a gemm")
     }
+}
+
+/// [`Gemm::for_blocks`], compiled once: there are hundreds of types of `compute`.
+fn for_blocks(
+    args: &matmul_args,
+    machine: &Machine,
+    separable: bool,
+    unit: usize,
+    compute: &(dyn Fn(Block) + Sync),
+) {
+    let (m, n, k) = (args.m as usize, args.n as usize, args.k as usize);
+    let row_blocks = m.div_ceil(ROWS);
+    let units = n.div_ceil(unit);
+    let grain = match separable {
+        true => machine.grain(m.min(ROWS) * unit * k),
+        false => ALONE,
+    };
+    let items = args.batch as usize * row_blocks * units;
+    machine.for_ranges(items, grain, |mut range| {
+        while !range.is_empty() {
+            let (block, first) = (range.start / units, range.start % units);
+            let count = range.len().min(units - first);
+            let (batch, row) = (block / row_blocks, block % row_blocks * ROWS);
+            compute(Block {
+                batch,
+                rows: row..m.min(row + ROWS),
+                columns: first * unit..n.min((first + count) * unit),
+            });
+            range.start += count;
+        }
+    });
 }
 
 pub struct Narrow<T> {

@@ -16,7 +16,7 @@ use super::gemv_dot::COLUMNS;
 use super::quantize_a::{Activations, Row};
 use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::machine::Machine;
-use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers};
+use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers, Stored};
 use crate::backend::cpu::scratch::{CacheLine, Scratch};
 use crate::backend::fault::Fault;
 use units::{Q4_0, Q4K, Q6K, Unit};
@@ -54,9 +54,22 @@ pub fn of_type<B: Integers>() -> Option<Multiply<B>> {
     }
 }
 
+/// For a B of the blocks of `U`. This is compiled for each pair of types, and what it calls once for each `U`.
 fn multiply_units<B: Integers, U: Unit>(
     machine: &Machine,
     gemm: &Gemm<B, f32>,
+    a: &Activations,
+    separable: bool,
+) -> Result<(), Fault> {
+    assert_eq!(TypeId::of::<B>(), TypeId::of::<U::Block>());
+    // SAFETY: the types are the same.
+    let gemm = unsafe { &*std::ptr::from_ref(gemm).cast::<Gemm<U::Block, f32>>() };
+    multiply_blocks::<U>(machine, gemm, a, separable)
+}
+
+fn multiply_blocks<U: Unit>(
+    machine: &Machine,
+    gemm: &Gemm<U::Block, f32>,
     a: &Activations,
     separable: bool,
 ) -> Result<(), Fault> {
@@ -65,10 +78,10 @@ fn multiply_units<B: Integers, U: Unit>(
         // SAFETY: `multiply` is for processors that have the features.
         unsafe {
             match block.rows.len() {
-                1 => multiply_block::<B, U, 1>(gemm, a, block),
-                2 => multiply_block::<B, U, 2>(gemm, a, block),
-                3 => multiply_block::<B, U, 3>(gemm, a, block),
-                _ => multiply_block::<B, U, MAX_ROWS>(gemm, a, block),
+                1 => multiply_block::<U, 1>(gemm, a, block),
+                2 => multiply_block::<U, 2>(gemm, a, block),
+                3 => multiply_block::<U, 3>(gemm, a, block),
+                _ => multiply_block::<U, MAX_ROWS>(gemm, a, block),
             }
         }
     });
@@ -93,7 +106,7 @@ impl<U: Unit> PackedA<U> {
     const SCALES: usize = 2 * Self::VECTORS * VECTOR;
     const CORRECTIONS: usize = Self::SCALES + VECTOR;
 
-    fn new<B: Integers>(gemm: &Gemm<B, f32>, a: &Activations) -> Result<PackedA<U>, Fault> {
+    fn new(gemm: &Gemm<U::Block, f32>, a: &Activations) -> Result<PackedA<U>, Fault> {
         let (batches, rows) = (gemm.a.batches, gemm.a.rows);
         let groups = gemm.k() / GROUP;
         let units = groups.div_ceil(U::GROUPS);
@@ -114,7 +127,7 @@ impl<U: Unit> PackedA<U> {
             for unit in 0..units {
                 // SAFETY: `row` checked all units of the place, which nobody else has yet, and those of A have so many
                 // groups.
-                unsafe { Self::pack_unit::<B>(from, unit, groups, to.add(unit * Self::BYTES)) };
+                unsafe { Self::pack_unit(from, unit, groups, to.add(unit * Self::BYTES)) };
             }
         }
         Ok(packed)
@@ -131,7 +144,7 @@ impl<U: Unit> PackedA<U> {
     ///
     /// # Safety
     /// `from` is a row of `groups` groups and `to` has room.
-    unsafe fn pack_unit<B: Integers>(from: Row, unit: usize, groups: usize, to: *mut u8) {
+    unsafe fn pack_unit(from: Row, unit: usize, groups: usize, to: *mut u8) {
         let first = unit * U::GROUPS;
         let pieces = VECTOR / PIECE;
         // SAFETY: the caller's promise; what is read is below `groups` groups.
@@ -149,12 +162,15 @@ impl<U: Unit> PackedA<U> {
             }
             for lane in 0..LANES {
                 let sub_block = unit * LANES + lane;
-                let group = sub_block * B::SUB_BLOCK / GROUP;
+                let group = sub_block * U::Block::SUB_BLOCK / GROUP;
                 let (mut scale, mut correction) = (0.0, 0.0);
                 if group < groups {
                     scale = from.scales.add(group).read();
                     // Minima are what A's sums themselves are multiplied with.
-                    let zero = if B::HAS_MINIMUM { 1 } else { B::ZERO };
+                    let zero = match U::Block::HAS_MINIMUM {
+                        true => 1,
+                        false => U::Block::ZERO,
+                    };
                     correction = scale * (zero * from.sums.add(sub_block).read()) as f32;
                 }
                 to.add(Self::SCALES).cast::<f32>().add(lane).write(scale);
@@ -168,8 +184,8 @@ impl<U: Unit> PackedA<U> {
 /// # Safety
 /// The processor has the features, and `block` has `M` rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni")]
-unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
-    gemm: &Gemm<B, f32>,
+unsafe fn multiply_block<U: Unit, const M: usize>(
+    gemm: &Gemm<U::Block, f32>,
     a: &PackedA<U>,
     block: Block,
 ) {
@@ -179,7 +195,7 @@ unsafe fn multiply_block<B: Integers, U: Unit, const M: usize>(
         columns,
     } = block;
     let k = gemm.k();
-    let bytes = k / B::ELEMENTS * size_of::<B>();
+    let bytes = k / U::Block::ELEMENTS * size_of::<U::Block>();
     let mut a_rows = [std::ptr::null::<u8>(); M];
     for i in 0..M {
         a_rows[i] = a.row(batch, rows.start + i);

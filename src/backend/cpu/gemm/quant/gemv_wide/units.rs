@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::LANES;
+use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, Integers};
 
 /// The most vectors of integers in a unit.
 pub const MAX_VECTORS: usize = 8;
@@ -12,6 +13,7 @@ const STEPS: usize = 4;
 /// A few blocks with [`LANES`] scales together. Vectors of integers that have the same scales lane for lane are
 /// neighbors, a step.
 pub trait Unit {
+    type Block: Integers;
     /// In memory.
     const BYTES: usize;
     const GROUPS: usize;
@@ -84,6 +86,7 @@ impl Q4_0 {
 }
 
 impl Unit for Q4_0 {
+    type Block = BlockQ4_0;
     const BYTES: usize = 16 * Q4_0_BYTES;
     const GROUPS: usize = 16;
     const STEP_VECTORS: usize = 2;
@@ -160,6 +163,7 @@ impl Q4K {
 }
 
 impl Unit for Q4K {
+    type Block = BlockQ4K;
     const BYTES: usize = 2 * Q4_K_BYTES;
     const GROUPS: usize = 16;
     const STEP_VECTORS: usize = 2;
@@ -258,6 +262,7 @@ impl Q6K {
 }
 
 impl Unit for Q6K {
+    type Block = BlockQ6K;
     const BYTES: usize = 210;
     const GROUPS: usize = 8;
     const STEP_VECTORS: usize = 1;
