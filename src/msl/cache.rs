@@ -107,6 +107,11 @@ impl Cache {
         &self.folder
     }
 
+    /// Bytes of entries that there is room for.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Bytes of all entries.
     pub fn bytes(&self) -> u64 {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();

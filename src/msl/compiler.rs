@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::cache::{Cache, Entry, Hash};
 use super::clang::Clang;
@@ -13,6 +13,7 @@ use super::error::Error;
 use super::headers::Shim;
 use super::limits::Limits;
 use super::object::Refusal;
+use super::process::Run;
 #[cfg(all(feature = "nvidia", target_os = "linux"))]
 use super::ptx;
 use super::rewrite::{FunctionConstant, Kernel, Program, Value};
@@ -220,7 +221,7 @@ impl Compiler {
         let mentions = Compiler::mentions(program);
         let mut arguments = self.compiler_arguments(CPU);
         arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
-        let run = self.clang.run(&arguments, &mentions, &self.limits)?;
+        let run = self.compile(CPU, &arguments, &mentions)?;
         if !run.success {
             return Err(diagnostics::error_in(&run.stderr, source, &mentions));
         }
@@ -228,19 +229,64 @@ impl Compiler {
         let Some(error) = diagnostics::warnings(&run.stderr, CONSTRUCTORS, source) else {
             return Ok(());
         };
-        let object = self.object(&self.compiler_arguments(CPU), &text)?;
+        let object = self.object(CPU, &self.compiler_arguments(CPU), &text)?;
         match object::check(&object) {
             Err(Refusal::Initializer(_)) => Err(error),
             _ => Ok(()), // what else there may be is found when a kernel is compiled
         }
     }
 
+    /// Runs the compiler on a translation unit of `target`.
+    fn compile(&self, target: Target, arguments: &[OsString], text: &str) -> Result<Run, Error> {
+        if let Some(prefix) = self.precompiled_prefix(target) {
+            let mut with = vec![OsString::from("-include-pch"), prefix.clone().into()];
+            with.extend_from_slice(arguments);
+            let run = self.clang.run(&with, text, &self.limits)?;
+            let name = prefix.to_string_lossy();
+            let is_of_the_prefix = |line: &str| line.contains(&*name) || line.contains("AST file");
+            if run.success || !run.stderr.lines().any(is_of_the_prefix) {
+                return Ok(run);
+            }
+            // It was removed since it was looked at, or spoiled.
+            known_prefixes().retain(|(_, known)| *known != prefix);
+        }
+        self.clang.run(arguments, text, &self.limits)
+    }
+
+    /// What translation units of `target` begin with, as clang's precompiled header: parsing the standard library
+    /// takes longer than compiling most kernels. An entry of the cache; `None` where that cannot be had.
+    fn precompiled_prefix(&self, target: Target) -> Option<PathBuf> {
+        if !self.shim.is_kept || self.cache.limit() < PREFIX_ROOM {
+            return None;
+        }
+        let mut arguments = self.compiler_arguments(target);
+        arguments.retain(|argument| argument != "-S"); // what a GPU's code is printed as
+        arguments.extend(PREFIX_ARGUMENTS.map(OsString::from));
+        let key = self.key(&arguments, target.prefix());
+        if let Some((_, path)) = known_prefixes().iter().find(|(known, _)| *known == key) {
+            return Some(path.clone());
+        }
+        let made = self.cache.entry(key, || {
+            let limits = Limits::default(); // it is none of the source
+            let run = self.clang.run(&arguments, target.prefix(), &limits)?;
+            match run.success {
+                true => Ok(run.stdout),
+                false => Err(diagnostics::error(&run.stderr, "")),
+            }
+        });
+        let Ok(Entry::Kept(path)) = made else {
+            return None;
+        };
+        known_prefixes().push((key, path.clone()));
+        Some(path)
+    }
+
     /// The machine code of a translation unit.
-    fn object(&self, arguments: &[OsString], text: &str) -> Result<Vec<u8>, Error> {
+    fn object(&self, target: Target, arguments: &[OsString], text: &str) -> Result<Vec<u8>, Error> {
         let mut arguments = arguments.to_vec();
         // One process, in which the compiler is: what bounds it bounds all.
         arguments.extend(["-w", "-fintegrated-cc1", "-c", "-o", "-", "-"].map(OsString::from));
-        let run = self.clang.run(&arguments, text, &self.limits)?;
+        let run = self.compile(target, &arguments, text)?;
         match run.success {
             true => Ok(run.stdout),
             false => Err(diagnostics::error(&run.stderr, "")),
@@ -264,7 +310,7 @@ impl Compiler {
             let constants = &program.constants;
             let missing = |error: &Error| missing_constant(&error.to_string(), constants);
             let object = self
-                .object(&arguments, &text)
+                .object(target, &arguments, &text)
                 .map_err(|error| missing(&error).unwrap_or(error))?;
             if let Err(refusal) = object::check(&object) {
                 return Err(match &refusal {
@@ -307,7 +353,7 @@ impl Compiler {
         let mut arguments = self.compiler_arguments(Target::Nvptx);
         arguments.extend(["-o", "-", "-"].map(OsString::from));
         let module = self.cache.read(self.key(&arguments, &text), || {
-            let run = self.clang.run(&arguments, &text, &self.limits)?;
+            let run = self.compile(Target::Nvptx, &arguments, &text)?;
             match run.success {
                 true => Ok(run.stdout),
                 false => Err(diagnostics::error(&run.stderr, "")),
@@ -390,6 +436,28 @@ impl Compiler {
 
 /// The flag of clang's warnings about objects that need code at load time.
 const CONSTRUCTORS: &str = "-Wglobal-constructors";
+
+/// The prefixes that this process has found whole.
+fn known_prefixes() -> MutexGuard<'static, Vec<(Hash, PathBuf)>> {
+    static KNOWN: Mutex<Vec<(Hash, PathBuf)>> = Mutex::new(Vec::new());
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes that a cache has when it can hold prefixes, of 5 to 10 MiB for each target, and kernels beside them.
+const PREFIX_ROOM: u64 = 64 << 20;
+
+/// For a header that is precompiled. When its files were written does not count: their folder's name says what they hold.
+const PREFIX_ARGUMENTS: [&str; 9] = [
+    "-w",
+    "-fintegrated-cc1",
+    "-fpch-instantiate-templates",
+    "-Xclang",
+    "-fno-pch-timestamp",
+    "-xc++-header",
+    "-o",
+    "-",
+    "-",
+];
 
 /// For the check of a whole source: no warnings but those about what Metal does not have.
 const CHECK_ARGUMENTS: [&str; 5] = [
@@ -570,6 +638,30 @@ mod tests {
         );
         let text = limited(&"+ ".repeat(3 << 20), Limits::default());
         assert!(text.contains("2097152 tokens"), "{text}");
+    }
+
+    #[test]
+    fn a_prefix_that_is_spoiled_or_gone_is_done_without() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let compiler = compiler(&folder, Limits::default());
+        let make = |name: &str| {
+            let source = KERNEL.replace("f(", &format!("{name}("));
+            let program = compiler.program(&source).expect("a program");
+            let made = compiler.kernel(&program, &program.kernels[0], &[], false);
+            assert!(matches!(made, Ok(Entry::Kept(_))), "{made:?}");
+        };
+        make("one");
+        let prefix = compiler.precompiled_prefix(CPU).expect("a prefix");
+        fs::write(&prefix, "CPCH, or something like it").expect("it can be written");
+        make("two");
+        let again = compiler.precompiled_prefix(CPU).expect("it is made anew");
+        assert!(fs::metadata(&again).expect("a file").len() > 1 << 20);
+        fs::remove_file(&again).expect("it can be removed");
+        make("three");
+        // A cache that it would fill has none.
+        let small = Cache::at(folder.path(), 1 << 20).expect("a cache");
+        let compiler = Compiler::open(small).expect("a compiler");
+        assert_eq!(compiler.precompiled_prefix(CPU), None);
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct Shim {
     pub macros: PathBuf,
     /// Of everything in them.
     pub hash: Hash,
+    /// Whether the folders stay where they are when this is gone.
+    pub is_kept: bool,
     /// Where they are when the cache has no room for them.
     _scratch: Option<Scratch>,
 }
@@ -101,7 +103,7 @@ impl Shim {
             hash = hash.with(name.as_bytes()).with(text.as_bytes());
         }
         hash = hash.with(METAL_STDLIB.as_bytes());
-        let install = |folder: PathBuf, scratch| {
+        let install = |folder: PathBuf, scratch: Option<Scratch>| {
             let (library, macros) = (folder.join("library"), folder.join("macros"));
             for (name, text) in HEADERS {
                 install(&library.join(name), text)?;
@@ -113,6 +115,7 @@ impl Shim {
                 library,
                 macros,
                 hash,
+                is_kept: scratch.is_none(),
                 _scratch: scratch,
             })
         };

@@ -98,16 +98,21 @@ impl Target {
         }
     }
 
+    /// What each translation unit begins with: the standard library.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Target::Cpu { validate: true } => "#include \"msl.h\"\n#include \"cpu/validation.h\"\n",
+            _ => "#include \"msl.h\"\n",
+        }
+    }
+
     /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the
     /// kernel uses becomes machine code.
     pub fn translation_unit(self, program: &Program, values: &[Option<Value>]) -> String {
-        let validation = match self {
-            Target::Cpu { validate: true } => "#include \"cpu/validation.h\"\n",
-            _ => "",
-        };
+        let prefix = self.prefix();
         let rewritten = program.text_with(values, self == Target::Nvptx);
         format!(
-            "#include \"msl.h\"\n{validation}\
+            "{prefix}\
              #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n\
              #line 1 \"program_source\"\n{rewritten}\n\
              #pragma clang attribute pop\n"
