@@ -35,7 +35,7 @@ const THREADS: usize = 64;
 fn main() -> Result<(), ironbridge::Error> {
     let device = Device::open("default")?;
     let kernel = Library::from_source(&device, SOURCE)?
-        .kernel_with("row_sums", &[(0, Constant::F32(0.5))])?;
+        .kernel_with("row_sums", &[Constant::at(0, 0.5f32)])?;
 
     let elements: Vec<f32> = (0..ROWS * COLUMNS)
         .map(|index| (index / COLUMNS) as f32)

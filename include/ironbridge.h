@@ -801,9 +801,18 @@ typedef struct iron_library_options {
   size_t macro_count;        /* at most 1024 */
 } iron_library_options;
 
-/* The same, with options (NULL: none). IRON_ERROR_UNSUPPORTED: the device does not know the language's version. */
+/* The same, with options (NULL: none). IRON_ERROR_UNSUPPORTED: the device does not know the language's version.
+ * iron_source_with_includes has folders of files that a source includes. */
 IRON_API iron_status iron_library_create_with_options(iron_device *device, const char *source,
                                                       const iron_library_options *options, iron_library **library);
+/* Copies `source` with every `#include` that `folders` have replaced by the file's text, and a NUL, or nothing when it
+ * does not fit: IRON_ERROR_OUT_OF_RANGE. With a capacity of 0 (`text` may be NULL) it gives the length alone, without
+ * the NUL. A file is looked for beside the one that includes it, when it is named in quotes, and then in `folders` in
+ * their order; what none of them has stays. `#line` directives keep the places of errors. IRON_ERROR_COMPILE: files
+ * include each other without an end (64 within each other are possible), cannot be read, or are too long (8 MiB). */
+IRON_API iron_status iron_source_with_includes(const char *source, const char *const *folders, size_t folder_count,
+                                               char *text, size_t capacity, size_t *length);
+
 /* A library that Apple's `metallib` tool made. IRON_ERROR_FILE: it cannot be read, or is none;
  * IRON_ERROR_UNSUPPORTED: this device, as the software device, cannot run code that was compiled for Apple's GPUs. */
 IRON_API iron_status iron_library_open(iron_device *device, const char *path, iron_library **library);
@@ -816,23 +825,55 @@ IRON_API iron_status iron_library_kernel_name(iron_library *library, uint32_t in
 IRON_API iron_status iron_library_retain(iron_library *library);
 IRON_API iron_status iron_library_release(iron_library *library);
 
+/* What `T` or its components are in `constant T x [[function_constant(index)]]`. */
 typedef enum iron_constant_type {
   IRON_CONSTANT_BOOL = 1,
-  IRON_CONSTANT_I32 = 2,
-  IRON_CONSTANT_U32 = 3,
-  IRON_CONSTANT_F32 = 4
+  IRON_CONSTANT_I32 = 2, /* int */
+  IRON_CONSTANT_U32 = 3, /* uint */
+  IRON_CONSTANT_F32 = 4, /* float */
+  IRON_CONSTANT_F16 = 5, /* half */
+  IRON_CONSTANT_I16 = 6, /* short */
+  IRON_CONSTANT_U16 = 7, /* ushort */
+  IRON_CONSTANT_I8 = 8,  /* char */
+  IRON_CONSTANT_U8 = 9,  /* uchar */
+  IRON_CONSTANT_I64 = 10, /* long */
+  IRON_CONSTANT_U64 = 11, /* ulong */
+  IRON_CONSTANT_BF16 = 12 /* bfloat; on Apple's from macOS 14 on */
 } iron_constant_type;
 /* A value for `constant T x [[function_constant(index)]]`. */
 typedef struct iron_constant {
-  uint32_t index;
-  uint32_t type; /* iron_constant_type */
+  const char *name;     /* `x`; NULL: the one at `index` */
+  uint32_t index;       /* 0 where there is a name */
+  uint32_t type;        /* iron_constant_type */
+  uint32_t components;  /* of a vector: 2, 3 or 4; 0 or 1: `T` is a scalar */
+  uint32_t reserved[5]; /* 0 */
+  /* A scalar, or a vector's components in the array of the same type. */
   union {
     uint32_t boolean; /* 0 or 1 */
     int32_t i32;
     uint32_t u32;
     float f32;
+    uint16_t f16; /* the bits of a half */
+    uint16_t bf16;
+    int16_t i16;
+    uint16_t u16;
+    int8_t i8;
+    uint8_t u8;
+    int64_t i64;
+    uint64_t u64;
+    uint32_t booleans[4];
+    int32_t i32s[4];
+    uint32_t u32s[4];
+    float f32s[4];
+    uint16_t f16s[4];
+    uint16_t bf16s[4];
+    int16_t i16s[4];
+    uint16_t u16s[4];
+    int8_t i8s[4];
+    uint8_t u8s[4];
+    int64_t i64s[4];
+    uint64_t u64s[4];
   } value;
-  uint32_t reserved[5]; /* 0 */
 } iron_constant;
 
 /* The kernel `name` of a library, specialized with `constants` (may be NULL when there are none). */

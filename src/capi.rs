@@ -1,4 +1,5 @@
-//! The C functions of `include/ironbridge_llama.h`, over the runtime that Rust programs use.
+//! The C functions of `include/ironbridge_llama.h`, over the runtime that Rust programs use, and
+//! `iron_source_with_includes`.
 //!
 //! Each begins with [`call::enter`], which catches panics and keeps the message for `iron_last_error`. Handles, errors
 //! and sized structs are those of `native/bridge/base`, so that both halves of the C ABI answer alike. The header
@@ -19,6 +20,7 @@ mod evaluation;
 mod files;
 mod generation;
 mod handle;
+mod metal_source;
 mod model;
 mod progress;
 mod quantize;

@@ -27,7 +27,8 @@
 //! # }
 //! ```
 
-mod include;
+mod constant;
+pub(crate) mod include;
 mod texture;
 
 use std::ffi::CString;
@@ -40,6 +41,7 @@ use crate::dtype::Element;
 use crate::error::{Error, Result, Status, check};
 use crate::ffi;
 use crate::handle::Handle;
+pub use constant::{Constant, ConstantValue};
 pub use texture::{AddressMode, PixelFormat, Sampler, Texture, TextureInfo, TextureValue};
 
 /// Compiled Metal source (`iron_library`).
@@ -179,17 +181,23 @@ impl Library {
         self.kernel_with(name, &[])
     }
 
-    /// The kernel `name`, specialised: each pair is an index and the value of `constant T x
-    /// [[function_constant(index)]]`.
-    pub fn kernel_with(&self, name: &str, constants: &[(u32, Constant)]) -> Result<Kernel> {
+    /// The kernel `name`, specialised with values of its function constants. Values of constants that the source does
+    /// not have change nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and [`Error::Compile`] for a value of another type than the constant's.
+    pub fn kernel_with(&self, name: &str, constants: &[Constant]) -> Result<Kernel> {
         let name: CString = text("name", name)?;
+        let names = constants.iter().map(Constant::name);
+        let names: Vec<Option<CString>> = names.collect::<Result<_>>()?;
         let constants: Vec<_> = constants
             .iter()
-            .map(|(index, value)| value.native(*index))
+            .zip(&names)
+            .map(|(constant, name)| constant.native(name.as_ref()))
             .collect();
         let handle = Handle::create("Library::kernel", |kernel| {
-            // SAFETY: the library is live, the text NUL-terminated, the array as long as stated, and `kernel` may be
-            // written.
+            // SAFETY: the library is live, the texts NUL-terminated and as long there as `names`, the array as long as
+            // stated, and `kernel` may be written.
             unsafe {
                 ffi::iron_kernel_create(
                     self.handle.as_ptr(),
@@ -264,42 +272,6 @@ impl MathMode {
             MathMode::Safe => ffi::IRON_MATH_SAFE,
             MathMode::Relaxed => ffi::IRON_MATH_RELAXED,
             MathMode::Fast => ffi::IRON_MATH_FAST,
-        }
-    }
-}
-
-/// The value of a function constant (`iron_constant`).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Constant {
-    /// `bool`
-    Bool(bool),
-    /// `int`
-    I32(i32),
-    /// `uint`
-    U32(u32),
-    /// `float`
-    F32(f32),
-}
-
-impl Constant {
-    fn native(self, index: u32) -> ffi::iron_constant {
-        use crate::ffi::iron_constant__bindgen_ty_1 as Value;
-        let (type_, value) = match self {
-            Constant::Bool(boolean) => (
-                ffi::IRON_CONSTANT_BOOL,
-                Value {
-                    boolean: boolean.into(),
-                },
-            ),
-            Constant::I32(i32_) => (ffi::IRON_CONSTANT_I32, Value { i32_ }),
-            Constant::U32(u32_) => (ffi::IRON_CONSTANT_U32, Value { u32_ }),
-            Constant::F32(f32_) => (ffi::IRON_CONSTANT_F32, Value { f32_ }),
-        };
-        ffi::iron_constant {
-            index,
-            type_,
-            value,
-            ..Default::default()
         }
     }
 }

@@ -25,7 +25,8 @@ static NSUInteger size_of(MTLDataType type) {
     NSUInteger size;
   } families[] = {
       {MTLDataTypeFloat, 4},  {MTLDataTypeHalf, 2}, {MTLDataTypeInt, 4},   {MTLDataTypeUInt, 4}, {MTLDataTypeShort, 2},
-      {MTLDataTypeUShort, 2}, {MTLDataTypeChar, 1}, {MTLDataTypeUChar, 1}, {MTLDataTypeBool, 1},
+      {MTLDataTypeUShort, 2}, {MTLDataTypeChar, 1}, {MTLDataTypeUChar, 1}, {MTLDataTypeBool, 1}, {MTLDataTypeLong, 8},
+      {MTLDataTypeULong, 8},  {MTLDataTypeBFloat, 2},
   };
   static const NSUInteger elements[] = {1, 2, 4, 4};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) {

@@ -94,7 +94,7 @@ typedef struct soft_constant {
   const char *name; /* NULL: by index */
   uint32_t index;
   uint32_t type;
-  uint8_t value[16];
+  uint8_t value[32];
 } soft_constant;
 
 /* Of function_parameters. */

@@ -1,5 +1,8 @@
 """Arrays in the device's memory, products and kernels."""
 
+from pathlib import Path
+from typing import Any, Union
+
 import numpy as np
 import pytest
 
@@ -126,6 +129,54 @@ def test_textures_of_a_kernel(balanced: None) -> None:
             ironbridge.Texture(array, name)
     with pytest.raises(ValueError, match="address"):
         ironbridge.Sampler(address="wrap")
+
+
+CONSTANTS = """
+#include "shape.h"
+using namespace metal;
+constant float scale [[function_constant(0)]];
+constant bool twice [[function_constant(1)]];
+constant short3 shifts [[function_constant(2)]];
+constant half2 halves [[function_constant(3)]];
+kernel void show(device float *out [[buffer(0)]], constant uint &count [[buffer(1)]],
+                 uint i [[thread_position_in_grid]]) {
+  if (i < count) out[i] = (twice ? 2 : 1) * scale * SIZE + shifts[i % 3] + float(halves.x - halves.y) + MORE;
+}
+kernel void other(device half4 *out [[buffer(2)]], const device float *in [[buffer(0)]],
+                  threadgroup float *shared [[threadgroup(1)]]) {}
+"""
+
+
+def test_a_library_of_kernels(balanced: None, tmp_path: Path) -> None:
+    (tmp_path / "shape.h").write_text("#include <metal_stdlib>\n#define SIZE 10\n")
+    values = ironbridge.default_device().empty(6, np.float32)
+    with ironbridge.Library(CONSTANTS, include=[tmp_path], macros={"MORE": 100, "NONE": None}, version=300) as library:
+        assert library.kernels == ["show", "other"]
+        constants: dict[Union[int, str], Any] = {
+            "scale": 0.5,
+            1: True,
+            "shifts": np.array([-1, 0, 7], np.int16),
+            3: np.array([2.5, 0.5], np.float16),
+        }
+        with library.kernel("show", constants) as kernel:
+            kernel(values, np.uint32(6), threads=6)
+            assert values.tolist() == [111.0, 112.0, 119.0] * 2
+        found = [(one.kind, one.index, one.access, one.bytes, one.alignment) for one in library.kernel("other").arguments]
+        assert found[:2] == [("buffer", 2, "read_write", 0, 8), ("buffer", 0, "read", 0, 4)]
+        assert found[2][:2] == ("threadgroup", 1)
+        with pytest.raises(ironbridge.CompileError, match="scale.*is a float and was given int"):
+            library.kernel("show", {"scale": 1})
+        with pytest.raises(ironbridge.NotFoundError, match="hide"):
+            library.kernel("hide")
+        for wrong in (np.zeros(5, np.int16), np.zeros((2, 2), np.int16), np.zeros(2), np.complex64(1)):
+            with pytest.raises(ValueError, match="'shifts' cannot be"):
+                library.kernel("show", {"shifts": wrong})
+    with pytest.raises(ironbridge.CompileError, match="shape.h"):
+        ironbridge.Library(CONSTANTS)
+    with pytest.raises(ValueError, match="math"):
+        ironbridge.Library(CONSTANTS, math="quick")
+    with pytest.raises(ironbridge.UnsupportedError, match="990"):
+        ironbridge.Library(SOURCE, version=990)
 
 
 def test_a_kernel_of_ones_own(balanced: None) -> None:

@@ -16,7 +16,7 @@ const LONGEST: usize = 8 << 20;
 ///
 /// # Errors
 /// One line, `file:line: error: what`, when files include each other without an end, cannot be read, or are too many.
-pub(super) fn expanded(source: &str, folders: &[PathBuf]) -> Result<String, String> {
+pub(crate) fn expanded(source: &str, folders: &[PathBuf]) -> Result<String, String> {
     let mut text = Text {
         folders,
         made: String::with_capacity(source.len()),

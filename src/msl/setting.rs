@@ -10,5 +10,5 @@ pub struct Setting<'a> {
     pub index: u32,
     /// An MTLDataType.
     pub data_type: u32,
-    pub bytes: [u8; 16],
+    pub bytes: [u8; 32],
 }

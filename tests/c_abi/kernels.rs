@@ -260,7 +260,7 @@ fn libraries_and_kernels_that_are_none() {
         "name: is empty",
     );
     let constant = iron_constant {
-        type_: 9,
+        type_: 99,
         ..Default::default()
     };
     fails(
@@ -272,7 +272,7 @@ fn libraries_and_kernels_that_are_none() {
             &mut kernel
         )),
         IRON_ERROR_INVALID_ARGUMENT,
-        "constants[0].type: 9",
+        "constants[0].type: 99",
     );
     let constant = iron_constant {
         type_: IRON_CONSTANT_U32,
@@ -290,8 +290,128 @@ fn libraries_and_kernels_that_are_none() {
         IRON_ERROR_OUT_OF_RANGE,
         "constants[0].index: 65536",
     );
+    for (constant, status, said) in [
+        (
+            iron_constant {
+                type_: IRON_CONSTANT_F16,
+                components: 5,
+                ..Default::default()
+            },
+            IRON_ERROR_OUT_OF_RANGE,
+            "constants[0].components: 5 is more than 4",
+        ),
+        (
+            iron_constant {
+                type_: IRON_CONSTANT_BOOL,
+                components: 3,
+                value: iron_constant__bindgen_ty_1 {
+                    booleans: [1, 0, 2, 0],
+                },
+                ..Default::default()
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "constants[0].value: 2 is no truth value",
+        ),
+        (
+            iron_constant {
+                type_: IRON_CONSTANT_I8,
+                name: c"x".as_ptr(),
+                index: 3,
+                ..Default::default()
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "constants[0]: has a name and an index, 3",
+        ),
+        (
+            iron_constant {
+                type_: IRON_CONSTANT_I8,
+                name: c"".as_ptr(),
+                ..Default::default()
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "constants[0].name: is empty",
+        ),
+        (
+            iron_constant {
+                type_: IRON_CONSTANT_I8,
+                name: c"\xff".as_ptr(),
+                ..Default::default()
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "constants[0].name: ",
+        ),
+    ] {
+        let create = call!(iron_kernel_create(
+            fixture.library,
+            KERNEL.as_ptr(),
+            &constant,
+            1,
+            &mut kernel
+        ));
+        fails(create, status, said);
+    }
     assert!(kernel.is_null());
     fixture.finish();
+}
+
+#[test]
+#[serial]
+fn a_source_gets_the_files_that_it_includes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("value.h"), "#define VALUE 7\n").expect("a file");
+    std::fs::write(folder.path().join("loop.h"), "#include \"loop.h\"\n").expect("a file");
+    let path = CString::new(folder.path().to_str().expect("UTF-8")).expect("no NUL");
+    let folders = [c"/nowhere".as_ptr(), path.as_ptr()];
+    let make = |source: &CStr, folders: &[*const c_char], text: &mut [u8], length: &mut usize| {
+        call!(iron_source_with_includes(
+            source.as_ptr(),
+            folders.as_ptr(),
+            folders.len(),
+            match text.is_empty() {
+                true => null_mut(),
+                false => text.as_mut_ptr().cast(),
+            },
+            text.len(),
+            length
+        ))
+    };
+    let source = c"#include <value.h>\nkernel void f(device int *x [[buffer(0)]]) { x[0] = VALUE; }\n";
+    let mut length = 0;
+    ok(make(source, &folders, &mut [], &mut length));
+    let mut text = vec![b'?'; length];
+    fails(
+        make(source, &folders, &mut text, &mut length),
+        IRON_ERROR_OUT_OF_RANGE,
+        "text: there is room for",
+    );
+    assert!(text.iter().all(|&byte| byte == b'?'));
+    ok(make(source, &folders, &mut [], &mut length));
+    text.push(b'?');
+    ok(make(source, &folders, &mut text, &mut length));
+    let made = CStr::from_bytes_with_nul(&text).expect("one NUL, at the end");
+    assert_eq!(made.to_bytes().len(), length);
+    assert!(made.to_str().expect("UTF-8").contains("#define VALUE 7"));
+    let fixture = Fixture::new();
+    let mut library = null_mut();
+    ok(call!(iron_library_create(fixture.device, made.as_ptr(), &mut library)));
+    ok(call!(iron_library_release(library)));
+    fixture.finish();
+
+    // What no folder has stays.
+    ok(make(c"#include <metal_stdlib>", &[], &mut text, &mut length));
+    assert_eq!(&text[..length], b"#include <metal_stdlib>\n");
+    fails(
+        make(c"\n#include <loop.h>", &folders, &mut text, &mut length),
+        IRON_ERROR_COMPILE,
+        "loop.h",
+    );
+    fails(
+        make(c"x", &[null()], &mut text, &mut length),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "folders[0]: is NULL",
+    );
+    let missing = call!(iron_source_with_includes(null(), null(), 0, null_mut(), 0, &mut length));
+    fails(missing, IRON_ERROR_INVALID_ARGUMENT, "source: is NULL");
 }
 
 #[test]

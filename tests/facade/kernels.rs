@@ -1,7 +1,7 @@
 //! Kernels from source.
 
 use ironbridge::kernel::{Argument, Constant, Dispatch, Grid, Kernel, Library};
-use ironbridge::{Device, Error, Status};
+use ironbridge::{Device, Error, Status, f16};
 
 use crate::support::{assert_close, assert_status, device, numbers};
 
@@ -92,10 +92,10 @@ fn a_kernel_takes_constants_and_threadgroup_memory() {
     let input = device.buffer_from(&x).unwrap();
     for (mean, scale, shift) in [(false, 1.0f32, 0), (true, -2.5, -3)] {
         let constants = [
-            (0, Constant::Bool(mean)),
-            (1, Constant::U32(STRIDE as u32)),
-            (2, Constant::F32(scale)),
-            (3, Constant::I32(shift)),
+            Constant::at(0, mean),
+            Constant::named("stride", STRIDE as u32),
+            Constant::at(2, scale),
+            Constant::named("shift", shift),
         ];
         let reduce = library.kernel_with("reduce", &constants).unwrap();
         let out = device.buffer::<f32>(GROUPS).unwrap();
@@ -229,10 +229,10 @@ fn b4_arguments_that_do_not_fit_the_kernel_are_refused() {
     let add = add_kernel(&device);
     let reduce = Library::from_source(&device, SOURCE).unwrap();
     let constants = [
-        (0, Constant::Bool(true)),
-        (1, Constant::U32(1)),
-        (2, Constant::F32(1.0)),
-        (3, Constant::I32(0)),
+        Constant::at(0, true),
+        Constant::at(1, 1u32),
+        Constant::at(2, 1.0f32),
+        Constant::at(3, 0i32),
     ];
     let reduce = reduce.kernel_with("reduce", &constants).unwrap();
     let buffer = device.buffer::<f32>(8).unwrap();
@@ -301,6 +301,89 @@ fn b4_arguments_that_do_not_fit_the_kernel_are_refused() {
     assert_eq!(buffer.to_vec().unwrap(), [0.0; 8]);
 }
 
+/// Each scalar type, and vectors of each length, by index and by name.
+#[test]
+fn constants_have_every_type() {
+    let device = device();
+    let source = "#include <metal_stdlib>
+        using namespace metal;
+        constant bool a [[function_constant(0)]];
+        constant char b [[function_constant(1)]];
+        constant uchar c [[function_constant(2)]];
+        constant short d [[function_constant(3)]];
+        constant ushort e [[function_constant(4)]];
+        constant int f [[function_constant(5)]];
+        constant uint g [[function_constant(6)]];
+        constant long h [[function_constant(7)]];
+        constant ulong i [[function_constant(8)]];
+        constant half j [[function_constant(9)]];
+        constant float k [[function_constant(10)]];
+        constant bool3 l [[function_constant(11)]];
+        constant short3 m [[function_constant(12)]];
+        constant half2 n [[function_constant(13)]];
+        constant long4 o [[function_constant(14)]];
+        constant uchar4 p [[function_constant(15)]];
+        constant float2 q [[function_constant(16)]];
+        kernel void show(device float *out [[buffer(0)]]) {
+          const float all[] = {float(a), float(b), float(c), float(d), float(e), float(f), float(g), float(h / 1000000000),
+                               float(i / 1000000000), float(j), k, float(l.x), float(l.y), float(l.z), float(m.x),
+                               float(m.y), float(m.z), float(n.x), float(n.y), float(o.x), float(o.w), float(p.x),
+                               float(p.w), q.x, q.y};
+          for (uint at = 0; at < 25; at++) out[at] = all[at];
+        }";
+    let library = Library::from_source(&device, source).unwrap();
+    let half = f16::from_f32;
+    let constants = [
+        Constant::at(0, true),
+        Constant::at(1, -100i8),
+        Constant::at(2, 200u8),
+        Constant::at(3, -30_000i16),
+        Constant::at(4, 60_000u16),
+        Constant::at(5, -70_000i32),
+        Constant::at(6, 70_000u32),
+        Constant::named("h", -5_000_000_000i64),
+        Constant::named("i", u64::MAX),
+        Constant::named("j", half(1.5)),
+        Constant::named("k", -2.25f32),
+        Constant::at(11, [true, false, true]),
+        Constant::named("m", [-1i16, 2, -3]),
+        Constant::at(13, [half(0.5), half(-4.0)]),
+        Constant::at(14, [-7i64, 0, 0, 9]),
+        Constant::named("p", [1u8, 2, 3, 255]),
+        Constant::at(16, [8.5f32, -9.5]),
+    ];
+    let show = library.kernel_with("show", &constants).unwrap();
+    let out = device.buffer::<f32>(25).unwrap();
+    let mut commands = device.commands().unwrap();
+    let dispatch = Dispatch {
+        arguments: &[Argument::write(0, &out)],
+        grid: Grid::Threads([1, 1, 1]),
+        threadgroup: [1, 1, 1],
+    };
+    // SAFETY: one thread writes the 25 elements.
+    unsafe { commands.dispatch(&show, &dispatch) }.unwrap();
+    commands.run().unwrap();
+    let largest = (u64::MAX / 1_000_000_000) as f32;
+    assert_eq!(
+        out.to_vec().unwrap(),
+        [
+            1.0, -100.0, 200.0, -30_000.0, 60_000.0, -70_000.0, 70_000.0, -5.0, largest, 1.5, -2.25, 1.0,
+            0.0, 1.0, -1.0, 2.0, -3.0, 0.5, -4.0, -7.0, 9.0, 1.0, 255.0, 8.5, -9.5
+        ]
+    );
+    for (wrong, said) in [
+        (Constant::at(3, 1u16), "is a short and was given ushort"),
+        (Constant::named("m", [1i16, 2]), "is a short3 and was given short2"),
+        (Constant::at(13, [1.0f32, 2.0]), "is a half2 and was given float2"),
+    ] {
+        let error = library.kernel_with("show", &[wrong]).unwrap_err();
+        assert!(matches!(error, Error::Compile(_)), "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let error = library.kernel_with("show", &[Constant::named("a\0b", true)]);
+    assert!(matches!(error, Err(Error::Text { .. })));
+}
+
 #[test]
 fn a_kernel_that_is_not_there_is_not_found() {
     let device = device();
@@ -311,7 +394,7 @@ fn a_kernel_that_is_not_there_is_not_found() {
     assert!(matches!(library.kernel("a\0b"), Err(Error::Text { .. })));
     // A constant that no kernel declares changes nothing.
     library
-        .kernel_with("add", &[(7, Constant::Bool(true)), (8, Constant::F32(1.0))])
+        .kernel_with("add", &[Constant::at(7, true), Constant::named("none", 1.0f32)])
         .unwrap();
 }
 

@@ -296,7 +296,7 @@ fn e_what_apple_compiles_compiles() {
                  float(simd_max(half(a[i]))) + float(simd_or(mine.b)) + length(simd_shuffle_xor(float3(a[i]), 1));
         }";
     let library = Library::from_source(&device, &source(body)).unwrap();
-    let constants = [(0, ironbridge::kernel::Constant::Bool(true))];
+    let constants = [ironbridge::kernel::Constant::at(0, true)];
     library.kernel_with("f", &constants).unwrap();
 }
 

@@ -84,6 +84,7 @@
   X(iron_library_open)                \
   X(iron_library_kernel_count)        \
   X(iron_library_kernel_name)         \
+  X(iron_source_with_includes)        \
   X(iron_library_retain)              \
   X(iron_library_release)             \
   X(iron_kernel_create)               \

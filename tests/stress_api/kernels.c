@@ -111,7 +111,10 @@ static void kernel_create(Call *call) {
   size_t count = 2;
   if (random_chance(random, 10)) {
     odd[0].index = (uint32_t)random_count(random, 4);
-    odd[1].type = (iron_constant_type)random_constant(random, IRON_CONSTANT_BOOL, IRON_CONSTANT_F32);
+    odd[1].type = (iron_constant_type)random_constant(random, IRON_CONSTANT_I32, IRON_CONSTANT_BF16);
+    odd[1].components = (uint32_t)random_count(random, 4);
+    if (random_chance(random, 20)) odd[1].name = given_text(call);
+    if (random_chance(random, 20)) odd[1].reserved[random_below(random, 5)] = 1;
     with = given_or_null(call, odd);
     count = with ? random_below(random, 3) : random_count(random, 2);
     /* Other values are another kernel to compile: only those that are refused for their place or type. */
@@ -150,6 +153,20 @@ static void library_kernel_name(Call *call) {
                             given_or_null(call, &length));
   if (status == IRON_OK && capacity > 0 && !memchr(text, '\0', capacity))
     failure("iron_library_kernel_name gave a text without an end");
+}
+
+static void source_with_includes(Call *call) {
+  static const char *const texts[] = {"", "#include \"nothing.h\"\nx", "#include <metal_stdlib>\n", "\xff", NULL};
+  static const char *const places[] = {"/nowhere", ".", "", NULL, "\xff"};
+  Random *random = &call->random;
+  const char *folders[] = {places[random_below(random, 2)], places[random_below(random, 5)]};
+  char text[64];
+  size_t length, capacity = random_below(random, sizeof text + 1);
+  char *place = given_or_null(call, text);
+  iron_status status = CALL(iron_source_with_includes, texts[random_below(random, 5)], given_or_null(call, folders),
+                            random_below(random, 3), place, capacity, given_or_null(call, &length));
+  if (status == IRON_OK && capacity > 0 && !memchr(text, '\0', capacity))
+    failure("iron_source_with_includes gave a text without an end");
 }
 
 static void kernel_retain(Call *call) {
@@ -207,6 +224,6 @@ static const Entry entries[] = {
     {library_create_with_options, 3}, {library_open, 3},
     {library_create, 6},   {library_retain, 5}, {library_release, 2}, {kernel_create, 15},
     {kernel_describe, 10}, {kernel_argument, 10}, {library_kernel_count, 5}, {library_kernel_name, 5},
-    {kernel_retain, 5},  {kernel_release, 5},  {encode_kernel, 40},
+    {source_with_includes, 5}, {kernel_retain, 5},  {kernel_release, 5},  {encode_kernel, 40},
 };
 const Entries kernel_calls = {entries, sizeof entries / sizeof *entries};

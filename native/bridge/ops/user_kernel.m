@@ -224,34 +224,71 @@ iron_status iron_library_release(iron_library *handle) {
 #pragma mark Kernel
 
 static iron_status check_constant(const iron_constant *constant, size_t index) {
+  enum { MAX_INDEX = 65535, MAX_COMPONENTS = 4 }; /* Metal Shading Language specification, 5.8.1 */
   char name[32];
   snprintf(name, sizeof name, "constants[%zu]", index);
   IRON_CHECK_RESERVED(name, *constant);
-  if (constant->type != IRON_CONSTANT_BOOL || constant->value.boolean <= 1) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s.value: %u is no truth value, 0 or 1", name,
-                         constant->value.boolean);
+  if (constant->name && constant->index)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: has a name and an index, %u", name, constant->index);
+  if (constant->name && !*constant->name)
+    return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s.name: is empty", name);
+  if (constant->index > MAX_INDEX)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s.index: %u is more than %d", name, constant->index, MAX_INDEX);
+  if (constant->components > MAX_COMPONENTS)
+    return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "%s.components: %u is more than %d", name, constant->components,
+                           MAX_COMPONENTS);
+  if (constant->type != IRON_CONSTANT_BOOL) return IRON_OK;
+  for (uint32_t i = 0; i < constant->components || i == 0; i++) {
+    if (constant->value.booleans[i] > 1)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s.value: %u is no truth value, 0 or 1", name,
+                             constant->value.booleans[i]);
+  }
+  return IRON_OK;
+}
+
+/* Of scalars; MTLDataTypeNone for a number that is no iron_constant_type. */
+static MTLDataType type_of_constant(uint32_t type) {
+  switch (type) {
+    case IRON_CONSTANT_BOOL: return MTLDataTypeBool;
+    case IRON_CONSTANT_I32: return MTLDataTypeInt;
+    case IRON_CONSTANT_U32: return MTLDataTypeUInt;
+    case IRON_CONSTANT_F32: return MTLDataTypeFloat;
+    case IRON_CONSTANT_F16: return MTLDataTypeHalf;
+    case IRON_CONSTANT_I16: return MTLDataTypeShort;
+    case IRON_CONSTANT_U16: return MTLDataTypeUShort;
+    case IRON_CONSTANT_I8: return MTLDataTypeChar;
+    case IRON_CONSTANT_U8: return MTLDataTypeUChar;
+    case IRON_CONSTANT_I64: return MTLDataTypeLong;
+    case IRON_CONSTANT_U64: return MTLDataTypeULong;
+    case IRON_CONSTANT_BF16: return (MTLDataType)121; /* MTLDataTypeBFloat, of macOS 14's SDK */
+    default: return MTLDataTypeNone;
+  }
 }
 
 static iron_status read_constants(MTLFunctionConstantValues *values, const iron_constant *constants, size_t count) {
-  enum { MAX_INDEX = 65535 }; /* Metal Shading Language specification, 5.8.1 */
   for (size_t index = 0; index < count; index++) {
     const iron_constant *constant = &constants[index];
-    if (constant->index > MAX_INDEX)
-      return IronErrorReport(IRON_ERROR_OUT_OF_RANGE, "constants[%zu].index: %u is more than %d", index,
-                             constant->index, MAX_INDEX);
     IRON_TRY(check_constant(constant, index));
-    bool boolean = constant->value.boolean;
+    MTLDataType type = type_of_constant(constant->type);
+    if (type == MTLDataTypeNone)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants[%zu].type: %u is none", index, constant->type);
+    /* Vectors of two, three and four follow their scalar. */
+    if (constant->components > 1) type += constant->components - 1;
+    bool booleans[4];
     const void *value = &constant->value;
-    MTLDataType type;
-    switch (constant->type) {
-      case IRON_CONSTANT_BOOL: type = MTLDataTypeBool, value = &boolean; break;
-      case IRON_CONSTANT_I32: type = MTLDataTypeInt; break;
-      case IRON_CONSTANT_U32: type = MTLDataTypeUInt; break;
-      case IRON_CONSTANT_F32: type = MTLDataTypeFloat; break;
-      default:
-        return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "constants[%zu].type: %u is none", index, constant->type);
+    if (constant->type == IRON_CONSTANT_BOOL) {
+      for (size_t i = 0; i < 4; i++) booleans[i] = constant->value.booleans[i] != 0;
+      value = booleans;
     }
-    [values setConstantValue:value type:type atIndex:constant->index];
+    if (!constant->name) {
+      [values setConstantValue:value type:type atIndex:constant->index];
+      continue;
+    }
+    char what[32];
+    snprintf(what, sizeof what, "constants[%zu].name", index);
+    NSString *name;
+    IRON_TRY(IronTextRead(&name, constant->name, what));
+    [values setConstantValue:value type:type withName:name];
   }
   return IRON_OK;
 }

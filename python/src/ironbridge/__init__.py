@@ -25,7 +25,7 @@ from .errors import (
     StateError,
     UnsupportedError,
 )
-from .kernels import Kernel, Sampler, Texture
+from .kernels import Kernel, KernelArgument, Library, Sampler, Texture
 from .model import Generation, Model, Piece, Session, Stats
 from .ops import matmul
 
@@ -44,6 +44,8 @@ __all__ = [
     "Generation",
     "HandleError",
     "Kernel",
+    "KernelArgument",
+    "Library",
     "MemoryLimitError",
     "Model",
     "ModelError",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -12,7 +15,6 @@ from ._handle import Handle
 from ._library import ffi, lib, sized
 from .device import Device, buffer_of, default_device
 from .errors import check
-
 
 
 class Texture:
@@ -72,32 +74,202 @@ def _extents(given: Extents) -> list[int]:
     return extents + [1] * (3 - len(extents))
 
 
-class Kernel(Handle):
-    """The kernel ``name`` of a text in the Metal Shading Language.
+ConstantValue = Union[bool, int, float, np.generic, npt.NDArray[Any]]
+
+_MATH = ("default", "safe", "relaxed", "fast")
+_CONSTANTS = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "uint8": "U8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "float32": "F32",
+}
+
+
+def _set_constant(native: Any, place: Union[int, str], value: ConstantValue, kept: list[Any]) -> None:
+    """Fills an ``iron_constant``."""
+    if isinstance(value, (bool, int, float)):
+        value = np.bool_(value) if isinstance(value, bool) else _number(value)
+    values = np.atleast_1d(value)
+    scalar = _CONSTANTS.get(values.dtype.name)
+    if scalar is None or values.ndim > 1 or not 1 <= len(values) <= 4:
+        raise ValueError(f"the constant {place!r} cannot be {value!r}: numbers, and vectors of two to four, are possible")
+    if isinstance(place, str):
+        kept.append(ffi.new("char[]", place.encode()))
+        native.name = kept[-1]
+    else:
+        native.index = place
+    native.type = getattr(lib, f"IRON_CONSTANT_{scalar}")
+    native.components = len(values)
+    content = (values.astype(np.uint32) if scalar == "BOOL" else values).tobytes()
+    ffi.memmove(ffi.addressof(native, "value"), content, len(content))
+
+
+def _number(value: Union[int, float]) -> np.generic:
+    return np.float32(value) if isinstance(value, float) else np.int32(value)
+
+
+@dataclass(frozen=True)
+class KernelArgument:
+    """What a kernel wants bound. ``kind``: ``"buffer"``, ``"threadgroup"``, ``"texture"`` or ``"sampler"``, each with
+    an ``index`` of its own; ``access``: ``"read"``, ``"write"`` or ``"read_write"``; ``bytes``: of what a reference
+    refers to, 0 for a pointer; ``alignment`` of the address, in bytes."""
+
+    kind: str
+    index: int
+    access: str
+    bytes: int
+    alignment: int
+
+
+class Library(Handle):
+    """A text in the Metal Shading Language, compiled.
+
+    ``macros`` are defined before it, with a value or with ``None``; ``include`` are folders of files that it includes;
+    ``version`` is the language's, 300 for Metal 3.0, 0 for the device's newest; ``math`` is ``"default"``, ``"safe"``,
+    ``"relaxed"`` or ``"fast"``.
 
     Without Apple's Metal the software device compiles it with the clang of the machine, and raises
-    ``UnsupportedError`` where there is none. ``CompileError`` has the compiler's messages.
+    ``UnsupportedError`` where there is none. ``CompileError`` has the compiler's messages, with lines and columns.
     """
 
-    def __init__(self, source: str, name: str, device: Optional[Device] = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        device: Optional[Device] = None,
+        *,
+        include: Sequence[Union[str, os.PathLike[str]]] = (),
+        macros: Optional[Mapping[str, Optional[Union[str, int, float]]]] = None,
+        version: int = 0,
+        math: str = "default",
+    ) -> None:
+        if math not in _MATH:
+            raise ValueError(f"math is {math!r}; {', '.join(_MATH)} are possible")
         self._device = device or default_device()
-        place = ffi.new("iron_library **")
-        check(lib.iron_library_create(self._device._handle, source.encode(), place))
-        library = ffi.gc(place[0], lib.iron_library_release)
+        kept: list[Any] = []
+
+        def text(value: str) -> Any:
+            kept.append(ffi.new("char[]", value.encode()))
+            return kept[-1]
+
+        content = text(_with_includes(source, [os.fspath(folder) for folder in include]) if include else source)
+        given = list((macros or {}).items())
+        natives = ffi.new("iron_macro[]", len(given))
+        for native, (name, value) in zip(natives, given):
+            native.name = text(name)
+            native.value = ffi.NULL if value is None else text(str(value))
+        options = sized(
+            "iron_library_options",
+            language_version=version,
+            math_mode=_MATH.index(math),
+            macros=natives,
+            macro_count=len(given),
+        )
         super().__init__(
-            "iron_kernel",
-            lambda kernel: lib.iron_kernel_create(library, name.encode(), ffi.NULL, 0, kernel),
+            "iron_library",
+            lambda library: lib.iron_library_create_with_options(self._device._handle, content, options, library),
         )
 
-    def _texture_access(self, index: int) -> int:
-        """What the kernel does with a texture."""
+    @property
+    def kernels(self) -> list[str]:
+        """The names of its kernels."""
+        count = ffi.new("uint32_t *")
+        check(lib.iron_library_kernel_count(self._handle, count))
+        length = ffi.new("size_t *")
+        names = []
+        for index in range(count[0]):
+            check(lib.iron_library_kernel_name(self._handle, index, ffi.NULL, 0, length))
+            place = ffi.new("char[]", length[0] + 1)
+            check(lib.iron_library_kernel_name(self._handle, index, place, length[0] + 1, length))
+            names.append(ffi.string(place).decode())
+        return names
+
+    def kernel(self, name: str, constants: Optional[Mapping[Union[int, str], ConstantValue]] = None) -> Kernel:
+        """The kernel ``name``. ``constants`` are values of ``constant T x [[function_constant(i)]]`` by ``i`` or by
+        ``"x"``: a Python bool, int (int32) or float (float32), NumPy's scalar of the type, or an array of two to four
+        for a vector. ``NotFoundError``: there is no such kernel; ``CompileError``: a value has another type.
+        """
+        return Kernel(self, name, constants=constants)
+
+
+def _with_includes(source: str, folders: list[str]) -> str:
+    """``source`` with the files of ``folders`` that it includes."""
+    content = ffi.new("char[]", source.encode())
+    kept = [ffi.new("char[]", folder.encode()) for folder in folders]
+    places = ffi.new("char *[]", kept)
+    length = ffi.new("size_t *")
+    check(lib.iron_source_with_includes(content, places, len(kept), ffi.NULL, 0, length))
+    made = ffi.new("char[]", length[0] + 1)
+    check(lib.iron_source_with_includes(content, places, len(kept), made, length[0] + 1, length))
+    text: str = ffi.string(made).decode()
+    return text
+
+
+class Kernel(Handle):
+    """The kernel ``name`` of a :class:`Library`, or of a text that becomes one. ``constants`` as for
+    :meth:`Library.kernel`.
+    """
+
+    def __init__(
+        self,
+        source: Union[str, Library],
+        name: str,
+        device: Optional[Device] = None,
+        *,
+        constants: Optional[Mapping[Union[int, str], ConstantValue]] = None,
+    ) -> None:
+        library = Library(source, device) if isinstance(source, str) else source
+        self._device = library._device
+        kept: list[Any] = []
+        given = list((constants or {}).items())
+        natives = ffi.new("iron_constant[]", len(given))
+        for native, (place, value) in zip(natives, given):
+            _set_constant(native, place, value, kept)
+        super().__init__(
+            "iron_kernel",
+            lambda kernel: lib.iron_kernel_create(library._handle, name.encode(), natives, len(given), kernel),
+        )
+        if isinstance(source, str):
+            library.close()
+
+    @property
+    def arguments(self) -> list[KernelArgument]:
+        """What it wants bound, in the order of its parameters."""
+        kinds = {
+            lib.IRON_ARGUMENT_BUFFER: "buffer",
+            lib.IRON_ARGUMENT_THREADGROUP: "threadgroup",
+            lib.IRON_ARGUMENT_TEXTURE: "texture",
+            lib.IRON_ARGUMENT_SAMPLER: "sampler",
+        }
+        accesses = {lib.IRON_ACCESS_READ: "read", lib.IRON_ACCESS_WRITE: "write"}
         info = sized("iron_kernel_info")
         check(lib.iron_kernel_describe(self._handle, info))
+        found = []
         for position in range(info.argument_count):
             argument = sized("iron_kernel_argument_info")
             check(lib.iron_kernel_argument(self._handle, position, argument))
-            if argument.kind == lib.IRON_ARGUMENT_TEXTURE and argument.index == index:
-                return int(argument.access)
+            found.append(
+                KernelArgument(
+                    kinds[argument.kind],
+                    int(argument.index),
+                    accesses.get(argument.access, "read_write"),
+                    int(argument.byte_size),
+                    int(argument.alignment),
+                )
+            )
+        return found
+
+    def _texture_access(self, index: int) -> int:
+        """What the kernel does with a texture."""
+        for argument in self.arguments:
+            if argument.kind == "texture" and argument.index == index:
+                return int(getattr(lib, f"IRON_ACCESS_{argument.access.upper()}"))
         return int(lib.IRON_ACCESS_READ_WRITE)
 
     def __call__(self, *arguments: Argument, threads: Extents, threadgroup: Extents = 64) -> None:
@@ -130,10 +302,7 @@ class Kernel(Handle):
                 if isinstance(argument, Texture):
                     native.bytes = argument.native
                 continue
-            if isinstance(argument, np.generic):
-                number = argument
-            else:
-                number = np.float32(argument) if isinstance(argument, float) else np.int32(argument)
+            number = argument if isinstance(argument, np.generic) else _number(argument)
             bytes_of = ffi.new("char[]", number.tobytes())
             kept.append(bytes_of)
             native.kind = lib.IRON_ARGUMENT_BYTES

@@ -43,6 +43,18 @@ typedef NS_ENUM(NSUInteger, MTLDataType) {
   MTLDataTypeBool2 = 54,
   MTLDataTypeBool3 = 55,
   MTLDataTypeBool4 = 56,
+  MTLDataTypeLong = 81,
+  MTLDataTypeLong2 = 82,
+  MTLDataTypeLong3 = 83,
+  MTLDataTypeLong4 = 84,
+  MTLDataTypeULong = 85,
+  MTLDataTypeULong2 = 86,
+  MTLDataTypeULong3 = 87,
+  MTLDataTypeULong4 = 88,
+  MTLDataTypeBFloat = 121,
+  MTLDataTypeBFloat2 = 122,
+  MTLDataTypeBFloat3 = 123,
+  MTLDataTypeBFloat4 = 124,
 };
 
 typedef NS_ENUM(NSInteger, MTLBindingType) {

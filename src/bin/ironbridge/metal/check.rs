@@ -188,7 +188,7 @@ fn compile_kernels(
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
     for name in names {
-        let wanted = match library.kernel_with(name, arguments.compile.constants()) {
+        let wanted = match library.kernel_with(name, &arguments.compile.constants()) {
             Ok(kernel) => Some(kernel.arguments()?.iter().map(trial::describe).collect()),
             Err(ironbridge::Error::Compile(failure)) => {
                 let found = finding::of_text(failure.message(), path, Some(name));

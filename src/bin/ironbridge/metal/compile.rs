@@ -8,7 +8,7 @@ use clap::Args;
 use ironbridge::Device;
 use ironbridge::kernel::{Constant, Library, MathMode, Options};
 
-use super::argument::constant;
+use super::argument::{TypedConstant, constant};
 use crate::input::read_text;
 
 #[derive(Args, Clone, Debug)]
@@ -25,9 +25,10 @@ pub struct CompileOptions {
     /// What the compiler may do with floating-point numbers
     #[arg(long, value_enum, default_value_t = Math::Default)]
     math: Math,
-    /// The value of a function constant, as 3=u32:7; types: bool, i32, u32, f32
-    #[arg(long, value_name = "INDEX=TYPE:VALUE", value_parser = constant)]
-    constant: Vec<(u32, Constant)>,
+    /// The value of a function constant by its index or name, as 3=u32:7 or tile=u16:8,8; types: bool, i8 to u64, f16,
+    /// bf16, f32
+    #[arg(long, value_name = "CONSTANT=TYPE:VALUE", value_parser = constant)]
+    constant: Vec<TypedConstant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,8 +80,9 @@ impl CompileOptions {
         Ok(Library::with_options(device, &source, &options)?)
     }
 
-    pub fn constants(&self) -> &[(u32, Constant)] {
-        &self.constant
+    pub fn constants(&self) -> Vec<Constant> {
+        let constants = self.constant.iter();
+        constants.map(|typed| typed.constant.clone()).collect()
     }
 
     /// The same options for another process of this program.
@@ -103,14 +105,8 @@ impl CompileOptions {
             Math::Fast => "fast",
         };
         arguments.push(format!("--math={math}").into());
-        for (index, constant) in &self.constant {
-            let value = match constant {
-                Constant::Bool(value) => format!("bool:{value}"),
-                Constant::I32(value) => format!("i32:{value}"),
-                Constant::U32(value) => format!("u32:{value}"),
-                Constant::F32(value) => format!("f32:{value}"),
-            };
-            arguments.push(format!("--constant={index}={value}").into());
+        for constant in &self.constant {
+            arguments.push(format!("--constant={}", constant.text).into());
         }
         arguments
     }

@@ -107,7 +107,7 @@ pub fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
             return Err(format!("which kernel? --kernel takes one of {}", some.join(", ")).into());
         }
     };
-    let kernel = library.kernel_with(name, arguments.compile.constants())?;
+    let kernel = library.kernel_with(name, &arguments.compile.constants())?;
     let wanted = kernel.arguments()?;
     let given = with_indices(&arguments.buffer, &wanted, ArgumentKind::Buffer)?;
     let pictures = with_indices(&arguments.texture, &wanted, ArgumentKind::Texture)?;

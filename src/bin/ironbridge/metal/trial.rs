@@ -69,7 +69,7 @@ pub fn run(arguments: &TrialArguments) -> Result<(), Box<dyn Error>> {
     for name in &arguments.kernel {
         writeln!(out, "{}", json!({ "begins": name }))?;
         out.flush()?;
-        let line = match library.kernel_with(name, arguments.compile.constants()) {
+        let line = match library.kernel_with(name, &arguments.compile.constants()) {
             Err(ironbridge::Error::Compile(failure)) => {
                 json!({ "kernel": name, "refused": failure.message() })
             }

@@ -223,7 +223,7 @@ fn a_function_constant_that_a_kernel_uses_needs_a_value_of_its_type() {
         name: Some("unset"),
         index: 0,
         data_type: 3,
-        bytes: [0; 16],
+        bytes: [0; 32],
     };
     let error = library
         .function("needs", &[wrong], false)

@@ -51,7 +51,7 @@ fn eight_threads_that_want_the_same_functions_get_the_same() {
             let (shared, open) = (&shared, &open);
             scope.spawn(move || {
                 let own = open().expect("it compiles");
-                let mut bytes = [0; 16];
+                let mut bytes = [0; 32];
                 bytes[0] = thread / 4;
                 let settings = [Setting {
                     name: None,

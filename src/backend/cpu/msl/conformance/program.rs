@@ -147,7 +147,7 @@ impl<'a> Program<'a> {
             .constants
             .iter()
             .map(|(index, data_type, value)| {
-                let mut bytes = [0; 16];
+                let mut bytes = [0; 32];
                 bytes[..value.len()].copy_from_slice(value);
                 Setting {
                     name: None,
