@@ -1815,14 +1815,24 @@ pub const IRON_CONSTANT_BOOL: iron_constant_type = 1;
 pub const IRON_CONSTANT_I32: iron_constant_type = 2;
 pub const IRON_CONSTANT_U32: iron_constant_type = 3;
 pub const IRON_CONSTANT_F32: iron_constant_type = 4;
+pub const IRON_CONSTANT_F16: iron_constant_type = 5;
+pub const IRON_CONSTANT_I16: iron_constant_type = 6;
+pub const IRON_CONSTANT_U16: iron_constant_type = 7;
+pub const IRON_CONSTANT_I8: iron_constant_type = 8;
+pub const IRON_CONSTANT_U8: iron_constant_type = 9;
+pub const IRON_CONSTANT_I64: iron_constant_type = 10;
+pub const IRON_CONSTANT_U64: iron_constant_type = 11;
+pub const IRON_CONSTANT_BF16: iron_constant_type = 12;
 pub type iron_constant_type = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct iron_constant {
+    pub name: *const ::core::ffi::c_char,
     pub index: u32,
     pub type_: u32,
-    pub value: iron_constant__bindgen_ty_1,
+    pub components: u32,
     pub reserved: [u32; 5usize],
+    pub value: iron_constant__bindgen_ty_1,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -1831,15 +1841,35 @@ pub union iron_constant__bindgen_ty_1 {
     pub i32_: i32,
     pub u32_: u32,
     pub f32_: f32,
+    pub f16: u16,
+    pub bf16: u16,
+    pub i16_: i16,
+    pub u16_: u16,
+    pub i8_: i8,
+    pub u8_: u8,
+    pub i64_: i64,
+    pub u64_: u64,
+    pub booleans: [u32; 4usize],
+    pub i32s: [i32; 4usize],
+    pub u32s: [u32; 4usize],
+    pub f32s: [f32; 4usize],
+    pub f16s: [u16; 4usize],
+    pub bf16s: [u16; 4usize],
+    pub i16s: [i16; 4usize],
+    pub u16s: [u16; 4usize],
+    pub i8s: [i8; 4usize],
+    pub u8s: [u8; 4usize],
+    pub i64s: [i64; 4usize],
+    pub u64s: [u64; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_constant__bindgen_ty_1",
-    ][::core::mem::size_of::<iron_constant__bindgen_ty_1>() - 4usize];
+    ][::core::mem::size_of::<iron_constant__bindgen_ty_1>() - 32usize];
     [
         "Alignment of iron_constant__bindgen_ty_1",
-    ][::core::mem::align_of::<iron_constant__bindgen_ty_1>() - 4usize];
+    ][::core::mem::align_of::<iron_constant__bindgen_ty_1>() - 8usize];
     [
         "Offset of field: iron_constant__bindgen_ty_1::boolean",
     ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, boolean) - 0usize];
@@ -1852,6 +1882,66 @@ const _: () = {
     [
         "Offset of field: iron_constant__bindgen_ty_1::f32_",
     ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, f32_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::f16",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, f16) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::bf16",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, bf16) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i16_",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i16_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u16_",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u16_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i8_",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i8_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u8_",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u8_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i64_",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i64_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u64_",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u64_) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::booleans",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, booleans) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i32s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i32s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u32s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u32s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::f32s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, f32s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::f16s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, f16s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::bf16s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, bf16s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i16s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i16s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u16s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u16s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i8s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i8s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u8s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u8s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::i64s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, i64s) - 0usize];
+    [
+        "Offset of field: iron_constant__bindgen_ty_1::u64s",
+    ][::core::mem::offset_of!(iron_constant__bindgen_ty_1, u64s) - 0usize];
 };
 impl Default for iron_constant__bindgen_ty_1 {
     fn default() -> Self {
@@ -1864,20 +1954,26 @@ impl Default for iron_constant__bindgen_ty_1 {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_constant"][::core::mem::size_of::<iron_constant>() - 32usize];
-    ["Alignment of iron_constant"][::core::mem::align_of::<iron_constant>() - 4usize];
+    ["Size of iron_constant"][::core::mem::size_of::<iron_constant>() - 72usize];
+    ["Alignment of iron_constant"][::core::mem::align_of::<iron_constant>() - 8usize];
+    [
+        "Offset of field: iron_constant::name",
+    ][::core::mem::offset_of!(iron_constant, name) - 0usize];
     [
         "Offset of field: iron_constant::index",
-    ][::core::mem::offset_of!(iron_constant, index) - 0usize];
+    ][::core::mem::offset_of!(iron_constant, index) - 8usize];
     [
         "Offset of field: iron_constant::type_",
-    ][::core::mem::offset_of!(iron_constant, type_) - 4usize];
+    ][::core::mem::offset_of!(iron_constant, type_) - 12usize];
     [
-        "Offset of field: iron_constant::value",
-    ][::core::mem::offset_of!(iron_constant, value) - 8usize];
+        "Offset of field: iron_constant::components",
+    ][::core::mem::offset_of!(iron_constant, components) - 16usize];
     [
         "Offset of field: iron_constant::reserved",
-    ][::core::mem::offset_of!(iron_constant, reserved) - 12usize];
+    ][::core::mem::offset_of!(iron_constant, reserved) - 20usize];
+    [
+        "Offset of field: iron_constant::value",
+    ][::core::mem::offset_of!(iron_constant, value) - 40usize];
 };
 impl Default for iron_constant {
     fn default() -> Self {
@@ -3930,6 +4026,14 @@ unsafe extern "C" {
         source: *const ::core::ffi::c_char,
         options: *const iron_library_options,
         library: *mut *mut iron_library,
+    ) -> iron_status;
+    pub fn iron_source_with_includes(
+        source: *const ::core::ffi::c_char,
+        folders: *const *const ::core::ffi::c_char,
+        folder_count: usize,
+        text: *mut ::core::ffi::c_char,
+        capacity: usize,
+        length: *mut usize,
     ) -> iron_status;
     pub fn iron_library_open(
         device: *mut iron_device,

@@ -643,7 +643,8 @@ mod tests {
     #[test]
     fn a_prefix_that_is_spoiled_or_gone_is_done_without() {
         let folder = tempfile::tempdir().expect("a folder");
-        let compiler = compiler(&folder, Limits::default());
+        let cache = Cache::at(&folder.path().join("ironbridge"), PREFIX_ROOM).expect("a cache");
+        let compiler = Compiler::open(cache).unwrap_or_else(|error| panic!("{error}"));
         let make = |name: &str| {
             let source = KERNEL.replace("f(", &format!("{name}("));
             let program = compiler.program(&source).expect("a program");
@@ -659,9 +660,8 @@ mod tests {
         fs::remove_file(&again).expect("it can be removed");
         make("three");
         // A cache that it would fill has none.
-        let small = Cache::at(folder.path(), 1 << 20).expect("a cache");
-        let compiler = Compiler::open(small).expect("a compiler");
-        assert_eq!(compiler.precompiled_prefix(CPU), None);
+        let small = self::compiler(&folder, Limits::default());
+        assert_eq!(small.precompiled_prefix(CPU), None);
     }
 
     #[test]

@@ -375,7 +375,8 @@ fn a_source_gets_the_files_that_it_includes() {
             length
         ))
     };
-    let source = c"#include <value.h>\nkernel void f(device int *x [[buffer(0)]]) { x[0] = VALUE; }\n";
+    let source =
+        c"#include <value.h>\nkernel void f(device int *x [[buffer(0)]]) { x[0] = VALUE; }\n";
     let mut length = 0;
     ok(make(source, &folders, &mut [], &mut length));
     let mut text = vec![b'?'; length];
@@ -393,12 +394,21 @@ fn a_source_gets_the_files_that_it_includes() {
     assert!(made.to_str().expect("UTF-8").contains("#define VALUE 7"));
     let fixture = Fixture::new();
     let mut library = null_mut();
-    ok(call!(iron_library_create(fixture.device, made.as_ptr(), &mut library)));
+    ok(call!(iron_library_create(
+        fixture.device,
+        made.as_ptr(),
+        &mut library
+    )));
     ok(call!(iron_library_release(library)));
     fixture.finish();
 
     // What no folder has stays.
-    ok(make(c"#include <metal_stdlib>", &[], &mut text, &mut length));
+    ok(make(
+        c"#include <metal_stdlib>",
+        &[],
+        &mut text,
+        &mut length,
+    ));
     assert_eq!(&text[..length], b"#include <metal_stdlib>\n");
     fails(
         make(c"\n#include <loop.h>", &folders, &mut text, &mut length),
@@ -410,7 +420,14 @@ fn a_source_gets_the_files_that_it_includes() {
         IRON_ERROR_INVALID_ARGUMENT,
         "folders[0]: is NULL",
     );
-    let missing = call!(iron_source_with_includes(null(), null(), 0, null_mut(), 0, &mut length));
+    let missing = call!(iron_source_with_includes(
+        null(),
+        null(),
+        0,
+        null_mut(),
+        0,
+        &mut length
+    ));
     fails(missing, IRON_ERROR_INVALID_ARGUMENT, "source: is NULL");
 }
 

@@ -367,14 +367,20 @@ fn constants_have_every_type() {
     assert_eq!(
         out.to_vec().unwrap(),
         [
-            1.0, -100.0, 200.0, -30_000.0, 60_000.0, -70_000.0, 70_000.0, -5.0, largest, 1.5, -2.25, 1.0,
-            0.0, 1.0, -1.0, 2.0, -3.0, 0.5, -4.0, -7.0, 9.0, 1.0, 255.0, 8.5, -9.5
+            1.0, -100.0, 200.0, -30_000.0, 60_000.0, -70_000.0, 70_000.0, -5.0, largest, 1.5,
+            -2.25, 1.0, 0.0, 1.0, -1.0, 2.0, -3.0, 0.5, -4.0, -7.0, 9.0, 1.0, 255.0, 8.5, -9.5
         ]
     );
     for (wrong, said) in [
         (Constant::at(3, 1u16), "is a short and was given ushort"),
-        (Constant::named("m", [1i16, 2]), "is a short3 and was given short2"),
-        (Constant::at(13, [1.0f32, 2.0]), "is a half2 and was given float2"),
+        (
+            Constant::named("m", [1i16, 2]),
+            "is a short3 and was given short2",
+        ),
+        (
+            Constant::at(13, [1.0f32, 2.0]),
+            "is a half2 and was given float2",
+        ),
     ] {
         let error = library.kernel_with("show", &[wrong]).unwrap_err();
         assert!(matches!(error, Error::Compile(_)), "{error:?}");
@@ -394,7 +400,10 @@ fn a_kernel_that_is_not_there_is_not_found() {
     assert!(matches!(library.kernel("a\0b"), Err(Error::Text { .. })));
     // A constant that no kernel declares changes nothing.
     library
-        .kernel_with("add", &[Constant::at(7, true), Constant::named("none", 1.0f32)])
+        .kernel_with(
+            "add",
+            &[Constant::at(7, true), Constant::named("none", 1.0f32)],
+        )
         .unwrap();
 }
 

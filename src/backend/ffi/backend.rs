@@ -150,11 +150,11 @@ pub struct soft_constant {
     pub name: *const ::core::ffi::c_char,
     pub index: u32,
     pub type_: u32,
-    pub value: [u8; 16usize],
+    pub value: [u8; 32usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of soft_constant"][::core::mem::size_of::<soft_constant>() - 32usize];
+    ["Size of soft_constant"][::core::mem::size_of::<soft_constant>() - 48usize];
     ["Alignment of soft_constant"][::core::mem::align_of::<soft_constant>() - 8usize];
     [
         "Offset of field: soft_constant::name",

@@ -108,10 +108,22 @@ mod tests {
         let tile = Constant::named("tile", [8u16, 4]);
         assert_eq!(constant("tile=u16:8,4"), Ok(tile));
         let halves = [1.5, -2.0, 0.25, 3.0].map(f16::from_f32);
-        assert_eq!(constant("_=f16:1.5,-2,0.25,3"), Ok(Constant::named("_", halves)));
+        assert_eq!(
+            constant("_=f16:1.5,-2,0.25,3"),
+            Ok(Constant::named("_", halves))
+        );
         assert_eq!(constant("1=i8:1,2,-3"), Ok(Constant::at(1, [1i8, 2, -3])));
         for wrong in [
-            "", "3", "3=7", "3=u8:256", "3=u32:-7", "3=f64:1", "-1=f32:1", "=f32:1", "x=f32:", "x=i8:1,2,3,4,5",
+            "",
+            "3",
+            "3=7",
+            "3=u8:256",
+            "3=u32:-7",
+            "3=f64:1",
+            "-1=f32:1",
+            "=f32:1",
+            "x=f32:",
+            "x=i8:1,2,3,4,5",
         ] {
             assert!(constant(wrong).is_err(), "{wrong}");
         }
