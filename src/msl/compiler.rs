@@ -446,7 +446,8 @@ fn known_prefixes() -> MutexGuard<'static, Vec<(Hash, PathBuf)>> {
 /// Bytes that a cache has when it can hold prefixes, of 5 to 10 MiB for each target, and kernels beside them.
 const PREFIX_ROOM: u64 = 64 << 20;
 
-/// For a header that is precompiled. When its files were written does not count: their folder's name says what they hold.
+/// For a header that is precompiled. When its files were written does not count: their folder's name says what they
+/// hold.
 const PREFIX_ARGUMENTS: [&str; 9] = [
     "-w",
     "-fintegrated-cc1",
