@@ -326,7 +326,8 @@ fn constants_have_every_type() {
         constant float2 q [[function_constant(16)]];
         kernel void show(device float *out [[buffer(0)]]) {
           const float all[] = {float(a), float(b), float(c), float(d), float(e), float(f), float(g),
-                               float(h / 1000000000), float(i / 1000000000), float(j), k, float(l.x), float(l.y), float(l.z), float(m.x),
+                               float(h / 1000000000), float(i / 1000000000), float(j), k,
+                               float(l.x), float(l.y), float(l.z), float(m.x),
                                float(m.y), float(m.z), float(n.x), float(n.y), float(o.x), float(o.w), float(p.x),
                                float(p.w), q.x, q.y};
           for (uint at = 0; at < 25; at++) out[at] = all[at];
