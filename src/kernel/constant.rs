@@ -90,8 +90,8 @@ impl Constant {
     }
 }
 
-/// What a function constant can be: `bool`, an integer of 8 to 64 bits, [`f16`], [`bf16`] or [`f32`], or a vector: an
-/// array of two, three or four of them. Sealed.
+/// What a function constant can be: `bool`, an integer of 8 to 64 bits, [`half::f16`], [`half::bf16`] or `f32`, or a
+/// vector: an array of two, three or four of them. Sealed.
 pub trait ConstantValue: sealed::Sealed {
     #[doc(hidden)]
     const SCALAR: ffi::iron_constant_type;

@@ -1,6 +1,6 @@
 //! Libraries, kernels and dispatches of the caller's own.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, c_char};
 use std::ptr::{null, null_mut};
 
 use ironbridge::ffi::*;

@@ -47,9 +47,9 @@ fn parsed(text: &str) -> Option<Constant> {
 }
 
 /// One value, or as many as a vector has.
-fn of_type<T: FromStr>(place: &str, values: &str) -> Option<Constant>
+fn of_type<T>(place: &str, values: &str) -> Option<Constant>
 where
-    T: ConstantValue,
+    T: FromStr + ConstantValue,
     [T; 2]: ConstantValue,
     [T; 3]: ConstantValue,
     [T; 4]: ConstantValue,
