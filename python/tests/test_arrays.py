@@ -161,7 +161,8 @@ def test_a_library_of_kernels(balanced: None, tmp_path: Path) -> None:
         with library.kernel("show", constants) as kernel:
             kernel(values, np.uint32(6), threads=6)
             assert values.tolist() == [111.0, 112.0, 119.0] * 2
-        found = [(one.kind, one.index, one.access, one.bytes, one.alignment) for one in library.kernel("other").arguments]
+        arguments = library.kernel("other").arguments
+        found = [(one.kind, one.index, one.access, one.bytes, one.alignment) for one in arguments]
         assert found[:2] == [("buffer", 2, "read_write", 0, 8), ("buffer", 0, "read", 0, 4)]
         assert found[2][:2] == ("threadgroup", 1)
         with pytest.raises(ironbridge.CompileError, match="scale.*is a float and was given int"):
@@ -175,7 +176,7 @@ def test_a_library_of_kernels(balanced: None, tmp_path: Path) -> None:
         ironbridge.Library(CONSTANTS)
     with pytest.raises(ValueError, match="math"):
         ironbridge.Library(CONSTANTS, math="quick")
-    with pytest.raises(ironbridge.UnsupportedError, match="990"):
+    with pytest.raises(ironbridge.UnsupportedError):
         ironbridge.Library(SOURCE, version=990)
 
 

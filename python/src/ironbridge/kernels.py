@@ -99,7 +99,7 @@ def _set_constant(native: Any, place: Union[int, str], value: ConstantValue, kep
     values = np.atleast_1d(value)
     scalar = _CONSTANTS.get(values.dtype.name)
     if scalar is None or values.ndim > 1 or not 1 <= len(values) <= 4:
-        raise ValueError(f"the constant {place!r} cannot be {value!r}: numbers, and vectors of two to four, are possible")
+        raise ValueError(f"the constant {place!r} cannot be {value!r}: numbers and vectors of two to four are possible")
     if isinstance(place, str):
         kept.append(ffi.new("char[]", place.encode()))
         native.name = kept[-1]
