@@ -242,13 +242,16 @@ impl Compiler {
             let mut with = vec![OsString::from("-include-pch"), prefix.clone().into()];
             with.extend_from_slice(arguments);
             let run = self.clang.run(&with, text, &self.limits)?;
-            let name = prefix.to_string_lossy();
-            let is_of_the_prefix = |line: &str| line.contains(&*name) || line.contains("AST file");
-            if run.success || !run.stderr.lines().any(is_of_the_prefix) {
+            if run.success {
                 return Ok(run);
             }
-            // It was removed since it was looked at, or spoiled.
-            known_prefixes().retain(|(_, known)| *known != prefix);
+            let name = prefix.to_string_lossy();
+            let is_of_the_prefix = |line: &str| line.contains(&*name) || line.contains("AST file");
+            if run.stderr.lines().any(is_of_the_prefix) {
+                // It was removed since it was looked at, or spoiled.
+                known_prefixes().retain(|(_, known)| *known != prefix);
+            }
+            // Without one clang says what is wrong in fewer words: with it, names are taken for misspelled keywords.
         }
         self.clang.run(arguments, text, &self.limits)
     }
