@@ -128,11 +128,29 @@ impl Cache {
         key: Hash,
         make: impl FnOnce() -> Result<Vec<u8>, Error>,
     ) -> Result<Entry, Error> {
+        self.entry_under(key.bytes()[0] % LOCKS, key, make)
+    }
+
+    /// The same for what another entry needs that is being made: under a lock that no other entry has.
+    pub fn needed_entry(
+        &self,
+        key: Hash,
+        make: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<Entry, Error> {
+        self.entry_under(LOCKS, key, make)
+    }
+
+    fn entry_under(
+        &self,
+        lock: u8,
+        key: Hash,
+        make: impl FnOnce() -> Result<Vec<u8>, Error>,
+    ) -> Result<Entry, Error> {
         let path = self.folder.join(format!("{key}.entry"));
         if self.content(key, &path).is_some() {
             return Ok(Entry::Kept(path));
         }
-        let lock = self.lock(key);
+        let lock = self.lock(lock);
         if lock.is_ok() && self.content(key, &path).is_some() {
             return Ok(Entry::Kept(path)); // made while this process waited
         }
@@ -177,9 +195,9 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Waits while another makes this entry, or one that shares its lock; an error after a while.
-    fn lock(&self, key: Hash) -> io::Result<File> {
-        let name = format!("lock-{:02}", key.bytes()[0] % LOCKS);
+    /// Waits while another makes an entry under this lock; an error after a while.
+    fn lock(&self, number: u8) -> io::Result<File> {
+        let name = format!("lock-{number:02}");
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)

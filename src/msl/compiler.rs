@@ -269,7 +269,7 @@ impl Compiler {
         if let Some((_, path)) = known_prefixes().iter().find(|(known, _)| *known == key) {
             return Some(path.clone());
         }
-        let made = self.cache.entry(key, || {
+        let made = self.cache.needed_entry(key, || {
             let limits = Limits::default(); // it is none of the source
             let run = self.clang.run(&arguments, target.prefix(), &limits)?;
             match run.success {

@@ -85,12 +85,12 @@ fn wrong_wishes_are_errors() {
     }
 }
 
-/// A clang that notes each library that it makes, one line for each.
+/// A clang that notes what it makes for the cache, one line for each: sources, prefixes and libraries.
 fn counting_clang(folder: &Path) -> (PathBuf, PathBuf) {
     let (script, log) = (folder.join("clang"), folder.join("log"));
     let code = format!(
         "#!/bin/sh\ncase \" $* \" in *\" -shared \"*|*\" -dynamiclib \"*) echo library >> '{0}';; \
-         *\" -E \"*) echo source >> '{0}';; esac\nfor clang in clang-19 clang-18 clang-17 clang-16 clang; do\n  \
+         *\" -E \"*) echo source >> '{0}';; *\" -xc++-header \"*) echo prefix >> '{0}';; esac\nfor clang in clang-19 clang-18 clang-17 clang-16 clang; do\n  \
          command -v $clang > /dev/null && exec $clang \"$@\"\ndone\nexit 1\n",
         log.display()
     );
@@ -121,7 +121,7 @@ fn two_processes_that_compile_the_same_kernels_compile_each_once() {
     assert_eq!(fs::read_to_string(&log).expect("it is there"), runs);
 }
 
-/// How many sources and libraries a cache holds.
+/// How many sources, prefixes and libraries a cache holds.
 fn cached(cache: &Path) -> usize {
     fs::read_dir(cache.join("ironbridge/msl"))
         .expect("a cache")
@@ -180,8 +180,8 @@ fn two_processes_of_eight_threads_compile_a_kernel_once() {
     };
     let both = [start(), start()];
     both.into_iter().for_each(|child| drop(text(child)));
-    // The source and the kernel's library.
-    assert_eq!(cached(&cache), 2);
+    // The source, what every source begins with, and the kernel's library.
+    assert_eq!(cached(&cache), 3);
     let runs = fs::read_to_string(&log).expect("clang ran");
-    assert_eq!(runs.lines().count(), 2, "{runs}");
+    assert_eq!(runs.lines().count(), 3, "{runs}");
 }
