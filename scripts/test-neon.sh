@@ -4,7 +4,8 @@
 # bridge.
 #
 #   scripts/test-neon.sh            all that can be run there
-#   scripts/test-neon.sh quick      what CI runs: one test or two of each family, no Metal sources
+#   scripts/test-neon.sh quick      what CI runs: one test or two of each family, no Metal sources; the second
+#                                   processor multiplies only
 #   scripts/test-neon.sh FILTER...  the unit tests whose names contain one of these, on both processors
 #
 # Debian's packages for arm64 are unpacked into target/neon, beside the system and not into it: GNUstep cannot be
@@ -127,7 +128,7 @@ main() {
       ;;
     quick)
       on "$WITH_DOT_PRODUCTS" unit_tests "${QUICK[@]}" gemm::matmul::tests::any_shape msl::fiber msl::subnormals
-      on "$WITHOUT" unit_tests "${QUICK[@]}"
+      on "$WITHOUT" unit_tests cpu::simd cpu::quants gemm::quant
       ;;
     *)
       on "$WITH_DOT_PRODUCTS" unit_tests "$@"

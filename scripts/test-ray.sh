@@ -3,6 +3,7 @@
 # in target/ray.
 #
 #   scripts/test-ray.sh            with the debug build of the library
+#   scripts/test-ray.sh short      the same without the job that is killed and the node that goes
 #   scripts/test-ray.sh measure    rows per second of 1 and 2 workers (docs/SCALING.md), with the release build
 #
 # Exits with 69 (sysexits.h's EX_UNAVAILABLE) where pip cannot fetch Ray.
@@ -10,8 +11,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly RAY_VERSION=2.60.0
-[ $# = 0 ] || [ "$*" = measure ] || { echo "usage: $0 [measure]" >&2 && exit 2; }
-folder=$([ $# = 0 ] && echo debug || echo release)
+case $* in
+  '' | short) folder=debug ;;
+  measure) folder=release ;;
+  *) echo "usage: $0 [short|measure]" >&2 && exit 2 ;;
+esac
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 python=$target/ray/bin/python
 [ "$(uname -s)" = Darwin ] && built=libironbridge.dylib || built=libironbridge.so
