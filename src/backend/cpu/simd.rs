@@ -467,6 +467,8 @@ impl Isa {
     /// from: those without AVX-512 from none, and those that have it without VBMI, which are Intel's, always from one.
     #[inline]
     pub fn run_streaming<B: Streaming>(self, prefetch: bool, body: B) -> B::Output {
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = prefetch;
         match self {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(simd) => simd.run(AtDistance::<B, PREFETCH_DISTANCE>(body)),
