@@ -805,6 +805,7 @@ typedef struct iron_library_options {
  * iron_source_with_includes has folders of files that a source includes. */
 IRON_API iron_status iron_library_create_with_options(iron_device *device, const char *source,
                                                       const iron_library_options *options, iron_library **library);
+
 /* Copies `source` with every `#include` that `folders` have replaced by the file's text, and a NUL, or nothing when it
  * does not fit: IRON_ERROR_OUT_OF_RANGE. With a capacity of 0 (`text` may be NULL) it gives the length alone, without
  * the NUL. A file is looked for beside the one that includes it, when it is named in quotes, and then in `folders` in
@@ -828,14 +829,14 @@ IRON_API iron_status iron_library_release(iron_library *library);
 /* What `T` or its components are in `constant T x [[function_constant(index)]]`. */
 typedef enum iron_constant_type {
   IRON_CONSTANT_BOOL = 1,
-  IRON_CONSTANT_I32 = 2, /* int */
-  IRON_CONSTANT_U32 = 3, /* uint */
-  IRON_CONSTANT_F32 = 4, /* float */
-  IRON_CONSTANT_F16 = 5, /* half */
-  IRON_CONSTANT_I16 = 6, /* short */
-  IRON_CONSTANT_U16 = 7, /* ushort */
-  IRON_CONSTANT_I8 = 8,  /* char */
-  IRON_CONSTANT_U8 = 9,  /* uchar */
+  IRON_CONSTANT_I32 = 2,  /* int */
+  IRON_CONSTANT_U32 = 3,  /* uint */
+  IRON_CONSTANT_F32 = 4,  /* float */
+  IRON_CONSTANT_F16 = 5,  /* half */
+  IRON_CONSTANT_I16 = 6,  /* short */
+  IRON_CONSTANT_U16 = 7,  /* ushort */
+  IRON_CONSTANT_I8 = 8,   /* char */
+  IRON_CONSTANT_U8 = 9,   /* uchar */
   IRON_CONSTANT_I64 = 10, /* long */
   IRON_CONSTANT_U64 = 11, /* ulong */
   IRON_CONSTANT_BF16 = 12 /* bfloat; on Apple's from macOS 14 on */

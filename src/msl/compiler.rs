@@ -259,7 +259,7 @@ impl Compiler {
     /// What translation units of `target` begin with, as clang's precompiled header: parsing the standard library
     /// takes longer than compiling most kernels. An entry of the cache; `None` where that cannot be had.
     fn precompiled_prefix(&self, target: Target) -> Option<PathBuf> {
-        if !self.shim.is_kept || self.cache.limit() < PREFIX_ROOM {
+        if !self.shim.is_kept() || self.cache.limit() < PREFIX_ROOM {
             return None;
         }
         let mut arguments = self.compiler_arguments(target);

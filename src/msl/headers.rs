@@ -89,13 +89,16 @@ pub struct Shim {
     pub macros: PathBuf,
     /// Of everything in them.
     pub hash: Hash,
-    /// Whether the folders stay where they are when this is gone.
-    pub is_kept: bool,
     /// Where they are when the cache has no room for them.
-    _scratch: Option<Scratch>,
+    scratch: Option<Scratch>,
 }
 
 impl Shim {
+    /// Whether the folders stay where they are when this is gone.
+    pub fn is_kept(&self) -> bool {
+        self.scratch.is_none()
+    }
+
     /// Writes what is missing or different below `cache`, or all of it to a folder of its own.
     pub fn install(cache: &Path) -> Result<Shim, Error> {
         let mut hash = Hash::new();
@@ -115,8 +118,7 @@ impl Shim {
                 library,
                 macros,
                 hash,
-                is_kept: scratch.is_none(),
-                _scratch: scratch,
+                scratch,
             })
         };
         install(cache.join(format!("headers-{hash}")), None).or_else(|_: Error| {

@@ -90,7 +90,8 @@ fn counting_clang(folder: &Path) -> (PathBuf, PathBuf) {
     let (script, log) = (folder.join("clang"), folder.join("log"));
     let code = format!(
         "#!/bin/sh\ncase \" $* \" in *\" -shared \"*|*\" -dynamiclib \"*) echo library >> '{0}';; \
-         *\" -E \"*) echo source >> '{0}';; *\" -xc++-header \"*) echo prefix >> '{0}';; esac\nfor clang in clang-19 clang-18 clang-17 clang-16 clang; do\n  \
+         *\" -E \"*) echo source >> '{0}';; *\" -xc++-header \"*) echo prefix >> '{0}';; esac\n\
+         for clang in clang-19 clang-18 clang-17 clang-16 clang; do\n  \
          command -v $clang > /dev/null && exec $clang \"$@\"\ndone\nexit 1\n",
         log.display()
     );

@@ -155,10 +155,6 @@ class Occupant:
         pass
 
 
-def on_node(node: Any) -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-
-
 def connect(address: str) -> None:
     ray.init(address=address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level=logging.WARNING)
     logging.getLogger("ray.data").setLevel(logging.WARNING)
@@ -244,7 +240,8 @@ class Check:
 
         Ray chooses where workers are. The cluster's head, which cannot go, has no room for them until then."""
         removed: list[str] = []
-        occupant = Occupant.options(scheduling_strategy=on_node(cluster.head_node)).remote()
+        there = NodeAffinitySchedulingStrategy(cluster.head_node.node_id, soft=False)
+        occupant = Occupant.options(scheduling_strategy=there).remote()
         ray.get(occupant.ready.remote(), timeout=PATIENCE)
 
         def remove() -> None:

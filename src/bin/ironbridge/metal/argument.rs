@@ -49,22 +49,19 @@ fn parsed(text: &str) -> Option<Constant> {
 /// One value, or as many as a vector has.
 fn of_type<T>(place: &str, values: &str) -> Option<Constant>
 where
-    T: FromStr + ConstantValue,
+    T: Copy + FromStr + ConstantValue,
     [T; 2]: ConstantValue,
     [T; 3]: ConstantValue,
     [T; 4]: ConstantValue,
 {
     let values = values.split(',').map(str::parse);
     let values: Vec<T> = values.collect::<Result<_, _>>().ok()?;
-    match <[T; 1]>::try_from(values) {
-        Ok([value]) => at(place, value),
-        Err(values) => match <[T; 2]>::try_from(values) {
-            Ok(values) => at(place, values),
-            Err(values) => match <[T; 3]>::try_from(values) {
-                Ok(values) => at(place, values),
-                Err(values) => at(place, <[T; 4]>::try_from(values).ok()?),
-            },
-        },
+    match values[..] {
+        [x] => at(place, x),
+        [x, y] => at(place, [x, y]),
+        [x, y, z] => at(place, [x, y, z]),
+        [x, y, z, w] => at(place, [x, y, z, w]),
+        _ => None,
     }
 }
 
