@@ -102,19 +102,25 @@ impl<A: Readable, B: Readable, T: Writable> Axpy<'_, A, B, T> {
     fn add<S: Simd, const N: usize>(&self, simd: S, step: usize) {
         let Gemm { b, .. } = self.gemm;
         let columns = self.part.columns.clone();
-        let start = |j| self.gemm.b_row(self.part.batch, step + j) + columns.start;
-        let rows = std::array::from_fn(|j| b.at(start(j), columns.len()).cast_const());
-        let next = |j| (self.gemm).prefetch_address(self.part.batch, step + N + j, columns.start);
+        let (mut rows, mut next) = ([std::ptr::null(); N], [std::ptr::null(); N]);
+        for j in 0..N {
+            let start = self.gemm.b_row(self.part.batch, step + j) + columns.start;
+            rows[j] = b.at(start, columns.len()).cast_const();
+            let later = step + N + j;
+            next[j] = (self.gemm).prefetch_address(self.part.batch, later, columns.start);
+        }
         let (mut row, count) = (0, self.part.rows.len());
         while row < count {
             let group = RowGroup {
                 rows,
-                next: (row == 0).then(|| std::array::from_fn(next)),
+                next: (row == 0).then_some(next),
             };
             // SAFETY: `at` checked the rows of B.
             row += unsafe {
                 match count - row {
                     1 => self.add_to::<S, 1, N>(simd, row, step, group),
+                    // Less than STEPS steps are not worth loops of their own.
+                    _ if const { N == 1 } => self.add_to::<S, 1, N>(simd, row, step, group),
                     2..=3 => self.add_to::<S, 2, N>(simd, row, step, group),
                     _ => self.add_to::<S, 4, N>(simd, row, step, group),
                 }

@@ -26,7 +26,7 @@ impl<B: Readable + Interleaved, T: Writable> Streaming for GemvX16<'_, B, T> {
 
     #[inline(always)]
     fn run<S: Simd, const DISTANCE: usize>(self, simd: S) {
-        match X16_ROWS / S::LANES {
+        match const { X16_ROWS / S::LANES } {
             1 => self.multiply_rows::<S, DISTANCE, 1>(simd),
             2 => self.multiply_rows::<S, DISTANCE, 2>(simd),
             _ => self.multiply_rows::<S, DISTANCE, 4>(simd),
@@ -39,8 +39,8 @@ impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
     #[inline(always)]
     fn multiply_rows<S: Simd, const DISTANCE: usize, const V: usize>(self, simd: S) {
         match self.block.rows.len() {
-            1 if S::REGISTERS < 32 => self.multiply::<S, DISTANCE, V, 1, 2, 2>(simd),
-            1 if DISTANCE > 0 => self.multiply::<S, DISTANCE, V, 1, 4, 2>(simd),
+            1 if const { S::REGISTERS < 32 } => self.multiply::<S, DISTANCE, V, 1, 2, 2>(simd),
+            1 if const { DISTANCE > 0 } => self.multiply::<S, DISTANCE, V, 1, 4, 2>(simd),
             1 => self.multiply::<S, DISTANCE, V, 1, 4, 1>(simd),
             2 => self.multiply::<S, DISTANCE, V, 2, 2, 1>(simd),
             3 => self.multiply::<S, DISTANCE, V, 3, 1, 1>(simd),
@@ -65,8 +65,10 @@ impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
     ) {
         let GemvX16 { gemm, block } = self;
         let (batch, k) = (block.batch, gemm.k());
-        let a: [*const f32; M] =
-            std::array::from_fn(|i| gemm.a.row(batch, block.rows.start + i, k));
+        let mut a = [gemm.a.row(batch, block.rows.start, k); M];
+        for i in 1..M {
+            a[i] = gemm.a.row(batch, block.rows.start + i, k);
+        }
         let whole = k - k % STEPS;
         let streams = PanelStreams::<N>::new(block.columns);
         for round in 0..streams.count {

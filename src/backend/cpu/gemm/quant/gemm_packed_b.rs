@@ -416,9 +416,11 @@ impl<K: QuantTraits> Body for MultiplyKind<'_, K> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         // Not compiled for the others.
-        let is_used = match S::I16_MADD {
-            true => K::I16_STEPS > 1 || K::SIGNED,
-            false => K::I16_STEPS == 1,
+        let is_used = const {
+            match S::I16_MADD {
+                true => K::I16_STEPS > 1 || K::SIGNED,
+                false => K::I16_STEPS == 1,
+            }
         };
         if !is_used {
             unreachable!("`compute_filled` says for which instruction sets this is");
@@ -431,11 +433,13 @@ impl<K: QuantTraits> Body for MultiplyKind<'_, K> {
             // Three times as many sums as rows and vectors, and the operands: what 32 registers hold, or 16 when sums
             // of floats stay in memory. With sums of 16 bits a byte of A comes after the other one, and only
             // sums of less than a sub-block's products need as many of 32 bits beside them.
-            let one_sum =
-                S::I16_MADD && (K::I16_STEPS == 1 || K::I16_STEPS == K::SUB_BLOCK / DEPTH);
-            let step = match S::LANES == 16 || one_sum {
-                true => TILE_ROWS,
-                false => 2,
+            let step = const {
+                let one_sum =
+                    S::I16_MADD && (K::I16_STEPS == 1 || K::I16_STEPS == K::SUB_BLOCK / DEPTH);
+                match S::LANES == 16 || one_sum {
+                    true => TILE_ROWS,
+                    false => 2,
+                }
             };
             for row in (first..end).step_by(step) {
                 // SAFETY: the panel is filled, and there are that many rows.
@@ -471,7 +475,10 @@ impl Multiply<'_> {
         (single, double): (&[u32], &[u32]),
         mut next: NextPanel,
     ) -> NextPanel {
-        let a: [Row; M] = std::array::from_fn(|i| self.a.row(self.part.batch, row + i));
+        let mut a = [self.a.row(self.part.batch, row); M];
+        for i in 1..M {
+            a[i] = self.a.row(self.part.batch, row + i);
+        }
         let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
         // SAFETY: the caller's promise; the order is one of the groups of these rows.
         unsafe {

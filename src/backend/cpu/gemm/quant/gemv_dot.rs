@@ -36,12 +36,15 @@ impl<B: Integers> QuantGemvDot<'_, B> {
     #[inline(always)]
     fn multiply<S: Simd, const M: usize>(self, simd: S) {
         let QuantGemvDot { gemm, a, block } = self;
-        let a: [Row; M] = std::array::from_fn(|i| a.row(block.batch, block.rows.start + i));
+        let mut rows_of_a = [a.row(block.batch, block.rows.start); M];
+        for i in 1..M {
+            rows_of_a[i] = a.row(block.batch, block.rows.start + i);
+        }
         let k = gemm.k();
         for column in block.columns {
             let b = gemm.b.at(gemm.b_row(block.batch, column), k);
             // SAFETY: `at` checked the row, and `Activations` made rows of k integers.
-            let dots = unsafe { dots(simd, a, b.cast_const(), k / GROUP) };
+            let dots = unsafe { dots(simd, rows_of_a, b.cast_const(), k / GROUP) };
             for (i, dot) in dots.into_iter().enumerate() {
                 let c = gemm
                     .output

@@ -40,15 +40,18 @@ impl<B: InterleavedIntegers> Streaming for QuantGemvX16<'_, B> {
 
     #[inline(always)]
     fn run<S: Simd, const DISTANCE: usize>(self, simd: S) {
+        // What is no `const` expression, the compiler makes code for before it finds that none of it is used.
         match self.block.rows.len() {
-            1 if S::LANES == X16_ROWS || S::I16_MADD && B::PIECES == 4 => {
+            1 if const { S::LANES == X16_ROWS || S::I16_MADD && B::PIECES == 4 } => {
                 self.multiply::<S, DISTANCE, 1, 2, 2>(simd)
             }
             1 if S::I16_MADD => self.multiply::<S, DISTANCE, 1, 2, 4>(simd),
             1 => self.multiply::<S, DISTANCE, 1, 1, 1>(simd),
-            2 if S::I16_MADD && B::PIECES < 4 => self.multiply::<S, DISTANCE, 2, 1, 2>(simd),
+            2 if const { S::I16_MADD && B::PIECES < 4 } => {
+                self.multiply::<S, DISTANCE, 2, 1, 2>(simd)
+            }
             2 => self.multiply::<S, DISTANCE, 2, 1, 1>(simd),
-            _ if B::PIECES == 4 => self.multiply::<S, DISTANCE, 2, 1, 1>(simd),
+            _ if const { B::PIECES == 4 } => self.multiply::<S, DISTANCE, 2, 1, 1>(simd),
             _ => self.multiply::<S, DISTANCE, MAX_ROWS, 1, 1>(simd),
         }
     }
@@ -147,14 +150,14 @@ unsafe fn add_block<
         }
         let mut totals = [const { MaybeUninit::uninit() }; SUB_BLOCKS];
         for span in 0..opaque_trip_count(B::SPANS) {
-            match sub_blocks / B::SPANS {
+            match const { B::ELEMENTS / B::SUB_BLOCK / B::SPANS } {
                 1 => add_span::<S, B, DISTANCE, M, N, 1>(simd, a, rows, block, span, &mut totals),
                 2 => add_span::<S, B, DISTANCE, M, N, 2>(simd, a, rows, block, span, &mut totals),
                 _ => add_span::<S, B, DISTANCE, M, N, 4>(simd, a, rows, block, span, &mut totals),
             }
         }
         let mut products = totals[0].assume_init_read();
-        if sub_blocks == 1 && B::HAS_MINIMUM {
+        if const { B::ELEMENTS == B::SUB_BLOCK && B::HAS_MINIMUM } {
             for n in 0..N {
                 let factor = B::minimum(simd, &B::factors(simd, rows[n]), 0);
                 let minimum = simd.mul(simd.mul(rows[n].minimum(simd), factor), simd.splat(-1.0));
@@ -164,7 +167,7 @@ unsafe fn add_block<
                 }
             }
         }
-        if sub_blocks > 1 {
+        if const { B::ELEMENTS > B::SUB_BLOCK } {
             let mut factors = [B::factors(simd, rows[0]); N];
             for n in 1..N {
                 factors[n] = B::factors(simd, rows[n]);
