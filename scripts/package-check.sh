@@ -3,7 +3,7 @@
 # tests that read files: those are what a package can lack. The others ran in the repository, on the same code.
 #
 #   scripts/package-check.sh [FEATURES [short]]    short: each file of the repository is in the package or is of those
-#                                                  that need not be, and the package's program is built and writes text
+#                                                  that need not be, and a program that depends on the package runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,18 +21,16 @@ lacks=$(comm -13 <(cargo package --allow-dirty --list --quiet | sort) <(git ls-f
 outside=$(mktemp -d)
 trap 'rm -rf "$outside"' EXIT
 tar -xzf "$crate" -C "$outside"
+if [ "${2:-}" = short ]; then
+  scripts/dependent.sh short "$outside/ironbridge-$version"
+  exit
+fi
 
 # The dependencies are those of the repository's own build, so their compiled form is shared; the crate itself is built
 # anew.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 cd "$outside/ironbridge-$version"
 chosen=(--locked --features "${1:-cli}")
-if [ "${2:-}" = short ]; then
-  # Four words do not need an optimized build.
-  CARGO_PROFILE_DEV_OPT_LEVEL=0 cargo run --quiet "${chosen[@]}" --bin ironbridge -- \
-    generate -m assets/tiny-rustbook-q8_0.gguf -p 'Ownership is' -n 4 | grep '^Ownership is a set of rules$'
-  exit
-fi
 cargo test "${chosen[@]}" --no-run
 cargo test "${chosen[@]}" --lib -- llama:: msl::target
 cargo test "${chosen[@]}" --bins --examples --test cli --test llama

@@ -12,8 +12,8 @@ if [ $# -gt 0 ] && [ "$*" != short ]; then
   cargo test --target "$host" "$@"
 else
   # Programs in C are linked by a plain cc, without the sanitizer's runtime.
-  cargo test --target "$host" --test c_abi --test facade -- --skip programs:: --skip stress_api::
+  cargo test --workspace --target "$host" --test c_abi --test facade -- --skip programs:: --skip stress_api::
   processes=(default_device:: diagnostics:: forked:: leak_hook:: memory_trace::)
   [ "$*" = short ] || processes+=(schedules::)
-  cargo test --target "$host" --test process -- "${processes[@]}"
+  cargo test --workspace --target "$host" --test process -- "${processes[@]}"
 fi

@@ -17,7 +17,9 @@ esac
 shift
 . scripts/sanitizer.sh "$sanitizer"
 
-cargo build -p ironbridge-capi --target "$host"
+# With the smallest test of the crate, so that dependencies have the features that tests give them: what
+# scripts/sanitize.sh has compiled is used.
+cargo build --workspace --lib --test features --target "$host"
 library=$PWD/target/$host/debug
 program=$library/stress-api-$sanitizer
 "$CLANG" -std=c11 -D_DEFAULT_SOURCE -O1 -g -fno-omit-frame-pointer "-fsanitize=$sanitizer" \

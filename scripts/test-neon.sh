@@ -108,7 +108,7 @@ on() {
 }
 
 unit_tests() {
-  cargo test --target "$TARGET" --lib -- "${NOT_HERE[@]}" "$@"
+  cargo test --target "$TARGET" --lib ${FEATURES[@]+"${FEATURES[@]}"} -- "${NOT_HERE[@]}" "$@"
 }
 
 main() {
@@ -127,6 +127,7 @@ main() {
         grep -q '^Ownership is a set of rules that govern how a Rust program manages memory' || fail 'this text is wrong'
       ;;
     quick)
+      FEATURES=(--no-default-features --features msl)
       on "$WITH_DOT_PRODUCTS" unit_tests "${QUICK[@]}" gemm::matmul::tests::any_shape msl::fiber msl::subnormals
       on "$WITHOUT" unit_tests cpu::simd cpu::quants gemm::quant
       ;;

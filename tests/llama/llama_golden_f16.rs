@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use half::f16;
 use ironbridge::Device;
@@ -90,22 +89,6 @@ fn every_other_type_is_right() {
             golden::check_cases(&model, fixture, golden::bounds(name), &what);
         }
     }
-}
-
-/// Both tests once more, in a process whose every kernel is compiled from its Metal source.
-#[test]
-fn metal_kernels_are_right() {
-    let itself = std::env::current_exe().unwrap();
-    let output = Command::new(itself)
-        .args(["llama_golden_f16::", "--skip", "metal_kernels_are_right"])
-        .env("IRONBRIDGE_SOFT_KERNELS", "msl")
-        .output()
-        .unwrap();
-    let report = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && report.contains("2 passed"),
-        "{report}"
-    );
 }
 
 /// Writes the model with each matrix in the type that the fixture has for it.

@@ -2,7 +2,6 @@
 //! made the folders.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use ironbridge::Device;
 use ironbridge::llama::{
@@ -104,24 +103,6 @@ fn assert_close(found: &[f64], expected: &[f64], tolerance: f64, what: &str) {
             "{what}, {index}: {found} and {expected} differ by {difference}"
         );
     }
-}
-
-/// The other tests once more, in a process whose every kernel is compiled from its Metal source.
-#[test]
-fn metal_kernels_compute_the_same() {
-    let itself = std::env::current_exe().unwrap();
-    let output = Command::new(itself)
-        .args([
-            "transformers_models::",
-            "--skip",
-            "metal_kernels_compute_the_same",
-        ])
-        .env("IRONBRIDGE_SOFT_KERNELS", "msl")
-        .output()
-        .unwrap();
-    let report = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{report}");
-    assert!(report.contains("7 passed"), "{report}");
 }
 
 #[test]
