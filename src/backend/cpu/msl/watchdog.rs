@@ -6,7 +6,8 @@
 //! interrupted as well, unless a threadgroup may take any time.
 //!
 //! A threadgroup's time is its thread's processor time where the system tells it: a kernel only computes, and a machine
-//! that has other work, or a process that was stopped, is no reason to end a kernel that is right.
+//! that has other work, or a process that was stopped, is no reason to end a kernel that is right. A virtual machine
+//! that its host held up counts that time as its threads' own. So no two looks are farther apart than half the limit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -49,9 +50,31 @@ struct Worker {
     limit: Option<Duration>,
     end: Option<Instant>,
     clock: ThreadClock,
-    turn: u64,
-    /// What the clock said when the turn was first seen.
-    since: Duration,
+    turn: Turn,
+}
+
+/// The threadgroup that a worker is at, as the watchdog sees it.
+#[derive(Default)]
+struct Turn {
+    number: u64,
+    /// What it took from look to look, since it was first seen.
+    took: Duration,
+    /// What the thread's clock said at the last look.
+    clock: Duration,
+}
+
+impl Turn {
+    /// Looks once more, and tells whether the turn takes longer than `limit`.
+    fn is_longer(&mut self, number: u64, clock: Duration, limit: Duration) -> bool {
+        let step = clock.saturating_sub(self.clock).min(limit / 2);
+        self.clock = clock;
+        self.took = match number == self.number {
+            true => self.took.saturating_add(step),
+            false => Duration::ZERO,
+        };
+        self.number = number;
+        self.took > limit
+    }
 }
 
 /// How long a thread has computed.
@@ -130,8 +153,10 @@ pub fn watch(alarm: &Arc<Alarm>, limit: Option<Duration>, end: Option<Instant>) 
         thread: unsafe { libc::pthread_self() },
         limit,
         end,
-        turn: 0,
-        since: clock.now(),
+        turn: Turn {
+            clock: clock.now(),
+            ..Turn::default()
+        },
         clock,
     });
     if !state.started {
@@ -164,16 +189,13 @@ fn run() {
         let inner = state.get_or_insert_default();
         for worker in &mut inner.workers {
             let turn = worker.alarm.turn.load(Ordering::Relaxed);
-            let computed = worker.clock.now();
-            if turn != worker.turn {
-                (worker.turn, worker.since) = (turn, computed);
-            }
             let overdue = worker.end.is_some_and(|end| now >= end);
             if overdue {
                 worker.alarm.overdue.store(true, Ordering::Relaxed);
             }
             if let Some(limit) = worker.limit {
-                if overdue || computed.saturating_sub(worker.since) > limit {
+                let is_longer = worker.turn.is_longer(turn, worker.clock.now(), limit);
+                if overdue || is_longer {
                     worker.alarm.late.store(turn, Ordering::Relaxed);
                     // SAFETY: a worker takes itself off the list, under this lock, before its thread can end.
                     unsafe { libc::pthread_kill(worker.thread, traps::INTERRUPT) };
@@ -200,6 +222,21 @@ fn run() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_turn_is_long_by_what_it_took_between_looks() {
+        let (second, limit) = (Duration::from_secs(1), Duration::from_secs(4));
+        let mut turn = Turn::default();
+        for clock in 1..=5 {
+            assert!(!turn.is_longer(1, clock * second, limit), "{clock}");
+        }
+        assert!(turn.is_longer(1, 6 * second, limit));
+        assert!(!turn.is_longer(2, 6 * second, limit));
+        // A clock that jumps, as a machine's that was held up.
+        assert!(!turn.is_longer(2, 1000 * second, limit));
+        assert!(!turn.is_longer(2, 1002 * second, limit));
+        assert!(turn.is_longer(2, 1003 * second, limit));
+    }
 
     #[test]
     fn only_the_turn_that_took_too_long_is_late() {
