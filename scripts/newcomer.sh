@@ -12,7 +12,8 @@
 #
 # Rust is this machine's own, mounted read-only, and its downloaded crates are copied: Debian's Rust is too old, and
 # rustup's servers cannot be reached from every machine. The settings of cargo, apt, pip and the network are copied,
-# too, so that the new system reaches what this machine reaches.
+# too, so that the new system reaches what this machine reaches. CARGO_PROFILE_* counts there, too: without optimization
+# the demo is built in less time and writes its text more slowly.
 #
 # Needs root, for chroot and mount; what is mounted is seen by this script alone (unshare). Exits with 69 (sysexits.h's
 # EX_UNAVAILABLE) where the packages cannot be had, otherwise with the status of the last command that failed.
@@ -166,7 +167,7 @@ inside() {
   for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!name:-}" ] || settings+=("$name=${!name}")
   done
-  for name in $(compgen -e | grep -E "^(CARGO_(REGISTR|SOURCE|HTTP|NET)|PIP_($pip)\$)" || true); do
+  for name in $(compgen -e | grep -E "^(CARGO_(REGISTR|SOURCE|HTTP|NET|PROFILE)|PIP_($pip)\$)" || true); do
     settings+=("$name=${!name}")
   done
   settings+=(HOME=/root USER=root TERM=dumb PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin)
