@@ -4,8 +4,8 @@
 # bridge.
 #
 #   scripts/test-neon.sh            all that can be run there
-#   scripts/test-neon.sh quick      what CI runs: every operation of vectors, products of small integers, a product of
-#                                   each layout, the switch between stacks; without optimization
+#   scripts/test-neon.sh quick      what CI runs: every operation of vectors, products of small integers, the switch
+#                                   between stacks; without optimization
 #   scripts/test-neon.sh FILTER...  the unit tests whose names contain one of these, on both processors
 #
 # Debian's packages for arm64 are unpacked into target/neon, beside the system and not into it: GNUstep cannot be
@@ -19,7 +19,7 @@ readonly TARGET=aarch64-unknown-linux-gnu SYSROOT=$PWD/target/neon/sysroot METAL
 readonly WITH_DOT_PRODUCTS=max WITHOUT=cortex-a57
 # The emulator reports the failure to start a program too late.
 readonly NOT_HERE=(--skip a_named_one_is_taken_or_is_an_error)
-readonly QUICK=(cpu::simd gemm::matmul::tests::layouts elementwise::tests::any_count msl::fiber msl::subnormals)
+readonly QUICK=(cpu::simd elementwise::tests::any_count msl::fiber msl::subnormals)
 # What the library is linked with, and the headers and start-up files that its build needs.
 readonly RUN_WITH=(libgnustep-base1.28 gnustep-base-common libblocksruntime0 libobjc4 libgcc-s1 libc6)
 readonly BUILD_WITH=(libgnustep-base-dev libblocksruntime-dev libobjc-12-dev libgcc-12-dev libc6-dev linux-libc-dev)
