@@ -7,7 +7,8 @@
 //!
 //! A threadgroup's time is its thread's processor time where the system tells it: a kernel only computes, and a machine
 //! that has other work, or a process that was stopped, is no reason to end a kernel that is right. A virtual machine
-//! that its host held up counts that time as its threads' own. So no two looks are farther apart than half the limit.
+//! that its host held up counts that time as its threads' own, so the time between two looks counts as at most half the
+//! limit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
