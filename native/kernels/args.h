@@ -68,12 +68,13 @@ typedef struct matmul_halves_args {
   iron_u64 a_row_stride, b_row_stride, c_row_stride;
   iron_u32 m, n, k;
   iron_u32 has_bias, has_b_scales; /* 0: bound to c and not read; b's scales are 1 */
-  iron_u32 reserved;
+  iron_u32 in_pairs;               /* elements of c from an even column on are at a multiple of 8 bytes */
 } matmul_halves_args;
 /* A threadgroup's rows and columns of c, how deep a step along k is, and how many steps are in threadgroup memory: on a
  * device that has much of it, and on others. */
 enum { HALVES_TILE = 128, HALVES_THREADS = 256, HALVES_PADDING = 8 };
 enum { HALVES_DEPTH = 64, HALVES_STAGES = 3, HALVES_SHORT_DEPTH = 16, HALVES_SHORT_STAGES = 2 };
+enum { HALVES_LONG_STAGES = 5 };
 /* Bytes of threadgroup memory. */
 #define HALVES_MEMORY(depth, stages) ((stages) * 2 * HALVES_TILE * ((depth) + HALVES_PADDING) * 2)
 
@@ -83,6 +84,9 @@ enum { HALVES_DEPTH = 64, HALVES_STAGES = 3, HALVES_SHORT_DEPTH = 16, HALVES_SHO
  * share a scale, the largest of them over 16256, and a value is off by at most half of it.
  *   out[j] = (gated ? silu(y[j]) * y[n + j] : y[j]) (+ addend[j]). keeps_product: product has all of y, and out may be
  *   its start; silu(x) = x / (1 + exp(-x)). n is a multiple of MATVEC_BYTES_ROWS if gated.
+ * rotary_dim: out is then rotated and copied as rope_store does, which neither is gated nor keeps its product. Heads
+ *   are of ROPE_PAIRING_INTERLEAVED, and n is even. copy_bytes are those of an element of both copies: 4 are f32, 2
+ *   f16. Else rotary_dim is 0.
  * What is not asked for is bound to something else, neither read nor written.
  * matvec_bytes_short_<B>_f32: the same in less threadgroup memory.
  * matvec_numbers_<B>_f32, matvec_numbers_short_<B>_f32: the same for weights in numbers of 16 bits, and X is not
@@ -95,17 +99,26 @@ enum {
   MATVEC_BYTES_ADDEND = 4,
   MATVEC_BYTES_PRODUCT = 5,
   MATVEC_BYTES_OUT = 6,
-  MATVEC_BYTES_ARGS = 7
+  MATVEC_BYTES_POSITIONS = 7,
+  MATVEC_BYTES_FACTORS = 8,
+  MATVEC_BYTES_FIRST = 9,
+  MATVEC_BYTES_SECOND = 10,
+  MATVEC_BYTES_ARGS = 11
 };
 typedef struct matvec_bytes_args {
   iron_u64 b_row_stride;
   iron_u32 n, k;
   float eps;
   iron_u32 has_norm, has_addend, keeps_product, gated;
+  iron_u32 heads, rotary_dim;
+  float frequency_base, frequency_scale;
+  iron_u32 has_factors, copy_bytes;
+  iron_u32 first_start, first_width, second_start, second_width;
   iron_u32 reserved;
 } matvec_bytes_args;
 /* How threadgroups share out the work, of which the host must know the threadgroup memory: for each SIMD-group a ring
- * of stages, which are a segment of some rows; 80 bytes for each 32 activations; and the sums. `bytes` are those of a
+ * of stages, which are a segment of some rows; 80 bytes for each 32 activations; the sums, and an angle for each two of
+ * the rows. `bytes` are those of a
  * segment of one row, `activations` those of all activations. */
 enum {
   MATVEC_BYTES_SIMDGROUPS = 16,
@@ -118,7 +131,8 @@ enum {
 #define MATVEC_BYTES_STAGES(bytes) ((bytes) > 1024 ? 2 : 3)
 #define MATVEC_RING_MEMORY(simdgroups, stages, bytes, activations)                                            \
   ((simdgroups) * (stages) * MATVEC_BYTES_ROWS * (((bytes) + 15) / 16 * 16) + (activations) +                 \
-   (MATVEC_BYTES_TILES * MATVEC_BYTES_ROWS + 1) * (simdgroups) * 4 + 16)
+   (MATVEC_BYTES_TILES * MATVEC_BYTES_ROWS + 1) * (simdgroups) * 4 + 16 +                                    \
+   MATVEC_BYTES_TILES * MATVEC_BYTES_ROWS / 2 * 8)
 #define MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k) \
   MATVEC_RING_MEMORY(simdgroups, stages, bytes, (k) / 32 * 80)
 /* Of numbers a segment is shorter, and an activation has four bytes. */

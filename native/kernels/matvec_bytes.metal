@@ -10,6 +10,7 @@ using namespace metal;
 #include "blocks.h"
 #include "integer_dot.h"
 #include "async_copy.h"
+#include "rotation.h"
 #include "matvec_ring.h"
 
 /* What a lane multiplies. */

@@ -38,6 +38,10 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
             device float4 *normed [[buffer(MATVEC_BYTES_NORMED)]],
             device const float *addend [[buffer(MATVEC_BYTES_ADDEND)]],
             device float *product [[buffer(MATVEC_BYTES_PRODUCT)]], device float *out [[buffer(MATVEC_BYTES_OUT)]],
+            device const uint *positions [[buffer(MATVEC_BYTES_POSITIONS)]],
+            device const float *factors [[buffer(MATVEC_BYTES_FACTORS)]],
+            device uchar *first_copy [[buffer(MATVEC_BYTES_FIRST)]],
+            device uchar *second_copy [[buffer(MATVEC_BYTES_SECOND)]],
             constant matvec_bytes_args &args [[buffer(MATVEC_BYTES_ARGS)]],
             threadgroup uchar *memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],
             uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],
@@ -58,6 +62,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
   x.place((threadgroup uint4 *)memory + SIMDGROUPS * STAGES * SLOT, k);
   threadgroup float *parts = x.end(k); /* [TILES][SIMDGROUPS][ROWS] */
   threadgroup float *squares = parts + TILES * SIMDGROUPS * ROWS;
+  threadgroup float2 *turns = (threadgroup float2 *)(squares + SIMDGROUPS); /* [TILES][ROWS / 2] */
 
   /* What each lane copies of every segment. */
   uint copy_row[COPIES], copy_column[COPIES];
@@ -97,6 +102,12 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
 #pragma unroll 1
   for (uint i = 0; i < STAGES; ++i) {
     COPY_NEXT()
+  }
+  /* The angle of this thread's first pair, as far as it depends on no memory. */
+  float first_frequency = 0;
+  if (args.rotary_dim && thread_index < min(count, TILES) * ROWS / 2) {
+    uint row = mine.row(2 * thread_index / ROWS) + 2 * thread_index % ROWS;
+    first_frequency = rotation_frequency(row % args.rotary_dim / 2, args.rotary_dim, args.frequency_base);
   }
   wait_for_predecessor();
 
@@ -150,6 +161,18 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
 #pragma unroll 1
   for (uint from = 0; from < count; from += TILES) {
     uint to = min(count, from + TILES);
+    /* Of pairs that this threadgroup computes. */
+    uint pairs = args.rotary_dim ? (to - from) * ROWS / 2 : 0;
+    for (uint i = thread_index; i < pairs; i += THREADS) {
+      uint row = mine.row(from + 2 * i / ROWS) + 2 * i % ROWS, pair = row % args.rotary_dim / 2;
+      turns[i] = float2(1, 0);
+      if (row / args.rotary_dim < args.heads)
+        turns[i] = rotation(positions[0], args.frequency_scale,
+                            from + i == thread_index
+                                ? first_frequency
+                                : rotation_frequency(pair, args.rotary_dim, args.frequency_base),
+                            args.has_factors ? factors[pair] : 1.0f);
+    }
 #pragma unroll 1
     while (tile < to) {
       async_copy_wait<STAGES - 1>();
@@ -183,7 +206,27 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint outputs = (to - from) * ROWS;
+    for (uint i = thread_index; i < pairs; i += THREADS) {
+      uint of = 2 * i / ROWS, r = 2 * i % ROWS, row = mine.row(from + of) + r;
+      float2 value = 0;
+#pragma unroll
+      for (uint s = 0; s < SIMDGROUPS; ++s)
+        value += *(threadgroup const float2 *)(parts + (of * SIMDGROUPS + s) * ROWS + r);
+      if (row >= args.n) continue;
+      value *= factor;
+      if (args.has_addend) value += float2(addend[row], addend[row + 1]);
+      float2 turn = turns[i];
+      value = float2(value.x * turn.x - value.y * turn.y, value.x * turn.y + value.y * turn.x);
+#pragma unroll
+      for (uint j = 0; j < 2; ++j) {
+        out[row + j] = value[j];
+        if (args.copy_bytes == 4)
+          store_rotated((device float *)first_copy, (device float *)second_copy, args, row + j, value[j]);
+        else if (args.copy_bytes == 2)
+          store_rotated((device half *)first_copy, (device half *)second_copy, args, row + j, value[j]);
+      }
+    }
+    uint outputs = args.rotary_dim ? 0 : (to - from) * ROWS;
     for (uint i = thread_index; i < (args.gated ? outputs / 2 : outputs); i += THREADS) {
       uint of = args.gated ? i / ROWS * 2 : i / ROWS, r = i % ROWS, row = mine.row(from + of) + r;
       float sum = 0, other = 0;

@@ -5,6 +5,7 @@
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
+#include "rotation.h"
 
 [[kernel]] void rope(device float *x [[buffer(ROPE_X)]],
                      device const uint *positions [[buffer(ROPE_POSITIONS)]],
@@ -15,12 +16,8 @@ using namespace metal;
   uint pairs = args.rotary_dim / 2;
   if (i >= pairs || token >= args.tokens) return;
 
-  /* Far from the start the angle has many turns, and fast sine, cosine and power lose them. A float's angle itself is
-   * off by up to about position * 2^-22. */
-  float exponent = -2.0f * float(i) / float(args.rotary_dim);
-  float theta = float(positions[token]) * args.frequency_scale * precise::pow(args.frequency_base, exponent);
-  if (args.has_factors) theta /= factors[i];
-  float cosine = precise::cos(theta), sine = precise::sin(theta);
+  float frequency = rotation_frequency(i, args.rotary_dim, args.frequency_base);
+  float2 turn = rotation(positions[token], args.frequency_scale, frequency, args.has_factors ? factors[i] : 1.0f);
 
   bool half_apart = args.pairing == ROPE_PAIRING_HALF;
   for (uint head = position.y; head < args.heads; head += grid.y) {
@@ -28,7 +25,7 @@ using namespace metal;
     device float *first = row + (half_apart ? i : 2 * i);
     device float *second = first + (half_apart ? pairs : 1);
     float a = *first, b = *second;
-    *first = a * cosine - b * sine;
-    *second = a * sine + b * cosine;
+    *first = a * turn.x - b * turn.y;
+    *second = a * turn.y + b * turn.x;
   }
 }

@@ -71,7 +71,7 @@ static PutOff *plain_product(IronCommands *commands) {
   PutOff *before = [commands putOff];
   if (!before || before->kind != PRODUCT) return NULL;
   const matvec_bytes_args *args = &before->arguments.product;
-  return args->has_addend || args->keeps_product ? NULL : before;
+  return args->has_addend || args->keeps_product || args->rotary_dim ? NULL : before;
 }
 
 static bool record_norm(IronCommands *commands, const IronOperand *operands, const rms_norm_args *args,
@@ -182,9 +182,37 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
   return put_off(commands, &product, operands, MATMUL_ARGS, joins);
 }
 
+/* A rotation of what the product before made, whose threads have pairs of neighbors. */
+static bool record_rotated_product(IronCommands *commands, const IronOperand *operands, const rope_args *args,
+                                   iron_status *status) {
+  PutOff *before = [commands putOff];
+  if (!before || before->kind != PRODUCT) return false;
+  const matvec_bytes_args *old = &before->arguments.product;
+  const IronOperand *out = &before->operands[MATVEC_BYTES_OUT], *normed = &before->operands[MATVEC_BYTES_NORMED],
+                    *positions = &operands[ROPE_POSITIONS], *factors = &operands[ROPE_FACTORS];
+  bool is_plain = !old->keeps_product && !old->rotary_dim && old->n % 2 == 0;
+  bool are_its = is_same_place(&operands[ROPE_X], out) && (uint64_t)args->heads * args->rotary_dim <= old->n;
+  bool are_apart = !overlap(positions, out) && !overlap(positions, normed) &&
+                   !(args->has_factors && (overlap(factors, out) || overlap(factors, normed)));
+  if (!is_plain || !are_its || !are_apart || args->pairing != ROPE_PAIRING_INTERLEAVED) return false;
+  PutOff joined = *before;
+  joined.operands[MATVEC_BYTES_POSITIONS] = *positions;
+  joined.operands[MATVEC_BYTES_FACTORS] = *factors;
+  matvec_bytes_args *now = &joined.arguments.product;
+  now->heads = args->heads;
+  now->rotary_dim = args->rotary_dim;
+  now->frequency_base = args->frequency_base;
+  now->frequency_scale = args->frequency_scale;
+  now->has_factors = args->has_factors;
+  *status = put_off(commands, &joined, operands, ROPE_ARGS, true);
+  return true;
+}
+
 bool IronFusionRecordRope(IronCommands *commands, const IronOperand *operands, const rope_args *args, uint64_t head_dim,
                           iron_status *status) {
   const IronOperand *x = &operands[ROPE_X];
+  if (args->tokens == 1 && args->rotary_dim == head_dim && record_rotated_product(commands, operands, args, status))
+    return true;
   int kernel = IronKernelFind(IRON_OPERATION_ROPE_STORE, IRON_F32, 0, args, operands);
   if (kernel < 0 || args->tokens != 1 || args->rotary_dim != head_dim) return false;
   PutOff rotation = {.kind = ROTATION,
@@ -207,13 +235,42 @@ bool IronFusionRecordRope(IronCommands *commands, const IronOperand *operands, c
   return true;
 }
 
+/* A copy of neighbors of a product that is rotated. */
+static bool record_copied_product(IronCommands *commands, PutOff *before, const IronOperand *operands,
+                                  const copy_args *args, iron_status *status) {
+  const matvec_bytes_args *old = &before->arguments.product;
+  const IronOperand *src = &operands[COPY_SRC], *dst = &operands[COPY_DST], *all = before->operands,
+                    *out = &all[MATVEC_BYTES_OUT];
+  uint32_t bytes = dst->dtype == IRON_F32 ? 4 : dst->dtype == IRON_F16 ? 2 : 0;
+  bool is_second = old->first_width != 0;
+  if (!old->rotary_dim || old->second_width || !bytes || (is_second && bytes != old->copy_bytes)) return false;
+  if (src->buffer != out->buffer || src->offset < out->offset || (src->offset - out->offset) % sizeof(float))
+    return false;
+  uint64_t start = (src->offset - out->offset) / sizeof(float);
+  if (start + args->width > old->n) return false;
+  bool apart = !overlap(dst, out) && may_write(before, dst) && !overlap(dst, &all[MATVEC_BYTES_POSITIONS]) &&
+               !(old->has_factors && overlap(dst, &all[MATVEC_BYTES_FACTORS])) &&
+               !(old->has_addend && overlap(dst, &all[MATVEC_BYTES_ADDEND])) &&
+               !(is_second && overlap(dst, &all[MATVEC_BYTES_FIRST]));
+  if (!apart) return false;
+
+  PutOff joined = *before;
+  matvec_bytes_args *now = &joined.arguments.product;
+  joined.operands[is_second ? MATVEC_BYTES_SECOND : MATVEC_BYTES_FIRST] = *dst;
+  *(is_second ? &now->second_start : &now->first_start) = (uint32_t)start;
+  *(is_second ? &now->second_width : &now->first_width) = args->width;
+  now->copy_bytes = bytes;
+  *status = put_off(commands, &joined, operands, COPY_ARGS, true);
+  return true;
+}
+
 bool IronFusionRecordCopy(IronCommands *commands, const IronOperand *operands, const copy_args *args,
                           iron_status *status) {
   PutOff *before = [commands putOff];
   const IronOperand *src = &operands[COPY_SRC], *dst = &operands[COPY_DST];
-  if (!before || before->kind != ROTATION || before->arguments.rotation.second_width || args->rows != 1 ||
-      src->dtype != IRON_F32)
-    return false;
+  if (!before || args->rows != 1 || src->dtype != IRON_F32) return false;
+  if (before->kind == PRODUCT) return record_copied_product(commands, before, operands, args, status);
+  if (before->kind != ROTATION || before->arguments.rotation.second_width) return false;
   const rope_store_args *old = &before->arguments.rotation;
   const IronOperand *x = &before->operands[ROPE_STORE_X];
   int kernel = IronKernelFind(IRON_OPERATION_ROPE_STORE, dst->dtype, 0, old, before->operands);

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { MAX_PASSES = 17, MAX_OPERANDS = 7, SIMD_WIDTH = 32, ROW_THREADS = 256 };
+enum { MAX_PASSES = 17, MAX_OPERANDS = 11, SIMD_WIDTH = 32, ROW_THREADS = 256 };
 
 static uint64_t groups(uint64_t points, uint32_t tile) { return (points + tile - 1) / tile; }
 
@@ -86,7 +86,10 @@ void IronPassEncode(const IronKernelPass *prepared, id<MTLComputeCommandEncoder>
     [encoder setBuffer:operand->buffer->metal offset:operand->offset atIndex:binding];
   }
   [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
-  if (pass->threadgroup_memory) [encoder setThreadgroupMemoryLength:pass->threadgroup_memory atIndex:0];
+  /* What a pass before this one had would count beside the kernel's own: devices of many cores have such passes. */
+  bool may_have_been_set = pass->operand_count > 0 && pass->operands[0].buffer->device->cores > 0;
+  if (pass->threadgroup_memory || may_have_been_set)
+    [encoder setThreadgroupMemoryLength:pass->threadgroup_memory atIndex:0];
   dispatch(encoder, prepared->state, &IronKernelTable[pass->kernel].geometry, pass->grid);
 }
 

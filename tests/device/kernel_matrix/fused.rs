@@ -56,12 +56,17 @@ fn both_ways(
 
 /// Activations of a joined norm are rounded before its factor, so that products differ by some of their roundings: each
 /// is at most 1 / 32512 of the largest in its block, and their sum over a row grows like its root.
-fn assert_close([joined, apart]: [Vec<f32>; 2], what: &str) {
+fn assert_close(results: [Vec<f32>; 2], what: &str) {
+    assert_within(2e-4, results, what);
+}
+
+/// `tolerance`: of the largest.
+fn assert_within(tolerance: f32, [joined, apart]: [Vec<f32>; 2], what: &str) {
     let largest = apart
         .iter()
         .fold(0.0f32, |most, value| most.max(value.abs()));
     for (place, (joined, apart)) in joined.iter().zip(&apart).enumerate() {
-        let close = (joined - apart).abs() <= 2e-4 * largest;
+        let close = joined == apart || (joined - apart).abs() <= tolerance * largest;
         assert!(close, "{what}: element {place} is {joined}, not {apart}");
     }
 }
@@ -201,5 +206,152 @@ fn a_rotation_and_copies_to_caches() {
                 assert!(results[0].0 != inputs, "{what}: it is rotated");
             }
         }
+    }
+}
+
+/// A norm, the queries, keys and values of it, their rotation, and copies to caches; also with a bias, with factors of
+/// the angles, with copies of something else, and where positions stand in what the product writes over.
+#[test]
+#[serial]
+fn a_product_its_rotation_and_copies() {
+    let device = device();
+    let (head_dim, heads, kv_heads) = (64, 4, 2);
+    let (query_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
+    let n = query_dim + 2 * kv_dim;
+    let inputs = numbers(2 * WIDTH + n + head_dim / 2, 10);
+    let value = query_dim + kv_dim;
+    for (dtype, cache, pairing, bias, factors, first) in [
+        (
+            DType::Q4_0,
+            DType::F16,
+            RopePairing::Interleaved,
+            false,
+            false,
+            query_dim,
+        ),
+        (
+            DType::Q8_0,
+            DType::F16,
+            RopePairing::Interleaved,
+            true,
+            false,
+            query_dim,
+        ),
+        (
+            DType::Q4K,
+            DType::F32,
+            RopePairing::Interleaved,
+            false,
+            true,
+            query_dim,
+        ),
+        (
+            DType::Q6K,
+            DType::F16,
+            RopePairing::Interleaved,
+            true,
+            true,
+            query_dim + 34,
+        ),
+        (
+            DType::F16,
+            DType::F16,
+            RopePairing::Interleaved,
+            false,
+            false,
+            0,
+        ),
+        (
+            DType::Bf16,
+            DType::F32,
+            RopePairing::Interleaved,
+            false,
+            false,
+            query_dim,
+        ),
+        (
+            DType::Q4_0,
+            DType::F16,
+            RopePairing::Half,
+            false,
+            false,
+            query_dim,
+        ),
+        (
+            DType::Q4_0,
+            DType::Bf16,
+            RopePairing::Interleaved,
+            false,
+            false,
+            query_dim,
+        ),
+    ] {
+        let weights = Typed::made_up(dtype, n * WIDTH, 11);
+        let matrix = device.buffer_from(&weights.bytes).expect("memory");
+        let given = device.buffer_from(&inputs).expect("memory");
+        let results = [0, 1].map(|operations| {
+            let x = device
+                .buffer_from(&vec![7.0f32; WIDTH + n])
+                .expect("memory");
+            let positions = device.buffer_from(&[77u32]).expect("memory");
+            let caches = device.buffer_from(&vec![0u8; 8 * 4 * kv_dim]);
+            let caches = caches.expect("memory");
+            let read = device.buffer_from(&vec![0.0f32; 8 * kv_dim]);
+            let read = read.expect("memory");
+            let (row, given) = (x.tensor(), given.tensor());
+            let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
+            let options = device.commands_options().max_operations(operations);
+            let mut commands = options.begin().expect("the device is open");
+            let norm = RmsNorm::new(
+                given.matrix(1, WIDTH),
+                given.skip(WIDTH).vector(WIDTH),
+                row.matrix(1, WIDTH),
+                1e-5,
+            );
+            commands.rms_norm(&norm).expect("it fits");
+            let (b, out) = (matrix.tensor_at(0, dtype), row.skip(WIDTH));
+            let mut joined = product(n, row, b, out);
+            if bias {
+                joined = joined.with_bias(given.skip(2 * WIDTH).vector(n));
+            }
+            commands.matmul(&joined).expect("it fits");
+            let mut rope = Rope::new(
+                out.matrix(1, (heads + kv_heads) * head_dim),
+                positions.tensor().vector(1),
+                head_dim,
+                10000.0,
+            )
+            .with_pairing(pairing);
+            if factors {
+                let divisors = given.skip(2 * WIDTH + n).vector(head_dim / 2);
+                rope = rope.with_factors(divisors);
+            }
+            commands.rope(&rope).expect("it fits");
+            for (from, to) in [(first, 1), (value, 3), (query_dim, 5)] {
+                let from = out.skip(from).matrix(1, kv_dim);
+                let copy = CopyRows::new(from, place(to).matrix(1, kv_dim));
+                commands.copy(&copy).expect("it fits");
+            }
+            commands.run().expect("they can be computed");
+            let mut commands = device.commands().expect("the device is open");
+            let all = CopyRows::new(place(0).matrix(8, kv_dim), read.matrix(8, kv_dim));
+            commands.copy(&all).expect("it fits");
+            commands.run().expect("it can be computed");
+            let mut results = x.to_vec().expect("it is complete");
+            results.extend(read.to_vec().expect("it is complete"));
+            results
+        });
+        let what = format!("{dtype:?}, {cache:?}, {pairing:?}, bias {bias}, factors {factors}");
+        assert!(
+            results[0][..WIDTH + n].iter().all(|value| *value != 7.0),
+            "{what}"
+        );
+        // Copies that are rounded once more may differ by a unit in the last place.
+        let tolerance = match cache {
+            DType::Bf16 => 4e-3,
+            DType::F16 => 1e-3,
+            _ => 2e-4,
+        };
+        assert_within(tolerance, results, &what);
     }
 }
