@@ -97,7 +97,32 @@ fn weight(path: &Path) -> u32 {
 
 fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Module>, String> {
     let (family, text) = kernels::source(path)?;
+    let mut modules = variant(clang, out, macros, &family, &text, None)?;
+    if text.contains(ptx::TILE_PRODUCTS_MACRO) {
+        let define = format!("-D{}=1", ptx::TILE_PRODUCTS_MACRO);
+        let own = variant(clang, out, macros, &family, &text, Some(define))?;
+        let own = own
+            .into_iter()
+            .filter(|module| ptx::multiplies_tiles(&module.ptx));
+        modules.extend(own.map(|module| Module {
+            family: ptx::tile_products_family(&family),
+            ..module
+        }));
+    }
+    Ok(modules)
+}
+
+/// A family's modules as they are with a macro.
+fn variant(
+    clang: &Path,
+    out: &Path,
+    macros: &Path,
+    family: &str,
+    text: &str,
+    define: Option<String>,
+) -> Result<Vec<Module>, String> {
     let mut arguments = target::preprocessor_arguments(macros);
+    arguments.extend(define.map(OsString::from));
     arguments.push("-".into());
     let text = format!("#line 1 \"{family}.metal\"\n{text}");
     let preprocessed = run(clang, &arguments, &text)?;
@@ -119,7 +144,7 @@ fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Mo
             ptx::Description::read(&ptx, number)
                 .map_err(|error| format!("{}: {error}", kernel.name))?;
             Ok(Module {
-                family: family.clone(),
+                family: family.to_owned(),
                 name: kernel.name.clone(),
                 // As if it had been compiled alone.
                 ptx: ptx

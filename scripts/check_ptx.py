@@ -61,28 +61,30 @@ def modules():
 
     at = 0
     while at < len(data):
-        _, at = text(data, at)
+        name, at = text(data, at)
+        _, variant, of = name.decode().partition("@")
         (count,) = struct.unpack_from("<I", data, at)
         compressed, at = text(data, at + 4)
         family, inside = zlib.decompress(compressed, -15), 0
         for _ in range(count):
             name, inside = text(family, inside)
             ptx, inside = text(family, inside)
-            yield name.decode(), ptx
+            yield name.decode() + variant + of, ptx
 
 
 def for_gpu(ptx, architecture):
     """What a GPU's driver is given, but for the number of threads: for_gpu in src/msl/ptx.rs."""
     if architecture != "sm_90":
         return ptx
+    of_tiles = b"wgmma." in ptx
     allow, wait = b"griddepcontrol.launch_dependents;", b"griddepcontrol.wait;"
     at_start = b"" if b"// msl: wait_for_predecessor" in ptx else allow + b"\n" + wait
     for old, new in (
         (b"// msl: kernel_starts", at_start),
         (b"// msl: wait_for_predecessor", wait),
         (b"// msl: allow_successor", allow),
-        (b".version 7.5", b".version 7.8"),
-        (b".target sm_80", b".target sm_90"),
+        (b".version 7.5", b".version 8.0" if of_tiles else b".version 7.8"),
+        (b".target sm_80", b".target sm_90a" if of_tiles else b".target sm_90"),
     ):
         ptx = ptx.replace(old, new)
     return ptx
@@ -91,6 +93,10 @@ def for_gpu(ptx, architecture):
 def assemble(ptxas, name, ptx, architecture):
     """(registers, bytes of spills), or why it failed."""
     ptx = for_gpu(ptx, architecture)
+    if b".target sm_90a" in ptx:
+        architecture = "sm_90a"
+    elif b"wgmma." in ptx:
+        return 0, 0  # a kernel that this GPU is not given
     with tempfile.NamedTemporaryFile(suffix=".ptx") as source:
         source.write(ptx)
         source.flush()

@@ -41,6 +41,25 @@ const OVERLAPPING_TARGET: [(&str, &str); 2] = [
 const ALLOW: &str = "griddepcontrol.launch_dependents;";
 const WAIT: &str = "griddepcontrol.wait;";
 
+/// The one compute capability that multiplies tiles in threadgroup memory, and what such kernels are compiled for.
+pub const TILE_PRODUCTS: (i32, i32) = (9, 0);
+const TILE_PRODUCTS_TARGET: [(&str, &str); 2] = [
+    (".version 7.5", ".version 8.0"),
+    (".target sm_80", ".target sm_90a"),
+];
+/// What the sources of such kernels ask for.
+pub const TILE_PRODUCTS_MACRO: &str = "__HAVE_IRONBRIDGE_TILE_PRODUCTS__";
+
+/// Whether a module has instructions that multiply tiles.
+pub fn multiplies_tiles(module: &str) -> bool {
+    module.contains("wgmma.")
+}
+
+/// What the kernels of a family that multiply tiles are embedded as: they have the names of others.
+pub fn tile_products_family(family: &str) -> String {
+    format!("{family}@sm_90a")
+}
+
 /// The module of a kernel as a GPU's driver is given it: with the most threads of its threadgroups, on which the number
 /// of registers depends, and on a GPU that has the instructions with those in the place of the comments that
 /// native/msl/nvptx/threads.h left for them.
@@ -71,7 +90,11 @@ pub fn for_gpu(module: &str, max_threads: u32, overlaps: bool) -> String {
     text = text.replace("// msl: kernel_starts", &at_start);
     text = text.replace("// msl: wait_for_predecessor", WAIT);
     text = text.replace("// msl: allow_successor", ALLOW);
-    for (old, new) in OVERLAPPING_TARGET {
+    let target = match multiplies_tiles(&text) {
+        true => TILE_PRODUCTS_TARGET,
+        false => OVERLAPPING_TARGET,
+    };
+    for (old, new) in target {
         text = text.replacen(old, new, 1);
     }
     text

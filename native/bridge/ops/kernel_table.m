@@ -178,6 +178,10 @@ bool IronMatmulIsOfHalves(const matmul_args *args, const IronOperand *operands) 
 static bool has_room(const struct IronOperand *operands, uint32_t memory) {
   return memory <= [operands[MATMUL_HALVES_A].buffer->device->metal maxThreadgroupMemoryLength];
 }
+static bool has_room_for_long_tiles(const void *arguments, const struct IronOperand *operands) {
+  (void)arguments;
+  return has_room(operands, HALVES_MEMORY(HALVES_DEPTH, HALVES_LONG_STAGES));
+}
 static bool has_room_for_deep_tiles(const void *arguments, const struct IronOperand *operands) {
   (void)arguments;
   return has_room(operands, HALVES_MEMORY(HALVES_DEPTH, HALVES_STAGES));
@@ -348,6 +352,7 @@ const IronKernelEntry IronKernelTable[] = {
     MATVEC_WIDE(IRON_Q4_0, q4_0, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q4_K, q4_k, FOUR_COLUMNS)
     MATVEC_WIDE(IRON_Q6_K, q6_k, FOUR_COLUMNS)
+    {IRON_OPERATION_MATMUL_HALVES, {0}, has_room_for_long_tiles, "matmul_halves", "matmul_halves_long", LARGE_TILES},
     {IRON_OPERATION_MATMUL_HALVES, {0}, has_room_for_deep_tiles, "matmul_halves", "matmul_halves", LARGE_TILES},
     {IRON_OPERATION_MATMUL_HALVES, {0}, has_room_for_tiles, "matmul_halves", "matmul_halves_short", LARGE_TILES},
     {IRON_OPERATION_RMS_NORM, {0}, has_long_rows_to_normalize, "rms_norm_wide", "rms_norm_wide",
@@ -488,6 +493,8 @@ uint32_t IronSlicesMemory(int kernel) {
 }
 
 uint32_t IronHalvesMemory(int kernel) {
-  bool deep = IronKernelTable[kernel].when == has_room_for_deep_tiles;
+  IronCondition when = IronKernelTable[kernel].when;
+  if (when == has_room_for_long_tiles) return HALVES_MEMORY(HALVES_DEPTH, HALVES_LONG_STAGES);
+  bool deep = when == has_room_for_deep_tiles;
   return deep ? HALVES_MEMORY(HALVES_DEPTH, HALVES_STAGES) : HALVES_MEMORY(HALVES_SHORT_DEPTH, HALVES_SHORT_STAGES);
 }

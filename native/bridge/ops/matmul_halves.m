@@ -121,7 +121,8 @@ static size_t add_piece(const Plan *plan, uint64_t first, uint64_t rows, Piece *
                                           .n = (uint32_t)rows,
                                           .k = padded,
                                           .has_bias = args->has_bias,
-                                          .has_b_scales = !plan->as_they_are};
+                                          .has_b_scales = !plan->as_they_are,
+                                          .in_pairs = out.offset % 8 == 0 && args->c_row_stride % 2 == 0};
   passes[count++] = (IronPass){plan->product, all, MATMUL_HALVES_ARGS, &piece->arguments, sizeof piece->arguments,
                                {args->m, rows, 1}, IronHalvesMemory(plan->product)};
   return count;

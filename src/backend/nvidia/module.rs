@@ -51,10 +51,24 @@ fn fault(error: Error) -> Fault {
     }
 }
 
+/// The kernels of a family, which on some GPUs are kernels of their own.
+fn embedded_family(name: &str, context: &Context) -> Option<Vec<(String, String)>> {
+    let mut kernels = embedded_ptx::family(name)?;
+    if context.overlaps() && context.properties.capability == ptx::TILE_PRODUCTS {
+        let own = embedded_ptx::family(&ptx::tile_products_family(name));
+        for own in own.into_iter().flatten() {
+            if let Some(kernel) = kernels.iter_mut().find(|(name, _)| *name == own.0) {
+                *kernel = own;
+            }
+        }
+    }
+    Some(kernels)
+}
+
 impl Module {
     pub fn create(context: &Arc<Context>, source: &[u8]) -> Result<Module, Fault> {
         let own = builtin::own_source_of(source);
-        let embedded = own.and_then(|own| embedded_ptx::family(own.family));
+        let embedded = own.and_then(|own| embedded_family(own.family, context));
         let code = match embedded {
             Some(kernels) => Code::Embedded(kernels),
             None => {
