@@ -7,7 +7,8 @@
  * The design is attention_tiled's, with matrices of 16 x 16: each of four SIMD-groups has sixteen queries. Where the
  * device has instructions for them, scores become weights in the registers in which they are multiplied with values.
  * Keys and values that are halves are multiplied as such, with queries and weights in two halves each. Of a query these
- * have 22 bits, and of a weight what is above 2^-25. */
+ * have 22 bits, and of a weight what is above 2^-25. They have memory apart from each other, so that values are copied
+ * while keys are multiplied, and the next keys while values are. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
@@ -17,6 +18,7 @@ using namespace metal;
 #include "aligned_caches.h"
 #include "power.h"
 #include "matrix_quads.h"
+#include "async_copy.h"
 
 constant constexpr uint THREADS = 128;
 constant constexpr uint QUERIES = 64;
@@ -25,7 +27,7 @@ constant constexpr uint QUERIES = 64;
 struct float_products {
   typedef float value;
   typedef float4 four;
-  enum { KEY_PADDING = 8, VALUE_PADDING = 4 };
+  enum { KEY_PADDING = 8, VALUE_PADDING = 4, ARE_APART = 0 };
   static float4 stored(float4 values) { return values; }
   struct left {
     simdgroup_float8x8 parts[4];
@@ -47,7 +49,7 @@ struct float_products {
 struct half_products {
   typedef half value;
   typedef uint2 four;
-  enum { KEY_PADDING = 8, VALUE_PADDING = 8 };
+  enum { KEY_PADDING = 8, VALUE_PADDING = 8, ARE_APART = 1 };
   static uint2 stored(float4 values) {
     half2 low = half2(half(values.x), half(values.y)), high = half2(half(values.z), half(values.w));
     return uint2(as_type<uint>(low), as_type<uint>(high));
@@ -99,6 +101,37 @@ static inline void fill(threadgroup typename Products::four *tile, device const 
   }
 }
 
+/* The same of halves as they are, which are there after a wait for copies and a barrier. */
+template <uint rows, uint columns, uint stride>
+static inline void copy_tile(threadgroup uint2 *tile, device const half *from, ulong start, ulong row_stride,
+                             uint height, uint width, uint thread_index) {
+#pragma unroll
+  for (uint first = 0; first < rows * columns / 8; first += THREADS) {
+    uint place = 8 * (first + thread_index), row = place / columns, column = place % columns;
+    threadgroup uint4 *to = (threadgroup uint4 *)(tile + (row * stride + column) / 4);
+    device const half *place_of_row = from + start + row * row_stride;
+    if (row < height && column < width) async_copy(to, (device const uint4 *)(place_of_row + column));
+    else *to = uint4(0);
+  }
+  async_copy_close();
+}
+
+/* Fills a tile with rows of a cache; with those of halves it may still be under way afterwards. */
+template <typename Products, typename Cache, uint rows, uint columns, uint stride> struct tile_of {
+  static void put(threadgroup typename Products::four *tile, device const typename Cache::stored *from, ulong start,
+                  ulong row_stride, uint height, uint width, bool, uint thread_index) {
+    fill<Products, Cache, rows, columns, stride>(tile, from, start, row_stride, height, width, thread_index);
+  }
+};
+template <uint rows, uint columns, uint stride> struct tile_of<half_products, aligned_f16, rows, columns, stride> {
+  static void put(threadgroup uint2 *tile, device const half *from, ulong start, ulong row_stride, uint height,
+                  uint width, bool in_eights, uint thread_index) {
+    if (in_eights) copy_tile<rows, columns, stride>(tile, from, start, row_stride, height, width, thread_index);
+    else fill<half_products, aligned_f16, rows, columns, stride>(tile, from, start, row_stride, height, width,
+                                                                 thread_index);
+  }
+};
+
 /* The largest and the sum over a row of a matrix: over the four lanes that hold it. */
 static inline float largest_of_row(float value) {
   value = max(value, simd_shuffle_xor(value, quad_lane(0)));
@@ -127,8 +160,12 @@ template <typename Products, typename Cache, typename Stored, uint D>
    * pairs of rows of values. */
   constexpr uint KEYS = 4096 / D;
   constexpr uint KEY_STRIDE = D + Products::KEY_PADDING, VALUE_STRIDE = D + Products::VALUE_PADDING;
-  threadgroup typename Products::four memory[KEYS * KEY_STRIDE / 4];
-  threadgroup const typename Products::value *tile = (threadgroup const typename Products::value *)memory;
+  constexpr uint VALUES = Products::ARE_APART ? KEYS * KEY_STRIDE / 4 : 0;
+  threadgroup typename Products::four memory[VALUES + KEYS * KEY_STRIDE / 4];
+  threadgroup const typename Products::value *key_tile = (threadgroup const typename Products::value *)memory;
+  threadgroup const typename Products::value *value_tile = key_tile + 4 * VALUES;
+  typedef tile_of<Products, Cache, KEYS, D, KEY_STRIDE> keys_tile;
+  typedef tile_of<Products, Cache, KEYS, D, VALUE_STRIDE> values_tile;
 
   uint head = group.x, token = (groups.y - 1 - group.y) * QUERIES;
   uint count = min(args.tokens - token, QUERIES), first_query = token + simdgroup * 16;
@@ -167,14 +204,26 @@ template <typename Products, typename Cache, typename Stored, uint D>
 
   uint first = args.first_position + token, last = first + count - 1;
   uint start = args.window > 0 && first >= args.window ? first - args.window + 1 : 0;
+  ulong k_start = kv_head * args.k_head_stride, v_start = kv_head * args.v_head_stride;
+  bool k_in_eights = (args.k_token_stride | args.k_head_stride | args.head_dim) % 8 == 0;
+  bool v_in_eights = (args.v_token_stride | args.v_head_stride | args.head_dim) % 8 == 0;
+  if (Products::ARE_APART)
+    keys_tile::put(memory, k, k_start + start * args.k_token_stride, args.k_token_stride, last - start + 1,
+                   args.head_dim, k_in_eights, thread_index);
   for (uint key = start; key <= last; key += KEYS) {
     uint keys = last - key + 1;
     /* Whether any of this SIMD-group's queries sees any of these keys. */
     bool sees = first_query < args.tokens && key <= args.first_position + first_query + 15;
+    if (!Products::ARE_APART) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      keys_tile::put(memory, k, k_start + key * args.k_token_stride, args.k_token_stride, keys, args.head_dim,
+                     k_in_eights, thread_index);
+    }
+    async_copy_wait<0>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    fill<Products, Cache, KEYS, D, KEY_STRIDE>(memory, k, kv_head * args.k_head_stride + key * args.k_token_stride,
-        args.k_token_stride, keys, args.head_dim, thread_index);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (Products::ARE_APART)
+      values_tile::put(memory + VALUES, v, v_start + key * args.v_token_stride, args.v_token_stride, keys,
+                       args.head_dim, v_in_eights, thread_index);
     simdgroup_float8x8 scores[KEYS / 16][4];
     if (sees) {
 #pragma unroll
@@ -183,11 +232,17 @@ template <typename Products, typename Cache, typename Stored, uint D>
         for (uint i = 0; i < 4; ++i) scores[j][i] = quad_matrix(float2(0));
 #pragma unroll
         for (uint d = 0; d < D / 16; ++d)
-          Products::columns(scores[j], queries[d], tile + j * 16 * KEY_STRIDE + d * 16, KEY_STRIDE);
+          Products::columns(scores[j], queries[d], key_tile + j * 16 * KEY_STRIDE + d * 16, KEY_STRIDE);
       }
 #pragma unroll
       for (uint r = 0; r < 2; ++r) {
         float before = rows[r].largest, largest = before;
+#pragma unroll
+        for (uint j = 0; j < KEYS / 8; ++j) {
+          float2 pair = quad_elements(scores[j / 2][r * 2 + j % 2]) * rows[r].scale;
+          if (args.softcap > 0) pair = float2(soft_capped(pair.x, args.softcap), soft_capped(pair.y, args.softcap));
+          scores[j / 2][r * 2 + j % 2] = quad_matrix(pair);
+        }
 #pragma unroll
         for (uint j = 0; j < KEYS / 8; ++j) {
           float2 pair = quad_elements(scores[j / 2][r * 2 + j % 2]);
@@ -195,7 +250,7 @@ template <typename Products, typename Cache, typename Stored, uint D>
           for (uint i = 0; i < 2; ++i) {
             uint other = key + j * 8 + place.y + i;
             bool seen = other <= rows[r].position && (args.window == 0 || rows[r].position - other < args.window);
-            pair[i] = seen ? soft_capped(pair[i] * rows[r].scale, args.softcap) : as_type<float>(0xff800000u);
+            pair[i] = seen ? pair[i] : as_type<float>(0xff800000u);
             largest = max(largest, pair[i]);
           }
           scores[j / 2][r * 2 + j % 2] = quad_matrix(pair);
@@ -208,7 +263,8 @@ template <typename Products, typename Cache, typename Stored, uint D>
           float2 pair = quad_elements(scores[j / 2][r * 2 + j % 2]);
 #pragma unroll
           for (uint i = 0; i < 2; ++i) {
-            pair[i] = weightless(pair[i]) ? 0.0f : precise::exp(pair[i] - largest);
+            /* e^-200 is 0, without a branch. */
+            pair[i] = precise::exp(weightless(pair[i]) ? -200.0f : pair[i] - largest);
             sum += pair[i];
           }
           scores[j / 2][r * 2 + j % 2] = quad_matrix(pair);
@@ -221,10 +277,16 @@ template <typename Products, typename Cache, typename Stored, uint D>
       }
     }
 
+    if (!Products::ARE_APART) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      values_tile::put(memory, v, v_start + key * args.v_token_stride, args.v_token_stride, keys, args.head_dim,
+                       v_in_eights, thread_index);
+    }
+    async_copy_wait<0>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    fill<Products, Cache, KEYS, D, VALUE_STRIDE>(memory, v, kv_head * args.v_head_stride + key * args.v_token_stride,
-        args.v_token_stride, keys, args.head_dim, thread_index);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (Products::ARE_APART && keys > KEYS)
+      keys_tile::put(memory, k, k_start + (key + KEYS) * args.k_token_stride, args.k_token_stride, keys - KEYS,
+                     args.head_dim, k_in_eights, thread_index);
     if (sees) {
 #pragma unroll
       for (uint j = 0; j < KEYS / 16; ++j) {
@@ -233,7 +295,7 @@ template <typename Products, typename Cache, typename Stored, uint D>
         for (uint i = 0; i < 4; ++i) Products::set(weights, i, quad_elements(scores[j][i]));
 #pragma unroll
         for (uint d = 0; d < D / 16; ++d)
-          Products::rows(sums[d], weights, tile + j * 16 * VALUE_STRIDE + d * 16, VALUE_STRIDE);
+          Products::rows(sums[d], weights, value_tile + j * 16 * VALUE_STRIDE + d * 16, VALUE_STRIDE);
       }
     }
   }
