@@ -348,7 +348,9 @@ SOFT_COUNTED(SoftCommandBuffer)
   _plannedError = [[self softDevice] plannedErrorOfNextCommandBuffer:&_endsLate];
   atomic_store(&_status, MTLCommandBufferStatusCommitted);
   [self retain]; /* until the last segment is complete */
-  [[_queue order] commit:&_place parts:&_firstSegment.part wakes:wakes];
+  /* Handlers are called on another thread than the one that commits. */
+  BOOL starts = _scheduledHandlers.count == 0;
+  [[_queue order] commit:&_place parts:&_firstSegment.part wakes:wakes starts:starts];
 }
 
 /* All referents are in use after this, or none and an exception. */

@@ -54,8 +54,9 @@ typedef struct soft_frame {
 - (void)enqueue:(soft_place *)place;
 /* Gives up a place that was never committed. */
 - (void)leave:(soft_place *)place;
-/* Enqueues it if need be, and submits what can be. Wakes no thread where the caller helps next. */
-- (void)commit:(soft_place *)place parts:(soft_part *)first wakes:(BOOL)wakes;
+/* Enqueues it if need be, and submits what can be. Wakes no thread where the caller helps next. `starts`: on a backend
+ * that needs no thread for it, execution begins here, and so does what calls back at its begin. */
+- (void)commit:(soft_place *)place parts:(soft_part *)first wakes:(BOOL)wakes starts:(BOOL)starts;
 /* Submits what can be: an event that a part waits for was signaled. */
 - (void)goOn;
 /* Executes what is submitted, up to that place, on the calling thread, as far as the backend lets it. */

@@ -85,7 +85,7 @@ static _Thread_local soft_frame *innermost;
   soft_unlock(&_lock);
 }
 
-- (void)commit:(soft_place *)place parts:(soft_part *)first wakes:(BOOL)wakes {
+- (void)commit:(soft_place *)place parts:(soft_part *)first wakes:(BOOL)wakes starts:(BOOL)starts {
   soft_lock(&_lock);
   if (!place->number) [self append:place];
   for (soft_part *part = first; part; part = part->next) part->waiter.order = self;
@@ -94,6 +94,7 @@ static _Thread_local soft_frame *innermost;
   [self submitWithFlags:wakes ? 0 : SOFT_WILL_HELP];
   soft_unlock(&_lock);
   soft_schedule_point();
+  if (starts) [_backend table]->stream_start(_stream);
 }
 
 - (void)goOn {

@@ -9,8 +9,8 @@
  * NULL. Texts come from malloc; the caller frees them. Lengths and offsets are in bytes, times in nanoseconds of
  * CLOCK_MONOTONIC.
  *
- * Callbacks (soft_submission) run on a thread of the backend's or inside `stream_help`, never inside another function,
- * with no lock of the backend's held. They may call every function of this table. */
+ * Callbacks (soft_submission) run on a thread of the backend's or inside `stream_start` and `stream_help`, never inside
+ * another function, with no lock of the backend's held. They may call every function of this table. */
 #ifndef SOFTMETAL_BACKEND_H
 #define SOFTMETAL_BACKEND_H
 
@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 enum {
-  SOFT_BACKEND_VERSION = 3,
+  SOFT_BACKEND_VERSION = 4,
   SOFT_MAX_BINDINGS = 31, /* Metal's argument tables */
   SOFT_MAX_TEXTURES = 128,
   SOFT_MAX_SAMPLERS = 16,
@@ -297,6 +297,9 @@ typedef struct soft_backend_table {
   /* A ticket, greater than those before. Failures come through `complete`. The caller keeps the order of submissions:
    * one thread at a time. */
   uint64_t (*stream_submit)(soft_stream *stream, const soft_submission *submission, uint32_t flags);
+  /* Gives the device what was submitted, as far as that takes no waiting. Called after stream_submit, without the locks
+   * that callbacks take. */
+  void (*stream_start)(soft_stream *stream);
   /* For a thread that waits without a timeout: executes or completes submissions up to `ticket` on the calling thread.
    * May return before they are complete: when another thread is at it, when a kernel needs a thread of the backend's,
    * or when there is nothing that a caller could do. Whatever it leaves, another thread sees to. */

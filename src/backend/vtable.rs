@@ -104,6 +104,8 @@ pub trait Stream<B: Backend>: Send + Sync + 'static {
     /// neither `begin`, unless [`Submission::may_begin_now`], nor `complete` may be called before this returns.
     /// `caller_helps`: the calling thread calls [`Stream::help`] next.
     fn submit(&self, submission: Submission<B>, caller_helps: bool) -> u64;
+    /// Gives the device what was submitted, as far as that takes no waiting. Here `begin` may be called.
+    fn start(&self) {}
     /// Executes or completes submissions up to `ticket` on the calling thread, which waits without a timeout. May
     /// return earlier.
     fn help(&self, _ticket: u64) {}
@@ -689,6 +691,7 @@ impl<B: Backend> Table<B> {
         stream_create: Some(Self::stream_create),
         stream_release: Some(Self::stream_release),
         stream_submit: Some(Self::stream_submit),
+        stream_start: Some(Self::stream_start),
         stream_help: Some(Self::stream_help),
     };
 
@@ -1075,12 +1078,24 @@ impl<B: Backend> Table<B> {
         guarded(submit).unwrap_or_default()
     }
 
-    unsafe extern "C" fn stream_help(stream: *mut soft_stream, ticket: u64) {
-        // A callback may release the stream, so this call has a reference of its own.
+    unsafe extern "C" fn stream_start(stream: *mut soft_stream) {
         // SAFETY: backend.h: a live stream of this backend.
+        unsafe { Self::visit(stream, B::Stream::start) };
+    }
+
+    unsafe extern "C" fn stream_help(stream: *mut soft_stream, ticket: u64) {
+        // SAFETY: backend.h: a live stream of this backend.
+        unsafe { Self::visit(stream, |stream| stream.help(ticket)) };
+    }
+
+    /// # Safety
+    /// A live stream of this backend.
+    unsafe fn visit(stream: *mut soft_stream, body: impl FnOnce(&B::Stream)) {
+        // A callback may release the stream, so this call has a reference of its own.
+        // SAFETY: the caller's promise.
         let stream = unsafe { clone_arc::<B::Stream>(stream.cast()) };
         let _ = guarded(|| {
-            stream.help(ticket);
+            body(&stream);
             Ok(())
         });
         // The last reference may go here.

@@ -509,6 +509,8 @@ static uint64_t stream_submit(soft_stream *stream, const soft_submission *submis
   return ticket;
 }
 
+static void stream_start(soft_stream *stream) { (void)stream; }
+
 static void stream_help(soft_stream *stream, uint64_t ticket) {
   if (stream->backend->asynchronous) return;
   atomic_fetch_add(&stream->references, 1);
@@ -550,6 +552,7 @@ static const soft_backend_table table = {
     .stream_create = stream_create,
     .stream_release = stream_release,
     .stream_submit = stream_submit,
+    .stream_start = stream_start,
     .stream_help = stream_help,
 };
 

@@ -1,6 +1,7 @@
 //! Executes submissions in their order: their commands go into a CUDA stream as a whole, behind those of the
-//! submissions in front, and an event tells when they have ended. A thread of the stream's own does it, or one that
-//! waits for a submission (caller-runs): then no thread is woken on the way.
+//! submissions in front, and an event tells when they have ended. The thread that submits puts them there. A thread of
+//! the stream's own completes them, or one that waits for a submission (caller-runs): then no thread is woken on the
+//! way.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -23,6 +24,8 @@ const STACK: usize = 8 << 20;
 const MOST_IN_FLIGHT: usize = 8;
 /// How long a thread asks for an event before it sleeps.
 const SPIN: Duration = Duration::from_millis(2);
+/// How long the stream's thread leaves a submission to the thread that waited for the last one.
+const GRACE: Duration = Duration::from_millis(1);
 /// Bytes of a slab for what setBytes copied.
 const SLAB: usize = 64 << 10;
 
@@ -121,9 +124,13 @@ struct Core {
     state: Mutex<State>,
     /// Something was submitted, a runner went, or the stream is closing.
     changed: Condvar,
+    /// Nobody enqueues any more.
+    enqueued: Condvar,
     /// The newest submission's ticket, for a runner that looks too often to take the lock each time: whoever submits
     /// would not get it.
     newest: AtomicU64,
+    /// Threads that wait to be the runner, to which the stream's own thread gives way.
+    helpers: AtomicU64,
 }
 
 #[derive(Default)]
@@ -132,10 +139,24 @@ struct State {
     in_flight: VecDeque<InFlight>,
     /// The newest submission.
     ticket: u64,
-    /// Who enqueues and completes, and calls back.
+    /// Who completes submissions, and enqueues those that nobody has.
     runner: Option<ThreadId>,
+    /// Who enqueues. Both call back.
+    enqueuer: Option<ThreadId>,
+    /// The submission that it is at, neither pending nor in flight.
+    enqueuing: Option<u64>,
+    /// The newest one that was taken from those pending.
+    taken: u64,
+    /// The stream's thread.
+    own: Option<ThreadId>,
+    /// Whether it sleeps until it is woken.
+    sleeps: bool,
+    /// Whether a helper completed the last submissions.
+    was_helped: bool,
     closing: bool,
     events: Vec<driver::Event>,
+    free_slabs: Vec<Slab>,
+    /// Both are the enqueuer's while there is one.
     staging: Option<Staging>,
     graphs: Option<Graphs>,
 }
@@ -171,7 +192,9 @@ impl Stream {
                 ..State::default()
             }),
             changed: Condvar::new(),
+            enqueued: Condvar::new(),
             newest: AtomicU64::new(0),
+            helpers: AtomicU64::new(0),
         });
         let own = Arc::clone(&core);
         let thread = thread::Builder::new()
@@ -193,17 +216,32 @@ impl vtable::Stream<Nvidia> for Stream {
         let ticket = state.ticket;
         state.pending.push_back(Pending { submission, ticket });
         self.core.newest.store(ticket, Ordering::Release);
+        let sleeps = state.sleeps;
         drop(state);
-        if !caller_helps {
+        if !caller_helps && sleeps {
             self.core.changed.notify_all();
         }
         ticket
     }
 
+    fn start(&self) {
+        drop(self.core.enqueue_pending(self.core.lock()));
+    }
+
     fn help(&self, ticket: u64) {
-        let state = self.core.lock();
-        if state.runner.is_none() && state.oldest().is_some_and(|oldest| oldest <= ticket) {
-            drop(self.core.run(state, ticket));
+        let mut state = self.core.lock();
+        self.core.helpers.fetch_add(1, Ordering::Relaxed);
+        // The stream's thread may sleep until the GPU has ended; then this thread sleeps until then, too.
+        while state.own_thread_runs() && state.has(ticket) {
+            state = self.core.wait(state);
+        }
+        self.core.helpers.fetch_sub(1, Ordering::Relaxed);
+        match state.runner.is_none() && state.has(ticket) {
+            true => {
+                state.was_helped = true;
+                drop(self.core.run(state, ticket));
+            }
+            false => self.core.changed.notify_all(), // the stream's thread may have waited for this one
         }
     }
 
@@ -211,8 +249,9 @@ impl vtable::Stream<Nvidia> for Stream {
         let mut state = self.core.lock();
         state.closing = true;
         self.core.changed.notify_all();
-        let inside = state.runner == Some(thread::current().id());
-        while !inside && (state.runner.is_some() || state.oldest().is_some()) {
+        let this = Some(thread::current().id());
+        let inside = state.runner == this || state.enqueuer == this;
+        while !inside && (state.is_busy() || state.oldest().is_some()) {
             state = self.core.wait(state);
         }
         drop(state);
@@ -235,7 +274,21 @@ impl State {
     /// The oldest submission that is not complete.
     fn oldest(&self) -> Option<u64> {
         let in_flight = self.in_flight.front().map(|first| first.ticket);
-        in_flight.or_else(|| self.pending.front().map(|first| first.ticket))
+        let pending = || self.pending.front().map(|first| first.ticket);
+        in_flight.or(self.enqueuing).or_else(pending)
+    }
+
+    /// Whether a submission up to `ticket` is not complete.
+    fn has(&self, ticket: u64) -> bool {
+        self.oldest().is_some_and(|oldest| oldest <= ticket)
+    }
+
+    fn own_thread_runs(&self) -> bool {
+        self.runner.is_some() && self.runner == self.own
+    }
+
+    fn is_busy(&self) -> bool {
+        self.runner.is_some() || self.enqueuer.is_some()
     }
 }
 
@@ -255,38 +308,77 @@ impl Core {
     /// The body of the stream's own thread.
     fn work(&self) {
         let mut state = self.lock();
+        state.own = Some(thread::current().id());
         loop {
-            if state.runner.is_none() && state.oldest().is_some() {
-                state = self.run(state, u64::MAX);
-            } else if state.closing && state.oldest().is_none() {
+            let helped = self.helpers.load(Ordering::Relaxed) > 0;
+            if state.runner.is_none() && state.oldest().is_some() && !helped {
+                state = match state.was_helped {
+                    true => self.leave_to_helper(state),
+                    false => self.run(state, u64::MAX),
+                };
+            } else if state.closing && state.oldest().is_none() && state.enqueuer.is_none() {
                 return;
             } else {
+                state.sleeps = true;
                 state = self.wait(state);
+                state.sleeps = false;
             }
         }
+    }
+
+    /// Waits for a helper. Two threads that ask for events would hold each other up, and so would one of them the
+    /// thread that enqueues.
+    fn leave_to_helper<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        let oldest = state.oldest();
+        let nobody_came = |state: &mut State| state.runner.is_none() && state.oldest() == oldest;
+        let waited = self.changed.wait_timeout_while(state, GRACE, nobody_came);
+        let (mut state, result) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.was_helped = !result.timed_out();
+        state
     }
 
     /// Enqueues and completes submissions up to `ticket` as the runner.
     fn run<'s>(&'s self, mut state: MutexGuard<'s, State>, ticket: u64) -> MutexGuard<'s, State> {
         state.runner = Some(thread::current().id());
-        while state.oldest().is_some_and(|oldest| oldest <= ticket) {
-            while state.in_flight.len() < MOST_IN_FLIGHT
-                && let Some(pending) = state.pending.pop_front()
-            {
-                let mut staging = state.staging.take().unwrap_or_else(Staging::new);
-                let mut graphs = state.graphs.take().unwrap_or_default();
-                let event = state.events.pop();
-                drop(state);
-                let in_flight = self.enqueue(pending, event, &mut staging, &mut graphs);
-                state = self.lock();
-                state.staging = Some(staging);
-                state.graphs = Some(graphs);
-                state.in_flight.push_back(in_flight);
-            }
+        while state.has(ticket) {
+            state = self.enqueue_pending(state);
             state = self.complete_oldest(state);
+            if state.own_thread_runs() && self.helpers.load(Ordering::Relaxed) > 0 {
+                break;
+            }
         }
         state.runner = None;
         self.changed.notify_all();
+        state
+    }
+
+    /// Puts what is pending into the CUDA stream, unless another thread is at it.
+    fn enqueue_pending<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        if state.enqueuer.is_some() || state.pending.is_empty() {
+            return state;
+        }
+        state.enqueuer = Some(thread::current().id());
+        while state.in_flight.len() < MOST_IN_FLIGHT
+            && let Some(pending) = state.pending.pop_front()
+        {
+            (state.taken, state.enqueuing) = (pending.ticket, Some(pending.ticket));
+            let mut staging = state.staging.take().unwrap_or_else(Staging::new);
+            staging.free.append(&mut state.free_slabs);
+            let mut graphs = state.graphs.take().unwrap_or_default();
+            let event = state.events.pop();
+            drop(state);
+            let in_flight = self.enqueue(pending, event, &mut staging, &mut graphs);
+            state = self.lock();
+            state.staging = Some(staging);
+            state.graphs = Some(graphs);
+            state.enqueuing = None;
+            state.in_flight.push_back(in_flight);
+        }
+        state.enqueuer = None;
+        self.enqueued.notify_all();
+        if state.closing {
+            self.changed.notify_all();
+        }
         state
     }
 
@@ -348,14 +440,22 @@ impl Core {
     /// Waits for the oldest submission in flight and completes it. Returns early when there is something to enqueue.
     fn complete_oldest<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         let Some(first) = state.in_flight.front() else {
-            return state;
+            // Another thread is about to enqueue it.
+            return match state.enqueuer {
+                Some(_) => {
+                    let waited = self.enqueued.wait(state);
+                    waited.unwrap_or_else(|poisoned| poisoned.into_inner())
+                }
+                None => state,
+            };
         };
         let (event, started) = (first.event, first.start != 0);
-        let enqueued = state.in_flight.back().map_or(0, |last| last.ticket);
+        let gives_way = state.own_thread_runs();
+        let taken = state.taken;
         let room = state.in_flight.len() < MOST_IN_FLIGHT;
         if let (Some(event), true) = (event, started) {
             drop(state);
-            let ended = self.wait_for(event, if room { enqueued } else { u64::MAX });
+            let ended = self.wait_for(event, if room { taken } else { u64::MAX }, gives_way);
             state = self.lock();
             match ended {
                 None => return state,
@@ -372,9 +472,7 @@ impl Core {
             return state;
         };
         state.events.extend(first.event);
-        if let Some(staging) = &mut state.staging {
-            staging.free.extend(first.slabs);
-        }
+        state.free_slabs.extend(first.slabs);
         drop(state);
         let times = Times {
             start: first.start,
@@ -389,8 +487,14 @@ impl Core {
         state
     }
 
-    /// `None`: more than `enqueued` was submitted meanwhile, and the GPU can be given that.
-    fn wait_for(&self, event: driver::Event, enqueued: u64) -> Option<Result<(), Fault>> {
+    /// `None`: more than `taken` was submitted meanwhile, and the GPU can be given that; or, if it `gives_way`, a
+    /// helper waits.
+    fn wait_for(
+        &self,
+        event: driver::Event,
+        taken: u64,
+        gives_way: bool,
+    ) -> Option<Result<(), Fault>> {
         let context = &*self.context;
         let entered = context.enter();
         if let Err(fault) = entered {
@@ -403,7 +507,8 @@ impl Core {
                 driver::status::NOT_READY => {}
                 status => return Some(context.check("a submission", status)),
             }
-            if self.newest.load(Ordering::Acquire) > enqueued {
+            let helped = gives_way && self.helpers.load(Ordering::Relaxed) > 0;
+            if helped || self.newest.load(Ordering::Acquire) > taken {
                 return None;
             }
             if start.elapsed() > SPIN {
@@ -432,12 +537,9 @@ impl Drop for Core {
         if let Some(graphs) = &mut state.graphs {
             graphs.destroy(&self.context);
         }
-        for slab in state
-            .staging
-            .take()
-            .into_iter()
-            .flat_map(|staging| staging.free)
-        {
+        let staged = state.staging.take().map(|staging| staging.free);
+        let staged = staged.into_iter().flatten();
+        for slab in staged.chain(state.free_slabs.drain(..)) {
             slab.free(&self.context);
         }
         // SAFETY: created once; what was submitted has completed.
