@@ -385,7 +385,8 @@ typedef struct iron_commands_info {
 typedef struct iron_commands_options {
   size_t size;
   const char *label;       /* UTF-8, copied; NULL: none */
-  uint32_t max_operations; /* 0: the device's; 1: every operation in a command buffer of its own */
+  /* 0: the device's; 1: every operation in a command buffer of its own; UINT32_MAX: all in one, whatever its bytes */
+  uint32_t max_operations;
 } iron_commands_options;
 
 /* Starts recording. Operations take effect in the order they are recorded, and commands in the order they are

@@ -276,7 +276,7 @@ impl<'a> CommandsOptions<'a> {
     }
 
     /// Operations recorded before the commands flush by themselves. Default (or 0): the device's limit. 1 gives every
-    /// operation a command buffer of its own.
+    /// operation a command buffer of its own. With `u32::MAX` nothing is submitted before a flush or the commit.
     pub fn max_operations(mut self, operations: u32) -> Self {
         self.max_operations = operations;
         self

@@ -21,6 +21,7 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
   _Atomic(bool) recording; /* a thread is at it, and alone may touch what follows */
   NSString *label;
   uint32_t max_operations;
+  bool flushes_itself;
   IronSubmission *open; /* nil: nothing recorded since the last flush */
   IronBuffer *scratch;  /* nil: none was asked for */
   IronPutOff put_off; /* NULL: nothing is put off */

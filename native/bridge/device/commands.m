@@ -119,7 +119,7 @@ void IronCommandsLeave(IronCommands **commands) {
   IronMemoryCountOperation(&device->memory);
   open->operations += 1;
   open->bytes = open->bytes > UINT64_MAX - bytes ? UINT64_MAX : open->bytes + bytes;
-  if (open->operations >= max_operations || open->bytes >= device->max_flush_bytes)
+  if (flushes_itself && (open->operations >= max_operations || open->bytes >= device->max_flush_bytes))
     [self flush:IRON_RUNNER_DEVICE];
 }
 
@@ -180,6 +180,7 @@ iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_
     commands->device = [device retain];
     commands->outcome = [[IronOutcome alloc] init];
     commands->label = [label retain];
+    commands->flushes_itself = options.max_operations != UINT32_MAX;
     commands->max_operations = options.max_operations ? options.max_operations : device->max_operations;
     return IronHandleCreate(commands, IRON_HANDLE_COMMANDS, (void **)handle);
   } IRON_LEAVE
