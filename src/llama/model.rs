@@ -10,11 +10,12 @@ mod mlp;
 mod norm;
 pub(crate) mod weights;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::tokenizer::{EncodeOptions, Tokenizer};
+use crate::buffer::Buffer;
 use crate::commands::Commands;
 use crate::device::Device;
 use crate::error::Result;
@@ -71,6 +72,8 @@ pub(super) struct Pass<'a> {
     /// The rows of all spans, in their order and without gaps.
     pub rows: usize,
     pub spans: Vec<Span<'a>>,
+    /// Where each row's token stands in its text.
+    pub positions: &'a Buffer<u32>,
 }
 
 /// Tokens of one sequence: rows from `row` on, which follow the first `position` ones in its cache.
@@ -230,13 +233,23 @@ impl Model {
         }
     }
 
-    /// Records a forward pass over `state.ids`, which stand at `state.positions`, up to and without the last norm: its
-    /// end is `state.x`.
+    /// Records a forward pass over `state.ids` up to and without the last norm: its end is `state.x`.
     pub(super) fn forward(
         &self,
         commands: &mut Commands,
         state: &Activations,
         pass: &Pass,
+    ) -> Result<()> {
+        self.embed(commands, state, pass.rows)?;
+        self.layers(commands, state, pass, 0..self.0.blocks.len())
+    }
+
+    /// Records its beginning: `state.x` of `state.ids`.
+    pub(super) fn embed(
+        &self,
+        commands: &mut Commands,
+        state: &Activations,
+        rows: usize,
     ) -> Result<()> {
         let parts = &*self.0;
         let Config {
@@ -245,12 +258,23 @@ impl Model {
         let table = parts.embedding.place();
         let embedding = Embedding::new(
             table.tensor().matrix(vocabulary, width),
-            state.ids.tensor().vector(pass.rows),
-            state.x.matrix(pass.rows, width),
+            state.ids.tensor().vector(rows),
+            state.x.matrix(rows, width),
         );
-        commands.embedding(&embedding.with_scale(parts.config.embedding_scale()))?;
-        for (layer, block) in parts.blocks.iter().enumerate() {
-            block.forward(commands, &parts.config, state, layer, pass)?;
+        commands.embedding(&embedding.with_scale(parts.config.embedding_scale()))
+    }
+
+    /// Records some of its layers, one after another.
+    pub(super) fn layers(
+        &self,
+        commands: &mut Commands,
+        state: &Activations,
+        pass: &Pass,
+        layers: Range<usize>,
+    ) -> Result<()> {
+        let parts = &*self.0;
+        for layer in layers {
+            parts.blocks[layer].forward(commands, &parts.config, state, layer, pass)?;
         }
         Ok(())
     }

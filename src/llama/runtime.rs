@@ -1,5 +1,6 @@
 //! Sessions, decoding and what is made of their results.
 
+mod ahead;
 pub(crate) mod cancel;
 pub(crate) mod decoder;
 pub(crate) mod evaluation;

@@ -1,24 +1,26 @@
 //! What the layers hand to each other.
 
 use crate::buffer::Buffer;
+use crate::commands::Commands;
 use crate::device::Device;
 use crate::dtype::Element;
 use crate::error::Result;
 use crate::llama::arch::config::Config;
 use crate::memory::Category;
 use crate::memory::Storage;
+use crate::ops::CopyRows;
 
 /// The memory of a forward pass over up to `rows` tokens, made once and used for every pass.
 #[derive(Debug)]
 pub(crate) struct Activations {
-    pub ids: Buffer<u32>,       // rows
-    pub positions: Buffer<u32>, // rows: where each token stands in its text
-    pub outputs: Buffer<u32>,   // outputs: the rows whose logits are wanted
-    pub x: Buffer<f32>,         // rows × width: the residual stream
-    pub normed: Buffer<f32>,    // rows × width: x, normalised
-    pub qkv: Buffer<f32>,       // rows × heads × head_dim, and twice rows × kv_heads × head_dim
-    pub attended: Buffer<f32>,  // rows × heads × head_dim
-    pub gate_up: Buffer<f32>,   // twice rows × feed_forward
+    pub ids: Buffer<u32>,          // rows
+    pub positions: [Positions; 2], // of passes that take turns
+    pub outputs: Buffer<u32>,      // outputs: the rows whose logits are wanted
+    pub x: Buffer<f32>,            // rows × width: the residual stream
+    pub normed: Buffer<f32>,       // rows × width: x, normalised
+    pub qkv: Buffer<f32>,          // rows × heads × head_dim, and twice rows × kv_heads × head_dim
+    pub attended: Buffer<f32>,     // rows × heads × head_dim
+    pub gate_up: Buffer<f32>,      // twice rows × feed_forward
     pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
     pub logits: Buffer<f32>, // outputs × vocabulary
     pub low: Buffer<f32>,   // rows × the largest rank of adapters, or nothing that is used
@@ -41,7 +43,10 @@ impl Activations {
         };
         Ok(Activations {
             ids: buffer(device, "token ids", rows)?,
-            positions: buffer(device, "positions", rows)?,
+            positions: [
+                Positions::new(device, storage, rows)?,
+                Positions::new(device, storage, rows)?,
+            ],
             outputs: buffer(device, "output rows", outputs)?,
             x: inner("residual stream", rows * config.width)?,
             normed: buffer(device, "normalised", rows * config.width)?,
@@ -52,6 +57,45 @@ impl Activations {
             logits: buffer(device, "logits", outputs * config.vocabulary)?,
             low: inner("adapters", (rows * rank).max(1))?,
         })
+    }
+}
+
+/// Where each token of a pass stands in its text: one number for each of `rows`.
+#[derive(Debug)]
+pub(crate) struct Positions {
+    /// What the host writes.
+    pub host: Buffer<u32>,
+    /// The same in memory of the device's own, where there is such memory: every layer reads it.
+    device: Option<Buffer<u32>>,
+}
+
+impl Positions {
+    fn new(device: &Device, inner: Storage, rows: usize) -> Result<Positions> {
+        let own = device.buffer_options().label("positions").storage(inner);
+        let own = own.category(Category::Activations);
+        Ok(Positions {
+            host: buffer(device, "positions", rows)?,
+            device: match inner {
+                Storage::Shared => None,
+                _ => Some(own.create(rows)?),
+            },
+        })
+    }
+
+    /// Records that the device reads what the host has written, before the first layer does.
+    pub fn record(&self, commands: &mut Commands, rows: usize) -> Result<()> {
+        match &self.device {
+            None => Ok(()),
+            Some(device) => commands.copy(&CopyRows::new(
+                self.host.matrix(1, rows),
+                device.matrix(1, rows),
+            )),
+        }
+    }
+
+    /// What layers read.
+    pub fn read(&self) -> &Buffer<u32> {
+        self.device.as_ref().unwrap_or(&self.host)
     }
 }
 

@@ -92,7 +92,7 @@ impl Attention {
             q_norm.forward(commands, rows * config.heads, q, q)?;
             k_norm.forward(commands, rows * config.kv_heads, k, k)?;
         }
-        let positions = state.positions.tensor();
+        let positions = pass.positions.tensor();
         if rows == 1 {
             // The heads of its key follow those of its query.
             let heads = config.heads + config.kv_heads;

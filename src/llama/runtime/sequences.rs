@@ -1,11 +1,13 @@
 //! Several texts in the making, computed together.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
+use super::ahead::{self, Ahead, Place};
 use super::cancel::CancelToken;
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
-use crate::commands::Commands;
+use crate::commands::{Commands, Pending};
 use crate::error::Result;
 use crate::llama::error::LlamaError;
 use crate::llama::model::activations::Activations;
@@ -44,6 +46,10 @@ pub struct Sequences {
     context: usize,
     batch: usize,
     outputs: usize,
+    /// Whether passes are recorded ahead.
+    records_ahead: bool,
+    /// The next pass, if it is as this one guesses. It stands against the host's use of what it writes.
+    ahead: Mutex<Option<Ahead>>,
 }
 
 /// One text: the tokens that were computed, and their keys and values.
@@ -106,6 +112,8 @@ impl Sequences {
             context,
             batch,
             outputs,
+            records_ahead: ahead::pays_on(device)?,
+            ahead: Mutex::new(None),
         })
     }
 
@@ -207,15 +215,21 @@ impl Sequences {
                     self.sequences[chunk.sequence].logits = Some(index);
                 }
             }
-            let computed = self.pass(&chunks, |model, commands, state, rows| {
-                match outputs.is_empty() {
+            if !outputs.is_empty() {
+                self.state.outputs.write_at(0, &outputs)?;
+            }
+            let score =
+                |model: &Model, commands: &mut Commands, state: &Activations, rows| match outputs
+                    .is_empty()
+                {
                     true => Ok(()),
-                    false => {
-                        state.outputs.write_at(0, &outputs)?;
-                        model.score(commands, state, rows, outputs.len(), scored)
-                    }
-                }
-            });
+                    false => model.score(commands, state, rows, outputs.len(), scored),
+                };
+            let is_step = self.records_ahead && chunks.iter().all(|chunk| chunk.tokens.len() == 1);
+            let computed = match is_step {
+                true => self.step(&chunks, score),
+                false => self.pass(&chunks, score),
+            };
             if let Err(error) = computed {
                 for sequence in &mut self.sequences {
                     sequence.logits = None;
@@ -251,6 +265,7 @@ impl Sequences {
         mut visit: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
         self.check(&[(index, tokens)])?;
+        self.drop_ahead();
         let vocabulary = self.model.config().vocabulary;
         for (start, chunk) in chunks_of(tokens, self.batch) {
             self.pass(&[Chunk::of(index, chunk)], |_, _, _, _| Ok(()))?;
@@ -296,13 +311,17 @@ impl Sequences {
         Ok(())
     }
 
+    /// For a use of its memory.
     pub(super) fn sequence(&self, index: usize) -> Result<&Sequence, LlamaError> {
+        self.drop_ahead();
         let count = self.sequences.len();
         let found = self.sequences.get(index);
         found.ok_or(LlamaError::Sequence { index, count })
     }
 
+    /// As [`sequence`](Sequences::sequence).
     pub(super) fn sequence_mut(&mut self, index: usize) -> Result<&mut Sequence, LlamaError> {
+        self.drop_ahead();
         let count = self.sequences.len();
         let found = self.sequences.get_mut(index);
         found.ok_or(LlamaError::Sequence { index, count })
@@ -334,12 +353,23 @@ impl Sequences {
         Ok(())
     }
 
+    fn drop_ahead(&self) {
+        let ahead = &mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        *ahead = None;
+    }
+
+    fn take_ahead(&mut self) -> Option<Ahead> {
+        let ahead = self.ahead.get_mut();
+        ahead.unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Computes the tokens of `chunks`, at most `batch`, and whatever `then` records.
     fn pass(
         &mut self,
         chunks: &[Chunk],
-        then: impl FnOnce(&Model, &mut Commands, &mut Activations, usize) -> Result<()>,
+        then: impl FnOnce(&Model, &mut Commands, &Activations, usize) -> Result<()>,
     ) -> Result<()> {
+        self.drop_ahead();
         self.model.move_weights();
         let mut ids = Vec::with_capacity(self.batch);
         let mut positions = Vec::with_capacity(self.batch);
@@ -357,19 +387,102 @@ impl Sequences {
             positions.extend((position..position + chunk.tokens.len()).map(|place| place as u32));
         }
         self.state.ids.write_at(0, &ids)?;
-        self.state.positions.write_at(0, &positions)?;
+        self.state.positions[0].host.write_at(0, &positions)?;
         let rows = ids.len();
         let device = self.model.device();
         let mut commands = device.commands_options().label("forward pass").begin()?;
-        let pass = Pass { rows, spans };
+        let pass = Pass {
+            rows,
+            spans,
+            positions: self.state.positions[0].read(),
+        };
+        self.state.positions[0].record(&mut commands, rows)?;
         self.model.forward(&mut commands, &self.state, &pass)?;
-        then(&self.model, &mut commands, &mut self.state, rows)?;
+        then(&self.model, &mut commands, &self.state, rows)?;
         commands.run()?;
         self.model.passed(rows);
+        self.computed(chunks);
+        Ok(())
+    }
+
+    /// The same for one token a text, and records such a pass for the next ones while the device computes.
+    fn step(
+        &mut self,
+        chunks: &[Chunk],
+        then: impl FnOnce(&Model, &mut Commands, &Activations, usize) -> Result<()>,
+    ) -> Result<()> {
+        let places: Vec<Place> = chunks
+            .iter()
+            .map(|chunk| (chunk.sequence, self.sequences[chunk.sequence].tokens.len()))
+            .collect();
+        let recorded = self.take_ahead().filter(|ahead| ahead.places == places);
+        let recorded = match recorded {
+            Some(recorded) => Some(recorded),
+            None => self.record(places.clone(), 0)?,
+        };
+        let Some(recorded) = recorded else {
+            return self.pass(chunks, then);
+        };
+        self.model.move_weights();
+        let ids: Vec<u32> = chunks
+            .iter()
+            .flat_map(|chunk| chunk.tokens)
+            .copied()
+            .collect();
+        self.state.ids.write_at(0, &ids)?;
+        let (rows, device) = (ids.len(), self.model.device());
+        let mut committed = Vec::new();
+        let mut commands = device.commands_options().label("embedding").begin()?;
+        let positions = recorded.positions;
+        self.state.positions[positions].record(&mut commands, rows)?;
+        self.model.embed(&mut commands, &self.state, rows)?;
+        committed.push(commands.commit()?);
+        recorded.commit(&mut committed)?;
+        let mut commands = device.commands_options().label("scores").begin()?;
+        then(&self.model, &mut commands, &self.state, rows)?;
+        committed.push(commands.commit()?);
+
+        let next = places
+            .iter()
+            .map(|(sequence, position)| (*sequence, position + 1));
+        let next: Vec<Place> = next.collect();
+        // What cannot be recorded now is an error when it is wanted.
+        let ahead = match next.iter().all(|(_, position)| *position < self.context) {
+            true => self.record(next, 1 - positions).unwrap_or(None),
+            false => None,
+        };
+        committed.iter().try_for_each(Pending::wait)?;
+        self.ahead = Mutex::new(ahead);
+        self.model.passed(rows);
+        self.computed(chunks);
+        Ok(())
+    }
+
+    /// Records a pass of one token a text, which reads `positions`.
+    fn record(&mut self, places: Vec<Place>, positions: usize) -> Result<Option<Ahead>> {
+        let numbers: Vec<u32> = places.iter().map(|(_, place)| *place as u32).collect();
+        self.state.positions[positions].host.write_at(0, &numbers)?;
+        let spans = places
+            .iter()
+            .enumerate()
+            .map(|(row, (sequence, position))| Span {
+                cache: &self.sequences[*sequence].cache,
+                position: *position,
+                row,
+                tokens: 1,
+            });
+        let pass = Pass {
+            rows: places.len(),
+            spans: spans.collect(),
+            positions: self.state.positions[positions].read(),
+        };
+        Ahead::record(&self.model, &self.state, &pass, places, positions)
+    }
+
+    fn computed(&mut self, chunks: &[Chunk]) {
         for chunk in chunks {
             self.sequences[chunk.sequence].tokens.extend(chunk.tokens);
         }
-        Ok(())
     }
 }
 
@@ -442,6 +555,7 @@ fn chunks_of(items: &[u32], size: usize) -> impl Iterator<Item = (usize, &[u32])
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Device;
 
     #[test]
     fn work_is_cut_into_full_passes() {
@@ -461,5 +575,64 @@ mod tests {
         );
         assert_eq!(passes(&work, 100)[0].len(), 3);
         assert_eq!(passes(&work, 1).len(), 8);
+    }
+
+    /// What a program may do between steps, with passes recorded ahead and without.
+    #[test]
+    fn passes_recorded_ahead_compute_the_same() {
+        let device = Device::open("cpu").expect("it is there");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/assets/tiny-rustbook-q8_0.gguf"
+        );
+        let model = Model::open(&device, file).expect("a model");
+        let options = SessionOptions {
+            context: Some(24),
+            ..SessionOptions::default()
+        };
+        let results = [false, true].map(|ahead| {
+            let mut sequences = Sequences::new(&model, 2, options).expect("memory");
+            sequences.records_ahead = ahead;
+            let mut results = Vec::new();
+            let mut feed = |sequences: &mut Sequences, work: &[(usize, &[u32])], waits: bool| {
+                sequences.feed(work).expect("there is room");
+                for (index, _) in work {
+                    results.push(sequences.logits(*index).expect("fed").to_vec());
+                }
+                let recorded = sequences.ahead.get_mut().expect("no panic").is_some();
+                assert_eq!(recorded, ahead && waits, "{work:?}");
+            };
+            feed(&mut sequences, &[(0, &[1, 5, 9, 11])], false);
+            for token in 20..24 {
+                feed(&mut sequences, &[(0, &[token])], true);
+            }
+            sequences.rewind(0, 5);
+            feed(&mut sequences, &[(0, &[30])], true);
+            feed(&mut sequences, &[(0, &[31])], true);
+            let saved = sequences.save(0).expect("memory");
+            feed(&mut sequences, &[(0, &[32])], true);
+            sequences.restore(0, &saved).expect("it is its own");
+            feed(&mut sequences, &[(0, &[33])], true);
+            sequences.copy(0, 1).expect("they are there");
+            feed(&mut sequences, &[(1, &[34]), (0, &[35])], true);
+            feed(&mut sequences, &[(1, &[36]), (0, &[37])], true);
+            feed(&mut sequences, &[(0, &[38]), (1, &[39])], true);
+            sequences.forget(1, 2..4).expect("it has them");
+            feed(&mut sequences, &[(0, &[40, 41])], false);
+            let states = |_: usize, state: &[f32]| assert!(state[0].is_finite());
+            feed(&mut sequences, &[(1, &[42])], true);
+            sequences
+                .feed_and_visit_states(1, &[43], states)
+                .expect("there is room");
+            while sequences.tokens(0).len() < 23 {
+                feed(&mut sequences, &[(0, &[44])], true);
+            }
+            // After the last one no position is left.
+            feed(&mut sequences, &[(0, &[45])], false);
+            assert!(sequences.feed(&[(0, &[46])]).is_err(), "it is full");
+            feed(&mut sequences, &[(1, &[47])], true);
+            results
+        });
+        assert_eq!(results[0], results[1]);
     }
 }

@@ -1,0 +1,83 @@
+//! Passes of one token a text, recorded while the device computes those before: then it has the next one as soon as its
+//! tokens are known.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::commands::{Commands, Pending};
+use crate::device::{Device, DeviceKind};
+use crate::error::Result;
+use crate::llama::model::activations::Activations;
+use crate::llama::model::{Model, Pass};
+
+/// Of the whole process, so that passes that may never run leave others room to record.
+const MOST: usize = 4;
+
+static RECORDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the token of a text stands: the text and the position.
+pub(super) type Place = (usize, usize);
+
+/// A pass without its beginning, the embedding of tokens, and without what follows the layers.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    pub places: Vec<Place>,
+    /// Which of [`Activations::positions`] it reads.
+    pub positions: usize,
+    /// The first ones are short, so that the device has work soon.
+    layers: Vec<Commands>,
+}
+
+/// Whether a device computes while the host records. The processor does not: there the thread that waits computes.
+pub(super) fn pays_on(device: &Device) -> Result<bool> {
+    let info = device.info()?;
+    Ok(info.kind == DeviceKind::Metal || !info.unified_memory)
+}
+
+impl Ahead {
+    /// Nothing where enough passes are recorded already.
+    pub fn record(
+        model: &Model,
+        state: &Activations,
+        pass: &Pass,
+        places: Vec<Place>,
+        positions: usize,
+    ) -> Result<Option<Ahead>> {
+        let mut ahead = Ahead {
+            places,
+            positions,
+            layers: Vec::new(),
+        };
+        // Its drop takes it off again.
+        if RECORDED.fetch_add(1, Ordering::Relaxed) >= MOST {
+            return Ok(None);
+        }
+        let options = model.device().commands_options().label("layers");
+        let options = options.max_operations(u32::MAX);
+        let (mut first, mut count, all) = (0, 1, model.config().layers);
+        while first < all {
+            let last = match ahead.layers.len() {
+                3 => all,
+                _ => all.min(first + count),
+            };
+            let mut commands = options.begin()?;
+            model.layers(&mut commands, state, pass, first..last)?;
+            ahead.layers.push(commands);
+            (first, count) = (last, 3 * count);
+        }
+        Ok(Some(ahead))
+    }
+
+    /// Commits all.
+    pub fn commit(mut self, committed: &mut Vec<Pending>) -> Result<()> {
+        for commands in std::mem::take(&mut self.layers) {
+            committed.push(commands.commit()?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        RECORDED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
