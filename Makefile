@@ -3,8 +3,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chat test test-models test-python test-clients test-ray test-go wheel install test-msl \
   test-strict test-neon stress stress-api faults soak soak-train bench bench-train test-bench bench-models \
-  bench-tokenizer bench-peers ab lint words check-features check-supply check-abi check-msl metal-corpus check-ptx \
-  check-apple bindings doc book package dependent deb release newcomer fuzz
+  bench-tokenizer bench-peers bench-gpu ab lint words check-features check-supply check-abi check-msl metal-corpus \
+  check-ptx check-apple bindings doc book package dependent deb release newcomer fuzz
 
 # The cargo profile of what is run and not only checked: `make demo PROFILE=dev` builds faster and runs slower.
 PROFILE ?= release
@@ -140,6 +140,10 @@ bench-peers: ## beside llama.cpp, candle and GEMM crates, into docs/perf/; QUICK
 	@scripts/setup.sh peers
 	cd benches/peers && cargo run --release $(if $(FEATURES),--features $(FEATURES)) -- \
 	  $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
+
+bench-gpu: setup ## decoding and prompts on an NVIDIA GPU, of LLaMA's shapes with made-up weights; ARGS=--help
+	cargo build --release --features cli,nvidia --bin ironbridge
+	@scripts/bench_gpu.py --program $${CARGO_TARGET_DIR:-target}/release/ironbridge $(ARGS)
 
 ab: setup ## times the revision OLD= against the working tree, alternating; ONLY=, RUNS=, THREADS=
 	@[ -n '$(OLD)' ] || { echo 'make ab OLD=<revision> [ONLY=text] [RUNS=7] [THREADS=1,2]' >&2; exit 2; }

@@ -20,17 +20,17 @@ import os
 import pathlib
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import time
-import random
+
+import synthetic_model
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BASE = ROOT / "target" / "ab"
 BENCHES = ["dispatch", "attention", "kernels"]
 # The synthetic model: the shape of a 1.1 B LLaMA with fewer layers. No cache holds its weights.
-LAYERS, WIDTH, KV_WIDTH, HEADS, KV_HEADS, FEED_FORWARD, VOCABULARY = 8, 2048, 256, 32, 4, 5632, 32000
+SHAPE = synthetic_model.Shape(8, 2048, 256, 32, 4, 5632, 32000)
 
 
 def main():
@@ -157,71 +157,11 @@ def model(kind, quantizer):
     plain = BASE / "synthetic-F16.gguf"
     if not plain.exists():
         BASE.mkdir(parents=True, exist_ok=True)
-        write_model(plain)
+        synthetic_model.write(plain, SHAPE, lambda _layer, _name: "F16")
     file = BASE / f"synthetic-{kind}.gguf"
     if not file.exists():
         subprocess.run([str(quantizer), "quantize", str(plain), str(file), kind], check=True, stdout=subprocess.DEVNULL)
     return file
-
-
-def write_model(path):
-    """A GGUF (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) of F16 weights: one random page, repeated."""
-    generator = random.Random(0)
-    page = struct.pack("<65536e", *(generator.gauss(0, 0.02) for _ in range(65536)))
-    string = lambda text: struct.pack("<Q", len(text)) + text
-    uint32, float32, text, array, int32 = 4, 6, 8, 9, 5
-    pieces = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % byte for byte in range(256)]
-    pieces += [b"\xe2\x96\x81%d" % index for index in range(len(pieces), VOCABULARY)]
-    kinds = [2, 3, 3] + [6] * 256 + [1] * (VOCABULARY - 259)
-    scores = range(0, -VOCABULARY, -1)
-    number = lambda key, value: string(key) + struct.pack("<II", uint32, value)
-    real = lambda key, value: string(key) + struct.pack("<If", float32, value)
-    words = lambda key, value: string(key) + struct.pack("<I", text) + string(value)
-    listing = lambda key, kind, count, data: string(key) + struct.pack("<IIQ", array, kind, count) + data
-    metadata = [
-        words(b"general.architecture", b"llama"), words(b"general.name", b"synthetic"),
-        number(b"llama.context_length", 2048), number(b"llama.embedding_length", WIDTH),
-        number(b"llama.block_count", LAYERS), number(b"llama.feed_forward_length", FEED_FORWARD),
-        number(b"llama.attention.head_count", HEADS), number(b"llama.attention.head_count_kv", KV_HEADS),
-        number(b"llama.rope.dimension_count", WIDTH // HEADS), real(b"llama.attention.layer_norm_rms_epsilon", 1e-5),
-        number(b"llama.vocab_size", VOCABULARY), number(b"general.file_type", 1),
-        words(b"tokenizer.ggml.model", b"llama"), words(b"tokenizer.ggml.pre", b"default"),
-        listing(b"tokenizer.ggml.tokens", text, VOCABULARY, b"".join(map(string, pieces))),
-        listing(b"tokenizer.ggml.scores", float32, VOCABULARY, struct.pack(f"<{VOCABULARY}f", *scores)),
-        listing(b"tokenizer.ggml.token_type", int32, VOCABULARY, struct.pack(f"<{VOCABULARY}i", *kinds)),
-        number(b"tokenizer.ggml.bos_token_id", 1), number(b"tokenizer.ggml.eos_token_id", 2),
-        number(b"tokenizer.ggml.unknown_token_id", 0),
-    ]
-    tensors = [("token_embd.weight", (WIDTH, VOCABULARY)), ("output.weight", (WIDTH, VOCABULARY))]
-    tensors += [("output_norm.weight", (WIDTH,))]
-    for layer in range(LAYERS):
-        tensors += [(f"blk.{layer}.{name}.weight", shape) for name, shape in [
-            ("attn_norm", (WIDTH,)), ("attn_q", (WIDTH, WIDTH)), ("attn_k", (WIDTH, KV_WIDTH)),
-            ("attn_v", (WIDTH, KV_WIDTH)),
-            ("attn_output", (WIDTH, WIDTH)), ("ffn_norm", (WIDTH,)), ("ffn_gate", (WIDTH, FEED_FORWARD)),
-            ("ffn_up", (WIDTH, FEED_FORWARD)), ("ffn_down", (FEED_FORWARD, WIDTH))]]
-    f32, f16, offset, infos = 0, 1, 0, []
-    for name, shape in tensors:
-        kind = f32 if len(shape) == 1 else f16
-        infos.append(string(name.encode()) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset))
-        offset += -(-bytes_of(shape) // 32) * 32
-    unfinished = path.with_suffix(".partial")
-    with open(unfinished, "wb") as file:
-        file.write(struct.pack("<IIQQ", 0x46554747, 3, len(tensors), len(metadata)))
-        file.write(b"".join(metadata) + b"".join(infos))
-        file.write(bytes(-file.tell() % 32))
-        for _, shape in tensors:
-            length = bytes_of(shape)
-            if len(shape) == 1:
-                file.write(struct.pack("<f", 1.0) * shape[0])
-            else:
-                file.write(page * (length // len(page)) + page[: length % len(page)])
-            file.write(bytes(-length % 32))
-    unfinished.rename(path)
-
-
-def bytes_of(shape):
-    return shape[0] * 4 if len(shape) == 1 else shape[0] * shape[1] * 2
 
 
 def report(measurements, arguments):

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Decoding and prompts on an NVIDIA GPU, of LLaMA's shapes with made-up weights, as a table in Markdown.
+
+    scripts/bench_gpu.py [--program PATH] [--models 8b-q4_0,…] [--rounds 5] [--prompt 512] [--tokens 64]
+
+The program is one with the feature `nvidia`; models are made in --folder and kept. Beside it stands what llama.cpp's
+CUDA backend gave for such files on one H200 (llama-bench, tg64 and pp512, 2026-11-24).
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import synthetic_model
+from synthetic_model import Shape
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LARGE = Shape(32, 4096, 1024, 32, 8, 14336, 128256, 8192)
+SMALL = Shape(22, 2048, 256, 32, 4, 5632, 32000, 8192)
+
+
+def alike(kind, output=None):
+    return lambda _, name: output if output and name == "output" else kind
+
+
+def mixed(layer, name):
+    """As llama.cpp's Q4_K_M: the output and half of `down` are longer."""
+    return "Q6_K" if name == "output" or (name == "ffn_down" and layer % 2) else "Q4_K"
+
+
+MODELS = {
+    "8b-q4_0": (LARGE, alike("Q4_0", "Q6_K"), (333, 10786)),
+    "8b-q4_k": (LARGE, mixed, (274, None)),
+    "8b-q8_0": (LARGE, alike("Q8_0"), (253, None)),
+    "8b-f16": (LARGE, alike("F16"), (208, 21576)),
+    "1.1b-q4_0": (SMALL, alike("Q4_0", "Q6_K"), (926, None)),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=ROOT / "target" / "release" / "ironbridge", help="the command line")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "target" / "gpu-models", help="of the models")
+    parser.add_argument("--models", default=",".join(MODELS), help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--device", default="nvidia", help="the device (nvidia)")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each measurement (5)")
+    parser.add_argument("--prompt", default="512", help="lengths of prompts, with commas (512)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to decode, behind 15 others (64)")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    rows, device = [], ""
+    for name in arguments.models.split(","):
+        if name not in MODELS:
+            parser.error(f"{name} is none of {', '.join(MODELS)}")
+        print(f"bench-gpu: {name}", file=sys.stderr)
+        shape, type_of, peer = MODELS[name]
+        file = arguments.folder / f"{name}.gguf"
+        if not file.exists():
+            synthetic_model.write(file, shape, type_of)
+        run = measure(arguments, file)
+        device = run["device"]
+        rows.append((name, run, peer))
+    print(f"{device}, {arguments.rounds} runs each: median (range), tokens/s; llama.cpp: one H200, 2026-11-24\n")
+    lengths = arguments.prompt.split(",")
+    heads = ["model", "load, s", f"decode {arguments.tokens}", "llama.cpp"]
+    heads += [f"prompt of {length}" for length in lengths] + ["llama.cpp, of 512"]
+    print(f"| {' | '.join(heads)} |\n| --- |{' --: |' * (len(heads) - 1)}")
+    for name, run, (decoded, prompted) in rows:
+        cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"]), str(decoded)]
+        cells += [figure(prompt) for prompt in run["prompts"]] + [str(prompted or "")]
+        print(f"| {' | '.join(cells)} |")
+
+
+def measure(arguments, file):
+    command = [arguments.program, "bench", "-m", file, "--device", arguments.device, "--json"]
+    command += ["--rounds", str(arguments.rounds), "--prompt", arguments.prompt, "--tokens", str(arguments.tokens)]
+    command += ["--cache", "f16"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        sys.exit(f"bench-gpu: {file.name}: the program ended with {done.returncode}")
+    return json.loads(done.stdout)["runs"][0]
+
+
+def figure(measured):
+    rates = measured["rates"]
+    return f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
+
+
+if __name__ == "__main__":
+    main()
