@@ -1,6 +1,7 @@
 #import "SoftBlitEncoder.h"
 
 #import "SoftBuffer.h"
+#import "SoftTexture.h"
 #import "SoftValidation.h"
 
 #include <inttypes.h>
@@ -38,6 +39,131 @@ SOFT_COUNTED(SoftBlitEncoder)
                               .source_offset = sourceOffset,
                               .destination_offset = destinationOffset,
                               .length = size};
+}
+
+/* A command for each run of bytes that has no gap on either side. */
+- (void)copyTexels:(const soft_texel_rows *)all
+         ofTexture:(SoftTexture *)texture
+            buffer:(SoftBuffer *)buffer
+            offset:(uint64_t)offset
+          toBuffer:(BOOL)to_buffer
+               for:(SEL)selector {
+  [_commandBuffer useBuffer:buffer];
+  [_commandBuffer useTexture:texture];
+  soft_copy run = {.length = 0};
+  for (NSUInteger z = 0; z < all->planes; z++) {
+    for (NSUInteger y = 0; y < all->rows; y++) {
+      uint64_t there = all->offset + z * all->texture_slice + y * all->texture_row;
+      uint64_t here = offset + z * all->caller_slice + y * all->caller_row;
+      uint64_t from = to_buffer ? there : here, to = to_buffer ? here : there;
+      if (run.length && from == run.source_offset + run.length && to == run.destination_offset + run.length) {
+        run.length += all->length;
+        continue;
+      }
+      [self addCopy:&run for:selector];
+      run = (soft_copy){.source = to_buffer ? [[texture storage] buffer] : [[buffer storage] buffer],
+                        .destination = to_buffer ? [[buffer storage] buffer] : [[texture storage] buffer],
+                        .source_offset = from,
+                        .destination_offset = to,
+                        .length = all->length};
+    }
+  }
+  [self addCopy:&run for:selector];
+}
+
+- (void)addCopy:(const soft_copy *)copy for:(SEL)selector {
+  if (!copy->length) return;
+  soft_command *command = [_commandBuffer addCommandFor:selector];
+  command->kind = SOFT_COPY;
+  command->copy = *copy;
+}
+
+/* Checks a region of a texture and the bytes beside it, and copies. */
+- (void)copyRegion:(MTLRegion)region
+         ofTexture:(id<MTLTexture>)given
+             named:(NSString *)name
+             slice:(NSUInteger)slice
+             level:(NSUInteger)level
+            buffer:(id<MTLBuffer>)bytes
+             named:(NSString *)bytesName
+            offset:(NSUInteger)offset
+       bytesPerRow:(NSUInteger)bytesPerRow
+     bytesPerImage:(NSUInteger)bytesPerImage
+          toBuffer:(BOOL)to_buffer
+               for:(SEL)selector {
+  [self requireOpen:selector];
+  SoftTexture *texture = soft_require_texture(self, selector, name, given, [self softDevice]);
+  SoftBuffer *buffer = soft_require_buffer(self, selector, bytesName, bytes, [self softDevice]);
+  const soft_texture *layout = [texture layout];
+  NSUInteger texel = (NSUInteger)layout->component_bytes * layout->components;
+  if (offset % texel || bytesPerRow % texel || bytesPerImage % texel)
+    soft_invalid(self, selector,
+                 @"the offset (%" PRIu64 "), bytesPerRow (%" PRIu64 ") and bytesPerImage (%" PRIu64
+                 ") must be multiples of the texel's %" PRIu64 " bytes",
+                 (uint64_t)offset, (uint64_t)bytesPerRow, (uint64_t)bytesPerImage, (uint64_t)texel);
+  soft_texel_rows all = [texture rowsOf:region
+                                  level:level
+                                  slice:slice
+                            bytesPerRow:bytesPerRow
+                          bytesPerImage:bytesPerImage
+                                    for:self
+                               selector:selector];
+  /* So that the last byte's number fits into 64 bits. */
+  uint64_t most = buffer.length;
+  if ((all.rows > 1 && bytesPerRow > most) || (all.planes > 1 && bytesPerImage > most))
+    soft_invalid(self, selector, @"bytesPerRow (%" PRIu64 ") and bytesPerImage (%" PRIu64 ") lead outside %@",
+                 (uint64_t)bytesPerRow, (uint64_t)bytesPerImage, buffer);
+  uint64_t length = (all.planes - 1) * all.caller_slice + (all.rows - 1) * all.caller_row + all.length;
+  soft_require_range(self, selector, @"the region", offset, (NSUInteger)length, (NSUInteger)most);
+  if ([texture storage] == [buffer storage])
+    soft_invalid(self, selector, @"%@ lies in %@ itself", texture, buffer);
+  [self copyTexels:&all ofTexture:texture buffer:buffer offset:offset toBuffer:to_buffer for:selector];
+}
+
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+          sourceOffset:(NSUInteger)sourceOffset
+     sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+   sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+            sourceSize:(MTLSize)sourceSize
+             toTexture:(id<MTLTexture>)destinationTexture
+      destinationSlice:(NSUInteger)destinationSlice
+      destinationLevel:(NSUInteger)destinationLevel
+     destinationOrigin:(MTLOrigin)destinationOrigin {
+  [self copyRegion:(MTLRegion){destinationOrigin, sourceSize}
+         ofTexture:destinationTexture
+             named:@"destinationTexture"
+             slice:destinationSlice
+             level:destinationLevel
+            buffer:sourceBuffer
+             named:@"sourceBuffer"
+            offset:sourceOffset
+       bytesPerRow:sourceBytesPerRow
+     bytesPerImage:sourceBytesPerImage
+          toBuffer:NO
+               for:_cmd];
+}
+
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+               sourceSlice:(NSUInteger)sourceSlice
+               sourceLevel:(NSUInteger)sourceLevel
+              sourceOrigin:(MTLOrigin)sourceOrigin
+                sourceSize:(MTLSize)sourceSize
+                  toBuffer:(id<MTLBuffer>)destinationBuffer
+         destinationOffset:(NSUInteger)destinationOffset
+    destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+  destinationBytesPerImage:(NSUInteger)destinationBytesPerImage {
+  [self copyRegion:(MTLRegion){sourceOrigin, sourceSize}
+         ofTexture:sourceTexture
+             named:@"sourceTexture"
+             slice:sourceSlice
+             level:sourceLevel
+            buffer:destinationBuffer
+             named:@"destinationBuffer"
+            offset:destinationOffset
+       bytesPerRow:destinationBytesPerRow
+     bytesPerImage:destinationBytesPerImage
+          toBuffer:YES
+               for:_cmd];
 }
 
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value {

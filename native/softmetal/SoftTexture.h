@@ -11,6 +11,13 @@
 @interface SoftTexels : SoftStorage
 @end
 
+/* Rows of texels of a region: where they lie in the texture's memory, and beside it with the caller. */
+typedef struct soft_texel_rows {
+  uint64_t offset; /* of the first one in the storage */
+  uint64_t texture_row, texture_slice, caller_row, caller_slice, length;
+  NSUInteger rows, planes;
+} soft_texel_rows;
+
 @interface SoftTexture : SoftObject <MTLTexture> {
 @private
   SoftDevice *_device;
@@ -37,6 +44,15 @@
 /* What commands use. */
 - (SoftStorage *)storage;
 - (const soft_texture *)layout;
+/* The rows of a region of one slice, as a caller has them `bytesPerRow` and `bytesPerImage` apart. Raises as `selector`
+ * of `receiver` when there are no such. */
+- (soft_texel_rows)rowsOf:(MTLRegion)region
+                    level:(NSUInteger)level
+                    slice:(NSUInteger)slice
+              bytesPerRow:(NSUInteger)bytesPerRow
+            bytesPerImage:(NSUInteger)bytesPerImage
+                      for:(id)receiver
+                 selector:(SEL)selector;
 @end
 
 /* Raises unless the object is a texture of this device. */

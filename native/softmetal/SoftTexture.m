@@ -277,54 +277,52 @@ static void require_extent(id receiver, SEL selector, NSString *name, NSUInteger
 
 #pragma mark Texels of the host
 
-/* Texels of a region, row by row: where they lie in the texture and with the caller. */
-typedef struct texel_rows {
-  unsigned char *texture;
-  uint64_t texture_row, texture_slice, caller_row, caller_slice, length;
-  NSUInteger rows, planes;
-} texel_rows;
+- (unsigned char *)contentsFor:(SEL)selector {
+  unsigned char *contents = [_storage contents];
+  if (!contents) soft_invalid(self, selector, @"%@ is of private storage, which the host cannot reach", self);
+  return contents;
+}
 
-static void copy_texels(const texel_rows *all, unsigned char *caller, BOOL to_caller) {
+static void copy_texels(unsigned char *contents, const soft_texel_rows *all, unsigned char *caller, BOOL to_caller) {
   for (NSUInteger z = 0; z < all->planes; z++) {
     for (NSUInteger y = 0; y < all->rows; y++) {
-      unsigned char *ours = all->texture + z * all->texture_slice + y * all->texture_row;
+      unsigned char *ours = contents + all->offset + z * all->texture_slice + y * all->texture_row;
       unsigned char *theirs = caller + z * all->caller_slice + y * all->caller_row;
       memcpy(to_caller ? theirs : ours, to_caller ? ours : theirs, all->length);
     }
   }
 }
 
-- (texel_rows)rowsOf:(MTLRegion)region
-               level:(NSUInteger)level
-               slice:(NSUInteger)slice
-         bytesPerRow:(NSUInteger)bytesPerRow
-       bytesPerImage:(NSUInteger)bytesPerImage
-                 for:(SEL)selector {
-  unsigned char *contents = [_storage contents];
-  if (!contents) soft_invalid(self, selector, @"%@ is of private storage, which the host cannot reach", self);
+- (soft_texel_rows)rowsOf:(MTLRegion)region
+                    level:(NSUInteger)level
+                    slice:(NSUInteger)slice
+              bytesPerRow:(NSUInteger)bytesPerRow
+            bytesPerImage:(NSUInteger)bytesPerImage
+                      for:(id)receiver
+                 selector:(SEL)selector {
   if (level >= _layout.levels)
-    soft_invalid(self, selector, @"level (%" PRIu64 ") must be below %u", (uint64_t)level, _layout.levels);
+    soft_invalid(receiver, selector, @"level (%" PRIu64 ") must be below %u", (uint64_t)level, _layout.levels);
   if (slice >= _layout.array_length)
-    soft_invalid(self, selector, @"slice (%" PRIu64 ") must be below %u", (uint64_t)slice, _layout.array_length);
+    soft_invalid(receiver, selector, @"slice (%" PRIu64 ") must be below %u", (uint64_t)slice, _layout.array_length);
   level_layout found = level_of(&_layout, level);
   const NSUInteger first[] = {region.origin.x, region.origin.y, region.origin.z};
   const NSUInteger count[] = {region.size.width, region.size.height, region.size.depth};
   const NSUInteger extent[] = {found.width, found.height, found.depth};
   for (int i = 0; i < 3; i++) {
     if (count[i] > 0 && first[i] <= extent[i] && count[i] <= extent[i] - first[i]) continue;
-    soft_invalid(self, selector, @"region is %" PRIu64 " from %" PRIu64 " along %c, where the level has %" PRIu64,
+    soft_invalid(receiver, selector, @"region is %" PRIu64 " from %" PRIu64 " along %c, where the level has %" PRIu64,
                  (uint64_t)count[i], (uint64_t)first[i], 'x' + i, (uint64_t)extent[i]);
   }
   NSUInteger texel = (NSUInteger)_layout.component_bytes * _layout.components, length = texel * count[0];
   if ((count[1] > 1 || bytesPerRow) && bytesPerRow < length)
-    soft_invalid(self, selector, @"bytesPerRow (%" PRIu64 ") is less than the region's %" PRIu64, (uint64_t)bytesPerRow,
+    soft_invalid(receiver, selector, @"bytesPerRow (%" PRIu64 ") is less than the region's %" PRIu64, (uint64_t)bytesPerRow,
                  (uint64_t)length);
   if (count[2] > 1 && bytesPerImage < bytesPerRow * (count[1] - 1) + length)
-    soft_invalid(self, selector, @"bytesPerImage (%" PRIu64 ") is less than the region's rows",
+    soft_invalid(receiver, selector, @"bytesPerImage (%" PRIu64 ") is less than the region's rows",
                  (uint64_t)bytesPerImage);
-  return (texel_rows){
-      .texture = contents + _layout.offset + found.offset + (slice * found.depth + first[2]) * found.slice_bytes +
-                 first[1] * found.row_bytes + first[0] * texel,
+  return (soft_texel_rows){
+      .offset = _layout.offset + found.offset + (slice * found.depth + first[2]) * found.slice_bytes +
+                first[1] * found.row_bytes + first[0] * texel,
       .texture_row = found.row_bytes,
       .texture_slice = found.slice_bytes,
       .caller_row = bytesPerRow,
@@ -342,13 +340,15 @@ static void copy_texels(const texel_rows *all, unsigned char *caller, BOOL to_ca
       mipmapLevel:(NSUInteger)level
             slice:(NSUInteger)slice {
   SOFT_REQUIRE(pixelBytes, @"pixelBytes must not be NULL");
-  texel_rows all = [self rowsOf:region
-                          level:level
-                          slice:slice
-                    bytesPerRow:bytesPerRow
-                  bytesPerImage:bytesPerImage
-                            for:_cmd];
-  copy_texels(&all, pixelBytes, YES);
+  unsigned char *contents = [self contentsFor:_cmd];
+  soft_texel_rows all = [self rowsOf:region
+                               level:level
+                               slice:slice
+                         bytesPerRow:bytesPerRow
+                       bytesPerImage:bytesPerImage
+                                 for:self
+                            selector:_cmd];
+  copy_texels(contents, &all, pixelBytes, YES);
 }
 
 - (void)getBytes:(void *)pixelBytes
@@ -365,13 +365,15 @@ static void copy_texels(const texel_rows *all, unsigned char *caller, BOOL to_ca
           bytesPerRow:(NSUInteger)bytesPerRow
         bytesPerImage:(NSUInteger)bytesPerImage {
   SOFT_REQUIRE(pixelBytes, @"pixelBytes must not be NULL");
-  texel_rows all = [self rowsOf:region
-                          level:level
-                          slice:slice
-                    bytesPerRow:bytesPerRow
-                  bytesPerImage:bytesPerImage
-                            for:_cmd];
-  copy_texels(&all, (unsigned char *)pixelBytes, NO);
+  unsigned char *contents = [self contentsFor:_cmd];
+  soft_texel_rows all = [self rowsOf:region
+                               level:level
+                               slice:slice
+                         bytesPerRow:bytesPerRow
+                       bytesPerImage:bytesPerImage
+                                 for:self
+                            selector:_cmd];
+  copy_texels(contents, &all, (unsigned char *)pixelBytes, NO);
 }
 
 - (void)replaceRegion:(MTLRegion)region

@@ -272,6 +272,67 @@ CASE(a_texture_of_a_buffer_is_the_buffers_memory) {
   CHECK([device minimumLinearTextureAlignmentForPixelFormat:MTLPixelFormatRG16Float] == 4);
 }
 
+CASE(texels_go_between_textures_and_buffers) {
+  id<MTLDevice> device = device_like(NULL);
+  uint8_t bytes[96], back[96];
+  for (int i = 0; i < 96; i++) bytes[i] = (uint8_t)(i + 1);
+  id<MTLBuffer> from = [[device newBufferWithBytes:bytes length:96 options:0] autorelease];
+  id<MTLBuffer> to = [[device newBufferWithLength:96 options:0] autorelease];
+  MTLTextureDescriptor *descriptor = shape(MTLTextureType3D, 3, 2, 4);
+  descriptor.storageMode = MTLStorageModePrivate;
+  id<MTLTexture> solid = texture_of(device, descriptor);
+  descriptor = shape(MTLTextureType2DArray, 4, 4, 3);
+  descriptor.mipmapLevelCount = 2;
+  id<MTLTexture> sheets = texture_of(device, descriptor);
+  id<MTLCommandBuffer> commands = commands_of(device);
+  id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
+  MTLSize part = MTLSizeMake(2, 2, 3), small = MTLSizeMake(2, 1, 1);
+  MTLOrigin inside = MTLOriginMake(1, 0, 1), none = MTLOriginMake(0, 0, 0);
+#define INTO(buffer, at, row, image, size, texture, slice, level, origin) \
+  [blit copyFromBuffer:buffer sourceOffset:at sourceBytesPerRow:row sourceBytesPerImage:image sourceSize:size \
+             toTexture:texture destinationSlice:slice destinationLevel:level destinationOrigin:origin]
+#define OUT_OF(texture, slice, level, origin, size, buffer, at, row, image) \
+  [blit copyFromTexture:texture sourceSlice:slice sourceLevel:level sourceOrigin:origin sourceSize:size \
+               toBuffer:buffer destinationOffset:at destinationBytesPerRow:row destinationBytesPerImage:image]
+  INTO(from, 5, 4, 9, part, solid, 0, 0, inside);
+  INTO(from, 90, 2, 0, small, sheets, 2, 1, MTLOriginMake(0, 1, 0));
+  OUT_OF(solid, 0, 0, none, MTLSizeMake(3, 2, 4), to, 1, 3, 6); /* without gaps: a command */
+  OUT_OF(sheets, 2, 1, none, MTLSizeMake(2, 2, 1), to, 40, 3, 0);
+
+  NSString *in = @"copyFromBuffer:sourceOffset:sourceBytesPerRow:", *out = @"copyFromTexture:";
+  RAISES_INVALID(in, @"along z", INTO(from, 0, 3, 6, MTLSizeMake(1, 1, 2), solid, 0, 0, MTLOriginMake(0, 0, 3)));
+  RAISES_INVALID(in, @"slice (1)", INTO(from, 0, 3, 6, small, solid, 1, 0, none));
+  RAISES_INVALID(in, @"the region", INTO(from, 95, 2, 0, small, solid, 0, 0, none));
+  RAISES_INVALID(in, @"lead outside", INTO(from, 0, (NSUInteger)1 << 62, 0, MTLSizeMake(1, 2, 1), solid, 0, 0, none));
+  RAISES_INVALID(out, @"level (1)", OUT_OF(solid, 0, 1, none, small, to, 0, 2, 0));
+  RAISES_INVALID(out, @"bytesPerRow (1)", OUT_OF(solid, 0, 0, none, MTLSizeMake(2, 2, 1), to, 0, 1, 0));
+  id<MTLTexture> absent = nil;
+  RAISES_INVALID(out, @"sourceTexture must not be nil", OUT_OF(absent, 0, 0, none, small, to, 0, 2, 0));
+  id<MTLTexture> foreign = texture_of(device_like(NULL), shape(MTLTextureType2D, 4, 4, 1));
+  RAISES_INVALID(out, @"another device", OUT_OF(foreign, 0, 0, none, small, to, 0, 2, 0));
+  id<MTLTexture> rows = [[to newTextureWithDescriptor:shape(MTLTextureType2D, 4, 4, 1) offset:0
+                                          bytesPerRow:4] autorelease];
+  RAISES_INVALID(out, @"itself", OUT_OF(rows, 0, 0, none, small, to, 40, 2, 0));
+  MTLTextureDescriptor *wide = shape(MTLTextureType2D, 4, 4, 1);
+  wide.pixelFormat = MTLPixelFormatR32Uint;
+  RAISES_INVALID(in, @"multiples of the texel's 4", INTO(from, 2, 16, 0, small, texture_of(device, wide), 0, 0, none));
+  [blit endEncoding];
+  RAISES_STATE(out, @"has ended", OUT_OF(solid, 0, 0, none, small, to, 0, 2, 0));
+#undef INTO
+#undef OUT_OF
+  run(commands);
+  CHECK(!commands.error);
+  memcpy(back, to.contents, sizeof back);
+  for (int z = 0; z < 4; z++)
+    for (int y = 0; y < 2; y++)
+      for (int x = 0; x < 3; x++) {
+        bool copied = x >= 1 && z >= 1;
+        CHECK(back[1 + 6 * z + 3 * y + x] == (copied ? bytes[5 + 9 * (z - 1) + 4 * y + x - 1] : 0));
+      }
+  const uint8_t expected[] = {0, 0, 0, 91, 92, 0};
+  CHECK(memcmp(back + 40, expected, sizeof expected) == 0 && back[0] == 0 && back[25] == 0);
+}
+
 CASE(a_texture_lives_until_its_commands_have_completed) {
   id<MTLDevice> device = device_like(NULL);
   id<MTLCommandQueue> queue = [[device newCommandQueue] autorelease];

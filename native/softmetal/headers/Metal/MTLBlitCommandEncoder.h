@@ -3,10 +3,11 @@
 
 #import <Metal/MTLBuffer.h>
 #import <Metal/MTLCommandEncoder.h>
+#import <Metal/MTLTypes.h>
 
 NS_ASSUME_NONNULL_BEGIN
 
-@protocol MTLFence;
+@protocol MTLFence, MTLTexture;
 
 MTL_PROTOCOL
 @protocol MTLBlitCommandEncoder <MTLCommandEncoder>
@@ -17,6 +18,24 @@ MTL_PROTOCOL
               toBuffer:(id<MTLBuffer>)destinationBuffer
      destinationOffset:(NSUInteger)destinationOffset
                   size:(NSUInteger)size;
+- (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
+          sourceOffset:(NSUInteger)sourceOffset
+     sourceBytesPerRow:(NSUInteger)sourceBytesPerRow
+   sourceBytesPerImage:(NSUInteger)sourceBytesPerImage
+            sourceSize:(MTLSize)sourceSize
+             toTexture:(id<MTLTexture>)destinationTexture
+      destinationSlice:(NSUInteger)destinationSlice
+      destinationLevel:(NSUInteger)destinationLevel
+     destinationOrigin:(MTLOrigin)destinationOrigin;
+- (void)copyFromTexture:(id<MTLTexture>)sourceTexture
+               sourceSlice:(NSUInteger)sourceSlice
+               sourceLevel:(NSUInteger)sourceLevel
+              sourceOrigin:(MTLOrigin)sourceOrigin
+                sourceSize:(MTLSize)sourceSize
+                  toBuffer:(id<MTLBuffer>)destinationBuffer
+         destinationOffset:(NSUInteger)destinationOffset
+    destinationBytesPerRow:(NSUInteger)destinationBytesPerRow
+  destinationBytesPerImage:(NSUInteger)destinationBytesPerImage;
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;
 @end
