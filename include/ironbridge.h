@@ -974,15 +974,35 @@ typedef enum iron_pixel_format {
   IRON_PIXEL_RGBA32_FLOAT = 125
 } iron_pixel_format;
 
-/* A two-dimensional texture of one level, `texture2d` of a kernel, whose rows lie in a buffer from the argument's
- * offset on. The offset and row_bytes are multiples of a texel's bytes; GPUs want larger ones, which
- * minimumLinearTextureAlignmentForPixelFormat: of the device says. IRON_ERROR_UNSUPPORTED: the device has no textures,
- * or the kernel takes a texture of another shape. */
+typedef enum iron_texture_shape {
+  IRON_TEXTURE_SHAPE_2D = 0,         /* texture2d */
+  IRON_TEXTURE_SHAPE_1D = 1,         /* texture1d */
+  IRON_TEXTURE_SHAPE_1D_ARRAY = 2,   /* texture1d_array */
+  IRON_TEXTURE_SHAPE_2D_ARRAY = 3,   /* texture2d_array */
+  IRON_TEXTURE_SHAPE_3D = 4,         /* texture3d */
+  IRON_TEXTURE_SHAPE_CUBE = 5,       /* texturecube: six slices, in the order +x -x +y -y +z -z */
+  IRON_TEXTURE_SHAPE_CUBE_ARRAY = 6, /* texturecube_array: six slices a layer */
+  IRON_TEXTURE_SHAPE_BUFFER = 7      /* texture_buffer */
+} iron_texture_shape;
+
+/* A texture of one level whose rows lie in a buffer from the argument's offset on; depth2d and its like take the shapes
+ * of their color textures. The offset, row_bytes and slice_bytes are multiples of a texel's bytes.
+ * SHAPE_2D and SHAPE_BUFFER are the buffer's own bytes. GPUs want larger multiples for them, which
+ * minimumLinearTextureAlignmentForPixelFormat: and minimumTextureBufferAlignmentForPixelFormat: of the device say.
+ * The other shapes are copies: texels are copied before the kernel runs, and back after it when IRON_ACCESS_WRITE is
+ * set. So other arguments of the same dispatch do not see what it writes there, and of two that write the same bytes
+ * one wins. A copy takes memory of the device until the commands are complete, and row_bytes is at most 32767 texels.
+ * IRON_ERROR_UNSUPPORTED: the device has no textures, or the kernel takes a multisample one.
+ * IRON_ERROR_INVALID_ARGUMENT: the kernel takes one of another shape or of other numbers. */
 typedef struct iron_texture {
-  uint32_t format;        /* iron_pixel_format */
-  uint32_t width, height; /* texels, 1 to 16384 */
-  uint32_t row_bytes;     /* from one row to the next; 0: width texels */
-  uint32_t reserved[4];   /* 0 */
+  uint32_t format; /* iron_pixel_format */
+  uint32_t width;  /* texels, 1 to 16384; to 2048 of SHAPE_3D, to 2^28 of SHAPE_BUFFER */
+  uint32_t height; /* the same; 0 or 1 of SHAPE_1D, SHAPE_1D_ARRAY and SHAPE_BUFFER; width of a cube */
+  uint32_t row_bytes;   /* from one row to the next; 0: width texels */
+  uint32_t shape;       /* iron_texture_shape */
+  uint32_t layers;      /* planes of SHAPE_3D, elements of arrays: 1 to 2048, to 341 cubes; 0 or 1 of the others */
+  uint32_t slice_bytes; /* from one plane, element or face to the next; 0: height rows */
+  uint32_t reserved[1]; /* 0 */
 } iron_texture;
 
 /* Values: MTLSamplerAddressMode. */

@@ -442,8 +442,8 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Makes of a buffer's argument `[[texture(index)]]`: a `texture2d` whose texels lie in the buffer
-    /// (`iron_texture`). Other arguments stay as they are.
+    /// Makes of a buffer's argument `[[texture(index)]]`: a texture whose texels lie in the buffer (`iron_texture`).
+    /// Other arguments stay as they are.
     ///
     /// ```
     /// use ironbridge::Device;

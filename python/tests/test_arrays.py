@@ -131,6 +131,91 @@ def test_textures_of_a_kernel(balanced: None) -> None:
         ironbridge.Sampler(address="wrap")
 
 
+SHAPES = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void line(texture1d<uint, access::read_write> t [[texture(0)]], uint i [[thread_position_in_grid]]) {
+  t.write(t.read(i) + i, i);
+}
+kernel void lines(texture1d_array<uint, access::read_write> t [[texture(0)]], uint2 i [[thread_position_in_grid]]) {
+  t.write(t.read(i.x, i.y) + i.x + 10 * i.y, i.x, i.y);
+}
+kernel void sheets(texture2d_array<uint, access::read_write> t [[texture(0)]], uint3 i [[thread_position_in_grid]]) {
+  t.write(t.read(i.xy, i.z) + i.x + 10 * i.y + 100 * i.z, i.xy, i.z);
+}
+kernel void solid(texture3d<uint, access::read_write> t [[texture(0)]], uint3 i [[thread_position_in_grid]]) {
+  t.write(t.read(i) + i.x + 10 * i.y + 100 * i.z, i);
+}
+kernel void faces(texturecube<uint, access::read_write> t [[texture(0)]], uint3 i [[thread_position_in_grid]]) {
+  t.write(t.read(i.xy, i.z) + i.x + 10 * i.y + 100 * i.z, i.xy, i.z);
+}
+kernel void cubes(texturecube_array<uint, access::read_write> t [[texture(0)]],
+                  uint3 i [[thread_position_in_grid]]) {
+  t.write(t.read(i.xy, i.z % 6, i.z / 6) + i.x + 10 * i.y + 100 * i.z, i.xy, i.z % 6, i.z / 6);
+}
+kernel void row(texture_buffer<uint, access::read_write> t [[texture(0)]], uint i [[thread_position_in_grid]]) {
+  t.write(t.read(i) + i, i);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "extents"),
+    [
+        ("line", "1d", (7,)),
+        ("row", "buffer", (9,)),
+        ("lines", "1d_array", (3, 5)),
+        ("sheets", "2d_array", (2, 3, 4)),
+        ("solid", "3d", (4, 2, 3)),
+        ("faces", "cube", (6, 3, 3)),
+        ("cubes", "cube_array", (2, 6, 2, 2)),
+    ],
+)
+@pytest.mark.parametrize("components", [1, 2])
+def test_textures_of_every_shape(
+    balanced: None, name: str, shape: str, extents: tuple[int, ...], components: int
+) -> None:
+    device = ironbridge.default_device()
+    # Rows lie apart where there are several.
+    apart = (*extents[:-1], extents[-1] + 3 * (len(extents) > 1), *[2] * (components == 2))
+    whole = device.array((np.arange(np.prod(apart)) % 251).astype(np.uint32).reshape(apart))
+    part = whole[..., : extents[-1], :] if components == 2 else whole[..., : extents[-1]]
+    before = whole.copy()
+    texture = ironbridge.Texture(part, "R32Uint" if components == 1 else "RG32Uint", shape)
+    threads = (*(n for n in extents[:-3:-1]), int(np.prod(extents[:-2]))) if len(extents) > 1 else extents
+    with ironbridge.Kernel(SHAPES, name) as kernel:
+        kernel(texture, threads=threads[: 3 if len(extents) > 2 else len(extents)], threadgroup=(4, 2, 2))
+    added = np.zeros(extents, np.uint32)
+    for axis, factor in zip(range(1, 4), (1, 10, 100)):
+        if axis > len(extents):
+            break
+        index = np.arange(np.prod(extents[:-2]) if axis == 3 else extents[-axis], dtype=np.uint32)
+        if axis == 3:
+            added += factor * index.reshape((*extents[:-2], 1, 1))
+        else:
+            added += factor * index.reshape((-1, *[1] * (axis - 1)))
+    expected = before.copy()
+    target = expected[..., : extents[-1], :] if components == 2 else expected[..., : extents[-1]]
+    target += added[..., None] if components == 2 else added
+    assert (whole == expected).all()
+
+
+def test_arrays_that_are_no_textures(balanced: None) -> None:
+    device = ironbridge.default_device()
+    array = device.empty((5, 4, 4), np.uint8)
+    for shape in ("1d", "2d", "cube", "cube_array", "buffer"):
+        with pytest.raises(ValueError, match="wants uint8 of the shape"):
+            ironbridge.Texture(array, "R8Uint", shape)
+    with pytest.raises(ValueError, match="no shape of textures"):
+        ironbridge.Texture(array, "R8Uint", "4d")
+    for wrong in (array[::-1], array[:, ::-1], array[:, :, ::2], array[:0], np.broadcast_to(array[:1], (5, 4, 4))):
+        with pytest.raises(ValueError, match="elements, height, width"):
+            ironbridge.Texture(wrong, "R8Uint", "2d_array")
+    with ironbridge.Kernel(SHAPES, "solid") as kernel:
+        with pytest.raises(ironbridge.ArgumentError, match="its shape is 2D array, and the kernel takes 3D"):
+            kernel(ironbridge.Texture(array, "R8Uint", "2d_array"), threads=(1, 1, 1))
+
+
 CONSTANTS = """
 #include "shape.h"
 using namespace metal;

@@ -2160,6 +2160,15 @@ pub const IRON_PIXEL_RGBA32_UINT: iron_pixel_format = 123;
 pub const IRON_PIXEL_RGBA32_SINT: iron_pixel_format = 124;
 pub const IRON_PIXEL_RGBA32_FLOAT: iron_pixel_format = 125;
 pub type iron_pixel_format = ::core::ffi::c_uint;
+pub const IRON_TEXTURE_SHAPE_2D: iron_texture_shape = 0;
+pub const IRON_TEXTURE_SHAPE_1D: iron_texture_shape = 1;
+pub const IRON_TEXTURE_SHAPE_1D_ARRAY: iron_texture_shape = 2;
+pub const IRON_TEXTURE_SHAPE_2D_ARRAY: iron_texture_shape = 3;
+pub const IRON_TEXTURE_SHAPE_3D: iron_texture_shape = 4;
+pub const IRON_TEXTURE_SHAPE_CUBE: iron_texture_shape = 5;
+pub const IRON_TEXTURE_SHAPE_CUBE_ARRAY: iron_texture_shape = 6;
+pub const IRON_TEXTURE_SHAPE_BUFFER: iron_texture_shape = 7;
+pub type iron_texture_shape = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct iron_texture {
@@ -2167,7 +2176,10 @@ pub struct iron_texture {
     pub width: u32,
     pub height: u32,
     pub row_bytes: u32,
-    pub reserved: [u32; 4usize],
+    pub shape: u32,
+    pub layers: u32,
+    pub slice_bytes: u32,
+    pub reserved: [u32; 1usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2186,8 +2198,17 @@ const _: () = {
         "Offset of field: iron_texture::row_bytes",
     ][::core::mem::offset_of!(iron_texture, row_bytes) - 12usize];
     [
+        "Offset of field: iron_texture::shape",
+    ][::core::mem::offset_of!(iron_texture, shape) - 16usize];
+    [
+        "Offset of field: iron_texture::layers",
+    ][::core::mem::offset_of!(iron_texture, layers) - 20usize];
+    [
+        "Offset of field: iron_texture::slice_bytes",
+    ][::core::mem::offset_of!(iron_texture, slice_bytes) - 24usize];
+    [
         "Offset of field: iron_texture::reserved",
-    ][::core::mem::offset_of!(iron_texture, reserved) - 16usize];
+    ][::core::mem::offset_of!(iron_texture, reserved) - 28usize];
 };
 pub const IRON_ADDRESS_CLAMP_TO_EDGE: iron_address_mode = 0;
 pub const IRON_ADDRESS_MIRROR_CLAMP_TO_EDGE: iron_address_mode = 1;

@@ -71,31 +71,90 @@ impl PixelFormat {
     }
 }
 
-/// Rows of texels in a buffer, which a kernel has as `texture2d` (`iron_texture`).
+/// Rows of texels in a buffer, which a kernel has as a texture of one level (`iron_texture`). Extents are texels, 1 to
+/// 16384 each, and to 2048 of `new_3d`.
+///
+/// The kernel works on the buffer's own bytes in textures of [`Texture::new`] and [`Texture::new_buffer`]. Those of
+/// other shapes are copies, made before the kernel runs, and copied back after it when it may write: other arguments of
+/// the same dispatch do not see what it writes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a texture does nothing by itself"]
 pub struct Texture {
     format: PixelFormat,
+    shape: ffi::iron_texture_shape,
     width: u32,
     height: u32,
+    layers: u32,
     row_bytes: u32,
+    slice_bytes: u32,
 }
 
 impl Texture {
-    /// `width` by `height` texels, 1 to 16384 each, without gaps between the rows.
+    /// `texture2d`: `width` by `height` texels, without gaps between the rows.
     pub fn new(format: PixelFormat, width: u32, height: u32) -> Texture {
         Texture {
             format,
+            shape: ffi::IRON_TEXTURE_SHAPE_2D,
             width,
             height,
+            layers: 0,
             row_bytes: 0,
+            slice_bytes: 0,
         }
     }
 
-    /// Bytes from one row to the next: a multiple of a texel's on the software device, and of what the device says on a
-    /// GPU.
+    fn shaped(self, shape: ffi::iron_texture_shape, layers: u32) -> Texture {
+        Texture {
+            shape,
+            layers,
+            ..self
+        }
+    }
+
+    /// `texture1d`
+    pub fn new_1d(format: PixelFormat, width: u32) -> Texture {
+        Texture::new(format, width, 1).shaped(ffi::IRON_TEXTURE_SHAPE_1D, 0)
+    }
+
+    /// `texture1d_array`: rows one behind the other, 1 to 2048.
+    pub fn new_1d_array(format: PixelFormat, width: u32, layers: u32) -> Texture {
+        Texture::new(format, width, 1).shaped(ffi::IRON_TEXTURE_SHAPE_1D_ARRAY, layers)
+    }
+
+    /// `texture2d_array`: 2D textures one behind the other, 1 to 2048.
+    pub fn new_2d_array(format: PixelFormat, width: u32, height: u32, layers: u32) -> Texture {
+        Texture::new(format, width, height).shaped(ffi::IRON_TEXTURE_SHAPE_2D_ARRAY, layers)
+    }
+
+    /// `texture3d`: planes one behind the other, 1 to 2048.
+    pub fn new_3d(format: PixelFormat, width: u32, height: u32, depth: u32) -> Texture {
+        Texture::new(format, width, height).shaped(ffi::IRON_TEXTURE_SHAPE_3D, depth)
+    }
+
+    /// `texturecube`: six faces of `size` by `size` texels, in the order +x, -x, +y, -y, +z, -z.
+    pub fn new_cube(format: PixelFormat, size: u32) -> Texture {
+        Texture::new(format, size, size).shaped(ffi::IRON_TEXTURE_SHAPE_CUBE, 0)
+    }
+
+    /// `texturecube_array`: cubes one behind the other, 1 to 341.
+    pub fn new_cube_array(format: PixelFormat, size: u32, cubes: u32) -> Texture {
+        Texture::new(format, size, size).shaped(ffi::IRON_TEXTURE_SHAPE_CUBE_ARRAY, cubes)
+    }
+
+    /// `texture_buffer`: 1 to 2^28 texels in a row.
+    pub fn new_buffer(format: PixelFormat, width: u32) -> Texture {
+        Texture::new(format, width, 1).shaped(ffi::IRON_TEXTURE_SHAPE_BUFFER, 0)
+    }
+
+    /// Bytes from one row to the next: a multiple of a texel's, and of what the device says for `new` on a GPU.
     pub fn row_bytes(mut self, bytes: u32) -> Self {
         self.row_bytes = bytes;
+        self
+    }
+
+    /// Bytes from one plane, element of an array or face to the next: a multiple of a texel's; else there are no gaps.
+    pub fn slice_bytes(mut self, bytes: u32) -> Self {
+        self.slice_bytes = bytes;
         self
     }
 
@@ -105,6 +164,9 @@ impl Texture {
             width: self.width,
             height: self.height,
             row_bytes: self.row_bytes,
+            shape: self.shape,
+            layers: self.layers,
+            slice_bytes: self.slice_bytes,
             ..Default::default()
         }
     }
@@ -179,7 +241,8 @@ impl Sampler {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TextureInfo {
-    /// MTLTextureType: 2 is `texture2d`, the one that an [`Argument`](super::Argument) can be.
+    /// MTLTextureType. An [`Argument`](super::Argument) can be 0: `texture1d`, 1: `texture1d_array`, 2: `texture2d`, 3:
+    /// `texture2d_array`, 5: `texturecube`, 6: `texturecube_array`, 7: `texture3d` and 9: `texture_buffer`.
     pub kind: u32,
     /// Of its components.
     pub value: TextureValue,

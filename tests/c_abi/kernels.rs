@@ -669,3 +669,146 @@ fn a_kernel_runs_over_buffers_and_bytes() {
     }
     fixture.finish();
 }
+
+#[test]
+#[serial]
+fn a_kernel_gets_textures_of_its_shape() {
+    const SOURCE: &CStr = c"#include <metal_stdlib>
+using namespace metal;
+kernel void sum(texture3d<float> t [[texture(0)]], device float *out [[buffer(0)]],
+                uint i [[thread_position_in_grid]]) {
+  out[i] = 0;
+  for (uint y = 0; y < t.get_height(); y++)
+    for (uint x = 0; x < t.get_width(); x++) out[i] += t.read(uint3(x, y, i)).x;
+}
+";
+    let fixture = Fixture::new();
+    let mut library = null_mut();
+    ok(call!(iron_library_create(
+        fixture.device,
+        SOURCE.as_ptr(),
+        &mut library
+    )));
+    let mut kernel = null_mut();
+    ok(call!(iron_kernel_create(
+        library,
+        c"sum".as_ptr(),
+        null(),
+        0,
+        &mut kernel
+    )));
+    let mut info = iron_kernel_argument_info {
+        size: size_of::<iron_kernel_argument_info>(),
+        ..Default::default()
+    };
+    ok(call!(iron_kernel_argument(kernel, 0, &mut info)));
+    assert_eq!(
+        (info.kind, info.texture_type),
+        (IRON_ARGUMENT_TEXTURE, 7) // MTLTextureType3D
+    );
+    // Planes of two rows of three, of which the buffer has a row more.
+    let texels: Vec<f32> = (0..14).map(|i| (i * i) as f32).collect();
+    let (from, out) = (
+        buffer_of(fixture.device, &texels),
+        buffer(fixture.device, 8),
+    );
+    let encode = |commands, texture: &iron_texture| {
+        let arguments = [
+            iron_argument {
+                kind: IRON_ARGUMENT_TEXTURE,
+                buffer: from,
+                offset: 4,
+                bytes: std::ptr::from_ref(texture).cast(),
+                access: IRON_ACCESS_READ,
+                ..Default::default()
+            },
+            iron_argument {
+                kind: IRON_ARGUMENT_BUFFER,
+                buffer: out,
+                access: IRON_ACCESS_WRITE,
+                ..Default::default()
+            },
+        ];
+        let dispatch = iron_dispatch {
+            size: size_of::<iron_dispatch>(),
+            arguments: arguments.as_ptr(),
+            argument_count: arguments.len(),
+            grid: [2, 1, 1],
+            threadgroup: [2, 1, 1],
+            threads: 1,
+        };
+        call!(iron_encode_kernel(commands, kernel, &dispatch))
+    };
+    let right = iron_texture {
+        format: IRON_PIXEL_R32_FLOAT,
+        width: 3,
+        height: 2,
+        shape: IRON_TEXTURE_SHAPE_3D,
+        layers: 2,
+        ..Default::default()
+    };
+    let commands = begin(fixture.device);
+    ok(encode(commands, &right));
+    commit_and_wait(commands);
+    let sum = |range: std::ops::Range<usize>| texels[range].iter().sum::<f32>();
+    assert_eq!(read(out, 2), [sum(1..7), sum(7..13)]);
+    release_commands(commands);
+
+    let commands = begin(fixture.device);
+    // The struct of a caller that knows 2D textures alone.
+    let older = iron_texture {
+        format: IRON_PIXEL_R32_FLOAT,
+        width: 3,
+        height: 2,
+        ..Default::default()
+    };
+    let (invalid, far) = (IRON_ERROR_INVALID_ARGUMENT, IRON_ERROR_OUT_OF_RANGE);
+    let wrong = [
+        (older, invalid, "its shape is 2D, and the kernel takes 3D"),
+        (iron_texture { shape: 8, ..right }, invalid, "shape 8"),
+        (
+            iron_texture {
+                reserved: [1],
+                ..right
+            },
+            invalid,
+            "reserved[0]",
+        ),
+        (iron_texture { layers: 0, ..right }, far, "layers 0"),
+        (
+            iron_texture { layers: 3, ..right },
+            far,
+            "a texture of 72 bytes",
+        ),
+        (
+            iron_texture {
+                slice_bytes: 20,
+                ..right
+            },
+            far,
+            "slice_bytes 20",
+        ),
+        (
+            iron_texture {
+                slice_bytes: 26,
+                ..right
+            },
+            invalid,
+            "offset 4, row_bytes 12 and slice_bytes 26 are to be multiples of 4",
+        ),
+        (iron_texture { height: 0, ..right }, far, "height 0"),
+    ];
+    for (texture, status, subject) in wrong {
+        fails(
+            encode(commands, &texture),
+            status,
+            &format!("arguments[0]: {subject}"),
+        );
+    }
+    release_commands(commands);
+    ok(call!(iron_kernel_release(kernel)));
+    ok(call!(iron_library_release(library)));
+    release_buffer(from);
+    release_buffer(out);
+    fixture.finish();
+}

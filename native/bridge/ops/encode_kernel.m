@@ -30,6 +30,7 @@ typedef struct Bindings {
   char names[MAX_ARGUMENTS][32]; /* "arguments[3]" */
   IronUse uses[MAX_ARGUMENTS];   /* of the buffers, in order */
   size_t use_count;
+  size_t copies; /* textures that are copies */
   uint64_t bytes; /* of all buffers, from the offsets on */
   uint64_t threadgroup_memory;
   Indices buffers_bound, threadgroup_bound, textures_bound, samplers_bound;
@@ -88,7 +89,13 @@ static iron_status check_texture(Bindings *bindings, const iron_argument *argume
   IRON_TRY(check_index(&bindings->textures_bound, MAX_TEXTURES, argument, name));
   IRON_TRY(IronTextureRead(argument, name, device));
   IRON_TRY(check_buffer(bindings, argument, name, device));
-  return IronTextureFits(argument, name, bindings->uses[bindings->use_count - 1].buffer);
+  IronUse *use = &bindings->uses[bindings->use_count - 1];
+  IRON_TRY(IronTextureFits(argument, name, use->buffer));
+  if (!IronTextureIsCopied(argument)) return IRON_OK;
+  /* Texels that the kernel does not write go back as they were. */
+  use->access |= IRON_ACCESS_READ;
+  bindings->copies++;
+  return IRON_OK;
 }
 
 static iron_status check_sampler(Bindings *bindings, const iron_argument *argument, const char *name) {
@@ -257,6 +264,26 @@ static void bind_arguments(id<MTLComputeCommandEncoder> encoder, const iron_disp
   }
 }
 
+/* Records the copies of textures before a dispatch, or back after it. */
+static iron_status copy_textures(IronCommands *commands, const iron_dispatch *dispatch, const Bindings *bindings,
+                                 NSArray *images, bool to_buffer) {
+  if (!bindings->copies) return IRON_OK;
+  id<MTLBlitCommandEncoder> encoder = nil;
+  NSUInteger image = 0;
+  size_t buffer = 0;
+  for (size_t index = 0; index < dispatch->argument_count; index++) {
+    const iron_argument *argument = &dispatch->arguments[index];
+    IronBuffer *used = uses_buffer(argument) ? bindings->uses[buffer++].buffer : nil;
+    bool is_texture = argument->kind == IRON_ARGUMENT_TEXTURE;
+    id made = is_texture || argument->kind == IRON_ARGUMENT_SAMPLER ? [images objectAtIndex:image++] : nil;
+    if (!is_texture || !IronTextureIsCopied(argument)) continue;
+    if (to_buffer && !(argument->access & IRON_ACCESS_WRITE)) continue;
+    if (!encoder) IRON_TRY([commands prepare:bindings->uses count:bindings->use_count blit:&encoder]);
+    IronTextureCopy(encoder, argument, made, used, to_buffer);
+  }
+  return IRON_OK;
+}
+
 static MTLSize size_of(const uint32_t extent[3]) { return MTLSizeMake(extent[0], extent[1], extent[2]); }
 
 static void trace(IronCommands *commands, IronLocation location, const iron_dispatch *dispatch) {
@@ -284,6 +311,7 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
     NSMutableArray *images = nil;
     IRON_TRY(make_images(&images, &dispatch, &bindings, commands->device));
 
+    IRON_TRY(copy_textures(commands, &dispatch, &bindings, images, false));
     id<MTLComputeCommandEncoder> encoder;
     IRON_TRY([commands prepare:bindings.uses count:bindings.use_count compute:&encoder]);
     [encoder setComputePipelineState:kernel->state];
@@ -292,6 +320,7 @@ iron_status iron_encode_kernel(iron_commands *handle, iron_kernel *kernel_handle
       [encoder dispatchThreads:size_of(dispatch.grid) threadsPerThreadgroup:size_of(dispatch.threadgroup)];
     else
       [encoder dispatchThreadgroups:size_of(dispatch.grid) threadsPerThreadgroup:size_of(dispatch.threadgroup)];
+    IRON_TRY(copy_textures(commands, &dispatch, &bindings, images, true));
     [commands recorded:bindings.bytes];
     if (IronTraceIsOn()) trace(commands, location, &dispatch);
     return IRON_OK;

@@ -17,32 +17,91 @@ from .device import Device, buffer_of, default_device
 from .errors import check
 
 
-class Texture:
-    """An array of :meth:`Device.empty` as a kernel's ``texture2d``: rows of texels, and behind them their components
-    where there are several. ``format`` is Metal's name of it, such as ``"RGBA8Unorm"`` or ``"R32Float"``.
+# The axes of texels, the outermost first.
+_SHAPES = {
+    "1d": ("width",),
+    "1d_array": ("elements", "width"),
+    "2d": ("height", "width"),
+    "2d_array": ("elements", "height", "width"),
+    "3d": ("depth", "height", "width"),
+    "cube": ("6", "size", "size"),
+    "cube_array": ("cubes", "6", "size", "size"),
+    "buffer": ("width",),
+}
 
-    The texels of a row lie one behind the other; the rows may lie apart, as those of a slice do.
+
+class Texture:
+    """An array of :meth:`Device.empty` as a kernel's texture: texels, and behind them their components where there are
+    several. ``format`` is Metal's name of it, such as ``"RGBA8Unorm"`` or ``"R32Float"``.
+
+    ``shape`` says what the axes of texels are, the outermost first: ``"2d"`` is (height, width), ``"1d"`` and
+    ``"buffer"`` are (width,), ``"1d_array"`` is (elements, width), ``"2d_array"`` is (elements, height, width),
+    ``"3d"`` is (depth, height, width), ``"cube"`` is (6, size, size) and ``"cube_array"`` (cubes, 6, size, size).
+
+    The texels of a row lie one behind the other; rows and slices may lie apart, as those of a slice do. Other shapes
+    than ``"2d"`` and ``"buffer"`` are copied before the kernel runs, and back when it may write.
     """
 
-    def __init__(self, array: npt.NDArray[Any], format: str) -> None:
+    def __init__(self, array: npt.NDArray[Any], format: str, shape: str = "2d") -> None:
         found = re.fullmatch(r"(r|rg|rgba|bgra)(8|16|32)(unorm|snorm|uint|sint|float)(_srgb)?", format.lower())
         native = "IRON_PIXEL_{}{}_{}{}".format(*(part or "" for part in found.groups())) if found else ""
         if found is None or not hasattr(lib, native.upper()):
             raise ValueError(f"{format!r} is no format of texels")
+        if shape not in _SHAPES:
+            raise ValueError(f"{shape!r} is no shape of textures; {', '.join(_SHAPES)} are possible")
         channels, bits, kind = len(found[1]), int(found[2]), {"f": "f", "s": "i", "u": "u"}[found[3][0]]
         dtype = np.dtype(f"{kind}{bits // 8}")
         texel = channels * dtype.itemsize
-        shape, strides = array.shape, array.strides
-        fits = len(shape) == 3 if channels > 1 else len(shape) == 2
-        inner = (dtype.itemsize,) if channels == 1 else (texel, dtype.itemsize)
-        if not (fits and array.dtype == dtype and strides[1:] == inner and (channels == 1 or shape[2] == channels)):
-            wanted = "(height, width)" if channels == 1 else f"(height, width, {channels})"
-            raise ValueError(f"{format} wants {dtype} of the shape {wanted}, not {array.dtype} of {shape}")
+        axes = _SHAPES[shape] if channels == 1 else (*_SHAPES[shape], str(channels))
+        if array.dtype != dtype or not _has_axes(array, axes, dtype.itemsize, texel):
+            wanted = ", ".join(axes) + "," * (len(axes) == 1)
+            raise ValueError(f"{format} wants {dtype} of the shape ({wanted}), not {array.dtype} of {array.shape}")
         self.array = array
+        extents = dict(zip(axes, array.shape))
+        # Of an axis of one, NumPy's stride says nothing.
+        strides = {axis: n for axis, n, extent in zip(axes, array.strides, array.shape) if extent > 1}
+        width = extents.get("width", extents.get("size"))
+        height = extents.get("height", extents.get("size", 1))
+        layers = next((extents[axis] for axis in ("elements", "depth", "cubes") if axis in extents), 0)
+        row = strides.get("height", 0)
+        if "cube" in shape:
+            row = array.strides[-2 - (channels > 1)] if height > 1 else 0
+        slice_bytes = next((strides[axis] for axis in ("6", "elements", "depth") if axis in strides), 0)
         self.native = ffi.new(
             "iron_texture *",
-            {"format": getattr(lib, native.upper()), "width": shape[1], "height": shape[0], "row_bytes": strides[0]},
+            {
+                "format": getattr(lib, native.upper()),
+                "width": width,
+                "height": height,
+                "row_bytes": row,
+                "shape": getattr(lib, f"IRON_TEXTURE_SHAPE_{shape.upper()}"),
+                "layers": layers,
+                "slice_bytes": slice_bytes,
+            },
         )
+
+
+def _has_axes(array: npt.NDArray[Any], axes: tuple[str, ...], component: int, texel: int) -> bool:
+    """Whether the array has the axes of a texture's shape, and texels without gaps in rows that do not overlap."""
+    if array.ndim != len(axes) or 0 in array.shape:
+        return False
+    extents = array.shape
+    if any(axis.isdigit() and extent != int(axis) for axis, extent in zip(axes, extents)):
+        return False
+    sizes = [extent for axis, extent in zip(axes, extents) if axis == "size"]
+    if len(set(sizes)) > 1:
+        return False
+    last = len(axes) - 1 - (texel > component)
+    inner = (component,) if texel == component else (texel, component)
+    if array.strides[last:] != inner:
+        return False
+    least = texel * extents[last]
+    for axis in reversed(range(last)):
+        if extents[axis] > 1 and array.strides[axis] < least:
+            return False
+        least = array.strides[axis] * extents[axis] if extents[axis] > 1 else least
+    # The slices of all cubes are equally far apart.
+    return axes[0] != "cubes" or extents[0] == 1 or array.strides[0] == 6 * array.strides[1]
 
 
 class Sampler:
