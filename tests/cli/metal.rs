@@ -119,6 +119,54 @@ fn kernels_are_given_textures_and_samplers() {
 }
 
 #[test]
+fn kernels_get_textures_of_their_shapes_and_buffers_full_of_numbers() {
+    let text = source(
+        "kernel void solid(texture3d<uint, access::read_write> t [[texture(0)]], device uint *n [[buffer(0)]],\n\
+                           constant uint &by [[buffer(1)]], uint3 i [[thread_position_in_grid]]) {\n\
+           t.write(t.read(i) + 1, i);\n\
+           if (all(i == 0u)) n[by / 4] = n[1] + by + 10 * t.get_height() + 100 * t.get_depth();\n}\n",
+    );
+    let place = Place::new(&[("k.metal", &text)]);
+    for (fill, clean) in [
+        ("u32:0", true),
+        ("u32:3", true),
+        ("u32:ramp", true),
+        ("u32:100000", false),
+    ] {
+        let report = place.json(&format!("check --run --fill {fill} --json k.metal"));
+        let kernel = &report["files"][0]["kernels"][0];
+        assert_eq!(kernel["ran"].as_bool(), Some(clean), "{report}");
+    }
+    let output =
+        place.metal("run k.metal --texture r8uint:2x1x3:ramp --buffer u32:[8,7] --buffer u32:[2]");
+    assert_eq!(
+        stdout(&output),
+        "buffer 0, u32[2]: 319 7\ntexture 0, u8[6]: 1 2 3 4 5 6\n",
+        "{}",
+        stderr(&output)
+    );
+    let output = place.metal("check --fill u32 --run k.metal");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_prefix_goes_before_each_source() {
+    let text = "kernel void k(device TYPE *out [[buffer(0)]]) {\n  out[0] = VALUE;\n  out[1] = missing;\n}\n";
+    let prefix = source("typedef float TYPE;\n#define VALUE 7\n");
+    let place = Place::new(&[("k.metal", text), ("prefix.h", &prefix)]);
+    let output = place.metal("check --prefix prefix.h k.metal");
+    assert!(
+        stderr(&output).starts_with("k.metal:3:12: error: use of undeclared identifier 'missing'"),
+        "{}",
+        stderr(&output)
+    );
+    let more = text.replace("missing", "1");
+    let place = Place::new(&[("k.metal", &more), ("prefix.h", &prefix)]);
+    let output = place.metal("check --run --prefix prefix.h k.metal");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
 fn a_kernel_is_run_with_textures() {
     let text = source(
         "kernel void twice(texture2d<float> from [[texture(2)]], texture2d<float, access::write> to [[texture(0)]],\n\

@@ -378,6 +378,7 @@ fn trial(
         .args(["metal", "trial"])
         .args(arguments.compile.arguments())
         .arg(format!("--bytes={}", load.bytes))
+        .arg(format!("--fill={}", load.fill.text))
         .arg(format!("--texture={},{}", load.texture[0], load.texture[1]))
         .arg(format!("--grid={}", extents(load.grid)))
         .arg(format!("--threads={}", extents(load.threads)))

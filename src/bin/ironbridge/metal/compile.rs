@@ -19,6 +19,9 @@ pub struct CompileOptions {
     /// A macro that the source knows, by itself 1
     #[arg(short = 'D', long = "define", value_name = "NAME[=VALUE]")]
     define: Vec<String>,
+    /// A file whose text goes before each source, as a host program puts it there; may be given several times
+    #[arg(long, value_name = "FILE")]
+    prefix: Vec<PathBuf>,
     /// The version of the Metal Shading Language, as Apple's compiler names it; else the newest that there is
     #[arg(long, value_name = "metal3.1", value_parser = language_version)]
     std: Option<u32>,
@@ -58,7 +61,16 @@ impl CompileOptions {
     pub fn library(&self, device: &Device, file: &Path) -> Result<Library, Box<dyn Error>> {
         // An empty text is none to a device, and an empty file is a source without kernels.
         let source = Some(read_text(Some(file))?).filter(|text| !text.is_empty());
-        let source = source.unwrap_or_else(|| String::from("\n"));
+        let mut source = source.unwrap_or_else(|| String::from("\n"));
+        if !self.prefix.is_empty() {
+            let mut whole = String::new();
+            for prefix in &self.prefix {
+                whole += &read_text(Some(prefix))?;
+                whole += "\n";
+            }
+            // Messages have the lines of the source itself.
+            source = whole + "#line 1\n" + &source;
+        }
         let mut options = Options::default()
             .include_folder(file.parent().unwrap_or(Path::new("")))
             .math_mode(match self.math {
@@ -93,6 +105,9 @@ impl CompileOptions {
         }
         for define in &self.define {
             arguments.extend(["-D".into(), define.into()]);
+        }
+        for prefix in &self.prefix {
+            arguments.extend(["--prefix".into(), prefix.as_os_str().to_owned()]);
         }
         if let Some(version) = self.std {
             let (major, minor) = (version / 100, version % 100 / 10);

@@ -32,9 +32,10 @@ pub struct RunArguments {
     /// u32:[4,5,6] or FILE.npy
     #[arg(long, value_name = "[INDEX=]VALUES", value_parser = values::buffer)]
     buffer: Vec<(Option<u32>, Values)>,
-    /// A 2D texture, in the order of indices or with its index: rgba8unorm:64x64 (zeroes), r32float:4x4:ramp,
-    /// r8uint:2x2:[1,2,3,4] or r8uint:4x4:FILE.npy; the numbers are what the format stores
-    #[arg(long, value_name = "[INDEX=]FORMAT:WxH", value_parser = texels::texture)]
+    /// A texture, in the order of indices or with its index: rgba8unorm:64x64 (zeroes), r32float:4x4:ramp,
+    /// r8uint:2x2:[1,2,3,4] or r8uint:4x4:FILE.npy; the numbers are what the format stores. It is of the shape that the
+    /// kernel takes, 2D or another: r8uint:64, r8uint:4x4x4
+    #[arg(long, value_name = "[INDEX=]FORMAT:WxHxD", value_parser = texels::texture)]
     texture: Vec<(Option<u32>, Texels)>,
     /// A sampler, as linear,repeat; those that are not given take the nearest texel, and the one at the edge
     #[arg(long, value_name = "[INDEX=]WORDS", value_parser = texels::sampler)]
@@ -158,10 +159,8 @@ pub fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
             Place::Buffer(index) => (index, None),
             Place::Texture(index) => {
                 let found = pictures.iter().find(|it| it.0 == index);
-                (
-                    index,
-                    found.map(|(_, it)| Texture::new(it.format, it.size[0], it.size[1])),
-                )
+                let picture = found.map(|(_, it)| picture(it, index, &wanted));
+                (index, picture.transpose()?)
             }
         };
         let argument = match access(*place) {
@@ -227,6 +226,26 @@ pub fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The texture of the shape that the kernel takes at an index; 2D when a device does not know.
+fn picture(texels: &Texels, index: u32, wanted: &[ArgumentInfo]) -> Result<Texture, String> {
+    const TWO_DIMENSIONS: u32 = 2;
+    let textures = wanted.iter().filter(|it| it.index == index);
+    let kind = textures.filter_map(|it| it.texture).next();
+    let kind = kind.map_or(TWO_DIMENSIONS, |texture| texture.kind);
+    let (texture, texels_of_shape) =
+        texels::shaped(kind, texels.format, texels.size).ok_or_else(|| {
+            format!("texture {index} of the kernel is multisample: only rendering fills such")
+        })?;
+    let [x, y, z] = texels.size;
+    let (given, has) = (x as usize * y as usize * z as usize, texels_of_shape);
+    match given == has {
+        true => Ok(texture),
+        false => Err(format!(
+            "texture {index} of the kernel has {has} texels of {x}x{y}x{z}, not {given}"
+        )),
+    }
+}
+
 /// The grid, and the threads of a threadgroup.
 fn threads(
     arguments: &RunArguments,
@@ -237,11 +256,8 @@ fn threads(
     let largest = buffers.iter().map(|(_, values)| values.count()).max();
     let line = [largest.unwrap_or(1).max(1) as u32, 1, 1];
     let sizes = textures.iter().map(|(_, it)| it.size);
-    let picture = sizes.max_by_key(|[width, height]| u64::from(*width) * u64::from(*height));
-    let grid = arguments.grid.unwrap_or(match picture {
-        Some([width, height]) => [width, height, 1],
-        None => line,
-    });
+    let picture = sizes.max_by_key(|size| size.iter().map(|&it| u64::from(it)).product::<u64>());
+    let grid = arguments.grid.unwrap_or(picture.unwrap_or(line));
     let threads = arguments.threads.unwrap_or(match grid[1] > 1 {
         true => [
             grid[0].min(most).min(16),

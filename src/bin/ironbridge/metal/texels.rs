@@ -1,6 +1,6 @@
 //! Textures and samplers of a kernel, as they are typed.
 
-use ironbridge::kernel::{AddressMode, PixelFormat, Sampler};
+use ironbridge::kernel::{AddressMode, PixelFormat, Sampler, Texture};
 
 use super::elements::{Type, Values};
 use super::values;
@@ -12,12 +12,31 @@ fn name(format: PixelFormat) -> String {
         .replace("srgb", "_srgb")
 }
 
-/// A two-dimensional texture, and the components of its texels.
+/// A texture, and the components of its texels.
 #[derive(Clone, Debug)]
 pub struct Texels {
     pub format: PixelFormat,
-    pub size: [u32; 2],
+    pub size: [u32; 3],
     pub values: Values,
+}
+
+/// The texture that a kernel takes as this MTLTextureType, of as many texels along x, y and z, and how many texels lie
+/// in it. What a shape has no extent for counts for nothing. `None`: no argument is such a texture.
+pub fn shaped(kind: u32, format: PixelFormat, size: [u32; 3]) -> Option<(Texture, usize)> {
+    let [x, y, z] = size;
+    let (texture, extents) = match kind {
+        0 => (Texture::new_1d(format, x), [x, 1, 1]),
+        1 => (Texture::new_1d_array(format, x, y), [x, y, 1]),
+        2 => (Texture::new(format, x, y), [x, y, 1]),
+        3 => (Texture::new_2d_array(format, x, y, z), [x, y, z]),
+        5 => (Texture::new_cube(format, x), [x, x, 6]),
+        6 => (Texture::new_cube_array(format, x, z), [x, x, 6 * z]),
+        7 => (Texture::new_3d(format, x, y, z), [x, y, z]),
+        9 => (Texture::new_buffer(format, x), [x, 1, 1]),
+        _ => return None,
+    };
+    let count = extents.iter().map(|extent| *extent as usize).product();
+    Some((texture, count))
 }
 
 /// The type of a format's components, and how many there are.
@@ -35,7 +54,8 @@ fn components(name: &str) -> Option<(Type, usize)> {
     Some((Type::named(&format!("{letter}{bits}"))?, channels.len()))
 }
 
-/// `[INDEX=]FORMAT:WIDTHxHEIGHT`, and behind a further colon `ramp`, a list or a .npy file.
+/// `[INDEX=]FORMAT:SIZE`, and behind a further colon `ramp`, a list or a .npy file. A size is up to three extents with
+/// an `x` between them.
 pub fn texture(text: &str) -> Result<(Option<u32>, Texels), String> {
     let wrong = || {
         format!(
@@ -54,14 +74,23 @@ pub fn texture(text: &str) -> Result<(Option<u32>, Texels), String> {
     })?;
     let (kind, count) = components(&lower).ok_or_else(wrong)?;
     let (size, content) = rest.split_once(':').unwrap_or((rest, "zeros"));
-    let (width, height) = size.split_once('x').ok_or_else(wrong)?;
     let extent = |text: &str| text.parse().ok().filter(|it| (1..=16384).contains(it));
-    let (Some(width), Some(height)) = (extent(width), extent(height)) else {
-        return Err(format!(
-            "{size}: a texture has from 1x1 to 16384x16384 texels"
-        ));
+    let extents: Option<Vec<u32>> = size.split('x').map(extent).collect();
+    let [x, y, z] = match extents.as_deref() {
+        Some(&[x]) => [x, 1, 1],
+        Some(&[x, y]) => [x, y, 1],
+        Some(&[x, y, z]) => [x, y, z],
+        _ => {
+            return Err(format!(
+                "{size}: a texture has up to three extents, from 1 to 16384 texels each"
+            ));
+        }
     };
-    let count = count * width as usize * height as usize;
+    let count = [x, y, z]
+        .iter()
+        .try_fold(count, |count, extent| count.checked_mul(*extent as usize))
+        .filter(|count| *count <= 1 << 30)
+        .ok_or_else(|| format!("{size}: a texture has at most 2^30 components"))?;
     let kind_name = kind.name();
     let values = values::parse(&match content {
         "ramp" | "zeros" => format!("{kind_name}:{count}:{content}"),
@@ -75,12 +104,11 @@ pub fn texture(text: &str) -> Result<(Option<u32>, Texels), String> {
             "{lower}:{size} has {count} components of {kind_name}, not {has} of {given}"
         ));
     }
-    let size = [width, height];
     Ok((
         index,
         Texels {
             format,
-            size,
+            size: [x, y, z],
             values,
         },
     ))
@@ -154,18 +182,21 @@ mod tests {
         };
         assert_eq!(
             shown("r8uint:2x3"),
-            (None, PixelFormat::R8Uint, [2, 3], "0 0 0 0 0 0".into())
+            (None, PixelFormat::R8Uint, [2, 3, 1], "0 0 0 0 0 0".into())
         );
         assert_eq!(
             shown("7=RG32Float:1x2:ramp"),
-            (Some(7), PixelFormat::Rg32Float, [1, 2], "0 1 2 3".into())
+            (Some(7), PixelFormat::Rg32Float, [1, 2, 1], "0 1 2 3".into())
         );
+        assert_eq!(shown("r8uint:3").2, [3, 1, 1]);
+        assert_eq!(shown("r8uint:1x2x3:ramp").3, "0 1 2 3 4 5");
         assert_eq!(shown("rg8snorm:1x1:[-1,127]").3, "-1 127");
         let wrong = [
             "",
             "r8uint",
-            "r8uint:3",
             "r8uint:0x3",
+            "r8uint:1x1x1x1",
+            "r8uint:16384x16384x5",
             "r8uint:16385x1",
             "r9uint:1x1",
             "r8uint:1x1:[1,2]",

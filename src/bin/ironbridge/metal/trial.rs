@@ -11,25 +11,34 @@ use std::path::PathBuf;
 use clap::Args;
 use ironbridge::Device;
 use ironbridge::kernel::{
-    Argument, ArgumentInfo, ArgumentKind, Dispatch, Grid, Kernel, PixelFormat, Sampler, Texture,
+    Argument, ArgumentInfo, ArgumentKind, Dispatch, Grid, Kernel, PixelFormat, Sampler,
     TextureValue,
 };
 use serde_json::{Value as Json, json};
 
 use super::argument::extents;
 use super::compile::CompileOptions;
+use super::elements::Values;
+use super::texels;
+use super::values;
 use crate::output;
 
 /// Bytes of threadgroup memory that every device has.
 const THREADGROUP_MEMORY: u32 = 32 << 10;
 
+/// Of textures that have a third extent: planes, elements and cubes.
+const LAYERS: u32 = 4;
+
 /// What each kernel is run with.
 #[derive(Args, Clone, Debug)]
 pub struct Load {
-    /// With --run: the size of every buffer, zeroed, in bytes
+    /// With --run: the size of every buffer, in bytes
     #[arg(long, default_value_t = 65536, value_name = "BYTES")]
     pub bytes: u32,
-    /// With --run: the size of every texture, zeroed, in texels, as X,Y
+    /// With --run: what every buffer is full of: numbers of a type, as u32:1, f16:0.5 or u32:ramp, which is 0, 1, 2, …
+    #[arg(long, default_value = "u32:0", value_name = "TYPE:VALUE", value_parser = fill)]
+    pub fill: Fill,
+    /// With --run: the size of every texture, zeroed, in texels, as X,Y; what has a third extent has 4 along it
     #[arg(long, default_value = "64,64", value_name = "X,Y", value_parser = texels)]
     pub texture: [u32; 2],
     /// With --run: threads, as X,Y,Z
@@ -38,6 +47,33 @@ pub struct Load {
     /// With --run: threads in a threadgroup, as X,Y,Z; a kernel that takes fewer gets fewer
     #[arg(long, default_value = "64", value_name = "X,Y,Z", value_parser = extents)]
     pub threads: [u32; 3],
+}
+
+/// What a buffer is full of, and how it was typed.
+#[derive(Clone, Debug)]
+pub struct Fill {
+    pub text: String,
+    values: Values,
+}
+
+impl Fill {
+    fn bytes(&self, length: usize) -> Vec<u8> {
+        let all = self.values.bytes.iter().copied();
+        all.cycle().take(length).collect()
+    }
+}
+
+/// `TYPE:VALUE` or `TYPE:ramp`.
+fn fill(text: &str) -> Result<Fill, String> {
+    /// Of a ramp, which then begins again: small enough for every type but bytes.
+    const STEPS: usize = 128;
+    let values = match text.split_once(':') {
+        Some((kind, "ramp")) => values::parse(&format!("{kind}:{STEPS}:ramp")),
+        Some((kind, value)) => values::parse(&format!("{kind}:[{value}]")),
+        None => return Err(format!("{text:?} is not of the form u32:1 or u32:ramp")),
+    }?;
+    let text = text.into();
+    Ok(Fill { text, values })
 }
 
 /// `X,Y`, as large as textures can be.
@@ -118,15 +154,18 @@ fn digest(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<u
     let mut buffers = Vec::new();
     for argument in wanted.iter().filter(|it| it.kind == ArgumentKind::Buffer) {
         let length = argument.byte_size.max(load.bytes.max(1).into());
-        let zeroes = vec![0u8; length as usize];
-        buffers.push((argument.index, device.buffer_from(&zeroes)?));
+        let bytes = load.fill.bytes(length as usize);
+        buffers.push((argument.index, device.buffer_from(&bytes)?));
     }
     let [width, height] = load.texture;
     let mut textures = Vec::new();
     for it in &wanted {
-        if let Some(format) = it.texture.map(|texture| widest(texture.value)) {
-            let zeroes = vec![0u8; 16 * width as usize * height as usize];
-            let texture = Texture::new(format, width, height);
+        let shape = it.texture.and_then(|texture| {
+            let size = [width, height, LAYERS];
+            texels::shaped(texture.kind, widest(texture.value), size)
+        });
+        if let Some((texture, count)) = shape {
+            let zeroes = vec![0u8; 16 * count];
             textures.push((it, texture, device.buffer_from(&zeroes)?));
         }
     }
@@ -189,7 +228,18 @@ fn fitting(wanted: [u32; 3], most: u32) -> [u32; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::{fitting, texels};
+    use super::{fill, fitting, texels};
+
+    #[test]
+    fn buffers_are_full_of_a_number_or_a_ramp() {
+        let bytes = |text: &str| fill(text).map(|it| it.bytes(5));
+        assert_eq!(bytes("u32:0"), Ok(vec![0; 5]));
+        assert_eq!(bytes("u16:258"), Ok(vec![2, 1, 2, 1, 2]));
+        assert_eq!(bytes("u8:ramp"), Ok(vec![0, 1, 2, 3, 4]));
+        for wrong in ["", "1", "u32", "u32:", "u8:256", "u99:1", "x.npy:1"] {
+            assert!(fill(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_of_textures_have_ends() {
