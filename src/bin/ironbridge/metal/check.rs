@@ -232,8 +232,8 @@ fn chosen(arguments: &CheckArguments, names: &[String]) -> Vec<String> {
     }
 }
 
-/// Compiles the kernels and runs them in each order, and compares what they wrote. What does not compile in the first
-/// order is not tried again.
+/// Compiles the kernels and runs them in each order, and compares what they wrote. What does not compile, or fails in
+/// one order, is not tried in the next: its first failure is the one that is told.
 fn try_kernels(
     arguments: &CheckArguments,
     path: &Path,
@@ -246,11 +246,11 @@ fn try_kernels(
         for (name, outcome) in trials(arguments, path, &names_left, order)? {
             all.entry(name).or_default().push((order, outcome));
         }
-        let compiles = |name: &String| {
-            let outcomes = all.get(name).map_or(&[][..], Vec::as_slice);
-            !matches!(outcomes, [(_, Outcome::Refused(_))])
+        let ended = |name: &String| {
+            let last = all.get(name).and_then(|outcomes| outcomes.last());
+            matches!(last, Some((_, Outcome::Ended { .. })))
         };
-        names_left.retain(compiles);
+        names_left.retain(ended);
     }
     for name in names {
         let outcomes = all.remove(name).unwrap_or_default();
