@@ -117,7 +117,7 @@ impl Program {
     }
 
     /// The same, with the source's loop pragmas if `unrolls`: a GPU keeps arrays in registers when the loops over them
-    /// are unrolled; on the CPU it only costs compile time.
+    /// are unrolled; on the CPU it mostly costs compile time.
     pub fn text_with(&self, values: &[Option<Value>], unrolls: bool) -> String {
         let mut text = String::new();
         for segment in &self.segments {

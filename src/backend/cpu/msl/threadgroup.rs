@@ -685,6 +685,10 @@ impl Threadgroup {
 
     /// Where an address that belongs to nothing is, by what it is nearest to.
     fn place_of(&self, address: u64) -> String {
+        const NULL_PAGES: u64 = 64 << 10; // what no program has, where it is Linux's default
+        if address < NULL_PAGES {
+            return format!("at byte {address} from a null pointer");
+        }
         let buffers = self
             .bindings
             .iter()

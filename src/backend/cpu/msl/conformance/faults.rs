@@ -195,6 +195,21 @@ fn an_access_outside_a_buffer_is_a_page_fault() {
 }
 
 #[test]
+fn a_null_pointer_is_a_page_fault_that_is_named() {
+    let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) {\n\
+                  const device float *none = nullptr; out[i] = none[i + 3]; }";
+    for validate in [false, true] {
+        let failure = Program::new("f", body).fail(LaneOrder::Forward, validate);
+        assert!(matches!(failure, Failure::PageFault(_)), "{failure:?}");
+        let text = text(failure);
+        assert!(
+            text.contains("thread [0, 0, 0] at byte 12 from a null pointer"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_access_outside_threadgroup_memory_is_a_page_fault() {
     let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) { threadgroup float s[32]; threadgroup float *p = s; p[i + 1] = 1; out[i] = s[i]; }";
     let text = text(Program::new("f", body).fail(LaneOrder::Forward, true));
