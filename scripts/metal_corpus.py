@@ -18,7 +18,7 @@ import re
 import subprocess
 import sys
 
-FILES_OF_A_RUN = 12
+FILES_OF_A_RUN = 8
 
 
 def program():
@@ -52,6 +52,7 @@ REASONS = [
     (r"writes something else when its threads go", "which thread goes first changes what it writes"),
     (r"divided an integer by zero", "a size in its buffers is 0, and divides"),
     (r"index -?\d+ of a ", "an index beyond an array of its own"),
+    (r"from a null pointer", "a load of a null pointer that it has itself"),
     (r"memory that is not there", "a pointer in its buffers leads nowhere"),
     (r"(read|write) of \d+ bytes .*buffer index", "an index leads outside a buffer, which has a size of its own"),
     (r"(read|write) of \d+ bytes", "an index leads outside threadgroup memory, which has a size of its own"),
@@ -133,9 +134,9 @@ def main():
         try_again(some, known.fill, arguments)
         reports += some
         print(f"\r{len(reports)} of {len(files)} files", end="", file=sys.stderr)
+        if known.details:
+            known.details.write_text(json.dumps(reports, indent=1))
     print(file=sys.stderr)
-    if known.details:
-        known.details.write_text(json.dumps(reports, indent=1))
 
     compiled = [report for report in reports if report["compiled"]]
     with_kernels = [report for report in reports if not report["compiled"] or report["kernels_listed"]]
