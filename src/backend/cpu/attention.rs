@@ -5,13 +5,12 @@ mod online_softmax;
 mod tile_gemm;
 mod tiled;
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use super::bindings::{Dispatch, Extent, View};
 use super::machine::{ALONE, Machine};
 use super::quants::Readable;
-use super::scratch::{AllocStatus, CacheLine, Scratch};
+use super::scratch::{AllocStatus, Scratch, arena};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 use tiled::{Memory, Tile};
@@ -22,9 +21,7 @@ const MAX_HEAD_DIM: usize = 256;
 /// (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135.)
 const BLOCK: usize = 64;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 /// `attention_<C>`, and `attention_tiled_256_<C>`.
 pub fn attention<C: Readable>(dispatch: &Dispatch, machine: &Machine) -> Result<(), Fault> {

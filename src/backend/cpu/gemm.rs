@@ -1,5 +1,10 @@
 //! Matrix products: [`matmul`] picks one of the loops beside it.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined, and then miss the instruction set"
+)]
+
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]

@@ -19,6 +19,17 @@ pub struct CacheLine {
 /// One piece of a thread's memory, between uses.
 pub type Arena = LocalKey<Cell<Vec<CacheLine>>>;
 
+/// Declares an arena: `arena!(NAME)`.
+macro_rules! arena {
+    ($name:ident) => {
+        thread_local! {
+            static $name: std::cell::Cell<Vec<$crate::backend::cpu::scratch::CacheLine>> =
+                const { std::cell::Cell::new(Vec::new()) };
+        }
+    };
+}
+pub(crate) use arena;
+
 /// There is no memory.
 #[derive(Debug)]
 pub struct AllocError;
@@ -67,6 +78,30 @@ impl Scratch {
             memory,
             pointer,
         })
+    }
+
+    /// Pieces of so many floats, one after the other.
+    pub fn floats<const N: usize>(
+        arena: &'static Arena,
+        counts: [usize; N],
+    ) -> Result<(Scratch, [*mut f32; N]), AllocError> {
+        let total = counts
+            .iter()
+            .fold(0, |sum: usize, count| sum.saturating_add(*count));
+        let scratch = Scratch::take(arena, total.saturating_mul(size_of::<f32>()))?;
+        let mut start = 0;
+        let pieces = counts.map(|count| {
+            let piece = scratch.at(start, count);
+            start += count * size_of::<f32>();
+            piece
+        });
+        Ok((scratch, pieces))
+    }
+
+    /// As [`take`](Scratch::take), for `purpose` as an error names it.
+    pub fn take_for(purpose: &str, arena: &'static Arena, bytes: usize) -> Result<Scratch, Fault> {
+        Scratch::take(arena, bytes)
+            .map_err(|_| Fault::OutOfMemory(format!("no memory for {bytes} bytes of {purpose}")))
     }
 
     /// A pointer to `count` values from byte `start` on.

@@ -1,7 +1,6 @@
 //! `attention_backward_q` and `attention_backward_kv`: tiles of tokens of a head are multiplied with blocks of the
 //! others, as products of matrices (Dao 2023, arXiv:2307.08691, algorithm 2).
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use crate::backend::cpu::attention::tile_gemm::{TILE_ROWS, TileGemm};
@@ -11,7 +10,7 @@ use crate::backend::cpu::kernels::dot::dots;
 use crate::backend::cpu::kernels::exponential::exp;
 use crate::backend::cpu::machine::{ALONE, Machine};
 use crate::backend::cpu::quants::GROUP;
-use crate::backend::cpu::scratch::{AllocStatus, CacheLine, Scratch};
+use crate::backend::cpu::scratch::{AllocStatus, Scratch, arena};
 use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
@@ -160,9 +159,7 @@ const TILE: usize = 64;
 /// Tokens that a tile is multiplied with at a time.
 const BLOCK: usize = 64;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 /// Some tokens by a head each, which a thread computes.
 struct Tiles {

@@ -5,7 +5,7 @@
     reason = "closures of iterators need not be inlined, and then miss the instruction set"
 )]
 
-use crate::backend::cpu::gemm::microkernel::{add_step, add_to_sums};
+use crate::backend::cpu::gemm::microkernel::{add_step, write_sums};
 use crate::backend::cpu::simd::Simd;
 
 /// Rows that are multiplied at a time.
@@ -71,7 +71,7 @@ impl TileGemm {
                     tile = add_step(simd, rows, step, vectors, tile);
                 }
                 let sums = self.sums.add(first * self.sums_width + column);
-                add_to_sums(simd, tile, sums, self.sums_width);
+                write_sums(simd, tile, sums, self.sums_width, false);
             }
         }
         V

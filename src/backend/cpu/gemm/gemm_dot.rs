@@ -5,18 +5,14 @@
 //! rows are multiplied with a part of B that L1 holds together with their own part, while the next part of B is
 //! prefetched. So B is read once, at an even rate.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "closures of iterators need not be inlined, and then miss the instruction set"
-)]
-
-use std::cell::Cell;
 use std::ops::Range;
 
 use super::problem::{Block, Gemm};
+use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::Writable;
-use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
-use crate::backend::cpu::simd::{Avx512, Body, Simd, prefetch};
+use crate::backend::cpu::scratch::{Scratch, arena};
+use crate::backend::cpu::simd::{Body, Simd, prefetch};
+use crate::backend::fault::Fault;
 
 /// Columns of a tile, and of a unit of work.
 pub const COLUMNS: usize = 4;
@@ -37,31 +33,33 @@ const MAX_DISTANCE: usize = 2;
 /// The most lanes of a vector.
 const LANES: usize = 16;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
-/// For 3 to 16 rows of A.
-pub fn compute<T: Writable>(
-    simd: Avx512<false>,
+/// For processors with AVX-512, and 3 to 16 rows of A.
+pub fn multiply<T: Writable>(
+    machine: &Machine,
     gemm: &Gemm<f32, T>,
-    block: Block,
-) -> Result<(), AllocError> {
-    let (rows, columns) = (block.rows.len(), gemm.output.args.n as usize);
-    let (a, sums) = (rows * PIECE, rows * GROUP * LANES);
-    let scratch = Scratch::take(&ARENA, (a + sums) * size_of::<f32>())?;
-    simd.run(GemmDot {
-        gemm,
-        tiles: Tile::all(rows),
-        prefetch: match columns.saturating_mul(gemm.k() * size_of::<f32>()) {
-            ..=CACHED => 1,
-            _ => MAX_DISTANCE,
-        },
-        block,
-        a: scratch.at(0, a),
-        sums: scratch.at(a * size_of::<f32>(), sums),
-    });
-    Ok(())
+    separable: bool,
+) -> Result<(), Fault> {
+    let Some(simd) = machine.isa.avx512() else {
+        unreachable!("the table has it for AVX-512");
+    };
+    let bytes = (gemm.output.args.n as usize).saturating_mul(gemm.k() * size_of::<f32>());
+    gemm.try_for_blocks(machine, separable, COLUMNS, |block| {
+        let rows = block.rows.len();
+        let counts = [rows * PIECE, rows * GROUP * LANES];
+        let (_scratch, [a, sums]) = Scratch::floats(&ARENA, counts)?;
+        let prefetch = if bytes <= CACHED { 1 } else { MAX_DISTANCE };
+        simd.run(GemmDot {
+            gemm,
+            tiles: Tile::all(rows),
+            prefetch,
+            block,
+            a,
+            sums,
+        });
+        Ok(())
+    })
 }
 
 /// Rows of a block that are multiplied together.
@@ -138,17 +136,15 @@ impl<T: Writable> GemmDot<'_, T> {
         let columns = first..block.columns.end.min(first + GROUP * COLUMNS);
         let count = columns.len().div_ceil(COLUMNS);
         let mut tiles = [[std::ptr::null(); COLUMNS]; GROUP + MAX_DISTANCE];
-        for tile in 0..count {
+        for tile in 0..count + MAX_DISTANCE {
             for j in 0..COLUMNS {
+                let column = first + tile * COLUMNS + j;
                 // Past the last column that one stands in; its sums are not used.
-                let column = (first + tile * COLUMNS + j).min(columns.end - 1);
-                let row = gemm.b_row(block.batch, column);
-                tiles[tile][j] = gemm.b.at(row, gemm.k()).cast_const();
-            }
-        }
-        for tile in count..count + MAX_DISTANCE {
-            for j in 0..COLUMNS {
-                tiles[tile][j] = gemm.prefetch_address(block.batch, first + tile * COLUMNS + j, 0);
+                let row = gemm.b_row(block.batch, column.min(columns.end - 1));
+                tiles[tile][j] = match tile < count {
+                    true => gemm.b.at(row, gemm.k()).cast_const(),
+                    false => gemm.prefetch_address(block.batch, column, 0),
+                };
             }
         }
         Group {
@@ -162,13 +158,13 @@ impl<T: Writable> GemmDot<'_, T> {
     /// L1.
     #[inline(always)]
     fn gather<S: Simd>(&self, simd: S, steps: &Range<usize>) {
-        let (batch, k) = (self.block.batch, self.gemm.k());
+        let batch = self.block.batch;
         let width = steps.len().next_multiple_of(LANES);
         for tile in &self.tiles {
             let to = self.a.wrapping_add(tile.first * width);
             for i in 0..tile.count {
                 let row = self.block.rows.start + tile.first + i;
-                let from = self.gemm.a.row(batch, row, k);
+                let from = self.gemm.a.row(batch, row);
                 // SAFETY: `row` checked the row, which has zeros up to a whole last vector. `compute` made room for a
                 // piece of each row.
                 unsafe {
@@ -182,7 +178,7 @@ impl<T: Writable> GemmDot<'_, T> {
     }
 
     /// Adds up products of all rows and a tile's columns over some steps. What comes after that part of B is
-    /// prefetched.
+    /// prefetched. The last products make C.
     #[inline(always)]
     fn multiply<S: Simd>(&self, simd: S, group: &Group, index: usize, steps: &Range<usize>) {
         let next = index + self.prefetch;
@@ -198,131 +194,103 @@ impl<T: Writable> GemmDot<'_, T> {
             b[j] = b[j].wrapping_add(steps.start);
             prefetch[j] = prefetch[j].wrapping_add(step);
         }
-        let rows = self.block.rows.len();
-        let width = steps.len().next_multiple_of(LANES);
+        let (rows, width) = (self.block.rows.clone(), steps.len().next_multiple_of(LANES));
         let first = group.columns.start + index * COLUMNS;
-        for tile in &self.tiles {
-            if tile.count == 0 {
-                break;
-            }
-            let sums = (index * rows + tile.first) * LANES;
-            let operands = TileOperands {
-                row: self.block.rows.start + tile.first,
-                columns: first..group.columns.end.min(first + COLUMNS),
-                steps,
-                a: self.a.wrapping_add(tile.first * width).cast_const(),
-                b,
-                sums: self.sums.wrapping_add(sums),
-            };
+        let columns = first..group.columns.end.min(first + COLUMNS);
+        for tile in self.tiles.iter().take_while(|tile| tile.count > 0) {
+            let a = self.a.wrapping_add(tile.first * width).cast_const();
+            let sums = (index * rows.len() + tile.first) * LANES;
+            let sums = self.sums.wrapping_add(sums);
             let prefetch = &prefetch[tile.prefetch.clone()];
-            // SAFETY: `at` checked the columns, `gather` wrote the rows, and `compute` made room for the sums.
+            // SAFETY: `at` checked the columns, `gather` wrote the rows, and `multiply` made room for the sums.
             unsafe {
                 match tile.count {
-                    3 => self.multiply_rows::<S, 3>(simd, &operands, prefetch),
-                    4 => self.multiply_rows::<S, 4>(simd, &operands, prefetch),
-                    _ => self.multiply_rows::<S, ROWS>(simd, &operands, prefetch),
+                    3 => multiply_rows::<S, 3>(simd, steps, a, b, sums, prefetch),
+                    4 => multiply_rows::<S, 4>(simd, steps, a, b, sums, prefetch),
+                    _ => multiply_rows::<S, ROWS>(simd, steps, a, b, sums, prefetch),
                 }
-            }
-        }
-    }
-
-    /// # Safety
-    /// As for [`multiply_tile`](GemmDot::multiply_tile).
-    #[inline(always)]
-    unsafe fn multiply_rows<S: Simd, const M: usize>(
-        &self,
-        simd: S,
-        operands: &TileOperands,
-        prefetch: &[*const f32],
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match *prefetch {
-                [first, second, ..] => {
-                    self.multiply_tile::<S, M, 2>(simd, operands, [first, second])
+                if steps.end < self.gemm.k() {
+                    continue;
                 }
-                _ => self.multiply_tile::<S, M, 1>(simd, operands, [prefetch[0]]),
-            }
-        }
-    }
-
-    /// Adds up one tile's products, or stores them where these are the last ones.
-    ///
-    /// # Safety
-    /// The part's values of `M` rows and of all columns are readable for its steps, those of the rows up to a whole
-    /// last vector, and its sums are readable and writable.
-    #[inline(always)]
-    unsafe fn multiply_tile<S: Simd, const M: usize, const PREFETCHED: usize>(
-        &self,
-        simd: S,
-        operands: &TileOperands,
-        next: [*const f32; PREFETCHED],
-    ) {
-        let mut sums = [[simd.splat(0.0); COLUMNS]; M];
-        let (mut a, mut b, count) = (operands.a, operands.b, operands.steps.len());
-        let whole = count - count % LANES;
-        // SAFETY: the caller's promise.
-        unsafe {
-            for step in (0..whole).step_by(LANES) {
-                add_step(simd, a, b, step, &mut sums);
-                for j in 0..PREFETCHED {
-                    prefetch(next[j].wrapping_add(step));
-                }
-                a = a.add(M * LANES);
-            }
-            if whole < count {
-                let mut rest = [[0f32; LANES]; COLUMNS];
-                for j in 0..COLUMNS {
-                    for step in whole..count {
-                        rest[j][step - whole] = b[j].add(step).read();
+                for i in 0..tile.count {
+                    let sums = simd.sum_folded(simd.load(sums.add(i * LANES)));
+                    let row = rows.start + tile.first + i;
+                    for column in columns.clone() {
+                        let sum = sums[column - first];
+                        self.gemm.output.write(self.block.batch, row, column, sum);
                     }
-                    b[j] = rest[j].as_ptr();
-                }
-                add_step(simd, a, b, 0, &mut sums);
-            }
-            let before = operands.steps.start > 0;
-            for i in 0..M {
-                let at = operands.sums.add(i * LANES);
-                let folded = simd.fold_each(sums[i]);
-                let sum = match before {
-                    true => simd.add(folded, simd.load(at)),
-                    false => folded,
-                };
-                simd.store(sum, at);
-            }
-            // In a loop of its own: with it the one above is not unrolled, and the sums leave their registers.
-            if operands.steps.end == self.gemm.k() {
-                for i in 0..M {
-                    let sum = simd.load(operands.sums.add(i * LANES));
-                    self.store(operands.row + i, &operands.columns, simd.sum_folded(sum));
                 }
             }
-        }
-    }
-
-    #[inline(always)]
-    fn store(&self, row: usize, columns: &Range<usize>, sums: [f32; COLUMNS]) {
-        let GemmDot { gemm, block, .. } = self;
-        let count = columns.len();
-        let c = (gemm.output).c_at(block.batch, row, columns.start, count);
-        for column in 0..count {
-            let bias = gemm.output.bias_at(columns.start + column);
-            // SAFETY: `c_at` checked the columns.
-            unsafe { c.add(column).write(T::from_f32(sums[column] + bias)) };
         }
     }
 }
 
-/// What one tile multiplies.
-struct TileOperands<'a> {
-    /// The first row of C.
-    row: usize,
-    columns: Range<usize>,
-    steps: &'a Range<usize>,
+/// # Safety
+/// As for [`multiply_tile`].
+#[inline(always)]
+unsafe fn multiply_rows<S: Simd, const M: usize>(
+    simd: S,
+    steps: &Range<usize>,
     a: *const f32,
     b: [*const f32; COLUMNS],
-    /// [row], a vector each.
     sums: *mut f32,
+    prefetch: &[*const f32],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match *prefetch {
+            [first, second, ..] => {
+                multiply_tile::<S, M, 2>(simd, steps, a, b, sums, [first, second])
+            }
+            _ => multiply_tile::<S, M, 1>(simd, steps, a, b, sums, [prefetch[0]]),
+        }
+    }
+}
+
+/// Adds up one tile's products over some steps. The first ones begin the sums: [row], a vector each.
+///
+/// # Safety
+/// The values of `M` rows and of all columns are readable for the steps, those of the rows up to a whole last vector,
+/// and the sums are readable and writable.
+#[inline(always)]
+unsafe fn multiply_tile<S: Simd, const M: usize, const PREFETCHED: usize>(
+    simd: S,
+    steps: &Range<usize>,
+    mut a: *const f32,
+    mut b: [*const f32; COLUMNS],
+    to: *mut f32,
+    next: [*const f32; PREFETCHED],
+) {
+    let mut sums = [[simd.splat(0.0); COLUMNS]; M];
+    let whole = steps.len() - steps.len() % LANES;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for step in (0..whole).step_by(LANES) {
+            add_step(simd, a, b, step, &mut sums);
+            for j in 0..PREFETCHED {
+                prefetch(next[j].wrapping_add(step));
+            }
+            a = a.add(M * LANES);
+        }
+        if whole < steps.len() {
+            let mut rest = [[0f32; LANES]; COLUMNS];
+            for j in 0..COLUMNS {
+                for step in whole..steps.len() {
+                    rest[j][step - whole] = b[j].add(step).read();
+                }
+                b[j] = rest[j].as_ptr();
+            }
+            add_step(simd, a, b, 0, &mut sums);
+        }
+        for i in 0..M {
+            let to = to.add(i * LANES);
+            let mut sum = simd.fold_each(sums[i]);
+            if steps.start > 0 {
+                sum = simd.add(sum, simd.load(to));
+            }
+            simd.store(sum, to);
+        }
+    }
 }
 
 /// Adds the products of each row's vector and each column's.

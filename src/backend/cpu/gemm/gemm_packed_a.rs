@@ -1,21 +1,15 @@
 //! GEMM with B stored `[n][k]` and many rows of A: A is packed and transposed once, so that a vector has a value of
 //! each of some rows of A. The rows of B, which are most of the memory, are read in place.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "closures of iterators need not be inlined"
-)]
-
-use std::cell::Cell;
 use std::ops::Range;
 
-use super::microkernel::{self, Accumulate, PIECE, Widen};
-use super::problem::{Block, Gemm, Narrow, ROWS};
+use super::microkernel::{self, Accumulate, PIECE};
+use super::problem::{Block, Gemm, Output, ROWS};
 use super::square::{SQUARE, transpose, transpose_square};
 use crate::backend::cpu::bindings::View;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{Readable, Writable};
-use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
+use crate::backend::cpu::scratch::{AllocError, Scratch, arena};
 use crate::backend::cpu::simd::{Body, Isa, Simd};
 use crate::backend::fault::Fault;
 
@@ -26,10 +20,8 @@ const GROUP: usize = 64;
 /// Floats of A that stay in L2 while all rows of B pass.
 const CACHED: usize = 1 << 16;
 
-thread_local! {
-    static ARENA_A: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA_A);
+arena!(ARENA);
 
 /// A, as panels of [`ROWS`] rows: [micro-panel][step][row].
 pub struct PackedA {
@@ -43,13 +35,6 @@ pub struct PackedA {
     depth: usize,
     /// Floats from one matrix to the next; 0 when all batches share one.
     batch_stride: usize,
-}
-
-/// The rows that are neighbors in a panel.
-struct MicroPanel {
-    /// From the first row of the panel on.
-    first: usize,
-    rows: usize,
 }
 
 impl PackedA {
@@ -67,11 +52,11 @@ impl PackedA {
             0 => args.batch.min(1),
             _ => args.batch,
         } as usize;
-        let count = matrix.saturating_mul(batches);
-        let scratch = Scratch::take(&ARENA_A, count.saturating_mul(size_of::<f32>()))
-            .map_err(|_| Fault::OutOfMemory(format!("no memory for {count} floats of A")))?;
+        let bytes = matrix
+            .saturating_mul(batches)
+            .saturating_mul(size_of::<f32>());
         let packed = PackedA {
-            scratch,
+            scratch: Scratch::take_for("packed A", &ARENA_A, bytes)?,
             isa: machine.isa,
             half,
             rows,
@@ -107,21 +92,14 @@ impl PackedA {
         self.scratch.at(start * size_of::<f32>(), count)
     }
 
-    /// The micro-panel that has row `row` of a panel of this many.
-    fn micro_panel(&self, panel_rows: usize, row: usize) -> MicroPanel {
+    /// The rows that are neighbors of row `row` in a panel of this many.
+    fn micro_panel(&self, panel_rows: usize, row: usize) -> Range<usize> {
         let lanes = self.isa.lanes();
         let vectors = panel_rows / lanes;
-        match microkernel::micro_panels(self.isa.registers(), vectors)
-            .find(|micro_panel| micro_panel.contains(&(row / lanes)))
-        {
-            Some(micro_panel) => MicroPanel {
-                first: micro_panel.start * lanes,
-                rows: micro_panel.len() * lanes,
-            },
-            None => MicroPanel {
-                first: vectors * lanes,
-                rows: panel_rows - vectors * lanes,
-            },
+        let mut micro_panels = microkernel::micro_panels(self.isa.registers(), vectors);
+        match micro_panels.find(|micro_panel| micro_panel.contains(&(row / lanes))) {
+            Some(micro_panel) => micro_panel.start * lanes..micro_panel.end * lanes,
+            None => vectors * lanes..panel_rows,
         }
     }
 }
@@ -140,24 +118,18 @@ impl<B: Readable, T: Writable> Body for Transpose<'_, B, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Transpose {
-            gemm,
-            to,
-            batch,
-            row: first_row,
-            steps,
-        } = self;
+        let (gemm, to, first_row, steps) = (self.gemm, self.to, self.row, self.steps);
         let args = &gemm.output.args;
         let row_stride = args.a_row_stride as usize;
-        let start = batch * args.a_batch_stride as usize;
+        let start = self.batch * args.a_batch_stride as usize;
         let rows = SQUARE.min((args.m as usize).saturating_sub(first_row));
 
         let panel_row = first_row / ROWS * ROWS;
         let within = first_row - panel_row;
         let micro_panel = to.micro_panel(to.panel_rows(panel_row), within);
-        let stride = micro_panel.rows;
-        let out = to.panel(batch, panel_row);
-        let out = out.wrapping_add(micro_panel.first * to.depth + within - micro_panel.first);
+        let stride = micro_panel.len();
+        let out = to.panel(self.batch, panel_row);
+        let out = out.wrapping_add(micro_panel.start * to.depth + within - micro_panel.start);
 
         if args.transpose_a != 0 {
             for x in steps {
@@ -197,34 +169,21 @@ pub fn compute<B: Readable, T: Writable>(
     a: &PackedA,
     block: Block,
 ) -> Result<(), AllocError> {
-    let Block {
-        batch,
-        rows,
-        columns,
-    } = block;
-    let (isa, k) = (machine.isa, gemm.k());
-    let width = a.panel_rows(rows.start);
+    let (isa, k, batch, first_row) = (machine.isa, gemm.k(), block.batch, block.rows.start);
+    let width = a.panel_rows(first_row);
     let vectors = width / isa.lanes();
-    let panel = a.panel(batch, rows.start).cast_const();
-
-    let float = size_of::<f32>();
-    let wide_start = GROUP * width * float;
-    let rest_start = wide_start + COLUMNS * PIECE * float;
-    let scratch = Scratch::take(&ARENA, rest_start + SQUARE * GROUP * float)?;
-    let sums: *mut f32 = scratch.at(0, GROUP * width);
-    let wide: *mut f32 = scratch.at(wide_start, COLUMNS * PIECE);
-    let staging: *mut f32 = scratch.at(rest_start, SQUARE * GROUP);
+    let panel = a.panel(batch, first_row).cast_const();
+    let counts = [GROUP * width, COLUMNS * PIECE, SQUARE * GROUP];
+    let (_scratch, [sums, wide, staging]) = Scratch::floats(&ARENA, counts)?;
 
     // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are read but
     // once.
-    let in_place = match vectors <= microkernel::max_vectors(isa.registers()) {
-        true => gemm.b.as_f32(),
-        false => None,
-    };
+    let in_place = B::IS_F32 && vectors <= microkernel::max_vectors(isa.registers());
     // All steps of a tile, one after the other, or those of A that fit the cache, for all tiles.
     let depth = if width * k <= CACHED { k } else { PIECE };
-    for first in columns.clone().step_by(GROUP) {
-        let group = first..columns.end.min(first + GROUP);
+    for part in block.parts(GROUP) {
+        let group = part.columns.clone();
+        let first = group.start;
         for column in 0..group.len().next_multiple_of(COLUMNS) {
             let bias = gemm.output.bias_at((first + column).min(group.end - 1));
             // SAFETY: there is room for `GROUP` columns of sums.
@@ -241,30 +200,15 @@ pub fn compute<B: Readable, T: Writable>(
         while let Some((tile, x)) = pieces.next() {
             let (count, depth) = (COLUMNS.min(group.end - tile), PIECE.min(k - x));
             let b = |j: usize| gemm.b_row(batch, tile + j.min(count - 1)) + x;
-            // No closures, as of `from_fn`: they would be calls here.
             let mut rows = [std::ptr::null(); microkernel::MAX_ROWS];
-            match in_place {
-                Some(memory) => {
-                    for j in 0..COLUMNS {
-                        rows[j] = memory.at(b(j), depth).cast_const();
-                    }
-                }
-                None => {
-                    isa.run(Widen {
-                        from: std::array::from_fn(|j| gemm.b.at(b(j), depth).cast_const()),
-                        rows: count,
-                        to: wide,
-                        count: depth,
-                    });
-                    for j in 0..COLUMNS {
-                        rows[j] = wide.wrapping_add(j * PIECE).cast_const();
-                    }
-                }
+            for j in 0..COLUMNS {
+                rows[j] = gemm.b.at(b(j), depth).cast_const();
             }
+            let rows = microkernel::pieces(isa, rows, in_place, count, wide, depth);
             let (next_tile, next_x) = pieces.peek().copied().unwrap_or((group.end, 0));
             let mut prefetch = [std::ptr::null(); COLUMNS];
             for j in 0..COLUMNS {
-                let row = (next_tile + j).min(columns.end - 1);
+                let row = (next_tile + j).min(block.columns.end - 1);
                 prefetch[j] = gemm.prefetch_address(batch, row, next_x).cast();
             }
             let whole = Accumulate {
@@ -299,12 +243,8 @@ pub fn compute<B: Readable, T: Writable>(
             isa.run(whole);
         }
         isa.run(Store {
-            gemm,
-            block: Block {
-                batch,
-                rows: rows.clone(),
-                columns: group,
-            },
+            output: &gemm.output,
+            part,
             sums,
             width,
             staging,
@@ -314,43 +254,30 @@ pub fn compute<B: Readable, T: Writable>(
 }
 
 /// Writes a block of C from sums of [column][row].
-struct Store<'a, B, T> {
-    gemm: &'a Gemm<'a, B, T, View<'a, T>>,
-    block: Block,
+struct Store<'a, T> {
+    output: &'a Output<'a, T>,
+    part: Block,
     sums: *const f32,
     width: usize,
     /// [row][column]
     staging: *mut f32,
 }
 
-impl<B: Readable, T: Writable> Body for Store<'_, B, T> {
+impl<T: Writable> Body for Store<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Store {
-            gemm,
-            block,
-            sums,
-            width,
-            staging,
-        } = self;
-        let columns = block.columns.len();
-        for row in block.rows.clone().step_by(SQUARE) {
+        let (part, staging) = (&self.part, self.staging);
+        let columns = part.columns.len().next_multiple_of(SQUARE);
+        for row in part.rows.clone().step_by(SQUARE) {
             // SAFETY: sums have a multiple of 8 of columns, and of rows.
             unsafe {
-                let from = sums.add(row - block.rows.start);
-                let count = columns.next_multiple_of(SQUARE);
-                transpose(simd, (from, width), (staging, GROUP), count, SQUARE);
-                for i in 0..SQUARE.min(block.rows.end - row) {
-                    let (from, first) = (staging.add(i * GROUP), block.columns.start);
-                    let c = gemm.output.c_at(block.batch, row + i, first, columns);
-                    let narrow = Narrow {
-                        from: from.cast_const(),
-                        to: c,
-                        count: columns,
-                    };
-                    narrow.run(simd);
+                let from = self.sums.add(row - part.rows.start);
+                transpose(simd, (from, self.width), (staging, GROUP), columns, SQUARE);
+                for i in 0..SQUARE.min(part.rows.end - row) {
+                    self.output
+                        .narrow(simd, part, row + i, staging.add(i * GROUP));
                 }
             }
         }

@@ -1,14 +1,11 @@
 //! GEMM with packed B, stored `[k][n]` or in the x16 layout: panels of it are copied as f32, so that each thread reads
 //! consecutive memory. An element of C is a lane of a vector. Where C is f32 and whole vectors, it is summed in place.
 
-use std::cell::Cell;
-
-use super::microkernel::{self, Accumulate, PIECE, Widen};
-use super::problem::{Block, Gemm, Narrow};
-use super::rows::MatrixView;
+use super::microkernel::{self, Accumulate, PIECE};
+use super::problem::{Block, Gemm, Store};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Readable, Writable, X16_ROWS};
-use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
+use crate::backend::cpu::scratch::{AllocError, Scratch, arena};
 use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, prefetch};
 
 /// Columns of a unit of work.
@@ -18,9 +15,7 @@ const WIDTH: usize = 128;
 /// Rows of B that are prefetched while one is copied: the pieces are too short for the hardware prefetcher.
 const PREFETCH_ROWS: usize = 8;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 /// The layout of B.
 #[derive(Clone, Copy)]
@@ -31,61 +26,43 @@ pub enum Order {
     X16,
 }
 
-pub fn compute<A: Readable, B: Readable, T: Writable>(
+pub fn compute<B: Readable, T: Writable>(
     machine: &Machine,
-    gemm: &Gemm<B, T, MatrixView<A>>,
+    gemm: &Gemm<B, T>,
     order: Order,
     separable: bool,
     block: Block,
 ) -> Result<(), AllocError> {
-    let Block {
-        batch,
-        rows,
-        columns,
-    } = block;
-    let (isa, a, k) = (machine.isa, gemm.a, gemm.k());
-    let (lanes, c_row_stride) = (isa.lanes(), gemm.output.args.c_row_stride as usize);
-    let float = size_of::<f32>();
+    let (isa, a, k, output) = (machine.isa, &gemm.a, gemm.k(), &gemm.output);
+    let (batch, rows, lanes) = (block.batch, block.rows.clone(), isa.lanes());
     let tile_rows = microkernel::rows(isa.registers());
-    let wide_start = PIECE * WIDTH * float;
-    let sums_start = wide_start + tile_rows * PIECE * float;
     let sums_count = rows.len().next_multiple_of(tile_rows) * WIDTH;
-    let scratch = Scratch::take(&ARENA, sums_start + sums_count * float)?;
-    let panel: *mut f32 = scratch.at(0, PIECE * WIDTH);
-    let wide: *mut f32 = scratch.at(wide_start, tile_rows * PIECE);
-    let sums: *mut f32 = scratch.at(sums_start, sums_count);
-    for first in columns.clone().step_by(WIDTH) {
-        let part = &Block {
-            batch,
-            rows: rows.clone(),
-            columns: first..columns.end.min(first + WIDTH),
-        };
+    let counts = [PIECE * WIDTH, tile_rows * PIECE, sums_count];
+    let (_scratch, [panel, wide, sums]) = Scratch::floats(&ARENA, counts)?;
+    for part in block.parts(WIDTH) {
+        let first = part.columns.start;
         let vectors = part.columns.len().div_ceil(lanes);
         let width = vectors * lanes;
         // The micro-kernel writes whole vectors of an even number of rows.
         let is_whole = part.columns.len() == width && rows.len().is_multiple_of(2);
         let in_c = match separable && is_whole && k > 0 {
-            true => gemm.output.c.as_f32(),
+            true => output.c.as_f32(),
             false => None,
         };
         // Where the sums of `count` rows from `row` on are, and how far from row to row.
         let place = |row: usize, count: usize| match in_c {
             Some(_) => {
-                gemm.output.c_at(batch, row + count - 1, first, width);
-                (
-                    gemm.output.c_at(batch, row, first, width).cast::<f32>(),
-                    c_row_stride,
-                )
+                output.c_at(batch, row + count - 1, first, width);
+                let c = output.c_at(batch, row, first, width);
+                (c.cast::<f32>(), output.args.c_row_stride as usize)
             }
             None => (sums.wrapping_add((row - rows.start) * width), width),
         };
-        let fresh = gemm.output.bias.is_none() && k > 0;
+        let fresh = output.bias.is_none() && k > 0;
         if !fresh {
             let (sums, apart) = place(rows.start, rows.len());
             for column in 0..width {
-                let bias = gemm
-                    .output
-                    .bias_at((first + column).min(part.columns.end - 1));
+                let bias = output.bias_at((first + column).min(part.columns.end - 1));
                 // SAFETY: there is room for the sums of all rows.
                 unsafe { sums.add(column).write(bias) };
             }
@@ -99,18 +76,15 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
             isa.run(Pack {
                 gemm,
                 order,
-                part,
+                part: &part,
                 x,
                 depth,
                 panel,
             });
-            // Rows are widened, or copied to where they do not compete for the same places of a cache, unless they are
-            // short or read but once.
-            let is_short = depth * float <= CACHE_LINE;
-            let in_place = match is_short || vectors <= microkernel::max_vectors(isa.registers()) {
-                true => a.memory.as_f32(),
-                false => None,
-            };
+            // Rows are copied to where they do not compete for the same places of a cache, unless they are short or
+            // read but once.
+            let is_short = depth * size_of::<f32>() <= CACHE_LINE;
+            let in_place = is_short || vectors <= microkernel::max_vectors(isa.registers());
             // Of x16 panels, the next piece is prefetched meanwhile.
             let (next_first, next_x) = match x + depth < k {
                 true => (first, x + depth),
@@ -120,26 +94,11 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
             let next_apart = X16_ROWS * k;
             for row in rows.clone().step_by(tile_rows) {
                 let count = tile_rows.min(rows.end - row);
-                let start = |i: usize| {
-                    let row = row + i.min(count - 1);
-                    batch * a.batch_stride + row * a.row_stride + x
-                };
-                let a_rows = match in_place {
-                    Some(memory) => {
-                        std::array::from_fn(|i| memory.at(start(i), depth).cast_const())
-                    }
-                    None => {
-                        isa.run(Widen {
-                            from: std::array::from_fn(|i| {
-                                a.memory.at(start(i), depth).cast_const()
-                            }),
-                            rows: count,
-                            to: wide,
-                            count: depth,
-                        });
-                        std::array::from_fn(|i| wide.wrapping_add(i * PIECE).cast_const())
-                    }
-                };
+                let mut a_rows = [std::ptr::null(); microkernel::MAX_ROWS];
+                for i in 0..tile_rows {
+                    a_rows[i] = a.row(batch, row + i.min(count - 1)).wrapping_add(x);
+                }
+                let a_rows = microkernel::pieces(isa, a_rows, in_place, count, wide, depth);
                 let (sums, apart) = place(row, count);
                 isa.run(Accumulate {
                     rows: a_rows,
@@ -164,8 +123,8 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
         }
         if in_c.is_none() {
             isa.run(Store {
-                gemm,
-                part,
+                output,
+                block: &part,
                 sums,
                 width,
             });
@@ -175,8 +134,8 @@ pub fn compute<A: Readable, B: Readable, T: Writable>(
 }
 
 /// Copies rows `x .. x + depth` of B's columns of `part` to `panel`, zeros past the last column.
-struct Pack<'a, A, B, T> {
-    gemm: &'a Gemm<'a, B, T, MatrixView<'a, A>>,
+struct Pack<'a, B, T> {
+    gemm: &'a Gemm<'a, B, T>,
     order: Order,
     part: &'a Block,
     x: usize,
@@ -185,7 +144,7 @@ struct Pack<'a, A, B, T> {
     panel: *mut f32,
 }
 
-impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
+impl<B: Readable, T: Writable> Body for Pack<'_, B, T> {
     type Output = ();
 
     #[inline(always)]
@@ -207,23 +166,17 @@ impl<A: Readable, B: Readable, T: Writable> Body for Pack<'_, A, B, T> {
     }
 }
 
-impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
+impl<B: Readable, T: Writable> Pack<'_, B, T> {
     #[inline(always)]
     fn pack_rows<S: Simd>(&self, simd: S, places: &[(usize, usize); WIDTH]) {
-        let Pack {
-            gemm,
-            part,
-            x,
-            panel,
-            ..
-        } = *self;
+        let (gemm, part, panel) = (self.gemm, self.part, self.panel);
         let columns = part.columns.len();
         let (whole, rest) = (columns / S::LANES, columns % S::LANES);
         for row in 0..self.depth {
-            let start = gemm.b_row(part.batch, x + row) + part.columns.start;
+            let (step, first) = (self.x + row, part.columns.start);
+            let start = gemm.b_row(part.batch, step) + first;
             let from = gemm.b.at(start, columns).cast_const();
-            let later =
-                gemm.prefetch_address(part.batch, x + row + PREFETCH_ROWS, part.columns.start);
+            let later = gemm.prefetch_address(part.batch, step + PREFETCH_ROWS, first);
             for column in (0..columns).step_by(S::LANES) {
                 prefetch(later.wrapping_add(column));
             }
@@ -265,38 +218,6 @@ impl<A: Readable, B: Readable, T: Writable> Pack<'_, A, B, T> {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Writes `part` of C from sums of [row][column].
-struct Store<'a, A, B, T> {
-    gemm: &'a Gemm<'a, B, T, MatrixView<'a, A>>,
-    part: &'a Block,
-    sums: *const f32,
-    width: usize,
-}
-
-impl<A: Readable, B: Readable, T: Writable> Body for Store<'_, A, B, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let Store {
-            gemm,
-            part,
-            sums,
-            width,
-        } = self;
-        let (first, columns) = (part.columns.start, part.columns.len());
-        for (index, row) in part.rows.clone().enumerate() {
-            let c = gemm.output.c_at(part.batch, row, first, columns);
-            let narrow = Narrow {
-                from: sums.wrapping_add(index * width),
-                to: c,
-                count: columns,
-            };
-            narrow.run(simd);
         }
     }
 }

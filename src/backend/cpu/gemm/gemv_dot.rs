@@ -21,7 +21,7 @@ impl<B: Readable, T: Writable> Body for GemvDot<'_, B, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let GemvDot { gemm, block } = self;
+        let (gemm, block) = (self.gemm, &self.block);
         let columns = block.columns.clone();
         // As many streams as a tile has columns, each from one end of its part to the other, so that the processor
         // prefetches the next row of each. Streams that leap over the rows of others have half the rate.
@@ -35,13 +35,12 @@ impl<B: Readable, T: Writable> Body for GemvDot<'_, B, T> {
             });
             let used = places.map(|column| (column < columns.end).then_some(column));
             for row in block.rows.clone().step_by(TILE_ROWS) {
-                let (batch, left) = (block.batch, block.rows.end - row);
                 // SAFETY: `at` checked the rows of B.
                 unsafe {
-                    match left {
-                        1 => multiply_tile::<S, B, T, 1>(simd, gemm, batch, row, used, b),
-                        2 => multiply_tile::<S, B, T, 2>(simd, gemm, batch, row, used, b),
-                        _ => multiply_tile::<S, B, T, TILE_ROWS>(simd, gemm, batch, row, used, b),
+                    match block.rows.end - row {
+                        1 => self.multiply::<S, 1>(simd, row, used, b),
+                        2 => self.multiply::<S, 2>(simd, row, used, b),
+                        _ => self.multiply::<S, TILE_ROWS>(simd, row, used, b),
                     }
                 }
             }
@@ -49,28 +48,27 @@ impl<B: Readable, T: Writable> Body for GemvDot<'_, B, T> {
     }
 }
 
-/// # Safety
-/// Each `b` is readable for `k` elements.
-#[inline(always)]
-unsafe fn multiply_tile<S: Simd, B: Readable, T: Writable, const M: usize>(
-    simd: S,
-    gemm: &Gemm<B, T>,
-    batch: usize,
-    row: usize,
-    columns: [Option<usize>; COLUMNS],
-    b: [*const B; COLUMNS],
-) {
-    let k = gemm.k();
-    let a = std::array::from_fn(|i| gemm.a.row(batch, row + i, k));
-    // SAFETY: the caller's promise; `Rows::row` gives rows with room for a whole last group and zeros in it.
-    let sums: [[f32; COLUMNS]; M] = unsafe { dots(simd, a, b, k) };
-    for (i, sums) in sums.iter().enumerate() {
-        for (column, sum) in columns.into_iter().zip(sums) {
-            let Some(column) = column else { continue };
-            let c = gemm.output.c_at(batch, row + i, column, 1);
-            let bias = gemm.output.bias_at(column);
-            // SAFETY: `c_at` checked the place.
-            unsafe { c.write(T::from_f32(sum + bias)) };
+impl<B: Readable, T: Writable> GemvDot<'_, B, T> {
+    /// # Safety
+    /// Each `b` is readable for `k` elements.
+    #[inline(always)]
+    unsafe fn multiply<S: Simd, const M: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        columns: [Option<usize>; COLUMNS],
+        b: [*const B; COLUMNS],
+    ) {
+        let (gemm, batch) = (self.gemm, self.block.batch);
+        let a = gemm.a.first(batch, row..row + M);
+        // SAFETY: the caller's promise; A's rows have room for a whole last group and zeros in it.
+        let sums: [[f32; COLUMNS]; M] = unsafe { dots(simd, a, b, gemm.k()) };
+        for i in 0..M {
+            for j in 0..COLUMNS {
+                if let Some(column) = columns[j] {
+                    gemm.output.write(batch, row + i, column, sums[i][j]);
+                }
+            }
         }
     }
 }

@@ -1,11 +1,6 @@
 //! Float GEMV on the x16 layout, up to 4 rows of A: memory is read in address order, and a lane of a vector is a column
 //! of C.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "closures of iterators need not be inlined, and then miss the instruction set"
-)]
-
 use std::ops::Range;
 
 use super::problem::{Block, Gemm};
@@ -65,10 +60,7 @@ impl<B: Readable + Interleaved, T: Writable> GemvX16<'_, B, T> {
     ) {
         let GemvX16 { gemm, block } = self;
         let (batch, k) = (block.batch, gemm.k());
-        let mut a = [gemm.a.row(batch, block.rows.start, k); M];
-        for i in 1..M {
-            a[i] = gemm.a.row(batch, block.rows.start + i, k);
-        }
+        let a: [_; M] = gemm.a.first(batch, block.rows.clone());
         let whole = k - k % STEPS;
         let streams = PanelStreams::<N>::new(block.columns);
         for round in 0..streams.count {

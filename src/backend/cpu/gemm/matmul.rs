@@ -10,7 +10,7 @@
 use super::amx;
 use super::gemm_packed_b::Order;
 pub use super::problem::{Gemm, Output, Weights, WideOutput};
-pub use super::rows::{MatrixView, RowMemory, Rows};
+pub use super::rows::Rows;
 use super::select::{Class, Layout, Strategy, select};
 #[cfg(target_arch = "x86_64")]
 use super::{gemm_dot, gemm_x16};
@@ -20,6 +20,7 @@ use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{
     Integers, Interleaved, InterleavedIntegers, Readable, Stored, Writable, X16_ROWS,
 };
+use crate::backend::cpu::scratch::Scratch;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
 
@@ -30,37 +31,25 @@ pub fn matmul<B: Readable, T: Writable>(
     with_gemm::<B, T>(dispatch, |gemm, separable| {
         let args = &gemm.output.args;
         if let Some(gemm) = &as_row(gemm) {
-            return multiply_strided(dispatch, machine, gemm, separable, Strided::Axpy);
+            return multiply_rows(machine, gemm, separable, Strategy::GemvAxpy);
         }
         if args.transpose_a == 0 && args.transpose_b != 0 && b_is_small(args) {
-            let mut copy = RowMemory::new();
-            let gemm = &with_columns(dispatch, machine, gemm, &mut copy)?;
-            let order = Strided::PackedB(Order::Rows);
-            return multiply_strided(dispatch, machine, gemm, separable, order);
+            let mut copy = None;
+            let gemm = &with_columns(machine, gemm, &mut copy)?;
+            return multiply_rows(machine, gemm, separable, Strategy::GemmPackedB);
         }
         let layout = match args.transpose_b {
             0 => Layout::Columns,
             _ => Layout::Rows,
         };
         match select(machine, layout, Class::of_float::<B>(), args.m) {
-            Strategy::GemvAxpy => {
-                multiply_strided(dispatch, machine, gemm, separable, Strided::Axpy)
-            }
-            Strategy::GemmPackedB => {
-                let order = Strided::PackedB(Order::Rows);
-                multiply_strided(dispatch, machine, gemm, separable, order)
-            }
             Strategy::GemmPackedA => {
                 let a = &gemm_packed_a::PackedA::new(machine, gemm)?;
                 gemm.try_for_blocks(machine, separable, gemm_packed_a::COLUMNS, |block| {
                     gemm_packed_a::compute(machine, gemm, a, block)
                 })
             }
-            strategy => {
-                let mut copy = RowMemory::new();
-                let gemm = &gemm.with_rows(dispatch, machine, &mut copy)?;
-                multiply_rows(machine, gemm, separable, strategy)
-            }
+            strategy => multiply_rows(machine, gemm, separable, strategy),
         }
     })
 }
@@ -103,15 +92,11 @@ fn b_is_small(args: &matmul_args) -> bool {
 }
 
 /// The same product with a copy of B that is stored `[k][n]`.
-fn with_columns<'a, 'b, B: Readable, T: Writable>(
-    dispatch: &Dispatch,
+fn with_columns<'a, B: Readable, T: Writable>(
     machine: &Machine,
     gemm: &Gemm<'a, B, T, View<'a, T>>,
-    copy: &'b mut RowMemory,
-) -> Result<Gemm<'b, f32, T, View<'b, T>>, Fault>
-where
-    'a: 'b,
-{
+    copy: &'a mut Option<Scratch>,
+) -> Result<Gemm<'a, f32, T, View<'a, T>>, Fault> {
     let args = gemm.output.args;
     let stored = matmul_args {
         m: args.k,
@@ -121,7 +106,7 @@ where
         transpose_a: 1,
         ..args
     };
-    let rows = Rows::new(dispatch, machine, &stored, gemm.b, copy)?.view();
+    let rows = Rows::new(machine, &stored, gemm.b, false, copy)?;
     Ok(Gemm {
         a: gemm.a,
         b: rows.memory,
@@ -137,75 +122,51 @@ where
     })
 }
 
-/// The strategies that read A as rows of f32, with B stored `[n][k]`.
+/// The strategies that read A as rows of f32. Dot products need zeros after them.
 fn multiply_rows<B: Readable, T: Writable>(
-    machine: &Machine,
-    gemm: &Gemm<B, T, Rows>,
-    separable: bool,
-    strategy: Strategy,
-) -> Result<(), Fault> {
-    let (a, b, output) = (&gemm.a, gemm.b, gemm.output);
-    #[cfg(target_arch = "x86_64")]
-    if strategy == Strategy::GemmDot
-        && let (Some(b), Some(simd)) = (b.as_f32(), machine.isa.avx512())
-    {
-        let gemm = &Gemm { a, b, output };
-        return gemm.try_for_blocks(machine, separable, gemm_dot::COLUMNS, |block| {
-            gemm_dot::compute(simd, gemm, block)
-        });
-    }
-    assert_eq!(
-        strategy,
-        Strategy::GemvDot,
-        "the table has no other for these"
-    );
-    let gemm = &Gemm { a, b, output };
-    gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
-        machine.isa.run(gemv_dot::GemvDot { gemm, block });
-    });
-    Ok(())
-}
-
-/// The strategies that read A as strided rows of its own type.
-#[derive(Clone, Copy)]
-enum Strided {
-    Axpy,
-    PackedB(Order),
-}
-
-fn multiply_strided<B: Readable, T: Writable>(
-    dispatch: &Dispatch,
     machine: &Machine,
     gemm: &Gemm<B, T, View<T>>,
     separable: bool,
-    strategy: Strided,
+    strategy: Strategy,
 ) -> Result<(), Fault> {
-    let (args, b, output) = (&gemm.output.args, gemm.b, gemm.output);
-    if args.transpose_a == 0 {
-        let a = MatrixView::of(args, gemm.a);
-        return multiply_view(machine, &Gemm { a, b, output }, separable, strategy);
-    }
-    let mut copy = RowMemory::new();
-    let a = gemm.with_rows(dispatch, machine, &mut copy)?.a.view();
-    multiply_view(machine, &Gemm { a, b, output }, separable, strategy)
-}
-
-fn multiply_view<A: Readable, B: Readable, T: Writable>(
-    machine: &Machine,
-    gemm: &Gemm<B, T, MatrixView<A>>,
-    separable: bool,
-    strategy: Strided,
-) -> Result<(), Fault> {
+    let (mut copy, isa) = (None, machine.isa);
+    let padded = matches!(strategy, Strategy::GemvDot | Strategy::GemmDot);
+    let gemm = gemm.with_rows(machine, padded, &mut copy)?;
     match strategy {
-        Strided::Axpy => gemm.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
-            gemv_axpy::compute(machine.isa, gemm, block)
-        }),
-        Strided::PackedB(order) => {
-            gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-                gemm_packed_b::compute(machine, gemm, order, separable, block)
+        Strategy::GemvAxpy => {
+            gemm.try_for_blocks(machine, separable, gemv_axpy::COLUMNS, |block| {
+                gemv_axpy::compute(isa, &gemm, block)
             })
         }
+        Strategy::GemmPackedB => multiply_packed(machine, &gemm, Order::Rows, separable),
+        Strategy::GemvDot => {
+            let gemm = &gemm;
+            gemm.for_blocks(machine, separable, gemv_dot::COLUMNS, |block| {
+                isa.run(gemv_dot::GemvDot { gemm, block });
+            });
+            Ok(())
+        }
+        #[cfg(target_arch = "x86_64")]
+        Strategy::GemmDot => {
+            let Gemm { a, b, output } = gemm;
+            let Some(b) = b.as_f32() else {
+                unreachable!("the table has it for a B of f32");
+            };
+            gemm_dot::multiply(machine, &Gemm { a, b, output }, separable)
+        }
+        other => unreachable!("{other:?} is for no floats in rows"),
     }
+}
+
+fn multiply_packed<B: Readable, T: Writable>(
+    machine: &Machine,
+    gemm: &Gemm<B, T>,
+    order: Order,
+    separable: bool,
+) -> Result<(), Fault> {
+    gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
+        gemm_packed_b::compute(machine, gemm, order, separable, block)
+    })
 }
 
 /// The same for a B whose rows lie in x16 panels.
@@ -213,49 +174,42 @@ pub fn matmul_x16<B: Readable + Interleaved + Weights, T: Writable>(
     dispatch: &Dispatch,
     machine: &Machine,
 ) -> Result<(), Fault> {
-    let packed = |dispatch: &Dispatch| multiply_panels::<B, T>(dispatch, machine);
-    by_layout::<B, T>(dispatch, packed, |dispatch| {
-        matmul::<B, T>(dispatch, machine)
-    })
+    let packed = |dispatch: &Dispatch| {
+        with_panels::<B, T>(dispatch, |gemm, separable| {
+            multiply_panels(machine, gemm, separable)
+        })
+    };
+    let plain = |dispatch: &Dispatch| matmul::<B, T>(dispatch, machine);
+    by_layout::<B, T>(dispatch, packed, plain)
 }
 
 fn multiply_panels<B: Readable + Interleaved + Weights, T: Writable>(
-    dispatch: &Dispatch,
     machine: &Machine,
+    gemm: &Gemm<B, T, View<T>>,
+    separable: bool,
 ) -> Result<(), Fault> {
-    with_panels::<B, T>(dispatch, |gemm, separable| {
-        let (b, output, mut copy) = (gemm.b, gemm.output, RowMemory::new());
-        let strategy = select(machine, Layout::X16, Class::of_float::<B>(), output.args.m);
-        if strategy == Strategy::GemmPackedB {
-            let order = Strided::PackedB(Order::X16);
-            return multiply_strided(dispatch, machine, gemm, separable, order);
+    let m = gemm.output.args.m;
+    let strategy = select(machine, Layout::X16, Class::of_float::<B>(), m);
+    let mut copy = None;
+    let gemm = &gemm.with_rows(machine, strategy == Strategy::Amx, &mut copy)?;
+    match (strategy, machine.amx) {
+        (Strategy::GemmPackedB, _) => multiply_packed(machine, gemm, Order::X16, separable),
+        (Strategy::GemvX16, _) => {
+            gemm.for_blocks(machine, separable, X16_ROWS, |block| {
+                let gemv = gemv_x16::GemvX16 { gemm, block };
+                machine.isa.run_streaming(machine.tuning.prefetch_x16, gemv);
+            });
+            Ok(())
         }
-        let a = &gemm.with_rows(dispatch, machine, &mut copy)?.a;
-        let gemm = &Gemm { a, b, output };
         #[cfg(target_arch = "x86_64")]
-        match (strategy, machine.amx, machine.isa.avx512()) {
-            (Strategy::Amx, Some(amx), _) => {
-                return amx::gemm::multiply(amx, machine, gemm, separable);
-            }
-            (Strategy::GemmX16, _, Some(simd)) => {
-                gemm.for_blocks(machine, separable, gemm_x16::COLUMNS, |block| {
-                    gemm_x16::compute(simd, gemm, block);
-                });
-                return Ok(());
-            }
-            _ => {}
+        (Strategy::Amx, Some(amx)) => amx::gemm::multiply(amx, machine, gemm, separable),
+        #[cfg(target_arch = "x86_64")]
+        (Strategy::GemmX16, _) => {
+            gemm_x16::multiply(machine, gemm, separable);
+            Ok(())
         }
-        assert_eq!(
-            strategy,
-            Strategy::GemvX16,
-            "the table has no other for these"
-        );
-        gemm.for_blocks(machine, separable, X16_ROWS, |block| {
-            let gemv = gemv_x16::GemvX16 { gemm, block };
-            machine.isa.run_streaming(machine.tuning.prefetch_x16, gemv);
-        });
-        Ok(())
-    })
+        _ => unreachable!("{strategy:?} is for no floats in x16 panels"),
+    }
 }
 
 /// The same for a B that is made of small integers. There is one loop for each of these types, so other outputs than
@@ -276,13 +230,11 @@ fn multiply_as_integers<B: Integers, T: Writable>(
     separable: bool,
     multiply: impl FnOnce(&Machine, &Gemm<B, f32>, bool) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let mut copy = RowMemory::new();
-    let gemm = gemm.with_rows(dispatch, machine, &mut copy)?;
-    let mut wide = WideOutput::default();
-    let output = wide.of(dispatch, &gemm.output)?;
-    let (a, b) = (gemm.a, gemm.b);
+    let (mut copy, mut wide) = (None, WideOutput::default());
+    let Gemm { a, b, output } = gemm.with_rows(machine, true, &mut copy)?;
+    let output = wide.of(dispatch, &output)?;
     let separable = separable || !T::IS_F32;
-    multiply(machine, &Gemm { a: &a, b, output }, separable)?;
+    multiply(machine, &Gemm { a, b, output }, separable)?;
     if !T::IS_F32 {
         output.narrow_to(machine, &gemm.output);
     }

@@ -3,15 +3,12 @@
 //! One operand, the panel, is packed and read a vector at a time. The other one's rows are read in place, a value at a
 //! time, each for all lanes of some vectors.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "closures of iterators need not be inlined, and then miss the instruction set"
-)]
-
 use std::ops::Range;
 
 use crate::backend::cpu::quants::Readable;
-use crate::backend::cpu::simd::{Body, CACHE_LINE, Simd, opaque_pointer, prefetch, prefetch_lines};
+use crate::backend::cpu::simd::{
+    Body, CACHE_LINE, Isa, Simd, opaque_pointer, prefetch, prefetch_lines,
+};
 
 /// Rows that are read a value at a time.
 pub const ROWS: usize = 8;
@@ -234,8 +231,8 @@ impl Accumulate {
             }
             let sums = micro_panel.sums.add(row * self.width);
             match self.fresh {
-                true => set_sums(simd, tile, sums, self.width),
-                false => add_to_sums(simd, tile, sums, self.width),
+                true => write_sums(simd, tile, sums, self.width, true),
+                false => write_sums(simd, tile, sums, self.width, false),
             }
         }
         N
@@ -264,54 +261,68 @@ pub unsafe fn add_step<S: Simd, const V: usize, const N: usize>(
     tile
 }
 
-/// Adds `tile` to sums whose rows are `width` values apart.
+/// Adds `tile` to sums whose rows are `width` values apart; `fresh`: they begin with it.
 ///
 /// # Safety
 /// The sums are readable and writable.
 #[inline(always)]
-pub unsafe fn add_to_sums<S: Simd, const V: usize, const N: usize>(
+pub unsafe fn write_sums<S: Simd, const V: usize, const N: usize>(
     simd: S,
-    tile: [[S::Vector; V]; N],
+    mut tile: [[S::Vector; V]; N],
     sums: *mut f32,
     width: usize,
+    fresh: bool,
 ) {
     for j in 0..N {
         for v in 0..V {
             // SAFETY: the caller's promise.
             unsafe {
                 let sums = sums.add(j * width + v * S::LANES);
-                simd.store(simd.add(simd.load(sums), tile[j][v]), sums);
+                if !fresh {
+                    tile[j][v] = simd.add(simd.load(sums), tile[j][v]);
+                }
+                simd.store(tile[j][v], sums);
             }
         }
     }
 }
 
-/// Writes `tile` to sums whose rows are `width` values apart.
-///
-/// # Safety
-/// The sums are writable.
-#[inline(always)]
-unsafe fn set_sums<S: Simd, const V: usize, const N: usize>(
-    simd: S,
-    tile: [[S::Vector; V]; N],
-    sums: *mut f32,
-    width: usize,
-) {
-    for j in 0..N {
-        for v in 0..V {
-            // SAFETY: the caller's promise.
-            unsafe { simd.store(tile[j][v], sums.add(j * width + v * S::LANES)) };
+/// `count` pieces of rows, of `depth` steps: in place, where they are f32, or widened or copied to [row][PIECE]. There
+/// the last one stands in for the others.
+pub fn pieces<B: Readable>(
+    isa: Isa,
+    from: [*const B; MAX_ROWS],
+    in_place: bool,
+    count: usize,
+    to: *mut f32,
+    depth: usize,
+) -> [*const f32; MAX_ROWS] {
+    // No closures, as of `map`: they would be calls here.
+    let mut rows = [to.cast_const(); MAX_ROWS];
+    if in_place {
+        assert!(B::IS_F32);
+        for i in 0..MAX_ROWS {
+            rows[i] = from[i].cast();
         }
+        return rows;
     }
+    isa.run(Widen {
+        from,
+        count,
+        to,
+        depth,
+    });
+    for i in 1..MAX_ROWS {
+        rows[i] = to.wrapping_add(i.min(count - 1) * PIECE).cast_const();
+    }
+    rows
 }
 
-/// Widens pieces of rows, or copies them: [row][PIECE].
-pub struct Widen<B> {
-    pub from: [*const B; MAX_ROWS],
-    pub rows: usize,
-    pub to: *mut f32,
-    /// Of each row, at most [`PIECE`].
-    pub count: usize,
+struct Widen<B> {
+    from: [*const B; MAX_ROWS],
+    count: usize,
+    to: *mut f32,
+    depth: usize,
 }
 
 impl<B: Readable> Body for Widen<B> {
@@ -319,9 +330,9 @@ impl<B: Readable> Body for Widen<B> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for row in 0..self.rows {
-            // SAFETY: as the fields say.
-            unsafe { B::widen(simd, self.from[row], self.to.add(row * PIECE), self.count) };
+        for row in 0..self.count {
+            // SAFETY: the rows are readable for the steps, and there is room for as many pieces.
+            unsafe { B::widen(simd, self.from[row], self.to.add(row * PIECE), self.depth) };
         }
     }
 }

@@ -5,10 +5,10 @@ use std::ops::Range;
 use crate::backend::cpu::bindings::{Dispatch, View};
 #[cfg(target_arch = "x86_64")]
 pub use crate::backend::cpu::gemm::amx::unpack_b::Weights;
-use crate::backend::cpu::gemm::rows::{RowMemory, Rows};
+use crate::backend::cpu::gemm::rows::Rows;
 use crate::backend::cpu::machine::{ALONE, Machine};
 use crate::backend::cpu::quants::{Stored, Writable, X16_ROWS};
-use crate::backend::cpu::scratch::{AllocError, AllocStatus};
+use crate::backend::cpu::scratch::{AllocError, AllocStatus, Scratch};
 use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
@@ -24,7 +24,7 @@ impl<B> Weights for B {}
 pub const ROWS: usize = 256;
 
 /// The operands of one dispatch.
-pub struct Gemm<'a, B, T, A = &'a Rows<'a>> {
+pub struct Gemm<'a, B, T, A = Rows<'a>> {
     pub a: A,
     pub b: View<'a, B>,
     pub output: Output<'a, T>,
@@ -45,6 +45,18 @@ pub struct Block {
     pub columns: Range<usize>,
 }
 
+impl Block {
+    /// Blocks of up to `width` columns that together are this one.
+    pub fn parts(&self, width: usize) -> impl Iterator<Item = Block> {
+        let first = self.columns.clone().step_by(width);
+        first.map(move |first| Block {
+            batch: self.batch,
+            rows: self.rows.clone(),
+            columns: first..self.columns.end.min(first + width),
+        })
+    }
+}
+
 impl<T: Writable> Output<'_, T> {
     /// What is added to column `column`.
     #[inline]
@@ -61,18 +73,58 @@ impl<T: Writable> Output<'_, T> {
             batch * self.args.c_batch_stride as usize + row * self.args.c_row_stride as usize;
         self.c.at(start + column, count)
     }
+
+    /// Writes an element of C: a sum, to which the bias is added.
+    #[inline(always)]
+    pub fn write(&self, batch: usize, row: usize, column: usize, sum: f32) {
+        let c = self.c_at(batch, row, column, 1);
+        // SAFETY: `c_at` checked the place.
+        unsafe { c.write(T::from_f32(sum + self.bias_at(column))) };
+    }
+
+    /// Writes the columns of a block in row `row` of C, rounded.
+    ///
+    /// # Safety
+    /// `from` is readable for them.
+    #[inline(always)]
+    pub unsafe fn narrow<S: Simd>(&self, simd: S, block: &Block, row: usize, from: *const f32) {
+        let (first, count) = (block.columns.start, block.columns.len());
+        let (to, whole) = (
+            self.c_at(block.batch, row, first, count),
+            count - count % S::LANES,
+        );
+        // SAFETY: the caller's promise; `c_at` checked the columns.
+        unsafe {
+            for i in (0..whole).step_by(S::LANES) {
+                T::store(simd, simd.load(from.add(i)), to.add(i));
+            }
+            for i in whole..count {
+                to.add(i).write(T::from_f32(from.add(i).read()));
+            }
+        }
+    }
 }
 
 impl Output<'_, f32> {
     /// Rounds every element of C into that of `to`.
     pub fn narrow_to<T: Writable>(&self, machine: &Machine, to: &Output<T>) {
         let (m, n) = (self.args.m as usize, self.args.n as usize);
-        for (batch, row) in (0..self.args.batch as usize).flat_map(|z| (0..m).map(move |i| (z, i)))
-        {
-            let from = self.c_at(batch, row, 0, n).cast_const();
-            let to = to.c_at(batch, row, 0, n);
-            // SAFETY: `c_at` checked both rows.
-            machine.isa.run(Narrow { from, to, count: n });
+        for batch in 0..self.args.batch as usize {
+            for row in 0..m {
+                let sums = self.c_at(batch, row, 0, n).cast_const();
+                let (rows, columns) = (row..row + 1, 0..n);
+                let block = &Block {
+                    batch,
+                    rows,
+                    columns,
+                };
+                machine.isa.run(Store {
+                    output: to,
+                    block,
+                    sums,
+                    width: n,
+                });
+            }
         }
     }
 }
@@ -117,17 +169,14 @@ impl WideOutput {
 
 impl<'a, B: Stored, T: Writable> Gemm<'a, B, T, View<'a, T>> {
     /// The same with A as rows of f32.
-    pub fn with_rows<'b>(
+    pub fn with_rows(
         &self,
-        dispatch: &Dispatch,
         machine: &Machine,
-        copy: &'b mut RowMemory,
-    ) -> Result<Gemm<'a, B, T, Rows<'b>>, Fault>
-    where
-        'a: 'b,
-    {
+        padded: bool,
+        copy: &'a mut Option<Scratch>,
+    ) -> Result<Gemm<'a, B, T>, Fault> {
         Ok(Gemm {
-            a: Rows::new(dispatch, machine, &self.output.args, self.a, copy)?,
+            a: Rows::new(machine, &self.output.args, self.a, padded, copy)?,
             b: self.b,
             output: self.output,
         })
@@ -222,26 +271,23 @@ fn for_blocks(
     });
 }
 
-pub struct Narrow<T> {
-    pub from: *const f32,
-    pub to: *mut T,
-    pub count: usize,
+/// Writes a block of C from sums of [row][column], `width` from row to row.
+pub struct Store<'a, T> {
+    pub output: &'a Output<'a, T>,
+    pub block: &'a Block,
+    pub sums: *const f32,
+    pub width: usize,
 }
 
-impl<T: Writable> Body for Narrow<T> {
+impl<T: Writable> Body for Store<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let whole = self.count - self.count % S::LANES;
-        // SAFETY: both places were checked where the value was made.
-        unsafe {
-            for i in (0..whole).step_by(S::LANES) {
-                T::store(simd, simd.load(self.from.add(i)), self.to.add(i));
-            }
-            for i in whole..self.count {
-                self.to.add(i).write(T::from_f32(self.from.add(i).read()));
-            }
+        for (index, row) in self.block.rows.clone().enumerate() {
+            let from = self.sums.wrapping_add(index * self.width);
+            // SAFETY: there are sums for all rows and columns.
+            unsafe { self.output.narrow(simd, self.block, row, from) };
         }
     }
 }

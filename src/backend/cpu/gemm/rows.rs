@@ -1,12 +1,13 @@
 //! A as rows of f32: where they lie, or a copy. A transposed A is copied in squares, so that each cache line of it is
 //! read once.
 
-use std::cell::Cell;
+use std::ops::Range;
 
 use super::square::{SQUARE, transpose_square};
-use crate::backend::cpu::bindings::{Dispatch, View};
+use crate::backend::cpu::bindings::View;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Readable};
+use crate::backend::cpu::scratch::{Scratch, arena};
 use crate::backend::cpu::simd::{Body, Simd};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args::*;
@@ -14,93 +15,67 @@ use crate::backend::ffi::args::*;
 /// Rows that are copied together: as many as a cache line of a transposed A has.
 const BAND: usize = 2 * SQUARE;
 
-thread_local! {
-    static MEMORY: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
-/// Memory for a copy of A. It stays with its thread for the next product.
-pub struct RowMemory(Vec<f32>);
-
-impl RowMemory {
-    /// None yet, or what the thread has.
-    pub fn new() -> RowMemory {
-        RowMemory(MEMORY.take())
-    }
-
-    /// At least `count` elements of any content.
-    fn reserve(&mut self, dispatch: &Dispatch, count: usize) -> Result<(), Fault> {
-        if self.0.len() < count {
-            self.0 = Vec::new();
-            self.0 = dispatch.scratch(count)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for RowMemory {
-    fn drop(&mut self) {
-        MEMORY.set(std::mem::take(&mut self.0));
-    }
-}
-
-/// A as f32 rows. Where the bound memory is not that, it is a copy whose rows end with zeros up to a multiple of
-/// `GROUP`.
+/// A as f32 rows. Where the bound memory is not that, it is a copy.
 pub struct Rows<'a> {
-    memory: View<'a, f32>,
-    row_stride: usize,
-    batch_stride: usize,
+    pub memory: View<'a, f32>,
+    pub row_stride: usize,
+    pub batch_stride: usize,
+    /// Elements of a row, with the zeros after them.
+    width: usize,
     pub rows: usize,
     /// 1 when all batches share one matrix.
     pub batches: usize,
 }
 
 impl<'a> Rows<'a> {
+    /// `padded`: with zeros after each row, up to a multiple of `GROUP` elements. `copy` keeps the copy, if there is
+    /// one.
     pub fn new<T: Readable>(
-        dispatch: &Dispatch,
         machine: &Machine,
         args: &matmul_args,
         a: View<'a, T>,
-        copy: &'a mut RowMemory,
+        padded: bool,
+        copy: &'a mut Option<Scratch>,
     ) -> Result<Rows<'a>, Fault> {
         let (m, k) = (args.m as usize, args.k as usize);
         let (row_stride, batch_stride) = (args.a_row_stride as usize, args.a_batch_stride as usize);
-        let batches = if batch_stride == 0 {
-            args.batch.min(1)
-        } else {
-            args.batch
+        let batches = match batch_stride {
+            0 => args.batch.min(1),
+            _ => args.batch,
         } as usize;
-        if args.transpose_a == 0
-            && k.is_multiple_of(GROUP)
-            && let Some(memory) = a.as_f32()
-        {
+        let in_place = args.transpose_a == 0 && (k.is_multiple_of(GROUP) || !padded);
+        if let Some(memory) = a.as_f32().filter(|_| in_place) {
             return Ok(Rows {
                 memory,
                 row_stride,
                 batch_stride,
+                width: k,
                 rows: m,
                 batches,
             });
         }
-        let width = apart(k.next_multiple_of(GROUP));
+        let filled = k.next_multiple_of(GROUP);
+        let width = apart(filled);
         // At most 32 times the bound memory's elements, unless rows overlap: then the product may not fit.
-        let count = batches
-            .checked_mul(m)
-            .and_then(|rows| rows.checked_mul(width));
-        copy.reserve(dispatch, count.unwrap_or(usize::MAX))?;
-        let to = View::of(&mut copy.0);
+        let count = batches.saturating_mul(m).saturating_mul(width);
+        let bytes = count.saturating_mul(size_of::<f32>());
+        let scratch = copy.insert(Scratch::take_for("a copy of an operand", &ARENA, bytes)?);
+        // SAFETY: plain memory of so many floats, which nobody else has while `copy` is borrowed.
+        let to = View::of(unsafe { std::slice::from_raw_parts_mut(scratch.at(0, count), count) });
         let bands = m.div_ceil(BAND);
         machine.for_ranges(batches * bands, machine.grain(4 * BAND * width), |range| {
             for item in range {
                 let (batch, row) = (item / bands, item % bands * BAND);
+                let rows = BAND.min(m - row);
                 machine.isa.run(CopyBand {
+                    args,
                     a,
-                    transposed: args.transpose_a != 0,
                     start: batch * batch_stride,
-                    row_stride,
                     row,
-                    rows: BAND.min(m - row),
-                    k,
-                    to: to.at((batch * m + row) * width, BAND.min(m - row) * width),
+                    rows,
+                    to: to.at((batch * m + row) * width, rows * width),
                     width,
                 });
             }
@@ -109,23 +84,25 @@ impl<'a> Rows<'a> {
             memory: to,
             row_stride: width,
             batch_stride: if batch_stride == 0 { 0 } else { m * width },
+            width: filled,
             rows: m,
             batches,
         })
     }
 
-    pub fn view(&self) -> MatrixView<'a, f32> {
-        MatrixView {
-            memory: self.memory,
-            row_stride: self.row_stride,
-            batch_stride: self.batch_stride,
-        }
+    pub fn row(&self, batch: usize, row: usize) -> *const f32 {
+        let start = batch * self.batch_stride + row * self.row_stride;
+        self.memory.at(start, self.width)
     }
 
-    /// Row `row`: `k` elements, and zeros after them up to a multiple of `GROUP`.
-    pub fn row(&self, batch: usize, row: usize, k: usize) -> *const f32 {
-        let start = batch * self.batch_stride + row * self.row_stride;
-        self.memory.at(start, k.next_multiple_of(GROUP))
+    /// The first `M` of some rows. Past the end the last one stands in.
+    #[inline(always)]
+    pub fn first<const M: usize>(&self, batch: usize, rows: Range<usize>) -> [*const f32; M] {
+        let mut all = [self.row(batch, rows.start); M];
+        for i in 1..M {
+            all[i] = self.row(batch, (rows.start + i).min(rows.end - 1));
+        }
+        all
     }
 }
 
@@ -139,14 +116,12 @@ fn apart(width: usize) -> usize {
 
 /// Copies some rows of A.
 struct CopyBand<'a, T> {
+    args: &'a matmul_args,
     a: View<'a, T>,
-    transposed: bool,
     /// Of the matrix.
     start: usize,
-    row_stride: usize,
     row: usize,
     rows: usize,
-    k: usize,
     /// `rows` rows, `width` apart.
     to: *mut f32,
     width: usize,
@@ -157,35 +132,35 @@ impl<T: Readable> Body for CopyBand<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let filled = self.k.next_multiple_of(GROUP);
+        let (k, row_stride) = (self.args.k as usize, self.args.a_row_stride as usize);
         for i in 0..self.rows {
-            // SAFETY: `to` has `rows` rows of `width` elements, of which `filled` are no more.
+            // SAFETY: `to` has `rows` rows of `width` elements, of which these are no more.
             unsafe {
-                let end = self.to.add(i * self.width + self.k);
-                end.write_bytes(0, filled - self.k);
+                let end = self.to.add(i * self.width + k);
+                end.write_bytes(0, k.next_multiple_of(GROUP) - k);
             }
         }
-        if self.transposed {
-            return self.transpose(simd);
+        if self.args.transpose_a != 0 {
+            return self.transpose(simd, k, row_stride);
         }
         for i in 0..self.rows {
-            let start = self.start + (self.row + i) * self.row_stride;
-            let from = self.a.at(start, self.k).cast_const();
+            let start = self.start + (self.row + i) * row_stride;
+            let from = self.a.at(start, k).cast_const();
             // SAFETY: `at` checked the row; `to` as above.
-            unsafe { T::widen(simd, from, self.to.add(i * self.width), self.k) };
+            unsafe { T::widen(simd, from, self.to.add(i * self.width), k) };
         }
     }
 }
 
 impl<T: Readable> CopyBand<'_, T> {
     #[inline(always)]
-    fn transpose<S: Simd>(&self, simd: S) {
+    fn transpose<S: Simd>(&self, simd: S, k: usize, row_stride: usize) {
         let whole = match self.rows {
-            BAND => self.k - self.k % SQUARE,
+            BAND => k - k % SQUARE,
             _ => 0,
         };
         let from = |x: usize, count: usize| {
-            let start = self.start + x * self.row_stride + self.row;
+            let start = self.start + x * row_stride + self.row;
             self.a.at(start, count).cast_const()
         };
         let mut wide = [0f32; SQUARE * BAND];
@@ -203,7 +178,7 @@ impl<T: Readable> CopyBand<'_, T> {
                 }
             }
         }
-        for x in whole..self.k {
+        for x in whole..k {
             let from = from(x, self.rows);
             for i in 0..self.rows {
                 // SAFETY: as above.
@@ -212,25 +187,6 @@ impl<T: Readable> CopyBand<'_, T> {
                     to.write(T::element(from, i));
                 }
             }
-        }
-    }
-}
-
-/// A as strided rows in memory.
-#[derive(Clone, Copy)]
-pub struct MatrixView<'a, A> {
-    pub memory: View<'a, A>,
-    pub row_stride: usize,
-    pub batch_stride: usize,
-}
-
-impl<'a, A> MatrixView<'a, A> {
-    /// An A that is not transposed.
-    pub fn of(args: &matmul_args, memory: View<'a, A>) -> MatrixView<'a, A> {
-        MatrixView {
-            memory,
-            row_stride: args.a_row_stride as usize,
-            batch_stride: args.a_batch_stride as usize,
         }
     }
 }

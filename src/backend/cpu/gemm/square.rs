@@ -1,10 +1,5 @@
 //! Transposes of f32 in squares, each in registers.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "closures of iterators need not be inlined, and then miss the instruction set"
-)]
-
 use crate::backend::cpu::simd::Simd;
 
 /// Rows and columns of what [`Simd::interleave`] transposes.

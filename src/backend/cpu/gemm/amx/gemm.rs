@@ -7,14 +7,12 @@
 //!
 //! A piece of two panels is unpacked into L1 and multiplied with all rows. The tiles of C stay in L2.
 
-use std::cell::Cell;
-
 use super::pack_a::Activations;
 use super::unpack_b::{Panel, Prefetch, WIDTH, Weights};
 use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{Writable, X16_ROWS};
-use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
+use crate::backend::cpu::scratch::{AllocError, Scratch, arena};
 use crate::backend::cpu::simd::{Amx, Configured, DEPTH, PREFETCH_BYTES, TILE, Tile};
 use crate::backend::fault::Fault;
 
@@ -25,9 +23,7 @@ const PIECE: usize = 256;
 /// Columns whose pieces come one after the other: for that long a piece of A stays in L2, or of few rows in L1.
 const GROUP: usize = 256;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 pub fn multiply<B: Weights, T: Writable>(
     amx: Amx,
@@ -35,7 +31,7 @@ pub fn multiply<B: Weights, T: Writable>(
     gemm: &Gemm<B, T>,
     separable: bool,
 ) -> Result<(), Fault> {
-    let a = &Activations::new(machine, gemm.a, gemm.k(), B::A_PARTS)?;
+    let a = &Activations::new(machine, &gemm.a, gemm.k(), B::A_PARTS)?;
     gemm.try_for_blocks(machine, separable, COLUMNS, |block| {
         compute(amx, gemm, a, block)
     })

@@ -1,26 +1,22 @@
 //! A as tiles of bf16, one or more for each of its values.
 
-use std::cell::Cell;
-
 use half::bf16;
 
 use crate::backend::cpu::gemm::rows::Rows;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::GROUP;
-use crate::backend::cpu::scratch::{CacheLine, Scratch};
+use crate::backend::cpu::scratch::{Scratch, arena};
 use crate::backend::cpu::simd::{Body, DEPTH, Simd, TILE, Tile, narrow_bf16};
 use crate::backend::fault::Fault;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 /// Of [part][batch][row of tiles][step]. Rows and steps that there are not are zeros.
 pub struct Activations {
     scratch: Scratch,
     /// Rows of tiles of all matrices.
     row_tiles: usize,
-    /// Rows of tiles from one matrix to the next; 0 when all sub-block one.
+    /// Rows of tiles from one matrix to the next; 0 when all batches share one.
     batch_tiles: usize,
     /// Tiles in a row of them.
     steps: usize,
@@ -32,45 +28,33 @@ impl Activations {
         let (in_batch, steps) = (a.rows.div_ceil(TILE), k.div_ceil(DEPTH));
         let row_tiles = a.batches.saturating_mul(in_batch);
         let bytes = row_tiles.saturating_mul(parts * steps * size_of::<Tile>());
-        let scratch = Scratch::take(&ARENA, bytes).map_err(|_| {
-            Fault::OutOfMemory(format!(
-                "no memory for {bytes} bytes of rounded activations"
-            ))
-        })?;
         let activations = Activations {
-            scratch,
+            scratch: Scratch::take_for("rounded activations", &ARENA, bytes)?,
             row_tiles,
             batch_tiles: if a.batches > 1 { in_batch } else { 0 },
             steps,
         };
+        let part = row_tiles * steps;
         let grain = machine.grain(parts * k * TILE);
         machine.for_ranges(row_tiles, grain, |range| {
             for row_tile in range {
                 let (batch, first) = (row_tile / in_batch, row_tile % in_batch * TILE);
+                let count = (parts - 1) * part + steps;
+                let start = row_tile * steps * size_of::<Tile>();
+                let tiles: *mut Tile = activations.scratch.at(start, count);
                 for i in 0..TILE {
-                    let row = (first + i < a.rows).then(|| a.row(batch, first + i, k));
+                    let row = (first + i < a.rows).then(|| a.row(batch, first + i));
                     machine.isa.run(Split {
                         from: row,
                         k,
-                        to: activations.row(row_tile, i, parts),
+                        to: tiles.cast::<[u16; DEPTH]>().wrapping_add(i),
+                        parts,
+                        part: part * TILE,
                     });
                 }
             }
         });
         Ok(activations)
-    }
-
-    /// Row `row` of a row of tiles.
-    fn row(&self, row_tile: usize, row: usize, parts: usize) -> Row {
-        let part = self.row_tiles * self.steps;
-        let start = row_tile * self.steps;
-        let count = (parts - 1) * part + self.steps;
-        let tiles: *mut Tile = self.scratch.at(start * size_of::<Tile>(), count);
-        Row {
-            start: tiles.cast::<[u16; DEPTH]>().wrapping_add(row),
-            parts,
-            part: part * TILE,
-        }
     }
 
     /// `count` tiles of the rows from `row` on, a multiple of [`TILE`], and the steps from `step` on, a multiple of
@@ -89,19 +73,15 @@ impl Activations {
     }
 }
 
-/// Where a row's values are stored: [`DEPTH`] of them in a tile.
-struct Row {
-    start: *mut [u16; DEPTH],
-    parts: usize,
-    /// Rows of tiles from one part to the next.
-    part: usize,
-}
-
 /// Writes a row's parts; zeros where there is no row.
 struct Split {
     from: Option<*const f32>,
     k: usize,
-    to: Row,
+    /// [`DEPTH`] values of the row in a tile.
+    to: *mut [u16; DEPTH],
+    parts: usize,
+    /// Rows of tiles from one part to the next.
+    part: usize,
 }
 
 impl Body for Split {
@@ -111,22 +91,22 @@ impl Body for Split {
     fn run<S: Simd>(self, _: S) {
         // What `Rows::row` is filled up to.
         const { assert!(DEPTH == GROUP) };
-        let Split { from, k, to } = self;
+        let Split { from, k, to, .. } = self;
         for (tile, start) in (0..k).step_by(DEPTH).enumerate() {
             let mut rest = [0f32; DEPTH];
             if let Some(from) = from {
                 // SAFETY: a row has zeros up to a multiple of as many values.
                 rest = unsafe { from.add(start).cast::<[f32; DEPTH]>().read_unaligned() };
             }
-            for part in 0..to.parts {
+            for part in 0..self.parts {
                 let mut values = [0u16; DEPTH];
                 for i in 0..DEPTH {
                     let rounded = narrow_bf16(rest[i]);
                     values[i] = rounded.to_bits();
                     rest[i] = remainder(rest[i], rounded);
                 }
-                // SAFETY: `Activations::row` checked the tiles of all parts.
-                unsafe { to.start.add(part * to.part + tile * TILE).write(values) };
+                // SAFETY: `Activations::new` checked the tiles of all parts.
+                unsafe { to.add(part * self.part + tile * TILE).write(values) };
             }
         }
     }

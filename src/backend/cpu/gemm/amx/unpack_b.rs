@@ -1,10 +1,5 @@
 //! x16 panels unpacked to tiles of bf16.
 
-#![allow(
-    clippy::needless_range_loop,
-    reason = "closures of iterators need not be inlined, and then miss the instruction set"
-)]
-
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;

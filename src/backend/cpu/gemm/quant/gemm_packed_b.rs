@@ -1,17 +1,18 @@
 //! Quantized GEMM with packed B: rows of B are packed so that four integers of each are neighbors. An element of C is
 //! then a lane of a vector, and every load serves several rows of A.
 //!
-//! A panel is filled by a loop for each type of B, and multiplied by one for each [`QuantKind`] of them.
+//! A panel is filled by a loop for each type of B, and multiplied by one for each [`kind`] of them.
 
-use std::cell::Cell;
+use std::marker::PhantomData;
 
 use super::block_dot::dot;
 use super::quantize_a::{Activations, Row, TILE_ROWS};
 use crate::backend::cpu::gemm::problem::{Block, Gemm, Output};
 use crate::backend::cpu::quants::{
-    BlockRows, GROUP, Integers, InterleavedIntegers, SCALED_GROUPS, Scales, X16_ROWS,
+    BlockQ2K, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ6K, BlockQ8_0, BlockRows, GROUP,
+    Integers, InterleavedIntegers, SCALED_GROUPS, Scales, X16_ROWS,
 };
-use crate::backend::cpu::scratch::{AllocError, CacheLine, Scratch};
+use crate::backend::cpu::scratch::{AllocError, Scratch, arena};
 use crate::backend::cpu::simd::{Body, CACHE_LINE, Isa, Simd, opaque_trip_count, prefetch_lines};
 
 /// Columns of C that a panel of the widest instruction set makes.
@@ -23,62 +24,19 @@ const INTERLEAVED_COLUMNS: usize = 8;
 /// Integers of a group that are neighbors.
 const DEPTH: usize = 4;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 /// A panel: for each group its integers, [step of DEPTH][column][DEPTH], and for each sub-block its scales and minima,
 /// [column].
 #[derive(Clone, Copy)]
-struct Panel {
+pub struct Panel {
     integers: *mut i8,
     scales: *mut f32,
     minima: *mut f32,
 }
 
-impl Panel {
-    /// The vectors of integers `integer .. integer + DEPTH` of each column.
-    ///
-    /// # Safety
-    /// The panel is filled, and has them.
-    #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, integer: usize) -> [S::Bytes; VECTORS] {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let from = self.integers.add(integer * VECTORS * S::LANES).cast_const();
-            [
-                simd.load_bytes(from),
-                simd.load_bytes(from.add(S::LANES * DEPTH)),
-            ]
-        }
-    }
-}
-
-/// For a B of plain rows.
+/// `fill` fills a panel with the rows of B for the columns of a block: [`Fill`] or [`FillFromX16`].
 pub fn compute<B: Integers>(
-    isa: Isa,
-    gemm: &Gemm<B, f32>,
-    a: &Activations,
-    block: Block,
-) -> Result<(), AllocError> {
-    compute_filled(isa, gemm, a, block, |part, panel| {
-        isa.run(Fill { gemm, part, panel });
-    })
-}
-
-/// For a B of x16 panels.
-pub fn compute_x16<B: InterleavedIntegers>(
-    isa: Isa,
-    gemm: &Gemm<B, f32>,
-    a: &Activations,
-    block: Block,
-) -> Result<(), AllocError> {
-    compute_filled(isa, gemm, a, block, |part, panel| {
-        isa.run(FillFromX16 { gemm, part, panel });
-    })
-}
-
-fn compute_filled<B: Integers>(
     isa: Isa,
     gemm: &Gemm<B, f32>,
     a: &Activations,
@@ -94,47 +52,35 @@ fn compute_filled<B: Integers>(
         scales: scratch.at(integers, sub_blocks * width),
         minima: scratch.at(integers + scales, sub_blocks * width),
     };
-    for first in block.columns.clone().step_by(width) {
-        let part = &Block {
-            batch: block.batch,
-            rows: block.rows.clone(),
-            columns: first..block.columns.end.min(first + width),
-        };
+    for part in block.parts(width) {
+        let part = &part;
         fill(part, panel);
         let multiply = Multiply {
             output: &gemm.output,
             a,
             part,
             panel,
-            next: NextPanel::of(gemm, &block, first + width, width),
+            next: NextPanel::of(gemm, &block, part.columns.start + width, width),
         };
-        let i16_steps = match isa.i16_madd() {
-            true => const { i16_steps::<B>() },
-            false => 1,
-        };
-        match (B::SUB_BLOCK, B::HAS_MINIMUM, i16_steps) {
-            (32, false, 8) => isa.run(multiply.of::<QuantKind<32, false, false, 8>>()),
-            (32, false, 4) => isa.run(multiply.of::<QuantKind<32, false, false, 4>>()),
-            (32, false, _) if B::SIGNED => isa.run(multiply.of::<QuantKind<32, false, true, 1>>()),
-            (32, false, _) => isa.run(multiply.of::<QuantKind<32, false, false, 1>>()),
-            (32, true, 8) => isa.run(multiply.of::<QuantKind<32, true, false, 8>>()),
-            (32, true, 4) => isa.run(multiply.of::<QuantKind<32, true, false, 4>>()),
-            (32, true, _) => isa.run(multiply.of::<QuantKind<32, true, false, 1>>()),
-            (_, false, 2) => isa.run(multiply.of::<QuantKind<16, false, false, 2>>()),
-            (_, false, _) => isa.run(multiply.of::<QuantKind<16, false, false, 1>>()),
-            (_, true, 2) => isa.run(multiply.of::<QuantKind<16, true, false, 2>>()),
-            (_, true, _) => isa.run(multiply.of::<QuantKind<16, true, false, 1>>()),
+        match (B::SUB_BLOCK, B::HAS_MINIMUM, const { i16_steps::<B>() }) {
+            (GROUP, false, 1) => multiply.run_as::<BlockQ8_0, B>(isa),
+            (GROUP, false, 8) => multiply.run_as::<BlockQ4_0, B>(isa),
+            (GROUP, false, _) => multiply.run_as::<BlockQ5_0, B>(isa),
+            (GROUP, true, 8) => multiply.run_as::<BlockQ4_1, B>(isa),
+            (GROUP, true, _) => multiply.run_as::<BlockQ5_1, B>(isa),
+            (_, false, _) => multiply.run_as::<BlockQ6K, B>(isa),
+            (_, true, _) => multiply.run_as::<BlockQ2K, B>(isa),
         }
     }
     Ok(())
 }
 
 /// Fills a panel with the rows of B for the columns of `part`. Past the last column it stands in for others.
-struct Fill<'a, B> {
-    gemm: &'a Gemm<'a, B, f32>,
-    part: &'a Block,
+pub struct Fill<'a, B> {
+    pub gemm: &'a Gemm<'a, B, f32>,
+    pub part: &'a Block,
     /// with room for that
-    panel: Panel,
+    pub panel: Panel,
 }
 
 impl<B: Integers> Body for Fill<'_, B> {
@@ -178,27 +124,23 @@ impl<B: Integers> Body for Fill<'_, B> {
                     // SAFETY: as above.
                     scales[i] = unsafe { B::scales(simd, rows[i], start, count) };
                 }
-                let to = start * per_group * width + first;
+                let kinds = if B::HAS_MINIMUM { 2 } else { 1 };
                 for part in 0..per_group {
-                    // Eight floats are as many bytes as a group has.
-                    let of = |scales: &[f32; 2 * SCALED_GROUPS]| {
-                        let from = scales[part * SCALED_GROUPS..].as_ptr().cast();
-                        // SAFETY: an array has two times eight.
-                        unsafe { simd.load_group(from) }
-                    };
-                    let mut transposed = [of(&scales[0].scales); INTERLEAVED_COLUMNS];
-                    let mut minima = [of(&scales[0].minima); INTERLEAVED_COLUMNS];
-                    for i in 1..INTERLEAVED_COLUMNS {
-                        transposed[i] = of(&scales[i].scales);
-                        minima[i] = of(&scales[i].minima);
-                    }
-                    let to = to + part * SCALED_GROUPS * width;
-                    let stride = size_of::<f32>() * width;
-                    // SAFETY: `compute` made room for a multiple of SCALED_GROUPS groups.
-                    unsafe {
-                        simd.interleave(transposed, panel.scales.add(to).cast(), stride);
-                        if B::HAS_MINIMUM {
-                            simd.interleave(minima, panel.minima.add(to).cast(), stride);
+                    let at = (start * per_group + part * SCALED_GROUPS) * width + first;
+                    for kind in 0..kinds {
+                        let from = |scales: &Scales| {
+                            let all = [&scales.scales, &scales.minima][kind];
+                            all[part * SCALED_GROUPS..].as_ptr().cast()
+                        };
+                        // SAFETY: eight floats, which are as many bytes as a group has, of two times eight. `compute`
+                        // made room for a multiple of SCALED_GROUPS groups.
+                        unsafe {
+                            let mut rows = [simd.load_group(from(&scales[0])); INTERLEAVED_COLUMNS];
+                            for i in 1..INTERLEAVED_COLUMNS {
+                                rows[i] = simd.load_group(from(&scales[i]));
+                            }
+                            let to = [panel.scales, panel.minima][kind].add(at);
+                            simd.interleave(rows, to.cast(), size_of::<f32>() * width);
                         }
                     }
                 }
@@ -208,11 +150,11 @@ impl<B: Integers> Body for Fill<'_, B> {
 }
 
 /// The same with a B of x16 panels, whose integers are in a packed panel's order already.
-struct FillFromX16<'a, B> {
-    gemm: &'a Gemm<'a, B, f32>,
-    part: &'a Block,
+pub struct FillFromX16<'a, B> {
+    pub gemm: &'a Gemm<'a, B, f32>,
+    pub part: &'a Block,
     /// with room for that
-    panel: Panel,
+    pub panel: Panel,
 }
 
 impl<B: InterleavedIntegers> Body for FillFromX16<'_, B> {
@@ -221,81 +163,39 @@ impl<B: InterleavedIntegers> Body for FillFromX16<'_, B> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let k = self.gemm.k();
-        let Block { batch, columns, .. } = self.part;
-        for first in (0..columns.len()).step_by(S::LANES) {
-            let column = columns.start + first;
-            let panel = self.gemm.x16_panel(*batch, column);
-            for block in 0..k / B::ELEMENTS {
-                let rows = BlockRows::new(panel.wrapping_add(block * X16_ROWS), column % X16_ROWS);
+        let FillFromX16 { gemm, part, panel } = self;
+        let width = VECTORS * S::LANES;
+        let sub_blocks = B::ELEMENTS / B::SUB_BLOCK;
+        for first in (0..part.columns.len()).step_by(S::LANES) {
+            let column = part.columns.start + first;
+            let blocks = gemm.x16_panel(part.batch, column);
+            let integers = panel.integers.wrapping_add(first * DEPTH);
+            for block in 0..gemm.k() / B::ELEMENTS {
+                let rows = BlockRows::new(blocks.wrapping_add(block * X16_ROWS), column % X16_ROWS);
                 // SAFETY: `x16_panel` checked all of its blocks, and `compute` made room for the panel.
                 unsafe {
                     for span in 0..B::SPANS {
-                        self.span(simd, rows, block, span, first);
+                        for step in 0..opaque_trip_count(B::STEPS) {
+                            let words = B::words(simd, rows, span, step);
+                            for piece in 0..B::PIECES {
+                                let at = block * B::ELEMENTS + B::start(span, piece) + step * DEPTH;
+                                let bytes = B::integers_of(simd, words, span, piece);
+                                simd.store_bytes(bytes, integers.add(at * width));
+                            }
+                        }
                     }
-                    self.sub_block_factors(simd, rows, block, first);
-                }
-            }
-        }
-    }
-}
-
-impl<B: InterleavedIntegers> FillFromX16<'_, B> {
-    /// Writes the integers of a span of one vector's rows, at column `first` of the panel.
-    ///
-    /// # Safety
-    /// The block is readable, and the panel has room.
-    #[inline(always)]
-    unsafe fn span<S: Simd>(
-        &self,
-        simd: S,
-        rows: BlockRows<B>,
-        block: usize,
-        span: usize,
-        first: usize,
-    ) {
-        let width = VECTORS * S::LANES;
-        let panel = self.panel.integers.wrapping_add(first * DEPTH);
-        let to = |piece| panel.wrapping_add((block * B::ELEMENTS + B::start(span, piece)) * width);
-        for step in 0..opaque_trip_count(B::STEPS) {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let words = B::words(simd, rows, span, step);
-                let at = step * width * DEPTH;
-                for piece in 0..B::PIECES {
-                    let integers = B::integers_of(simd, words, span, piece);
-                    simd.store_bytes(integers, to(piece).add(at));
-                }
-            }
-        }
-    }
-
-    /// Writes the scales and minima of a block of one vector's rows, at column `first` of the panel.
-    ///
-    /// # Safety
-    /// The block is readable, and the panel has room.
-    #[inline(always)]
-    unsafe fn sub_block_factors<S: Simd>(
-        &self,
-        simd: S,
-        rows: BlockRows<B>,
-        block: usize,
-        first: usize,
-    ) {
-        let width = VECTORS * S::LANES;
-        let sub_blocks = B::ELEMENTS / B::SUB_BLOCK;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let factors = B::factors(simd, rows);
-            let scale = rows.scale(simd);
-            for sub_block in 0..sub_blocks {
-                let at = (block * sub_blocks + sub_block) * width + first;
-                let scale = simd.mul(scale, B::scale(simd, &factors, sub_block));
-                simd.store(scale, self.panel.scales.add(at));
-                if B::HAS_MINIMUM {
-                    let minimum =
-                        simd.mul(rows.minimum(simd), B::minimum(simd, &factors, sub_block));
-                    simd.store(minimum, self.panel.minima.add(at));
+                    let factors = B::factors(simd, rows);
+                    let scale = rows.scale(simd);
+                    for sub_block in 0..sub_blocks {
+                        let at = (block * sub_blocks + sub_block) * width + first;
+                        let scale = simd.mul(scale, B::scale(simd, &factors, sub_block));
+                        simd.store(scale, panel.scales.add(at));
+                        if B::HAS_MINIMUM {
+                            let minimum = B::minimum(simd, &factors, sub_block);
+                            let minimum = simd.mul(rows.minimum(simd), minimum);
+                            simd.store(minimum, panel.minima.add(at));
+                        }
+                    }
                 }
             }
         }
@@ -336,14 +236,12 @@ impl NextPanel {
 
     /// Prefetches some of it and returns the rest.
     #[inline(always)]
-    fn prefetch_some(self) -> NextPanel {
+    fn prefetch_some(mut self) -> NextPanel {
         let bytes = self.each.min(self.bytes);
         prefetch_lines(self.from, bytes);
-        NextPanel {
-            from: self.from.wrapping_add(bytes),
-            bytes: self.bytes - bytes,
-            ..self
-        }
+        self.from = self.from.wrapping_add(bytes);
+        self.bytes -= bytes;
+        self
     }
 }
 
@@ -360,35 +258,16 @@ const fn i16_steps<B: Integers>() -> usize {
 }
 
 /// What a panel's multiplication has to know of B's type.
-struct QuantKind<
-    const SUB_BLOCK: usize,
-    const HAS_MINIMUM: bool,
-    const SIGNED: bool,
-    const I16_STEPS: usize,
->;
-
-trait QuantTraits {
-    const SUB_BLOCK: usize;
-    const HAS_MINIMUM: bool;
-    const SIGNED: bool;
-    /// Steps that are added up in 16 bits.
-    const I16_STEPS: usize;
-}
-
-impl<const SUB_BLOCK: usize, const HAS_MINIMUM: bool, const SIGNED: bool, const I16_STEPS: usize>
-    QuantTraits for QuantKind<SUB_BLOCK, HAS_MINIMUM, SIGNED, I16_STEPS>
-{
-    const SUB_BLOCK: usize = SUB_BLOCK;
-    const HAS_MINIMUM: bool = HAS_MINIMUM;
-    const SIGNED: bool = SIGNED;
-    const I16_STEPS: usize = I16_STEPS;
+const fn kind<B: Integers>() -> (usize, bool, bool, usize) {
+    let steps = i16_steps::<B>();
+    (B::SUB_BLOCK, B::HAS_MINIMUM, B::SIGNED, steps)
 }
 
 /// Steps of the loop in which no sum of 16 bits is widened: all of a sub-block where there are none.
-const fn inner_steps<K: QuantTraits>() -> usize {
-    match K::I16_STEPS {
-        1 => K::SUB_BLOCK / DEPTH,
-        i16_steps => i16_steps,
+const fn inner_steps<S: Simd, K: Integers>() -> usize {
+    match (S::I16_MADD, i16_steps::<K>()) {
+        (false, _) | (_, 1) => K::SUB_BLOCK / DEPTH,
+        (true, i16_steps) => i16_steps,
     }
 }
 
@@ -403,28 +282,20 @@ struct Multiply<'a> {
 }
 
 impl<'a> Multiply<'a> {
-    fn of<K: QuantTraits>(self) -> MultiplyKind<'a, K> {
-        MultiplyKind(self, std::marker::PhantomData)
+    /// By the loop for `K`, which all types of its kind have, `B` among them.
+    fn run_as<K: Integers, B: Integers>(self, isa: Isa) {
+        assert_eq!(kind::<K>(), kind::<B>());
+        isa.run(MultiplyKind::<K>(self, PhantomData));
     }
 }
 
-struct MultiplyKind<'a, K>(Multiply<'a>, std::marker::PhantomData<K>);
+struct MultiplyKind<'a, K>(Multiply<'a>, PhantomData<K>);
 
-impl<K: QuantTraits> Body for MultiplyKind<'_, K> {
+impl<K: Integers> Body for MultiplyKind<'_, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        // Not compiled for the others.
-        let is_used = const {
-            match S::I16_MADD {
-                true => K::I16_STEPS > 1 || K::SIGNED,
-                false => K::I16_STEPS == 1,
-            }
-        };
-        if !is_used {
-            unreachable!("`compute_filled` says for which instruction sets this is");
-        }
         let rows = &self.0.part.rows;
         let mut next = self.0.next;
         for first in rows.clone().step_by(TILE_ROWS) {
@@ -434,9 +305,8 @@ impl<K: QuantTraits> Body for MultiplyKind<'_, K> {
             // of floats stay in memory. With sums of 16 bits a byte of A comes after the other one, and only
             // sums of less than a sub-block's products need as many of 32 bits beside them.
             let step = const {
-                let one_sum =
-                    S::I16_MADD && (K::I16_STEPS == 1 || K::I16_STEPS == K::SUB_BLOCK / DEPTH);
-                match S::LANES == 16 || one_sum {
+                let one_sum = inner_steps::<S, K>() == K::SUB_BLOCK / DEPTH;
+                match S::LANES == 16 || S::I16_MADD && one_sum {
                     true => TILE_ROWS,
                     false => 2,
                 }
@@ -468,17 +338,14 @@ impl Multiply<'_> {
     /// # Safety
     /// The panel is filled for `part`, which has `M` rows from `row` on, and the order is that of their tile.
     #[inline(always)]
-    unsafe fn tile<S: Simd, K: QuantTraits, const M: usize>(
+    unsafe fn tile<S: Simd, K: Integers, const M: usize>(
         &self,
         simd: S,
         row: usize,
         (single, double): (&[u32], &[u32]),
         mut next: NextPanel,
     ) -> NextPanel {
-        let mut a = [self.a.row(self.part.batch, row); M];
-        for i in 1..M {
-            a[i] = self.a.row(self.part.batch, row + i);
-        }
+        let a = self.a.rows(self.part.batch, row..row + M);
         let mut sums: Sums<S, M> = [[simd.splat(0.0); VECTORS]; M];
         // SAFETY: the caller's promise; the order is one of the groups of these rows.
         unsafe {
@@ -502,7 +369,7 @@ impl Multiply<'_> {
     /// # Safety
     /// As for [`Multiply::tile`]; `a` and the panel have the group.
     #[inline(always)]
-    unsafe fn add_group<S: Simd, K: QuantTraits, const M: usize, const DOUBLE: bool>(
+    unsafe fn add_group<S: Simd, K: Integers, const M: usize, const DOUBLE: bool>(
         &self,
         simd: S,
         a: &[Row; M],
@@ -514,10 +381,7 @@ impl Multiply<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             for sub_block in group * per_group..(group + 1) * per_group {
-                let products = match S::I16_MADD {
-                    true => self.sums_in_i16::<S, K, M, DOUBLE>(simd, a, sub_block),
-                    false => self.sums_in_i32::<S, K, M, DOUBLE>(simd, a, sub_block),
-                };
+                let products = self.products::<S, K, M, DOUBLE>(simd, a, sub_block);
                 for v in 0..VECTORS {
                     let at = sub_block * width + v * S::LANES;
                     let scales = simd.load(self.panel.scales.add(at));
@@ -545,7 +409,7 @@ impl Multiply<'_> {
     /// # Safety
     /// `a` has the sub-block.
     #[inline(always)]
-    unsafe fn starts<S: Simd, K: QuantTraits, const M: usize>(
+    unsafe fn starts<S: Simd, K: Integers, const M: usize>(
         simd: S,
         a: &[Row; M],
         sub_block: usize,
@@ -560,72 +424,37 @@ impl Multiply<'_> {
         starts
     }
 
-    /// The sums of a sub-block's products, each in 32 bits, with both bytes of A at a time.
+    /// The sums of a sub-block's products. Where they are formed in 16 bits, one byte of A comes after the other.
     ///
     /// # Safety
     /// As for [`Multiply::tile`]; `a` and the panel have the sub-block.
     #[inline(always)]
-    unsafe fn sums_in_i32<S: Simd, K: QuantTraits, const M: usize, const DOUBLE: bool>(
+    unsafe fn products<S: Simd, K: Integers, const M: usize, const DOUBLE: bool>(
         &self,
         simd: S,
         a: &[Row; M],
         sub_block: usize,
     ) -> Ints<S, M> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut products = Self::starts::<S, K, M>(simd, a, sub_block);
-            let mut upper = [[simd.splat_int(0); VECTORS]; M];
-            for step in 0..opaque_trip_count(K::SUB_BLOCK / DEPTH) {
-                let at = sub_block * K::SUB_BLOCK + step * DEPTH;
-                let b = self.panel.step(simd, at);
-                for i in 0..M {
-                    let [high, low] = a[i].planes;
-                    let high = simd.splat_bytes(high.add(at));
-                    if DOUBLE {
-                        let low = simd.splat_bytes(low.add(at));
-                        for v in 0..VECTORS {
-                            upper[i][v] = dot(simd, K::SIGNED, upper[i][v], b[v], high);
-                            products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], low);
-                        }
-                    } else {
-                        for v in 0..VECTORS {
-                            products[i][v] = dot(simd, K::SIGNED, products[i][v], b[v], high);
-                        }
-                    }
-                }
-            }
-            if DOUBLE {
-                for i in 0..M {
-                    for v in 0..VECTORS {
-                        products[i][v] = simd.mul128_add(products[i][v], upper[i][v]);
-                    }
-                }
-            }
-            products
-        }
-    }
-
-    /// The same, in 16 bits as far as that goes, with one byte of A after the other.
-    ///
-    /// # Safety
-    /// As for [`Multiply::sums_in_i32`].
-    #[inline(always)]
-    unsafe fn sums_in_i16<S: Simd, K: QuantTraits, const M: usize, const DOUBLE: bool>(
-        &self,
-        simd: S,
-        a: &[Row; M],
-        sub_block: usize,
-    ) -> Ints<S, M> {
+        let zeros = [[simd.splat_int(0); VECTORS]; M];
         // SAFETY: the caller's promise.
         unsafe {
             if !DOUBLE {
-                let starts = Self::starts::<S, K, M>(simd, a, sub_block);
-                return self.add_plane::<S, K, M>(simd, a, 0, sub_block, starts);
+                let starts = [Self::starts::<S, K, M>(simd, a, sub_block)];
+                let [products] = self.add_planes::<S, K, M, 1>(simd, a, 0, sub_block, starts);
+                return products;
             }
-            let zeros = [[simd.splat_int(0); VECTORS]; M];
-            let upper = self.add_plane::<S, K, M>(simd, a, 0, sub_block, zeros);
-            let starts = Self::starts::<S, K, M>(simd, a, sub_block);
-            let mut products = self.add_plane::<S, K, M>(simd, a, 1, sub_block, starts);
+            let [upper, mut products] = match S::I16_MADD {
+                true => {
+                    let [upper] = self.add_planes::<S, K, M, 1>(simd, a, 0, sub_block, [zeros]);
+                    let lower = [Self::starts::<S, K, M>(simd, a, sub_block)];
+                    let [lower] = self.add_planes::<S, K, M, 1>(simd, a, 1, sub_block, lower);
+                    [upper, lower]
+                }
+                false => {
+                    let both = [zeros, Self::starts::<S, K, M>(simd, a, sub_block)];
+                    self.add_planes::<S, K, M, 2>(simd, a, 0, sub_block, both)
+                }
+            };
             for i in 0..M {
                 for v in 0..VECTORS {
                     products[i][v] = simd.mul128_add(products[i][v], upper[i][v]);
@@ -635,41 +464,52 @@ impl Multiply<'_> {
         }
     }
 
-    /// Adds a sub-block's products with a plane of A's bytes.
+    /// Adds a sub-block's products with `P` planes of A's bytes, from `plane` on, each to its `sums`.
     ///
     /// # Safety
-    /// As for [`Multiply::sums_in_i32`].
+    /// As for [`Multiply::products`].
     #[inline(always)]
-    unsafe fn add_plane<S: Simd, K: QuantTraits, const M: usize>(
+    unsafe fn add_planes<S: Simd, K: Integers, const M: usize, const P: usize>(
         &self,
         simd: S,
         a: &[Row; M],
         plane: usize,
         sub_block: usize,
-        mut sums: Ints<S, M>,
-    ) -> Ints<S, M> {
+        mut sums: [Ints<S, M>; P],
+    ) -> [Ints<S, M>; P] {
+        let in_i16 = const { S::I16_MADD && i16_steps::<K>() > 1 };
         // SAFETY: the caller's promise.
         unsafe {
-            for first in (0..K::SUB_BLOCK / DEPTH).step_by(const { inner_steps::<K>() }) {
-                let mut partial = [[simd.splat_i16(0); VECTORS]; M];
-                for step in 0..opaque_trip_count(const { inner_steps::<K>() }) {
+            for first in (0..K::SUB_BLOCK / DEPTH).step_by(const { inner_steps::<S, K>() }) {
+                let mut partial = [[[simd.splat_i16(0); VECTORS]; M]; P];
+                for step in 0..opaque_trip_count(const { inner_steps::<S, K>() }) {
                     let at = sub_block * K::SUB_BLOCK + (first + step) * DEPTH;
-                    let b = self.panel.step(simd, at);
+                    let integers = self.panel.integers.add(at * VECTORS * S::LANES);
+                    let mut b = [simd.load_bytes(integers); VECTORS];
+                    for v in 1..VECTORS {
+                        b[v] = simd.load_bytes(integers.add(v * S::LANES * DEPTH));
+                    }
                     for i in 0..M {
-                        let a = simd.splat_bytes(a[i].planes[plane].add(at));
-                        for v in 0..VECTORS {
-                            match K::I16_STEPS {
-                                1 => sums[i][v] = dot(simd, K::SIGNED, sums[i][v], b[v], a),
-                                _ => partial[i][v] = simd.maddubs_i16(partial[i][v], b[v], a),
+                        for p in 0..P {
+                            let a = simd.splat_bytes(a[i].planes[plane + p].add(at));
+                            for v in 0..VECTORS {
+                                let (sum, partial) = (&mut sums[p][i][v], &mut partial[p][i][v]);
+                                match in_i16 {
+                                    true => *partial = simd.maddubs_i16(*partial, b[v], a),
+                                    false => *sum = dot(simd, K::SIGNED, *sum, b[v], a),
+                                }
                             }
                         }
                     }
                 }
-                if K::I16_STEPS > 1 {
+                if in_i16 {
                     let ones = simd.splat_i16(1);
-                    for i in 0..M {
-                        for v in 0..VECTORS {
-                            sums[i][v] = simd.madd_i16(sums[i][v], partial[i][v], ones);
+                    for p in 0..P {
+                        for i in 0..M {
+                            for v in 0..VECTORS {
+                                sums[p][i][v] =
+                                    simd.madd_i16(sums[p][i][v], partial[p][i][v], ones);
+                            }
                         }
                     }
                 }
@@ -698,8 +538,8 @@ impl Multiply<'_> {
             for (v, sums) in sums.iter().enumerate() {
                 simd.store(*sums, lanes.as_mut_ptr().add(v * S::LANES));
             }
-            for (j, sum) in lanes.iter().enumerate().take(columns.len()) {
-                c.add(j).write(sum + self.output.bias_at(columns.start + j));
+            for (column, sum) in columns.clone().zip(lanes) {
+                self.output.write(*batch, row, column, sum);
             }
         }
     }

@@ -36,21 +36,14 @@ impl<B: Integers> QuantGemvDot<'_, B> {
     #[inline(always)]
     fn multiply<S: Simd, const M: usize>(self, simd: S) {
         let QuantGemvDot { gemm, a, block } = self;
-        let mut rows_of_a = [a.row(block.batch, block.rows.start); M];
-        for i in 1..M {
-            rows_of_a[i] = a.row(block.batch, block.rows.start + i);
-        }
-        let k = gemm.k();
+        let (batch, rows, k) = (block.batch, block.rows, gemm.k());
+        let rows_of_a = a.rows(batch, rows.clone());
         for column in block.columns {
-            let b = gemm.b.at(gemm.b_row(block.batch, column), k);
+            let b = gemm.b.at(gemm.b_row(batch, column), k);
             // SAFETY: `at` checked the row, and `Activations` made rows of k integers.
-            let dots = unsafe { dots(simd, rows_of_a, b.cast_const(), k / GROUP) };
-            for (i, dot) in dots.into_iter().enumerate() {
-                let c = gemm
-                    .output
-                    .c_at(block.batch, block.rows.start + i, column, 1);
-                // SAFETY: `c_at` checked the place.
-                unsafe { c.write(dot + gemm.output.bias_at(column)) };
+            let dots: [_; M] = unsafe { dots(simd, rows_of_a, b.cast_const(), k / GROUP) };
+            for i in 0..M {
+                gemm.output.write(batch, rows.start + i, column, dots[i]);
             }
         }
     }

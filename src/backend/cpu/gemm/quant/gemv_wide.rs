@@ -9,7 +9,6 @@ mod units;
 
 use std::any::TypeId;
 use std::arch::x86_64::*;
-use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::gemv_dot::COLUMNS;
@@ -17,7 +16,7 @@ use super::quantize_a::{Activations, Row};
 use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers, Stored};
-use crate::backend::cpu::scratch::{CacheLine, Scratch};
+use crate::backend::cpu::scratch::{Scratch, arena};
 use crate::backend::fault::Fault;
 use units::{Q4_0, Q4K, Q6K, Unit};
 
@@ -34,9 +33,7 @@ const PIECE: usize = 16;
 /// Zen 4).
 const ROUND: usize = 9 << 10;
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 pub type Multiply<B> = fn(&Machine, &Gemm<B, f32>, &Activations, bool) -> Result<(), Fault>;
 
@@ -92,7 +89,7 @@ fn multiply_blocks<U: Unit>(
 struct PackedA<U> {
     scratch: Scratch,
     units: usize,
-    /// Rows from one matrix to the next; 0 when all sub-block one.
+    /// Rows from one matrix to the next; 0 when all batches share one.
     batch_rows: usize,
     order: PhantomData<fn() -> U>,
 }
@@ -111,13 +108,8 @@ impl<U: Unit> PackedA<U> {
         let groups = gemm.k() / GROUP;
         let units = groups.div_ceil(U::GROUPS);
         let bytes = (batches * rows * units).saturating_mul(Self::BYTES);
-        let scratch = Scratch::take(&ARENA, bytes).map_err(|_| {
-            Fault::OutOfMemory(format!(
-                "no memory for {bytes} bytes of rounded activations"
-            ))
-        })?;
         let packed = PackedA {
-            scratch,
+            scratch: Scratch::take_for("rounded activations", &ARENA, bytes)?,
             units,
             batch_rows: if batches > 1 { rows } else { 0 },
             order: PhantomData,
@@ -189,11 +181,7 @@ unsafe fn multiply_block<U: Unit, const M: usize>(
     a: &PackedA<U>,
     block: Block,
 ) {
-    let Block {
-        batch,
-        rows,
-        columns,
-    } = block;
+    let (batch, rows, columns) = (block.batch, block.rows, block.columns);
     let k = gemm.k();
     let bytes = k / U::Block::ELEMENTS * size_of::<U::Block>();
     let mut a_rows = [std::ptr::null::<u8>(); M];
@@ -212,9 +200,7 @@ unsafe fn multiply_block<U: Unit, const M: usize>(
         // SAFETY: `at` checked the row's bytes, and `PackedA` made rows of its units.
         let dots = unsafe { dots::<U, M>(a_rows, b.cast::<u8>().cast_const(), bytes) };
         for i in 0..M {
-            let c = gemm.output.c_at(batch, rows.start + i, column, 1);
-            // SAFETY: `c_at` checked the place.
-            unsafe { c.write(dots[i] + gemm.output.bias_at(column)) };
+            gemm.output.write(batch, rows.start + i, column, dots[i]);
         }
     }
 }

@@ -81,10 +81,7 @@ impl<B: InterleavedIntegers> QuantGemvX16<'_, B> {
             }
             for row in rows.clone().step_by(M) {
                 // A third row comes with a fourth that is the same, so that there is a loop less to compile.
-                let mut rows_of_a = [a.row(batch, row); M];
-                for i in 1..M {
-                    rows_of_a[i] = a.row(batch, (row + i).min(rows.end - 1));
-                }
+                let rows_of_a = a.rows(batch, row..rows.end);
                 let mut sums = [[[simd.splat(0.0); M]; R]; VECTORS];
                 for block in 0..gemm.k() / B::ELEMENTS {
                     let here = |n: usize| panels[n].wrapping_add(block * X16_ROWS);

@@ -3,6 +3,7 @@
 //! These have 15 bits, in two bytes: twice the products of a single byte, and a hundredth of its error. A few rows wait
 //! for memory anyway. With many rows the second byte is left out where it matters least ([`Precision::Mixed`]).
 
+use super::gemm_packed_b::{Fill, FillFromX16};
 #[cfg(target_arch = "x86_64")]
 use super::gemv_wide;
 use super::quantize_a::{Activations, Precision};
@@ -24,7 +25,7 @@ pub fn multiply<B: Integers>(
     let strategy = select(machine, Layout::Rows, class::<B>(), m);
     let is_gemv = strategy == Strategy::QuantGemvDot;
     let precision = Precision::of(machine.isa, m as usize, is_gemv);
-    let a = &Activations::new::<B>(machine, gemm.a, gemm.k(), precision)?;
+    let a = &Activations::new::<B>(machine, &gemm.a, gemm.k(), precision)?;
     match strategy {
         #[cfg(target_arch = "x86_64")]
         Strategy::QuantGemvWide => match gemv_wide::of_type::<B>() {
@@ -39,7 +40,9 @@ pub fn multiply<B: Integers>(
         }
         Strategy::QuantGemmPackedB => {
             gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-                gemm_packed_b::compute(machine.isa, gemm, a, block)
+                gemm_packed_b::compute(machine.isa, gemm, a, block, |part, panel| {
+                    machine.isa.run(Fill { gemm, part, panel });
+                })
             })
         }
         other => unreachable!("{other:?} is for no blocks in rows"),
@@ -71,7 +74,7 @@ pub fn multiply_x16<B: InterleavedIntegers + Weights>(
     }
     let is_gemv = strategy == Strategy::QuantGemvX16;
     let precision = Precision::of(machine.isa, m as usize, is_gemv);
-    let a = &Activations::new::<B>(machine, gemm.a, gemm.k(), precision)?;
+    let a = &Activations::new::<B>(machine, &gemm.a, gemm.k(), precision)?;
     match strategy {
         Strategy::QuantGemvX16 => {
             let prefetch = match B::PIECES == 1 && m == 1 {
@@ -86,7 +89,9 @@ pub fn multiply_x16<B: InterleavedIntegers + Weights>(
         }
         Strategy::QuantGemmPackedB => {
             gemm.try_for_blocks(machine, separable, gemm_packed_b::COLUMNS, |block| {
-                gemm_packed_b::compute_x16(machine.isa, gemm, a, block)
+                gemm_packed_b::compute(machine.isa, gemm, a, block, |part, panel| {
+                    machine.isa.run(FillFromX16 { gemm, part, panel });
+                })
             })
         }
         other => unreachable!("{other:?} is for no blocks in x16 panels"),

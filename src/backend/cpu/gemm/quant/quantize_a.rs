@@ -3,13 +3,13 @@
 //! For a few rows, where products of 16 bits take no longer than those of bytes ([`Simd::I16_MADD`]), an integer of 15
 //! bits is of one part.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::backend::cpu::gemm::rows::Rows;
 use crate::backend::cpu::machine::Machine;
 use crate::backend::cpu::quants::{GROUP, Integers, SCALED_GROUPS, WORD};
-use crate::backend::cpu::scratch::{CacheLine, Scratch};
+use crate::backend::cpu::scratch::{CacheLine, Scratch, arena};
 use crate::backend::cpu::simd::{Body, Isa, Simd};
 use crate::backend::fault::Fault;
 
@@ -49,71 +49,73 @@ impl Precision {
 pub struct Activations {
     scratch: Scratch,
     layout: Layout,
-    /// Rows from one matrix to the next; 0 when all sub-block one.
+    /// Rows from one matrix to the next; 0 when all batches share one.
     batch_rows: usize,
 }
 
-/// One row.
+/// One row, which nobody writes after [`Activations::new`].
 #[derive(Clone, Copy)]
 pub struct Row {
     /// The upper bytes of k integers, and zeros up to a multiple of two groups, and as many lower ones, which groups of
     /// 8 bits do not have. With [`Precision::I16`] the first and the third of every four integers, and the others,
     /// two bytes each.
-    pub planes: [*const i8; 2],
+    pub planes: [*mut i8; 2],
     /// One for each group, of `128 · high + low` or of `high` alone, and zeros up to a multiple of [`SCALED_GROUPS`].
-    pub scales: *const f32,
+    pub scales: *mut f32,
     /// The sum of the integers for each scale of B, and zeros as for the scales. It corrects products for B's zero and
     /// minimum.
-    pub sums: *const i32,
+    pub sums: *mut i32,
     /// The same, times `scale`: what B's minima are multiplied with.
-    pub weights: *const f32,
+    pub weights: *mut f32,
     /// The same, times the integer that stands for 0 in B, negative: what products begin with.
-    pub starts: *const i32,
+    pub starts: *mut i32,
+    /// Of a tile's first row: the number of groups of 8 bits; these groups, and then the others.
+    order: *mut u32,
 }
 
-/// Where the parts of a row are, in bytes.
+/// How many of each a row has, padded but for `k`. They follow one another as [`Row`] lists them.
 #[derive(Clone, Copy)]
 struct Layout {
     k: usize,
-    /// of the second plane: the length of the first one, too
-    second: usize,
-    scales: usize,
-    sums: usize,
-    weights: usize,
-    starts: usize,
-    /// of a tile's first row: the number of groups of 8 bits; these groups, and then the others
-    order: usize,
-    stride: usize,
+    integers: usize,
+    groups: usize,
+    sub_blocks: usize,
 }
 
 impl Layout {
     fn new<B: Integers>(k: usize) -> Layout {
-        let integers = k.next_multiple_of(2 * GROUP);
         let groups = (k / GROUP).next_multiple_of(SCALED_GROUPS);
-        let second = integers;
-        let scales = second + integers;
-        let sums = scales + 4 * groups;
-        let sub_blocks = groups * (GROUP / B::SUB_BLOCK);
-        let weights = sums + 4 * sub_blocks;
-        let starts = weights + 4 * sub_blocks;
-        let order = starts + 4 * sub_blocks;
-        let stride = (order + 4 * (1 + groups)).next_multiple_of(size_of::<CacheLine>());
         Layout {
             k,
-            second,
+            integers: k.next_multiple_of(2 * GROUP),
+            groups,
+            sub_blocks: groups * (GROUP / B::SUB_BLOCK),
+        }
+    }
+
+    /// Bytes from one row to the next.
+    fn stride(self) -> usize {
+        let words = self.groups + 3 * self.sub_blocks + (1 + self.groups);
+        (2 * self.integers + 4 * words).next_multiple_of(size_of::<CacheLine>())
+    }
+
+    fn row(self, bytes: *mut i8) -> Row {
+        let scales: *mut f32 = bytes.wrapping_add(2 * self.integers).cast();
+        let sums: *mut i32 = scales.wrapping_add(self.groups).cast();
+        let weights: *mut f32 = sums.wrapping_add(self.sub_blocks).cast();
+        let starts: *mut i32 = weights.wrapping_add(self.sub_blocks).cast();
+        Row {
+            planes: [bytes, bytes.wrapping_add(self.integers)],
             scales,
             sums,
             weights,
             starts,
-            order,
-            stride,
+            order: starts.wrapping_add(self.sub_blocks).cast(),
         }
     }
 }
 
-thread_local! {
-    static ARENA: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
-}
+arena!(ARENA);
 
 impl Activations {
     pub fn new<B: Integers>(
@@ -123,15 +125,9 @@ impl Activations {
         precision: Precision,
     ) -> Result<Activations, Fault> {
         let layout = Layout::new::<B>(k);
-        let rows = a.batches * a.rows;
-        let bytes = rows.saturating_mul(layout.stride);
-        let scratch = Scratch::take(&ARENA, bytes).map_err(|_| {
-            Fault::OutOfMemory(format!(
-                "no memory for {bytes} bytes of rounded activations"
-            ))
-        })?;
+        let bytes = (a.batches * a.rows).saturating_mul(layout.stride());
         let activations = Activations {
-            scratch,
+            scratch: Scratch::take_for("rounded activations", &ARENA, bytes)?,
             layout,
             batch_rows: if a.batches > 1 { a.rows } else { 0 },
         };
@@ -143,59 +139,44 @@ impl Activations {
                 let rows = first..a.rows.min(first + TILE_ROWS);
                 for row in rows.clone() {
                     machine.isa.run(Round {
-                        from: a.row(batch, row, k),
-                        to: activations.place(batch, row),
+                        from: a.row(batch, row),
+                        to: activations.row(batch, row),
                         layout,
                         sub_block: B::SUB_BLOCK,
                         as_i16: precision == Precision::I16,
                     });
                 }
-                let to = rows.map(|row| activations.place(batch, row));
+                let rows = rows.map(|row| activations.row(batch, row));
                 // SAFETY: these rows are rounded, and nobody else has them.
-                unsafe { choose(to.clone(), layout, B::SUB_BLOCK, precision) };
-                for row in to {
-                    machine.isa.run(Correct::<B> {
-                        row,
-                        layout,
-                        blocks: PhantomData,
-                    });
+                unsafe { choose(rows.clone(), k, B::SUB_BLOCK, precision) };
+                for row in rows {
+                    machine.isa.run(Correct::<B>(row, k, PhantomData));
                 }
             }
         });
         Ok(activations)
     }
 
-    fn place(&self, batch: usize, row: usize) -> *mut i8 {
-        let Layout { stride, .. } = self.layout;
+    pub fn row(&self, batch: usize, row: usize) -> Row {
+        let stride = self.layout.stride();
         let start = (batch * self.batch_rows + row) * stride;
-        self.scratch.at(start, stride)
+        self.layout.row(self.scratch.at(start, stride))
     }
 
-    pub fn row(&self, batch: usize, row: usize) -> Row {
-        let Layout {
-            second,
-            scales,
-            sums,
-            weights,
-            starts,
-            ..
-        } = self.layout;
-        let bytes = self.place(batch, row).cast_const();
-        Row {
-            planes: [bytes, bytes.wrapping_add(second)],
-            scales: bytes.wrapping_add(scales).cast(),
-            sums: bytes.wrapping_add(sums).cast(),
-            weights: bytes.wrapping_add(weights).cast(),
-            starts: bytes.wrapping_add(starts).cast(),
+    /// The first `M` of some rows. Past the end the last one stands in.
+    pub fn rows<const M: usize>(&self, batch: usize, rows: Range<usize>) -> [Row; M] {
+        let mut all = [self.row(batch, rows.start); M];
+        for i in 1..M {
+            all[i] = self.row(batch, (rows.start + i).min(rows.end - 1));
         }
+        all
     }
 
     /// The groups of the tile whose first row this is: those of 8 bits, and those of 15.
     pub fn order(&self, batch: usize, row: usize) -> (&[u32], &[u32]) {
-        let bytes = self.place(batch, row).cast_const();
+        let order = self.row(batch, row).order;
         // SAFETY: `choose` wrote both, and nobody writes after `new`.
         unsafe {
-            let order: *const u32 = bytes.add(self.layout.order).cast();
             let groups = std::slice::from_raw_parts(order.add(1), self.layout.k / GROUP);
             groups.split_at(order.read() as usize)
         }
@@ -205,29 +186,26 @@ impl Activations {
 /// Drops the second byte of the groups of a tile where it matters least, and writes the order of its groups.
 ///
 /// # Safety
-/// `rows` are rounded rows of `layout` that nobody else uses.
+/// `rows` are rounded rows of `k` integers that nobody else uses.
 unsafe fn choose(
-    rows: impl Iterator<Item = *mut i8> + Clone,
-    layout: Layout,
+    rows: impl Iterator<Item = Row> + Clone,
+    k: usize,
     sub_block: usize,
     precision: Precision,
 ) {
-    let groups = layout.k / GROUP;
-    // SAFETY: the caller's promise.
-    let scale = |row: *mut i8, group| unsafe { row.add(layout.scales).cast::<f32>().add(group) };
+    let groups = k / GROUP;
     let energy = |group| -> f32 {
-        // SAFETY: a scale of a row, as above.
-        let square = |row| unsafe { scale(row, group).read() }.powi(2);
+        // SAFETY: the caller's promise.
+        let square = |row: Row| unsafe { row.scales.add(group).read() }.powi(2);
         rows.clone().map(square).sum()
     };
     let mean = (0..groups).map(energy).sum::<f32>() / groups as f32;
     let single = |group| precision == Precision::Mixed && energy(group) <= OUTLIERS * mean;
-    let Some(first) = rows.clone().next() else {
+    let Some(Row { order, .. }) = rows.clone().next() else {
         return;
     };
     // SAFETY: the caller's promise.
     unsafe {
-        let order: *mut u32 = first.add(layout.order).cast();
         let (mut singles, mut doubles) = (0, groups);
         for group in 0..groups {
             if !single(group) {
@@ -238,13 +216,12 @@ unsafe fn choose(
             order.add(1 + singles).write(group as u32);
             singles += 1;
             for row in rows.clone() {
-                let scale = scale(row, group);
-                scale.write(scale.read() * 128.0);
-                let sums: *mut i32 = row.add(layout.sums).cast();
+                *row.scales.add(group) *= 128.0;
                 for part in group * GROUP / sub_block..(group + 1) * GROUP / sub_block {
-                    let integers = std::slice::from_raw_parts(row.add(part * sub_block), sub_block);
+                    let integers = row.planes[0].add(part * sub_block);
+                    let integers = std::slice::from_raw_parts(integers, sub_block);
                     let sum = integers.iter().map(|integer| i32::from(*integer)).sum();
-                    sums.add(part).write(sum);
+                    row.sums.add(part).write(sum);
                 }
             }
         }
@@ -252,31 +229,23 @@ unsafe fn choose(
     }
 }
 
-/// Writes what is computed from a row's sums.
-struct Correct<B> {
-    row: *mut i8,
-    layout: Layout,
-    blocks: PhantomData<B>,
-}
+/// Writes what is computed from the sums of a row of so many integers.
+struct Correct<B>(Row, usize, PhantomData<B>);
 
 impl<B: Integers> Body for Correct<B> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Correct { row, layout, .. } = self;
+        let Correct(row, k, _) = self;
         let per_group = GROUP / B::SUB_BLOCK;
-        // SAFETY: a row of the layout, which has as many of each as there are sub-blocks.
+        // SAFETY: a row has as many of each as there are sub-blocks.
         unsafe {
-            let (scales, sums) = (row.add(layout.scales), row.add(layout.sums));
-            let (scales, sums) = (scales.cast::<f32>(), sums.cast::<i32>());
-            let (weights, starts) = (row.add(layout.weights), row.add(layout.starts));
-            let (weights, starts) = (weights.cast::<f32>(), starts.cast::<i32>());
-            for sub_block in 0..layout.k / B::SUB_BLOCK {
-                let sum = sums.add(sub_block).read();
-                let weight = sum as f32 * scales.add(sub_block / per_group).read();
-                weights.add(sub_block).write(weight);
-                starts.add(sub_block).write(-B::zero::<S>() * sum);
+            for sub_block in 0..k / B::SUB_BLOCK {
+                let sum = row.sums.add(sub_block).read();
+                let weight = sum as f32 * row.scales.add(sub_block / per_group).read();
+                row.weights.add(sub_block).write(weight);
+                row.starts.add(sub_block).write(-B::zero::<S>() * sum);
             }
         }
     }
@@ -284,7 +253,7 @@ impl<B: Integers> Body for Correct<B> {
 
 struct Round {
     from: *const f32,
-    to: *mut i8,
+    to: Row,
     layout: Layout,
     sub_block: usize,
     as_i16: bool,
@@ -305,36 +274,23 @@ impl Body for Round {
 impl Round {
     #[inline(always)]
     fn sub_blocks<const SUB_BLOCK: usize>(self) {
-        let Round {
-            from,
-            to,
-            layout,
-            as_i16,
-            ..
-        } = self;
-        let Layout {
-            k,
-            second,
-            scales,
-            sums,
-            order,
-            ..
-        } = layout;
+        let (to, layout) = (self.to, self.layout);
         let per_group = GROUP / SUB_BLOCK;
-        // SAFETY: `from` is a row of `k` values and `to` one of the layout's bytes.
+        // SAFETY: `from` is a row of `k` values and `to` one of the layout.
         unsafe {
             // What pads the integers, the scales and the sums.
-            to.add(k).write_bytes(0, second - k);
-            to.add(second + k).write_bytes(0, second - k);
-            to.add(scales).write_bytes(0, order - scales);
-            let planes = [to, to.add(second)];
-            let (scales, sums) = (to.add(scales).cast::<f32>(), to.add(sums).cast::<i32>());
-            for group in 0..k / GROUP {
+            for plane in to.planes {
+                let end = plane.add(layout.k);
+                end.write_bytes(0, layout.integers - layout.k);
+            }
+            let words = layout.groups + 3 * layout.sub_blocks;
+            to.scales.write_bytes(0, words);
+            for group in 0..layout.k / GROUP {
                 let at = group * GROUP;
-                let values = &*from.add(at).cast::<[f32; GROUP]>();
+                let values = &*self.from.add(at).cast::<[f32; GROUP]>();
                 let (factor, scale) = rounding(values);
-                if as_i16 {
-                    for (plane, to) in planes.into_iter().enumerate() {
+                if self.as_i16 {
+                    for (plane, to) in to.planes.into_iter().enumerate() {
                         let to = to.add(at).cast::<i32>();
                         for word in 0..GROUP / WORD {
                             let lower = rounded(values[word * WORD + plane], factor);
@@ -346,11 +302,12 @@ impl Round {
                     for i in 0..GROUP {
                         let integer = rounded(values[i], factor);
                         let high = (integer + 64) >> 7;
-                        planes[0].add(at + i).write(high as i8);
-                        planes[1].add(at + i).write((integer - (high << 7)) as i8);
+                        to.planes[0].add(at + i).write(high as i8);
+                        let low = integer - (high << 7);
+                        to.planes[1].add(at + i).write(low as i8);
                     }
                 }
-                scales.add(group).write(scale);
+                to.scales.add(group).write(scale);
                 for part in 0..per_group {
                     // Once more: an array of them would be written and read in pieces that the processor has to wait
                     // for.
@@ -358,7 +315,7 @@ impl Round {
                     for i in 0..SUB_BLOCK {
                         sum += rounded(values[part * SUB_BLOCK + i], factor);
                     }
-                    sums.add(group * per_group + part).write(sum);
+                    to.sums.add(group * per_group + part).write(sum);
                 }
             }
         }
