@@ -29,26 +29,27 @@ pub enum Class {
     Block,
 }
 
-/// Classes that a row of the table is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Types {
-    Float,
-    F32,
-    Block,
-    WideBlock,
-}
+/// Classes that a row of the table is for, as a text and one by one.
+type Types = (&'static str, &'static [Class]);
 
-/// What a strategy needs beside the shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
-    Nothing,
-    Amx,
-    Vbmi,
-    /// At most [`Tuning::gemm_x16_rows`] rows of A.
-    GemmX16Rows,
-    /// At most [`Tuning::gemm_dot_rows`] rows of A.
-    GemmDotRows,
-}
+const FLOAT: Types = ("float", &[Class::F32, Class::Half]);
+const F32: Types = ("F32", &[Class::F32]);
+const BLOCK: Types = ("block", &[Class::Block, Class::WideBlock]);
+const WIDE_BLOCK: Types = ("Q4_0, Q4_K, Q6_K", &[Class::WideBlock]);
+
+/// What a strategy needs beside the shape, as a text, and the most rows of A that it takes on a processor: 0 where it
+/// cannot be used.
+type Needs = (&'static str, fn(Processor) -> u32);
+
+const NOTHING: Needs = ("", |_| MANY);
+const AMX: Needs = ("AMX", |of| u32::from(of.amx) * MANY);
+const VBMI: Needs = ("VBMI and GFNI", |of| u32::from(of.vbmi) * MANY);
+const GEMM_X16_ROWS: Needs = ("AVX-512, from Zen 5 on and Intel", |of| {
+    u32::from(of.avx512) * of.tuning.gemm_x16_rows
+});
+const GEMM_DOT_ROWS: Needs = ("AVX-512, not Intel", |of| {
+    u32::from(of.avx512) * of.tuning.gemm_dot_rows
+});
 
 /// A file of this folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,32 +88,8 @@ impl Strategy {
     }
 }
 
-/// One row of the table.
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    layout: Layout,
-    types: Types,
-    /// The fewest and the most rows of A.
-    m: (u32, u32),
-    needs: Needs,
-    strategy: Strategy,
-}
-
-const fn rule(
-    layout: Layout,
-    types: Types,
-    m: (u32, u32),
-    needs: Needs,
-    strategy: Strategy,
-) -> Rule {
-    Rule {
-        layout,
-        types,
-        m,
-        needs,
-        strategy,
-    }
-}
+/// One row of the table, with the fewest and the most rows of A.
+type Rule = (Layout, Types, (u32, u32), Needs, Strategy);
 
 const MANY: u32 = u32::MAX;
 
@@ -121,23 +98,22 @@ const MANY: u32 = u32::MAX;
 const TABLE: [Rule; 15] = {
     use Layout::{Columns, Rows, X16};
     use Strategy::*;
-    use Types::{Block, F32, Float, WideBlock};
     [
-        rule(X16, Block, (9, MANY), Needs::Amx, Amx),
-        rule(X16, Block, (0, 4), Needs::Nothing, QuantGemvX16),
-        rule(X16, Block, (0, MANY), Needs::Nothing, QuantGemmPackedB),
-        rule(X16, Float, (17, MANY), Needs::Amx, Amx),
-        rule(X16, Float, (0, 4), Needs::Nothing, GemvX16),
-        rule(X16, Float, (0, 16), Needs::GemmX16Rows, GemmX16),
-        rule(X16, Float, (0, MANY), Needs::Nothing, GemmPackedB),
-        rule(Rows, WideBlock, (0, 4), Needs::Vbmi, QuantGemvWide),
-        rule(Rows, Block, (0, 2), Needs::Nothing, QuantGemvDot),
-        rule(Rows, Block, (0, MANY), Needs::Nothing, QuantGemmPackedB),
-        rule(Rows, Float, (0, 6), Needs::Nothing, GemvDot),
-        rule(Rows, F32, (3, 16), Needs::GemmDotRows, GemmDot),
-        rule(Rows, Float, (0, MANY), Needs::Nothing, GemmPackedA),
-        rule(Columns, Float, (0, 6), Needs::Nothing, GemvAxpy),
-        rule(Columns, Float, (0, MANY), Needs::Nothing, GemmPackedB),
+        (X16, BLOCK, (9, MANY), AMX, Amx),
+        (X16, BLOCK, (0, 4), NOTHING, QuantGemvX16),
+        (X16, BLOCK, (0, MANY), NOTHING, QuantGemmPackedB),
+        (X16, FLOAT, (17, MANY), AMX, Amx),
+        (X16, FLOAT, (0, 4), NOTHING, GemvX16),
+        (X16, FLOAT, (0, 16), GEMM_X16_ROWS, GemmX16),
+        (X16, FLOAT, (0, MANY), NOTHING, GemmPackedB),
+        (Rows, WIDE_BLOCK, (0, 4), VBMI, QuantGemvWide),
+        (Rows, BLOCK, (0, 2), NOTHING, QuantGemvDot),
+        (Rows, BLOCK, (0, MANY), NOTHING, QuantGemmPackedB),
+        (Rows, FLOAT, (0, 6), NOTHING, GemvDot),
+        (Rows, F32, (3, 16), GEMM_DOT_ROWS, GemmDot),
+        (Rows, FLOAT, (0, MANY), NOTHING, GemmPackedA),
+        (Columns, FLOAT, (0, 6), NOTHING, GemvAxpy),
+        (Columns, FLOAT, (0, MANY), NOTHING, GemmPackedB),
     ]
 };
 
@@ -160,37 +136,16 @@ impl Processor {
         }
     }
 
-    /// The most rows of A that a strategy takes here; `None`: it cannot be used.
-    fn limit(self, needs: Needs) -> Option<u32> {
-        match needs {
-            Needs::Nothing => Some(MANY),
-            Needs::Amx => self.amx.then_some(MANY),
-            Needs::Vbmi => self.vbmi.then_some(MANY),
-            Needs::GemmX16Rows => Some(self.tuning.gemm_x16_rows).filter(|_| self.avx512),
-            Needs::GemmDotRows => Some(self.tuning.gemm_dot_rows).filter(|_| self.avx512),
-        }
-        .filter(|limit| *limit > 0)
-    }
-
     /// The first row of the table that fits.
     fn choose(self, layout: Layout, class: Class, m: u32) -> Option<usize> {
-        TABLE.iter().position(|rule| {
-            rule.layout == layout
-                && rule.types.have(class)
-                && (rule.m.0..=rule.m.1).contains(&m)
-                && self.limit(rule.needs).is_some_and(|limit| m <= limit)
-        })
-    }
-}
-
-impl Types {
-    fn have(self, class: Class) -> bool {
-        match self {
-            Types::Float => matches!(class, Class::F32 | Class::Half),
-            Types::F32 => class == Class::F32,
-            Types::Block => matches!(class, Class::Block | Class::WideBlock),
-            Types::WideBlock => class == Class::WideBlock,
-        }
+        TABLE
+            .iter()
+            .position(|(of, (_, classes), (least, most), (_, limit), _)| {
+                *of == layout
+                    && classes.contains(&class)
+                    && (*least..=*most).contains(&m)
+                    && (1..=limit(self)).contains(&m.max(1))
+            })
     }
 }
 
@@ -210,7 +165,10 @@ pub fn select(machine: &Machine, layout: Layout, class: Class, m: u32) -> Strate
     let row = processor.choose(layout, class, m);
     row.map_or_else(
         || unreachable!("each layout and class ends with a row for all"),
-        |row| TABLE[row].strategy,
+        |row| {
+            let (.., strategy) = TABLE[row];
+            strategy
+        },
     )
 }
 
@@ -230,31 +188,20 @@ pub fn table(isa: Isa, amx: Option<Amx>, tuning: &'static Tuning) -> Vec<Descrip
 }
 
 impl Processor {
-    fn describe(self, rule: &Rule) -> Description {
-        let limit = self.limit(rule.needs);
-        let (least, most) = (rule.m.0.max(1), rule.m.1.min(limit.unwrap_or(MANY)));
+    fn describe(self, (layout, (types, _), m, (needs, limit), strategy): &Rule) -> Description {
+        let used = limit(self) > 0;
+        let limit = if used { limit(self) } else { MANY };
+        let (least, most) = (m.0.max(1), m.1.min(limit));
         Description {
-            b: format!("{}, {}", rule.layout, rule.types),
+            b: format!("{layout}, {types}"),
             rows: match (least, most) {
                 (1, MANY) => "any".into(),
                 (_, MANY) => format!("{least} or more"),
                 _ => format!("{least} to {most}"),
             },
-            needs: rule.needs.text(),
-            strategy: rule.strategy.file(),
-            used: limit.is_some(),
-        }
-    }
-}
-
-impl Needs {
-    fn text(self) -> &'static str {
-        match self {
-            Needs::Nothing => "",
-            Needs::Amx => "AMX",
-            Needs::Vbmi => "VBMI and GFNI",
-            Needs::GemmX16Rows => "AVX-512, from Zen 5 on and Intel",
-            Needs::GemmDotRows => "AVX-512, not Intel",
+            needs,
+            strategy: strategy.file(),
+            used,
         }
     }
 }
@@ -265,17 +212,6 @@ impl fmt::Display for Layout {
             Layout::X16 => "x16",
             Layout::Rows => "[n][k]",
             Layout::Columns => "[k][n]",
-        })
-    }
-}
-
-impl fmt::Display for Types {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Types::Float => "float",
-            Types::F32 => "F32",
-            Types::Block => "block",
-            Types::WideBlock => "Q4_0, Q4_K, Q6_K",
         })
     }
 }
@@ -342,7 +278,7 @@ mod tests {
         for (index, rule) in TABLE.iter().enumerate() {
             let chosen = |m: &u32| {
                 PROCESSORS.iter().any(|processor| {
-                    let row = |class: &Class| processor.choose(rule.layout, *class, *m);
+                    let row = |class: &Class| processor.choose(rule.0, *class, *m);
                     CLASSES.iter().any(|class| row(class) == Some(index))
                 })
             };
@@ -398,7 +334,7 @@ mod tests {
             (baseline, Layout::Columns, Class::F32, 7, GemmPackedB),
         ] {
             let row = processor.choose(layout, class, m).expect("a row");
-            assert_eq!(TABLE[row].strategy, expected, "{layout}, {class:?}, {m}");
+            assert_eq!(TABLE[row].4, expected, "{layout}, {class:?}, {m}");
         }
     }
 
