@@ -7,6 +7,8 @@ mod mxfp4;
 pub mod packing;
 mod storage;
 mod ternary;
+#[cfg(target_arch = "x86_64")]
+pub mod units;
 pub mod x16;
 mod x16_q2_q3;
 

@@ -5,8 +5,6 @@
 //! of its own size. All that is not a product of integers is done for 16 scales at a time. A is put into the order of
 //! the vectors of a [`Unit`] of B.
 
-mod units;
-
 use std::any::TypeId;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -15,17 +13,15 @@ use super::gemv_dot::COLUMNS;
 use super::quantize_a::{Activations, Row};
 use crate::backend::cpu::gemm::problem::{Block, Gemm};
 use crate::backend::cpu::machine::Machine;
+use crate::backend::cpu::quants::units::{LANES, MAX_VECTORS, Q4_0, Q4K, Q6K, Unit};
 use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, GROUP, Integers, Stored};
 use crate::backend::cpu::scratch::{Scratch, arena};
 use crate::backend::fault::Fault;
-use units::{Q4_0, Q4K, Q6K, Unit};
 
 /// The most rows of A.
 const MAX_ROWS: usize = 4;
 /// Bytes of a vector.
 const VECTOR: usize = 64;
-/// Lanes of 32 bits of a vector, and scales of a unit.
-const LANES: usize = 16;
 /// Neighbors in A that are neighbors in a vector, too.
 const PIECE: usize = 16;
 
@@ -258,7 +254,7 @@ unsafe fn add_unit<U: Unit, const M: usize>(
     b: *const u8,
     mut sums: [Sums; M],
 ) -> [Sums; M] {
-    const { assert!(U::BYTES <= MAX_BYTES && U::GROUPS * GROUP <= units::MAX_VECTORS * VECTOR) }
+    const { assert!(U::BYTES <= MAX_BYTES && U::GROUPS * GROUP <= MAX_VECTORS * VECTOR) }
     // SAFETY: the caller's promise.
     unsafe {
         let b = U::load(b);

@@ -1,10 +1,17 @@
 //! The memory of 16 scales of a type, as vectors.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures of iterators need not be inlined, and then miss the instruction set"
+)]
+
 use std::arch::x86_64::*;
 
-use super::LANES;
-use crate::backend::cpu::quants::{BlockQ4_0, BlockQ4K, BlockQ6K, Integers};
+use super::blocks::{BlockQ4_0, BlockQ4K, BlockQ6K};
+use super::dot::Integers;
 
+/// Lanes of 32 bits of a vector, and scales of a unit.
+pub const LANES: usize = 16;
 /// The most vectors of integers in a unit.
 pub const MAX_VECTORS: usize = 8;
 /// The most steps.
