@@ -14,21 +14,22 @@ pub fn libraries() -> &'static Path {
     FOLDER.get_or_init(|| {
         let test = std::env::current_exe().expect("a running test has a path");
         let folder = test.ancestors().nth(2).expect("target/PROFILE/deps");
-        let mut build = Command::new(env!("CARGO"));
-        build
-            .current_dir(ROOT)
-            .args(["build", "-p", "ironbridge-capi"]);
+        // With the features of the workspace, with which its tests are built: others are another library to compile.
+        let mut build = Command::new(Path::new(ROOT).join("scripts/debug-build.sh"));
+        build.current_dir(ROOT);
         if folder.ends_with("release") {
             build.arg("--release");
         }
-        // Those of the package that cargo runs the tests of are not for another cargo.
+        // Those of the package that cargo runs the tests of are not for another cargo, whose dependencies' build
+        // scripts look at them.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") {
+            let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"];
+            if text == "OUT_DIR" || of_package.iter().any(|start| text.starts_with(start)) {
                 build.env_remove(&name);
             }
         }
-        let status = build.status().expect("cargo starts");
+        let status = build.status().expect("the script starts");
         assert!(status.success(), "the libraries do not build");
         folder.to_path_buf()
     })
