@@ -36,11 +36,11 @@ command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-reco
 # where the linker is LLVM's, which rustc brings for x86-64; nothing here compares their addresses. There it looks for
 # texts that end alike, too. The command line is compiled for size; the library for speed, and in one piece, which is
 # as fast and has each generic function once.
-features=cli,pull,tracing
+features=cli,pull
 if [ "$profile" = release ]; then
   small=(-C opt-level=z -C codegen-units=1 -C link-arg=-Wl,-z,pack-relative-relocs)
   [ "$(uname -m)" != x86_64 ] || small+=(-C link-arg=-Wl,--icf=all -C link-arg=-Wl,-O2)
-  cargo rustc --config 'profile.release.package.ironbridge.codegen-units=1' \
+  cargo rustc --config 'profile.release.package.ironbridge.codegen-units=1' --config 'profile.release.package.ironbridge.opt-level=2' \
     --release --features "$features" --bin ironbridge -- "${small[@]}"
 else
   scripts/debug-build.sh

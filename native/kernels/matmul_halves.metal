@@ -117,8 +117,8 @@ matmul_halves(device const half *a [[buffer(MATMUL_HALVES_A)]],
 
 #ifdef __HAVE_IRONBRIDGE_TILE_PRODUCTS__
 
-/* The first four SIMD-groups have 64 rows together, and the others the rest. Copies go STAGES - 2 steps ahead: the stage
- * before is still being multiplied. */
+/* The first four SIMD-groups have 64 rows together, and the others the rest. Copies go two stages less ahead than there
+ * are: the stage before is still being multiplied. */
 [[kernel, max_total_threads_per_threadgroup(HALVES_THREADS)]] void
 matmul_halves_long(device const half *a [[buffer(MATMUL_HALVES_A)]],
                    device const float *a_scales [[buffer(MATMUL_HALVES_A_SCALES)]],
