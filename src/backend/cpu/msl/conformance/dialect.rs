@@ -254,28 +254,6 @@ const CASES: &[Case] = &[
         &[6.0],
     ),
     case(
-        "a null pointer whose values go nowhere",
-        "#define UNROLL _Pragma(\"clang loop unroll(full)\")\n\
-         void swap(thread uint &a, thread uint &b) { uint kept = a; a = b; b = kept; }\n\
-         void order(thread uint (&v)[4], thread uint (&p)[4]) {\n\
-           UNROLL for (short i = 0; i < 4; i++) UNROLL for (short j = i & 1; j < 3; j += 2)\n\
-             if (v[j + 1] < v[j]) { swap(v[j + 1], v[j]); swap(p[j + 1], p[j]); } }\n\
-         template <bool PLACES> void merge(const threadgroup uint *values, const threadgroup uint *places,\n\
-                                           thread uint (&v)[4], thread uint (&p)[4]) {\n\
-           int low = 0, high = 4;\n\
-           while (low < high) { int m = (low + high) / 2; if (values[m] > 8) high = m; else low = m + 1; }\n\
-           const threadgroup uint *from = PLACES ? places + low : nullptr;\n\
-           int a = 0;\n\
-           for (int i = 0; i < 4; i++) { v[i] = values[a] + low; p[i] = from[a]; a += values[i] > 3; } }\n\
-         kernel void f(device float *o [[buffer(0)]], device uint *n [[buffer(1)]]) {\n\
-           threadgroup uint shared[4]; uint v[4], p[4];\n\
-           for (int i = 0; i < 4; i++) v[i] = i * 3 % 4 + n[0];\n\
-           order(v, p); for (int i = 0; i < 4; i++) shared[i] = v[i];\n\
-           merge<false>(shared, nullptr, v, p); order(v, p);\n\
-           UNROLL for (int i = 0; i < 4; i++) o[i] = v[i]; }",
-        &[9.0, 10.0, 11.0, 12.0],
-    ),
-    case(
         "a barrier with a scope",
         "kernel void f(device float *o [[buffer(0)]]) { threadgroup_barrier(mem_flags::mem_device, \
          memory_scope_device);\n\

@@ -209,6 +209,37 @@ fn a_null_pointer_is_a_page_fault_that_is_named() {
     }
 }
 
+/// What is loaded through it is dropped, and so is the load, unless accesses are checked.
+#[test]
+fn a_null_pointer_whose_values_go_nowhere() {
+    let body = "#define UNROLL _Pragma(\"clang loop unroll(full)\")\n\
+     void swap(thread uint &a, thread uint &b) { uint kept = a; a = b; b = kept; }\n\
+     void order(thread uint (&v)[4], thread uint (&p)[4]) {\n\
+       UNROLL for (short i = 0; i < 4; i++) UNROLL for (short j = i & 1; j < 3; j += 2)\n\
+         if (v[j + 1] < v[j]) { swap(v[j + 1], v[j]); swap(p[j + 1], p[j]); } }\n\
+     template <bool PLACES> void merge(const threadgroup uint *values, const threadgroup uint *places,\n\
+                                       thread uint (&v)[4], thread uint (&p)[4]) {\n\
+       int low = 0, high = 4;\n\
+       while (low < high) { int m = (low + high) / 2; if (values[m] > 8) high = m; else low = m + 1; }\n\
+       const threadgroup uint *from = PLACES ? places + low : nullptr;\n\
+       int a = 0;\n\
+       for (int i = 0; i < 4; i++) { v[i] = values[a] + low; p[i] = from[a]; a += values[i] > 3; } }\n\
+     kernel void f(device float *o [[buffer(0)]], device uint *n [[buffer(1)]]) {\n\
+       threadgroup uint shared[4]; uint v[4], p[4];\n\
+       for (int i = 0; i < 4; i++) v[i] = i * 3 % 4 + n[0];\n\
+       order(v, p); for (int i = 0; i < 4; i++) shared[i] = v[i];\n\
+       merge<false>(shared, nullptr, v, p); order(v, p);\n\
+       UNROLL for (int i = 0; i < 4; i++) o[i] = v[i]; }";
+    let run = |validate| {
+        let program = Program::new("f", body).input(1, &[7u32]);
+        let program = program.groups([1, 1, 1], [1, 1, 1]);
+        program.try_run::<f32>(4, LaneOrder::Forward, validate)
+    };
+    assert_eq!(run(false).expect("it runs"), [9.0, 10.0, 11.0, 12.0]);
+    let failure = run(true).expect_err("it loads from nowhere");
+    assert!(matches!(failure, Failure::PageFault(_)), "{failure:?}");
+}
+
 #[test]
 fn an_access_outside_threadgroup_memory_is_a_page_fault() {
     let body = "kernel void f(device float *out [[buffer(0)]], uint i [[thread_index_in_threadgroup]]) { threadgroup float s[32]; threadgroup float *p = s; p[i + 1] = 1; out[i] = s[i]; }";
