@@ -16,6 +16,8 @@ use crate::msl::rewrite::Program;
 use crate::msl::target::{self, Target};
 
 const LIBRARY: &str = "native/msl";
+/// What the sources of kernels ask for that multiply tiles in threadgroup memory.
+const TILE_PRODUCTS_MACRO: &str = "__HAVE_IRONBRIDGE_TILE_PRODUCTS__";
 
 /// A kernel's module.
 pub struct Module {
@@ -98,8 +100,8 @@ fn weight(path: &Path) -> u32 {
 fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Module>, String> {
     let (family, text) = kernels::source(path)?;
     let mut modules = variant(clang, out, macros, &family, &text, None)?;
-    if text.contains(ptx::TILE_PRODUCTS_MACRO) {
-        let define = format!("-D{}=1", ptx::TILE_PRODUCTS_MACRO);
+    if text.contains(TILE_PRODUCTS_MACRO) {
+        let define = format!("-D{}=1", TILE_PRODUCTS_MACRO);
         let own = variant(clang, out, macros, &family, &text, Some(define))?;
         let own = own
             .into_iter()

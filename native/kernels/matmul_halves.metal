@@ -106,7 +106,7 @@ matmul_halves(device const half *a [[buffer(MATMUL_HALVES_A)]],
       float2 value = quad_elements(sums[i / 2][j / 2][i % 2 * 2 + j % 2]) * scale * factor[j] + addend[j];
       device float *to = c + y * args.c_row_stride + x;
       if (args.in_pairs && x + 1 < args.n) {
-        *(device float2 *)to = value;
+        ((device float2 *)to)[0] = value;
       } else {
         if (x < args.n) to[0] = value.x;
         if (x + 1 < args.n) to[1] = value.y;
@@ -197,7 +197,7 @@ matmul_halves_long(device const half *a [[buffer(MATMUL_HALVES_A)]],
       if (args.has_b_scales) value *= float2(first ? b_scales[x] : 0.0f, second ? b_scales[x + 1] : 0.0f);
       if (args.has_bias) value += float2(first ? bias[x] : 0.0f, second ? bias[x + 1] : 0.0f);
       if (args.in_pairs && second) {
-        *(device float2 *)(to_row + x) = value;
+        ((device float2 *)(to_row + x))[0] = value;
       } else {
         if (first) to_row[x] = value.x;
         if (second) to_row[x + 1] = value.y;

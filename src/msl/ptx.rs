@@ -47,8 +47,6 @@ const TILE_PRODUCTS_TARGET: [(&str, &str); 2] = [
     (".version 7.5", ".version 8.0"),
     (".target sm_80", ".target sm_90a"),
 ];
-/// What the sources of such kernels ask for.
-pub const TILE_PRODUCTS_MACRO: &str = "__HAVE_IRONBRIDGE_TILE_PRODUCTS__";
 
 /// Whether a module has instructions that multiply tiles.
 pub fn multiplies_tiles(module: &str) -> bool {
