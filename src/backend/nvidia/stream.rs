@@ -230,6 +230,9 @@ impl vtable::Stream<Nvidia> for Stream {
 
     fn help(&self, ticket: u64) {
         let mut state = self.core.lock();
+        if state.runner == Some(thread::current().id()) {
+            return; // in a callback: it would wait for itself
+        }
         self.core.helpers.fetch_add(1, Ordering::Relaxed);
         // The stream's thread may sleep until the GPU has ended; then this thread sleeps until then, too.
         while state.own_thread_runs() && state.has(ticket) {

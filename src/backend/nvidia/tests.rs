@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use super::backend::Nvidia;
 use super::driver::{Driver, status};
@@ -365,6 +366,52 @@ fn lists_complete_in_their_order_and_canceled_ones_run_nothing() {
     call!(device.table, buffer_release(buffer));
     drop(device);
     fake.check_released();
+}
+
+/// What a callback needs that helps.
+struct Inside {
+    table: &'static soft_backend_table,
+    stream: *mut soft_stream,
+    helped: mpsc::Sender<()>,
+}
+
+unsafe extern "C" fn help_inside(context: *mut c_void, _result: *const soft_result) {
+    // SAFETY: the test gives a live one.
+    let inside = unsafe { &*context.cast::<Inside>() };
+    call!(inside.table, stream_help(inside.stream, u64::MAX));
+    let _ = inside.helped.send(());
+}
+
+#[test]
+fn a_callback_that_helps_does_not_wait_for_itself() {
+    let fake = Fake::new();
+    let opened = Opened::new(&fake);
+    let mut stream = ptr::null_mut();
+    let made = call!(
+        opened.table,
+        stream_create(opened.handle, &mut stream, ptr::null_mut())
+    );
+    assert_eq!(made, SOFT_OK);
+    let (helped, told) = mpsc::channel();
+    let inside = Inside {
+        table: opened.table,
+        stream,
+        helped,
+    };
+    for _ in 0..2 {
+        let submission = soft_submission {
+            commands: ptr::null(),
+            context: ptr::from_ref(&inside).cast_mut().cast(),
+            begin: None,
+            complete: Some(help_inside),
+        };
+        call!(opened.table, stream_submit(stream, &submission, 0));
+    }
+    for _ in 0..2 {
+        let in_time = told.recv_timeout(Duration::from_secs(20));
+        in_time.expect("the stream's thread goes on");
+    }
+    call!(opened.table, stream_release(stream));
 }
 
 #[test]
