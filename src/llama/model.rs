@@ -314,7 +314,7 @@ impl Model {
     }
 
     /// Records the last norm of all rows: `state.normed`, rows × width.
-    pub(super) fn normalise(
+    pub(super) fn normalize(
         &self,
         commands: &mut Commands,
         state: &Activations,

@@ -80,7 +80,7 @@ impl Scratch {
         })
     }
 
-    /// Pieces of so many floats, one after the other.
+    /// Pieces of that many floats each, one after the other.
     pub fn floats<const N: usize>(
         arena: &'static Arena,
         counts: [usize; N],

@@ -17,7 +17,7 @@ pub(crate) struct Activations {
     pub positions: [Positions; 2], // of passes that take turns
     pub outputs: Buffer<u32>,      // outputs: the rows whose logits are wanted
     pub x: Buffer<f32>,            // rows × width: the residual stream
-    pub normed: Buffer<f32>,       // rows × width: x, normalised
+    pub normed: Buffer<f32>,       // rows × width: x, normalized
     pub qkv: Buffer<f32>,          // rows × heads × head_dim, and twice rows × kv_heads × head_dim
     pub attended: Buffer<f32>,     // rows × heads × head_dim
     pub gate_up: Buffer<f32>,      // twice rows × feed_forward
@@ -49,7 +49,7 @@ impl Activations {
             ],
             outputs: buffer(device, "output rows", outputs)?,
             x: inner("residual stream", rows * config.width)?,
-            normed: buffer(device, "normalised", rows * config.width)?,
+            normed: buffer(device, "normalized", rows * config.width)?,
             qkv: inner("queries, keys, values", rows * qkv_dim)?,
             attended: inner("attended", rows * config.query_dim())?,
             gate_up: inner("gate and up", rows * 2 * config.feed_forward)?,

@@ -1,4 +1,4 @@
-//! Normalisation before attention, before the feed-forward network and before the output, and of heads.
+//! Normalization before attention, before the feed-forward network and before the output, and of heads.
 
 use super::weights::Weights;
 use crate::commands::Commands;

@@ -300,7 +300,7 @@ impl Sequences {
         for (start, chunk) in chunks_of(tokens, self.batch) {
             self.pass(
                 &[Chunk::of(index, chunk)],
-                |model, commands, state, rows| model.normalise(commands, state, rows),
+                |model, commands, state, rows| model.normalize(commands, state, rows),
             )?;
             let states = self.state.normed.map()?;
             for (row, state) in states.chunks(width).take(chunk.len()).enumerate() {

@@ -62,7 +62,7 @@ impl<'a> Rows<'a> {
         let count = batches.saturating_mul(m).saturating_mul(width);
         let bytes = count.saturating_mul(size_of::<f32>());
         let scratch = copy.insert(Scratch::take_for("a copy of an operand", &ARENA, bytes)?);
-        // SAFETY: plain memory of so many floats, which nobody else has while `copy` is borrowed.
+        // SAFETY: plain memory of this many floats, which nobody else has while `copy` is borrowed.
         let to = View::of(unsafe { std::slice::from_raw_parts_mut(scratch.at(0, count), count) });
         let bands = m.div_ceil(BAND);
         machine.for_ranges(batches * bands, machine.grain(4 * BAND * width), |range| {

@@ -229,7 +229,7 @@ unsafe fn choose(
     }
 }
 
-/// Writes what is computed from the sums of a row of so many integers.
+/// Writes what is computed from the sums of a row of this many integers.
 struct Correct<B>(Row, usize, PhantomData<B>);
 
 impl<B: Integers> Body for Correct<B> {
