@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::library::{Code, Function, KernelChoice, Library};
-use super::limits::THREADGROUP_MEMORY;
+use super::limits::{MOST_THREADGROUP_MEMORY, THREADGROUP_MEMORY};
 use super::memory::{self, Memory};
 #[cfg(feature = "msl")]
 use super::msl::abi::{
@@ -35,13 +35,16 @@ use crate::msl::{self, Setting};
 pub struct Cpu {
     /// Of the GPU that it stands for.
     cores: u32,
+    /// Of a threadgroup, in bytes, where it is not what Apple's GPUs have.
+    threadgroup_memory: Option<u32>,
     /// Of its sources, and of what they compute.
     rules: Rules,
 }
 
 impl Cpu {
     /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these;
-    /// `strict=apple`, to hold sources to Apple's rules.
+    /// `threadgroup_memory=N`, to have N KiB of it, as other GPUs have; `strict=apple`, to hold sources to Apple's
+    /// rules.
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
         let mut cpu = Cpu::default();
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -53,6 +56,17 @@ impl Cpu {
                     cpu.cores = value.parse().map_err(|_| {
                         Fault::Invalid(format!("cores: '{value}' is not a number of cores"))
                     })?;
+                }
+                "threadgroup_memory" => {
+                    let sizes = THREADGROUP_MEMORY >> 10..=MOST_THREADGROUP_MEMORY >> 10;
+                    let size = value.parse().ok().filter(|size| sizes.contains(size));
+                    let size: u32 = size.ok_or_else(|| {
+                        let (least, most) = (sizes.start(), sizes.end());
+                        Fault::Invalid(format!(
+                            "threadgroup_memory: '{value}' is not a number of KiB from {least} to {most}"
+                        ))
+                    })?;
+                    cpu.threadgroup_memory = Some(size << 10);
                 }
                 "strict" if value == "apple" => cpu.rules = Rules::Apple,
                 _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
@@ -86,7 +100,7 @@ impl Backend for Cpu {
             max_buffer_length: memory / 2,
             page_size: memory::page_size(),
             max_threads_per_threadgroup: 1024,
-            max_threadgroup_memory: THREADGROUP_MEMORY,
+            max_threadgroup_memory: self.threadgroup_memory.unwrap_or(THREADGROUP_MEMORY),
             simd_width: 32,
             cores: self.cores,
             unified: true,
@@ -332,6 +346,8 @@ mod tests {
             ("color=red", "'color'"),
             ("nonsense", "KEY=VALUE"),
             ("cores=many", "'many'"),
+            ("threadgroup_memory=31", "from 32 to 256"),
+            ("threadgroup_memory=1M", "'1M'"),
         ] {
             let refused = Cpu::with_options(options).err();
             assert!(

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Threadgroup memory that a dispatch may use, static and dynamic together: what Apple7 and later GPUs have.
 pub const THREADGROUP_MEMORY: u32 = 32 * 1024;
+/// The most that a device can be asked to have.
+pub const MOST_THREADGROUP_MEMORY: u32 = 256 * 1024;
 
 /// A limit of time that the environment can change.
 pub struct Limit {

@@ -19,23 +19,29 @@ const DTYPES: [DType; 6] = [
 /// Of a row, and of one between a gate and what is added to the row: whole vectors of 16 bytes in each type.
 const WIDTH: usize = 2048;
 
-/// A device of many cores: the processor that is given their kernels, or the GPU that is to be tested.
-fn device() -> Device {
+/// Devices of many cores: the processor that is given their kernels, with little and with much threadgroup memory, or
+/// the GPU that is to be tested.
+fn devices() -> Vec<Device> {
     let gpu = std::env::var("IRONBRIDGE_DEVICE").ok();
     let gpu = gpu.filter(|device| device.starts_with("nvidia"));
-    let selector = gpu.as_deref().unwrap_or("cpu:cores=132");
-    Device::open(selector).unwrap_or_else(|error| panic!("{selector}: {error}"))
+    let processors = ["cpu:cores=132", "cpu:cores=132,threadgroup_memory=227"];
+    let selectors = gpu
+        .as_deref()
+        .map_or(processors.to_vec(), |gpu| Vec::from([gpu]));
+    let open =
+        |selector| Device::open(selector).unwrap_or_else(|error| panic!("{selector}: {error}"));
+    selectors.into_iter().map(open).collect()
 }
 
 /// The row of floats after the operations that `record` records for it, with operations joined and without. The row
 /// has the inputs in front and room for `room` more.
 fn both_ways(
+    device: &Device,
     inputs: &[f32],
     room: usize,
     weights: &Typed,
     record: &dyn Fn(&mut Commands, Tensor<'_>, Tensor<'_>) -> Result<()>,
 ) -> [Vec<f32>; 2] {
-    let device = device();
     let mut start = inputs.to_vec();
     start.resize(inputs.len() + room, 7.0);
     let matrix = device.buffer_from(&weights.bytes).expect("memory");
@@ -82,28 +88,36 @@ fn product<'a>(n: usize, a: Tensor<'a>, b: Tensor<'a>, c: Tensor<'a>) -> Matmul<
 #[test]
 #[serial]
 fn a_norm_its_product_and_a_gate() {
-    for dtype in DTYPES {
-        let inputs = numbers(2 * WIDTH, 3);
-        // Rows that are no multiple of the cores' tiles, and one more for a bias.
-        for half in [8, 12, 540] {
-            let weights = Typed::made_up(dtype, 2 * half * WIDTH, 4);
-            let results = both_ways(&inputs, WIDTH + 2 * half, &weights, &|commands, row, b| {
-                let (normed, gate) = (row.skip(2 * WIDTH), row.skip(3 * WIDTH));
-                commands.rms_norm(&RmsNorm::new(
-                    row.matrix(1, WIDTH),
-                    row.skip(WIDTH).vector(WIDTH),
-                    normed.matrix(1, WIDTH),
-                    1e-5,
-                ))?;
-                commands.matmul(&product(2 * half, normed, b, gate))?;
-                commands.silu_mul(&Elementwise::new(
-                    gate.vector(half),
-                    gate.skip(half).vector(half),
-                    gate.vector(half),
-                ))
-            });
-            assert!(results[0][2 * WIDTH..].iter().all(|value| *value != 7.0));
-            assert_close(results, &format!("{dtype:?}, {half} columns"));
+    for device in devices() {
+        for dtype in DTYPES {
+            let inputs = numbers(2 * WIDTH, 3);
+            // Rows that are no multiple of the cores' tiles, and one more for a bias.
+            for half in [16, 12, 544] {
+                let weights = Typed::made_up(dtype, 2 * half * WIDTH, 4);
+                let results = both_ways(
+                    &device,
+                    &inputs,
+                    WIDTH + 2 * half,
+                    &weights,
+                    &|commands, row, b| {
+                        let (normed, gate) = (row.skip(2 * WIDTH), row.skip(3 * WIDTH));
+                        commands.rms_norm(&RmsNorm::new(
+                            row.matrix(1, WIDTH),
+                            row.skip(WIDTH).vector(WIDTH),
+                            normed.matrix(1, WIDTH),
+                            1e-5,
+                        ))?;
+                        commands.matmul(&product(2 * half, normed, b, gate))?;
+                        commands.silu_mul(&Elementwise::new(
+                            gate.vector(half),
+                            gate.skip(half).vector(half),
+                            gate.vector(half),
+                        ))
+                    },
+                );
+                assert!(results[0][2 * WIDTH..].iter().all(|value| *value != 7.0));
+                assert_close(results, &format!("{dtype:?}, {half} columns"));
+            }
         }
     }
 }
@@ -113,27 +127,35 @@ fn a_norm_its_product_and_a_gate() {
 #[test]
 #[serial]
 fn a_product_and_a_sum() {
-    let n = WIDTH;
-    for dtype in DTYPES {
-        let (inputs, weights) = (numbers(2 * WIDTH, 5), Typed::made_up(dtype, n * WIDTH, 6));
-        // Offsets of a, the product, the other summand, and the sum.
-        for places @ [a, c, x, out] in [
-            [0, 2 * WIDTH, WIDTH, WIDTH],
-            [0, 2 * WIDTH, WIDTH, 3 * WIDTH],
-            [0, 2 * WIDTH, 0, 0],
-            [0, 2 * WIDTH, 0, 3 * WIDTH],
-            [0, 2 * WIDTH, WIDTH, 2 * WIDTH],
-            [0, 2 * WIDTH, 2 * WIDTH, WIDTH],
-        ] {
-            let results = both_ways(&inputs, 2 * WIDTH, &weights, &|commands, row, b| {
-                commands.matmul(&product(n, row.skip(a), b, row.skip(c)))?;
-                commands.add(&Elementwise::new(
-                    row.skip(x).vector(n),
-                    row.skip(c).vector(n),
-                    row.skip(out).vector(n),
-                ))
-            });
-            assert_close(results, &format!("{dtype:?}, {places:?}"));
+    for device in devices() {
+        let n = WIDTH;
+        for dtype in DTYPES {
+            let (inputs, weights) = (numbers(2 * WIDTH, 5), Typed::made_up(dtype, n * WIDTH, 6));
+            // Offsets of a, the product, the other summand, and the sum.
+            for places @ [a, c, x, out] in [
+                [0, 2 * WIDTH, WIDTH, WIDTH],
+                [0, 2 * WIDTH, WIDTH, 3 * WIDTH],
+                [0, 2 * WIDTH, 0, 0],
+                [0, 2 * WIDTH, 0, 3 * WIDTH],
+                [0, 2 * WIDTH, WIDTH, 2 * WIDTH],
+                [0, 2 * WIDTH, 2 * WIDTH, WIDTH],
+            ] {
+                let results = both_ways(
+                    &device,
+                    &inputs,
+                    2 * WIDTH,
+                    &weights,
+                    &|commands, row, b| {
+                        commands.matmul(&product(n, row.skip(a), b, row.skip(c)))?;
+                        commands.add(&Elementwise::new(
+                            row.skip(x).vector(n),
+                            row.skip(c).vector(n),
+                            row.skip(out).vector(n),
+                        ))
+                    },
+                );
+                assert_close(results, &format!("{dtype:?}, {places:?}"));
+            }
         }
     }
 }
@@ -142,19 +164,27 @@ fn a_product_and_a_sum() {
 #[test]
 #[serial]
 fn a_norm_and_a_product_over_its_row() {
-    let weights = Typed::made_up(DType::Q8_0, WIDTH * WIDTH, 8);
-    let inputs = numbers(2 * WIDTH, 7);
-    for places @ [out, c] in [[0, 2 * WIDTH], [2 * WIDTH, 0], [2 * WIDTH, WIDTH]] {
-        let results = both_ways(&inputs, 2 * WIDTH, &weights, &|commands, row, b| {
-            commands.rms_norm(&RmsNorm::new(
-                row.matrix(1, WIDTH),
-                row.skip(WIDTH).vector(WIDTH),
-                row.skip(out).matrix(1, WIDTH),
-                1e-5,
-            ))?;
-            commands.matmul(&product(WIDTH, row.skip(out), b, row.skip(c)))
-        });
-        assert_close(results, &format!("{places:?}"));
+    for device in devices() {
+        let weights = Typed::made_up(DType::Q8_0, WIDTH * WIDTH, 8);
+        let inputs = numbers(2 * WIDTH, 7);
+        for places @ [out, c] in [[0, 2 * WIDTH], [2 * WIDTH, 0], [2 * WIDTH, WIDTH]] {
+            let results = both_ways(
+                &device,
+                &inputs,
+                2 * WIDTH,
+                &weights,
+                &|commands, row, b| {
+                    commands.rms_norm(&RmsNorm::new(
+                        row.matrix(1, WIDTH),
+                        row.skip(WIDTH).vector(WIDTH),
+                        row.skip(out).matrix(1, WIDTH),
+                        1e-5,
+                    ))?;
+                    commands.matmul(&product(WIDTH, row.skip(out), b, row.skip(c)))
+                },
+            );
+            assert_close(results, &format!("{places:?}"));
+        }
     }
 }
 
@@ -163,47 +193,48 @@ fn a_norm_and_a_product_over_its_row() {
 #[test]
 #[serial]
 fn a_rotation_and_copies_to_caches() {
-    let device = device();
-    let (head_dim, heads, kv_heads) = (64, 4, 2);
-    let (query_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
-    let inputs = numbers(query_dim + 2 * kv_dim, 9);
-    for pairing in [RopePairing::Interleaved, RopePairing::Half] {
-        for cache in [DType::F16, DType::F32, DType::Q8_0] {
-            for first in [query_dim, query_dim + 32, 0] {
-                let results = [0, 1].map(|operations| {
-                    let x = device.buffer_from(&inputs).expect("memory");
-                    let positions = device.buffer_from(&[77u32]).expect("memory");
-                    let caches = device.buffer_from(&vec![0xaau8; 8 * 4 * kv_dim]);
-                    let caches = caches.expect("memory");
-                    let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
-                    let options = device.commands_options().max_operations(operations);
-                    let mut commands = options.begin().expect("the device is open");
-                    commands
-                        .rope(
-                            &Rope::new(
-                                x.matrix(1, (heads + kv_heads) * head_dim),
-                                positions.tensor().vector(1),
-                                head_dim,
-                                10000.0,
-                            )
-                            .with_pairing(pairing),
-                        )
-                        .expect("it fits");
-                    for (from, to) in [(first, 1), (query_dim + kv_dim, 3), (query_dim, 5)] {
+    for device in devices() {
+        let (head_dim, heads, kv_heads) = (64, 4, 2);
+        let (query_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
+        let inputs = numbers(query_dim + 2 * kv_dim, 9);
+        for pairing in [RopePairing::Interleaved, RopePairing::Half] {
+            for cache in [DType::F16, DType::F32, DType::Q8_0] {
+                for first in [query_dim, query_dim + 32, 0] {
+                    let results = [0, 1].map(|operations| {
+                        let x = device.buffer_from(&inputs).expect("memory");
+                        let positions = device.buffer_from(&[77u32]).expect("memory");
+                        let caches = device.buffer_from(&vec![0xaau8; 8 * 4 * kv_dim]);
+                        let caches = caches.expect("memory");
+                        let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
+                        let options = device.commands_options().max_operations(operations);
+                        let mut commands = options.begin().expect("the device is open");
                         commands
-                            .copy(&CopyRows::new(
-                                x.tensor().skip(from).matrix(1, kv_dim),
-                                place(to).matrix(1, kv_dim),
-                            ))
+                            .rope(
+                                &Rope::new(
+                                    x.matrix(1, (heads + kv_heads) * head_dim),
+                                    positions.tensor().vector(1),
+                                    head_dim,
+                                    10000.0,
+                                )
+                                .with_pairing(pairing),
+                            )
                             .expect("it fits");
-                    }
-                    commands.run().expect("they can be computed");
-                    let x = x.to_vec().expect("it is complete");
-                    (x, caches.to_vec().expect("it is complete"))
-                });
-                let what = format!("{pairing:?}, {cache:?}, from {first}");
-                assert!(results[0] == results[1], "{what}: other bits");
-                assert!(results[0].0 != inputs, "{what}: it is rotated");
+                        for (from, to) in [(first, 1), (query_dim + kv_dim, 3), (query_dim, 5)] {
+                            commands
+                                .copy(&CopyRows::new(
+                                    x.tensor().skip(from).matrix(1, kv_dim),
+                                    place(to).matrix(1, kv_dim),
+                                ))
+                                .expect("it fits");
+                        }
+                        commands.run().expect("they can be computed");
+                        let x = x.to_vec().expect("it is complete");
+                        (x, caches.to_vec().expect("it is complete"))
+                    });
+                    let what = format!("{pairing:?}, {cache:?}, from {first}");
+                    assert!(results[0] == results[1], "{what}: other bits");
+                    assert!(results[0].0 != inputs, "{what}: it is rotated");
+                }
             }
         }
     }
@@ -214,144 +245,212 @@ fn a_rotation_and_copies_to_caches() {
 #[test]
 #[serial]
 fn a_product_its_rotation_and_copies() {
-    let device = device();
-    let (head_dim, heads, kv_heads) = (64, 4, 2);
-    let (query_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
-    let n = query_dim + 2 * kv_dim;
-    let inputs = numbers(2 * WIDTH + n + head_dim / 2, 10);
-    let value = query_dim + kv_dim;
-    for (dtype, cache, pairing, bias, factors, first) in [
-        (
-            DType::Q4_0,
-            DType::F16,
-            RopePairing::Interleaved,
-            false,
-            false,
-            query_dim,
-        ),
-        (
-            DType::Q8_0,
-            DType::F16,
-            RopePairing::Interleaved,
-            true,
-            false,
-            query_dim,
-        ),
-        (
-            DType::Q4K,
-            DType::F32,
-            RopePairing::Interleaved,
-            false,
-            true,
-            query_dim,
-        ),
-        (
-            DType::Q6K,
-            DType::F16,
-            RopePairing::Interleaved,
-            true,
-            true,
-            query_dim + 34,
-        ),
-        (
-            DType::F16,
-            DType::F16,
-            RopePairing::Interleaved,
-            false,
-            false,
-            0,
-        ),
-        (
-            DType::Bf16,
-            DType::F32,
-            RopePairing::Interleaved,
-            false,
-            false,
-            query_dim,
-        ),
-        (
-            DType::Q4_0,
-            DType::F16,
-            RopePairing::Half,
-            false,
-            false,
-            query_dim,
-        ),
-        (
-            DType::Q4_0,
-            DType::Bf16,
-            RopePairing::Interleaved,
-            false,
-            false,
-            query_dim,
-        ),
-    ] {
-        let weights = Typed::made_up(dtype, n * WIDTH, 11);
-        let matrix = device.buffer_from(&weights.bytes).expect("memory");
-        let given = device.buffer_from(&inputs).expect("memory");
-        let results = [0, 1].map(|operations| {
-            let x = device
-                .buffer_from(&vec![7.0f32; WIDTH + n])
-                .expect("memory");
-            let positions = device.buffer_from(&[77u32]).expect("memory");
-            let caches = device.buffer_from(&vec![0u8; 8 * 4 * kv_dim]);
-            let caches = caches.expect("memory");
-            let read = device.buffer_from(&vec![0.0f32; 8 * kv_dim]);
-            let read = read.expect("memory");
-            let (row, given) = (x.tensor(), given.tensor());
-            let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
-            let options = device.commands_options().max_operations(operations);
-            let mut commands = options.begin().expect("the device is open");
-            let norm = RmsNorm::new(
-                given.matrix(1, WIDTH),
-                given.skip(WIDTH).vector(WIDTH),
-                row.matrix(1, WIDTH),
-                1e-5,
+    for device in devices() {
+        let (head_dim, heads, kv_heads) = (64, 4, 2);
+        let (query_dim, kv_dim) = (heads * head_dim, kv_heads * head_dim);
+        let n = query_dim + 2 * kv_dim;
+        let inputs = numbers(2 * WIDTH + n + head_dim / 2, 10);
+        let value = query_dim + kv_dim;
+        for (dtype, cache, pairing, bias, factors, first) in [
+            (
+                DType::Q4_0,
+                DType::F16,
+                RopePairing::Interleaved,
+                false,
+                false,
+                query_dim,
+            ),
+            (
+                DType::Q8_0,
+                DType::F16,
+                RopePairing::Interleaved,
+                true,
+                false,
+                query_dim,
+            ),
+            (
+                DType::Q4K,
+                DType::F32,
+                RopePairing::Interleaved,
+                false,
+                true,
+                query_dim,
+            ),
+            (
+                DType::Q6K,
+                DType::F16,
+                RopePairing::Interleaved,
+                true,
+                true,
+                query_dim + 34,
+            ),
+            (
+                DType::F16,
+                DType::F16,
+                RopePairing::Interleaved,
+                false,
+                false,
+                0,
+            ),
+            (
+                DType::Bf16,
+                DType::F32,
+                RopePairing::Interleaved,
+                false,
+                false,
+                query_dim,
+            ),
+            (
+                DType::Q4_0,
+                DType::F16,
+                RopePairing::Half,
+                false,
+                false,
+                query_dim,
+            ),
+            (
+                DType::Q4_0,
+                DType::Bf16,
+                RopePairing::Interleaved,
+                false,
+                false,
+                query_dim,
+            ),
+        ] {
+            let weights = Typed::made_up(dtype, n * WIDTH, 11);
+            let matrix = device.buffer_from(&weights.bytes).expect("memory");
+            let given = device.buffer_from(&inputs).expect("memory");
+            let results = [0, 1].map(|operations| {
+                let x = device
+                    .buffer_from(&vec![7.0f32; WIDTH + n])
+                    .expect("memory");
+                let positions = device.buffer_from(&[77u32]).expect("memory");
+                let caches = device.buffer_from(&vec![0u8; 8 * 4 * kv_dim]);
+                let caches = caches.expect("memory");
+                let read = device.buffer_from(&vec![0.0f32; 8 * kv_dim]);
+                let read = read.expect("memory");
+                let (row, given) = (x.tensor(), given.tensor());
+                let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
+                let options = device.commands_options().max_operations(operations);
+                let mut commands = options.begin().expect("the device is open");
+                let norm = RmsNorm::new(
+                    given.matrix(1, WIDTH),
+                    given.skip(WIDTH).vector(WIDTH),
+                    row.matrix(1, WIDTH),
+                    1e-5,
+                );
+                commands.rms_norm(&norm).expect("it fits");
+                let (b, out) = (matrix.tensor_at(0, dtype), row.skip(WIDTH));
+                let mut joined = product(n, row, b, out);
+                if bias {
+                    joined = joined.with_bias(given.skip(2 * WIDTH).vector(n));
+                }
+                commands.matmul(&joined).expect("it fits");
+                let mut rope = Rope::new(
+                    out.matrix(1, (heads + kv_heads) * head_dim),
+                    positions.tensor().vector(1),
+                    head_dim,
+                    10000.0,
+                )
+                .with_pairing(pairing);
+                if factors {
+                    let divisors = given.skip(2 * WIDTH + n).vector(head_dim / 2);
+                    rope = rope.with_factors(divisors);
+                }
+                commands.rope(&rope).expect("it fits");
+                for (from, to) in [(first, 1), (value, 3), (query_dim, 5)] {
+                    let from = out.skip(from).matrix(1, kv_dim);
+                    let copy = CopyRows::new(from, place(to).matrix(1, kv_dim));
+                    commands.copy(&copy).expect("it fits");
+                }
+                commands.run().expect("they can be computed");
+                let mut commands = device.commands().expect("the device is open");
+                let all = CopyRows::new(place(0).matrix(8, kv_dim), read.matrix(8, kv_dim));
+                commands.copy(&all).expect("it fits");
+                commands.run().expect("it can be computed");
+                let mut results = x.to_vec().expect("it is complete");
+                results.extend(read.to_vec().expect("it is complete"));
+                results
+            });
+            let what = format!("{dtype:?}, {cache:?}, {pairing:?}, bias {bias}, factors {factors}");
+            assert!(
+                results[0][..WIDTH + n].iter().all(|value| *value != 7.0),
+                "{what}"
             );
-            commands.rms_norm(&norm).expect("it fits");
-            let (b, out) = (matrix.tensor_at(0, dtype), row.skip(WIDTH));
-            let mut joined = product(n, row, b, out);
-            if bias {
-                joined = joined.with_bias(given.skip(2 * WIDTH).vector(n));
-            }
-            commands.matmul(&joined).expect("it fits");
-            let mut rope = Rope::new(
-                out.matrix(1, (heads + kv_heads) * head_dim),
-                positions.tensor().vector(1),
-                head_dim,
-                10000.0,
-            )
-            .with_pairing(pairing);
-            if factors {
-                let divisors = given.skip(2 * WIDTH + n).vector(head_dim / 2);
-                rope = rope.with_factors(divisors);
-            }
-            commands.rope(&rope).expect("it fits");
-            for (from, to) in [(first, 1), (value, 3), (query_dim, 5)] {
-                let from = out.skip(from).matrix(1, kv_dim);
-                let copy = CopyRows::new(from, place(to).matrix(1, kv_dim));
-                commands.copy(&copy).expect("it fits");
-            }
-            commands.run().expect("they can be computed");
-            let mut commands = device.commands().expect("the device is open");
-            let all = CopyRows::new(place(0).matrix(8, kv_dim), read.matrix(8, kv_dim));
-            commands.copy(&all).expect("it fits");
-            commands.run().expect("it can be computed");
-            let mut results = x.to_vec().expect("it is complete");
-            results.extend(read.to_vec().expect("it is complete"));
-            results
-        });
-        let what = format!("{dtype:?}, {cache:?}, {pairing:?}, bias {bias}, factors {factors}");
-        assert!(
-            results[0][..WIDTH + n].iter().all(|value| *value != 7.0),
-            "{what}"
-        );
-        // Copies that are rounded once more may differ by a unit in the last place.
-        let tolerance = match cache {
-            DType::Bf16 => 4e-3,
-            DType::F16 => 1e-3,
-            _ => 2e-4,
-        };
-        assert_within(tolerance, results, &what);
+            // Copies that are rounded once more may differ by a unit in the last place.
+            let tolerance = match cache {
+                DType::Bf16 => 4e-3,
+                DType::F16 => 1e-3,
+                _ => 2e-4,
+            };
+            assert_within(tolerance, results, &what);
+        }
+    }
+}
+
+/// A kernel that reads weights ahead does not when a command before it writes them, or those of the norm.
+#[test]
+#[serial]
+fn weights_that_commands_before_write() {
+    let n = 256;
+    let source = numbers(n * WIDTH, 12);
+    let inputs = numbers(2 * WIDTH, 13);
+    for device in devices() {
+        for (dtype, m) in [(DType::F16, 1), (DType::Q8_0, 1), (DType::Q8_0, 8)] {
+            let results = [0, 1].map(|operations| {
+                let given = device.buffer_from(&source).expect("memory");
+                let start = device.buffer_from(&inputs).expect("memory");
+                let all = device.buffer_from(&vec![7.0f32; (2 * m + 1) * WIDTH + m * n]);
+                let all = all.expect("memory");
+                let matrix = device.buffer_from(&Typed::made_up(dtype, n * WIDTH, 14).bytes);
+                let matrix = matrix.expect("memory");
+                let options = device.commands_options().max_operations(operations);
+                let mut commands = options.begin().expect("the device is open");
+                let (row, b) = (all.tensor(), matrix.tensor_at(0, dtype));
+                let (norm, normed, out) = (
+                    row.skip(m * WIDTH),
+                    row.skip((m + 1) * WIDTH),
+                    row.skip((2 * m + 1) * WIDTH),
+                );
+                for place in 0..m {
+                    commands
+                        .copy(&CopyRows::new(
+                            start.tensor().matrix(1, WIDTH),
+                            row.skip(place * WIDTH).matrix(1, WIDTH),
+                        ))
+                        .expect("it fits");
+                }
+                commands
+                    .copy(&CopyRows::new(
+                        given.tensor().matrix(n, WIDTH),
+                        b.matrix(n, WIDTH),
+                    ))
+                    .expect("it fits");
+                commands
+                    .copy(&CopyRows::new(
+                        start.tensor().skip(WIDTH).matrix(1, WIDTH),
+                        norm.matrix(1, WIDTH),
+                    ))
+                    .expect("it fits");
+                commands
+                    .rms_norm(&RmsNorm::new(
+                        row.matrix(m, WIDTH),
+                        norm.vector(WIDTH),
+                        normed.matrix(m, WIDTH),
+                        1e-5,
+                    ))
+                    .expect("it fits");
+                commands
+                    .matmul(&Matmul::new(
+                        normed.matrix(m, WIDTH),
+                        b.matrix(n, WIDTH).transposed(),
+                        out.matrix(m, n),
+                    ))
+                    .expect("it fits");
+                commands.run().expect("they can be computed");
+                all.to_vec().expect("it is complete")
+            });
+            assert_close(results, &format!("{dtype:?}, {m} rows"));
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::lane_order::LaneOrder;
 use super::subnormals::Flush;
 use super::threadgroup::{self, Fault, Shape, Threadgroup};
 use super::{traps, watchdog};
-use crate::backend::cpu::limits::{self, THREADGROUP_MEMORY};
+use crate::backend::cpu::limits::{self, MOST_THREADGROUP_MEMORY};
 use crate::backend::cpu::range::Range;
 
 /// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a
@@ -214,9 +214,9 @@ impl Function {
             .map(|bytes| u64::from(*bytes))
             .sum();
         let memory = dynamic + u64::from(self.variable_bytes());
-        if memory > u64::from(THREADGROUP_MEMORY) {
+        if memory > u64::from(MOST_THREADGROUP_MEMORY) {
             return Err(format!(
-                "{memory} bytes of threadgroup memory, where {THREADGROUP_MEMORY} are available"
+                "{memory} bytes of threadgroup memory, where {MOST_THREADGROUP_MEMORY} are available"
             ));
         }
         let overflow = || {

@@ -358,8 +358,8 @@ fn dispatches_that_do_not_fit_the_kernel() {
         ),
         (program(), "threadgroup memory index 0 has no length"),
         (
-            program().memory(0, 768 + 16),
-            "bytes of threadgroup memory, where 32768 are available",
+            program().memory(0, 230_144 + 16),
+            "bytes of threadgroup memory, where 262144 are available",
         ),
         (
             program().memory(0, 64).groups([1, 1, 1], [33, 1, 1]),
