@@ -39,7 +39,7 @@ typedef struct matmul_args {
   iron_u32 m, n, k, batch;
   iron_u32 transpose_a, transpose_b;
   iron_u32 has_bias; /* 0: MATMUL_BIAS is bound to c and must not be read */
-  iron_u32 reserved;
+  iron_u32 written;  /* matmul_slices: b may be written by a kernel that stands before */
 } matmul_args;
 
 /* halves_<X>: out[i][j] = half(2^e(i) * x[i][j]) and scales[i] = 2^-e(i), so that no finite element of a row is too
@@ -114,7 +114,7 @@ typedef struct matvec_bytes_args {
   float frequency_base, frequency_scale;
   iron_u32 has_factors, copy_bytes;
   iron_u32 first_start, first_width, second_start, second_width;
-  iron_u32 reserved;
+  iron_u32 written; /* b or norm may be written by a kernel that stands before */
 } matvec_bytes_args;
 /* How threadgroups share out the work, of which the host must know the threadgroup memory: for each SIMD-group a ring
  * of stages, which are a segment of some rows; 80 bytes for each 32 activations; the sums, and an angle for each two of

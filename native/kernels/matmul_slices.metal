@@ -152,6 +152,7 @@ matmul_slices(device const float *a [[buffer(MATMUL_A)]], device const uchar *b 
   async_copy_close();                                                                                        \
   ahead_slot = ahead_slot + 1 == STAGES ? 0 : ahead_slot + 1;
 
+  if (args.written) wait_for_predecessor();
 #pragma unroll 1
   for (uint i = 0; i < STAGES; ++i) {
     COPY_NEXT()

@@ -92,7 +92,7 @@ template <uint COUNT> static inline void words_at(threadgroup const uint *from, 
 /* Types of weights. `slot`: which word of which lane's 32 weights the four activations from 4 word on belong to, as
  * 8 part + word. */
 struct of_bytes {
-  enum { LANE = 32 };
+  enum { LANE = 32, EARLY = 1 };
   typedef rounded row;
   typedef rounded_operands operands;
 };

@@ -28,7 +28,7 @@ struct eights {
 };
 
 struct of_eights {
-  enum { BLOCK = 1, BYTES = 2, LANE = 8 };
+  enum { BLOCK = 1, BYTES = 2, LANE = 8, EARLY = MATVEC_NUMBERS_STAGES };
   typedef eights row;
   typedef eight_operands operands;
 };

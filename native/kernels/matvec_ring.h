@@ -7,8 +7,9 @@
  *
  * A threadgroup first copies the activations for itself, in the form that the type of weights wants. Then it takes
  * tiles of ROWS rows of b, cut into segments of 32 B::LANE weights, of which a lane multiplies B::LANE of each row.
- * Each SIMD-group has a ring of segments of its own, which it fills ahead of what it multiplies, and already before
- * the kernel's predecessor has ended: weights depend on nobody.
+ * Each SIMD-group has a ring of segments of its own, which it fills ahead of what it multiplies. B::EARLY segments are
+ * copied before the kernel's predecessor has ended, unless a kernel may write them. More would stand in the way of the
+ * activations, which all threads wait for.
  *
  * A type B of weights has BLOCK of them in BYTES. B::row is the activations in threadgroup memory, from place() to
  * end(); keep<B>() writes four neighbors, called by whole SIMD-groups with neighboring fours; at() is what a lane
@@ -52,6 +53,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
   constexpr uint COPIES = (ROWS * VECTORS + 31) / 32, SLOT = ROWS * VECTORS;
   /* A segment starts at a multiple of 16 bytes or 8 behind it, and then also ends there. */
   static_assert(SEGMENT % 8 == 0 && (SEGMENT % 16 == 0 || VECTORS * 16 == SEGMENT + 8), "whole vectors");
+  constexpr uint EARLY = B::EARLY < STAGES ? B::EARLY : STAGES;
   allow_successor();
 
   uint k = args.k, parts_of_row = k / B::LANE, row_bytes = k / B::BLOCK * B::BYTES;
@@ -99,8 +101,9 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
   async_copy_close();                                                                                        \
   ahead_slot = ahead_slot + 1 == STAGES ? 0 : ahead_slot + 1;
 
+  if (args.written) wait_for_predecessor();
 #pragma unroll 1
-  for (uint i = 0; i < STAGES; ++i) {
+  for (uint i = 0; i < EARLY; ++i) {
     COPY_NEXT()
   }
   /* The angle of this thread's first pair, as far as it depends on no memory. */
@@ -109,10 +112,16 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
     uint row = mine.row(2 * thread_index / ROWS) + 2 * thread_index % ROWS;
     first_frequency = rotation_frequency(row % args.rotary_dim / 2, args.rotary_dim, args.frequency_base);
   }
+  /* And the weights of the norm for its first activations. */
+  uint fours = k / 4;
+  float4 first_norm[4];
+#pragma unroll
+  for (uint i = 0; i < 4; ++i)
+    first_norm[i] = args.has_norm && i * THREADS + thread_index < fours ? norm[i * THREADS + thread_index] : float4(0);
   wait_for_predecessor();
 
   float square = 0;
-  uint fours = k / 4;
+  float4 kept = float4(0); /* of what this threadgroup writes to `normed` */
 #pragma unroll 1
   for (uint first = 0; first < fours; first += 4 * THREADS) {
     float4 value[4];
@@ -120,9 +129,14 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
     for (uint i = 0; i < 4; ++i) {
       uint four = first + i * THREADS + thread_index;
       value[i] = four < fours ? a[four] : float4(0);
-      if (args.has_norm) {
+    }
+    if (args.has_norm) {
+#pragma unroll
+      for (uint i = 0; i < 4; ++i) {
+        uint four = first + i * THREADS + thread_index;
         square += dot(value[i], value[i]);
-        value[i] *= four < fours ? norm[four] : float4(0);
+        value[i] *= first == 0 ? first_norm[i] : four < fours ? norm[four] : float4(0);
+        if (four / THREADS == group) kept = value[i];
       }
     }
 #pragma unroll
@@ -137,6 +151,10 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
   }
   for (uint i = thread_index; i < TILES * SIMDGROUPS * ROWS; i += THREADS) parts[i] = 0;
   threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll 1
+  for (uint i = EARLY; i < STAGES; ++i) {
+    COPY_NEXT()
+  }
   /* A row's norm is a factor: of the products, for roundings do not depend on it. */
   float factor = 1;
   if (args.has_norm) {
@@ -144,8 +162,9 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
 #pragma unroll
     for (uint i = 0; i < SIMDGROUPS; ++i) total += squares[i];
     factor = precise::rsqrt(total / float(k) + args.eps);
-    for (uint four = group * THREADS + thread_index; four < fours; four += groups * THREADS)
-      normed[four] = a[four] * factor * norm[four];
+    uint four = group * THREADS + thread_index;
+    if (four < fours) normed[four] = kept * factor;
+    for (four += groups * THREADS; four < fours; four += groups * THREADS) normed[four] = a[four] * norm[four] * factor;
   }
 
   /* What this thread's first output is added to, on its way while products are computed. */

@@ -46,6 +46,8 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
 - (iron_status)prepareToPutOff:(const IronUse *)uses count:(size_t)count joining:(bool)joining;
 /* What is in the memory is put off until something else is encoded. */
 - (void)putOff:(IronPutOff)encode;
+/* Whether what is recorded here, or elsewhere and not yet committed, writes the buffer. */
+- (bool)isWritten:(const IronBuffer *)buffer;
 /* The operation is encoded, or put off, and touched `bytes`: flushes when that is due. */
 - (void)recorded:(uint64_t)bytes;
 

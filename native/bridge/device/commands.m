@@ -114,6 +114,13 @@ void IronCommandsLeave(IronCommands **commands) {
   open = nil;
 }
 
+- (bool)isWritten:(const IronBuffer *)buffer {
+  IronMonitorLock(&device->monitor);
+  bool written = buffer->hazard.recorded.writers > 0;
+  IronMonitorUnlock(&device->monitor);
+  return written;
+}
+
 - (void)recorded:(uint64_t)bytes {
   atomic_fetch_add(&operations, 1);
   IronMemoryCountOperation(&device->memory);

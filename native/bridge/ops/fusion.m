@@ -150,7 +150,8 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
                     .arguments.product = {.b_row_stride = args->b_row_stride,
                                           .n = args->n,
                                           .k = args->k,
-                                          .has_addend = args->has_bias}};
+                                          .has_addend = args->has_bias,
+                                          .written = [commands isWritten:b->buffer]}};
   IronOperand *all = product.operands;
   for (size_t index = 0; index < PRODUCT_OPERANDS; index++) all[index] = *c;
   all[MATVEC_BYTES_A] = *a;
@@ -177,6 +178,7 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
       all[MATVEC_BYTES_NORMED] = *normed;
       product.arguments.product.eps = before->arguments.norm.eps;
       product.arguments.product.has_norm = true;
+      product.arguments.product.written |= [commands isWritten:before->operands[RMS_NORM_WEIGHT].buffer];
     }
   }
   return put_off(commands, &product, operands, MATMUL_ARGS, joins);

@@ -26,6 +26,7 @@ bool IronMatmulSlicesRecord(IronCommands *commands, const IronOperand *operands,
   sliced.c_row_stride = args->n;
   sliced.c_batch_stride = plane;
   sliced.has_bias = 0;
+  sliced.written = [commands isWritten:b->buffer];
   IronOperand parts = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes};
   IronOperand no_bias = parts;
   no_bias.access = 0;

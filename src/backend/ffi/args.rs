@@ -26,7 +26,7 @@ pub struct matmul_args {
     pub transpose_a: iron_u32,
     pub transpose_b: iron_u32,
     pub has_bias: iron_u32,
-    pub reserved: iron_u32,
+    pub written: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -72,8 +72,8 @@ const _: () = {
         "Offset of field: matmul_args::has_bias",
     ][::core::mem::offset_of!(matmul_args, has_bias) - 72usize];
     [
-        "Offset of field: matmul_args::reserved",
-    ][::core::mem::offset_of!(matmul_args, reserved) - 76usize];
+        "Offset of field: matmul_args::written",
+    ][::core::mem::offset_of!(matmul_args, written) - 76usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -182,7 +182,7 @@ pub struct matvec_bytes_args {
     pub first_width: iron_u32,
     pub second_start: iron_u32,
     pub second_width: iron_u32,
-    pub reserved: iron_u32,
+    pub written: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -245,8 +245,8 @@ const _: () = {
         "Offset of field: matvec_bytes_args::second_width",
     ][::core::mem::offset_of!(matvec_bytes_args, second_width) - 72usize];
     [
-        "Offset of field: matvec_bytes_args::reserved",
-    ][::core::mem::offset_of!(matvec_bytes_args, reserved) - 76usize];
+        "Offset of field: matvec_bytes_args::written",
+    ][::core::mem::offset_of!(matvec_bytes_args, written) - 76usize];
 };
 pub const MATMUL_SLICES_ROWS: _bindgen_ty_10 = 16;
 pub const MATMUL_SLICES_PADDING: _bindgen_ty_10 = 8;

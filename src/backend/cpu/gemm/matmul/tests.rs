@@ -99,7 +99,7 @@ fn check_packed<B: Sample, T: Output>(
         transpose_a: case.transpose_a.into(),
         transpose_b: case.transpose_b.into(),
         has_bias: case.has_bias.into(),
-        reserved: 0,
+        written: 0,
     };
 
     // Decoded once, as rows of k values: a product reads each of them many times.
