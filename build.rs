@@ -25,6 +25,8 @@ mod msl {
     pub mod target;
     pub mod tokens;
 }
+#[path = "build/protocols.rs"]
+mod protocols;
 #[cfg(feature = "nvidia")]
 #[path = "build/ptx.rs"]
 mod ptx;
@@ -36,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::process::exit;
 
 use clang::Clang;
+use protocols::Adopts;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -121,21 +124,20 @@ fn build(out: &Path) -> Result<(), String> {
     if env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         native.flag("-DIRON_CHECK_LOCKS");
     }
-    let (bridge, others): (Vec<_>, Vec<_>) = sources
-        .into_iter()
-        .partition(|source| source.starts_with("native/bridge"));
-    // No class of the bridge's adopts a protocol of Metal's (MTLDefines.h).
-    let mut messages = native.clone();
-    if target == "linux" {
-        messages.define("MTL_MESSAGES_ONLY", None);
-    }
     let failed = |error| format!("{error}\ncompiler: {}", clang.path().display());
-    let objects = messages.files(bridge).try_compile_intermediates();
+    let mut objects = Vec::new();
+    for (adopts, sources) in Adopts::groups(sources) {
+        let mut group = native.clone();
+        if target == "linux" {
+            group.flags(adopts.flags());
+        }
+        let compiled = group.files(sources).try_compile_intermediates();
+        objects.extend(compiled.map_err(failed)?);
+    }
     // Objective-C classes are found by name at run time, so the linker sees no reference to them and would drop them.
     native
-        .files(others)
         .file(kernels::embed(out)?)
-        .objects(objects.map_err(failed)?)
+        .objects(objects)
         .link_lib_modifier("+whole-archive")
         .try_compile("ironbridge_native")
         .map_err(failed)?;
