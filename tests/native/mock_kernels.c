@@ -10,7 +10,8 @@
 static const char *const kernels[] = {"add",           "describe",       "constants", "wait",        "narrow",
                                       "hoard",         "glutton",        "special",   "page_fault",  "invalid",
                                       "internal",      "out_of_memory",  "timeout",   "unsupported", "device_lost",
-                                      "stack_overflow", "silent",         "own",       "tint"};
+                                      "stack_overflow", "silent",         "own",       "tint",
+                                      "share"};
 enum { KERNELS = sizeof kernels / sizeof *kernels, MAX_CONSTANTS = 8, MOCK_TEXTURE_2D = 2 };
 
 static _Atomic(int) live, executed;
@@ -253,8 +254,8 @@ static soft_outcome execute(void *context, const mock_launch *launch, bool own, 
   return SOFT_OK;
 }
 
-/* `add` wants three buffers and a count, of 4 bytes and aligned to them, and `tint` a texture that it reads and writes.
- * No other says. */
+/* `add` wants three buffers and a count, of 4 bytes and aligned to them, `tint` a texture that it reads and writes, and
+ * `share` threadgroup memory. No other says. */
 static uint32_t function_parameters(void *context, const soft_function *handle, soft_parameter *parameters) {
   (void)context;
   if (strcmp(((const function *)handle)->name, "tint") == 0) {
@@ -263,6 +264,10 @@ static uint32_t function_parameters(void *context, const soft_function *handle, 
                                      .writable = true,
                                      .texture_type = MOCK_TEXTURE_2D,
                                      .value = SOFT_VALUE_UINT};
+    return 1;
+  }
+  if (strcmp(((const function *)handle)->name, "share") == 0) {
+    parameters[0] = (soft_parameter){.kind = SOFT_PARAMETER_THREADGROUP};
     return 1;
   }
   if (strcmp(((const function *)handle)->name, "add") != 0) return SOFT_UNKNOWN;

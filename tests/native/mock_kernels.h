@@ -14,6 +14,7 @@
  *   page_fault, invalid, internal, out_of_memory, stack_overflow, timeout, unsupported, device_lost: that outcome
  *   silent     SOFT_INTERNAL without a text
  *   own        nothing, on the stream's own thread only
+ *   share      nothing, and takes threadgroup memory 0
  *   tint       adds 1 to each byte of texture 0, and more with a sampler: its first address mode
  *
  * What runs on a thread where it may not fails. */

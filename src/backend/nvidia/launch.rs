@@ -218,11 +218,6 @@ fn put_arguments(
                     .get(index)
                     .copied()
                     .unwrap_or(0);
-                if length == 0 {
-                    return Err(Fault::Invalid(format!(
-                        "threadgroup memory {index} has no length"
-                    )));
-                }
                 shared += length.next_multiple_of(16);
             }
             Argument::Buffer {

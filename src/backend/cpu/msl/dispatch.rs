@@ -149,7 +149,10 @@ impl Function {
             None => Ok(()),
             Some(Fault::Divergence(what) | Fault::Undefined(what)) => Err(invalid(what)),
             Some(Fault::OutOfMemory(what)) => Err(Failure::OutOfMemory(named(what))),
-            Some(Fault::OutOfBounds(what)) => Err(Failure::PageFault(named(what))),
+            Some(Fault::OutOfBounds(what)) => {
+                let unset = self.unset_threadgroup_memory(dispatch);
+                Err(Failure::PageFault(named(what + &unset)))
+            }
             Some(Fault::StackOverflow(what)) => Err(Failure::StackOverflow(named(what))),
             Some(Fault::Timeout) => {
                 let limit = limit.unwrap_or_default();
@@ -159,6 +162,17 @@ impl Function {
                 ))))
             }
         }
+    }
+
+    /// What a fault's message says of arguments in threadgroup memory that have no length: they are null pointers.
+    fn unset_threadgroup_memory(&self, dispatch: &Dispatch) -> String {
+        let memory = dispatch.threadgroup_memory;
+        let of_memory = |kind| kind == ARGUMENT_THREADGROUP;
+        self.arguments()
+            .iter()
+            .filter(|it| of_memory(it.kind) && memory.get(it.index as usize) == Some(&0))
+            .map(|it| format!("; threadgroup memory index {} has no length", it.index))
+            .collect()
     }
 
     /// What the threadgroups share, once the dispatch is known to fit the kernel.
@@ -197,11 +211,9 @@ impl Function {
                         ));
                     }
                 }
-                ARGUMENT_THREADGROUP => {
-                    let bytes = dispatch.threadgroup_memory.get(index);
-                    if bytes.is_none_or(|bytes| *bytes == 0) {
-                        return Err(format!("threadgroup memory index {index} has no length"));
-                    }
+                // One without a length is a null pointer, which a kernel may have and not use.
+                ARGUMENT_THREADGROUP if index >= dispatch.threadgroup_memory.len() => {
+                    return Err(format!("there is no threadgroup memory index {index}"));
                 }
                 ARGUMENT_TEXTURE => images::check_textures(argument, dispatch.images)?,
                 ARGUMENT_SAMPLER => images::check_samplers(argument, dispatch.images)?,

@@ -356,7 +356,6 @@ fn dispatches_that_do_not_fit_the_kernel() {
             Program::new("f", body).memory(0, 64).input(1, &[0u32; 4]),
             "the argument at buffer index 1 takes 32 bytes, and 16 are bound",
         ),
-        (program(), "threadgroup memory index 0 has no length"),
         (
             program().memory(0, 230_144 + 16),
             "bytes of threadgroup memory, where 262144 are available",
@@ -379,6 +378,29 @@ fn dispatches_that_do_not_fit_the_kernel() {
         assert!(
             matches!(&failure, Failure::Invalid(text) if text.contains(expected)),
             "{failure:?}, not {expected}"
+        );
+    }
+}
+
+/// As on Apple's GPUs, where a kernel that does not touch it runs.
+#[test]
+fn threadgroup_memory_without_a_length_is_a_null_pointer() {
+    let kernel = |body: &str| {
+        format!(
+            "kernel void f(device float *out [[buffer(0)]], threadgroup char *t [[threadgroup(0)]],\n\
+                           uint i [[thread_position_in_grid]]) {{ {body} }}"
+        )
+    };
+    assert_eq!(
+        Program::new("f", &kernel("out[i] = 1;")).run::<f32>(32),
+        [1.0; 32]
+    );
+    let touching = kernel("if (i == 3) t[0] = 1; out[i] = 1;");
+    for validate in [false, true] {
+        let text = text(Program::new("f", &touching).fail(LaneOrder::Forward, validate));
+        assert!(
+            text.contains("; threadgroup memory index 0 has no length"),
+            "{text}"
         );
     }
 }
