@@ -17,6 +17,7 @@ pub mod opencl;
 mod overloads;
 mod refusals;
 mod ternary;
+mod vector_sizes;
 
 use std::cell::{Cell, RefCell};
 
@@ -91,6 +92,7 @@ impl Program {
         let kernels = rewriter.take_kernels()?;
         let constants = rewriter.take_function_constants(&kernels)?;
         rewriter.rewrite_address_spaces()?;
+        rewriter.deduce_vector_sizes()?;
         rewriter.merge_overloads()?;
         rewriter.match_ternary_operands()?;
         rewriter.rewrite_literals();

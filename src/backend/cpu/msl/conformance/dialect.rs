@@ -254,6 +254,20 @@ const CASES: &[Case] = &[
         &[6.0],
     ),
     case(
+        "a vector's size that is deduced as another integer than int",
+        "template <typename T, uint N> T last(vec<T, N> v) { return v[N - 1]; }\n\
+         template <typename T, size_t N> auto size(thread const packed_vec<T, N> &v) { return max(N, ulong(1)); }\n\
+         template <typename T, unsigned int N> vec<T, N> twice(vec<T, N> v); template <typename T, unsigned int N> \
+         vec<T, N> twice(vec<T, N> v) { vec<T, N> r = v; T a[N]; for (uint i = 0; i < N; i++) a[i] = r[i]; return r + a[0]; }\n\
+         template <typename T> struct shape { static constexpr constant uint n = 0; };\n\
+         template <typename T, ushort N> struct shape<vec<T, N>> { static constexpr constant uint n = N; };\n\
+         template <typename T, int N> T first(vec<T, N> v) { return v[0]; }\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = last(float3(1, 2, 3)); o[1] = size(packed_float4(0));\n\
+           o[2] = twice(float2(3, 4)).y; o[3] = shape<float4>::n; o[4] = shape<float>::n; o[5] = last<float, 2>(float2(5, 6));\n\
+           o[6] = first(half4(9)); }",
+        &[3.0, 4.0, 7.0, 4.0, 0.0, 6.0, 9.0],
+    ),
+    case(
         "a barrier with a scope",
         "kernel void f(device float *o [[buffer(0)]]) { threadgroup_barrier(mem_flags::mem_device, \
          memory_scope_device);\n\
