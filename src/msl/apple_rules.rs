@@ -34,6 +34,13 @@ pub fn check(compiler: &Compiler, source: &str) -> Result<(), Error> {
 /// Whether the check of address spaces can judge what an error is about. Metal copies a value of a class from one space
 /// to another, calls a method on objects of any, and has function constants. The check's language does not.
 fn can_judge(text: &str) -> bool {
+    // A temporary is the thread's own.
+    let value = text.split("' to value of type '").nth(1);
+    let of_a_space = |value: &str| value.split('\'').next().is_some_and(|ty| ty.contains("__"));
+    if text.contains("binding reference of type 'const __private") && !value.is_none_or(of_a_space)
+    {
+        return false;
+    }
     ![
         "constructor",
         "overloaded '='",

@@ -16,6 +16,7 @@ mod literals;
 pub mod opencl;
 mod overloads;
 mod refusals;
+mod spaces_decide;
 mod ternary;
 mod vector_sizes;
 

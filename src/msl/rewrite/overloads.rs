@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::spaces_decide::{Choices, is_space};
 use super::{Edit, Rewriter};
 use crate::msl::error::Error;
 use crate::msl::tokens::Kind;
@@ -78,10 +79,15 @@ impl Rewriter<'_> {
     pub fn merge_overloads(&mut self) -> Result<(), Error> {
         let mut scopes = Scopes::default();
         let mut known = Known::new();
+        let mut choices = Choices::default();
         let mut start = 0;
         let mut index = 0;
         while index < self.len() {
             if self.edits[index] == Edit::Erase {
+                // What was taken out before a declaration is no part of it.
+                if start == index && !is_space(self.text(index)) {
+                    start += 1;
+                }
                 index += 1;
                 continue;
             }
@@ -99,6 +105,9 @@ impl Rewriter<'_> {
                             self.erase(start..index + 1);
                         }
                     }
+                    if declares && start < index {
+                        self.refuse_variable_by_space(start..index)?;
+                    }
                     start = index + 1;
                 }
                 // `public:` begins a declaration anew; `::` is a token of its own.
@@ -110,17 +119,22 @@ impl Rewriter<'_> {
                 }
                 "{" if declares && self.declares_function(start..index) => {
                     let end = self.closing(index);
-                    let body = Some(index + 1..end);
-                    if self.is_repeated(start..index, body, scopes.current, &mut known)? {
+                    let (declaration, body) = (start..index, index + 1..end);
+                    let again = Some(body.clone());
+                    if self.is_repeated(declaration.clone(), again, scopes.current, &mut known)? {
                         self.erase(start..end + 1);
+                    } else {
+                        self.note_function(&mut choices, scopes.current, declaration, body)?;
                     }
                     index = end;
                     start = index + 1;
                 }
                 "{" if declares && self.specializes_class(start..index) => {
                     let end = self.closing(index);
-                    let body = Some(index + 1..end);
-                    if self.is_repeated(start..index, body, scopes.current, &mut known)? {
+                    let (declaration, body) = (start..index, index + 1..end);
+                    let again = Some(body.clone());
+                    self.note_class(&mut choices, scopes.current, declaration.clone(), body)?;
+                    if self.is_repeated(declaration, again, scopes.current, &mut known)? {
                         // With the `;` behind it.
                         let after = self.next(end).filter(|&after| self.text(after) == ";");
                         index = after.unwrap_or(end);
@@ -132,6 +146,9 @@ impl Rewriter<'_> {
                 }
                 "{" => {
                     let scope = if declares {
+                        self.refuse_variable_by_space(start..index)?;
+                        let body = index + 1..self.closing(index);
+                        self.note_class(&mut choices, scopes.current, start..index, body)?;
                         self.scope(start..index)
                     } else {
                         Scope::Other
@@ -143,7 +160,7 @@ impl Rewriter<'_> {
             }
             index += 1;
         }
-        Ok(())
+        self.check_classes(&choices)
     }
 
     fn scope(&self, declaration: Range<usize>) -> Scope {
@@ -267,7 +284,7 @@ impl Rewriter<'_> {
     }
 
     /// The tokens of a range as they will be.
-    fn rewritten(&self, range: Range<usize>) -> impl Iterator<Item = &str> {
+    pub(super) fn rewritten(&self, range: Range<usize>) -> impl Iterator<Item = &str> {
         range.filter_map(|at| match &self.edits[at] {
             Edit::Erase => None,
             Edit::Replace(text) => Some(text.as_str()),
@@ -318,7 +335,5 @@ impl Rewriter<'_> {
 }
 
 fn has_address_space(signature: &str) -> bool {
-    signature
-        .split(' ')
-        .any(|word| matches!(word, "device" | "constant" | "thread" | "threadgroup"))
+    signature.split(' ').any(is_space)
 }

@@ -1,5 +1,6 @@
 //! The Metal language, feature by feature: small programs with their results or their errors.
 
+mod address_spaces;
 mod dialect;
 mod errors;
 mod faults;

@@ -46,6 +46,8 @@ const CASES: &[Case] = &[
         "template <class T> struct p { static constexpr constant int n = 1; };\n\
          template <class T> struct p<device T *> { static constexpr constant int n = 2; };\n\
          template <class T> struct p<thread T *> { static constexpr constant int n = 2; };\n\
+         template <class T> struct p<constant T *> { static constexpr constant int n = 2; };\n\
+         template <class T> struct p<threadgroup T *> { static constexpr constant int n = 2; };\n\
          kernel void f(device float *o [[buffer(0)]]) { o[0] = p<device float *>::n; o[1] = p<float>::n; }",
         &[2.0, 1.0],
     ),
@@ -266,6 +268,39 @@ const CASES: &[Case] = &[
            o[2] = twice(float2(3, 4)).y; o[3] = shape<float4>::n; o[4] = shape<float>::n; o[5] = last<float, 2>(float2(5, 6));\n\
            o[6] = first(half4(9)); }",
         &[3.0, 4.0, 7.0, 4.0, 0.0, 6.0, 9.0],
+    ),
+    case(
+        "overloads by address space that const tells apart as well, or other types",
+        "float g(device float *p) { return 1; } float g(constant float *p) { return 2; }\n\
+         float h(device float *p) { return 1; } float h(thread const int *p) { return 2; }\n\
+         float b(device float *p, uint n) { return 1; } float b(thread const float *p) { return 2; }\n\
+         template <class T> float a(T x, device const T *p) { return 1; }\n\
+         template <class T> float a(uint2 x, constant T *p) { return 2; }\n\
+         kernel void f(device float *o [[buffer(0)]], constant float *c [[buffer(1)]]) { int i = 0; float x = 0;\n\
+           o[0] = g(o); o[1] = g(c); o[2] = h(o); o[3] = h(&i); o[4] = b(&x);\n\
+           o[5] = a(x, o); o[6] = a(uint2(0), c); }",
+        &[1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 2.0],
+    ),
+    case(
+        "what is specialized for the one address space that is used, and assigned from two classes",
+        "template <class T> struct width { static constexpr constant int n = 1; };\n\
+         template <class T> struct width<device T *> { static constexpr constant int n = 2; };\n\
+         template <class T> struct pair { T a, b; };\n\
+         struct sum { float v; thread sum &operator=(thread const float2 &x) thread { v = x.x; return *this; }\n\
+           thread sum &operator=(pair<float> x) thread { v = x.a + x.b; return *this; } };\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = width<device float *>::n; o[1] = width<float>::n;\n\
+           sum s; s = float2(3); o[2] = s.v; s = pair<float>{4, 5}; o[3] = s.v; }",
+        &[2.0, 1.0, 3.0, 9.0],
+    ),
+    case(
+        "a class template for every address space, with one body",
+        "template <class T> struct element {};\n\
+         template <class T> struct element<device T *> { using type = remove_cv_t<T>; };\n\
+         template <class T> struct element<constant T *> { using type = remove_cv_t<T>; };\n\
+         template <class T> struct element<thread T *> { using type = remove_cv_t<T>; };\n\
+         template <class T> typename element<T>::type get(T p) { return p[0]; }\n\
+         kernel void f(device float *o [[buffer(0)]], constant uint *c [[buffer(1)]]) { float x = 5; o[0] = get(&x); o[1] = get(c); }",
+        &[5.0, 7.0],
     ),
     case(
         "a barrier with a scope",

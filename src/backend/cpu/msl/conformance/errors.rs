@@ -232,6 +232,87 @@ fn no_kernel_of_that_name() {
     assert_eq!(error, "no kernel `c`; the source defines a, b");
 }
 
+/// C++ would choose without the address space, and otherwise than Metal.
+#[test]
+fn what_an_address_space_alone_decides_is_refused() {
+    let overloads = "could tell them apart by address space only";
+    let specialized = "this template is specialized by address space";
+    let kernel = "\nkernel void f(device float *o [[buffer(0)]]) { float t[1]; o[0] = g(t); }";
+    for (first, second, text) in [
+        (
+            "float g(device float *p) { return 1; }",
+            "float g(thread const float *p) { return 2; }",
+            overloads,
+        ),
+        (
+            "float g(device float (&p)[1]) { return 1; }",
+            "float g(thread const float (&q)[1]) { return 2; }",
+            overloads,
+        ),
+        (
+            "template <class T> float g(device T *p) { return 1; }",
+            "float g(thread float *p) { return 2; }",
+            overloads,
+        ),
+        (
+            "template <class T> float g(T p) { return 1; }",
+            "float g(device float *p) { return 2; }",
+            overloads,
+        ),
+        (
+            "float g(device void *p) { return 1; }",
+            "float g(thread float *p) { return 2; }",
+            overloads,
+        ),
+        (
+            "float g(device float *device *p) { return 1; } float g(thread float *p) { return 1; }",
+            "float g(thread float *device const *p) { return 2; }",
+            overloads,
+        ),
+        (
+            "template <class T> float g(device T *p) { return 1; }",
+            "template <class T> float g(constant T *p) { return 2; }",
+            overloads,
+        ),
+        (
+            "struct s { float a() thread const { return 1; }",
+            "float a() device { return 2; } }; float g(thread float *t) { return s().a(); }",
+            overloads,
+        ),
+        (
+            "template <class T> struct p { static constexpr constant int n = 0; };",
+            "template <class T> struct p<device T *> { static constexpr constant int n = 1; };\n\
+             template <class T> float g(T t) { return p<T>::n; }",
+            specialized,
+        ),
+        (
+            "template <class T> struct p {}; template <class T> struct p<device T *> { static constexpr constant int n = 1; };",
+            "template <class T> struct p<constant T *> { static constexpr constant int n = 2; };\n\
+             template <class T> float g(T t) { return p<T>::n; }",
+            specialized,
+        ),
+        (
+            "struct no { static constexpr constant int n = 0; }; struct yes { static constexpr constant int n = 1; };\n\
+             template <class T> struct p : no {}; template <class T> struct p<device T *> : yes {};",
+            "template <class T> float g(T t) { return p<T>::n; }",
+            specialized,
+        ),
+        (
+            "template <class T> constant constexpr bool is_device = false;",
+            "template <class T> constant constexpr bool is_device<device T *> = true;\n\
+             template <class T> float g(T t) { return is_device<T>; }",
+            specialized,
+        ),
+        (
+            "template <class T> float g(T t) { return 1; }",
+            "template <> float g<device float *>(device float *t) { return 2; }",
+            specialized,
+        ),
+    ] {
+        expect(&format!("{first}\n{second}{kernel}"), 4, text);
+    }
+}
+
 #[test]
 fn overloads_by_address_space_with_bodies_of_their_own_are_refused() {
     let text = "differ in the address spaces of their parameters and in their bodies";
