@@ -29,7 +29,11 @@ mod limits;
 mod object;
 #[cfg(feature = "msl")]
 mod process;
-#[cfg(all(feature = "nvidia", target_os = "linux"))]
+#[cfg(feature = "msl")]
+#[cfg_attr(
+    not(all(feature = "nvidia", target_os = "linux")),
+    allow(dead_code, reason = "a check of sources needs a part of it")
+)]
 pub(crate) mod ptx;
 #[cfg(all(feature = "nvidia", target_os = "linux"))]
 pub(crate) mod ptx_library;

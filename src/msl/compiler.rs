@@ -14,7 +14,6 @@ use super::headers::Shim;
 use super::limits::Limits;
 use super::object::Refusal;
 use super::process::Run;
-#[cfg(all(feature = "nvidia", target_os = "linux"))]
 use super::ptx;
 use super::rewrite::{FunctionConstant, Kernel, Program, Value};
 use super::scratch::Scratch;
@@ -328,7 +327,6 @@ impl Compiler {
     }
 
     /// The PTX module of one kernel with its function constants set, from the cache or made now.
-    #[cfg(all(feature = "nvidia", target_os = "linux"))]
     pub fn ptx(
         &self,
         program: &Program,

@@ -77,23 +77,10 @@ impl Library {
         settings: &[Setting],
         validate: bool,
     ) -> Result<Arc<Function>, Error> {
-        let kernel = self
-            .program
-            .kernels
-            .iter()
-            .position(|kernel| kernel.name == name)
-            .ok_or_else(|| Error::Function(self.no_such_kernel(name)))?;
-        let constants = self.program.constants.iter();
-        let values = constants
-            .map(|constant| {
-                let value = function_constants::value(constant, settings)?;
-                let unset = (!self.as_apple).then_some(Value::Unset);
-                Ok(value.or(unset))
-            })
-            .collect::<Result<_, _>>()?;
+        let kernel = self.position(name)?;
         let wanted = Wanted {
             kernel,
-            values,
+            values: self.values(settings)?,
             validate,
         };
         let known = |functions: &[(Wanted, Arc<Function>)]| {
@@ -131,6 +118,33 @@ impl Library {
         }
         functions.push((wanted, function.clone()));
         Ok(function)
+    }
+
+    /// Compiles kernel `name` for NVIDIA's GPUs, to see whether it does.
+    pub fn check_for_nvidia(&self, name: &str, settings: &[Setting]) -> Result<(), Error> {
+        let kernel = &self.program.kernels[self.position(name)?];
+        let values = self.values(settings)?;
+        let module = self.compiler.ptx(&self.program, kernel, &values);
+        module.map(drop)
+    }
+
+    fn position(&self, name: &str) -> Result<usize, Error> {
+        let mut kernels = self.program.kernels.iter();
+        kernels
+            .position(|kernel| kernel.name == name)
+            .ok_or_else(|| Error::Function(self.no_such_kernel(name)))
+    }
+
+    /// Of the function constants, in their order.
+    fn values(&self, settings: &[Setting]) -> Result<Vec<Option<Value>>, Error> {
+        let constants = self.program.constants.iter();
+        constants
+            .map(|constant| {
+                let value = function_constants::value(constant, settings)?;
+                let unset = (!self.as_apple).then_some(Value::Unset);
+                Ok(value.or(unset))
+            })
+            .collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Wanted, Arc<Function>)>> {

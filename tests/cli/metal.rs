@@ -80,6 +80,63 @@ fn errors_are_printed_as_a_compiler_prints_them() {
     );
 }
 
+/// Each target finds what is its own, and what is wrong for all is told once.
+#[test]
+fn sources_are_checked_for_every_target() {
+    let text = source(
+        "float first(device const float *p) { return p[0]; }\n\
+         kernel void spaces(device float *o [[buffer(0)]]) { float t[1] = {1}; o[0] = first(t); }\n\
+         kernel void textures(texture2d<float> t [[texture(0)]], device float *o [[buffer(0)]]) { o[0] = t.read(uint2(0)).x; }\n\
+         constant bool unset [[function_constant(0)]];\n\
+         kernel void plain(device float *o [[buffer(0)]], uint i [[thread_position_in_grid]]) { o[i] = unset ? 1 : 2; }\n",
+    );
+    let wrong = source("kernel void k(device float *o [[buffer(0)]]) { o[0] = missing; }\n");
+    let place = Place::new(&[("k.metal", &text), ("wrong.metal", &wrong)]);
+    let found = |arguments: &str| {
+        let report = place.json(&format!("check --json {arguments} k.metal"));
+        let file = &report["files"][0];
+        let told = file["findings"].as_array().expect("findings").iter();
+        let told: Vec<_> = told
+            .map(|it| {
+                let message = it["message"].as_str().expect("a text");
+                (it["line"].as_u64().expect("a line"), String::from(message))
+            })
+            .collect();
+        let compiled = file["kernels"].as_array().expect("kernels").iter();
+        let compiled: Vec<_> = compiled.map(|it| it["compiled"] == true).collect();
+        (told, compiled)
+    };
+    assert_eq!(found("--target cpu"), (vec![], vec![true; 3]));
+    let (told, compiled) = found("--target cpu,apple7,nvptx");
+    assert_eq!(compiled, [true, false, true]);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].0 == 4
+            && told[0].1.contains("no matching function")
+            && told[0].1.ends_with(" (target apple7)"),
+        "{told:?}"
+    );
+    assert!(
+        told[1].0 == 5
+            && told[1]
+                .1
+                .contains("textures are not supported on this backend")
+            && told[1].1.ends_with(" (target nvptx)"),
+        "{told:?}"
+    );
+    assert_eq!(found("--target apple7").0[..], told[..1]);
+    assert_eq!(found("--target nvptx").0[..], told[1..]);
+    let all = place.metal("check --target nvptx,apple7,cpu wrong.metal");
+    assert_eq!(
+        stderr(&all).matches("error:").count(),
+        1,
+        "{}",
+        stderr(&all)
+    );
+    let run = place.metal("check --run --target apple7 k.metal");
+    assert!(stderr(&run).contains("--run needs the target cpu"));
+}
+
 #[test]
 fn kernels_are_given_textures_and_samplers() {
     let text = source(

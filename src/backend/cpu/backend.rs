@@ -44,7 +44,7 @@ pub struct Cpu {
 impl Cpu {
     /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these;
     /// `threadgroup_memory=N`, to have N KiB of it, as other GPUs have; `strict=apple`, to hold sources to Apple's
-    /// rules.
+    /// rules; `also=nvptx`, whose kernels must compile for NVIDIA's GPUs.
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
         let mut cpu = Cpu::default();
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -69,6 +69,7 @@ impl Cpu {
                     cpu.threadgroup_memory = Some(size << 10);
                 }
                 "strict" if value == "apple" => cpu.rules = Rules::Apple,
+                "also" if value == "nvptx" => cpu.rules = Rules::Nvptx,
                 _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
             }
         }

@@ -121,7 +121,12 @@ impl Library {
                     .map_err(|_| format!("the library has no kernel named {name:?}"))?;
                 let validate = msl::validation_from_environment()?;
                 let function = library.function(name, constants, validate);
-                Code::Msl(function.map_err(|error| error.to_string())?, *rules)
+                let function = function.map_err(|error| error.to_string())?;
+                if *rules == Rules::Nvptx {
+                    let checked = library.check_for_nvidia(name, constants);
+                    checked.map_err(|error| error.to_string())?;
+                }
+                Code::Msl(function, *rules)
             }
         };
         Ok(Function {

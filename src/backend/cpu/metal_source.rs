@@ -24,7 +24,7 @@ pub fn compile(source: &str, rules: Rules) -> Result<(Box<msl::Library>, Vec<CSt
     msl::validation_from_environment()?;
     limits::THREADGROUP.of_environment()?;
     let library = match rules {
-        Rules::Own => msl::Library::new(source),
+        Rules::Own | Rules::Nvptx => msl::Library::new(source),
         Rules::Apple => msl::Library::as_apple(source),
     };
     let library = library.map_err(|error| error.to_string())?;

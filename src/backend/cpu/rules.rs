@@ -7,4 +7,6 @@ pub enum Rules {
     Own,
     /// Apple's: of its compiler, and of its GPUs' arithmetic.
     Apple,
+    /// Our own, and each kernel must compile for NVIDIA's GPUs, too.
+    Nvptx,
 }

@@ -34,6 +34,16 @@ pub struct CheckArguments {
     /// Check at most this number of kernels of a file, spread over its list
     #[arg(long, value_name = "N")]
     most: Option<usize>,
+    /// What each file is to compile for: cpu; apple7, by the rules of Apple's compiler that we know; nvptx, kernel by
+    /// kernel for NVIDIA's GPUs, which takes no GPU
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TARGET",
+        value_delimiter = ',',
+        default_value = "cpu"
+    )]
+    target: Vec<Target>,
     /// Also run each kernel, in every order of threads, with every memory access checked
     #[arg(long)]
     run: bool,
@@ -64,6 +74,33 @@ pub struct CheckArguments {
     sarif: Option<PathBuf>,
 }
 
+/// What a file is checked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Target {
+    Cpu,
+    Apple7,
+    Nvptx,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Target::Cpu => "cpu",
+            Target::Apple7 => "apple7",
+            Target::Nvptx => "nvptx",
+        }
+    }
+
+    /// The device that compiles for it.
+    fn open(self) -> ironbridge::Result<Device> {
+        Device::open(match self {
+            Target::Cpu => "cpu",
+            Target::Apple7 => "cpu:strict=apple,gpu=apple7",
+            Target::Nvptx => "cpu:strict=no,also=nvptx",
+        })
+    }
+}
+
 /// What became of a file.
 struct Report {
     file: String,
@@ -75,18 +112,29 @@ struct Report {
 
 struct KernelReport {
     name: String,
-    /// `None`: it does not compile.
+    /// For every target.
+    compiled: bool,
+    /// `None`: it does not compile for the CPU.
     arguments: Option<Json>,
     /// With --run, and when it compiles: whether every run ended well.
     ran: Option<bool>,
 }
 
 pub fn run(arguments: &CheckArguments) -> Result<ExitCode, Box<dyn Error>> {
-    let device = Device::open("cpu")?;
+    if arguments.run && !arguments.target.contains(&Target::Cpu) {
+        return Err("--run needs the target cpu".into());
+    }
+    // What is wrong for the CPU is wrong for all, and is told once.
+    let targets = [Target::Cpu, Target::Apple7, Target::Nvptx];
+    let devices: Vec<(Target, Device)> = targets
+        .into_iter()
+        .filter(|target| arguments.target.contains(target))
+        .map(|target| Ok((target, target.open()?)))
+        .collect::<ironbridge::Result<_>>()?;
     let mut out = output::stdout();
     let mut reports = Vec::new();
     let mut sources = Sources::default();
-    each_file(arguments, &device, |report| {
+    each_file(arguments, &devices, |report| {
         if !arguments.json {
             report.print(&mut sources);
         }
@@ -111,7 +159,7 @@ pub fn run(arguments: &CheckArguments) -> Result<ExitCode, Box<dyn Error>> {
 /// Checks the files, several at once, and hands their reports over in their order.
 fn each_file(
     arguments: &CheckArguments,
-    device: &Device,
+    devices: &[(Target, Device)],
     mut done: impl FnMut(Report),
 ) -> Result<(), Box<dyn Error>> {
     let processors = || thread::available_parallelism().map_or(1, usize::from);
@@ -126,7 +174,7 @@ fn each_file(
                 while let index = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(file) = arguments.files.get(index)
                 {
-                    let checked = check(arguments, device, file).map_err(|it| it.to_string());
+                    let checked = check(arguments, devices, file).map_err(|it| it.to_string());
                     let failed = checked.is_err();
                     // Nobody listens any more once a file could not be checked at all.
                     if sender.send((index, checked)).is_err() || failed {
@@ -153,6 +201,38 @@ fn each_file(
 /// What is no mistake of the file's, such as no compiler.
 fn check(
     arguments: &CheckArguments,
+    devices: &[(Target, Device)],
+    path: &Path,
+) -> Result<Report, Box<dyn Error>> {
+    let mut whole: Option<Report> = None;
+    for (target, device) in devices {
+        let mut report = check_for(*target, arguments, device, path)?;
+        let known = whole.iter().flat_map(|it| &it.findings);
+        let known: Vec<Finding> = known.cloned().collect();
+        report.findings.retain(|it| !known.contains(it));
+        if *target == Target::Nvptx {
+            // The source itself is right. What a target lacks is the first error, and the others follow from it.
+            report
+                .findings
+                .dedup_by(|it, first| it.kernel == first.kernel);
+        }
+        if *target != Target::Cpu {
+            let name = target.name();
+            for finding in &mut report.findings {
+                finding.message += &format!(" (target {name})");
+            }
+        }
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.add(report),
+        }
+    }
+    whole.ok_or_else(|| "no target".into())
+}
+
+fn check_for(
+    target: Target,
+    arguments: &CheckArguments,
     device: &Device,
     path: &Path,
 ) -> Result<Report, Box<dyn Error>> {
@@ -172,9 +252,11 @@ fn check(
     let names = library.kernel_names()?;
     report.listed = Some(names.len());
     let names = chosen(arguments, &names);
-    match arguments.run {
-        true => try_kernels(arguments, path, &names, &mut report)?,
-        false => compile_kernels(arguments, &library, path, &names, &mut report)?,
+    match (target, arguments.run) {
+        // Apple's rules are about sources. What a kernel's constants are is not known here.
+        (Target::Apple7, _) => {}
+        (Target::Cpu, true) => try_kernels(arguments, path, &names, &mut report)?,
+        _ => compile_kernels(arguments, &library, path, &names, &mut report)?,
     }
     report.place_and_merge();
     Ok(report)
@@ -199,6 +281,7 @@ fn compile_kernels(
         };
         report.kernels.push(KernelReport {
             name: name.clone(),
+            compiled: wanted.is_some(),
             arguments: wanted,
             ran: None,
         });
@@ -292,6 +375,7 @@ fn try_kernels(
         let faulty = found.as_ref().is_some_and(|it| it.rule == Rule::Fault);
         report.kernels.push(KernelReport {
             name: name.clone(),
+            compiled: wanted.is_some(),
             ran: wanted.as_ref().map(|_| !faulty),
             arguments: wanted,
         });
@@ -425,6 +509,18 @@ fn trial(
 }
 
 impl Report {
+    /// Adds what was found for another target.
+    fn add(&mut self, other: Report) {
+        self.listed = self.listed.and(other.listed);
+        for kernel in other.kernels {
+            match self.kernels.iter_mut().find(|it| it.name == kernel.name) {
+                Some(known) => known.compiled &= kernel.compiled,
+                None => self.kernels.push(kernel),
+            }
+        }
+        self.findings.extend(other.findings);
+    }
+
     /// Gives findings of a kernel without a place that of the kernel, and leaves one of those that say the same.
     fn place_and_merge(&mut self) {
         let mut sources = Sources::default();
@@ -450,7 +546,7 @@ impl Report {
         let kernel = |it: &KernelReport| {
             json!({
                 "name": it.name,
-                "compiled": it.arguments.is_some(),
+                "compiled": it.compiled,
                 "arguments": it.arguments,
                 "ran": it.ran,
             })
@@ -485,7 +581,7 @@ impl Summary {
             files: reports.len(),
             files_compiled: reports.iter().filter(|it| it.listed.is_some()).count(),
             kernels: kernels().count(),
-            kernels_compiled: kernels().filter(|it| it.arguments.is_some()).count(),
+            kernels_compiled: kernels().filter(|it| it.compiled).count(),
             kernels_clean: kernels().filter(|it| it.ran == Some(true)).count(),
             errors: findings().filter(|it| it.rule.is_error()).count(),
             warnings: findings().filter(|it| !it.rule.is_error()).count(),
