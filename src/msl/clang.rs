@@ -157,8 +157,16 @@ impl Clang {
         if says(&out_of_memory) {
             return Err(limits.too_hungry());
         }
+        // It may crash over an error that it has told.
+        let is_error = |line: &str| {
+            let place = line.split_once(": error: ").map(|(place, _)| place);
+            let number = place.and_then(|place| place.rsplit(':').next());
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let told = run.stderr.lines().any(is_error);
         match run.signal {
             Some(libc::SIGXCPU) => Err(limits.too_slow()),
+            _ if told => Ok(run),
             Some(_) => Err(Error::crash()),
             None if says(&["PLEASE submit a bug report", "Stack dump"]) => Err(Error::crash()),
             None => Ok(run),
@@ -226,6 +234,27 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn an_error_that_is_told_before_a_crash_is_the_sources() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("clang");
+        let run = |said: &str| {
+            let script = format!(
+                "#!/bin/sh\ncase $1 in --version) echo clang version 99.0; exit;; esac\n\
+                 echo '{said}' >&2\necho 'PLEASE submit a bug report' >&2\nexit 1\n"
+            );
+            fs::write(&path, script).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable");
+            let clang = Clang::choose(Some(path.clone().into_os_string()), OsStr::new(""));
+            let clang = clang.expect("it says that it is clang");
+            clang.run(&[OsString::from("-c")], "", &Limits::default())
+        };
+        let told = run("program_source:3:1: error: no such name");
+        assert!(told.is_ok_and(|run| !run.success && run.stderr.contains("no such name")));
+        let crash = run("clang: error: clang frontend command failed");
+        assert!(crash.is_err_and(|error| error.to_string().contains("crashed")));
     }
 
     #[test]

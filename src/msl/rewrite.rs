@@ -20,7 +20,8 @@ mod spaces_decide;
 mod ternary;
 mod vector_sizes;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
 
 use super::error::Error;
 use super::tokens::{Token, Tokens, after_word, tokenize};
@@ -275,8 +276,15 @@ impl<'s> Rewriter<'s> {
     fn segments(&self) -> Vec<Segment> {
         let mut segments = Vec::new();
         let mut text = String::new();
+        let names = OnceCell::new();
+        let is_name = |word: &str| {
+            let all = || self.tokens.list.iter().map(|token| token.text);
+            names
+                .get_or_init(|| all().collect::<HashSet<_>>())
+                .contains(word)
+        };
         for (token, edit) in self.tokens.list.iter().zip(&self.edits) {
-            push_gap(&mut segments, &mut text, token.gap);
+            push_gap(&mut segments, &mut text, token.gap, &is_name);
             let hole = match edit {
                 Edit::Keep => {
                     text += token.text;
@@ -293,7 +301,7 @@ impl<'s> Rewriter<'s> {
             };
             push_hole(&mut segments, &mut text, hole);
         }
-        push_gap(&mut segments, &mut text, self.tokens.tail);
+        push_gap(&mut segments, &mut text, self.tokens.tail, &is_name);
         text.push('\n');
         segments.push(Segment::Text(text));
         segments
@@ -305,9 +313,31 @@ fn push_hole(segments: &mut Vec<Segment>, text: &mut String, hole: Segment) {
     segments.push(hole);
 }
 
+/// The preprocessor leaves macros in pragmas as they are, and nothing defines them afterwards: a number of iterations
+/// that has one is not told.
+fn loop_pragma(pragma: &str, is_name: &dyn Fn(&str) -> bool) -> Segment {
+    let words = pragma.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let unroll = |word: &&str| !matches!(*word, "unroll" | "nounroll");
+    let mut names = words.filter(unroll).filter(|word| {
+        let first = word.chars().next();
+        first.is_some_and(|first| !first.is_ascii_digit())
+    });
+    let is_clangs = pragma.trim_start().starts_with("clang");
+    let directive = match is_clangs || names.all(is_name) {
+        true => format!("#pragma{pragma}"),
+        false => String::from("#pragma unroll"),
+    };
+    Segment::LoopPragma(directive)
+}
+
 /// Of directives only line markers and the pragmas that change what code means are passed on, so that clang acts on
-/// nothing else; loop pragmas are kept apart.
-fn push_gap(segments: &mut Vec<Segment>, text: &mut String, gap: &str) {
+/// nothing else; loop pragmas are kept apart. `is_name`: whether the source has it, and it is no macro.
+fn push_gap(
+    segments: &mut Vec<Segment>,
+    text: &mut String,
+    gap: &str,
+    is_name: &dyn Fn(&str) -> bool,
+) {
     const PRAGMAS: [&str; 4] = ["pack", "STDC", "clang fp", "METAL"];
     const LOOPS: [&str; 3] = ["unroll", "nounroll", "clang loop"];
     if !gap.contains('#') {
@@ -325,8 +355,7 @@ fn push_gap(segments: &mut Vec<Segment>, text: &mut String, gap: &str) {
             Some(rest) => match after_word(rest, "pragma") {
                 Some(pragma) => {
                     if starts(pragma, &LOOPS) {
-                        let directive = format!("#pragma{pragma}");
-                        push_hole(segments, text, Segment::LoopPragma(directive));
+                        push_hole(segments, text, loop_pragma(pragma, is_name));
                     }
                     starts(pragma, &PRAGMAS)
                 }

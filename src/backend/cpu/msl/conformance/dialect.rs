@@ -303,6 +303,22 @@ const CASES: &[Case] = &[
         &[5.0, 7.0],
     ),
     case(
+        "a macro in a loop's pragma",
+        "#define LEAST(x, y) ((x) < (y) ? (x) : (y))\n#define COUNT 2\n\
+         template <int N> float g(device float *o) { float s = 0;\n\
+         #pragma unroll (LEAST(N, 4))\n\
+           for (int i = 0; i < N; i++) s += o == nullptr ? 0 : 1;\n\
+         #pragma unroll COUNT\n\
+           for (int i = 0; i < N; i++) s += 1;\n\
+         #pragma unroll(N)\n\
+           for (int i = 0; i < N; i++) s += 1;\n\
+         #pragma clang loop unroll_count(2)\n\
+           for (int i = 0; i < N; i++) s += 1;\n\
+           return s; }\n\
+         kernel void f(device float *o [[buffer(0)]]) { o[0] = g<4>(o); }",
+        &[16.0],
+    ),
+    case(
         "a barrier with a scope",
         "kernel void f(device float *o [[buffer(0)]]) { threadgroup_barrier(mem_flags::mem_device, \
          memory_scope_device);\n\
