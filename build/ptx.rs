@@ -129,7 +129,7 @@ fn variant(
     let text = format!("#line 1 \"{family}.metal\"\n{text}");
     let preprocessed = run(clang, &arguments, &text)?;
     let program = Program::parse(&preprocessed).map_err(|error| error.to_string())?;
-    let mut text = Target::Nvptx.translation_unit(&program, &program.samples());
+    let mut text = Target::Nvptx.translation_unit(&program, &program.samples(), None);
     for (number, kernel) in program.kernels.iter().enumerate() {
         text += &kernel.export_as(number);
     }

@@ -105,9 +105,11 @@ pub fn read_source(source: &str) -> bool {
         lines(source) + 1,
         "a message would name another line"
     );
-    for (index, kernel) in program.kernels.iter().enumerate() {
-        assert!(kernel.mention(index).ends_with('\n') && kernel.export().ends_with('\n'));
+    for kernel in &program.kernels {
+        assert!(kernel.export().ends_with('\n'));
     }
+    let mentions = rewrite::mentions(&program.kernels);
+    assert!(mentions.is_empty() || mentions.ends_with('\n'));
     true
 }
 

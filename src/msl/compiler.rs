@@ -15,7 +15,7 @@ use super::limits::Limits;
 use super::object::Refusal;
 use super::process::Run;
 use super::ptx;
-use super::rewrite::{FunctionConstant, Kernel, Program, Value};
+use super::rewrite::{FunctionConstant, Kernel, Program, Value, mentions};
 use super::scratch::Scratch;
 use super::target::{self, Target};
 use super::tokens::{Kind, tokenize};
@@ -172,11 +172,7 @@ impl Compiler {
 
     /// The source as a translation unit that instantiates every kernel.
     fn mentions(program: &Program) -> String {
-        let mut text = CPU.translation_unit(program, &program.samples());
-        for (index, kernel) in program.kernels.iter().enumerate() {
-            text += &kernel.mention(index);
-        }
-        text
+        CPU.translation_unit(program, &program.samples(), None) + &mentions(&program.kernels)
     }
 
     /// Compiles a source in the language that Metal is before version 4, with the operand types of Apple's headers.
@@ -216,7 +212,7 @@ impl Compiler {
     }
 
     fn check(&self, program: &Program, source: &str) -> Result<(), Error> {
-        let text = CPU.translation_unit(program, &program.samples());
+        let text = CPU.translation_unit(program, &program.samples(), None);
         let mentions = Compiler::mentions(program);
         let mut arguments = self.compiler_arguments(CPU);
         arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
@@ -304,8 +300,21 @@ impl Compiler {
         values: &[Option<Value>],
         validate: bool,
     ) -> Result<Entry, Error> {
+        with_needed(kernel, |only| {
+            self.kernel_from(program, kernel, values, validate, only)
+        })
+    }
+
+    fn kernel_from(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        validate: bool,
+        only: Option<&Kernel>,
+    ) -> Result<Entry, Error> {
         let target = Target::Cpu { validate };
-        let mut text = target.translation_unit(program, values);
+        let mut text = target.translation_unit(program, values, only);
         text += &kernel.export();
         let arguments = self.compiler_arguments(target);
         self.cache.entry(self.key(&arguments, &text), || {
@@ -333,13 +342,15 @@ impl Compiler {
         kernel: &Kernel,
         values: &[Option<Value>],
     ) -> Result<String, Error> {
-        let module = self.nvptx(program, kernel, values)?;
-        let Some(symbol) = ptx::undefined(&module) else {
-            return Ok(module);
-        };
-        let refusal = Refusal::Undefined(String::from(symbol));
-        Err(undefined_constant(symbol, &program.constants)
-            .unwrap_or_else(|| undefined(&program.text(values), symbol, &refusal)))
+        with_needed(kernel, |only| {
+            let module = self.nvptx(program, kernel, values, only)?;
+            let Some(symbol) = ptx::undefined(&module) else {
+                return Ok(module);
+            };
+            let refusal = Refusal::Undefined(String::from(symbol));
+            Err(undefined_constant(symbol, &program.constants)
+                .unwrap_or_else(|| undefined(&program.text(values), symbol, &refusal)))
+        })
     }
 
     /// The same, which may use what nothing defines.
@@ -348,8 +359,9 @@ impl Compiler {
         program: &Program,
         kernel: &Kernel,
         values: &[Option<Value>],
+        only: Option<&Kernel>,
     ) -> Result<String, Error> {
-        let mut text = Target::Nvptx.translation_unit(program, values);
+        let mut text = Target::Nvptx.translation_unit(program, values, only);
         text += &kernel.export_as(0);
         let mut arguments = self.compiler_arguments(Target::Nvptx);
         arguments.extend(["-o", "-", "-"].map(OsString::from));
@@ -371,7 +383,7 @@ impl Compiler {
         kernel: &Kernel,
         values: &[Option<Value>],
     ) -> u32 {
-        match self.nvptx(program, kernel, values) {
+        match self.nvptx(program, kernel, values, Some(kernel)) {
             Ok(module) => registers::most_threads(registers::halves(&module)),
             Err(_) => u32::MAX,
         }
@@ -432,6 +444,17 @@ impl Compiler {
 
     fn compiler_arguments(&self, target: Target) -> Vec<OsString> {
         target.arguments(&self.shim.library)
+    }
+}
+
+/// Makes something of the functions that a kernel needs, and of the whole source where that fails.
+fn with_needed<T>(
+    kernel: &Kernel,
+    make: impl Fn(Option<&Kernel>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    match make(Some(kernel)) {
+        Err(Error::Source(_)) => make(None),
+        made => made,
     }
 }
 

@@ -10,9 +10,11 @@ mod address_spaces;
 mod attributes;
 mod brackets;
 mod constants;
+mod definitions;
 mod graphics;
 mod kernels;
 mod literals;
+mod needed_functions;
 pub mod opencl;
 mod overloads;
 mod refusals;
@@ -29,11 +31,13 @@ use attributes::Attributes;
 use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
 pub use graphics::Skipped;
-pub use kernels::Kernel;
+pub use kernels::{Kernel, mentions};
+use needed_functions::{Definition, Needs};
 
 /// A rewritten source: text with holes for the function constants, and what it defines.
 pub struct Program {
     segments: Vec<Segment>,
+    needs: Needs,
     pub kernels: Vec<Kernel>,
     pub constants: Vec<FunctionConstant>,
     /// Functions that were taken out because this device computes only.
@@ -50,6 +54,9 @@ enum Segment {
     ConstantDefined(usize),
     /// A loop pragma, for those targets that follow it.
     LoopPragma(String),
+    /// What follows is the body of a function, by its number: one that is not needed is declared only.
+    BodyStart(usize),
+    BodyEnd,
 }
 
 /// What becomes of one token. Its gap always stays.
@@ -75,6 +82,8 @@ struct Rewriter<'s> {
     made: Cell<usize>,
     /// What a pass found wrong so far.
     problems: RefCell<Vec<String>>,
+    /// The functions whose bodies can be left out, in the source's order.
+    definitions: Vec<Definition>,
 }
 
 /// A second's work. The searches of the passes are short in any source that a person wrote.
@@ -98,9 +107,11 @@ impl Program {
         rewriter.merge_overloads()?;
         rewriter.match_ternary_operands()?;
         rewriter.rewrite_literals();
+        let needs = rewriter.needs(&rewriter.definitions);
         let program = Program {
             segments: rewriter.segments(),
             kernels: kernels.kernels,
+            needs,
             constants,
             skipped,
         };
@@ -117,15 +128,30 @@ impl Program {
     /// The C++ text with `values` for the function constants, in the order of `constants`; one without a value is
     /// declared and not defined, so that only a kernel that uses it fails.
     pub fn text(&self, values: &[Option<Value>]) -> String {
-        self.text_with(values, false)
+        self.text_with(values, false, None)
     }
 
     /// The same, with the source's loop pragmas if `unrolls`: a GPU keeps arrays in registers when the loops over them
-    /// are unrolled; on the CPU it mostly costs compile time.
-    pub fn text_with(&self, values: &[Option<Value>], unrolls: bool) -> String {
+    /// are unrolled; on the CPU it mostly costs compile time. `only`: without the bodies of functions that this kernel
+    /// does not need.
+    pub fn text_with(
+        &self,
+        values: &[Option<Value>],
+        unrolls: bool,
+        only: Option<&Kernel>,
+    ) -> String {
+        let needed = only.map(|kernel| self.needs.of(kernel.texts()));
         let mut text = String::new();
+        let mut left_out = false;
         for segment in &self.segments {
             match segment {
+                Segment::BodyStart(number) => {
+                    left_out = needed.as_ref().is_some_and(|needed| !needed[*number]);
+                    text += if left_out { ";" } else { "" };
+                }
+                Segment::BodyEnd => left_out = false,
+                Segment::Text(part) if left_out => text += &needed_functions::lines_of(part),
+                _ if left_out => {}
                 Segment::Text(part) => text += part,
                 Segment::ConstantHead(index) => {
                     text += if values[*index].is_some() {
@@ -165,6 +191,7 @@ impl<'s> Rewriter<'s> {
             steps: Cell::new(0),
             made: Cell::new(0),
             problems: RefCell::default(),
+            definitions: Vec::new(),
         })
     }
 
@@ -283,8 +310,16 @@ impl<'s> Rewriter<'s> {
                 .get_or_init(|| all().collect::<HashSet<_>>())
                 .contains(word)
         };
-        for (token, edit) in self.tokens.list.iter().zip(&self.edits) {
+        let mut bodies = self.definitions.iter().enumerate().peekable();
+        for (index, (token, edit)) in self.tokens.list.iter().zip(&self.edits).enumerate() {
+            // A body's end is that of its last token.
+            if bodies.next_if(|(_, it)| it.body.end == index).is_some() {
+                push_hole(&mut segments, &mut text, Segment::BodyEnd);
+            }
             push_gap(&mut segments, &mut text, token.gap, &is_name);
+            if let Some((number, _)) = bodies.peek().filter(|(_, it)| it.body.start == index) {
+                push_hole(&mut segments, &mut text, Segment::BodyStart(*number));
+            }
             let hole = match edit {
                 Edit::Keep => {
                     text += token.text;
@@ -300,6 +335,9 @@ impl<'s> Rewriter<'s> {
                 Edit::ConstantDefined(index) => Segment::ConstantDefined(*index),
             };
             push_hole(&mut segments, &mut text, hole);
+        }
+        if bodies.next().is_some() {
+            push_hole(&mut segments, &mut text, Segment::BodyEnd);
         }
         push_gap(&mut segments, &mut text, self.tokens.tail, &is_name);
         text.push('\n');

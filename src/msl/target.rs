@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::rewrite::{Program, Value};
+use super::rewrite::{Kernel, Program, Value};
 
 /// MSL 3.1, as `__METAL_VERSION__` states it.
 const METAL_VERSION: &str = "310";
@@ -107,14 +107,19 @@ impl Target {
     }
 
     /// The rewritten source with the standard library before it. Helpers get internal linkage, so that only what the
-    /// kernel uses becomes machine code.
-    pub fn translation_unit(self, program: &Program, values: &[Option<Value>]) -> String {
+    /// kernel uses becomes machine code. `only`: the one kernel that is compiled, and none for all of them.
+    pub fn translation_unit(
+        self,
+        program: &Program,
+        values: &[Option<Value>],
+        only: Option<&Kernel>,
+    ) -> String {
         let prefix = self.prefix();
-        let mut rewritten = program.text_with(values, self == Target::Nvptx);
+        let mut rewritten = program.text_with(values, self == Target::Nvptx, only);
         // Loads of a null pointer whose values go nowhere are dropped, once arrays are in registers: that takes loops
         // that are unrolled as the source asks.
         if self != Target::Nvptx && rewritten.contains("nullptr") {
-            rewritten = program.text_with(values, true);
+            rewritten = program.text_with(values, true, only);
         }
         format!(
             "{prefix}\

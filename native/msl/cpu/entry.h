@@ -63,6 +63,19 @@ template <class P, class Bound> constexpr msl_argument describe(int index) {
   return result;
 }
 
+/* What the check of a whole source instantiates: a kernel's function, and its parameters once for all instances of its
+ * template that have the same. `Own` is the definition's, so that each says what is wrong with it. */
+template <class... Bound> struct bounds {};
+template <class Own, class F, class Bounds> struct parameters {
+  static void take(const msl_lane *) {}
+  static_assert(!sizeof(F), "a kernel returns void");
+};
+template <class Own, class... P, class... Bound> struct parameters<Own, void (*)(P...), bounds<Bound...>> {
+  static_assert(sizeof...(P) == sizeof...(Bound), "a kernel's definition and its instantiation take different parameters");
+  static void take(const msl_lane *lane) { ((void)argument<P, resolved<P, Bound>>(lane, 0), ...); }
+};
+template <class Own, class F> constexpr parameters<Own, F, typename Own::list> mention(F) { return {}; }
+
 /* Also in C++14, which has no `template <auto>`. */
 template <class F, F function, class... Bound> struct kernel {
   static_assert(!sizeof(F), "a kernel returns void");

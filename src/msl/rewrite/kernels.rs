@@ -4,6 +4,7 @@
 //! (native/msl/cpu/entry.h), which is why `template [[host_name("x")]] kernel decltype(f<int>) f<int>;` needs no
 //! treatment of its own.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::attributes::Attribute;
@@ -16,6 +17,8 @@ use crate::msl::tokens::Kind;
 pub struct Kernel {
     /// The name that it is found by.
     pub name: String,
+    /// The C++ function's name, without namespaces and template arguments.
+    function: String,
     /// A pointer to the C++ function: `&f`, `&f<half, 4>`, `static_cast<void (*)(float *)>(&f)`.
     pointer: String,
     /// The pointer's type.
@@ -72,13 +75,46 @@ impl Kernel {
         format!("({max_threads}), {}", self.instance())
     }
 
-    /// Makes the compiler instantiate this kernel; `index` tells several of them apart.
-    pub fn mention(&self, index: usize) -> String {
+    /// Makes the compiler instantiate this kernel; `index` tells several of them apart, and `bounds` is the number of
+    /// its `state_bounds`. The member is named here, so that what is wrong with it is on the kernel's line.
+    fn mention(&self, index: usize, bounds: usize) -> String {
         self.in_its_namespace(format!(
-            "static auto *const msl_mention_{index} = &{}::run;",
-            self.instance()
+            "static auto *const msl_mention_{index} = msl::mention<msl_bounds_{bounds}>({}).take;",
+            self.pointer
         ))
     }
+
+    /// What its parameters are bound to, for all kernels of its template.
+    fn state_bounds(&self, number: usize) -> String {
+        self.in_its_namespace(format!(
+            "struct msl_bounds_{number} {{ using list = msl::bounds<{}>; }};",
+            self.bounds.join(", ")
+        ))
+    }
+
+    /// All that is said of it.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        let own = [&self.function, &self.pointer, &self.pointer_type];
+        let more = self.bounds.iter().chain(&self.max_threads);
+        own.into_iter().chain(more).map(String::as_str)
+    }
+}
+
+/// Makes the compiler instantiate every kernel. What is the same for all instances of a template is said once: it is
+/// most of what there is to compile where a template has many.
+pub fn mentions(kernels: &[Kernel]) -> String {
+    let mut text = String::new();
+    let mut known = HashMap::new();
+    for (index, kernel) in kernels.iter().enumerate() {
+        let key = (&kernel.function, &kernel.namespaces, &kernel.bounds);
+        let fresh = known.len();
+        let bounds = *known.entry(key).or_insert_with(|| {
+            text += &kernel.state_bounds(fresh);
+            fresh
+        });
+        text += &kernel.mention(index, bounds);
+    }
+    text
 }
 
 /// The kernels of a source, with the parameter lists whose attributes belong to them.
@@ -245,6 +281,7 @@ impl Rewriter<'_> {
                 let pointer = format!("&{}", declarator.name);
                 found.kernels.push(Kernel {
                     name: host_name.unwrap_or_else(|| declarator.name.clone()),
+                    function: declarator.name.clone(),
                     pointer_type: format!("decltype({pointer})"),
                     pointer,
                     namespaces: namespaces.clone(),
@@ -319,6 +356,7 @@ impl Rewriter<'_> {
             name: instance
                 .host_name
                 .unwrap_or_else(|| String::from(unqualified)),
+            function: String::from(unqualified),
             pointer,
             pointer_type,
             namespaces: definition.namespaces.clone(),

@@ -25,7 +25,7 @@ pub fn to_opencl(preprocessed: &str) -> Result<String, Error> {
         .map(|segment| match segment {
             Segment::Text(text) => text,
             // OpenCL's compiler follows it, and need not.
-            Segment::LoopPragma(_) => String::new(),
+            Segment::LoopPragma(_) | Segment::BodyStart(_) | Segment::BodyEnd => String::new(),
             _ => unreachable!("function constants were not taken out"),
         });
     Ok(segments.collect())

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::needed_functions::Definition;
 use super::spaces_decide::{Choices, is_space};
 use super::{Edit, Rewriter};
 use crate::msl::error::Error;
@@ -124,7 +125,13 @@ impl Rewriter<'_> {
                     if self.is_repeated(declaration.clone(), again, scopes.current, &mut known)? {
                         self.erase(start..end + 1);
                     } else {
-                        self.note_function(&mut choices, scopes.current, declaration, body)?;
+                        self.note_function(
+                            &mut choices,
+                            scopes.current,
+                            declaration.clone(),
+                            body,
+                        )?;
+                        self.note_definition(declaration, index..end + 1, in_class);
                     }
                     index = end;
                     start = index + 1;
@@ -161,6 +168,20 @@ impl Rewriter<'_> {
             index += 1;
         }
         self.check_classes(&choices)
+    }
+
+    /// Takes in a function that may be declared only, where nothing needs it.
+    fn note_definition(&mut self, declaration: Range<usize>, body: Range<usize>, in_class: bool) {
+        let Some((name, _)) = self.function_name(declaration.clone()) else {
+            return;
+        };
+        if !in_class && !name.is_empty() && self.can_be_declared(declaration, &name) {
+            self.definitions.push(Definition {
+                name: String::from(self.text(name.start)),
+                head: name.start,
+                body,
+            });
+        }
     }
 
     fn scope(&self, declaration: Range<usize>) -> Scope {
