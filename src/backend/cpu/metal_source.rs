@@ -114,6 +114,8 @@ pub unsafe fn execute(
         bindings: launch.bindings,
         images,
         threadgroup_memory: launch.threadgroup_memory,
+        // Encoders hold what they are given against their device's.
+        most_threadgroup_memory: limits::MOST_THREADGROUP_MEMORY,
         grid: launch.grid,
         threadgroup: launch.threadgroup,
         threads: launch.threads,

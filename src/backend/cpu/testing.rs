@@ -164,6 +164,7 @@ impl<'a> Call<'a> {
             bindings: self.raw.bindings,
             images: &crate::backend::cpu::msl::abi::NO_IMAGES,
             threadgroup_memory: self.raw.threadgroup_memory,
+            most_threadgroup_memory: crate::backend::cpu::limits::THREADGROUP_MEMORY,
             grid: self.raw.grid,
             threadgroup: self.raw.threadgroup,
             threads: self.raw.threads,

@@ -13,7 +13,7 @@ use super::lane_order::LaneOrder;
 use super::subnormals::Flush;
 use super::threadgroup::{self, Fault, Shape, Threadgroup};
 use super::{traps, watchdog};
-use crate::backend::cpu::limits::{self, MOST_THREADGROUP_MEMORY};
+use crate::backend::cpu::limits;
 use crate::backend::cpu::range::Range;
 
 /// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a
@@ -29,6 +29,8 @@ pub struct Dispatch<'a> {
     pub bindings: [Range; BUFFERS],
     /// Bytes of threadgroup memory by argument index.
     pub threadgroup_memory: [u32; BUFFERS],
+    /// Bytes of it that there are, for variables, too.
+    pub most_threadgroup_memory: u32,
     pub images: &'a Images,
     /// Threadgroups, or threads when `threads` is set.
     pub grid: [u32; 3],
@@ -226,9 +228,10 @@ impl Function {
             .map(|bytes| u64::from(*bytes))
             .sum();
         let memory = dynamic + u64::from(self.variable_bytes());
-        if memory > u64::from(MOST_THREADGROUP_MEMORY) {
+        let most = dispatch.most_threadgroup_memory;
+        if memory > u64::from(most) {
             return Err(format!(
-                "{memory} bytes of threadgroup memory, where {MOST_THREADGROUP_MEMORY} are available"
+                "{memory} bytes of threadgroup memory, where {most} are available"
             ));
         }
         let overflow = || {

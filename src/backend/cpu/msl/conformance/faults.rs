@@ -357,8 +357,8 @@ fn dispatches_that_do_not_fit_the_kernel() {
             "the argument at buffer index 1 takes 32 bytes, and 16 are bound",
         ),
         (
-            program().memory(0, 230_144 + 16),
-            "bytes of threadgroup memory, where 262144 are available",
+            program().memory(0, 768 + 16),
+            "bytes of threadgroup memory, where 32768 are available",
         ),
         (
             program().memory(0, 64).groups([1, 1, 1], [33, 1, 1]),

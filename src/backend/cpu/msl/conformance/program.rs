@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::backend::cpu::limits::THREADGROUP_MEMORY;
 use crate::backend::cpu::msl::abi::{BUFFERS, Images, Sampler, Texture};
 use crate::backend::cpu::msl::dispatch::{Dispatch, Failure};
 use crate::backend::cpu::msl::lane_order::LaneOrder;
@@ -204,6 +205,7 @@ impl<'a> Program<'a> {
             bindings,
             images: &images,
             threadgroup_memory: self.memory,
+            most_threadgroup_memory: THREADGROUP_MEMORY,
             grid: self.grid,
             threadgroup: self.threadgroup,
             threads: self.threads,
