@@ -383,7 +383,7 @@ impl Compiler {
         kernel: &Kernel,
         values: &[Option<Value>],
     ) -> u32 {
-        match self.nvptx(program, kernel, values, Some(kernel)) {
+        match with_needed(kernel, |only| self.nvptx(program, kernel, values, only)) {
             Ok(module) => registers::most_threads(registers::halves(&module)),
             Err(_) => u32::MAX,
         }
