@@ -179,8 +179,8 @@ SOFT_COUNTED(SoftComputeEncoder)
   [self requireIndex:index for:_cmd];
   NSUInteger limit = [self softDevice].maxThreadgroupMemoryLength;
   const NSUInteger unit = THREADGROUP_MEMORY_UNIT;
-  SOFT_REQUIRE(length % unit == 0 || ![[self softDevice] isStrict], @"length (%" PRIu64 ") is not a multiple of %" PRIu64,
-               (uint64_t)length, (uint64_t)unit);
+  SOFT_REQUIRE(length % unit == 0 || ![[self softDevice] isStrict],
+               @"length (%" PRIu64 ") is not a multiple of %" PRIu64, (uint64_t)length, (uint64_t)unit);
   SOFT_REQUIRE(length <= limit, @"length (%" PRIu64 ") exceeds maxThreadgroupMemoryLength (%" PRIu64 ")",
                (uint64_t)length, (uint64_t)limit);
   _threadgroupMemory[index] = (uint32_t)((length + unit - 1) / unit * unit); /* Metal's driver takes any length */

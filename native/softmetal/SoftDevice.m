@@ -208,7 +208,8 @@ SOFT_COUNTED(SoftDevice)
   [self requireLength:length options:options of:_cmd];
   NSUInteger mask = (NSUInteger)[_backend capabilities]->page_size - 1;
   BOOL strict = [self isStrict]; /* programs do without whole pages, and Metal's driver lets them */
-  SOFT_REQUIRE(!strict || ((uintptr_t)pointer & mask) == 0, @"pointer (%p) is not a multiple of the page size", pointer);
+  SOFT_REQUIRE(!strict || ((uintptr_t)pointer & mask) == 0, @"pointer (%p) is not a multiple of the page size",
+               pointer);
   SOFT_REQUIRE(!strict || (length & mask) == 0, @"length (%" PRIu64 ") is not a multiple of the page size",
                (uint64_t)length);
   SOFT_REQUIRE((options & MTLResourceStorageModeMask) != MTLResourceStorageModePrivate,

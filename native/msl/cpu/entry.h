@@ -71,7 +71,8 @@ template <class Own, class F, class Bounds> struct parameters {
   static_assert(!sizeof(F), "a kernel returns void");
 };
 template <class Own, class... P, class... Bound> struct parameters<Own, void (*)(P...), bounds<Bound...>> {
-  static_assert(sizeof...(P) == sizeof...(Bound), "a kernel's definition and its instantiation take different parameters");
+  static_assert(sizeof...(P) == sizeof...(Bound),
+                "a kernel's definition and its instantiation take different parameters");
   static void take(const msl_lane *lane) { ((void)argument<P, resolved<P, Bound>>(lane, 0), ...); }
 };
 template <class Own, class F> constexpr parameters<Own, F, typename Own::list> mention(F) { return {}; }
@@ -81,7 +82,8 @@ template <class F, F function, class... Bound> struct kernel {
   static_assert(!sizeof(F), "a kernel returns void");
 };
 template <class... P, void (*function)(P...), class... Bound> struct kernel<void (*)(P...), function, Bound...> {
-  static_assert(sizeof...(P) == sizeof...(Bound), "a kernel's definition and its instantiation take different parameters");
+  static_assert(sizeof...(P) == sizeof...(Bound),
+                "a kernel's definition and its instantiation take different parameters");
   static constexpr indices<resolved<P, Bound>...> index = {};
   template <int... i> static MSL_INLINE void call(const msl_lane *lane, sequence<i...>) {
     function(argument<P, resolved<P, Bound>>(lane, index.values[i])...);
