@@ -5,14 +5,13 @@
 use super::compiler::Compiler;
 use super::diagnostics;
 use super::error::Error;
-use super::tokens::{Kind, Tokens, tokenize};
+use super::tokens::{ADDRESS_SPACES, Kind, Tokens, tokenize};
 
 /// The built-in types, without the numbers of components.
 const TYPES: &[&str] = &[
     "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "float",
     "void", "bfloat",
 ];
-const SPACES: [&str; 4] = ["device", "constant", "thread", "threadgroup"];
 
 /// Checks a source that compiles. What passed once is not checked again.
 pub fn check(compiler: &Compiler, source: &str) -> Result<(), Error> {
@@ -95,7 +94,7 @@ pub fn pointers_without_space(tokens: &Tokens) -> Vec<String> {
         });
         if !specifiers
             .into_iter()
-            .any(|token| SPACES.contains(&token.text))
+            .any(|token| ADDRESS_SPACES.contains(&token.text))
         {
             problems.push(
                 tokens

@@ -11,6 +11,9 @@ use super::error::Error;
 /// Tokens of the largest source: eight times as many as in all kernels of ours together.
 const MOST: usize = 2 << 20;
 
+/// Metal's, where pointers and references may point to.
+pub const ADDRESS_SPACES: [&str; 4] = ["device", "constant", "thread", "threadgroup"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Identifier,

@@ -7,17 +7,16 @@ use std::ops::Range;
 
 use super::{Edit, Rewriter};
 use crate::msl::error::Error;
-use crate::msl::tokens::Kind;
+use crate::msl::tokens::{ADDRESS_SPACES, Kind};
 
 /// Types that have vectors.
 const NUMBERS: [&str; 12] = [
     "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat",
     "float",
 ];
-const SPACES: [&str; 4] = ["device", "constant", "thread", "threadgroup"];
 
 pub(super) fn is_space(word: &str) -> bool {
-    SPACES.contains(&word)
+    ADDRESS_SPACES.contains(&word)
 }
 
 /// A type of a declaration, as the choice among several sees it.
@@ -103,8 +102,8 @@ impl<'s> Rewriter<'s> {
         if others.iter().filter(unclear).any(|other| !same(other)) {
             return Err(self.error(
                 name.start,
-                "this and an earlier one of the same name differ in their bodies, and some calls could tell them apart by \
-                 address space only: the software device has one address space; give them different names",
+                "this and an earlier one of the same name differ in their bodies, and some calls could tell them apart \
+                 by address space only: the software device has one address space; give them different names",
             ));
         }
         if !specializes {
@@ -179,7 +178,7 @@ impl<'s> Rewriter<'s> {
                 self.count_steps(class.specializations.len());
                 self.check_work()?;
                 if !arguments.spaces.is_empty()
-                    && SPACES.iter().any(|space| !covered.contains(space))
+                    && ADDRESS_SPACES.iter().any(|space| !covered.contains(space))
                     && !self.same_text(primary, &specialization.body)
                     && self.is_used_beyond(class_name, &covered)
                 {
@@ -449,8 +448,8 @@ impl<'s> Rewriter<'s> {
     }
 }
 
-const SPECIALIZED: &str = "this template is specialized by address space, and its bodies differ: the software device has \
-                           one address space and cannot tell them apart; give them different names";
+const SPECIALIZED: &str = "this template is specialized by address space, and its bodies differ: the software device \
+                           has one address space and cannot tell them apart; give them different names";
 
 fn is_name(word: &str) -> bool {
     word.starts_with(|first: char| first.is_alphabetic() || first == '_')
