@@ -108,7 +108,7 @@ pub fn read_source(source: &str) -> bool {
     for kernel in &program.kernels {
         assert!(kernel.export().ends_with('\n'));
     }
-    let mentions = rewrite::mentions(&program.kernels);
+    let mentions = program.mentions();
     assert!(mentions.is_empty() || mentions.ends_with('\n'));
     true
 }

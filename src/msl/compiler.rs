@@ -15,7 +15,7 @@ use super::limits::Limits;
 use super::object::Refusal;
 use super::process::Run;
 use super::ptx;
-use super::rewrite::{FunctionConstant, Kernel, Program, Value, mentions};
+use super::rewrite::{FunctionConstant, Kernel, Program, Value};
 use super::scratch::Scratch;
 use super::target::{self, Target};
 use super::tokens::{Kind, tokenize};
@@ -172,7 +172,7 @@ impl Compiler {
 
     /// The source as a translation unit that instantiates every kernel.
     fn mentions(program: &Program) -> String {
-        CPU.translation_unit(program, &program.samples(), None) + &mentions(&program.kernels)
+        CPU.translation_unit(program, &program.samples(), None) + &program.mentions()
     }
 
     /// Compiles a source in the language that Metal is before version 4, with the operand types of Apple's headers.

@@ -31,7 +31,7 @@ use attributes::Attributes;
 use brackets::Brackets;
 pub use constants::{FunctionConstant, Value};
 pub use graphics::Skipped;
-pub use kernels::{Kernel, mentions};
+pub use kernels::Kernel;
 use needed_functions::{Definition, Needs};
 
 /// A rewritten source: text with holes for the function constants, and what it defines.
@@ -118,6 +118,11 @@ impl Program {
         // What was taken out may have stood between two halves of something.
         Rewriter::new(&program.text(&program.samples()))?.refuse()?;
         Ok(program)
+    }
+
+    /// What makes the compiler instantiate every kernel.
+    pub fn mentions(&self) -> String {
+        kernels::mentions(&self.kernels)
     }
 
     /// A value for each function constant: any will do to check a source, as long as its type is right.
