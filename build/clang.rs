@@ -135,6 +135,43 @@ impl Clang {
         }
     }
 
+    /// What an executable is linked with whose native code runs under that sanitizer: the runtime that `clang -###` names.
+    /// On Linux rustc's linker may be GCC's driver, whose own runtimes are others. On a Mac it is clang.
+    pub fn sanitizer_runtime(&self, target: &str, sanitizer: &str) -> Result<Vec<String>, String> {
+        if target == "macos" {
+            return Ok(vec![format!("-fsanitize={sanitizer}")]);
+        }
+        let linked = Command::new(&self.path)
+            .args([
+                &format!("-fsanitize={sanitizer}"),
+                "-###",
+                "-x",
+                "c",
+                "/dev/null",
+            ])
+            .output()
+            .map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let words = String::from_utf8_lossy(&linked.stderr).replace('"', "");
+        let runtime = |word: &&str| word.contains("libclang_rt.");
+        let mut arguments: Vec<String> = Vec::new();
+        for word in words.split_whitespace().filter(runtime) {
+            match word.ends_with(".a") {
+                true => arguments.extend(
+                    ["-Wl,--whole-archive", word, "-Wl,--no-whole-archive"].map(String::from),
+                ),
+                false => arguments.push(format!("-Wl,{word}")),
+            }
+        }
+        if arguments.is_empty() {
+            return Err(format!(
+                "{} has no runtime of the {sanitizer} sanitizer",
+                self.path.display()
+            ));
+        }
+        arguments.extend(["-lpthread", "-lrt", "-lm", "-ldl", "-lresolv"].map(String::from));
+        Ok(arguments)
+    }
+
     /// The libraries that every user of the native archive needs.
     pub fn link(&self, target: &str) {
         for library in libraries(target) {

@@ -2,14 +2,15 @@
 # Lints the crate with each combination of its features, by cargo-hack, and runs the tests of builds without some of
 # them.
 #
-#   scripts/check-features.sh [short]    short: none of the features, and each one alone; tests with none
+#   scripts/check-features.sh [short]    short: none of the features, then some that `make lint` has not together; tests
+#                                        with none
 #
 # A combination whose features bring each other is left out where another one is the same. Linting builds nothing
 # native; the tests do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
+. scripts/shared-dependencies.sh features
 readonly HACK_VERSION=0.6.45
 export PATH=$target/tools/bin:$target/tools/cargo-hack-$HACK_VERSION/bin:$PATH
 # From PyPI, which has the program itself, else from crates.io, where it is compiled.
@@ -21,14 +22,23 @@ get_hack() {
     cargo install --quiet --locked --root "$target/tools" --version "$HACK_VERSION" cargo-hack ||
     { echo 'check-features: cargo-hack is not here and cannot be installed' >&2 && exit 69; }
 }
-get_hack
 
-sets=(--feature-powerset)
-tested=('' software-device llama,software-device)
-[ "${1:-}" != short ] || { sets=(--each-feature) && tested=(''); }
-# `default` is chat, llama, msl and software-device, which are there by themselves.
-IRONBRIDGE_CHECK_ONLY=1 cargo hack clippy --quiet --target-dir "$target/features" --package ironbridge --lib --bins \
-  "${sets[@]}" --exclude-features default -- -D warnings </dev/null
+lint() {
+  IRONBRIDGE_CHECK_ONLY=1 cargo "$@" --quiet --package ironbridge --lib --bins -- -D warnings </dev/null
+}
+
+if [ "${1:-}" = short ]; then
+  tested=('')
+  for features in '' llama nvidia train,tracing; do
+    echo "check-features: lint with ${features:-no feature}"
+    lint clippy --no-default-features --features "$features"
+  done
+else
+  tested=('' software-device llama,software-device)
+  get_hack
+  # `default` is chat, llama, msl and software-device, which are there by themselves.
+  lint hack clippy --feature-powerset --exclude-features default
+fi
 
 # Small tests of what is there and what is not.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0

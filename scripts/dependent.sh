@@ -10,7 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 root=${2:-$PWD}
-target=$(mkdir -p "${CARGO_TARGET_DIR:-target}/dependent" && cd "${CARGO_TARGET_DIR:-target}/dependent" && pwd)
+. scripts/shared-dependencies.sh dependent
+target=$CARGO_TARGET_DIR
 program=$target/program
 mkdir -p "$program/src"
 
@@ -91,7 +92,7 @@ tracing = { version = "0.1", default-features = false, features = ["std"] }
 $2
 MANIFEST
   [ -f "$program/Cargo.lock" ] || cp Cargo.lock "$program/Cargo.lock"
-  (cd "$program" && CARGO_TARGET_DIR=$target cargo build --quiet ${3:+"$3"})
+  (cd "$program" && cargo build --quiet ${3:+"$3"})
   cp "$target/$folder/newcomer" "$target/newcomer-$name"
 }
 

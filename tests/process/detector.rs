@@ -38,27 +38,26 @@ fn stress(program: &Path) -> Output {
 
 /// The command line over that bridge. The first to ask builds it.
 fn built_for_tests() -> PathBuf {
-    // A target folder of its own: the two builds must not take each other's place.
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("for-tests");
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // A target folder of its own: the two builds must not take each other's place. What cargo compiles on the way is
+    // kept beside the tests', whose dependencies are the same where the command names the same packages and features.
+    let folder = temporary.join("for-tests");
     let built = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--locked",
-            "--features",
-            "cli",
-            "--bin",
-            "ironbridge",
-            "--config",
-            "profile.dev.package.'*'.opt-level = 0",
-            "--target-dir",
-        ])
+        .args(["build", "--locked", "--workspace", "--features"])
+        .arg("ironbridge/cli,ironbridge/pull,ironbridge/tracing")
+        .args(["--bin", "ironbridge", "--test", "features"])
+        // It runs for a second: what counts is how long it takes to build. No other build has these settings.
+        .args(["--config", "profile.dev.package.ironbridge.opt-level = 0"])
+        .args(["--config", "profile.dev.package.ironbridge.debug = 0"])
+        .arg("--target-dir")
         .arg(&folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env(
+            "CARGO_BUILD_BUILD_DIR",
+            temporary.parent().expect("cargo's own folder"),
+        )
         .env("IRONBRIDGE_TEST_WITHOUT_POOLS", "1")
         .env("IRONBRIDGE_TEST_AS_MAC", "1")
-        // It runs for a second: what counts is how long it takes to build.
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .output()
         .expect("cargo starts");
     assert!(
