@@ -25,8 +25,10 @@ unavailable() {
 
 target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd)
 export PATH=$target/tools/bin:$PATH
+# It runs for a second, so that it is compiled quickly.
 command -v cargo-deb >/dev/null ||
-  cargo install --quiet --locked --root "$target/tools" --version "$CARGO_DEB_VERSION" cargo-deb ||
+  CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+    cargo install --quiet --locked --root "$target/tools" --version "$CARGO_DEB_VERSION" cargo-deb ||
   unavailable 'cargo-deb is not here and cannot be installed'
 command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-recommends dpkg-dev >/dev/null ||
   unavailable 'dpkg-shlibdeps is not here, and apt cannot fetch dpkg-dev'
@@ -49,7 +51,9 @@ rm -rf "$OUT" && mkdir -p "$OUT"
 "$target/$folder/ironbridge" man --out "$OUT/man"
 "$target/$folder/ironbridge" completions bash >"$OUT/ironbridge.bash"
 scripts/licenses.py ironbridge "$features" >"$OUT/licenses.txt"
-cargo deb --quiet --no-build --strip --profile "$profile" --output "$OUT/"
+quickly=()
+[ "$profile" = release ] || quickly=(--fast)
+cargo deb --quiet --no-build --strip "${quickly[@]}" --profile "$profile" --output "$OUT/"
 package=$(ls "$OUT"/*.deb)
 
 dpkg-deb --extract "$package" "$OUT/content"
