@@ -135,8 +135,8 @@ impl Clang {
         }
     }
 
-    /// What an executable is linked with whose native code runs under that sanitizer: the runtime that `clang -###` names.
-    /// On Linux rustc's linker may be GCC's driver, whose own runtimes are others. On a Mac it is clang.
+    /// What an executable is linked with whose native code runs under that sanitizer: the runtime that `clang -###`
+    /// names. On Linux rustc's linker may be GCC's driver, whose own runtimes are others. On a Mac it is clang.
     pub fn sanitizer_runtime(&self, target: &str, sanitizer: &str) -> Result<Vec<String>, String> {
         if target == "macos" {
             return Ok(vec![format!("-fsanitize={sanitizer}")]);
