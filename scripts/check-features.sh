@@ -2,8 +2,7 @@
 # Lints the crate with each combination of its features, by cargo-hack, and runs the tests of builds without some of
 # them.
 #
-#   scripts/check-features.sh [short]    short: none of the features, then some that `make lint` has not together; tests
-#                                        with none
+#   scripts/check-features.sh [short]    short: none of the features, and each one alone; tests with none
 #
 # A combination whose features bring each other is left out where another one is the same. Linting builds nothing
 # native; the tests do.
@@ -22,23 +21,14 @@ get_hack() {
     cargo install --quiet --locked --root "$target/tools" --version "$HACK_VERSION" cargo-hack ||
     { echo 'check-features: cargo-hack is not here and cannot be installed' >&2 && exit 69; }
 }
+get_hack
 
-lint() {
-  IRONBRIDGE_CHECK_ONLY=1 cargo "$@" --quiet --package ironbridge --lib --bins -- -D warnings </dev/null
-}
-
-if [ "${1:-}" = short ]; then
-  tested=('')
-  for features in '' llama nvidia train,tracing; do
-    echo "check-features: lint with ${features:-no feature}"
-    lint clippy --no-default-features --features "$features"
-  done
-else
-  tested=('' software-device llama,software-device)
-  get_hack
-  # `default` is chat, llama, msl and software-device, which are there by themselves.
-  lint hack clippy --feature-powerset --exclude-features default
-fi
+sets=(--feature-powerset)
+tested=('' software-device llama,software-device)
+[ "${1:-}" != short ] || { sets=(--each-feature) && tested=(''); }
+# `default` is chat, llama, msl and software-device, which are there by themselves.
+IRONBRIDGE_CHECK_ONLY=1 cargo hack clippy --quiet --package ironbridge --lib --bins \
+  "${sets[@]}" --exclude-features default -- -D warnings </dev/null
 
 # Small tests of what is there and what is not.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0
