@@ -1,4 +1,4 @@
-# Sourced: what a build under a sanitizer needs. $1: address or thread. Sets `folder`, where cargo puts what it builds.
+# Sourced: what a build under a sanitizer needs. $1: address or thread.
 
 # The runtime of the clang that build.rs picks must be the one that is linked.
 for version in $(seq 39 -1 11) ''; do
@@ -9,7 +9,6 @@ export CLANG=${CLANG:-$clang}
 export "IRONBRIDGE_TEST_$(tr 'a-z' 'A-Z' <<<"$1")_SANITIZER=1"
 # A folder of its own for what is built, and the ordinary one for the rest: dependencies are those of the tests.
 . scripts/shared-dependencies.sh sanitizer
-folder=$CARGO_TARGET_DIR/debug
 # The sanitizers watch the native side; the Rust side compiles in a third of the time where it is not optimized.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0
 # Reports and suppressions name functions and files. The runtime does not find every symbolizer by itself.

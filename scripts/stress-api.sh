@@ -17,8 +17,8 @@ esac
 shift
 . scripts/sanitizer.sh "$sanitizer"
 
-cargo build --workspace --features ironbridge/cli,ironbridge/pull,ironbridge/tracing --lib --test features
-library=$folder
+scripts/debug-build.sh
+library=$CARGO_TARGET_DIR/debug
 # Where capi/build.rs makes this link, the library itself is not.
 ln -sfn libironbridge.so "$library/libironbridge.so.0"
 program=$library/stress-api-$sanitizer
