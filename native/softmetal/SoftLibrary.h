@@ -11,6 +11,7 @@
   SoftDevice *_device;
   SoftBackend *_backend;
   soft_module *_handle;
+  NSArray *_names;
   NSString *_label;
 }
 /* nil and *error (MTLLibraryErrorDomain, the compiler's text) when the source does not compile. */

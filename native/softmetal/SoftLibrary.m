@@ -61,7 +61,10 @@ SOFT_COUNTED(SoftLibrary)
   soft_outcome outcome =
       [_backend table]->module_create([_backend handle], [text bytes], [text length], &_handle, &detail);
   NSString *said = soft_backend_text(detail, @"the compiler gave no reason");
-  if (outcome == SOFT_OK) return self;
+  if (outcome == SOFT_OK) {
+    [self readNames];
+    return self;
+  }
   _handle = NULL;
   MTLLibraryError code = outcome == SOFT_UNSUPPORTED ? MTLLibraryErrorUnsupported : MTLLibraryErrorCompileFailure;
   if (error) *error = soft_library_error(code, said);
@@ -69,8 +72,18 @@ SOFT_COUNTED(SoftLibrary)
   return nil;
 }
 
+/* Once: who asks for each of a thousand names by its index asks for all of them a thousand times. */
+- (void)readNames {
+  NSMutableArray *names = [NSMutableArray array];
+  const char *name;
+  for (size_t i = 0; (name = [_backend table]->module_function_name(_handle, i)); i++)
+    [names addObject:[NSString stringWithUTF8String:name]];
+  _names = [names copy];
+}
+
 - (void)dealloc {
   @autoreleasepool {
+    [_names release];
     if (_handle) [_backend table]->module_release(_handle);
     [_backend release];
     [_label release];
@@ -84,12 +97,7 @@ SOFT_COUNTED(SoftLibrary)
 }
 
 - (NSArray *)functionNames {
-  NSMutableArray *names = [NSMutableArray array];
-  const char *name;
-  for (size_t i = 0; (name = [_backend table]->module_function_name(_handle, i)); i++) {
-    [names addObject:[NSString stringWithUTF8String:name]];
-  }
-  return names;
+  return _names;
 }
 
 - (SoftFunction *)newFunction:(NSString *)name constants:(NSData *)constants error:(NSError **)error {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 use super::cache::{Cache, Entry, Hash};
 use super::clang::Clang;
@@ -33,6 +34,8 @@ pub struct Compiler {
     shim: Shim,
     cache: Cache,
     limits: Limits,
+    /// How many of them may run at once.
+    processes: usize,
 }
 
 impl Compiler {
@@ -43,7 +46,13 @@ impl Compiler {
             shim: Shim::install(cache.folder())?,
             cache,
             limits: Limits::from_environment()?,
+            processes: 1,
         })
+    }
+
+    /// With as many processes at once for a source of many kernels.
+    pub fn with_processes(self, processes: usize) -> Compiler {
+        Compiler { processes, ..self }
     }
 
     /// With limits of its own.
@@ -73,12 +82,12 @@ impl Compiler {
         let mut program = None;
         let key = self.key(&self.preprocessor_arguments(), source);
         let preprocessed = self.cache.read(key, || {
-            let preprocessed = self.preprocess(source)?;
-            let placed = |error| match error {
-                Error::Source(text) => diagnostics::placed(&text, source, &preprocessed),
-                other => other,
-            };
-            let parsed = Program::parse(&preprocessed).map_err(placed)?;
+            let (preprocessed, parsed) = thread::scope(|scope| {
+                if self.processes > 1 {
+                    scope.spawn(|| self.precompiled_prefix(CPU)); // the check's
+                }
+                self.rewrite(source)
+            })?;
             self.check(&parsed, source)?;
             program = Some(parsed);
             Ok(preprocessed.into_bytes())
@@ -86,6 +95,15 @@ impl Compiler {
         match program {
             Some(program) => Ok(program),
             None => Program::parse(&String::from_utf8_lossy(&preprocessed)),
+        }
+    }
+
+    fn rewrite(&self, source: &str) -> Result<(String, Program), Error> {
+        let preprocessed = self.preprocess(source)?;
+        match Program::parse(&preprocessed) {
+            Ok(program) => Ok((preprocessed, program)),
+            Err(Error::Source(text)) => Err(diagnostics::placed(&text, source, &preprocessed)),
+            Err(other) => Err(other),
         }
     }
 
@@ -213,9 +231,13 @@ impl Compiler {
 
     fn check(&self, program: &Program, source: &str) -> Result<(), Error> {
         let text = CPU.translation_unit(program, &program.samples(), None);
-        let mentions = Compiler::mentions(program);
         let mut arguments = self.compiler_arguments(CPU);
         arguments.extend(CHECK_ARGUMENTS.map(OsString::from));
+        let parts = program.mentions_in_parts(self.processes);
+        if parts.len() > 1 && self.all_pass(&arguments, &text, &parts) {
+            return Ok(());
+        }
+        let mentions = Compiler::mentions(program);
         let run = self.compile(CPU, &arguments, &mentions)?;
         if !run.success {
             return Err(diagnostics::error_in(&run.stderr, source, &mentions));
@@ -229,6 +251,23 @@ impl Compiler {
             Err(Refusal::Initializer(_)) => Err(error),
             _ => Ok(()), // what else there may be is found when a kernel is compiled
         }
+    }
+
+    /// Whether `text` passes with each of these parts, all at once. What is wrong is for a check of the whole to say,
+    /// once and in the source's order.
+    fn all_pass(&self, arguments: &[OsString], text: &str, parts: &[String]) -> bool {
+        let passes = |part: &String| {
+            let run = self.compile(CPU, arguments, &format!("{text}{part}"));
+            run.is_ok_and(|run| run.success && run.stderr.is_empty())
+        };
+        thread::scope(|scope| {
+            let runs: Vec<_> = parts
+                .iter()
+                .map(|part| scope.spawn(move || passes(part)))
+                .collect();
+            runs.into_iter()
+                .all(|run| run.join().is_ok_and(|passed| passed))
+        })
     }
 
     /// Runs the compiler on a translation unit of `target`.
@@ -624,6 +663,49 @@ mod tests {
             text.contains("700 MiB") && text.contains("IRONBRIDGE_SOFT_COMPILE_MEMORY"),
             "{text}"
         );
+    }
+
+    /// A template's instances, the last with something wrong, where `last` is not a float.
+    fn instances(count: usize, last: &str) -> String {
+        let mut text = String::from(
+            "#include <metal_stdlib>\nusing namespace metal;\n\
+             template <typename T, int N> kernel void f(device T *x [[buffer(0)]]) { x[0] = fma(x[1], x[2], T(N)); }\n",
+        );
+        for index in 0..count {
+            let kind = if index + 1 < count { "float" } else { last };
+            text += &format!(
+                "template [[host_name(\"f_{index}\")]] kernel void f<{kind}, {index}>(device {kind} *);\n"
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn kernels_that_are_checked_in_parts_give_the_same_library_and_errors() {
+        let with = |source: &str, processes: usize| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let compiler = compiler(&folder, Limits::default()).with_processes(processes);
+            compiler.program(source).map(|it| it.kernels.len())
+        };
+        assert_eq!(with(&instances(200, "float"), 3), Ok(200));
+        let wrong = instances(200, "float *");
+        let error = with(&wrong, 3).expect_err("fma takes no pointers");
+        assert!(error.to_string().contains("fma"), "{error}");
+        assert_eq!(Err(error), with(&wrong, 1));
+
+        let preprocess = |count| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let compiler = compiler(&folder, Limits::default());
+            let text = compiler.preprocess(&instances(count, "float"));
+            Program::parse(&text.expect("it is right")).expect("it is right")
+        };
+        let parts = preprocess(200).mentions_in_parts(8);
+        assert_eq!(parts.len(), 3, "each of 64 kernels or more");
+        let mentions = parts
+            .iter()
+            .map(|part| part.matches("msl_mention_").count());
+        assert_eq!(mentions.sum::<usize>(), 200);
+        assert_eq!(preprocess(100).mentions_in_parts(8).len(), 1);
     }
 
     #[test]

@@ -37,21 +37,21 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// Compiles `source` as far as finding its errors and its kernels.
-    pub fn new(source: &str) -> Result<Library, Error> {
-        Library::with_cache(source, Cache::open()?)
+    /// Compiles `source` as far as finding its errors and its kernels, by at most this number of `processes` at once.
+    pub fn new(source: &str, processes: usize) -> Result<Library, Error> {
+        Library::with_cache(source, processes, Cache::open()?)
     }
 
     /// The same, and refuses what Apple's compiler would.
-    pub fn as_apple(source: &str) -> Result<Library, Error> {
-        let mut library = Library::new(source)?;
+    pub fn as_apple(source: &str, processes: usize) -> Result<Library, Error> {
+        let mut library = Library::new(source, processes)?;
         library.as_apple = true;
         super::apple_rules::check(&library.compiler, source)?;
         Ok(library)
     }
 
-    pub fn with_cache(source: &str, cache: Cache) -> Result<Library, Error> {
-        let compiler = Compiler::open(cache)?;
+    pub fn with_cache(source: &str, processes: usize, cache: Cache) -> Result<Library, Error> {
+        let compiler = Compiler::open(cache)?.with_processes(processes);
         let program = compiler.program(source)?;
         Ok(Library {
             compiler,

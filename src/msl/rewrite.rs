@@ -90,6 +90,8 @@ struct Rewriter<'s> {
 const MOST_STEPS: usize = 500_000_000;
 /// Bytes that a rewritten source may have more than it had.
 const MOST_MADE: usize = 64 << 20;
+/// Kernels that are worth a compiler of their own.
+const LEAST_OF_A_PART: usize = 64;
 /// Errors of one source that are told at once.
 const MOST_PROBLEMS: usize = 20;
 
@@ -123,6 +125,14 @@ impl Program {
     /// What makes the compiler instantiate every kernel.
     pub fn mentions(&self) -> String {
         kernels::mentions(&self.kernels)
+    }
+
+    /// The same in at most `count` parts, for compilers that run at once. Neighbors, which share most of what they
+    /// call, stay together, and none gets few: each has the whole source to read first.
+    pub fn mentions_in_parts(&self, count: usize) -> Vec<String> {
+        let count = count.min(self.kernels.len() / LEAST_OF_A_PART).max(1);
+        let size = self.kernels.len().div_ceil(count).max(1);
+        self.kernels.chunks(size).map(kernels::mentions).collect()
     }
 
     /// A value for each function constant: any will do to check a source, as long as its type is right.

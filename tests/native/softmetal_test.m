@@ -823,6 +823,7 @@ CASE(libraries_list_and_make_their_functions) {
   CHECK((id)library.device == (id)device && error == nil && [library.label isEqualToString:@"three"]);
   NSArray *names = [NSArray arrayWithObjects:@"add", @"narrow", @"hoard", nil];
   CHECK([library.functionNames isEqualToArray:names]);
+  CHECK(library.functionNames == library.functionNames); /* they are made once */
   id<MTLFunction> function = [[library newFunctionWithName:@"narrow"] autorelease];
   CHECK([function.name isEqualToString:@"narrow"] && function.functionType == MTLFunctionTypeKernel);
   CHECK((id)function.device == (id)device);

@@ -10,6 +10,7 @@ use super::msl::abi::{Component, Images, Sampler, Texture};
 use super::msl::dispatch::{Dispatch, Failure};
 use super::msl::function::Function;
 use super::msl::lane_order::LaneOrder;
+use super::process_machine::working_machine;
 use super::rules::Rules;
 use crate::backend::fault::Fault;
 use crate::backend::ffi::backend::{
@@ -23,9 +24,10 @@ pub fn compile(source: &str, rules: Rules) -> Result<(Box<msl::Library>, Vec<CSt
     LaneOrder::from_environment()?;
     msl::validation_from_environment()?;
     limits::THREADGROUP.of_environment()?;
+    let processes = working_machine().map_or(1, |machine| machine.pool.threads());
     let library = match rules {
-        Rules::Own | Rules::Nvptx => msl::Library::new(source),
-        Rules::Apple => msl::Library::as_apple(source),
+        Rules::Own | Rules::Nvptx => msl::Library::new(source, processes),
+        Rules::Apple => msl::Library::as_apple(source, processes),
     };
     let library = library.map_err(|error| error.to_string())?;
     // A name is a C++ identifier or a string literal of the source; neither holds a NUL.

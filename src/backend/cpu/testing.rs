@@ -205,7 +205,7 @@ fn metal_library(family: &'static str) -> Arc<msl::Library> {
         .or_insert_with(|| {
             let source = own_metal_sources().find(|(own, _)| *own == family);
             let (_, source) = source.expect("every family has its source");
-            Arc::new(msl::Library::new(&source).unwrap_or_else(|error| panic!("{error}")))
+            Arc::new(msl::Library::new(&source, 1).unwrap_or_else(|error| panic!("{error}")))
         });
     Arc::clone(library)
 }

@@ -63,7 +63,7 @@ pub struct CheckArguments {
     /// Fail on warnings as on errors
     #[arg(long)]
     strict: bool,
-    /// Files to check at once; else as many as there are processors
+    /// Files, and kernels of a file, to compile at once; else as many as there are processors
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Write one JSON object
@@ -72,6 +72,13 @@ pub struct CheckArguments {
     /// Write the findings into this file, too, as SARIF 2.1.0
     #[arg(long, value_name = "FILE")]
     sarif: Option<PathBuf>,
+}
+
+impl CheckArguments {
+    fn jobs(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.unwrap_or_else(processors)
+    }
 }
 
 /// What a file is checked for.
@@ -134,11 +141,14 @@ pub fn run(arguments: &CheckArguments) -> Result<ExitCode, Box<dyn Error>> {
     let mut out = output::stdout();
     let mut reports = Vec::new();
     let mut sources = Sources::default();
-    each_file(arguments, &devices, |report| {
+    let check = |file: &PathBuf| check(arguments, &devices, file).map_err(|it| it.to_string());
+    each_in_order(arguments.jobs(), &arguments.files, check, |_, checked| {
+        let report = checked?;
         if !arguments.json {
             report.print(&mut sources);
         }
         reports.push(report);
+        Ok(())
     })?;
     let findings: Vec<Finding> = reports.iter().flat_map(|it| it.findings.clone()).collect();
     if let Some(path) = &arguments.sarif {
@@ -156,40 +166,32 @@ pub fn run(arguments: &CheckArguments) -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// Checks the files, several at once, and hands their reports over in their order.
-fn each_file(
-    arguments: &CheckArguments,
-    devices: &[(Target, Device)],
-    mut done: impl FnMut(Report),
+/// Does `work` on the items, `jobs` of them at once, and hands what came of it to `done`, in the items' order. Once
+/// `done` fails, no further item is begun.
+fn each_in_order<Item: Sync, Made: Send>(
+    jobs: usize,
+    items: &[Item],
+    work: impl Fn(&Item) -> Made + Sync,
+    mut done: impl FnMut(usize, Made) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let processors = || thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.unwrap_or_else(processors);
-    let jobs = jobs.clamp(1, arguments.files.len().max(1));
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..jobs {
-            let (sender, next) = (sender.clone(), &next);
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            let (sender, next, work) = (sender.clone(), &next, &work);
             scope.spawn(move || {
                 while let index = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(file) = arguments.files.get(index)
-                {
-                    let checked = check(arguments, devices, file).map_err(|it| it.to_string());
-                    let failed = checked.is_err();
-                    // Nobody listens any more once a file could not be checked at all.
-                    if sender.send((index, checked)).is_err() || failed {
-                        next.store(arguments.files.len(), Ordering::Relaxed);
-                        return;
-                    }
-                }
+                    && let Some(item) = items.get(index)
+                    && sender.send((index, work(item))).is_ok()
+                {}
             });
         }
         drop(sender);
         let (mut early, mut wanted) = (BTreeMap::new(), 0);
-        for (index, checked) in receiver {
-            early.insert(index, checked?);
-            while let Some(report) = early.remove(&wanted) {
-                done(report);
+        for (index, made) in receiver {
+            early.insert(index, made);
+            while let Some(made) = early.remove(&wanted) {
+                done(wanted, made)?;
                 wanted += 1;
             }
         }
@@ -269,24 +271,30 @@ fn compile_kernels(
     names: &[String],
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    for name in names {
-        let wanted = match library.kernel_with(name, &arguments.compile.constants()) {
-            Ok(kernel) => Some(kernel.arguments()?.iter().map(trial::describe).collect()),
-            Err(ironbridge::Error::Compile(failure)) => {
-                let found = finding::of_text(failure.message(), path, Some(name));
-                report.findings.extend(found);
-                None
-            }
-            Err(other) => return Err(other.into()),
-        };
+    let constants = arguments.compile.constants();
+    let compile = |name: &String| match library.kernel_with(name, &constants) {
+        Ok(kernel) => {
+            let wanted = kernel.arguments()?.iter().map(trial::describe).collect();
+            Ok((Some(wanted), Vec::new()))
+        }
+        Err(ironbridge::Error::Compile(failure)) => {
+            Ok((None, finding::of_text(failure.message(), path, Some(name))))
+        }
+        Err(other) => Err(other),
+    };
+    // What the other files leave of the jobs.
+    let jobs = arguments.jobs() / arguments.files.len().max(1);
+    each_in_order(jobs, names, compile, |index, compiled| {
+        let (wanted, findings): (Option<Json>, _) = compiled?;
+        report.findings.extend(findings);
         report.kernels.push(KernelReport {
-            name: name.clone(),
+            name: names[index].clone(),
             compiled: wanted.is_some(),
             arguments: wanted,
             ran: None,
         });
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The findings of a file that cannot be read or does not compile; an error of this machine stays one.

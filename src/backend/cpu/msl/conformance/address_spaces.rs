@@ -6,10 +6,10 @@ use crate::msl::library::Library;
 /// What Apple's compiler says of a source, or nothing; on a device that is not strict it compiles.
 fn refusal(body: &str) -> Option<String> {
     let source = source(body);
-    if let Err(error) = Library::new(&source) {
+    if let Err(error) = Library::new(&source, 1) {
         panic!("{body}: {error}");
     }
-    Library::as_apple(&source)
+    Library::as_apple(&source, 1)
         .err()
         .map(|error| error.to_string())
 }

@@ -379,7 +379,7 @@ fn functions_of_other_stages_are_skipped_and_named() {
                 template <typename T> [[fragment]] T g(T in [[stage_in]]) { return in; }\n\
                 template [[host_name(\"h\")]] [[fragment]] float4 g<float4>(float4 in [[stage_in]]);\n\
                 kernel void f(device float *o [[buffer(0)]]) { o[0] = 1; }";
-    let library = Library::new(&source(body)).expect("a library");
+    let library = Library::new(&source(body), 1).expect("a library");
     assert_eq!(library.names().collect::<Vec<_>>(), ["f"]);
     let error = library.function("v", &[], false).expect_err("no kernel");
     let error = error.to_string();
@@ -425,7 +425,7 @@ fn a_list_with_more_numbers_than_components_is_an_error() {
     );
     // Of numbers that are not constants only the kernel's own compilation knows.
     let library =
-        Library::new(&source(&inside("float2 a = {o[0], o[1], o[2]}"))).expect("a library");
+        Library::new(&source(&inside("float2 a = {o[0], o[1], o[2]}")), 1).expect("a library");
     let error = library
         .function("f", &[], false)
         .expect_err("an error")
@@ -449,7 +449,7 @@ fn many_functions_of_other_stages_are_skipped_soon() {
     let vertex = "vertex float4 v(uint i [[vertex_id]], uint j [[instance_id]]) { return 0; }\n";
     let body = vertex.repeat(40_000) + "kernel void f(device float *o [[buffer(0)]]) { o[0] = 1; }";
     let start = Instant::now();
-    let library = Library::new(&source(&body)).expect("a library");
+    let library = Library::new(&source(&body), 1).expect("a library");
     assert_eq!(library.names().collect::<Vec<_>>(), ["f"]);
     assert!(start.elapsed() < Duration::from_secs(60));
 }

@@ -52,7 +52,7 @@ fn a_mistake_seen_inside_the_standard_library_is_placed_where_it_was_made() {
 #[test]
 fn templates_are_checked_when_they_are_instantiated() {
     let body = "template <typename T> kernel void f(device T *x [[buffer(0)]]) {\n  x[0].nothing = 1;\n}\n";
-    assert!(crate::msl::library::Library::new(&super::program::source(body)).is_ok());
+    assert!(crate::msl::library::Library::new(&super::program::source(body), 1).is_ok());
     let body = format!("{body}template [[host_name(\"g\")]] kernel void f<float>(device float *);");
     expect(&body, 4, "member reference base type 'float'");
 }
@@ -220,9 +220,10 @@ fn function_constants_need_literal_indices_and_names() {
 
 #[test]
 fn no_kernel_of_that_name() {
-    let library = crate::msl::library::Library::new(&super::program::source(
-        "kernel void a(device int *x) {}\nkernel void b(device int *x) {}",
-    ))
+    let library = crate::msl::library::Library::new(
+        &super::program::source("kernel void a(device int *x) {}\nkernel void b(device int *x) {}"),
+        1,
+    )
     .unwrap();
     assert_eq!(library.names().collect::<Vec<_>>(), ["a", "b"]);
     let error = library

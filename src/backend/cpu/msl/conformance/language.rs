@@ -207,11 +207,11 @@ fn a_function_constant_that_a_kernel_uses_needs_a_value_of_its_type() {
     use crate::msl::Setting;
     use crate::msl::library::Library;
     let source = super::program::source(CONSTANTS);
-    let library = Library::new(&source).expect("the source is right");
+    let library = Library::new(&source, 1).expect("the source is right");
     // Apple's driver lets it pass.
     let unset = library.function("needs", &[], false);
     unset.expect("one that is not set is 0");
-    let strict = Library::as_apple(&source).expect("the source is right");
+    let strict = Library::as_apple(&source, 1).expect("the source is right");
     let error = strict
         .function("needs", &[], false)
         .expect_err("it has no value");

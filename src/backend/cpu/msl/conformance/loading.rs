@@ -13,7 +13,7 @@ const BODY: &str = "kernel void f(device float *out [[buffer(0)]], uint i [[thre
 fn five_hundred_libraries_are_loaded_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(&folder.path().join("ironbridge"), 1 << 20).expect("a cache");
-    let library = Library::with_cache(&source(BODY), cache).expect("it compiles");
+    let library = Library::with_cache(&source(BODY), 1, cache).expect("it compiles");
     library.function("f", &[], false).expect("it compiles");
     let files = std::fs::read_dir(folder.path().join("ironbridge/msl")).expect("the cache");
     let largest = files
@@ -44,7 +44,13 @@ fn eight_threads_that_want_the_same_functions_get_the_same() {
     let body = format!(
         "constant uint n [[function_constant(0)]];\n{BODY}\nkernel void g(device uint *out [[buffer(0)]]) {{ out[0] = n; }}"
     );
-    let open = || Library::with_cache(&source(&body), Cache::at(&place, 1 << 20).expect("a cache"));
+    let open = || {
+        Library::with_cache(
+            &source(&body),
+            1,
+            Cache::at(&place, 1 << 20).expect("a cache"),
+        )
+    };
     let shared = open().expect("it compiles");
     std::thread::scope(|scope| {
         for thread in 0..8u8 {

@@ -143,7 +143,7 @@ impl<'a> Program<'a> {
         order: LaneOrder,
         validate: bool,
     ) -> Result<Vec<T>, Failure> {
-        let library = Library::new(&source(self.body)).unwrap_or_else(|error| panic!("{error}"));
+        let library = Library::new(&source(self.body), 1).unwrap_or_else(|error| panic!("{error}"));
         let settings: Vec<Setting> = self
             .constants
             .iter()
@@ -279,7 +279,7 @@ impl<'a> Program<'a> {
 /// The errors of a program that must not compile.
 #[track_caller]
 pub fn errors(body: &str) -> String {
-    match Library::new(&source(body)) {
+    match Library::new(&source(body), 1) {
         Ok(library) => panic!("it compiled: {library:?}"),
         Err(error) => error.to_string(),
     }

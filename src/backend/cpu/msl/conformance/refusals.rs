@@ -191,7 +191,7 @@ fn functions_that_neither_the_source_nor_metal_has() {
 #[test]
 fn variables_of_the_process_are_found_in_the_object() {
     let body = "extern \"C\" char **environ;\nkernel void f(device ulong *x [[buffer(0)]]) {\n x[0] = (ulong)environ; }";
-    let library = Library::new(&source(body)).unwrap_or_else(|error| panic!("{error}"));
+    let library = Library::new(&source(body), 1).unwrap_or_else(|error| panic!("{error}"));
     let error = library
         .function("f", &[], false)
         .expect_err("it is not Metal's")
@@ -228,7 +228,7 @@ fn sources_that_nest_too_deeply_or_never_end() {
         "nests deeper than 256 brackets",
     );
     let long = "+1".repeat(200_000);
-    let _ = Library::new(&source(&format!("constant int n = 0{long};"))); // an error or not, no crash of ours
+    let _ = Library::new(&source(&format!("constant int n = 0{long};")), 1); // an error or not, no crash of ours
     refused(
         "template <int n> struct s { static constant int v = s<n + 1>::v; }; constant int n = s<0>::v;",
         "recursive template",
