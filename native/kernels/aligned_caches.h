@@ -2,12 +2,15 @@
 #ifndef IRON_KERNELS_ALIGNED_CACHES_H
 #define IRON_KERNELS_ALIGNED_CACHES_H
 
-/* Caches whose elements index .. index + 3 lie at a multiple of their size. */
+/* Caches whose elements index .. index + 3 lie at a multiple of their size. Element i is in stored number
+ * i / BLOCK * WORDS. */
 struct aligned_f32 {
+  enum { BLOCK = 1, WORDS = 1 };
   typedef float stored;
   static float4 four(device const float *cache, ulong index) { return *(device const float4 *)(cache + index); }
 };
 struct aligned_f16 {
+  enum { BLOCK = 1, WORDS = 1 };
   typedef half stored;
   static float4 four(device const half *cache, ulong index) {
     uint2 words = *(device const uint2 *)(cache + index);
@@ -16,6 +19,7 @@ struct aligned_f16 {
   }
 };
 struct aligned_bf16 {
+  enum { BLOCK = 1, WORDS = 1 };
   typedef ushort stored;
   static float4 four(device const ushort *cache, ulong index) {
     uint2 words = *(device const uint2 *)(cache + index);
@@ -24,6 +28,7 @@ struct aligned_bf16 {
   }
 };
 struct aligned_q8_0 {
+  enum { BLOCK = 32, WORDS = 17 };
   typedef ushort stored;
   static float4 four(device const ushort *cache, ulong index) { return q8_0_blocks::four(cache, index, 4); }
 };

@@ -9,6 +9,7 @@ static inline void async_copy_close() {}
 template <uint count> static inline void async_copy_wait() {}
 static inline void allow_successor() {}
 static inline void wait_for_predecessor() {}
+static inline void read_ahead(device const void *) {}
 #endif
 
 #endif

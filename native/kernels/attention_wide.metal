@@ -2,7 +2,7 @@
  * cores. Contract in args.h: as attention_split and attention_merge, but for at most 32 pieces, and one piece is the
  * whole attention, whose OUT is that of attention. Besides, heads and tokens lie at multiples of 16 bytes.
  *
- * Geometry: a threadgroup of 128 threads for each piece: (splits, heads, tokens). Merge: one for each head of each
+ * Geometry: a threadgroup of 256 threads for each piece: (splits, heads, tokens). Merge: one for each head of each
  * token: (heads, tokens, 1) of 128 threads.
  *
  * The design is attention_split's. What differs is for latency, since a piece has few keys: how many elements a lane
@@ -16,10 +16,26 @@ using namespace metal;
 #include "caches.h"
 #include "aligned_caches.h"
 #include "pieces.h"
+#include "async_copy.h"
 
-constant constexpr uint SIMDGROUPS = 4;
+constant constexpr uint SIMDGROUPS = 8;
 constant constexpr uint TEAM = 8;          /* lanes, which share out a head */
 constant constexpr uint TEAMS = 32 / TEAM; /* of a SIMD-group */
+
+/* Bytes that read_ahead brings. */
+constant constexpr uint LINE = 128;
+
+/* Reads the keys or values of a piece ahead, whose newest ones the predecessor may be about to write. */
+template <typename Cache, uint D>
+static inline void read_head_ahead(device const typename Cache::stored *cache, ulong head, ulong stride, ulong start,
+                                   ulong end, uint thread_index) {
+  constexpr uint BYTES = D / Cache::BLOCK * Cache::WORDS * sizeof(typename Cache::stored);
+  constexpr uint LINES = (BYTES + LINE - 1) / LINE;
+  for (ulong i = start * LINES + thread_index; i < end * LINES; i += 32 * SIMDGROUPS) {
+    ulong element = head + i / LINES * stride;
+    read_ahead((device const uchar *)(cache + element / Cache::BLOCK * Cache::WORDS) + i % LINES * LINE);
+  }
+}
 
 template <typename Cache, uint D>
 [[kernel]] void attention_wide(device const float *q [[buffer(ATTENTION_Q)]],
@@ -36,6 +52,15 @@ template <typename Cache, uint D>
   threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
 
   uint split = group.x, head = group.y, token = group.z;
+  uint position = args.first_position + token;
+  uint first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+  ulong start = first + ulong(split) * args.split_length, end = min(start + args.split_length, ulong(position) + 1);
+  ulong kv_head = head / (args.heads / args.kv_heads);
+  allow_successor();
+  read_head_ahead<Cache, D>(k, kv_head * args.k_head_stride, args.k_token_stride, start, end, thread_index);
+  read_head_ahead<Cache, D>(v, kv_head * args.v_head_stride, args.v_token_stride, start, end, thread_index);
+  wait_for_predecessor();
+
   uint element = 4 * (lane % TEAM);
   device const float *from = q + token * args.q_token_stride + head * args.q_head_stride + element;
   float4 query[FOURS], weighted[FOURS];
@@ -45,10 +70,6 @@ template <typename Cache, uint D>
     weighted[i] = float4(0);
   }
 
-  uint position = args.first_position + token;
-  uint first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
-  ulong start = first + ulong(split) * args.split_length, end = min(start + args.split_length, ulong(position) + 1);
-  ulong kv_head = head / (args.heads / args.kv_heads);
   ulong keys = kv_head * args.k_head_stride + element, values = kv_head * args.v_head_stride + element;
   float largest = 0, sum = 0;
   for (ulong j = start + simdgroup * TEAMS; j < end; j += SIMDGROUPS * TEAMS) {

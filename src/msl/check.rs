@@ -39,6 +39,7 @@ const FUNCTIONS: &[&str] = &[
     "quad_matrix",
     "quad_multiply_accumulate",
     "quad_place",
+    "read_ahead",
     "rsqrt",
     "select",
     "sign",

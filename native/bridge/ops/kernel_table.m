@@ -21,6 +21,7 @@
 #define QUERIES_OF_32 {{1, 32, 1}, 128}
 #define QUERIES_OF_64 {{1, 64, 1}, 128}
 #define PIECE_OF_KEYS {{1, 1, 1}, 128}
+#define SMALL_PIECE_OF_KEYS {{1, 1, 1}, 256}
 #define FOUR_COLUMNS {{4, 1, 1}, 128}
 #define FOUR_BY_FOUR {{4, 4, 1}, 128}
 #define THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_SIMDGROUPS}
@@ -317,8 +318,8 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 
 /* The kernels of an attention over caches of type C. */
 #define ATTENTIONS(C, NAME)                                                                                \
-  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_64, "attention_wide", "attention_wide_64_" NAME, PIECE_OF_KEYS}, \
-  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME, PIECE_OF_KEYS}, \
+  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_64, "attention_wide", "attention_wide_64_" NAME, SMALL_PIECE_OF_KEYS}, \
+  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME, SMALL_PIECE_OF_KEYS}, \
   {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},  \
   {IRON_OPERATION_ATTENTION, {C}, are_many_queries_in_quads_of_64, "attention_quads",                      \
    "attention_quads_64_" NAME, QUERIES_OF_64},                                                             \

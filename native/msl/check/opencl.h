@@ -43,6 +43,7 @@ void async_copy_close();
 template <uint count> void async_copy_wait();
 void allow_successor();
 void wait_for_predecessor();
+void read_ahead(__global const void *from);
 
 enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 void threadgroup_barrier(mem_flags);

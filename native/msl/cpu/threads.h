@@ -45,6 +45,7 @@ MSL_INLINE void async_copy_close() {}
 template <uint count> MSL_INLINE void async_copy_wait() {}
 MSL_INLINE void allow_successor() {}
 MSL_INLINE void wait_for_predecessor() {}
+MSL_INLINE void read_ahead(const void *) {}
 
 /* One operation of a SIMD-group: every thread writes below `area`, calls arrive, and then reads what the others
  * wrote. */

@@ -46,6 +46,9 @@ MSL_INLINE void kernel_starts() { asm volatile("// msl: kernel_starts" ::: "memo
 MSL_INLINE void allow_successor() { asm volatile("// msl: allow_successor" ::: "memory"); }
 MSL_INLINE void wait_for_predecessor() { asm volatile("// msl: wait_for_predecessor" ::: "memory"); }
 
+/* PTX ISA 8.4, section 9.7.9.15. */
+MSL_INLINE void read_ahead(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
 /* A value in the words that a shuffle moves. */
 template <class T> struct words {
   static constexpr uint count = (sizeof(T) + 3) / 4;
