@@ -47,8 +47,7 @@ template <uint count> MSL_INLINE void async_copy_wait() { msl::async_copy_wait<c
 MSL_INLINE void allow_successor() { msl::allow_successor(); }
 MSL_INLINE void wait_for_predecessor() { msl::wait_for_predecessor(); }
 
-/* Brings the 128 bytes around this one closer, into a cache that all cores share. What a load has later is what is there
- * then. */
+/* Brings the 128 bytes around this one into a cache of all cores. What a load has later is what is there then. */
 MSL_INLINE void read_ahead(const void *from) { msl::read_ahead(from); }
 }
 
