@@ -237,7 +237,7 @@ impl Compiler {
         if parts.len() > 1 && self.all_pass(&arguments, &text, &parts) {
             return Ok(());
         }
-        let mentions = Compiler::mentions(program);
+        let mentions = format!("{text}{}", program.mentions());
         let run = self.compile(CPU, &arguments, &mentions)?;
         if !run.success {
             return Err(diagnostics::error_in(&run.stderr, source, &mentions));
