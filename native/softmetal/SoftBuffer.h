@@ -7,11 +7,12 @@
 @class SoftDevice, SoftHeap;
 
 @interface SoftBuffer : SoftObject <MTLBuffer> {
-@private
+@package
   SoftDevice *_device;
   SoftStorage *_storage; /* of a heap, a SoftHeapStorage */
-  SoftHeap *_heap;       /* nil: of none */
   NSUInteger _length;
+@private
+  SoftHeap *_heap; /* nil: of none */
   MTLResourceOptions _options;
   NSString *_label;
   _Atomic(NSUInteger) _residencySets;

@@ -6,7 +6,7 @@
 #import "SoftReferent.h"
 #import "SoftQueueOrder.h"
 
-@class SoftBuffer, SoftCommandBuffer, SoftDevice, SoftEncoder, SoftPipeline, SoftQueue, SoftTexture;
+@class SoftCommandBuffer, SoftDevice, SoftEncoder, SoftQueue;
 
 /* Blocks are no objects in every Objective-C runtime, so no NSArray holds them. */
 typedef struct soft_handlers {
@@ -49,9 +49,6 @@ typedef struct soft_segment {
 - (SoftDevice *)softDevice;
 
 /* For encoders, while one is open. */
-- (void)useBuffer:(SoftBuffer *)buffer;
-- (void)useTexture:(SoftTexture *)texture;
-- (void)usePipeline:(SoftPipeline *)pipeline;
 /* A zeroed command at the end of what is recorded. */
 - (soft_command *)addCommandFor:(SEL)selector;
 /* A zeroed table that commands point to; it stays as long as they. */
@@ -66,5 +63,9 @@ typedef struct soft_segment {
 - (void)commitWithoutWaking;
 - (void)runHere;
 @end
+
+/* Commands that are recorded refer to `referent`, which belongs to the public object `owner`: both stay as long as they.
+ * For encoders, while one is open; a function, since every binding of every dispatch comes here. */
+void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent, id owner);
 
 #endif

@@ -2,13 +2,10 @@
 
 #import "MetalCapture.h"
 #import "SoftBlitEncoder.h"
-#import "SoftBuffer.h"
 #import "SoftComputeEncoder.h"
 #import "SoftError.h"
 #import "SoftEvent.h"
-#import "SoftPipeline.h"
 #import "SoftQueue.h"
-#import "SoftTexture.h"
 #import "SoftValidation.h"
 #include "schedule.h"
 
@@ -246,23 +243,11 @@ SOFT_COUNTED(SoftCommandBuffer)
   _segment->signaled_value = value;
 }
 
-- (void)useReferent:(SoftReferent *)referent of:(id)owner {
-  if ([referent lastNamedBy] == _number) return;
-  [_referents addObject:referent];
-  [_retained addObject:owner];
-  [referent setLastNamedBy:_number];
-}
-
-- (void)useBuffer:(SoftBuffer *)buffer {
-  [self useReferent:[buffer storage] of:buffer];
-}
-
-- (void)useTexture:(SoftTexture *)texture {
-  [self useReferent:[texture storage] of:texture];
-}
-
-- (void)usePipeline:(SoftPipeline *)pipeline {
-  [self useReferent:[pipeline kernel] of:pipeline];
+void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent, id owner) {
+  if (atomic_load_explicit(&referent->_lastNamedBy, memory_order_relaxed) == commands->_number) return;
+  [commands->_referents addObject:referent];
+  [commands->_retained addObject:owner];
+  atomic_store_explicit(&referent->_lastNamedBy, commands->_number, memory_order_relaxed);
 }
 
 - (soft_command *)addCommandFor:(SEL)selector {

@@ -9,15 +9,14 @@
 
 /* One entry of the argument table: a buffer from an offset, or a copy of bytes, or nothing. */
 typedef struct soft_argument {
-  SoftStorage *storage; /* retained */
-  void *bytes;          /* the command buffer's */
-  NSUInteger length;    /* the whole buffer's */
+  soft_buffer *buffer; /* the command buffer keeps its storage */
+  void *bytes;         /* the command buffer's */
+  NSUInteger length;   /* the whole buffer's */
   NSUInteger offset;
 } soft_argument;
 
 /* The tables of textures and samplers. The counts are one more than the largest index that was ever set. */
 typedef struct soft_images {
-  SoftStorage *storages[SOFT_MAX_TEXTURES]; /* retained; of the textures */
   soft_texture textures[SOFT_MAX_TEXTURES];
   MTLTextureUsage usages[SOFT_MAX_TEXTURES];
   soft_sampler samplers[SOFT_MAX_SAMPLERS];
@@ -27,7 +26,8 @@ typedef struct soft_images {
 @interface SoftComputeEncoder : SoftEncoder <MTLComputeCommandEncoder> {
 @private
   MTLDispatchType _dispatchType;
-  SoftKernel *_kernel; /* of the pipeline state that is set */
+  BOOL _isStrict;
+  SoftKernel *_kernel; /* of the pipeline state that is set; the command buffer keeps it */
   soft_argument _arguments[SOFT_MAX_BINDINGS];
   uint32_t _threadgroupMemory[SOFT_MAX_BINDINGS];
   soft_images *_images; /* NULL: no texture or sampler was ever set */

@@ -19,27 +19,15 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 - (instancetype)initWithCommandBuffer:(SoftCommandBuffer *)commandBuffer dispatchType:(MTLDispatchType)dispatchType {
   self = [super initWithCommandBuffer:commandBuffer];
-  if (self) _dispatchType = dispatchType;
+  if (!self) return nil;
+  _dispatchType = dispatchType;
+  _isStrict = [_softDevice isStrict];
   return self;
 }
 
 - (void)dealloc {
-  [self dropArguments];
-  [super dealloc];
-}
-
-- (void)dropArguments {
-  for (NSUInteger i = 0; i < _argumentCount; i++) [self bind:(soft_argument){0} atIndex:i];
-  for (uint32_t i = 0; _images && i < _images->texture_count; i++) [_images->storages[i] release];
   free(_images);
-  _images = NULL;
-  [_kernel release];
-  _kernel = nil;
-}
-
-- (void)endEncoding {
-  [super endEncoding];
-  [self dropArguments];
+  [super dealloc];
 }
 
 - (MTLDispatchType)dispatchType {
@@ -48,72 +36,74 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 #pragma mark The argument table
 
-/* Takes over the argument's reference. */
-- (void)bind:(soft_argument)argument atIndex:(NSUInteger)index {
-  [_arguments[index].storage release];
-  _arguments[index] = argument;
-  if (index >= _argumentCount) _argumentCount = (uint32_t)index + 1;
+/* What every dispatch of every kernel goes through is functions: a message costs as much as several of them. */
+
+static void require_open(SoftComputeEncoder *encoder, SEL selector) {
+  if (encoder->_ended) [encoder requireOpen:selector];
 }
 
-- (void)requireIndex:(NSUInteger)index for:(SEL)selector {
-  if (index >= SOFT_MAX_BINDINGS) {
-    soft_invalid(self, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_BINDINGS);
-  }
+static void require_index(SoftComputeEncoder *encoder, SEL selector, NSUInteger index) {
+  if (index >= SOFT_MAX_BINDINGS)
+    soft_invalid(encoder, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_BINDINGS);
 }
 
-- (void)requireOffset:(NSUInteger)offset within:(NSUInteger)length for:(SEL)selector {
-  if (offset >= length) {
-    soft_invalid(self, selector, @"offset (%" PRIu64 ") is not inside a buffer of %" PRIu64 " bytes", (uint64_t)offset,
-                 (uint64_t)length);
-  }
+static void require_offset(SoftComputeEncoder *encoder, SEL selector, NSUInteger offset, NSUInteger length) {
+  if (offset >= length)
+    soft_invalid(encoder, selector, @"offset (%" PRIu64 ") is not inside a buffer of %" PRIu64 " bytes",
+                 (uint64_t)offset, (uint64_t)length);
 }
 
-- (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index for:(SEL)selector {
-  [self requireOpen:selector];
-  [self requireIndex:index for:selector];
+static void set_argument(SoftComputeEncoder *encoder, NSUInteger index, soft_argument argument) {
+  encoder->_arguments[index] = argument;
+  if (index >= encoder->_argumentCount) encoder->_argumentCount = (uint32_t)index + 1;
+}
+
+static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer> buffer, NSUInteger offset,
+                        NSUInteger index) {
+  require_index(encoder, selector, index);
   if (!buffer) {
-    [self bind:(soft_argument){0} atIndex:index];
+    set_argument(encoder, index, (soft_argument){0});
     return;
   }
-  SoftBuffer *bound = soft_require_buffer(self, selector, @"buffer", buffer, [self softDevice]);
-  [self requireOffset:offset within:bound.length for:selector];
-  [_commandBuffer useBuffer:bound];
-  soft_argument argument = {.storage = [[bound storage] retain], .length = bound.length, .offset = offset};
-  [self bind:argument atIndex:index];
+  SoftBuffer *bound = soft_require_buffer(encoder, selector, @"buffer", buffer, encoder->_softDevice);
+  SoftStorage *storage = bound->_storage;
+  require_offset(encoder, selector, offset, bound->_length);
+  soft_command_buffer_use(encoder->_commandBuffer, storage, bound);
+  set_argument(encoder, index, (soft_argument){.buffer = storage->_buffer, .length = bound->_length, .offset = offset});
 }
 
 - (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index {
-  [self setBuffer:buffer offset:offset atIndex:index for:_cmd];
+  require_open(self, _cmd);
+  bind_buffer(self, _cmd, buffer, offset, index);
 }
 
 - (void)setBuffers:(const id<MTLBuffer>[])buffers offsets:(const NSUInteger[])offsets withRange:(NSRange)range {
-  [self requireOpen:_cmd];
+  require_open(self, _cmd);
   SOFT_REQUIRE(buffers && offsets, @"buffers and offsets must not be NULL");
   SOFT_REQUIRE(range.length <= SOFT_MAX_BINDINGS && range.location <= SOFT_MAX_BINDINGS - range.length,
                @"range (%" PRIu64 " from %" PRIu64 ") leaves the %d indices", (uint64_t)range.length,
                (uint64_t)range.location, SOFT_MAX_BINDINGS);
-  for (NSUInteger i = 0; i < range.length; i++) {
-    [self setBuffer:buffers[i] offset:offsets[i] atIndex:range.location + i for:_cmd];
-  }
+  for (NSUInteger i = 0; i < range.length; i++)
+    bind_buffer(self, _cmd, buffers[i], offsets[i], range.location + i);
 }
 
 - (void)setBufferOffset:(NSUInteger)offset atIndex:(NSUInteger)index {
-  [self requireOpen:_cmd];
-  [self requireIndex:index for:_cmd];
-  SOFT_REQUIRE_STATE(_arguments[index].storage, @"no buffer is set at index %" PRIu64, (uint64_t)index);
-  [self requireOffset:offset within:_arguments[index].length for:_cmd];
+  require_open(self, _cmd);
+  require_index(self, _cmd, index);
+  SOFT_REQUIRE_STATE(_arguments[index].buffer, @"no buffer is set at index %" PRIu64, (uint64_t)index);
+  require_offset(self, _cmd, offset, _arguments[index].length);
   _arguments[index].offset = offset;
 }
 
 - (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index {
-  [self requireOpen:_cmd];
-  [self requireIndex:index for:_cmd];
+  require_open(self, _cmd);
+  require_index(self, _cmd, index);
   SOFT_REQUIRE(bytes, @"bytes must not be NULL");
   SOFT_REQUIRE(length > 0, @"length is 0");
   SOFT_REQUIRE(length <= MAX_INLINE_BYTES, @"length (%" PRIu64 ") exceeds the %d bytes that go by value",
                (uint64_t)length, MAX_INLINE_BYTES);
   void *copy = [_commandBuffer keepBytes:bytes length:length for:_cmd];
-  [self bind:(soft_argument){.bytes = copy, .length = length} atIndex:index];
+  set_argument(self, index, (soft_argument){.bytes = copy, .length = length});
 }
 
 - (soft_images *)imagesFor:(SEL)selector {
@@ -123,15 +113,12 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)setTexture:(id<MTLTexture>)texture atIndex:(NSUInteger)index for:(SEL)selector {
-  [self requireOpen:selector];
+  require_open(self, selector);
   if (index >= SOFT_MAX_TEXTURES)
     soft_invalid(self, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_TEXTURES);
-  SoftTexture *bound = texture ? soft_require_texture(self, selector, @"texture", texture, [self softDevice]) : nil;
+  SoftTexture *bound = texture ? soft_require_texture(self, selector, @"texture", texture, _softDevice) : nil;
   soft_images *images = [self imagesFor:selector];
-  if (bound) [_commandBuffer useTexture:bound];
-  SoftStorage *storage = [[bound storage] retain];
-  [images->storages[index] release];
-  images->storages[index] = storage;
+  if (bound) soft_command_buffer_use(_commandBuffer, [bound storage], bound);
   images->textures[index] = bound ? *[bound layout] : (soft_texture){0};
   images->usages[index] = bound.usage;
   if (index >= images->texture_count) images->texture_count = (uint32_t)index + 1;
@@ -142,10 +129,10 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)setSamplerState:(id<MTLSamplerState>)sampler atIndex:(NSUInteger)index for:(SEL)selector {
-  [self requireOpen:selector];
+  require_open(self, selector);
   if (index >= SOFT_MAX_SAMPLERS)
     soft_invalid(self, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_SAMPLERS);
-  SoftSampler *bound = sampler ? soft_require_sampler(self, selector, sampler, [self softDevice]) : nil;
+  SoftSampler *bound = sampler ? soft_require_sampler(self, selector, sampler, _softDevice) : nil;
   soft_images *images = [self imagesFor:selector];
   images->samplers[index] = bound ? *[bound state] : (soft_sampler){0};
   if (index >= images->sampler_count) images->sampler_count = (uint32_t)index + 1;
@@ -175,11 +162,11 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index {
-  [self requireOpen:_cmd];
-  [self requireIndex:index for:_cmd];
-  NSUInteger limit = [self softDevice].maxThreadgroupMemoryLength;
+  require_open(self, _cmd);
+  require_index(self, _cmd, index);
+  NSUInteger limit = _softDevice.maxThreadgroupMemoryLength;
   const NSUInteger unit = THREADGROUP_MEMORY_UNIT;
-  SOFT_REQUIRE(length % unit == 0 || ![[self softDevice] isStrict],
+  SOFT_REQUIRE(length % unit == 0 || !_isStrict,
                @"length (%" PRIu64 ") is not a multiple of %" PRIu64, (uint64_t)length, (uint64_t)unit);
   SOFT_REQUIRE(length <= limit, @"length (%" PRIu64 ") exceeds maxThreadgroupMemoryLength (%" PRIu64 ")",
                (uint64_t)length, (uint64_t)limit);
@@ -188,24 +175,23 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state {
-  [self requireOpen:_cmd];
-  SoftPipeline *pipeline = soft_require_pipeline(self, _cmd, @"state", state, [self softDevice]);
-  [_commandBuffer usePipeline:pipeline];
-  [_kernel release];
-  _kernel = [[pipeline kernel] retain];
+  require_open(self, _cmd);
+  SoftPipeline *pipeline = soft_require_pipeline(self, _cmd, @"state", state, _softDevice);
+  _kernel = [pipeline kernel];
+  soft_command_buffer_use(_commandBuffer, _kernel, pipeline);
 }
 
 #pragma mark Resources and barriers
 
 - (void)requireResource:(id)resource used:(BOOL)used for:(SEL)selector {
-  SoftDevice *device = [self softDevice];
+  SoftDevice *device = _softDevice;
   if ([resource isKindOfClass:[SoftTexture class]]) {
     SoftTexture *texture = soft_require_texture(self, selector, @"resource", resource, device);
-    if (used) [_commandBuffer useTexture:texture];
+    if (used) soft_command_buffer_use(_commandBuffer, [texture storage], texture);
     return;
   }
   SoftBuffer *buffer = soft_require_buffer(self, selector, @"resource", resource, device);
-  if (used) [_commandBuffer useBuffer:buffer];
+  if (used) soft_command_buffer_use(_commandBuffer, [buffer storage], buffer);
 }
 
 - (void)useResource:(id<MTLResource>)resource usage:(MTLResourceUsage)usage {
@@ -214,7 +200,7 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)useResources:(const id<MTLResource>[])resources count:(NSUInteger)count usage:(MTLResourceUsage)usage {
-  [self requireOpen:_cmd];
+  require_open(self, _cmd);
   const MTLResourceUsage known = MTLResourceUsageRead | MTLResourceUsageWrite;
   SOFT_REQUIRE(usage && !(usage & ~known), @"usage (%" PRIu64 ") is not read, write or both", (uint64_t)usage);
   for (NSUInteger i = 0; i < count; i++) [self requireResource:resources[i] used:YES for:_cmd];
@@ -227,19 +213,19 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 /* A heap's buffers are where kernels find them without being told. */
 - (void)useHeaps:(const id<MTLHeap>[])heaps count:(NSUInteger)count {
-  [self requireOpen:_cmd];
-  for (NSUInteger i = 0; i < count; i++) soft_require_heap(self, _cmd, @"heap", heaps[i], [self softDevice]);
+  require_open(self, _cmd);
+  for (NSUInteger i = 0; i < count; i++) soft_require_heap(self, _cmd, @"heap", heaps[i], _softDevice);
 }
 
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope {
-  [self requireOpen:_cmd];
+  require_open(self, _cmd);
   const MTLBarrierScope known = MTLBarrierScopeBuffers | MTLBarrierScopeTextures;
   SOFT_REQUIRE(scope && !(scope & ~known), @"scope (%" PRIu64 ") is not that of a compute encoder", (uint64_t)scope);
   _overlaps = NO;
 }
 
 - (void)memoryBarrierWithResources:(const id<MTLResource>[])resources count:(NSUInteger)count {
-  [self requireOpen:_cmd];
+  require_open(self, _cmd);
   for (NSUInteger i = 0; i < count; i++) [self requireResource:resources[i] used:NO for:_cmd];
   _overlaps = NO;
 }
@@ -259,15 +245,15 @@ SOFT_COUNTED(SoftComputeEncoder)
                          threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup {
   const NSUInteger length = sizeof(MTLDispatchThreadgroupsIndirectArguments);
   [self requireKernelFor:_cmd];
-  SoftBackend *backend = [[self softDevice] backend];
+  SoftBackend *backend = [_softDevice backend];
   SOFT_REQUIRE_STATE([backend capabilities]->flags & SOFT_INDIRECT,
                      @"indirect dispatches are not supported on this backend (%@)", [backend name]);
-  SoftBuffer *bound = soft_require_buffer(self, _cmd, @"indirectBuffer", buffer, [self softDevice]);
+  SoftBuffer *bound = soft_require_buffer(self, _cmd, @"indirectBuffer", buffer, _softDevice);
   SOFT_REQUIRE(offset % sizeof(uint32_t) == 0, @"indirectBufferOffset (%" PRIu64 ") is not a multiple of 4",
                (uint64_t)offset);
   soft_require_range(self, _cmd, @"indirectBuffer", offset, length, bound.length);
   [self requireGroup:threadsPerThreadgroup for:_cmd];
-  [_commandBuffer useBuffer:bound];
+  soft_command_buffer_use(_commandBuffer, [bound storage], bound);
   [self encode:(soft_dispatch){.indirect = [[bound storage] buffer], .indirect_offset = offset}
          group:threadsPerThreadgroup
            for:_cmd];
@@ -285,15 +271,16 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)requireThreads:(MTLSize)group threadgroupMemoryFor:(SEL)selector {
-  soft_function_info info = [[_kernel function] info];
+  const soft_function_info *info = &_kernel->_info;
   NSUInteger threads = group.width * group.height * group.depth;
-  if (threads > info.max_total_threads_per_threadgroup) {
+  if (threads > info->max_total_threads_per_threadgroup) {
     soft_invalid(self, selector, @"threadsPerThreadgroup is %" PRIu64 " threads; kernel '%@' takes at most %u",
-                 (uint64_t)threads, [[_kernel function] name], info.max_total_threads_per_threadgroup);
+                 (uint64_t)threads, [[_kernel function] name], info->max_total_threads_per_threadgroup);
   }
-  NSUInteger memory = info.static_threadgroup_memory;
+  NSUInteger memory = info->static_threadgroup_memory;
   for (NSUInteger i = 0; i < _threadgroupMemoryCount; i++) memory += _threadgroupMemory[i];
-  NSUInteger limit = [self softDevice].maxThreadgroupMemoryLength;
+  if (!memory) return;
+  NSUInteger limit = _softDevice.maxThreadgroupMemoryLength;
   if (memory > limit) {
     soft_invalid(self, selector,
                  @"threadgroup memory is %" PRIu64 " bytes in all; maxThreadgroupMemoryLength is %" PRIu64,
@@ -349,23 +336,23 @@ SOFT_COUNTED(SoftComputeEncoder)
 }
 
 - (void)requireKernelFor:(SEL)selector {
-  [self requireOpen:selector];
+  require_open(self, selector);
   if (!_kernel) soft_inconsistent(self, selector, @"no compute pipeline state is set");
 }
 
 - (void)requireGroup:(MTLSize)group for:(SEL)selector {
   [self requireSize:group
               named:@"threadsPerThreadgroup"
-               upTo:[self softDevice].maxThreadsPerThreadgroup
+               upTo:_softDevice.maxThreadsPerThreadgroup
                 for:selector];
   [self requireThreads:group threadgroupMemoryFor:selector];
-  if ([[self softDevice] isStrict]) [self requireBindingsFor:selector];
+  if (_isStrict) [self requireBindingsFor:selector];
 }
 
 - (void)dispatch:(MTLSize)grid named:(NSString *)name threads:(BOOL)threads group:(MTLSize)group for:(SEL)selector {
   [self requireKernelFor:selector];
   BOOL empty = grid.width == 0 || grid.height == 0 || grid.depth == 0;
-  BOOL skipped = empty && ![[self softDevice] isStrict]; /* Metal's driver runs nothing and says nothing */
+  BOOL skipped = empty && !_isStrict; /* Metal's driver runs nothing and says nothing */
   if (!skipped)
     [self requireSize:grid named:name upTo:MTLSizeMake(UINT32_MAX, UINT32_MAX, UINT32_MAX) for:selector];
   [self requireGroup:group for:selector];
@@ -378,7 +365,7 @@ SOFT_COUNTED(SoftComputeEncoder)
 
 /* A dispatch whose grid is there. */
 - (void)encode:(soft_dispatch)dispatch group:(MTLSize)group for:(SEL)selector {
-  dispatch.function = [[_kernel function] handle];
+  dispatch.function = _kernel->_handle;
   dispatch.threadgroup[0] = (uint32_t)group.width;
   dispatch.threadgroup[1] = (uint32_t)group.height;
   dispatch.threadgroup[2] = (uint32_t)group.depth;
@@ -414,7 +401,7 @@ SOFT_COUNTED(SoftComputeEncoder)
   for (uint32_t i = 0; i < _argumentCount; i++) {
     const soft_argument *argument = &_arguments[i];
     if (!argument->length) continue;
-    bindings[i] = (soft_binding){.buffer = [argument->storage buffer],
+    bindings[i] = (soft_binding){.buffer = argument->buffer,
                                  .bytes = argument->bytes,
                                  .offset = argument->offset,
                                  .length = argument->length - argument->offset};

@@ -7,9 +7,10 @@
 @interface SoftEncoder : SoftObject <MTLCommandEncoder> {
 @protected
   SoftCommandBuffer *_commandBuffer;
+  SoftDevice *_softDevice; /* the command buffer's */
+  BOOL _ended;
 @private
   NSString *_label;
-  BOOL _ended;
   NSUInteger _debugGroups;
 }
 - (instancetype)initWithCommandBuffer:(SoftCommandBuffer *)commandBuffer;

@@ -9,7 +9,9 @@
 
 - (instancetype)initWithCommandBuffer:(SoftCommandBuffer *)commandBuffer {
   self = [super init];
-  if (self) _commandBuffer = [commandBuffer retain];
+  if (!self) return nil;
+  _commandBuffer = [commandBuffer retain];
+  _softDevice = [commandBuffer softDevice];
   return self;
 }
 
@@ -27,7 +29,7 @@
 }
 
 - (SoftDevice *)softDevice {
-  return [_commandBuffer softDevice];
+  return _softDevice;
 }
 
 - (id<MTLDevice>)device {

@@ -7,18 +7,20 @@
 
 /* What commands refer to: the function that a pipeline runs. */
 @interface SoftKernel : SoftReferent {
-@private
+@package
   SoftFunction *_function;
+  const soft_function *_handle; /* the function's */
+  soft_function_info _info;
 }
 - (instancetype)initWithFunction:(SoftFunction *)function;
 - (SoftFunction *)function;
 @end
 
 @interface SoftPipeline : SoftObject <MTLComputePipelineState> {
-@private
+@package
   SoftDevice *_device;
+@private
   SoftKernel *_kernel;
-  soft_function_info _info;
 }
 - (instancetype)initWithDevice:(SoftDevice *)device function:(SoftFunction *)function;
 - (SoftKernel *)kernel;

@@ -8,7 +8,10 @@ SOFT_COUNTED(SoftKernel)
 
 - (instancetype)initWithFunction:(SoftFunction *)function {
   self = [super init];
-  if (self) _function = [function retain];
+  if (!self) return nil;
+  _function = [function retain];
+  _handle = [function handle];
+  _info = [function info];
   return self;
 }
 
@@ -36,8 +39,9 @@ SOFT_COUNTED(SoftPipeline)
   if (!self) return nil;
   _device = [device retain];
   _kernel = [[SoftKernel alloc] initWithFunction:function];
-  _info = [function info];
-  return self;
+  if (_kernel) return self;
+  [self release];
+  return nil;
 }
 
 - (void)dealloc {
@@ -62,16 +66,16 @@ SOFT_COUNTED(SoftPipeline)
 }
 
 - (NSUInteger)maxTotalThreadsPerThreadgroup {
-  return _info.max_total_threads_per_threadgroup;
+  return _kernel->_info.max_total_threads_per_threadgroup;
 }
 
 - (NSUInteger)threadExecutionWidth {
   NSUInteger presented = [_device presentedSimdWidth];
-  return presented ? presented : _info.thread_execution_width;
+  return presented ? presented : _kernel->_info.thread_execution_width;
 }
 
 - (NSUInteger)staticThreadgroupMemoryLength {
-  return _info.static_threadgroup_memory;
+  return _kernel->_info.static_threadgroup_memory;
 }
 
 @end

@@ -15,15 +15,14 @@
 @protected
   pthread_mutex_t _lock;
   soft_uses *_uses; /* changed up with `_lock` held */
+@package
+  /* The number of the command buffer that last put this among what it uses: a short way to know that it is there
+   * already. 0: none. Several may record at once; then the number is another's and the set is asked. */
+  _Atomic(uint64_t) _lastNamedBy;
 @private
   BOOL _abandoned;
   NSString *_name;
-  _Atomic(uint64_t) _lastNamedBy;
 }
-/* The number of the command buffer that last put this among what it uses: a short way to know that it is there already.
- * 0: none. Several may record at once; then the number is another's and the set is asked. */
-- (uint64_t)lastNamedBy;
-- (void)setLastNamedBy:(uint64_t)commandBuffer;
 /* From commit to completion of a command buffer. `beginUse` returns why the object cannot be used now, or nil. */
 - (NSString *)beginUse;
 - (void)endUse;

@@ -22,14 +22,6 @@
   [super dealloc];
 }
 
-- (uint64_t)lastNamedBy {
-  return atomic_load_explicit(&_lastNamedBy, memory_order_relaxed);
-}
-
-- (void)setLastNamedBy:(uint64_t)commandBuffer {
-  atomic_store_explicit(&_lastNamedBy, commandBuffer, memory_order_relaxed);
-}
-
 - (NSString *)beginUse {
   soft_lock(&_lock);
   atomic_fetch_add(&_uses->count, 1);

@@ -9,10 +9,11 @@
 typedef void (^soft_deallocator)(void *pointer, NSUInteger length);
 
 @interface SoftStorage : SoftReferent {
+@package
+  soft_buffer *_buffer; /* the same from the beginning to the end */
 @private
   SoftBackend *_backend;
   SoftMemory *_memory;
-  soft_buffer *_buffer;
   void *_contents;
   NSUInteger _length;
   NSUInteger _charged; /* bytes that count as allocated while the contents are there */

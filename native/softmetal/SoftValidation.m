@@ -56,16 +56,18 @@ static id require_object(id receiver, SEL selector, NSString *argument, id objec
 }
 
 /* For every argument of every operation. GCC's runtime looks a class up by its name wherever it is named, so it is kept
- * here. */
+ * here; and the usual case needs no message. */
 SoftBuffer *soft_require_buffer(id receiver, SEL selector, NSString *argument, id buffer, SoftDevice *device) {
   static _Atomic(Class) known;
   if (!known) known = [SoftBuffer class];
+  if (buffer && object_getClass(buffer) == known && ((SoftBuffer *)buffer)->_device == device) return buffer;
   return require_object(receiver, selector, argument, buffer, known, device);
 }
 
 SoftPipeline *soft_require_pipeline(id receiver, SEL selector, NSString *argument, id pipeline, SoftDevice *device) {
   static _Atomic(Class) known;
   if (!known) known = [SoftPipeline class];
+  if (pipeline && object_getClass(pipeline) == known && ((SoftPipeline *)pipeline)->_device == device) return pipeline;
   return require_object(receiver, selector, argument, pipeline, known, device);
 }
 

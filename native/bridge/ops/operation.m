@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { MAX_PASSES = 17, MAX_OPERANDS = 11, SIMD_WIDTH = 32, ROW_THREADS = 256 };
+enum { MAX_PASSES = 17, MAX_OPERANDS = 11, ROW_THREADS = 256 };
 
 static uint64_t groups(uint64_t points, uint32_t tile) { return (points + tile - 1) / tile; }
 
@@ -21,24 +21,9 @@ static void dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipeline
   /* A kernel that needs many registers may allow fewer threads than these. */
   NSUInteger most = [state maxTotalThreadsPerThreadgroup];
   NSUInteger threads = most < ROW_THREADS ? most : ROW_THREADS;
-  NSUInteger width = grid.height == 1 || threads < SIMD_WIDTH ? threads : SIMD_WIDTH;
+  NSUInteger width = grid.height == 1 || threads < IRON_SIMD_WIDTH ? threads : IRON_SIMD_WIDTH;
   [encoder dispatchThreads:MTLSizeMake(grid.width, grid.height, grid.depth)
       threadsPerThreadgroup:MTLSizeMake(width, threads / width, 1)];
-}
-
-/* The pipeline state of a kernel, when the device runs its threadgroups. */
-static iron_status state_of(IronDevice *device, int kernel, id<MTLComputePipelineState> *state) {
-  if (kernel < 0) return IronErrorReport(IRON_ERROR_UNSUPPORTED, "there is no kernel for these types");
-  iron_status status = [device->pipelines state:state ofKernel:kernel on:device];
-  if (status != IRON_OK) return status;
-  const IronKernelEntry *entry = &IronKernelTable[kernel];
-  if ([*state threadExecutionWidth] != SIMD_WIDTH)
-    return IronErrorReport(IRON_ERROR_UNSUPPORTED,
-                           "kernel %s is written for SIMD-groups of %d threads, and this device has %lu", entry->name,
-                           SIMD_WIDTH, (unsigned long)[*state threadExecutionWidth]);
-  if (entry->geometry.threads <= [*state maxTotalThreadsPerThreadgroup]) return IRON_OK;
-  return IronErrorReport(IRON_ERROR_UNSUPPORTED, "this device has no threadgroups of %u threads for kernel %s",
-                         entry->geometry.threads, entry->name);
 }
 
 /* What the operands mean for the submission: a stand-in, bound where nothing is read, is no use of its buffer. */
@@ -75,16 +60,21 @@ static void trace(IronDevice *device, IronLocation location, const IronPass *pas
 }
 
 iron_status IronPassPrepare(IronKernelPass *pass, IronDevice *device) {
-  return state_of(device, pass->pass.kernel, &pass->state);
+  int kernel = pass->pass.kernel;
+  if (kernel < 0) return IronErrorReport(IRON_ERROR_UNSUPPORTED, "there is no kernel for these types");
+  return [device->pipelines state:&pass->state ofKernel:kernel on:device];
 }
 
 void IronPassEncode(const IronKernelPass *prepared, id<MTLComputeCommandEncoder> encoder) {
   const IronPass *pass = &prepared->pass;
   [encoder setComputePipelineState:prepared->state];
+  id<MTLBuffer> buffers[MAX_OPERANDS];
+  NSUInteger offsets[MAX_OPERANDS];
   for (size_t binding = 0; binding < pass->operand_count; binding++) {
-    const IronOperand *operand = &pass->operands[binding];
-    [encoder setBuffer:operand->buffer->metal offset:operand->offset atIndex:binding];
+    buffers[binding] = pass->operands[binding].buffer->metal;
+    offsets[binding] = pass->operands[binding].offset;
   }
+  if (pass->operand_count) [encoder setBuffers:buffers offsets:offsets withRange:NSMakeRange(0, pass->operand_count)];
   [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
   /* What a pass before this one had would count beside the kernel's own: devices of many cores have such passes. */
   bool may_have_been_set = pass->operand_count > 0 && pass->operands[0].buffer->device->cores > 0;

@@ -10,6 +10,9 @@
 #include "kernel_table.h"
 #import "base/object.h"
 
+/* Threads of a SIMD-group, for which our kernels are written. */
+enum { IRON_SIMD_WIDTH = 32 };
+
 @class IronDevice;
 @class IronPipelineArchive;
 
@@ -18,10 +21,11 @@
   pthread_mutex_t lock;
   NSMutableDictionary *libraries; /* by family */
   _Atomic(void *) archive; /* an IronPipelineArchive (+1); NULL: none was opened. It stays once it is there. */
-  id<MTLComputePipelineState> states[IRON_KERNELS_AT_MOST]; /* by index in the table; nil: not asked for yet */
+  /* MTLComputePipelineStates (+1) by index in the table; NULL: not asked for yet. They stay once they are there. */
+  _Atomic(void *) states[IRON_KERNELS_AT_MOST];
 }
 
-/* The pipeline state of a kernel of the table. It lives as long as the device. */
+/* The pipeline state of a kernel of the table, if the device runs its threadgroups. It lives as long as the device. */
 - (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device;
 
 /* Where pipelines are kept for the next process; nil: nowhere. */

@@ -20,7 +20,7 @@ IRON_COUNTED(IronPipelines)
 }
 
 - (void)dealloc {
-  for (int kernel = 0; kernel < IRON_KERNELS_AT_MOST; kernel++) [states[kernel] release];
+  for (int kernel = 0; kernel < IRON_KERNELS_AT_MOST; kernel++) [(id)atomic_load(&states[kernel]) release];
   [libraries release];
   [(id)atomic_load(&archive) release];
   pthread_mutex_destroy(&lock);
@@ -76,6 +76,18 @@ static NSString *source_of(const char *family) {
   return library;
 }
 
+/* Whether the device runs the kernel's threadgroups. */
+static iron_status check_state(id<MTLComputePipelineState> state, const IronKernelEntry *entry) {
+  unsigned long width = [state threadExecutionWidth];
+  if (width != IRON_SIMD_WIDTH)
+    return IronErrorReport(IRON_ERROR_UNSUPPORTED,
+                           "kernel %s is written for SIMD-groups of %d threads, and this device has %lu", entry->name,
+                           IRON_SIMD_WIDTH, width);
+  if (entry->geometry.threads <= [state maxTotalThreadsPerThreadgroup]) return IRON_OK;
+  return IronErrorReport(IRON_ERROR_UNSUPPORTED, "this device has no threadgroups of %u threads for kernel %s",
+                         entry->geometry.threads, entry->name);
+}
+
 /* Lock held. Autoreleased. */
 - (id<MTLComputePipelineState>)make:(const IronKernelEntry *)entry
                                  on:(IronDevice *)device
@@ -83,18 +95,24 @@ static NSString *source_of(const char *family) {
   id<MTLLibrary> library = [self libraryOf:entry->family on:device status:status];
   if (!library) return nil;
   id<MTLFunction> function = IronFunctionMake(library, [NSString stringWithUTF8String:entry->name], nil, status);
-  return function ? IronPipelineMake(device, function, NULL, status) : nil;
+  id<MTLComputePipelineState> state = function ? IronPipelineMake(device, function, NULL, status) : nil;
+  if (!state) return nil;
+  *status = check_state(state, entry);
+  return *status == IRON_OK ? state : nil;
 }
 
 - (iron_status)state:(id<MTLComputePipelineState> *)state ofKernel:(int)kernel on:(IronDevice *)device {
   iron_status status = IRON_OK;
+  *state = (id)atomic_load(&states[kernel]);
+  if (*state) return IRON_OK;
   IronGateEnter(&lock);
   @try {
-    if (!states[kernel]) {
-      states[kernel] = [[self make:&IronKernelTable[kernel] on:device status:&status] retain];
-      if (states[kernel]) count_one(device);
+    *state = (id)atomic_load(&states[kernel]);
+    if (!*state) {
+      *state = [[self make:&IronKernelTable[kernel] on:device status:&status] retain];
+      if (*state) count_one(device);
+      atomic_store(&states[kernel], (void *)*state);
     }
-    *state = states[kernel];
   } @finally {
     IronGateLeave(&lock);
   }
