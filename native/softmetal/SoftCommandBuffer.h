@@ -64,7 +64,7 @@ typedef struct soft_segment {
 - (void)runHere;
 @end
 
-/* Commands that are recorded refer to `referent`, which belongs to the public object `owner`: both stay as long as they.
+/* Commands that are recorded refer to `referent`, which belongs to the public object `owner`: both stay while they do.
  * For encoders, while one is open; a function, since every binding of every dispatch comes here. */
 void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent, id owner);
 
