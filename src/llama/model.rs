@@ -22,8 +22,9 @@ use crate::error::Result;
 use crate::llama::arch::config::{Config, LayerPlan};
 use crate::llama::files::model_file::ModelFile;
 use crate::llama::files::progress::LoadProgress;
-use crate::ops::{Activation, Embedding};
-use activations::Activations;
+use crate::ops::{Activation, Argmax, Embedding};
+use crate::tensor::Tensor;
+use activations::{Activations, Turn};
 use block::Block;
 use kv_cache::KvCache;
 use linear::Linear;
@@ -240,15 +241,16 @@ impl Model {
         state: &Activations,
         pass: &Pass,
     ) -> Result<()> {
-        self.embed(commands, state, pass.rows)?;
+        self.embed(commands, state, &state.ids, pass.rows)?;
         self.layers(commands, state, pass, 0..self.0.blocks.len())
     }
 
-    /// Records its beginning: `state.x` of `state.ids`.
+    /// Records its beginning: `state.x` of `ids`.
     pub(super) fn embed(
         &self,
         commands: &mut Commands,
         state: &Activations,
+        ids: &Buffer<u32>,
         rows: usize,
     ) -> Result<()> {
         let parts = &*self.0;
@@ -258,7 +260,7 @@ impl Model {
         let table = parts.embedding.place();
         let embedding = Embedding::new(
             table.tensor().matrix(vocabulary, width),
-            state.ids.tensor().vector(rows),
+            ids.tensor().vector(rows),
             state.x.matrix(rows, width),
         );
         commands.embedding(&embedding.with_scale(parts.config.embedding_scale()))
@@ -289,24 +291,51 @@ impl Model {
         outputs: usize,
         first: usize,
     ) -> Result<()> {
-        let parts = &*self.0;
         let Config {
             vocabulary, width, ..
-        } = parts.config;
+        } = self.0.config;
         let gathered = state.delta.matrix(outputs, width);
-        let normed = state.normed.matrix(outputs, width);
         commands.embedding(&Embedding::new(
             state.x.matrix(rows, width),
             state.outputs.tensor().vector(outputs),
             gathered,
         ))?;
-        parts.norm.forward(commands, outputs, gathered, normed)?;
         let logits = state.logits.tensor().skip(first * vocabulary);
-        let logits = logits.matrix(outputs, vocabulary);
+        self.score_of(commands, state, gathered, logits, outputs)
+    }
+
+    /// Records the scores of what comes after the only row, and which is the largest of them.
+    pub(super) fn score_row(
+        &self,
+        commands: &mut Commands,
+        state: &Activations,
+        turn: &Turn,
+    ) -> Result<()> {
+        let config = &self.0.config;
+        let logits = turn.logits.tensor();
+        self.score_of(commands, state, state.x.matrix(1, config.width), logits, 1)?;
+        let row = logits.matrix(1, config.vocabulary);
+        commands.argmax(&Argmax::new(row, turn.likeliest.tensor().vector(1)))
+    }
+
+    /// Records `logits`, rows × vocabulary, of `x`, rows × width.
+    fn score_of(
+        &self,
+        commands: &mut Commands,
+        state: &Activations,
+        x: Tensor,
+        logits: Tensor,
+        rows: usize,
+    ) -> Result<()> {
+        let parts = &*self.0;
+        let Config {
+            vocabulary, width, ..
+        } = parts.config;
+        let normed = state.normed.matrix(rows, width);
+        parts.norm.forward(commands, rows, x, normed)?;
+        let logits = logits.matrix(rows, vocabulary);
         let low = state.low.tensor();
-        parts
-            .output
-            .forward(commands, outputs, normed, logits, low)?;
+        parts.output.forward(commands, rows, normed, logits, low)?;
         match parts.config.output_cap {
             None => Ok(()),
             Some(cap) => commands.tanh(&Activation::new(logits, logits).with_scale(cap)),

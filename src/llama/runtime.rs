@@ -5,6 +5,7 @@ pub(crate) mod cancel;
 pub(crate) mod decoder;
 pub(crate) mod evaluation;
 pub(crate) mod generation;
+mod guess;
 pub(crate) mod options;
 pub(crate) mod perplexity;
 pub(crate) mod sequences;

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::Args;
-use ironbridge::llama::{LlamaError, Model, ModelFile, Session};
+use ironbridge::llama::{LlamaError, Model, ModelFile, Sampler, SamplerOptions, Session};
 use serde_json::{Value, json};
 
 use crate::model_options::ModelOptions;
@@ -26,7 +26,7 @@ pub struct BenchArguments {
     #[arg(short, long, value_delimiter = ',', default_value = "15,128,512")]
     #[arg(value_name = "N,…", value_parser = positive)]
     prompt: Vec<usize>,
-    /// Tokens to compute one by one
+    /// Tokens to write one by one, the likeliest each time
     #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N", value_parser = positive)]
     tokens: usize,
     /// Numbers of threads of the software device to measure with; without it, what IRONBRIDGE_THREADS says
@@ -139,14 +139,14 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
     for length in &arguments.prompt {
         let rates = rates(arguments.rounds, *length, || {
             session.rewind(0);
-            Ok(time(&mut session, &tokens(&model, *length), *length)?)
+            Ok(read_text(&mut session, &tokens(&model, *length))?)
         })?;
         prompts.push(json!({ "tokens": length, "rate": middle(&rates), "rates": rates }));
     }
     let rates = rates(arguments.rounds, arguments.tokens, || {
         session.rewind(0);
-        time(&mut session, &tokens(&model, BEFORE), BEFORE)?;
-        Ok(time(&mut session, &tokens(&model, arguments.tokens), 1)?)
+        read_text(&mut session, &tokens(&model, BEFORE))?;
+        Ok(write_text(&mut session, arguments.tokens)?)
     })?;
     let bytes = bytes_for_a_token(&ModelFile::open(&arguments.model.model)?);
     Ok(json!({
@@ -172,12 +172,25 @@ fn tokens(model: &Model, count: usize) -> Vec<u32> {
     (0..count).map(|i| (7 * i % vocabulary) as u32).collect()
 }
 
-/// The seconds that `tokens` take, this many at once.
-fn time(session: &mut Session, tokens: &[u32], at_once: usize) -> ironbridge::Result<f64> {
+/// The seconds that `tokens` take at once.
+fn read_text(session: &mut Session, tokens: &[u32]) -> ironbridge::Result<f64> {
     let start = Instant::now();
-    for part in tokens.chunks(at_once) {
-        session.feed(part)?;
-        session.logits()?;
+    session.feed(tokens)?;
+    session.logits()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// The seconds that writing `tokens` takes, all that users of [`Session::generate`] wait for.
+fn write_text(session: &mut Session, tokens: usize) -> ironbridge::Result<f64> {
+    let start = Instant::now();
+    let (mut last, mut written) = (0, 0);
+    // A model of made-up weights may say at any time that the text ends.
+    while written < tokens {
+        let greedy = Sampler::new(SamplerOptions::default())?;
+        for piece in session.generate(&[last], greedy, tokens - written) {
+            last = piece?.token;
+            written += 1;
+        }
     }
     Ok(start.elapsed().as_secs_f64())
 }

@@ -26,6 +26,24 @@ pub(crate) struct Activations {
     pub low: Buffer<f32>,   // rows × the largest rank of adapters, or nothing that is used
 }
 
+/// What passes of single tokens have of their own, where several are under way at a time.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub positions: Positions,   // of one row
+    pub logits: Buffer<f32>,    // vocabulary
+    pub likeliest: Buffer<u32>, // the lowest index of the largest of them
+}
+
+impl Turn {
+    pub fn new(device: &Device, config: &Config) -> Result<Turn> {
+        Ok(Turn {
+            positions: Positions::new(device, inner_storage(device)?, 1)?,
+            logits: buffer(device, "logits", config.vocabulary)?,
+            likeliest: buffer(device, "likeliest token", 1)?,
+        })
+    }
+}
+
 impl Activations {
     /// `outputs` is at most `rows`; `rank` is the largest one of adapters.
     pub fn new(

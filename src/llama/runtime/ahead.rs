@@ -25,6 +25,26 @@ pub(super) struct Ahead {
     pub positions: usize,
     /// The first ones are short, so that the device has work soon.
     layers: Vec<Commands>,
+    _room: Room,
+}
+
+/// For a pass that is recorded and may never run.
+#[derive(Debug)]
+pub(super) struct Room;
+
+impl Room {
+    /// Nothing where enough passes are recorded already.
+    pub fn take() -> Option<Room> {
+        let room = Room; // its drop takes it off again
+        let before = RECORDED.fetch_add(1, Ordering::Relaxed);
+        (before < MOST).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        RECORDED.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Whether a device computes while the host records. The processor does not: there the thread that waits computes.
@@ -42,15 +62,15 @@ impl Ahead {
         places: Vec<Place>,
         positions: usize,
     ) -> Result<Option<Ahead>> {
+        let Some(room) = Room::take() else {
+            return Ok(None);
+        };
         let mut ahead = Ahead {
             places,
             positions,
             layers: Vec::new(),
+            _room: room,
         };
-        // Its drop takes it off again.
-        if RECORDED.fetch_add(1, Ordering::Relaxed) >= MOST {
-            return Ok(None);
-        }
         let options = model.device().commands_options().label("layers");
         let options = options.max_operations(u32::MAX);
         let (mut first, mut count, all) = (0, 1, model.config().layers);
@@ -68,16 +88,10 @@ impl Ahead {
     }
 
     /// Commits all.
-    pub fn commit(mut self, committed: &mut Vec<Pending>) -> Result<()> {
-        for commands in std::mem::take(&mut self.layers) {
+    pub fn commit(self, committed: &mut Vec<Pending>) -> Result<()> {
+        for commands in self.layers {
             committed.push(commands.commit()?);
         }
         Ok(())
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        RECORDED.fetch_sub(1, Ordering::Relaxed);
     }
 }

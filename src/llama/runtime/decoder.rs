@@ -187,6 +187,12 @@ impl Writer {
         })
     }
 
+    /// Whether it picks the likeliest token and then, unless the text ends with it, another one.
+    pub(crate) fn goes_on_with_the_likeliest(&self) -> bool {
+        let is_last = self.options.limit == Some(self.written + 1);
+        self.options.mask.is_none() && self.sampler.takes_the_likeliest() && !is_last
+    }
+
     pub(crate) fn options(&self) -> &GenerationOptions {
         &self.options
     }

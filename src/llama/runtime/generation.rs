@@ -204,7 +204,8 @@ impl GenerationSteps {
             return Ok(None);
         }
         self.make_room(sequences)?;
-        if !sequences.feed_unless(&[(self.index, &self.unseen)], &cancel)? {
+        let guesses = self.writer.goes_on_with_the_likeliest();
+        if !sequences.feed_unless(&[(self.index, &self.unseen)], &cancel, guesses)? {
             return Ok(None);
         }
         let piece = self.writer.write(&sequences.logits(self.index)?)?;

@@ -5,12 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use super::ahead::{self, Ahead, Place};
 use super::cancel::CancelToken;
+use super::guess::{Guess, TURNS};
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
 use crate::llama::error::LlamaError;
-use crate::llama::model::activations::Activations;
+use crate::llama::model::activations::{Activations, Turn};
 use crate::llama::model::kv_cache::KvCache;
 use crate::llama::model::{Model, Pass, Span};
 
@@ -40,9 +41,9 @@ use crate::llama::model::{Model, Pass, Span};
 /// After a device error a sequence may hold memory that was never computed, whose use is an error again: make new ones.
 #[derive(Debug)]
 pub struct Sequences {
-    model: Model,
-    state: Activations,
-    sequences: Vec<Sequence>,
+    pub(super) model: Model,
+    pub(super) state: Activations,
+    pub(super) sequences: Vec<Sequence>,
     context: usize,
     batch: usize,
     outputs: usize,
@@ -50,6 +51,12 @@ pub struct Sequences {
     records_ahead: bool,
     /// The next pass, if it is as this one guesses. It stands against the host's use of what it writes.
     ahead: Mutex<Option<Ahead>>,
+    /// None where passes are not recorded ahead.
+    pub(super) turns: Vec<Turn>,
+    /// Passes of tokens that the host has not picked yet. Like the one above.
+    pub(super) guess: Mutex<Guess>,
+    /// Whose logits are wanted: those of a turn, or those of [`Activations`].
+    scored: Option<usize>,
 }
 
 /// One text: the tokens that were computed, and their keys and values.
@@ -105,6 +112,8 @@ impl Sequences {
                 logits: None,
             })
         });
+        let records_ahead = ahead::pays_on(device)?;
+        let turns = (0..if records_ahead { TURNS } else { 0 }).map(|_| Turn::new(device, config));
         Ok(Sequences {
             sequences: sequences.collect::<Result<_>>()?,
             state: Activations::new(device, config, batch, outputs, model.largest_rank())?,
@@ -112,8 +121,11 @@ impl Sequences {
             context,
             batch,
             outputs,
-            records_ahead: ahead::pays_on(device)?,
+            records_ahead,
             ahead: Mutex::new(None),
+            turns: turns.collect::<Result<_>>()?,
+            guess: Mutex::default(),
+            scored: None,
         })
     }
 
@@ -187,19 +199,33 @@ impl Sequences {
     /// [`LlamaError::Sequence`] for a text that is not there or named twice, each before anything is computed; and the
     /// device's errors.
     pub fn feed(&mut self, work: &[(usize, &[u32])]) -> Result<()> {
-        self.feed_unless(work, &CancelToken::new()).map(|_| ())
+        self.feed_unless(work, &CancelToken::new(), false)
+            .map(|_| ())
     }
 
-    /// The same, given up between two passes when `cancel` says so: returns whether all was computed.
+    /// The same, given up between two passes when `cancel` says so: returns whether all was computed. With `guesses`
+    /// the likeliest token after a single one is computed next, in the hope that it will be asked for.
     pub(crate) fn feed_unless(
         &mut self,
         work: &[(usize, &[u32])],
         cancel: &CancelToken,
+        guesses: bool,
     ) -> Result<bool> {
         self.check(work)?;
         for sequence in &mut self.sequences {
             sequence.logits = None;
         }
+        if let [(index, [token])] = work
+            && guesses
+            && !self.turns.is_empty()
+        {
+            if cancel.is_cancelled() {
+                return Ok(false);
+            }
+            return self.step_and_guess(*index, *token).map(|()| true);
+        }
+        self.give_up_guess();
+        self.scored = None;
         let mut scored = 0;
         for chunks in passes(work, self.batch) {
             if cancel.is_cancelled() {
@@ -250,8 +276,12 @@ impl Sequences {
     pub fn logits(&self, index: usize) -> Result<Logits<'_>> {
         let row = self.sequences.get(index).and_then(|it| it.logits);
         let row = row.ok_or(LlamaError::NoTokens)?;
+        let buffer = match self.scored {
+            None => &self.state.logits,
+            Some(turn) => &self.turns[turn].logits,
+        };
         Ok(Logits {
-            rows: self.state.logits.map()?,
+            rows: buffer.map()?,
             start: row * self.model.config().vocabulary,
             length: self.model.config().vocabulary,
         })
@@ -353,9 +383,23 @@ impl Sequences {
         Ok(())
     }
 
-    fn drop_ahead(&self) {
+    pub(super) fn drop_ahead(&self) {
+        self.give_up_guess();
         let ahead = &mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         *ahead = None;
+    }
+
+    fn give_up_guess(&self) {
+        let guess = self.guess.lock();
+        guess.unwrap_or_else(PoisonError::into_inner).give_up();
+    }
+
+    /// Text `index` has seen `token`, whose logits are those of `turn`.
+    pub(super) fn take_token(&mut self, index: usize, token: u32, turn: usize) {
+        let sequence = &mut self.sequences[index];
+        sequence.tokens.push(token);
+        sequence.logits = Some(0);
+        self.scored = Some(turn);
     }
 
     fn take_ahead(&mut self) -> Option<Ahead> {
@@ -435,7 +479,8 @@ impl Sequences {
         let mut commands = device.commands_options().label("embedding").begin()?;
         let positions = recorded.positions;
         self.state.positions[positions].record(&mut commands, rows)?;
-        self.model.embed(&mut commands, &self.state, rows)?;
+        self.model
+            .embed(&mut commands, &self.state, &self.state.ids, rows)?;
         committed.push(commands.commit()?);
         recorded.commit(&mut committed)?;
         let mut commands = device.commands_options().label("scores").begin()?;
@@ -575,6 +620,80 @@ mod tests {
         );
         assert_eq!(passes(&work, 100)[0].len(), 3);
         assert_eq!(passes(&work, 1).len(), 8);
+    }
+
+    /// What a program may do between steps, with guesses of which some are right and without.
+    #[test]
+    fn guessed_passes_compute_the_same() {
+        let device = Device::open("cpu").expect("it is there");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/assets/tiny-rustbook-q8_0.gguf"
+        );
+        let model = Model::open(&device, file).expect("a model");
+        let options = SessionOptions {
+            context: Some(24),
+            ..SessionOptions::default()
+        };
+        let likeliest = |logits: &[f32]| {
+            let larger = |best, next| match logits[next] > logits[best] {
+                true => next,
+                false => best,
+            };
+            (0..logits.len()).fold(0, larger) as u32
+        };
+        let results = [false, true].map(|guesses| {
+            let mut sequences = Sequences::new(&model, 2, options).expect("memory");
+            sequences.records_ahead = guesses;
+            if guesses {
+                let turn = |_| Turn::new(&device, model.config()).expect("memory");
+                sequences.turns = (0..TURNS).map(turn).collect();
+            }
+            let mut results = Vec::new();
+            let mut feed = |sequences: &mut Sequences, index, tokens: &[u32], goes_on: bool| {
+                let work = [(index, tokens)];
+                let fed = sequences.feed_unless(&work, &CancelToken::new(), guesses);
+                assert!(fed.expect("there is room"));
+                let waits = !sequences.guess.get_mut().expect("no panic").is_none();
+                assert_eq!(waits, guesses && goes_on, "{work:?}");
+                let logits = sequences.logits(index).expect("fed").to_vec();
+                results.push(logits);
+                likeliest(results.last().expect("it was pushed"))
+            };
+            let mut next = feed(&mut sequences, 0, &[1, 5, 9, 11], false);
+            let first = next;
+            for _ in 0..5 {
+                next = feed(&mut sequences, 0, &[next], true);
+            }
+            if guesses {
+                let mut written = [0];
+                sequences.state.ids.read_at(0, &mut written).expect("one");
+                assert_eq!(written, [first], "the host wrote one token of five");
+            }
+            feed(&mut sequences, 0, &[(next + 1) % 100], true); // wrong
+            let after = feed(&mut sequences, 0, &[30], true);
+            // As likely as before, at another place.
+            sequences.rewind(0, 6);
+            feed(&mut sequences, 0, &[after], true);
+            let saved = sequences.save(0).expect("memory");
+            next = feed(&mut sequences, 0, &[32], true);
+            sequences.restore(0, &saved).expect("it is its own");
+            feed(&mut sequences, 0, &[next], true);
+            sequences.copy(0, 1).expect("they are there");
+            next = feed(&mut sequences, 1, &[34], true);
+            feed(&mut sequences, 0, &[next], true);
+            next = feed(&mut sequences, 1, &[next], true);
+            feed(&mut sequences, 1, &[next, 3], false);
+            sequences.feed(&[(0, &[40]), (1, &[41])]).expect("room");
+            next = likeliest(&sequences.logits(0).expect("fed"));
+            while sequences.tokens(0).len() < 23 {
+                next = feed(&mut sequences, 0, &[next], true);
+            }
+            // After the last one no position is left.
+            feed(&mut sequences, 0, &[next], false);
+            results
+        });
+        assert_eq!(results[0], results[1]);
     }
 
     /// What a program may do between steps, with passes recorded ahead and without.

@@ -216,6 +216,21 @@ impl Sampler {
         Ok(self.draw(total))
     }
 
+    /// Whether the token is the likeliest one whatever the text is, where there is no mask.
+    pub(crate) fn takes_the_likeliest(&self) -> bool {
+        self.options.temperature == 0.0 && !self.has_penalties()
+    }
+
+    fn has_penalties(&self) -> bool {
+        let options = &self.options;
+        let penalties = (
+            options.repetition_penalty,
+            options.frequency_penalty,
+            options.presence_penalty,
+        );
+        penalties != (1.0, 0.0, 0.0)
+    }
+
     fn penalise(&mut self, tokens: &[u32]) {
         let SamplerOptions {
             repetition_penalty,
@@ -224,7 +239,7 @@ impl Sampler {
             penalty_window,
             ..
         } = self.options;
-        if (repetition_penalty, frequency_penalty, presence_penalty) == (1.0, 0.0, 0.0) {
+        if !self.has_penalties() {
             return;
         }
         let start = penalty_window.map_or(0, |window| tokens.len().saturating_sub(window));

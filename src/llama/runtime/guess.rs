@@ -1,0 +1,140 @@
+//! The token after the next one, computed before the host has picked the next one: the device takes the likeliest for
+//! it, without a word from the host, and goes on. A host that then picks another has lost that time and nothing else.
+
+use std::sync::PoisonError;
+
+use super::ahead::{Place, Room};
+use super::sequences::Sequences;
+use crate::buffer::Buffer;
+use crate::commands::{Commands, Pending};
+use crate::error::Result;
+use crate::llama::model::{Pass, Span};
+
+/// How many passes there are at a time: the host reads the scores of one, the device computes another, and the one
+/// after that is recorded. The pass of position `p` uses turn `p % TURNS`.
+pub(super) const TURNS: usize = 3;
+
+/// What there is of the passes behind the last one that the host has seen.
+#[derive(Debug, Default)]
+pub(super) struct Guess {
+    /// Its token is the likeliest one after the place before it.
+    running: Option<(Place, Pending)>,
+    /// Likewise, of the place behind that.
+    recorded: Option<(Place, Commands, Room)>,
+}
+
+/// Which token a pass computes: the one that the host has written, or the likeliest after the place before.
+#[derive(Clone, Copy)]
+enum Token {
+    OfHost,
+    Likeliest,
+}
+
+impl Guess {
+    /// Whether nothing of it stands in the way of the host.
+    #[cfg(test)]
+    pub fn is_none(&self) -> bool {
+        self.running.is_none() && self.recorded.is_none()
+    }
+
+    /// Waits for what runs and drops the rest. A failure of what nobody asked for shows in the memory that it should
+    /// have written.
+    pub fn give_up(&mut self) {
+        self.recorded = None;
+        if let Some((_, pending)) = self.running.take() {
+            let _ = pending.wait();
+        }
+    }
+}
+
+impl Sequences {
+    /// Computes `token` at the end of text `sequence`, unless that is under way, and begins with the likeliest token
+    /// after it.
+    pub(super) fn step_and_guess(&mut self, sequence: usize, token: u32) -> Result<()> {
+        let place = (sequence, self.tokens(sequence).len());
+        self.model.move_weights();
+        let guess = self.guess.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut guess = std::mem::take(guess);
+        let running = match guess.running.take() {
+            Some((found, pending)) if found == place && self.likeliest_before(place)? == token => {
+                pending
+            }
+            wrong => {
+                guess.running = wrong;
+                guess.give_up();
+                self.drop_ahead();
+                self.state.ids.write_at(0, &[token])?;
+                self.record_pass(place, Token::OfHost)?.commit()?
+            }
+        };
+        // What cannot be computed now is an error when it is wanted.
+        let _ = self.go_on(&mut guess, (sequence, place.1 + 1));
+        let waited = running.wait();
+        self.guess = guess.into();
+        waited?;
+        self.model.passed(1);
+        self.take_token(sequence, token, place.1 % TURNS);
+        Ok(())
+    }
+
+    /// Commits the pass of `place`, and records the one behind it.
+    fn go_on(&mut self, guess: &mut Guess, place: Place) -> Result<()> {
+        let recorded = guess.recorded.take().filter(|(found, ..)| *found == place);
+        if place.1 >= self.context() {
+            return Ok(());
+        }
+        let commands = match recorded {
+            Some((_, commands, _)) => commands,
+            None => self.record_pass(place, Token::Likeliest)?,
+        };
+        guess.running = Some((place, commands.commit()?));
+        let behind = (place.0, place.1 + 1);
+        if behind.1 < self.context()
+            && let Some(room) = Room::take()
+        {
+            let commands = self.record_pass(behind, Token::Likeliest)?;
+            guess.recorded = Some((behind, commands, room));
+        }
+        Ok(())
+    }
+
+    /// Where the likeliest token is that stands at `place`.
+    fn likeliest(&self, place: Place) -> &Buffer<u32> {
+        &self.turns[(place.1 + TURNS - 1) % TURNS].likeliest
+    }
+
+    fn likeliest_before(&self, place: Place) -> Result<u32> {
+        let mut token = [0];
+        self.likeliest(place).read_at(0, &mut token)?;
+        Ok(token[0])
+    }
+
+    /// Records a whole pass of the token at `place`.
+    fn record_pass(&mut self, place: Place, token: Token) -> Result<Commands> {
+        let positions = &mut self.turns[place.1 % TURNS].positions;
+        positions.host.write_at(0, &[place.1 as u32])?;
+        let turn = &self.turns[place.1 % TURNS];
+        let ids = match token {
+            Token::OfHost => &self.state.ids,
+            Token::Likeliest => self.likeliest(place),
+        };
+        let pass = Pass {
+            rows: 1,
+            spans: vec![Span {
+                cache: &self.sequences[place.0].cache,
+                position: place.1,
+                row: 0,
+                tokens: 1,
+            }],
+            positions: turn.positions.read(),
+        };
+        let (model, state) = (&self.model, &self.state);
+        let options = model.device().commands_options().label("guessed pass");
+        let mut commands = options.max_operations(u32::MAX).begin()?;
+        turn.positions.record(&mut commands, 1)?;
+        model.embed(&mut commands, state, ids, 1)?;
+        model.layers(&mut commands, state, &pass, 0..model.config().layers)?;
+        model.score_row(&mut commands, state, turn)?;
+        Ok(commands)
+    }
+}
