@@ -4,6 +4,7 @@
 #[path = "../second_backend/mod.rs"]
 mod suite;
 
+use ironbridge::llama::{Model, Sampler, SamplerOptions, Session};
 use ironbridge::ops::Elementwise;
 use ironbridge::{Device, Error, Status};
 
@@ -83,6 +84,64 @@ fn a_lost_device_is_a_typed_error_from_then_on() {
         let error = assert_status(four_additions(&device, round), Status::DeviceLost);
         assert!(matches!(error, Error::Device(_)), "{error}");
     }
+}
+
+/// The likeliest text after `prompt`: 12 tokens at most.
+fn write_text(session: &mut Session, prompt: &[u32]) -> Result<Vec<u32>, Error> {
+    let sampler = Sampler::new(SamplerOptions::default()).expect("they are valid");
+    let pieces = session.generate(prompt, sampler, 12);
+    pieces.map(|piece| Ok(piece?.token)).collect()
+}
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/assets/tiny-rustbook-q8_0.gguf"
+);
+
+/// There the likeliest next token is computed before the host has picked it. What a program does between two texts, and
+/// a text that it leaves, must not show in the next one.
+#[test]
+fn texts_are_the_same_on_a_device_that_guesses_ahead() {
+    let texts = ["cpu", &suite::selector("asynchronous=5")].map(|selector| {
+        let device = Device::open(selector).expect("it opens");
+        let model = Model::open(&device, MODEL).expect("a model");
+        let prompts =
+            ["Ownership is", "Unsafe", "A slice"].map(|prompt| model.encode_prompt(prompt));
+        let mut session = model.session().expect("memory");
+        let mut texts = Vec::new();
+        for prompt in &prompts {
+            let sampler = Sampler::new(SamplerOptions::default()).expect("they are valid");
+            let left = session.generate(prompt, sampler, 30).take(3);
+            texts.extend(left.map(|piece| piece.expect("there is room").token));
+            session.rewind(2);
+            texts.extend(write_text(&mut session, prompt).expect("there is room"));
+            texts.extend(session.tokens());
+        }
+        texts
+    });
+    assert_eq!(texts[0], texts[1]);
+}
+
+#[test]
+fn a_device_that_is_lost_in_the_middle_of_a_text_is_a_typed_error() {
+    let mut errors = 0;
+    // Loading takes the first submissions.
+    for last in (10..1000).step_by(5) {
+        let device = Device::open(&suite::selector(&format!("lose={last},asynchronous=5")));
+        let device = device.expect("it opens");
+        let Ok(model) = Model::open(&device, MODEL) else {
+            continue;
+        };
+        let mut session = model.session().expect("memory");
+        let prompt = model.encode_prompt("Ownership is");
+        let Err(error) = write_text(&mut session, &prompt) else {
+            break;
+        };
+        errors += 1;
+        assert_eq!(error.status(), Some(Status::DeviceLost), "{error}");
+        assert!(write_text(&mut session, &prompt).is_err(), "it is gone");
+    }
+    assert!(errors > 3, "{errors} texts were broken off");
 }
 
 #[test]
