@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::cargo_environment;
+
 crate::harness::cases! {
     a_bridge_without_pools_fails_the_stress_that_the_real_one_passes,
     #[cfg(target_os = "linux")] // on a Mac every test runs these halves
@@ -42,7 +44,7 @@ fn built_for_tests() -> PathBuf {
     // A target folder of its own: the two builds must not take each other's place. What cargo compiles on the way is
     // kept beside the tests', whose dependencies are the same where the command names the same packages and features.
     let folder = temporary.join("for-tests");
-    let built = Command::new(env!("CARGO"))
+    let built = cargo_environment::of_no_package(&mut Command::new(env!("CARGO")))
         .args(["build", "--locked", "--workspace", "--features"])
         .arg("ironbridge/cli,ironbridge/pull,ironbridge/tracing")
         .args(["--bin", "ironbridge", "--test", "features"])

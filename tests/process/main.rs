@@ -3,6 +3,8 @@
 
 #[path = "../abi/mod.rs"]
 mod abi;
+#[path = "../cargo_environment/mod.rs"]
+mod cargo_environment;
 mod harness;
 
 mod apple_rules;

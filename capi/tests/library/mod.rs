@@ -2,6 +2,9 @@
 //! quick when nothing has changed.
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+#[path = "../../../tests/cargo_environment/mod.rs"]
+mod cargo_environment;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -20,16 +23,8 @@ pub fn libraries() -> &'static Path {
         if folder.ends_with("release") {
             build.arg("--release");
         }
-        // Those of the package that cargo runs the tests of are not for another cargo, whose dependencies' build
-        // scripts look at them.
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"];
-            if text == "OUT_DIR" || of_package.iter().any(|start| text.starts_with(start)) {
-                build.env_remove(&name);
-            }
-        }
-        let status = build.status().expect("the script starts");
+        let status = cargo_environment::of_no_package(&mut build).status();
+        let status = status.expect("the script starts");
         assert!(status.success(), "the libraries do not build");
         folder.to_path_buf()
     })
