@@ -234,18 +234,7 @@ impl Model {
         }
     }
 
-    /// Records a forward pass over `state.ids` up to and without the last norm: its end is `state.x`.
-    pub(super) fn forward(
-        &self,
-        commands: &mut Commands,
-        state: &Activations,
-        pass: &Pass,
-    ) -> Result<()> {
-        self.embed(commands, state, &state.ids, pass.rows)?;
-        self.layers(commands, state, pass, 0..self.0.blocks.len())
-    }
-
-    /// Records its beginning: `state.x` of `ids`.
+    /// Records the beginning of a forward pass: `state.x` of `ids`.
     pub(super) fn embed(
         &self,
         commands: &mut Commands,
@@ -266,7 +255,7 @@ impl Model {
         commands.embedding(&embedding.with_scale(parts.config.embedding_scale()))
     }
 
-    /// Records some of its layers, one after another.
+    /// Records some of its layers, one after another; the last one's end is `state.x`, before the last norm.
     pub(super) fn layers(
         &self,
         commands: &mut Commands,

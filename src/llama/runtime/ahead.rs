@@ -1,6 +1,7 @@
 //! Passes of one token a text, recorded while the device computes those before: then it has the next one as soon as its
 //! tokens are known.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::commands::{Commands, Pending};
@@ -23,7 +24,7 @@ pub(super) struct Ahead {
     pub places: Vec<Place>,
     /// Which of [`Activations::positions`] it reads.
     pub positions: usize,
-    /// The first ones are short, so that the device has work soon.
+    /// In [`pieces`].
     layers: Vec<Commands>,
     _room: Room,
 }
@@ -53,6 +54,14 @@ pub(super) fn pays_on(device: &Device) -> Result<bool> {
     Ok(info.kind == DeviceKind::Metal || !info.unified_memory)
 }
 
+/// In which pieces layers are committed: the first ones are short, so that the device has work soon.
+pub(super) fn pieces(layers: usize) -> impl Iterator<Item = Range<usize>> {
+    let ends = [1, 4, 13, layers].map(|end| end.min(layers));
+    let starts = [0].into_iter().chain(ends);
+    let pieces = starts.zip(ends).map(|(start, end)| start..end);
+    pieces.filter(|piece| !piece.is_empty())
+}
+
 impl Ahead {
     /// Nothing where enough passes are recorded already.
     pub fn record(
@@ -73,16 +82,10 @@ impl Ahead {
         };
         let options = model.device().commands_options().label("layers");
         let options = options.max_operations(u32::MAX);
-        let (mut first, mut count, all) = (0, 1, model.config().layers);
-        while first < all {
-            let last = match ahead.layers.len() {
-                3 => all,
-                _ => all.min(first + count),
-            };
+        for piece in pieces(model.config().layers) {
             let mut commands = options.begin()?;
-            model.layers(&mut commands, state, pass, first..last)?;
+            model.layers(&mut commands, state, pass, piece)?;
             ahead.layers.push(commands);
-            (first, count) = (last, 3 * count);
         }
         Ok(Some(ahead))
     }

@@ -441,7 +441,16 @@ impl Sequences {
             positions: self.state.positions[0].read(),
         };
         self.state.positions[0].record(&mut commands, rows)?;
-        self.model.forward(&mut commands, &self.state, &pass)?;
+        self.model
+            .embed(&mut commands, &self.state, &self.state.ids, rows)?;
+        for piece in ahead::pieces(self.model.config().layers) {
+            self.model
+                .layers(&mut commands, &self.state, &pass, piece)?;
+            // Where the device computes while the host records.
+            if self.records_ahead {
+                commands.flush()?;
+            }
+        }
         then(&self.model, &mut commands, &self.state, rows)?;
         commands.run()?;
         self.model.passed(rows);
@@ -601,6 +610,14 @@ fn chunks_of(items: &[u32], size: usize) -> impl Iterator<Item = (usize, &[u32])
 mod tests {
     use super::*;
     use crate::device::Device;
+
+    #[test]
+    fn layers_are_committed_in_pieces() {
+        let pieces = |layers| ahead::pieces(layers).collect::<Vec<_>>();
+        assert_eq!(pieces(32), [0..1, 1..4, 4..13, 13..32]);
+        assert_eq!(pieces(4), [0..1, 1..4]);
+        assert_eq!(pieces(1).len(), 1);
+    }
 
     #[test]
     fn work_is_cut_into_full_passes() {
