@@ -1,14 +1,13 @@
 //! The token after the next one, computed before the host has picked the next one: the device takes the likeliest for
 //! it, without a word from the host, and goes on. A host that then picks another has lost that time and nothing else.
 
-use std::sync::PoisonError;
-
 use super::ahead::{Place, Room};
-use super::sequences::Sequences;
 use crate::buffer::Buffer;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
-use crate::llama::model::{Pass, Span};
+use crate::llama::model::activations::{Activations, Turn};
+use crate::llama::model::kv_cache::KvCache;
+use crate::llama::model::{Model, Pass, Span};
 
 /// How many passes there are at a time: the host reads the scores of one, the device computes another, and the one
 /// after that is recorded. The pass of position `p` uses turn `p % TURNS`.
@@ -21,6 +20,16 @@ pub(super) struct Guess {
     running: Option<(Place, Pending)>,
     /// Likewise, of the place behind that.
     recorded: Option<(Place, Commands, Room)>,
+}
+
+/// One text, and what its passes use.
+pub(super) struct Text<'a> {
+    pub model: &'a Model,
+    pub state: &'a mut Activations,
+    /// [`TURNS`].
+    pub turns: &'a mut [Turn],
+    pub cache: &'a KvCache,
+    pub context: usize,
 }
 
 /// Which token a pass computes: the one that the host has written, or the likeliest after the place before.
@@ -45,59 +54,49 @@ impl Guess {
             let _ = pending.wait();
         }
     }
-}
 
-impl Sequences {
-    /// Computes `token` at the end of text `sequence`, unless that is under way, and begins with the likeliest token
-    /// after it.
-    pub(super) fn step_and_guess(&mut self, sequence: usize, token: u32) -> Result<()> {
-        let place = (sequence, self.tokens(sequence).len());
-        self.model.move_weights();
-        let guess = self.guess.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut guess = std::mem::take(guess);
-        let running = match guess.running.take() {
-            Some((found, pending)) if found == place && self.likeliest_before(place)? == token => {
+    /// Computes `token`, which stands at `place`, the text's end, unless that is under way, and begins with the
+    /// likeliest token after it.
+    pub fn step(&mut self, text: &mut Text, place: Place, token: u32) -> Result<()> {
+        let running = match self.running.take() {
+            Some((found, pending)) if found == place && text.likeliest_before(place)? == token => {
                 pending
             }
             wrong => {
-                guess.running = wrong;
-                guess.give_up();
-                self.drop_ahead();
-                self.state.ids.write_at(0, &[token])?;
-                self.record_pass(place, Token::OfHost)?.commit()?
+                self.running = wrong;
+                self.give_up();
+                text.state.ids.write_at(0, &[token])?;
+                text.record_pass(place, Token::OfHost)?.commit()?
             }
         };
         // What cannot be computed now is an error when it is wanted.
-        let _ = self.go_on(&mut guess, (sequence, place.1 + 1));
-        let waited = running.wait();
-        self.guess = guess.into();
-        waited?;
-        self.model.passed(1);
-        self.take_token(sequence, token, place.1 % TURNS);
-        Ok(())
+        let _ = self.go_on(text, (place.0, place.1 + 1));
+        running.wait()
     }
 
     /// Commits the pass of `place`, and records the one behind it.
-    fn go_on(&mut self, guess: &mut Guess, place: Place) -> Result<()> {
-        let recorded = guess.recorded.take().filter(|(found, ..)| *found == place);
-        if place.1 >= self.context() {
+    fn go_on(&mut self, text: &mut Text, place: Place) -> Result<()> {
+        let recorded = self.recorded.take().filter(|(found, ..)| *found == place);
+        if place.1 >= text.context {
             return Ok(());
         }
         let commands = match recorded {
             Some((_, commands, _)) => commands,
-            None => self.record_pass(place, Token::Likeliest)?,
+            None => text.record_pass(place, Token::Likeliest)?,
         };
-        guess.running = Some((place, commands.commit()?));
+        self.running = Some((place, commands.commit()?));
         let behind = (place.0, place.1 + 1);
-        if behind.1 < self.context()
+        if behind.1 < text.context
             && let Some(room) = Room::take()
         {
-            let commands = self.record_pass(behind, Token::Likeliest)?;
-            guess.recorded = Some((behind, commands, room));
+            let commands = text.record_pass(behind, Token::Likeliest)?;
+            self.recorded = Some((behind, commands, room));
         }
         Ok(())
     }
+}
 
+impl Text<'_> {
     /// Where the likeliest token is that stands at `place`.
     fn likeliest(&self, place: Place) -> &Buffer<u32> {
         &self.turns[(place.1 + TURNS - 1) % TURNS].likeliest
@@ -121,14 +120,14 @@ impl Sequences {
         let pass = Pass {
             rows: 1,
             spans: vec![Span {
-                cache: &self.sequences[place.0].cache,
+                cache: self.cache,
                 position: place.1,
                 row: 0,
                 tokens: 1,
             }],
             positions: turn.positions.read(),
         };
-        let (model, state) = (&self.model, &self.state);
+        let (model, state) = (self.model, &*self.state);
         let options = model.device().commands_options().label("guessed pass");
         let mut commands = options.max_operations(u32::MAX).begin()?;
         turn.positions.record(&mut commands, 1)?;

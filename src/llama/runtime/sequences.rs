@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::ahead::{self, Ahead, Place};
 use super::cancel::CancelToken;
-use super::guess::{Guess, TURNS};
+use super::guess::{Guess, TURNS, Text};
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
 use crate::commands::{Commands, Pending};
@@ -41,9 +41,9 @@ use crate::llama::model::{Model, Pass, Span};
 /// After a device error a sequence may hold memory that was never computed, whose use is an error again: make new ones.
 #[derive(Debug)]
 pub struct Sequences {
-    pub(super) model: Model,
-    pub(super) state: Activations,
-    pub(super) sequences: Vec<Sequence>,
+    model: Model,
+    state: Activations,
+    sequences: Vec<Sequence>,
     context: usize,
     batch: usize,
     outputs: usize,
@@ -52,9 +52,9 @@ pub struct Sequences {
     /// The next pass, if it is as this one guesses. It stands against the host's use of what it writes.
     ahead: Mutex<Option<Ahead>>,
     /// None where passes are not recorded ahead.
-    pub(super) turns: Vec<Turn>,
+    turns: Vec<Turn>,
     /// Passes of tokens that the host has not picked yet. Like the one above.
-    pub(super) guess: Mutex<Guess>,
+    guess: Mutex<Guess>,
     /// Whose logits are wanted: those of a turn, or those of [`Activations`].
     scored: Option<usize>,
 }
@@ -222,7 +222,8 @@ impl Sequences {
             if cancel.is_cancelled() {
                 return Ok(false);
             }
-            return self.step_and_guess(*index, *token).map(|()| true);
+            self.step_and_guess(*index, *token)?;
+            return Ok(true);
         }
         self.give_up_guess();
         self.scored = None;
@@ -383,7 +384,7 @@ impl Sequences {
         Ok(())
     }
 
-    pub(super) fn drop_ahead(&self) {
+    fn drop_ahead(&self) {
         self.give_up_guess();
         let ahead = &mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         *ahead = None;
@@ -392,14 +393,6 @@ impl Sequences {
     fn give_up_guess(&self) {
         let guess = self.guess.lock();
         guess.unwrap_or_else(PoisonError::into_inner).give_up();
-    }
-
-    /// Text `index` has seen `token`, whose logits are those of `turn`.
-    pub(super) fn take_token(&mut self, index: usize, token: u32, turn: usize) {
-        let sequence = &mut self.sequences[index];
-        sequence.tokens.push(token);
-        sequence.logits = Some(0);
-        self.scored = Some(turn);
     }
 
     fn take_ahead(&mut self) -> Option<Ahead> {
@@ -509,6 +502,28 @@ impl Sequences {
         self.ahead = Mutex::new(ahead);
         self.model.passed(rows);
         self.computed(chunks);
+        Ok(())
+    }
+
+    /// The same for one token of text `index`, and begins with the likeliest token after it.
+    fn step_and_guess(&mut self, index: usize, token: u32) -> Result<()> {
+        self.take_ahead();
+        self.model.move_weights();
+        let sequence = &mut self.sequences[index];
+        let position = sequence.tokens.len();
+        let mut text = Text {
+            model: &self.model,
+            state: &mut self.state,
+            turns: &mut self.turns,
+            cache: &sequence.cache,
+            context: self.context,
+        };
+        let guess = self.guess.get_mut().unwrap_or_else(PoisonError::into_inner);
+        guess.step(&mut text, (index, position), token)?;
+        self.model.passed(1);
+        sequence.tokens.push(token);
+        sequence.logits = Some(0);
+        self.scored = Some(position % TURNS);
         Ok(())
     }
 
