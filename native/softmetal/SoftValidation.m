@@ -6,6 +6,7 @@
 #include "SoftLock.h"
 #import "SoftPipeline.h"
 
+#include <objc/runtime.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
