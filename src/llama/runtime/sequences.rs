@@ -626,6 +626,24 @@ mod tests {
     use super::*;
     use crate::device::Device;
 
+    fn model() -> Model {
+        let device = Device::open("cpu").expect("it is there");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/assets/tiny-rustbook-q8_0.gguf"
+        );
+        Model::open(&device, file).expect("a model")
+    }
+
+    /// Each of up to 24 tokens.
+    fn two_texts(model: &Model) -> Sequences {
+        let options = SessionOptions {
+            context: Some(24),
+            ..SessionOptions::default()
+        };
+        Sequences::new(model, 2, options).expect("memory")
+    }
+
     #[test]
     fn layers_are_committed_in_pieces() {
         let pieces = |layers| ahead::pieces(layers).collect::<Vec<_>>();
@@ -657,16 +675,7 @@ mod tests {
     /// What a program may do between steps, with guesses of which some are right and without.
     #[test]
     fn guessed_passes_compute_the_same() {
-        let device = Device::open("cpu").expect("it is there");
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/assets/tiny-rustbook-q8_0.gguf"
-        );
-        let model = Model::open(&device, file).expect("a model");
-        let options = SessionOptions {
-            context: Some(24),
-            ..SessionOptions::default()
-        };
+        let model = model();
         let likeliest = |logits: &[f32]| {
             let larger = |best, next| match logits[next] > logits[best] {
                 true => next,
@@ -675,10 +684,10 @@ mod tests {
             (0..logits.len()).fold(0, larger) as u32
         };
         let results = [false, true].map(|guesses| {
-            let mut sequences = Sequences::new(&model, 2, options).expect("memory");
+            let mut sequences = two_texts(&model);
             sequences.records_ahead = guesses;
             if guesses {
-                let turn = |_| Turn::new(&device, model.config()).expect("memory");
+                let turn = |_| Turn::new(model.device(), model.config()).expect("memory");
                 sequences.turns = (0..TURNS).map(turn).collect();
             }
             let mut results = Vec::new();
@@ -731,18 +740,9 @@ mod tests {
     /// What a program may do between steps, with passes recorded ahead and without.
     #[test]
     fn passes_recorded_ahead_compute_the_same() {
-        let device = Device::open("cpu").expect("it is there");
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/assets/tiny-rustbook-q8_0.gguf"
-        );
-        let model = Model::open(&device, file).expect("a model");
-        let options = SessionOptions {
-            context: Some(24),
-            ..SessionOptions::default()
-        };
+        let model = model();
         let results = [false, true].map(|ahead| {
-            let mut sequences = Sequences::new(&model, 2, options).expect("memory");
+            let mut sequences = two_texts(&model);
             sequences.records_ahead = ahead;
             let mut results = Vec::new();
             let mut feed = |sequences: &mut Sequences, work: &[(usize, &[u32])], waits: bool| {
