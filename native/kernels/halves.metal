@@ -11,12 +11,12 @@ using namespace metal;
 constant constexpr uint THREADS = 128;
 
 /* UNIT neighbors of a row, which a thread takes at a time: of numbers so few that a SIMD-group reads whole lines. A
- * thread reads AT_ONCE of them before it looks at the first. `fetch` reads what it can read without much room. WHOLE
- * says that no unit ends behind the row. */
+ * thread reads AT_ONCE of them before it looks at the first. `fetch` reads what takes little room. WHOLE says that no
+ * unit ends behind the row, as in rows of blocks. */
 template <typename Reader> struct numbers {
   typedef typename Reader::stored stored;
   typedef float4 fetched;
-  enum { UNIT = 4, AT_ONCE = 8, WHOLE = 0 };
+  enum { UNIT = 4, AT_ONCE = 8, ALWAYS_WHOLE = 0 };
   static device const stored *row_of(device const stored *x, ulong elements) { return x + elements; }
   template <bool WHOLE> static void fetch(device const stored *row, uint unit, uint width, thread fetched &four) {
     four = WHOLE ? Reader::four(row + 4 * unit) : four_of<Reader>(row + 4 * unit, width - 4 * unit);
@@ -37,7 +37,7 @@ template <typename Block, typename Word> struct blocks {
     device const Word *row;
     uint group;
   };
-  enum { UNIT = 16, AT_ONCE = 2, WHOLE = 1 };
+  enum { UNIT = 16, AT_ONCE = 2, ALWAYS_WHOLE = 1 };
   static device const Word *row_of(device const Word *x, ulong elements) {
     return x + elements / Block::WEIGHTS * Block::WORDS;
   }
@@ -137,7 +137,7 @@ template <typename Rows>
   threadgroup float bounds[THREADS / 32];
   x = Rows::row_of(x, row * args.row_stride);
   out += ulong(row) * (args.padded / 4);
-  if (Rows::WHOLE || args.width % Rows::UNIT == 0)
+  if (Rows::ALWAYS_WHOLE || args.width % Rows::UNIT == 0)
     convert<Rows, true>(x, out, scales + row, args, bounds, thread_index, lane, simdgroup);
   else
     convert<Rows, false>(x, out, scales + row, args, bounds, thread_index, lane, simdgroup);
