@@ -163,7 +163,7 @@ lint: setup words ## formatting, clippy, native warnings, documentation, words a
 words: ## the words of scripts/words.txt, lines over 120 columns, sentences over 40 words, spelling (typos)
 	@scripts/check-words.sh
 
-check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and each alone
+check-features: setup ## each combination of features, by cargo-hack; SHORT=1: none, and the library's alone
 	@scripts/check-features.sh $(if $(SHORT),short)
 
 check-supply: setup ## licenses, sources and known holes of the crates (cargo-deny); oldest versions; the API (semver)

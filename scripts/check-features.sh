@@ -2,7 +2,8 @@
 # Lints the crate with each combination of its features, by cargo-hack, and runs the tests of builds without some of
 # them.
 #
-#   scripts/check-features.sh [short]    short: none of the features, and each one alone; tests with none
+#   scripts/check-features.sh [short]    short: none of the features, and each one alone that is a library's; tests with
+#                                        none. The command line's are in every build of the other checks.
 #
 # A combination whose features bring each other is left out where another one is the same. Linting builds nothing
 # native; the tests do.
@@ -23,12 +24,12 @@ get_hack() {
 }
 get_hack
 
-sets=(--feature-powerset)
+sets=(--feature-powerset --exclude-features default)
 tested=('' software-device llama,software-device)
-[ "${1:-}" != short ] || { sets=(--each-feature) && tested=(''); }
+[ "${1:-}" != short ] || { sets=(--each-feature --exclude-features default,cli,pull) && tested=(''); }
 # `default` is chat, llama, msl and software-device, which are there by themselves.
 IRONBRIDGE_CHECK_ONLY=1 cargo hack clippy --quiet --package ironbridge --lib --bins \
-  "${sets[@]}" --exclude-features default -- -D warnings </dev/null
+  "${sets[@]}" -- -D warnings </dev/null
 
 # Small tests of what is there and what is not.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0
