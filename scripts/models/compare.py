@@ -21,12 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from corpus import CONVERSATION, DIFFICULT, PROMPTS, TEXT
+from corpus import CONVERSATION, DIFFICULT, PROMPTS, SHORT_PROMPTS, TEXT
 from exact import Model, Rounding
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from llama_cpp import LlamaCpp
 
-SHORT = 5
 TOKENS = 64
 DRAWS = 2
 WINDOW = 256
@@ -94,7 +93,7 @@ class Comparison:
     def texts(self):
         result = {"ironbridge": 0.0, "llama.cpp": 0.0, "bound": 0.0, "parted": {"ironbridge": 0, "llama.cpp": 0}}
         print(f"{self.name}: largest distance of a log-probability from the exact one, and where the text first leaves it")
-        prompts = PROMPTS[:SHORT] if self.options.short else PROMPTS
+        prompts = PROMPTS[:SHORT_PROMPTS] if self.options.short else PROMPTS
         for number, prompt in enumerate(prompts, 1):
             ids = self.peer.token_ids(prompt)
             if self.ironbridge.token_ids(prompt, "--special") != ids:

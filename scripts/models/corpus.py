@@ -4,10 +4,10 @@ from pathlib import Path
 # Longer than Gemma 3's window of 512.
 LONG = " ".join(f"Line {line}: the {word} was counted {line * 7} times." for line, word in enumerate(
     ["ferry", "lamp", "river", "owl", "ladder", "stone", "violin", "harbor"] * 6))
-# The first few are the short form: a prompt of few tokens, code, another language, emoji, and the long one.
+# The first few are the short form: a prompt of few tokens, emoji, and the long one.
 PROMPTS = [
-    "The capital of France is", "def fibonacci(n):\n    ", "Les trois couleurs du drapeau français sont",
-    "I love pizza 🍕 and", LONG,
+    "The capital of France is", "I love pizza 🍕 and", LONG,
+    "def fibonacci(n):\n    ", "Les trois couleurs du drapeau français sont",
     "Once upon a time, in a small village by the sea,", "Water boils at",
     "fn main() {\n    let numbers = vec![1, 2, 3];\n", "SELECT name, count(*) FROM",
     "#include <stdio.h>\n\nint main(void) {", '{"name": "Ada", "age": 36, "languages": [',
@@ -15,7 +15,7 @@ PROMPTS = [
     "1, 1, 2, 3, 5, 8, 13,", "Q: What is 17 + 25?\nA:", "3.14159265358979",
     "# Shopping list\n\n- eggs\n- milk\n-", "To be, or not to be, that is",
 ]
-SHORT_PROMPTS = 5
+SHORT_PROMPTS = 3
 
 CONVERSATION = [{"role": "user", "content": "Name three colors, separated by commas."}]
 
