@@ -34,6 +34,8 @@ bool record_is_stuck(unsigned limit);
 void record_report(const char *why);
 
 uint64_t record_calls(void);
+/* Whether every function that can has returned IRON_OK once. */
+bool record_all_succeeded(void);
 /* The table of calls and answers. A function that never succeeded, and could have, is a failure: then its arguments are
  * all wrong. */
 void record_print(void);
