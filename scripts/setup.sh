@@ -7,7 +7,6 @@
 #   scripts/setup.sh neon     the same as the first, and the emulator that `make test-neon` runs on
 #   scripts/setup.sh models   the same as the first, and pip and venv, by which `make test-models` and `make chat` fetch
 #   scripts/setup.sh go       the same as the first, and Go, which `make test-go` needs
-#   scripts/setup.sh debian   the same as the first, and what the checks in bare Debian systems need
 #   scripts/setup.sh abi      the same as the first, and abidiff, which `make check-abi` needs
 #   scripts/setup.sh lint     the same as the first, and pip, from which `make words` has its spelling checker
 set -euo pipefail
@@ -91,7 +90,6 @@ setup_apt() {
   [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
   [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
   [ "$1" != go ] || wanted+=(golang-go)
-  [ "$1" != debian ] || wanted+=(debootstrap dpkg-dev)
   [ "$1" != abi ] || wanted+=(abigail-tools)
   [ "$1" != neon ] || wanted+=(qemu-user)
   [ "$1" != lint ] || wanted+=(python3-pip)
