@@ -16,8 +16,6 @@ use crate::msl::rewrite::Program;
 use crate::msl::target::{self, Target};
 
 const LIBRARY: &str = "native/msl";
-/// What the sources of kernels ask for that multiply tiles in threadgroup memory.
-const TILE_PRODUCTS_MACRO: &str = "__HAVE_IRONBRIDGE_TILE_PRODUCTS__";
 
 /// A kernel's module.
 pub struct Module {
@@ -100,14 +98,15 @@ fn weight(path: &Path) -> u32 {
 fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Module>, String> {
     let (family, text) = kernels::source(path)?;
     let mut modules = variant(clang, out, macros, &family, &text, None)?;
-    if text.contains(TILE_PRODUCTS_MACRO) {
-        let define = format!("-D{}=1", TILE_PRODUCTS_MACRO);
-        let own = variant(clang, out, macros, &family, &text, Some(define))?;
-        let own = own
-            .into_iter()
-            .filter(|module| ptx::multiplies_tiles(&module.ptx));
-        modules.extend(own.map(|module| Module {
-            family: ptx::tile_products_family(&family),
+    let wanted = ptx::VARIANTS
+        .iter()
+        .filter(|variant| text.contains(variant.define));
+    for own in wanted {
+        let define = format!("-D{}=1", own.define);
+        let compiled = variant(clang, out, macros, &family, &text, Some(define))?;
+        let with_it = compiled.into_iter().filter(|module| own.has(&module.ptx));
+        modules.extend(with_it.map(|module| Module {
+            family: own.family(&family),
             ..module
         }));
     }

@@ -382,11 +382,23 @@ typedef struct iron_commands_info {
   uint64_t device_time;     /* nanoseconds that the device worked, summed over the complete command buffers */
 } iron_commands_info;
 
+/* How exactly a product of weights in blocks has its activations, where it has one row of them. A device may round them
+ * for it: to 16 bits, or to 8 where that is allowed. Each 32 neighbors then share a scale, and a value is off by at most
+ * 1/254 of their largest one; llama.cpp rounds so on CPUs and NVIDIA's GPUs. Products that have more rows, and those
+ * of other weights, never have fewer bits by it. */
+typedef enum iron_activations {
+  IRON_ACTIVATIONS_DEFAULT = 0,  /* commands: FLOAT; sessions: AUTOMATIC */
+  IRON_ACTIVATIONS_FLOAT = 1,    /* at least 16 bits */
+  IRON_ACTIVATIONS_BYTES = 2,    /* 8 bits, where there is a kernel for it */
+  IRON_ACTIVATIONS_AUTOMATIC = 3 /* 8 bits where the device is faster with them */
+} iron_activations;
+
 typedef struct iron_commands_options {
   size_t size;
   const char *label;       /* UTF-8, copied; NULL: none */
   /* 0: the device's; 1: every operation in a command buffer of its own; UINT32_MAX: all in one, whatever its bytes */
   uint32_t max_operations;
+  uint32_t activations; /* iron_activations */
 } iron_commands_options;
 
 /* Starts recording. Operations take effect in the order they are recorded, and commands in the order they are

@@ -76,14 +76,14 @@ def for_gpu(ptx, architecture):
     """What a GPU's driver is given, but for the number of threads: for_gpu in src/msl/ptx.rs."""
     if architecture != "sm_90":
         return ptx
-    of_tiles = b"wgmma." in ptx
+    of_tiles, of_copies = b"wgmma." in ptx, b"cp.async.bulk." in ptx
     allow, wait = b"griddepcontrol.launch_dependents;", b"griddepcontrol.wait;"
     at_start = b"" if b"// msl: wait_for_predecessor" in ptx else allow + b"\n" + wait
     for old, new in (
         (b"// msl: kernel_starts", at_start),
         (b"// msl: wait_for_predecessor", wait),
         (b"// msl: allow_successor", allow),
-        (b".version 7.5", b".version 8.0" if of_tiles else b".version 7.8"),
+        (b".version 7.5", b".version 8.0" if of_tiles or of_copies else b".version 7.8"),
         (b".target sm_80", b".target sm_90a" if of_tiles else b".target sm_90"),
     ):
         ptx = ptx.replace(old, new)
@@ -95,7 +95,7 @@ def assemble(ptxas, name, ptx, architecture):
     ptx = for_gpu(ptx, architecture)
     if b".target sm_90a" in ptx:
         architecture = "sm_90a"
-    elif b"wgmma." in ptx:
+    elif b"wgmma." in ptx or (b"cp.async.bulk." in ptx and architecture != "sm_90"):
         return 0, 0  # a kernel that this GPU is not given
     with tempfile.NamedTemporaryFile(suffix=".ptx") as source:
         source.write(ptx)

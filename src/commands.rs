@@ -258,6 +258,33 @@ pub struct CommandsOptions<'a> {
     device: &'a Device,
     label: Option<String>,
     max_operations: u32,
+    activations: ActivationPrecision,
+}
+
+/// How exactly a product of weights in blocks has its activations, where it has one row of them (`iron_activations`).
+///
+/// A device may round them for it. Each 32 neighbors then share a scale. Products that have more rows, and those of
+/// other weights, never have fewer bits by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ActivationPrecision {
+    /// At least 16 bits.
+    Float,
+    /// 8 bits, where there is a kernel for it: a value is off by at most 1/254 of the largest of its 32. llama.cpp
+    /// rounds so on CPUs and NVIDIA's GPUs.
+    Bytes,
+    /// 8 bits where the device is faster with them.
+    Automatic,
+}
+
+impl ActivationPrecision {
+    const fn native(self) -> ffi::iron_activations {
+        match self {
+            ActivationPrecision::Float => ffi::IRON_ACTIVATIONS_FLOAT,
+            ActivationPrecision::Bytes => ffi::IRON_ACTIVATIONS_BYTES,
+            ActivationPrecision::Automatic => ffi::IRON_ACTIVATIONS_AUTOMATIC,
+        }
+    }
 }
 
 impl<'a> CommandsOptions<'a> {
@@ -266,6 +293,7 @@ impl<'a> CommandsOptions<'a> {
             device,
             label: None,
             max_operations: 0,
+            activations: ActivationPrecision::Float,
         }
     }
 
@@ -282,6 +310,12 @@ impl<'a> CommandsOptions<'a> {
         self
     }
 
+    /// How exactly products have their activations. Default: [`Float`](ActivationPrecision::Float).
+    pub fn activations(mut self, activations: ActivationPrecision) -> Self {
+        self.activations = activations;
+        self
+    }
+
     /// Starts recording (`iron_commands_begin`).
     pub fn begin(&self) -> Result<Commands> {
         let label = self.label.as_deref().map(|label| text("label", label));
@@ -292,6 +326,7 @@ impl<'a> CommandsOptions<'a> {
                 .as_deref()
                 .map_or(std::ptr::null(), |label| label.as_ptr()),
             max_operations: self.max_operations,
+            activations: self.activations.native(),
         };
         let handle = Handle::create("Device::commands", |commands| {
             // SAFETY: the device is live, the options start with their size and their label outlives the call,

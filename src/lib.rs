@@ -114,7 +114,10 @@ pub mod train;
 mod weights;
 
 pub use buffer::{Buffer, BufferOptions, HostMemory, ReadGuard, WriteGuard};
-pub use commands::{Commands, CommandsInfo, CommandsOptions, CommandsState, Pending, Submission};
+pub use commands::{
+    ActivationPrecision, Commands, CommandsInfo, CommandsOptions, CommandsState, Pending,
+    Submission,
+};
 pub use device::{Device, DeviceInfo, DeviceKind, DeviceOptions};
 pub use device_selector::DeviceSelector;
 pub use dtype::{DType, Element, Number};

@@ -90,7 +90,9 @@ enum { HALVES_LONG_STAGES = 5 };
  * What is not asked for is bound to something else, neither read nor written.
  * matvec_bytes_short_<B>_f32: the same in less threadgroup memory.
  * matvec_numbers_<B>_f32, matvec_numbers_short_<B>_f32: the same for weights in numbers of 16 bits, and X is not
- * rounded. */
+ * rounded.
+ * matvec_panels_<B>_f32, matvec_panels_short_<B>_f32: the same as matvec_bytes, but X is rounded to 8 bits: each 32
+ * neighbors share a scale, the largest of them over 127. n is a multiple of MATVEC_PANELS_ROWS if gated. */
 enum {
   MATVEC_BYTES_A = 0,
   MATVEC_BYTES_B = 1,
@@ -139,6 +141,28 @@ enum {
 enum { MATVEC_NUMBERS_SEGMENT = 256, MATVEC_NUMBERS_STAGES = 4 };
 #define MATVEC_NUMBERS_MEMORY(simdgroups, stages, k) \
   MATVEC_RING_MEMORY(simdgroups, stages, MATVEC_NUMBERS_SEGMENT * 2, (k) * 4)
+
+/* How threadgroups of matvec_panels share out the work: a ring of stages, which are a segment of each row of a panel;
+ * 48 bytes for each 32 activations; the sums of the SIMD-groups, those of squares, and an angle for each two rows; two
+ * barriers for each stage, of which there are 32 at most. `bytes` are those of a segment of one row, and `of_256` those
+ * of 256 weights. A row of a stage starts 16 bytes behind a multiple of 128, so that eight of them lie in different
+ * banks. */
+enum {
+  MATVEC_PANELS_ROWS = 16,
+  MATVEC_PANELS_AT_ONCE = 16,
+  MATVEC_PANELS_SIMDGROUPS = 16,
+  MATVEC_PANELS_FEW_SIMDGROUPS = 2,
+  MATVEC_PANELS_SEGMENT = 4096,
+  MATVEC_PANELS_RING = 172032,
+  MATVEC_PANELS_SHORT_RING = 27136
+};
+#define MATVEC_PANELS_SHORT_SEGMENT(of_256) ((of_256) % 16 ? 2048 : 512)
+#define MATVEC_PANELS_PITCH(bytes) (((bytes) + 111) / 128 * 128 + 16)
+#define MATVEC_PANELS_MEMORY(simdgroups, ring, bytes, k)                                                          \
+  ((ring) / (MATVEC_PANELS_ROWS * MATVEC_PANELS_PITCH(bytes)) *                                                   \
+       (MATVEC_PANELS_ROWS * MATVEC_PANELS_PITCH(bytes) + 16) +                                                   \
+   (k) / 32 * 48 + (MATVEC_PANELS_AT_ONCE * MATVEC_PANELS_ROWS + 1) * (simdgroups) * 4 +                          \
+   MATVEC_PANELS_AT_ONCE * MATVEC_PANELS_ROWS / 2 * 8)
 
 /* matmul_slices_<B>_f32: matmul of a batch of one with transpose_b for few rows of a, whose sum is over a slice of k:
  *   c[slice][i][j] = sum over x of the slice of a[i][x] * B(b, j, x) (+ bias[j])

@@ -19,19 +19,6 @@
 
 constant constexpr uint ROWS = MATVEC_BYTES_ROWS, TILES = MATVEC_BYTES_TILES;
 
-/* Where the tiles of a threadgroup are in b. Of products that are gated a tile of the gate and the same one of what it
- * gates alternate. */
-struct tiles {
-  uint group, groups, n, gated;
-  uint count() const {
-    uint units = (n + ROWS - 1) / ROWS, mine = group < units ? (units - group + groups - 1) / groups : 0;
-    return gated ? 2 * mine : mine;
-  }
-  uint row(uint i) const {
-    return gated ? (i & 1) * n + (group + groups * (i / 2)) * ROWS : (group + groups * i) * ROWS;
-  }
-};
-
 template <typename B, uint SIMDGROUPS, uint STAGES>
 [[kernel, max_total_threads_per_threadgroup(32 * MATVEC_BYTES_SIMDGROUPS)]] void
 matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uchar *b [[buffer(MATVEC_BYTES_B)]],
@@ -74,7 +61,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
     copy_row[i] = vector / VECTORS;
     copy_column[i] = vector % VECTORS * 16;
   }
-  tiles mine;
+  tiles<ROWS> mine;
   mine.group = group;
   mine.groups = groups;
   mine.n = args.n;
@@ -107,11 +94,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
     COPY_NEXT()
   }
   /* The angle of this thread's first pair, as far as it depends on no memory. */
-  float first_frequency = 0;
-  if (args.rotary_dim && thread_index < min(count, TILES) * ROWS / 2) {
-    uint row = mine.row(2 * thread_index / ROWS) + 2 * thread_index % ROWS;
-    first_frequency = rotation_frequency(row % args.rotary_dim / 2, args.rotary_dim, args.frequency_base);
-  }
+  float first_frequency = first_rotation_frequency(args, mine, TILES, thread_index);
   /* And the weights of the norm for its first activations. */
   uint fours = k / 4;
   float4 first_norm[4];
@@ -168,10 +151,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
   }
 
   /* What this thread's first output is added to, on its way while products are computed. */
-  float first_addend = 0;
-  uint first_row = mine.row(args.gated ? thread_index / ROWS * 2 : thread_index / ROWS) + thread_index % ROWS;
-  if (args.has_addend && thread_index < min(count, TILES) * ROWS && first_row < args.n)
-    first_addend = addend[first_row];
+  float first_addend = first_output_addend(args, mine, TILES, addend, thread_index);
 
   uint tile = simdgroup / segments, segment = simdgroup % segments, slot = 0;
   float sums[ROWS];
@@ -180,18 +160,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
 #pragma unroll 1
   for (uint from = 0; from < count; from += TILES) {
     uint to = min(count, from + TILES);
-    /* Of pairs that this threadgroup computes. */
-    uint pairs = args.rotary_dim ? (to - from) * ROWS / 2 : 0;
-    for (uint i = thread_index; i < pairs; i += THREADS) {
-      uint row = mine.row(from + 2 * i / ROWS) + 2 * i % ROWS, pair = row % args.rotary_dim / 2;
-      turns[i] = float2(1, 0);
-      if (row / args.rotary_dim < args.heads)
-        turns[i] = rotation(positions[0], args.frequency_scale,
-                            from + i == thread_index
-                                ? first_frequency
-                                : rotation_frequency(pair, args.rotary_dim, args.frequency_base),
-                            args.has_factors ? factors[pair] : 1.0f);
-    }
+    make_rotations(args, mine, from, to, positions, factors, first_frequency, turns, thread_index, THREADS);
 #pragma unroll 1
     while (tile < to) {
       async_copy_wait<STAGES - 1>();
@@ -225,46 +194,8 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = thread_index; i < pairs; i += THREADS) {
-      uint of = 2 * i / ROWS, r = 2 * i % ROWS, row = mine.row(from + of) + r;
-      float2 value = 0;
-#pragma unroll
-      for (uint s = 0; s < SIMDGROUPS; ++s)
-        value += *(threadgroup const float2 *)(parts + (of * SIMDGROUPS + s) * ROWS + r);
-      if (row >= args.n) continue;
-      value *= factor;
-      if (args.has_addend) value += float2(addend[row], addend[row + 1]);
-      float2 turn = turns[i];
-      value = float2(value.x * turn.x - value.y * turn.y, value.x * turn.y + value.y * turn.x);
-#pragma unroll
-      for (uint j = 0; j < 2; ++j) {
-        out[row + j] = value[j];
-        if (args.copy_bytes == 4)
-          store_rotated((device float *)first_copy, (device float *)second_copy, args, row + j, value[j]);
-        else if (args.copy_bytes == 2)
-          store_rotated((device half *)first_copy, (device half *)second_copy, args, row + j, value[j]);
-      }
-    }
-    uint outputs = args.rotary_dim ? 0 : (to - from) * ROWS;
-    for (uint i = thread_index; i < (args.gated ? outputs / 2 : outputs); i += THREADS) {
-      uint of = args.gated ? i / ROWS * 2 : i / ROWS, r = i % ROWS, row = mine.row(from + of) + r;
-      float sum = 0, other = 0;
-#pragma unroll
-      for (uint s = 0; s < SIMDGROUPS; ++s) {
-        sum += parts[(of * SIMDGROUPS + s) * ROWS + r];
-        if (args.gated) other += parts[((of + 1) * SIMDGROUPS + s) * ROWS + r];
-      }
-      if (row >= args.n) continue;
-      sum *= factor;
-      other *= factor;
-      if (args.keeps_product) {
-        product[row] = sum;
-        if (args.gated) product[args.n + row] = other;
-      }
-      if (args.gated) sum = precise::divide(sum, 1.0f + precise::exp(-sum)) * other;
-      if (args.has_addend) sum += from + i == thread_index ? first_addend : addend[row];
-      out[row] = sum;
-    }
+    write_outputs<ROWS, SIMDGROUPS>(args, mine, from, to, parts, turns, factor, first_addend, addend, product, out,
+                                    first_copy, second_copy, thread_index, THREADS);
     if (to == count) break;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (uint i = thread_index; i < TILES * SIMDGROUPS * ROWS; i += THREADS) parts[i] = 0;

@@ -10,6 +10,7 @@ use super::call::{Failure, Outcome, enter};
 use super::handle::{Exclusive, Place, acquire, handled, references};
 use super::status::of_file;
 use super::structs::{self, Output, constant, positive, reserved};
+use crate::commands::ActivationPrecision;
 use crate::error::Result;
 use crate::ffi;
 use crate::llama::{CacheType, Model, Sequences, SessionOptions};
@@ -68,6 +69,12 @@ pub unsafe extern "C" fn iron_session_create(
         // SAFETY: as above.
         let given = unsafe { structs::read(options, c"options") }?;
         const CACHES: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
+        const PRECISIONS: [Option<ActivationPrecision>; 4] = [
+            None,
+            Some(ActivationPrecision::Float),
+            Some(ActivationPrecision::Bytes),
+            Some(ActivationPrecision::Automatic),
+        ];
         let count = given.sequences.max(1) as usize;
         let options = SessionOptions {
             context: match given.context {
@@ -77,6 +84,7 @@ pub unsafe extern "C" fn iron_session_create(
             batch: positive("options.batch", given.batch)?,
             cache: constant("options.cache", &CACHES, given.cache)?,
             outputs: positive("options.outputs", given.outputs)?,
+            activations: constant("options.activations", &PRECISIONS, given.activations)?,
         };
         let sequences = Sequences::new(&model, count, options)?;
         place.fill(SharedSequences {

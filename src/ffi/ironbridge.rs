@@ -326,12 +326,18 @@ const _: () = {
         "Offset of field: iron_commands_info::device_time",
     ][::core::mem::offset_of!(iron_commands_info, device_time) - 24usize];
 };
+pub const IRON_ACTIVATIONS_DEFAULT: iron_activations = 0;
+pub const IRON_ACTIVATIONS_FLOAT: iron_activations = 1;
+pub const IRON_ACTIVATIONS_BYTES: iron_activations = 2;
+pub const IRON_ACTIVATIONS_AUTOMATIC: iron_activations = 3;
+pub type iron_activations = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct iron_commands_options {
     pub size: usize,
     pub label: *const ::core::ffi::c_char,
     pub max_operations: u32,
+    pub activations: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -350,6 +356,9 @@ const _: () = {
     [
         "Offset of field: iron_commands_options::max_operations",
     ][::core::mem::offset_of!(iron_commands_options, max_operations) - 16usize];
+    [
+        "Offset of field: iron_commands_options::activations",
+    ][::core::mem::offset_of!(iron_commands_options, activations) - 20usize];
 };
 impl Default for iron_commands_options {
     fn default() -> Self {
@@ -3180,7 +3189,7 @@ pub const IRON_CACHE_F16: iron_cache_type = 1;
 pub const IRON_CACHE_Q8_0: iron_cache_type = 2;
 pub type iron_cache_type = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct iron_session_options {
     pub size: usize,
     pub sequences: u32,
@@ -3188,12 +3197,13 @@ pub struct iron_session_options {
     pub context: u64,
     pub batch: u64,
     pub outputs: u64,
+    pub activations: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of iron_session_options",
-    ][::core::mem::size_of::<iron_session_options>() - 40usize];
+    ][::core::mem::size_of::<iron_session_options>() - 48usize];
     [
         "Alignment of iron_session_options",
     ][::core::mem::align_of::<iron_session_options>() - 8usize];
@@ -3215,7 +3225,19 @@ const _: () = {
     [
         "Offset of field: iron_session_options::outputs",
     ][::core::mem::offset_of!(iron_session_options, outputs) - 32usize];
+    [
+        "Offset of field: iron_session_options::activations",
+    ][::core::mem::offset_of!(iron_session_options, activations) - 40usize];
 };
+impl Default for iron_session_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct iron_session_info {

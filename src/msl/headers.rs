@@ -40,6 +40,7 @@ const HEADERS: &[(&str, &str)] = headers![
     "cpu/validation.h",
     "nvptx/functions.h",
     "nvptx/threads.h",
+    "nvptx/bulk.h",
     "nvptx/tiles.h",
     "nvptx/quads.h",
     "nvptx/textures.h",

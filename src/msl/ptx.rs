@@ -41,21 +41,69 @@ const OVERLAPPING_TARGET: [(&str, &str); 2] = [
 const ALLOW: &str = "griddepcontrol.launch_dependents;";
 const WAIT: &str = "griddepcontrol.wait;";
 
-/// The one compute capability that multiplies tiles in threadgroup memory, and what such kernels are compiled for.
-pub const TILE_PRODUCTS: (i32, i32) = (9, 0);
-const TILE_PRODUCTS_TARGET: [(&str, &str); 2] = [
-    (".version 7.5", ".version 8.0"),
-    (".target sm_80", ".target sm_90a"),
-];
-
-/// Whether a module has instructions that multiply tiles.
-pub fn multiplies_tiles(module: &str) -> bool {
-    module.contains("wgmma.")
+/// Kernels that are compiled once more for GPUs which have instructions that others lack.
+pub struct Variant {
+    /// What the sources of kernels ask for.
+    #[allow(dead_code, reason = "the build script reads it")]
+    pub define: &'static str,
+    /// What stands behind a family's name: variants have the names of other kernels.
+    suffix: &'static str,
+    /// By which instruction a module is known.
+    instruction: &'static str,
+    target: [(&'static str, &'static str); 2],
+    /// The first compute capability that has it, and whether no later one has.
+    first: (i32, i32),
+    only: bool,
 }
 
-/// What the kernels of a family that multiply tiles are embedded as: they have the names of others.
-pub fn tile_products_family(family: &str) -> String {
-    format!("{family}@sm_90a")
+/// Those that there are. wgmma, which multiplies tiles in threadgroup memory: PTX ISA 8.4, section 9.7.15. Copies of
+/// rows: section 9.7.8.24.
+pub const VARIANTS: [Variant; 2] = [
+    Variant {
+        define: "__HAVE_IRONBRIDGE_TILE_PRODUCTS__",
+        suffix: "@sm_90a",
+        instruction: "wgmma.",
+        target: [
+            (".version 7.5", ".version 8.0"),
+            (".target sm_80", ".target sm_90a"),
+        ],
+        first: (9, 0),
+        only: true,
+    },
+    Variant {
+        define: "__HAVE_IRONBRIDGE_BULK_COPY__",
+        suffix: "@sm_90",
+        instruction: "cp.async.bulk.",
+        target: [
+            (".version 7.5", ".version 8.0"),
+            (".target sm_80", ".target sm_90"),
+        ],
+        first: (9, 0),
+        only: false,
+    },
+];
+
+impl Variant {
+    pub fn has(&self, module: &str) -> bool {
+        module.contains(self.instruction)
+    }
+
+    /// What a family's variants are embedded as.
+    pub fn family(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
+    /// Whether GPUs of a compute capability have the instructions.
+    #[cfg_attr(
+        not(all(feature = "nvidia", target_os = "linux")),
+        allow(dead_code, reason = "the feature nvidia asks")
+    )]
+    pub fn is_for(&self, capability: (i32, i32)) -> bool {
+        match self.only {
+            true => capability == self.first,
+            false => capability >= self.first,
+        }
+    }
 }
 
 /// The module of a kernel as a GPU's driver is given it: with the most threads of its threadgroups, on which the number
@@ -88,10 +136,8 @@ pub fn for_gpu(module: &str, max_threads: u32, overlaps: bool) -> String {
     text = text.replace("// msl: kernel_starts", &at_start);
     text = text.replace("// msl: wait_for_predecessor", WAIT);
     text = text.replace("// msl: allow_successor", ALLOW);
-    let target = match multiplies_tiles(&text) {
-        true => TILE_PRODUCTS_TARGET,
-        false => OVERLAPPING_TARGET,
-    };
+    let variant = VARIANTS.iter().find(|variant| variant.has(&text));
+    let target = variant.map_or(OVERLAPPING_TARGET, |variant| variant.target);
     for (old, new) in target {
         text = text.replacen(old, new, 1);
     }
@@ -245,6 +291,23 @@ mod tests {
             (1, 1)
         );
         assert!(!waits.contains("msl: "), "{waits}");
+    }
+
+    #[test]
+    fn variants_are_for_the_gpus_that_have_their_instructions() {
+        let targets = VARIANTS.each_ref().map(|variant| {
+            let module = format!(".version 7.5\n.target sm_80\n\t{}x;\n", variant.instruction);
+            assert!(variant.has(&module) && variant.family("f").starts_with("f@"));
+            for_gpu(&module, 1024, true)
+        });
+        assert!(targets[0].starts_with(".version 8.0\n.target sm_90a\n"));
+        assert!(targets[1].starts_with(".version 8.0\n.target sm_90\n"));
+        let gpus = [(8, 0), (8, 9), (9, 0), (10, 0), (12, 0)];
+        let [tiles, copies] = VARIANTS
+            .each_ref()
+            .map(|variant| gpus.map(|gpu| variant.is_for(gpu)));
+        assert_eq!(tiles, [false, false, true, false, false]);
+        assert_eq!(copies, [false, false, true, true, true]);
     }
 
     #[test]

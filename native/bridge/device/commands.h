@@ -16,6 +16,7 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
  @public
   IronDevice *device;
   IronOutcome *outcome;
+  uint32_t activations; /* iron_activations, DEFAULT not among them */
 
  @private
   _Atomic(bool) recording; /* a thread is at it, and alone may touch what follows */

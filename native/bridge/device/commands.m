@@ -181,12 +181,16 @@ iron_status iron_commands_begin(iron_device *device_handle, const iron_commands_
     IRON_READ_OPTIONAL_STRUCT(options, given, "options");
     IronDevice *device = IronDeviceAcquire(device_handle);
     if (!device) return IRON_ERROR_INVALID_HANDLE;
+    if (options.activations > IRON_ACTIVATIONS_AUTOMATIC)
+      return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "options.activations: is %u, 0 to 3 are possible",
+                             options.activations);
     NSString *label;
     IRON_TRY(IronTextRead(&label, options.label, "options.label"));
     IronCommands *commands = [[[IronCommands alloc] init] autorelease];
     commands->device = [device retain];
     commands->outcome = [[IronOutcome alloc] init];
     commands->label = [label retain];
+    commands->activations = options.activations ? options.activations : IRON_ACTIVATIONS_FLOAT;
     commands->flushes_itself = options.max_operations != UINT32_MAX;
     commands->max_operations = options.max_operations ? options.max_operations : device->max_operations;
     return IronHandleCreate(commands, IRON_HANDLE_COMMANDS, (void **)handle);

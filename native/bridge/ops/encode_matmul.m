@@ -78,6 +78,16 @@ static iron_status check_factor(const char *name, float value) {
   return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: is %g", name, (double)value);
 }
 
+/* The kernel that fusion.m records this product with, or -1. */
+static int fused_kernel(const IronCommands *commands, const IronOperand *operands, const matmul_args *arguments) {
+  iron_dtype b = operands[MATMUL_B].dtype, a = operands[MATMUL_A].dtype;
+  if (commands->activations != IRON_ACTIVATIONS_FLOAT) {
+    int kernel = IronKernelFind(IRON_OPERATION_MATMUL_FUSED_BYTES, b, a, arguments, operands);
+    if (kernel >= 0 && (commands->activations == IRON_ACTIVATIONS_BYTES || IronProductIsLong(kernel))) return kernel;
+  }
+  return IronKernelFind(IRON_OPERATION_MATMUL_FUSED, b, a, arguments, operands);
+}
+
 iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) {
   IRON_ENTRY {
     iron_matmul matmul;
@@ -135,7 +145,7 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     const IronOperand operands[] = {[MATMUL_A] = a, [MATMUL_B] = b, [MATMUL_BIAS] = bias, [MATMUL_C] = c};
     if (matmul.beta != 0 || (matmul.alpha != 0 && matmul.alpha != 1))
       return encode_accumulation(commands, &matmul, operands, &arguments);
-    int fused = IronKernelFind(IRON_OPERATION_MATMUL_FUSED, b.dtype, a.dtype, &arguments, operands);
+    int fused = fused_kernel(commands, operands, &arguments);
     if (fused >= 0) return IronFusionRecordProduct(commands, fused, operands, &arguments);
     iron_status status;
     if (IronMatmulSlicesRecord(commands, operands, &arguments, &status)) return status;

@@ -11,7 +11,8 @@
 bool IronFusionRecordRow(IronCommands *commands, IronOperation operation, const IronOperand *operands, size_t count,
                          const void *arguments, iron_status *status);
 
-/* The same of a product; `kernel` is one of IRON_OPERATION_MATMUL_FUSED, `operands` are those of the family matmul. */
+/* The same of a product; `kernel` is one of IRON_OPERATION_MATMUL_FUSED or
+ * ..._BYTES, `operands` are those of the family matmul. */
 iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const IronOperand *operands,
                                     const matmul_args *arguments);
 

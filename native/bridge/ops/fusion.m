@@ -118,7 +118,7 @@ static bool record_gate(IronCommands *commands, const IronOperand *operands, con
   const IronOperand *product = &before->operands[MATVEC_BYTES_OUT], *a = &operands[ELEMENTWISE_A],
                     *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
   uint64_t count = args->count;
-  bool is_half = 2 * count == before->arguments.product.n && count % MATVEC_BYTES_ROWS == 0;
+  bool is_half = 2 * count == before->arguments.product.n && count % IronProductRows(before->pass.pass.kernel) == 0;
   bool halves = is_same_place(a, product) && b->buffer == product->buffer &&
                 b->offset == product->offset + count * sizeof(float);
   bool in_place = !overlap(out, product) || is_same_place(out, product);

@@ -13,6 +13,7 @@ struct IronOperand;
 typedef enum IronOperation {
   IRON_OPERATION_MATMUL,         /* types: b; a, bias and c */
   IRON_OPERATION_MATMUL_FUSED,   /* the same; found by matmul's arguments and operands, done by fusion.m */
+  IRON_OPERATION_MATMUL_FUSED_BYTES, /* the same, for activations that may be rounded to bytes */
   IRON_OPERATION_MATMUL_SLICES,  /* the same; done by matmul_slices.m */
   IRON_OPERATION_SLICES_SUM,
   IRON_OPERATION_HALVES,         /* x; done by matmul_halves.m */
@@ -66,8 +67,12 @@ uint32_t IronSlicesWidth(int kernel);
 uint32_t IronSlicesMemory(int kernel);
 /* Whether a product's activations and weights are worth becoming halves. */
 bool IronMatmulIsOfHalves(const matmul_args *arguments, const struct IronOperand *operands);
-/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_FUSED for rows of k, in bytes. */
+/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_FUSED or ..._BYTES for rows of k, in bytes, and of how
+ * many rows of b, at least, a threadgroup computes the products. */
 uint32_t IronProductMemory(int kernel, uint32_t k);
+uint32_t IronProductRows(int kernel);
+/* Whether a kernel of IRON_OPERATION_MATMUL_FUSED_BYTES is one for devices that are faster by it. */
+bool IronProductIsLong(int kernel);
 /* Whether there is a kernel of an operation for these types at all. */
 bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype second);
 

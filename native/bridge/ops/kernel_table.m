@@ -26,6 +26,9 @@
 #define FOUR_BY_FOUR {{4, 4, 1}, 128}
 #define THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_SIMDGROUPS}
 #define SMALL_THREADGROUP_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_BYTES_FEW_SIMDGROUPS}
+/* And 32 threads that copy. */
+#define PANELS_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_PANELS_SIMDGROUPS + 32}
+#define SMALL_PANELS_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_PANELS_FEW_SIMDGROUPS + 32}
 #define SLICES_OF_A_CORE {{1, 1, 1}, 32 * MATMUL_SLICES_SIMDGROUPS}
 #define SMALL_SLICES_OF_A_CORE {{1, 1, 1}, 32 * MATMUL_SLICES_FEW_SIMDGROUPS}
 #define ONE_COLUMN {{1, 1, 1}, 128}
@@ -116,6 +119,30 @@ static bool is_of_numbers_short(const void *arguments, const struct IronOperand 
   static bool is_of_bytes_short_##name(const void *arguments, const struct IronOperand *operands) {            \
     return is_of_bytes(arguments, operands, of_block, bytes, MATVEC_BYTES_FEW_SIMDGROUPS, MATVEC_BYTES_FEW_STAGES); \
   }
+/* The same by matrices of bytes, for activations that may be rounded to bytes. `of_256`: bytes of 256 weights. */
+static uint32_t panels_memory(uint32_t simdgroups, uint32_t of_256, uint64_t k) {
+  return simdgroups == MATVEC_PANELS_SIMDGROUPS
+             ? MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_RING, MATVEC_PANELS_SEGMENT / 256 * of_256, k)
+             : MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_SHORT_RING,
+                                    MATVEC_PANELS_SHORT_SEGMENT(of_256) / 256 * of_256, k);
+}
+static bool is_of_panels(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
+                         uint32_t simdgroups) {
+  uint32_t memory = panels_memory(simdgroups, 256 / of_block * bytes, args->k);
+  return args->k % 256 == 0 && is_of_rings(args, operands, of_block, bytes, memory);
+}
+#define IS_OF_PANELS(name, of_block, bytes)                                                                \
+  static bool is_of_panels_##name(const void *arguments, const struct IronOperand *operands) {            \
+    return is_of_panels(arguments, operands, of_block, bytes, MATVEC_PANELS_SIMDGROUPS);                   \
+  }                                                                                                        \
+  static bool is_of_panels_short_##name(const void *arguments, const struct IronOperand *operands) {       \
+    return is_of_panels(arguments, operands, of_block, bytes, MATVEC_PANELS_FEW_SIMDGROUPS);               \
+  }
+IS_OF_PANELS(q8_0, 32, 34)
+IS_OF_PANELS(q4_0, 32, 18)
+IS_OF_PANELS(q4_k, 256, 144)
+IS_OF_PANELS(q6_k, 256, 210)
+
 IS_OF_BYTES(q8_0, 32, 34)
 IS_OF_BYTES(q4_0, 32, 18)
 IS_OF_BYTES(q4_k, 256, 144)
@@ -292,6 +319,11 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
    THREADGROUP_OF_A_CORE},                                                                                       \
   {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_bytes_short_##NAME, "matvec_bytes",                         \
    "matvec_bytes_short_" #NAME "_f32", SMALL_THREADGROUP_OF_A_CORE},
+#define MATVEC_PANELS(B, NAME)                                                                                     \
+  {IRON_OPERATION_MATMUL_FUSED_BYTES, {B, IRON_F32}, is_of_panels_##NAME, "matvec_panels",                         \
+   "matvec_panels_" #NAME "_f32", PANELS_OF_A_CORE},                                                               \
+  {IRON_OPERATION_MATMUL_FUSED_BYTES, {B, IRON_F32}, is_of_panels_short_##NAME, "matvec_panels",                   \
+   "matvec_panels_short_" #NAME "_f32", SMALL_PANELS_OF_A_CORE},
 #define MATVEC_NUMBERS(B, NAME)                                                                                  \
   {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_numbers, "matvec_numbers", "matvec_numbers_" #NAME "_f32",  \
    THREADGROUP_OF_A_CORE},                                                                                       \
@@ -334,6 +366,10 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
   {IRON_OPERATION_ATTENTION, {C}, ALWAYS, "attention", "attention_" NAME, SIMDGROUP_PER_POINT},
 
 const IronKernelEntry IronKernelTable[] = {
+    MATVEC_PANELS(IRON_Q8_0, q8_0)
+    MATVEC_PANELS(IRON_Q4_0, q4_0)
+    MATVEC_PANELS(IRON_Q4_K, q4_k)
+    MATVEC_PANELS(IRON_Q6_K, q6_k)
     MATVEC_BYTES(IRON_Q8_0, q8_0)
     MATVEC_BYTES(IRON_Q4_0, q4_0)
     MATVEC_BYTES(IRON_Q4_K, q4_k)
@@ -458,19 +494,35 @@ bool IronKernelExists(IronOperation operation, iron_dtype first, iron_dtype seco
   return false;
 }
 
+static uint32_t bytes_of(iron_dtype type, uint64_t weights) {
+  uint64_t bytes = 0;
+  return IronTypeBytes(type, weights, "b", &bytes) == IRON_OK ? (uint32_t)bytes : 0;
+}
+
 uint32_t IronProductMemory(int kernel, uint32_t k) {
   const IronKernelEntry *entry = &IronKernelTable[kernel];
+  iron_dtype type = entry->types[0];
   uint32_t simdgroups = entry->geometry.threads / 32, memory;
   bool is_short = simdgroups != MATVEC_BYTES_SIMDGROUPS;
-  if (IRON_TYPES(entry->types[0]) & IRON_TYPES_FLOAT) {
+  if (entry->operation == IRON_OPERATION_MATMUL_FUSED_BYTES) {
+    memory = panels_memory(simdgroups - 1, bytes_of(type, 256), k);
+  } else if (IRON_TYPES(type) & IRON_TYPES_FLOAT) {
     memory = MATVEC_NUMBERS_MEMORY(simdgroups, is_short ? MATVEC_BYTES_FEW_STAGES : MATVEC_NUMBERS_STAGES, k);
   } else {
-    uint64_t bytes = 0;
-    if (IronTypeBytes(entry->types[0], MATVEC_BYTES_SEGMENT, "b", &bytes) != IRON_OK) return 0;
+    uint32_t bytes = bytes_of(type, MATVEC_BYTES_SEGMENT);
     uint32_t stages = is_short ? MATVEC_BYTES_FEW_STAGES : MATVEC_BYTES_STAGES(bytes);
-    memory = MATVEC_BYTES_MEMORY(simdgroups, stages, (uint32_t)bytes, k);
+    memory = MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k);
   }
   return (memory + 15) / 16 * 16;
+}
+
+bool IronProductIsLong(int kernel) {
+  return IronKernelTable[kernel].geometry.threads == 32 * MATVEC_PANELS_SIMDGROUPS + 32;
+}
+
+uint32_t IronProductRows(int kernel) {
+  bool bytes = IronKernelTable[kernel].operation == IRON_OPERATION_MATMUL_FUSED_BYTES;
+  return bytes ? MATVEC_PANELS_ROWS : MATVEC_BYTES_ROWS;
 }
 
 static bool is_short_slices(int kernel) {

@@ -9,6 +9,7 @@
 #define MSL_QUADS_H
 
 #include "../simdgroup_matrix.h"
+#include "bulk.h"
 #include "tiles.h"
 
 namespace msl {

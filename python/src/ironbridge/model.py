@@ -22,6 +22,7 @@ Progress = Callable[[int, int], Optional[bool]]
 
 _STORAGES = {"automatic": 0, "mapped": 1, "moved": 2, "copied": 3}
 _CACHES = {"f32": 0, "f16": 1, "q8_0": 2}
+_ACTIVATIONS = {"automatic": 3, "float": 1, "bytes": 2}
 _STOPS = {1: "end of text", 2: "limit", 3: "stop string", 4: "canceled", 5: "failed"}
 
 
@@ -132,9 +133,13 @@ class Model(Handle):
         given = ffi.new("uint32_t[]", list(tokens))
         return _text(lambda *room: int(lib.iron_tokenizer_decode(tokenizer, given, len(tokens), *room)))
 
-    def session(self, sequences: int = 1, context: int = 0, cache: str = "f32") -> "Session":
-        """Sequences of this model, with all the memory that they will ever use."""
-        return Session(self, sequences, context, cache)
+    def session(
+        self, sequences: int = 1, context: int = 0, cache: str = "f32", activations: str = "automatic"
+    ) -> "Session":
+        """Sequences of this model, with all the memory that they will ever use. ``activations``: how exactly products
+        have those of a single token, in ``float``, at least 16 bits, in ``bytes``, 8 bits, or ``automatic``, 8 bits
+        where the device is faster with them."""
+        return Session(self, sequences, context, cache, activations)
 
     def generate(self, prompt: Union[str, Tokens], **options: Any) -> "Generation":
         """Writes after a prompt, in a session of its own: see :meth:`Session.generate` for the options."""
@@ -146,6 +151,7 @@ class Model(Handle):
         sequences: int = 8,
         context: int = 0,
         cache: str = "f32",
+        activations: str = "automatic",
         **options: Any,
     ) -> list[str]:
         """Writes after each prompt, ``sequences`` of them at a time, in a session of its own: see
@@ -153,7 +159,7 @@ class Model(Handle):
         texts = [""] * len(prompts)
         if not texts:
             return texts
-        with self.session(min(sequences, len(texts)), context, cache) as session:
+        with self.session(min(sequences, len(texts)), context, cache, activations) as session:
             for index, text in session.generate_all(prompts, **options):
                 texts[index] = text
         return texts
@@ -194,10 +200,21 @@ class Model(Handle):
 class Session(Handle):
     """Sequences that the model has seen. One thread at a time uses it."""
 
-    def __init__(self, model: Model, sequences: int = 1, context: int = 0, cache: str = "f32") -> None:
+    def __init__(
+        self,
+        model: Model,
+        sequences: int = 1,
+        context: int = 0,
+        cache: str = "f32",
+        activations: str = "automatic",
+    ) -> None:
         self.model = model
         options = sized(
-            "iron_session_options", sequences=sequences, context=context, cache=_chosen(_CACHES, "cache", cache)
+            "iron_session_options",
+            sequences=sequences,
+            context=context,
+            cache=_chosen(_CACHES, "cache", cache),
+            activations=_chosen(_ACTIVATIONS, "activations", activations),
         )
         super().__init__(
             "iron_session", lambda place: lib.iron_session_create(model._handle, options, place)

@@ -54,8 +54,12 @@ fn fault(error: Error) -> Fault {
 /// The kernels of a family, which on some GPUs are kernels of their own.
 fn embedded_family(name: &str, context: &Context) -> Option<Vec<(String, String)>> {
     let mut kernels = embedded_ptx::family(name)?;
-    if context.overlaps() && context.properties.capability == ptx::TILE_PRODUCTS {
-        let own = embedded_ptx::family(&ptx::tile_products_family(name));
+    let capability = context.properties.capability;
+    let variants = ptx::VARIANTS
+        .iter()
+        .filter(|own| own.is_for(capability) && context.overlaps());
+    for variant in variants {
+        let own = embedded_ptx::family(&variant.family(name));
         for own in own.into_iter().flatten() {
             if let Some(kernel) = kernels.iter_mut().find(|(name, _)| *name == own.0) {
                 *kernel = own;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use ironbridge::Device;
 use ironbridge::llama::{
     CacheType, LoadOptions, LoraAdapter, Model, ModelFile, SessionOptions, WeightStorage,
 };
+use ironbridge::{ActivationPrecision, Device};
 
 use crate::rope_options::RopeOptions;
 use crate::terminal::progress;
@@ -27,6 +27,10 @@ pub struct ModelOptions {
     /// How keys and values are cached
     #[arg(long, value_enum, default_value_t = Cache::F32, value_name = "TYPE")]
     cache: Cache,
+    /// How exactly products have a single token's activations: 8 bits where the device is faster with them, at least 16
+    /// bits, or 8 bits where there is a kernel for it
+    #[arg(long, value_enum, default_value_t = Activations::Automatic, value_name = "HOW")]
+    activations: Activations,
     /// Where the weights are: in the mapped file, moved out of it while the model is used, copied when it is loaded, or
     /// what suits the device and the machine's memory
     #[arg(long, value_enum, default_value_t = Storage::Automatic, value_name = "WHERE")]
@@ -60,6 +64,13 @@ enum Cache {
     F16,
     #[value(name = "q8_0")]
     Q8_0,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Activations {
+    Automatic,
+    Float,
+    Bytes,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -136,6 +147,11 @@ impl ModelOptions {
                 Cache::F16 => CacheType::F16,
                 Cache::Q8_0 => CacheType::Q8_0,
             },
+            activations: Some(match self.activations {
+                Activations::Automatic => ActivationPrecision::Automatic,
+                Activations::Float => ActivationPrecision::Float,
+                Activations::Bytes => ActivationPrecision::Bytes,
+            }),
             ..Default::default()
         }
     }

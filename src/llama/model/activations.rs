@@ -1,7 +1,7 @@
 //! What the layers hand to each other.
 
 use crate::buffer::Buffer;
-use crate::commands::Commands;
+use crate::commands::{ActivationPrecision, Commands, CommandsOptions};
 use crate::device::Device;
 use crate::dtype::Element;
 use crate::error::Result;
@@ -24,6 +24,8 @@ pub(crate) struct Activations {
     pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
     pub logits: Buffer<f32>, // outputs × vocabulary
     pub low: Buffer<f32>,   // rows × the largest rank of adapters, or nothing that is used
+    /// What products have of the activations of a single row.
+    pub precision: ActivationPrecision,
 }
 
 /// What passes of single tokens have of their own, where several are under way at a time.
@@ -52,6 +54,7 @@ impl Activations {
         rows: usize,
         outputs: usize,
         rank: usize,
+        precision: ActivationPrecision,
     ) -> Result<Activations> {
         let qkv_dim = config.query_dim() + 2 * config.kv_dim();
         let storage = inner_storage(device)?;
@@ -74,7 +77,16 @@ impl Activations {
             delta: inner("delta", rows * config.width)?,
             logits: buffer(device, "logits", outputs * config.vocabulary)?,
             low: inner("adapters", (rows * rank).max(1))?,
+            precision,
         })
+    }
+
+    /// How to record what uses this memory.
+    pub fn commands<'d>(&self, device: &'d Device, label: &str) -> CommandsOptions<'d> {
+        device
+            .commands_options()
+            .label(label)
+            .activations(self.precision)
     }
 }
 

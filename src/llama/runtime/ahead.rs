@@ -80,7 +80,7 @@ impl Ahead {
             layers: Vec::new(),
             _room: room,
         };
-        let options = model.device().commands_options().label("layers");
+        let options = state.commands(model.device(), "layers");
         let options = options.max_operations(u32::MAX);
         for piece in pieces(model.config().layers) {
             let mut commands = options.begin()?;

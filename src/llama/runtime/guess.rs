@@ -128,7 +128,7 @@ impl Text<'_> {
             positions: turn.positions.read(),
         };
         let (model, state) = (self.model, &*self.state);
-        let options = model.device().commands_options().label("guessed pass");
+        let options = state.commands(model.device(), "guessed pass");
         let mut commands = options.max_operations(u32::MAX).begin()?;
         turn.positions.record(&mut commands, 1)?;
         model.embed(&mut commands, state, ids, 1)?;

@@ -1,5 +1,6 @@
 //! How to make a session.
 
+use crate::commands::ActivationPrecision;
 use crate::llama::model::kv_cache::CacheType;
 
 /// How to make a [`Session`](super::session::Session) or [`Sequences`](super::sequences::Sequences).
@@ -14,4 +15,7 @@ pub struct SessionOptions {
     /// For how many tokens logits are computed together where each one's are wanted, as for a perplexity; each takes a
     /// row of the vocabulary's size. `None`: one for each sequence.
     pub outputs: Option<usize>,
+    /// How exactly products have the activations of passes of one token. `None`:
+    /// [`Automatic`](ActivationPrecision::Automatic).
+    pub activations: Option<ActivationPrecision>,
 }

@@ -8,7 +8,7 @@ use super::cancel::CancelToken;
 use super::guess::{Guess, TURNS, Text};
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
-use crate::commands::{Commands, Pending};
+use crate::commands::{ActivationPrecision, Commands, Pending};
 use crate::error::Result;
 use crate::llama::error::LlamaError;
 use crate::llama::model::activations::{Activations, Turn};
@@ -116,7 +116,16 @@ impl Sequences {
         let turns = (0..if records_ahead { TURNS } else { 0 }).map(|_| Turn::new(device, config));
         Ok(Sequences {
             sequences: sequences.collect::<Result<_>>()?,
-            state: Activations::new(device, config, batch, outputs, model.largest_rank())?,
+            state: Activations::new(
+                device,
+                config,
+                batch,
+                outputs,
+                model.largest_rank(),
+                options
+                    .activations
+                    .unwrap_or(ActivationPrecision::Automatic),
+            )?,
             model: model.clone(),
             context,
             batch,
@@ -427,7 +436,7 @@ impl Sequences {
         self.state.positions[0].host.write_at(0, &positions)?;
         let rows = ids.len();
         let device = self.model.device();
-        let mut commands = device.commands_options().label("forward pass").begin()?;
+        let mut commands = self.state.commands(device, "forward pass").begin()?;
         let pass = Pass {
             rows,
             spans,
@@ -485,7 +494,7 @@ impl Sequences {
             .embed(&mut commands, &self.state, &self.state.ids, rows)?;
         committed.push(commands.commit()?);
         recorded.commit(&mut committed)?;
-        let mut commands = device.commands_options().label("scores").begin()?;
+        let mut commands = self.state.commands(device, "scores").begin()?;
         then(&self.model, &mut commands, &self.state, rows)?;
         committed.push(commands.commit()?);
 

@@ -2,7 +2,7 @@
 //! what they write in command buffers of their own, where nothing can be joined.
 
 use ironbridge::ops::{CopyRows, Elementwise, Matmul, RmsNorm, Rope, RopePairing};
-use ironbridge::{Commands, DType, Device, Result, Tensor};
+use ironbridge::{ActivationPrecision, Commands, DType, Device, Result, Tensor};
 use serial_test::serial;
 
 use crate::kernel_matrix::typed::Typed;
@@ -15,6 +15,15 @@ const DTYPES: [DType; 6] = [
     DType::Q6K,
     DType::F16,
     DType::Bf16,
+];
+/// Those whose activations may be rounded to bytes.
+const BLOCKS: &[DType] = DTYPES.first_chunk::<4>().expect("six");
+/// What products are allowed, of which types, and by how much of the largest their results then differ when a norm is
+/// joined: activations are rounded before its factor or behind it, and a few by another unit, which is 1/127 of the
+/// largest of 32.
+const PRECISIONS: [(ActivationPrecision, &[DType], f32); 2] = [
+    (ActivationPrecision::Float, &DTYPES, 2e-4),
+    (ActivationPrecision::Bytes, BLOCKS, 6e-3),
 ];
 /// Of a row, and of one between a gate and what is added to the row: whole vectors of 16 bytes in each type.
 const WIDTH: usize = 2048;
@@ -40,6 +49,7 @@ fn both_ways(
     inputs: &[f32],
     room: usize,
     weights: &Typed,
+    precision: ActivationPrecision,
     record: &dyn Fn(&mut Commands, Tensor<'_>, Tensor<'_>) -> Result<()>,
 ) -> [Vec<f32>; 2] {
     let mut start = inputs.to_vec();
@@ -48,7 +58,10 @@ fn both_ways(
     [0, 1].map(|operations| {
         let row = device.buffer_from(&start).expect("memory");
         let options = device.commands_options().max_operations(operations);
-        let mut commands = options.begin().expect("the device is open");
+        let mut commands = options
+            .activations(precision)
+            .begin()
+            .expect("the device is open");
         record(
             &mut commands,
             row.tensor(),
@@ -77,6 +90,16 @@ fn assert_within(tolerance: f32, [joined, apart]: [Vec<f32>; 2], what: &str) {
     }
 }
 
+/// Each precision with each of its types, and the tolerance.
+fn precisions() -> impl Iterator<Item = (ActivationPrecision, DType, f32)> {
+    let of_types = |(precision, dtypes, tolerance): (_, &'static [DType], _)| {
+        dtypes
+            .iter()
+            .map(move |dtype| (precision, *dtype, tolerance))
+    };
+    PRECISIONS.into_iter().flat_map(of_types)
+}
+
 fn product<'a>(n: usize, a: Tensor<'a>, b: Tensor<'a>, c: Tensor<'a>) -> Matmul<'a> {
     Matmul::new(
         a.matrix(1, WIDTH),
@@ -89,7 +112,7 @@ fn product<'a>(n: usize, a: Tensor<'a>, b: Tensor<'a>, c: Tensor<'a>) -> Matmul<
 #[serial]
 fn a_norm_its_product_and_a_gate() {
     for device in devices() {
-        for dtype in DTYPES {
+        for (precision, dtype, tolerance) in precisions() {
             let inputs = numbers(2 * WIDTH, 3);
             // Rows that are no multiple of the cores' tiles, and one more for a bias.
             for half in [16, 12, 544] {
@@ -99,6 +122,7 @@ fn a_norm_its_product_and_a_gate() {
                     &inputs,
                     WIDTH + 2 * half,
                     &weights,
+                    precision,
                     &|commands, row, b| {
                         let (normed, gate) = (row.skip(2 * WIDTH), row.skip(3 * WIDTH));
                         commands.rms_norm(&RmsNorm::new(
@@ -116,7 +140,11 @@ fn a_norm_its_product_and_a_gate() {
                     },
                 );
                 assert!(results[0][2 * WIDTH..].iter().all(|value| *value != 7.0));
-                assert_close(results, &format!("{dtype:?}, {half} columns"));
+                assert_within(
+                    tolerance,
+                    results,
+                    &format!("{precision:?}, {dtype:?}, {half} columns"),
+                );
             }
         }
     }
@@ -129,7 +157,7 @@ fn a_norm_its_product_and_a_gate() {
 fn a_product_and_a_sum() {
     for device in devices() {
         let n = WIDTH;
-        for dtype in DTYPES {
+        for (precision, dtype, tolerance) in precisions() {
             let (inputs, weights) = (numbers(2 * WIDTH, 5), Typed::made_up(dtype, n * WIDTH, 6));
             // Offsets of a, the product, the other summand, and the sum.
             for places @ [a, c, x, out] in [
@@ -145,6 +173,7 @@ fn a_product_and_a_sum() {
                     &inputs,
                     2 * WIDTH,
                     &weights,
+                    precision,
                     &|commands, row, b| {
                         commands.matmul(&product(n, row.skip(a), b, row.skip(c)))?;
                         commands.add(&Elementwise::new(
@@ -154,7 +183,11 @@ fn a_product_and_a_sum() {
                         ))
                     },
                 );
-                assert_close(results, &format!("{dtype:?}, {places:?}"));
+                assert_within(
+                    tolerance,
+                    results,
+                    &format!("{precision:?}, {dtype:?}, {places:?}"),
+                );
             }
         }
     }
@@ -173,6 +206,7 @@ fn a_norm_and_a_product_over_its_row() {
                 &inputs,
                 2 * WIDTH,
                 &weights,
+                ActivationPrecision::Float,
                 &|commands, row, b| {
                     commands.rms_norm(&RmsNorm::new(
                         row.matrix(1, WIDTH),
@@ -320,72 +354,178 @@ fn a_product_its_rotation_and_copies() {
             let weights = Typed::made_up(dtype, n * WIDTH, 11);
             let matrix = device.buffer_from(&weights.bytes).expect("memory");
             let given = device.buffer_from(&inputs).expect("memory");
-            let results = [0, 1].map(|operations| {
-                let x = device
-                    .buffer_from(&vec![7.0f32; WIDTH + n])
-                    .expect("memory");
-                let positions = device.buffer_from(&[77u32]).expect("memory");
-                let caches = device.buffer_from(&vec![0u8; 8 * 4 * kv_dim]);
-                let caches = caches.expect("memory");
-                let read = device.buffer_from(&vec![0.0f32; 8 * kv_dim]);
-                let read = read.expect("memory");
-                let (row, given) = (x.tensor(), given.tensor());
-                let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
-                let options = device.commands_options().max_operations(operations);
-                let mut commands = options.begin().expect("the device is open");
-                let norm = RmsNorm::new(
-                    given.matrix(1, WIDTH),
-                    given.skip(WIDTH).vector(WIDTH),
-                    row.matrix(1, WIDTH),
-                    1e-5,
-                );
-                commands.rms_norm(&norm).expect("it fits");
-                let (b, out) = (matrix.tensor_at(0, dtype), row.skip(WIDTH));
-                let mut joined = product(n, row, b, out);
-                if bias {
-                    joined = joined.with_bias(given.skip(2 * WIDTH).vector(n));
-                }
-                commands.matmul(&joined).expect("it fits");
-                let mut rope = Rope::new(
-                    out.matrix(1, (heads + kv_heads) * head_dim),
-                    positions.tensor().vector(1),
-                    head_dim,
-                    10000.0,
-                )
-                .with_pairing(pairing);
-                if factors {
-                    let divisors = given.skip(2 * WIDTH + n).vector(head_dim / 2);
-                    rope = rope.with_factors(divisors);
-                }
-                commands.rope(&rope).expect("it fits");
-                for (from, to) in [(first, 1), (value, 3), (query_dim, 5)] {
-                    let from = out.skip(from).matrix(1, kv_dim);
-                    let copy = CopyRows::new(from, place(to).matrix(1, kv_dim));
-                    commands.copy(&copy).expect("it fits");
-                }
-                commands.run().expect("they can be computed");
-                let mut commands = device.commands().expect("the device is open");
-                let all = CopyRows::new(place(0).matrix(8, kv_dim), read.matrix(8, kv_dim));
-                commands.copy(&all).expect("it fits");
-                commands.run().expect("it can be computed");
-                let mut results = x.to_vec().expect("it is complete");
-                results.extend(read.to_vec().expect("it is complete"));
-                results
-            });
-            let what = format!("{dtype:?}, {cache:?}, {pairing:?}, bias {bias}, factors {factors}");
-            assert!(
-                results[0][..WIDTH + n].iter().all(|value| *value != 7.0),
-                "{what}"
-            );
-            // Copies that are rounded once more may differ by a unit in the last place.
-            let tolerance = match cache {
-                DType::Bf16 => 4e-3,
-                DType::F16 => 1e-3,
-                _ => 2e-4,
+            let precisions = match BLOCKS.contains(&dtype) {
+                true => &PRECISIONS[..],
+                false => &PRECISIONS[..1],
             };
-            assert_within(tolerance, results, &what);
+            for (precision, _, tolerance) in precisions {
+                let results = [0, 1].map(|operations| {
+                    let x = device
+                        .buffer_from(&vec![7.0f32; WIDTH + n])
+                        .expect("memory");
+                    let positions = device.buffer_from(&[77u32]).expect("memory");
+                    let caches = device.buffer_from(&vec![0u8; 8 * 4 * kv_dim]);
+                    let caches = caches.expect("memory");
+                    let read = device.buffer_from(&vec![0.0f32; 8 * kv_dim]);
+                    let read = read.expect("memory");
+                    let (row, given) = (x.tensor(), given.tensor());
+                    let place = |number| caches.tensor_at(0, cache).skip(number * kv_dim);
+                    let options = device
+                        .commands_options()
+                        .max_operations(operations)
+                        .activations(*precision);
+                    let mut commands = options.begin().expect("the device is open");
+                    let norm = RmsNorm::new(
+                        given.matrix(1, WIDTH),
+                        given.skip(WIDTH).vector(WIDTH),
+                        row.matrix(1, WIDTH),
+                        1e-5,
+                    );
+                    commands.rms_norm(&norm).expect("it fits");
+                    let (b, out) = (matrix.tensor_at(0, dtype), row.skip(WIDTH));
+                    let mut joined = product(n, row, b, out);
+                    if bias {
+                        joined = joined.with_bias(given.skip(2 * WIDTH).vector(n));
+                    }
+                    commands.matmul(&joined).expect("it fits");
+                    let mut rope = Rope::new(
+                        out.matrix(1, (heads + kv_heads) * head_dim),
+                        positions.tensor().vector(1),
+                        head_dim,
+                        10000.0,
+                    )
+                    .with_pairing(pairing);
+                    if factors {
+                        let divisors = given.skip(2 * WIDTH + n).vector(head_dim / 2);
+                        rope = rope.with_factors(divisors);
+                    }
+                    commands.rope(&rope).expect("it fits");
+                    for (from, to) in [(first, 1), (value, 3), (query_dim, 5)] {
+                        let from = out.skip(from).matrix(1, kv_dim);
+                        let copy = CopyRows::new(from, place(to).matrix(1, kv_dim));
+                        commands.copy(&copy).expect("it fits");
+                    }
+                    commands.run().expect("they can be computed");
+                    let mut commands = device.commands().expect("the device is open");
+                    let all = CopyRows::new(place(0).matrix(8, kv_dim), read.matrix(8, kv_dim));
+                    commands.copy(&all).expect("it fits");
+                    commands.run().expect("it can be computed");
+                    let mut results = x.to_vec().expect("it is complete");
+                    results.extend(read.to_vec().expect("it is complete"));
+                    results
+                });
+                let what = format!(
+                    "{precision:?}, {dtype:?}, {cache:?}, {pairing:?}, bias {bias}, factors {factors}"
+                );
+                assert!(
+                    results[0][..WIDTH + n].iter().all(|value| *value != 7.0),
+                    "{what}"
+                );
+                // Copies that are rounded once more may differ by a unit in the last place.
+                let rounding = match cache {
+                    DType::Bf16 => 4e-3,
+                    DType::F16 => 1e-3,
+                    _ => 2e-4,
+                };
+                assert_within(tolerance.max(rounding), results, &what);
+            }
         }
     }
+}
+
+/// Activations that are rounded to bytes, against float64: with the same rounding the results are those, and without it
+/// they are as far off as the rounding may take them. Rows of several segments, and rows that fill no panel.
+#[test]
+#[serial]
+fn activations_of_bytes() {
+    for device in devices() {
+        for (dtype, n, k) in BLOCKS.iter().flat_map(|&dtype| {
+            [
+                (dtype, 40, WIDTH),
+                (dtype, 2150, WIDTH),
+                (dtype, 17, 3 * WIDTH),
+            ]
+        }) {
+            let what = format!("{dtype:?}, {n} × {k}");
+            let weights = Typed::made_up(dtype, n * k, 21);
+            let mut inputs = numbers(k, 22);
+            inputs[64..96].fill(0.0);
+            inputs[100] *= 1e6;
+            let exact: Vec<f64> = inputs.iter().map(|&value| value.into()).collect();
+            let rounded: Vec<f64> = exact.chunks(32).flat_map(in_bytes).collect();
+            let most = exact.chunks(32).map(largest).collect::<Vec<_>>();
+
+            let run = |inputs: &[f32], precision| {
+                let (a, b) = (
+                    device.buffer_from(inputs),
+                    device.buffer_from(&weights.bytes),
+                );
+                let (a, b) = (a.expect("memory"), b.expect("memory"));
+                let c = device.buffer_from(&vec![7.0f32; n]).expect("memory");
+                let options = device.commands_options().activations(precision);
+                let mut commands = options.begin().expect("the device is open");
+                let matmul = Matmul::new(
+                    a.tensor().matrix(1, k),
+                    b.tensor_at(0, dtype).matrix(n, k).transposed(),
+                    c.tensor().matrix(1, n),
+                );
+                commands.matmul(&matmul).expect("it fits");
+                commands.run().expect("it can be computed");
+                c.to_vec().expect("it is complete")
+            };
+            let (bytes, float) = (
+                run(&inputs, ActivationPrecision::Bytes),
+                run(&inputs, ActivationPrecision::Float),
+            );
+            for (row, (&bytes, &float)) in bytes.iter().zip(&float).enumerate() {
+                let weights = &weights.values[row * k..][..k];
+                let dot = |a: &[f64]| a.iter().zip(weights).map(|(a, b)| a * b).sum::<f64>();
+                let sizes = weights.chunks(32).zip(&most);
+                let size: f64 = sizes
+                    .map(|(weights, most)| most * weights.iter().map(|w| w.abs()).sum::<f64>())
+                    .sum();
+                let off = (f64::from(bytes) - dot(&rounded)).abs();
+                assert!(
+                    off <= 1e-5 * size,
+                    "{what}: row {row} is {bytes}, off by {off}"
+                );
+                let off = (f64::from(bytes) - dot(&exact)).abs();
+                assert!(
+                    off <= size / 253.0,
+                    "{what}: row {row} is {bytes}, off by {off}"
+                );
+                let off = (f64::from(float) - dot(&exact)).abs();
+                assert!(
+                    off <= size / 30_000.0,
+                    "{what}: row {row} is {float}, off by {off}"
+                );
+            }
+            assert!(bytes != float, "{what}: nothing was rounded");
+
+            inputs[70] = f32::NAN;
+            let c = run(&inputs, ActivationPrecision::Bytes);
+            assert!(
+                c.iter().all(|value| value.is_nan()),
+                "{what}: a NaN is lost"
+            );
+        }
+    }
+}
+
+fn largest(block: &[f64]) -> f64 {
+    block
+        .iter()
+        .fold(0.0, |most: f64, value| most.max(value.abs()))
+}
+
+/// A block, rounded as args.h says; ties are rare enough.
+fn in_bytes(block: &[f64]) -> Vec<f64> {
+    let scale = largest(block) / 127.0;
+    let nearest = |value: &f64| match scale > 0.0 {
+        true => (value / scale).round_ties_even() * scale,
+        false => 0.0,
+    };
+    block.iter().map(nearest).collect()
 }
 
 /// A kernel that reads weights ahead does not when a command before it writes them, or those of the norm.

@@ -1,0 +1,59 @@
+/* Copies of whole rows into threadgroup memory by one thread, barriers there that count their bytes, and products of
+ * matrices of bytes by a SIMD-group: compute capability 9.0. Kernels that use them are variants (build/ptx.rs).
+ * PTX ISA 8.4, sections 9.7.8.24 (cp.async.bulk), 9.7.12.15 (mbarrier) and 9.7.14.5.10 (mma.m16n8k32). */
+#ifndef MSL_BULK_H
+#define MSL_BULK_H
+
+#include "../types.h"
+
+namespace msl {
+
+MSL_INLINE uint shared_place(const void *memory) {
+  return (uint)(ulong)(const __attribute__((address_space(3))) void *)memory;
+}
+
+/* A barrier of `count` arrivals, and of the bytes that are expected. */
+MSL_INLINE void copy_barrier_start(void *barrier, uint count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_place(barrier)), "r"(count) : "memory");
+}
+/* What this thread has started can be used by copies. */
+MSL_INLINE void copy_barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
+}
+MSL_INLINE void copy_barrier_expect(void *barrier, uint bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(barrier)), "r"(bytes)
+               : "memory");
+}
+MSL_INLINE void copy_barrier_arrive(void *barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_place(barrier)) : "memory");
+}
+/* Until the barrier's phase of that parity is over. */
+MSL_INLINE void copy_barrier_wait(void *barrier, uint parity) {
+  uint done;
+  do {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(shared_place(barrier)), "r"(parity)
+                 : "memory");
+  } while (!done);
+}
+/* A multiple of 16 bytes, both at such ones. They are the first that the L2 cache gives up: weights are read once. */
+MSL_INLINE void bulk_copy(void *to, const void *from, uint bytes, void *barrier) {
+  constexpr ulong evict_first = 0x12f0000000000000ul; /* as createpolicy.fractional.L2::evict_first makes it */
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1], %2, [%3], %4;" ::"r"(shared_place(to)),
+               "l"(from), "r"(bytes), "r"(shared_place(barrier)), "l"(evict_first)
+               : "memory");
+}
+
+/* sums += a b, native/kernels/byte_matrix.h. */
+MSL_INLINE void multiply_bytes(int *sums, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+}
+
+#endif
