@@ -143,26 +143,26 @@ enum { MATVEC_NUMBERS_SEGMENT = 256, MATVEC_NUMBERS_STAGES = 4 };
   MATVEC_RING_MEMORY(simdgroups, stages, MATVEC_NUMBERS_SEGMENT * 2, (k) * 4)
 
 /* How threadgroups of matvec_panels share out the work: a ring of stages, which are a segment of each row of a panel;
- * 48 bytes for each 32 activations; the sums of the SIMD-groups, those of squares, and an angle for each two rows; two
- * barriers for each stage, of which there are 32 at most. `bytes` are those of a segment of one row, and `of_256` those
- * of 256 weights. A row of a stage starts 16 bytes behind a multiple of 128, so that eight of them lie in different
- * banks. */
+ * 48 bytes for each 32 activations; of the panels that are computed at once the sums of each SIMD-group, and an angle
+ * for each two rows; the sums of squares; two barriers for each stage, of which there are 32 at most. `bytes` are those
+ * of a segment of one row, and `of_256` those of 256 weights. Rows of a stage are an odd multiple of 16 bytes apart, so
+ * that eight of them lie in different banks. */
 enum {
   MATVEC_PANELS_ROWS = 16,
-  MATVEC_PANELS_AT_ONCE = 16,
   MATVEC_PANELS_SIMDGROUPS = 16,
   MATVEC_PANELS_FEW_SIMDGROUPS = 2,
   MATVEC_PANELS_SEGMENT = 4096,
   MATVEC_PANELS_RING = 172032,
   MATVEC_PANELS_SHORT_RING = 27136
 };
+#define MATVEC_PANELS_AT_ONCE(simdgroups) ((simdgroups) == MATVEC_PANELS_SIMDGROUPS ? 16 : 8)
 #define MATVEC_PANELS_SHORT_SEGMENT(of_256) ((of_256) % 16 ? 2048 : 512)
 #define MATVEC_PANELS_PITCH(bytes) (((bytes) + 111) / 128 * 128 + 16)
 #define MATVEC_PANELS_MEMORY(simdgroups, ring, bytes, k)                                                          \
   ((ring) / (MATVEC_PANELS_ROWS * MATVEC_PANELS_PITCH(bytes)) *                                                   \
        (MATVEC_PANELS_ROWS * MATVEC_PANELS_PITCH(bytes) + 16) +                                                   \
-   (k) / 32 * 48 + (MATVEC_PANELS_AT_ONCE * MATVEC_PANELS_ROWS + 1) * (simdgroups) * 4 +                          \
-   MATVEC_PANELS_AT_ONCE * MATVEC_PANELS_ROWS / 2 * 8)
+   (k) / 32 * 48 + (MATVEC_PANELS_AT_ONCE(simdgroups) * MATVEC_PANELS_ROWS + 1) * (simdgroups) * 4 +              \
+   MATVEC_PANELS_AT_ONCE(simdgroups) * MATVEC_PANELS_ROWS / 2 * 8)
 
 /* matmul_slices_<B>_f32: matmul of a batch of one with transpose_b for few rows of a, whose sum is over a slice of k:
  *   c[slice][i][j] = sum over x of the slice of a[i][x] * B(b, j, x) (+ bias[j])

@@ -4,9 +4,9 @@
 #define IRON_KERNELS_BYTE_MATRIX_H
 
 /* sums += a b: 16 x 32 of a, 32 x 8 of b, signed bytes. With g = lane / 4 and t = lane % 4 a lane has of a's row g the
- * bytes from 4 t on in a0 and from 16 + 4 t on in a2, the same of row g + 8 in a1 and a3; of b's column g the bytes from
- * 4 t on in b0 and from 16 + 4 t on in b1; and of the sums columns 2 t and 2 t + 1, first of row g, then of row g + 8.
- * Whole SIMD-groups call it. PTX ISA 8.4, section 9.7.14.5.10 (mma.m16n8k32). */
+ * bytes from 4 t on in a0 and from 16 + 4 t on in a2, and the same of row g + 8 in a1 and a3. Of b's column g it has
+ * the bytes from 4 t on in b0 and from 16 + 4 t on in b1. Its sums are columns 2 t and 2 t + 1, first of row g, then
+ * of row g + 8. Whole SIMD-groups call it. PTX ISA 8.4, section 9.7.14.5.10 (mma.m16n8k32). */
 static inline void multiply_bytes(thread int *sums, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, uint lane) {
 #ifdef __HAVE_IRONBRIDGE_BULK_COPY__
   (void)lane;

@@ -3,8 +3,8 @@
 #ifndef IRON_KERNELS_MATVEC_OUTPUTS_H
 #define IRON_KERNELS_MATVEC_OUTPUTS_H
 
-/* Where the tiles of ROWS rows of a threadgroup are in b. Of products that are gated a tile of the gate and the same one
- * of what it gates alternate. */
+/* Where the tiles of ROWS rows of a threadgroup are in b. Of products that are gated a tile of the gate and the same
+ * one of what it gates alternate. */
 template <uint ROWS> struct tiles {
   uint group, groups, n, gated;
   uint count() const {

@@ -1,6 +1,6 @@
 /* The product of one row of activations with weights on devices that copy whole rows into threadgroup memory and
- * multiply matrices of bytes. Contract in args.h; besides, a, norm, normed and b lie at multiples of 16 bytes, and so do
- * the rows of b, whose k weights are multiples of 16 bytes, too. k is a multiple of B::UNIT.
+ * multiply matrices of bytes. Contract in args.h; besides, a, norm, normed and b lie at multiples of 16 bytes, and so
+ * do the rows of b, whose k weights are multiples of 16 bytes, too. k is a multiple of B::UNIT.
  *
  * Geometry: as many threadgroups as the device has cores, (cores, 1, 1), of 32 MATVEC_PANELS_SIMDGROUPS threads and 32
  * more; short: with MATVEC_PANELS_FEW_SIMDGROUPS. Threadgroup memory: MATVEC_PANELS_MEMORY of args.h.
@@ -16,7 +16,7 @@
 #ifndef IRON_KERNELS_MATVEC_PANELS_H
 #define IRON_KERNELS_MATVEC_PANELS_H
 
-constant constexpr uint ROWS = MATVEC_PANELS_ROWS, AT_ONCE = MATVEC_PANELS_AT_ONCE;
+constant constexpr uint ROWS = MATVEC_PANELS_ROWS;
 
 template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING>
 [[kernel, max_total_threads_per_threadgroup(32 * MATVEC_PANELS_SIMDGROUPS + 32)]] void
@@ -33,7 +33,7 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
               threadgroup uchar *memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],
               uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],
               uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  constexpr uint THREADS = SIMDGROUPS * 32;
+  constexpr uint THREADS = SIMDGROUPS * 32, AT_ONCE = MATVEC_PANELS_AT_ONCE(SIMDGROUPS);
   constexpr uint SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = B::UNIT / B::BLOCK * B::BYTES;
   constexpr uint PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = RING / (ROWS * PITCH);
   static_assert(SEGMENT_BYTES % 16 == 0 && STAGES > 0 && STAGES <= 32, "whole vectors, and a lane for each barrier");

@@ -1,8 +1,8 @@
-/* matvec_panels_<B>_f32: the product of one row of activations, rounded to bytes, with weights in blocks. How it is shared
- * out: matvec_panels.h.
+/* matvec_panels_<B>_f32: the product of one row of activations, rounded to bytes, with weights in blocks. How it is
+ * shared out: matvec_panels.h.
  *
- * One row of weights takes one of the 16 of a matrix product (byte_matrix.h), and each of its 8 columns is another block
- * of 32 activations: the others' are 0 there. So eight products leave the sums of eight blocks, each with a scale of its
+ * One row of weights takes one of the 16 of a matrix product (byte_matrix.h). Each of its 8 columns is another block of
+ * 32 activations: the others' are 0 there. So eight products leave the sums of eight blocks, each with a scale of its
  * own, in one matrix, of which a lane scales two columns. */
 #include <metal_stdlib>
 using namespace metal;
@@ -16,8 +16,8 @@ using namespace metal;
 #include "rotation.h"
 #include "matvec_outputs.h"
 
-/* An integer sum that starts here is the last bits of a float, 12582912 = 1.5 * 2^23 more than the sum: no conversion is
- * needed. */
+/* An integer sum that starts here is the last bits of a float, 12582912 = 1.5 * 2^23 more than the sum: no conversion
+ * is needed. */
 constant constexpr int FLOAT_BITS = 0x4b400000;
 constant constexpr float FLOAT_ORIGIN = 12582912.0f;
 static inline float sum_of(int bits) { return as_type<float>(bits) - FLOAT_ORIGIN; }
@@ -178,8 +178,8 @@ struct panel_q4_k {
   }
 };
 
-/* Each 16 weights have a scale: a block of 32 takes two columns, in each of which half of it is 0, and half a unit makes
- * a matrix of sums. Odd blocks start in the middle of a word. */
+/* Each 16 weights have a scale: a block of 32 takes two columns, in each of which half of it is 0, and half a unit
+ * makes a matrix of sums. Odd blocks start in the middle of a word. */
 struct panel_q6_k {
   enum { BLOCK = 256, BYTES = 210, UNIT = 256 };
   /* The words of half a block that a lane multiplies, four bits and two bits of a weight. */

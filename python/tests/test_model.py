@@ -77,6 +77,17 @@ def test_other_threads_run_meanwhile(model: ironbridge.Model) -> None:
     assert during >= 3
 
 
+def test_a_session_says_how_exact_activations_are(model: ironbridge.Model) -> None:
+    texts = {}
+    for activations in ("automatic", "float", "bytes"):
+        with model.session(activations=activations) as session:
+            texts[activations] = "".join(session.generate("Ownership is", limit=8))
+    # The processor has no kernels for bytes.
+    assert len(set(texts.values())) == 1
+    with pytest.raises(ValueError, match="activations is 'halves'; 'automatic', 'float', 'bytes' are possible"):
+        model.session(activations="halves")
+
+
 def test_an_interrupt_ends_a_text_within_a_token(model: ironbridge.Model, balanced: None) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -188,6 +188,38 @@ fn commands_have_an_order() {
 
 #[test]
 #[serial]
+fn activations_have_a_precision_that_there_is() {
+    let fixture = Fixture::new();
+    let begin = |activations, commands| {
+        let options = iron_commands_options {
+            size: size_of::<iron_commands_options>(),
+            activations,
+            ..Default::default()
+        };
+        call!(iron_commands_begin(fixture.device, &options, commands))
+    };
+    for activations in [
+        IRON_ACTIVATIONS_DEFAULT,
+        IRON_ACTIVATIONS_FLOAT,
+        IRON_ACTIVATIONS_BYTES,
+        IRON_ACTIVATIONS_AUTOMATIC,
+    ] {
+        let mut commands = null_mut();
+        ok(begin(activations, &mut commands));
+        release_commands(commands);
+    }
+    let mut commands = null_mut();
+    fails(
+        begin(4, &mut commands),
+        IRON_ERROR_INVALID_ARGUMENT,
+        "options.activations: is 4",
+    );
+    assert!(commands.is_null());
+    fixture.finish();
+}
+
+#[test]
+#[serial]
 fn commands_flush_themselves() {
     let fixture = Fixture::new();
     for (max_operations, recorded, submitted) in

@@ -313,6 +313,8 @@ fn generate_tells_scripts_everything() {
         "2",
         "--cache",
         "f16",
+        "--activations",
+        "bytes",
         "--context",
         "64",
     ]);

@@ -7,7 +7,7 @@ use ironbridge::llama::{
     Session, SessionOptions, Stop,
 };
 use ironbridge::memory::Category;
-use ironbridge::{Device, Error};
+use ironbridge::{ActivationPrecision, Device, Error};
 use proptest::prelude::*;
 
 use crate::exact;
@@ -40,6 +40,43 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 /// A paragraph of 60 tokens or so.
 const PARAGRAPH: &str = "Ownership is a set of rules that govern how a Rust program manages memory. All programs \
     have to manage the way they use a computer's memory while running.";
+
+/// On a device that multiplies matrices of bytes, on one that could but gains nothing by it, and on the processor,
+/// which has no such kernels.
+#[test]
+fn activations_are_rounded_as_the_session_asks() {
+    use ActivationPrecision::{Automatic, Bytes, Float};
+    for (selector, automatic, rounds) in [
+        ("cpu:cores=132,threadgroup_memory=227", Bytes, true),
+        ("cpu:cores=132", Float, true),
+        ("cpu", Float, false),
+    ] {
+        let model = Model::open(&Device::open(selector).unwrap(), path()).unwrap();
+        let tokens = model.encode_prompt("Ownership is");
+        let run = |activations| {
+            let options = SessionOptions {
+                context: Some(16),
+                activations,
+                ..Default::default()
+            };
+            let mut session = Session::new(&model, options).unwrap();
+            for token in &tokens {
+                session.feed(&[*token]).unwrap();
+            }
+            logits(&session)
+        };
+        let (float, bytes) = (run(Some(Float)), run(Some(Bytes)));
+        let of_automatic = match automatic {
+            Bytes => &bytes,
+            _ => &float,
+        };
+        assert_eq!(&run(None), of_automatic, "{selector}");
+        assert_eq!(&run(Some(Automatic)), of_automatic, "{selector}");
+        let off = difference(&bytes, &float);
+        assert_eq!(off > 0.0, rounds, "{selector}: {off}");
+        assert!(off < 5e-3, "{selector}: {off}");
+    }
+}
 
 #[test]
 fn a_prompt_in_one_batch_is_the_prompt_step_by_step() {

@@ -254,6 +254,7 @@ static void session_create(Call *call) {
   Random *random = &call->random;
   GIVEN(iron_session_options) options = {.value = {.sequences = 2, .context = CONTEXT, .batch = 8}};
   if (random_chance(random, 10)) options.value.cache = random_constant(random, 0, 2);
+  if (random_chance(random, 10)) options.value.activations = random_constant(random, 0, 3);
   if (random_chance(random, 5)) options.value.context = random_count(random, 64);
   given_input(call, &options, sizeof options.value);
   CREATE(call, SESSION, iron_session_create, handles_any(call, MODEL), &options.value);

@@ -402,6 +402,14 @@ fn what_does_not_fit_is_refused_before_it_is_computed() {
             IRON_ERROR_INVALID_ARGUMENT,
             "options.cache",
         ),
+        (
+            iron_session_options {
+                activations: 4,
+                ..Default::default()
+            },
+            IRON_ERROR_INVALID_ARGUMENT,
+            "options.activations",
+        ),
     ] {
         let options = iron_session_options {
             size: size_of::<iron_session_options>(),

@@ -90,6 +90,14 @@ fn assert_within(tolerance: f32, [joined, apart]: [Vec<f32>; 2], what: &str) {
     }
 }
 
+/// How many shapes and places a precision is tried with: they are no kernel's own.
+fn few_ways(precision: ActivationPrecision) -> usize {
+    match precision {
+        ActivationPrecision::Bytes => 2,
+        _ => usize::MAX,
+    }
+}
+
 /// Each precision with each of its types, and the tolerance.
 fn precisions() -> impl Iterator<Item = (ActivationPrecision, DType, f32)> {
     let of_types = |(precision, dtypes, tolerance): (_, &'static [DType], _)| {
@@ -115,7 +123,8 @@ fn a_norm_its_product_and_a_gate() {
         for (precision, dtype, tolerance) in precisions() {
             let inputs = numbers(2 * WIDTH, 3);
             // Rows that are no multiple of the cores' tiles, and one more for a bias.
-            for half in [16, 12, 544] {
+            let few = few_ways(precision);
+            for half in [16, 12, 544].into_iter().take(few) {
                 let weights = Typed::made_up(dtype, 2 * half * WIDTH, 4);
                 let results = both_ways(
                     &device,
@@ -159,6 +168,7 @@ fn a_product_and_a_sum() {
         let n = WIDTH;
         for (precision, dtype, tolerance) in precisions() {
             let (inputs, weights) = (numbers(2 * WIDTH, 5), Typed::made_up(dtype, n * WIDTH, 6));
+            let few = few_ways(precision);
             // Offsets of a, the product, the other summand, and the sum.
             for places @ [a, c, x, out] in [
                 [0, 2 * WIDTH, WIDTH, WIDTH],
@@ -167,7 +177,10 @@ fn a_product_and_a_sum() {
                 [0, 2 * WIDTH, 0, 3 * WIDTH],
                 [0, 2 * WIDTH, WIDTH, 2 * WIDTH],
                 [0, 2 * WIDTH, 2 * WIDTH, WIDTH],
-            ] {
+            ]
+            .into_iter()
+            .take(few)
+            {
                 let results = both_ways(
                     &device,
                     &inputs,
@@ -439,13 +452,14 @@ fn a_product_its_rotation_and_copies() {
 #[serial]
 fn activations_of_bytes() {
     for device in devices() {
-        for (dtype, n, k) in BLOCKS.iter().flat_map(|&dtype| {
-            [
-                (dtype, 40, WIDTH),
-                (dtype, 2150, WIDTH),
-                (dtype, 17, 3 * WIDTH),
-            ]
-        }) {
+        let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 40, WIDTH)).collect();
+        // A threadgroup has a second panel.
+        cases.push((DType::Q4_0, 2150, WIDTH));
+        // A ring that rows of several segments fit beside.
+        if device.info().unwrap().max_threadgroup_memory > 128 << 10 {
+            cases.extend(BLOCKS.iter().map(|&dtype| (dtype, 17, 3 * WIDTH)));
+        }
+        for (dtype, n, k) in cases {
             let what = format!("{dtype:?}, {n} × {k}");
             let weights = Typed::made_up(dtype, n * k, 21);
             let mut inputs = numbers(k, 22);
@@ -536,7 +550,12 @@ fn weights_that_commands_before_write() {
     let source = numbers(n * WIDTH, 12);
     let inputs = numbers(2 * WIDTH, 13);
     for device in devices() {
-        for (dtype, m) in [(DType::F16, 1), (DType::Q8_0, 1), (DType::Q8_0, 8)] {
+        for (dtype, m, precision) in [
+            (DType::F16, 1, ActivationPrecision::Float),
+            (DType::Q8_0, 1, ActivationPrecision::Float),
+            (DType::Q8_0, 1, ActivationPrecision::Bytes),
+            (DType::Q8_0, 8, ActivationPrecision::Float),
+        ] {
             let results = [0, 1].map(|operations| {
                 let given = device.buffer_from(&source).expect("memory");
                 let start = device.buffer_from(&inputs).expect("memory");
@@ -545,7 +564,10 @@ fn weights_that_commands_before_write() {
                 let matrix = device.buffer_from(&Typed::made_up(dtype, n * WIDTH, 14).bytes);
                 let matrix = matrix.expect("memory");
                 let options = device.commands_options().max_operations(operations);
-                let mut commands = options.begin().expect("the device is open");
+                let mut commands = options
+                    .activations(precision)
+                    .begin()
+                    .expect("the device is open");
                 let (row, b) = (all.tensor(), matrix.tensor_at(0, dtype));
                 let (norm, normed, out) = (
                     row.skip(m * WIDTH),
