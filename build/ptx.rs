@@ -16,6 +16,8 @@ use crate::msl::rewrite::Program;
 use crate::msl::target::{self, Target};
 
 const LIBRARY: &str = "native/msl";
+/// All of NVIDIA's GPUs that are compiled for multiply matrices of bytes (`native/msl/nvptx/bulk.h`).
+const BYTE_MATRIX: &str = "-D__HAVE_IRONBRIDGE_BYTE_MATRIX__=1";
 
 /// A kernel's module.
 pub struct Module {
@@ -123,6 +125,7 @@ fn variant(
     define: Option<String>,
 ) -> Result<Vec<Module>, String> {
     let mut arguments = target::preprocessor_arguments(macros);
+    arguments.push(BYTE_MATRIX.into());
     arguments.extend(define.map(OsString::from));
     arguments.push("-".into());
     let text = format!("#line 1 \"{family}.metal\"\n{text}");

@@ -8,7 +8,7 @@
  * the bytes from 4 t on in b0 and from 16 + 4 t on in b1. Its sums are columns 2 t and 2 t + 1, first of row g, then
  * of row g + 8. Whole SIMD-groups call it. PTX ISA 8.4, section 9.7.14.5.10 (mma.m16n8k32). */
 static inline void multiply_bytes(thread int *sums, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, uint lane) {
-#ifdef __HAVE_IRONBRIDGE_BULK_COPY__
+#ifdef __HAVE_IRONBRIDGE_BYTE_MATRIX__
   (void)lane;
   msl::multiply_bytes(sums, a0, a1, a2, a3, b0, b1);
 #else

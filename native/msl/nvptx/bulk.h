@@ -1,5 +1,5 @@
-/* Copies of whole rows into threadgroup memory by one thread, barriers there that count their bytes, and products of
- * matrices of bytes by a SIMD-group: compute capability 9.0. Kernels that use them are variants (build/ptx.rs).
+/* Copies of whole rows into threadgroup memory by one thread, and barriers there that count their bytes: compute
+ * capability 9.0. Kernels that use them are variants (build/ptx.rs). Products of matrices of bytes by a SIMD-group.
  * PTX ISA 8.4, sections 9.7.8.24 (cp.async.bulk), 9.7.12.15 (mbarrier) and 9.7.14.5.10 (mma.m16n8k32). */
 #ifndef MSL_BULK_H
 #define MSL_BULK_H
