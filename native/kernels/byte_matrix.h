@@ -12,7 +12,7 @@ static inline void multiply_bytes(thread int *sums, uint a0, uint a1, uint a2, u
   (void)lane;
   msl::multiply_bytes(sums, a0, a1, a2, a3, b0, b1);
 #else
-#pragma unroll
+#pragma unroll 1
   for (uint t = 0; t < 4; ++t) {
     ushort row = ushort(lane / 4 * 4 + t), column = ushort(lane % 4 * 8 + t);
     uint p0 = simd_shuffle(a0, row), p1 = simd_shuffle(a1, row), p2 = simd_shuffle(a2, row), p3 = simd_shuffle(a3, row);

@@ -153,7 +153,7 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
         ring.await(copies);
         if (!copies) {
           threadgroup const uchar *upper = ring.stage() + lane / 4 * PITCH;
-#pragma unroll
+#pragma unroll 1
           for (uint i = 0; i < SEGMENT / B::UNIT / SIMDGROUPS; ++i) {
             uint own = i * SIMDGROUPS + simdgroup, unit = segment * (SEGMENT / B::UNIT) + own;
             if (unit < k / B::UNIT)
