@@ -3189,7 +3189,7 @@ pub const IRON_CACHE_F16: iron_cache_type = 1;
 pub const IRON_CACHE_Q8_0: iron_cache_type = 2;
 pub type iron_cache_type = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct iron_session_options {
     pub size: usize,
     pub sequences: u32,
@@ -3229,15 +3229,6 @@ const _: () = {
         "Offset of field: iron_session_options::activations",
     ][::core::mem::offset_of!(iron_session_options, activations) - 40usize];
 };
-impl Default for iron_session_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct iron_session_info {
