@@ -69,9 +69,9 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
       ++ahead_panel;                                                                                     \
     }                                                                                                    \
   }
+  if (args.written) wait_for_predecessor(); /* the norm's weights, too, which all threads read */
   if (copies) {
     ring.start(lane);
-    if (args.written) wait_for_predecessor();
 #pragma unroll 1
     for (uint i = 0; i < STAGES; ++i) {
       COPY_NEXT()
