@@ -265,7 +265,7 @@ pub struct CommandsOptions<'a> {
 ///
 /// A device may round them for it. Each 32 neighbors then share a scale. Products that have more rows, and those of
 /// other weights, never have fewer bits by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ActivationPrecision {
     /// At least 16 bits.
@@ -274,6 +274,7 @@ pub enum ActivationPrecision {
     /// rounds so on CPUs and NVIDIA's GPUs.
     Bytes,
     /// 8 bits where the device is faster with them.
+    #[default]
     Automatic,
 }
 
@@ -310,7 +311,7 @@ impl<'a> CommandsOptions<'a> {
         self
     }
 
-    /// How exactly products have their activations. Default: [`Float`](ActivationPrecision::Float).
+    /// How exactly products have their activations. Without it: [`Float`](ActivationPrecision::Float).
     pub fn activations(mut self, activations: ActivationPrecision) -> Self {
         self.activations = activations;
         self

@@ -69,11 +69,11 @@ pub unsafe extern "C" fn iron_session_create(
         // SAFETY: as above.
         let given = unsafe { structs::read(options, c"options") }?;
         const CACHES: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
-        const PRECISIONS: [Option<ActivationPrecision>; 4] = [
-            None,
-            Some(ActivationPrecision::Float),
-            Some(ActivationPrecision::Bytes),
-            Some(ActivationPrecision::Automatic),
+        const PRECISIONS: [ActivationPrecision; 4] = [
+            ActivationPrecision::Automatic,
+            ActivationPrecision::Float,
+            ActivationPrecision::Bytes,
+            ActivationPrecision::Automatic,
         ];
         let count = given.sequences.max(1) as usize;
         let options = SessionOptions {

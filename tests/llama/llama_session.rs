@@ -65,12 +65,16 @@ fn activations_are_rounded_as_the_session_asks() {
             }
             logits(&session)
         };
-        let (float, bytes) = (run(Some(Float)), run(Some(Bytes)));
+        let (float, bytes) = (run(Float), run(Bytes));
         let of_automatic = match automatic {
             Bytes => &bytes,
             _ => &float,
         };
-        assert_eq!(&run(None), of_automatic, "{selector}");
+        assert_eq!(
+            &run(ActivationPrecision::default()),
+            of_automatic,
+            "{selector}"
+        );
         let off = difference(&bytes, &float);
         assert_eq!(off > 0.0, rounds, "{selector}: {off}");
         assert!(off < 3e-2, "{selector}: {off}");

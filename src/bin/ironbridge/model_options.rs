@@ -147,11 +147,11 @@ impl ModelOptions {
                 Cache::F16 => CacheType::F16,
                 Cache::Q8_0 => CacheType::Q8_0,
             },
-            activations: Some(match self.activations {
+            activations: match self.activations {
                 Activations::Automatic => ActivationPrecision::Automatic,
                 Activations::Float => ActivationPrecision::Float,
                 Activations::Bytes => ActivationPrecision::Bytes,
-            }),
+            },
             ..Default::default()
         }
     }

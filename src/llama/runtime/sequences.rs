@@ -8,7 +8,7 @@ use super::cancel::CancelToken;
 use super::guess::{Guess, TURNS, Text};
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
-use crate::commands::{ActivationPrecision, Commands, Pending};
+use crate::commands::{Commands, Pending};
 use crate::error::Result;
 use crate::llama::error::LlamaError;
 use crate::llama::model::activations::{Activations, Turn};
@@ -122,9 +122,7 @@ impl Sequences {
                 batch,
                 outputs,
                 model.largest_rank(),
-                options
-                    .activations
-                    .unwrap_or(ActivationPrecision::Automatic),
+                options.activations,
             )?,
             model: model.clone(),
             context,
