@@ -16,7 +16,7 @@ use crate::msl::rewrite::Program;
 use crate::msl::target::{self, Target};
 
 const LIBRARY: &str = "native/msl";
-/// All of NVIDIA's GPUs that are compiled for multiply matrices of bytes (`native/msl/nvptx/bulk.h`).
+/// All of NVIDIA's GPUs that are compiled for multiply matrices of bytes (`native/msl/nvptx/quads.h`).
 const BYTE_MATRIX: &str = "-D__HAVE_IRONBRIDGE_BYTE_MATRIX__=1";
 
 /// A kernel's module.

@@ -1,6 +1,6 @@
 /* Copies of whole rows into threadgroup memory by one thread, and barriers there that count their bytes: compute
- * capability 9.0. Kernels that use them are variants (build/ptx.rs). Products of matrices of bytes by a SIMD-group.
- * PTX ISA 8.4, sections 9.7.8.24 (cp.async.bulk), 9.7.12.15 (mbarrier) and 9.7.14.5.10 (mma.m16n8k32). */
+ * capability 9.0. Kernels that use them are variants (build/ptx.rs). PTX ISA 8.4, sections 9.7.8.24 (cp.async.bulk) and
+ * 9.7.12.15 (mbarrier). */
 #ifndef MSL_BULK_H
 #define MSL_BULK_H
 
@@ -44,14 +44,6 @@ MSL_INLINE void bulk_copy(void *to, const void *from, uint bytes, void *barrier)
                "[%0], [%1], %2, [%3], %4;" ::"r"(shared_place(to)),
                "l"(from), "r"(bytes), "r"(shared_place(barrier)), "l"(evict_first)
                : "memory");
-}
-
-/* sums += a b, native/kernels/byte_matrix.h. */
-MSL_INLINE void multiply_bytes(int *sums, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 }

@@ -14,6 +14,14 @@
 
 namespace msl {
 
+/* sums += a b of bytes, native/kernels/byte_matrix.h: PTX ISA 8.4, section 9.7.14.5.10 (mma.m16n8k32). */
+MSL_INLINE void multiply_bytes(int *sums, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 /* Four matrices of 8 x 8 halves; lane i gives where row i % 8 of matrix i / 8 is. */
 #define MSL_LOAD_MATRICES(name, transposed)                                                                        \
   MSL_INLINE void name(metal::simdgroup_half8x8 *first, metal::simdgroup_half8x8 *second,                          \
