@@ -280,17 +280,16 @@ impl Model {
         outputs: usize,
         first: usize,
     ) -> Result<()> {
-        let Config {
-            vocabulary, width, ..
-        } = self.0.config;
+        let width = self.0.config.width;
         let gathered = state.delta.matrix(outputs, width);
         commands.embedding(&Embedding::new(
             state.x.matrix(rows, width),
             state.outputs.tensor().vector(outputs),
             gathered,
         ))?;
-        let logits = state.logits.tensor().skip(first * vocabulary);
-        self.score_of(commands, state, gathered, logits, outputs)
+        let logits = state.logits.place(first);
+        self.score_of(commands, state, gathered, logits, outputs)?;
+        state.logits.record(commands, first, outputs)
     }
 
     /// Records the scores of what comes after the only row, and which is the largest of them.

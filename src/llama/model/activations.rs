@@ -9,6 +9,7 @@ use crate::llama::arch::config::Config;
 use crate::memory::Category;
 use crate::memory::Storage;
 use crate::ops::CopyRows;
+use crate::tensor::Tensor;
 
 /// The memory of a forward pass over up to `rows` tokens, made once and used for every pass.
 #[derive(Debug)]
@@ -22,9 +23,9 @@ pub(crate) struct Activations {
     pub attended: Buffer<f32>,     // rows × heads × head_dim
     pub gate_up: Buffer<f32>,      // twice rows × feed_forward
     pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
-    pub logits: Buffer<f32>, // outputs × vocabulary
-    pub low: Buffer<f32>,   // rows × the largest rank of adapters, or nothing that is used
-    /// What products have of the activations of a single row.
+    pub logits: Scores,
+    pub low: Buffer<f32>, // rows × the largest rank of adapters, or nothing that is used
+    /// What products have of the activations of up to 16 rows.
     pub precision: ActivationPrecision,
 }
 
@@ -75,7 +76,7 @@ impl Activations {
             attended: inner("attended", rows * config.query_dim())?,
             gate_up: inner("gate and up", rows * 2 * config.feed_forward)?,
             delta: inner("delta", rows * config.width)?,
-            logits: buffer(device, "logits", outputs * config.vocabulary)?,
+            logits: Scores::new(device, storage, outputs, config.vocabulary)?,
             low: inner("adapters", (rows * rank).max(1))?,
             precision,
         })
@@ -87,6 +88,77 @@ impl Activations {
             .commands_options()
             .label(label)
             .activations(self.precision)
+    }
+}
+
+/// The scores that the host reads: outputs × vocabulary. A device with memory of its own computes them there, and then
+/// copies them to buffers that are short enough to lie in the host's (docs/NVIDIA.md).
+#[derive(Debug)]
+pub(crate) struct Scores {
+    vocabulary: usize,
+    /// What products write, where it is not what the host reads.
+    inner: Option<Buffer<f32>>,
+    /// Each of them has `rows` outputs, but the last one.
+    pieces: Vec<Buffer<f32>>,
+    rows: usize,
+}
+
+/// The longest shared buffer that a device with memory of its own reads and writes in the host's, in bytes.
+const LONGEST_PIECE: usize = 2 << 20;
+
+impl Scores {
+    fn new(device: &Device, inner: Storage, outputs: usize, vocabulary: usize) -> Result<Scores> {
+        let most = match inner {
+            Storage::Shared => outputs,
+            _ => (LONGEST_PIECE / size_of::<f32>() / vocabulary).max(1),
+        };
+        let rows = most.min(outputs);
+        let pieces = (0..outputs).step_by(rows).map(|first| {
+            let length = rows.min(outputs - first) * vocabulary;
+            buffer(device, "logits", length)
+        });
+        let own = device.buffer_options().label("scores").storage(inner);
+        let own = own.category(Category::Activations);
+        Ok(Scores {
+            vocabulary,
+            pieces: pieces.collect::<Result<_>>()?,
+            inner: match rows < outputs {
+                true => Some(own.create(outputs * vocabulary)?),
+                false => None,
+            },
+            rows,
+        })
+    }
+
+    /// Where the product of the outputs from `first` on belongs.
+    pub fn place(&self, first: usize) -> Tensor<'_> {
+        let all = self.inner.as_ref().unwrap_or(&self.pieces[0]);
+        all.tensor().skip(first * self.vocabulary)
+    }
+
+    /// Records that the host can read the outputs from `first` on, which stand in their [`place`](Scores::place).
+    pub fn record(&self, commands: &mut Commands, first: usize, outputs: usize) -> Result<()> {
+        if self.inner.is_none() {
+            return Ok(());
+        }
+        let mut row = first;
+        while row < first + outputs {
+            let rows = (self.rows - row % self.rows).min(first + outputs - row);
+            let piece = &self.pieces[row / self.rows];
+            let to = piece.tensor().skip(row % self.rows * self.vocabulary);
+            commands.copy(&CopyRows::new(
+                self.place(row).matrix(rows, self.vocabulary),
+                to.matrix(rows, self.vocabulary),
+            ))?;
+            row += rows;
+        }
+        Ok(())
+    }
+
+    /// The buffer that has output `row`, and where in it.
+    pub fn row(&self, row: usize) -> (&Buffer<f32>, usize) {
+        let start = row % self.rows * self.vocabulary;
+        (&self.pieces[row / self.rows], start)
     }
 }
 

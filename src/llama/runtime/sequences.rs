@@ -284,13 +284,13 @@ impl Sequences {
     pub fn logits(&self, index: usize) -> Result<Logits<'_>> {
         let row = self.sequences.get(index).and_then(|it| it.logits);
         let row = row.ok_or(LlamaError::NoTokens)?;
-        let buffer = match self.scored {
-            None => &self.state.logits,
-            Some(turn) => &self.turns[turn].logits,
+        let (buffer, start) = match self.scored {
+            None => self.state.logits.row(row),
+            Some(turn) => (&self.turns[turn].logits, 0),
         };
         Ok(Logits {
             rows: buffer.map()?,
-            start: row * self.model.config().vocabulary,
+            start,
             length: self.model.config().vocabulary,
         })
     }
@@ -315,9 +315,9 @@ impl Sequences {
                 self.model
                     .score(&mut commands, state, rows, outputs.len(), 0)?;
                 commands.run()?;
-                let logits = self.state.logits.map()?;
-                for (row, logits) in logits.chunks(vocabulary).take(outputs.len()).enumerate() {
-                    visit(start + first + row, logits);
+                for row in 0..outputs.len() {
+                    let (buffer, place) = self.state.logits.row(row);
+                    visit(start + first + row, &buffer.map()?[place..][..vocabulary]);
                 }
             }
         }
