@@ -591,7 +591,7 @@ fn perplexity_knows_the_book_from_noise() {
 #[test]
 fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
     let quick = [
-        "bench", "-m", MODEL, "-p", "3,9", "-n", "4", "-r", "1", "-t", "1,2",
+        "bench", "-m", MODEL, "-p", "3,9", "-n", "4", "-r", "1", "-t", "1,2", "-s", "3",
     ];
     let json = json(&[&quick[..], &["--json"]].concat());
     let runs = json["runs"].as_array().expect("an array");
@@ -604,23 +604,26 @@ fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
             &run["generation"]["rate"],
             &run["generation"]["fraction_of_bandwidth"],
             &run["read_bandwidth"],
+            &run["together"]["rate"],
         ];
         assert!(rates.iter().all(|rate| rate.as_f64() > Some(0.0)), "{run}");
     }
     let text = stdout(&ironbridge(&quick));
     assert!(text.contains("prompt 9") && text.contains("GB/s"), "{text}");
+    assert!(text.contains("3 texts of 4"), "{text}");
     assert!(
         text.contains("1 thread reads") && text.contains("2 threads read"),
         "{text}"
     );
     let table = stdout(&ironbridge(&[&quick[..], &["--markdown"]].concat()));
     let rows: Vec<&str> = table.lines().collect();
-    assert_eq!(rows.len(), 2 + 2 * 3, "{table}");
+    assert_eq!(rows.len(), 2 + 2 * 4, "{table}");
     assert!(
         rows.iter().all(|row| row.matches('|').count() == 8),
         "{table}"
     );
     assert!(rows[4].contains("| 1 | generation 4 |"), "{table}");
+    assert!(rows[5].contains("| 1 | 3 texts of 4 |"), "{table}");
 
     let none = ironbridge(&["bench", "-m", MODEL, "-p", "0"]);
     assert_eq!(none.status.code(), Some(2));

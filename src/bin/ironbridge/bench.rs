@@ -8,7 +8,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use clap::Args;
-use ironbridge::llama::{LlamaError, Model, ModelFile, Sampler, SamplerOptions, Session};
+use ironbridge::llama::{
+    GenerationOptions, LlamaError, Model, ModelFile, Sampler, SamplerOptions, Sequences, Session,
+    Writer,
+};
 use serde_json::{Value, json};
 
 use crate::model_options::ModelOptions;
@@ -29,6 +32,9 @@ pub struct BenchArguments {
     /// Tokens to write one by one, the likeliest each time
     #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N", value_parser = positive)]
     tokens: usize,
+    /// Also measure this many texts that are written together, a token of each in every pass
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    sequences: Option<usize>,
     /// Numbers of threads of the software device to measure with; without it, what IRONBRIDGE_THREADS says
     #[arg(short, long, value_delimiter = ',', value_name = "N,…", value_parser = positive)]
     threads: Vec<usize>,
@@ -149,6 +155,11 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
         Ok(write_text(&mut session, arguments.tokens)?)
     })?;
     let bytes = bytes_for_a_token(&ModelFile::open(&arguments.model.model)?);
+    drop(session);
+    let together = match arguments.sequences {
+        None => Value::Null,
+        Some(count) => measure_together(&model, arguments, count)?,
+    };
     Ok(json!({
         "device": model.device().info()?.name,
         "threads": threads,
@@ -163,7 +174,63 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
             "bytes_for_a_token": bytes,
             "fraction_of_bandwidth": middle(&rates) * bytes as f64 / bandwidth,
         },
+        "together": together,
     }))
+}
+
+/// Texts of [`Sequences`]: the tokens of all of them in a second.
+fn measure_together(
+    model: &Model,
+    arguments: &BenchArguments,
+    count: usize,
+) -> Result<Value, Box<dyn Error>> {
+    let mut options = arguments.model.session_options();
+    options.context = Some(options.context.unwrap_or(BEFORE + arguments.tokens));
+    let mut sequences = Sequences::new(model, count, options)?;
+    let rates = rates(arguments.rounds, count * arguments.tokens, || {
+        Ok(write_together(&mut sequences, arguments.tokens)?)
+    })?;
+    Ok(json!({
+        "sequences": count,
+        "tokens": arguments.tokens,
+        "rate": middle(&rates),
+        "rates": rates,
+    }))
+}
+
+/// The seconds that writing `tokens` of each text takes, behind a few that they begin with.
+fn write_together(sequences: &mut Sequences, tokens: usize) -> ironbridge::Result<f64> {
+    let begins: Vec<Vec<u32>> = (0..sequences.count())
+        .map(|text| {
+            let vocabulary = sequences.model().config().vocabulary;
+            let token = |i| ((7 * i + text) % vocabulary) as u32;
+            (0..BEFORE).map(token).collect()
+        })
+        .collect();
+    let writer = |begin: &Vec<u32>| {
+        let greedy = Sampler::new(SamplerOptions::default())?;
+        let options = GenerationOptions::default();
+        Ok(Writer::new(sequences.model(), begin, greedy, options))
+    };
+    let mut writers: Vec<Writer> = begins
+        .iter()
+        .map(writer)
+        .collect::<ironbridge::Result<_>>()?;
+    for index in 0..sequences.count() {
+        sequences.rewind(index, 0);
+    }
+    let work: Vec<(usize, &[u32])> = begins.iter().map(Vec::as_slice).enumerate().collect();
+    sequences.feed(&work)?;
+    let start = Instant::now();
+    for _ in 0..tokens {
+        let mut picked = Vec::with_capacity(writers.len());
+        for (index, writer) in writers.iter_mut().enumerate() {
+            picked.push([writer.write(&sequences.logits(index)?)?.token]);
+        }
+        let work: Vec<(usize, &[u32])> = picked.iter().map(|it| &it[..]).enumerate().collect();
+        sequences.feed(&work)?;
+    }
+    Ok(start.elapsed().as_secs_f64())
 }
 
 /// Tokens of the vocabulary, no two neighbours the same.
@@ -267,7 +334,17 @@ fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
         speed(generation),
         100.0 * number(&generation["fraction_of_bandwidth"]),
         number(&run["read_bandwidth"]) / 1e9,
-    )
+    )?;
+    if let Some(together) = together(run) {
+        let (texts, tokens) = (&together["sequences"], &together["tokens"]);
+        writeln!(out, "  {texts} texts of {tokens}  {}", speed(together))?;
+    }
+    Ok(())
+}
+
+/// What was measured of several texts, if anything.
+fn together(run: &Value) -> Option<&Value> {
+    run["together"].is_object().then(|| &run["together"])
 }
 
 /// A row for each measurement: the median of its rates, the least and the most.
@@ -281,8 +358,10 @@ fn write_table(out: &mut impl Write, model: &str, runs: &[Value]) -> std::io::Re
     let cell = |text: &str| text.replace('|', "\\|");
     for run in runs {
         let prompts = run["prompts"].as_array().into_iter().flatten();
-        let prompts = prompts.map(|prompt| ("prompt", prompt));
-        for (test, measured) in prompts.chain([("generation", &run["generation"])]) {
+        let prompts = prompts.map(|prompt| ("prompt".to_owned(), prompt));
+        let generation = [("generation".to_owned(), &run["generation"])];
+        let together = together(run).map(|it| (format!("{} texts of", it["sequences"]), it));
+        for (test, measured) in prompts.chain(generation).chain(together) {
             let (least, most) = range(measured);
             writeln!(
                 out,
