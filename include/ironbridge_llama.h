@@ -296,7 +296,7 @@ typedef struct iron_session_options {
   uint64_t context;   /* positions of each; 0: the model's, up to 4096; UINT64_MAX: the model's */
   uint64_t batch;     /* tokens that are computed together; 0: 512 */
   uint64_t outputs;   /* positions whose logits are computed together for a perplexity; 0: one for each sequence */
-  uint32_t activations; /* iron_activations, of passes of one token */
+  uint32_t activations; /* iron_activations, of passes of up to 16 tokens */
 } iron_session_options;
 
 /* `sequences` empty texts, numbered from 0, with all the memory that they will ever use. `options` may be NULL.

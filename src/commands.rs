@@ -261,7 +261,8 @@ pub struct CommandsOptions<'a> {
     activations: ActivationPrecision,
 }
 
-/// How exactly a product of weights in blocks has its activations, where it has one row of them (`iron_activations`).
+/// How exactly a product of weights in blocks has its activations, where it has up to 16 rows of them
+/// (`iron_activations`).
 ///
 /// A device may round them for it. Each 32 neighbors then share a scale. Products that have more rows, and those of
 /// other weights, never have fewer bits by it.

@@ -164,6 +164,33 @@ enum {
    (k) / 32 * 48 + (MATVEC_PANELS_AT_ONCE(simdgroups) * MATVEC_PANELS_ROWS + 1) * (simdgroups) * 4 +              \
    MATVEC_PANELS_AT_ONCE(simdgroups) * MATVEC_PANELS_ROWS / 2 * 8)
 
+/* matmul_panels_<B>_f32: matmul of a batch of one with transpose_b for 2 to 16 rows of a, whose sum is over a slice of
+ * k, as matmul_slices_<B>_f32. But MATMUL_A is what matmul_panels_bytes has made of a.
+ * matmul_panels_bytes: of m rows of k activations, and zeros up to 16 of them, bytes: each 32 neighbors share a scale,
+ * the largest of them over 127. out has for each slice of MATMUL_PANELS_SLICE of them first the bytes, [block of
+ * 32][row][32], with words in the order 0 4 1 5 2 6 3 7, then [block][row] of f32: the scale, and that times the sum of
+ * the bytes. MATMUL_PANELS_A_BYTES in all. */
+enum { MATMUL_PANELS_BYTES_A = 0, MATMUL_PANELS_BYTES_OUT = 1, MATMUL_PANELS_BYTES_ARGS = 2 };
+typedef struct matmul_panels_bytes_args {
+  iron_u64 a_row_stride;
+  iron_u32 m, k;
+} matmul_panels_bytes_args;
+/* How threadgroups share out the work: a ring of stages; the activations of a slice; of the panels that are computed at
+ * once the sums of each SIMD-group; two barriers for each stage. */
+enum {
+  MATMUL_PANELS_ROWS = 16, /* of a, and of b at a time */
+  MATMUL_PANELS_SIMDGROUPS = 16,
+  MATMUL_PANELS_SLICE = 4096,
+  MATMUL_PANELS_RING = 111360,
+  MATMUL_PANELS_MOST_STAGES = 4,
+  MATMUL_PANELS_AT_ONCE = 2
+};
+#define MATMUL_PANELS_A_BYTES(k) ((k) / 32 * 40 * MATMUL_PANELS_ROWS)
+#define MATMUL_PANELS_MEMORY                                                                                 \
+  (MATMUL_PANELS_RING + MATMUL_PANELS_A_BYTES(MATMUL_PANELS_SLICE) +                                         \
+   MATMUL_PANELS_AT_ONCE * MATMUL_PANELS_SIMDGROUPS * MATMUL_PANELS_ROWS * MATMUL_PANELS_ROWS * 4 +          \
+   MATMUL_PANELS_MOST_STAGES * 16)
+
 /* matmul_slices_<B>_f32: matmul of a batch of one with transpose_b for few rows of a, whose sum is over a slice of k:
  *   c[slice][i][j] = sum over x of the slice of a[i][x] * B(b, j, x) (+ bias[j])
  * c_batch_stride is from slice to slice; where there are several, has_bias is 0. Activations have 22 bits, the first of

@@ -13,18 +13,10 @@ using namespace metal;
 #include "async_copy.h"
 #include "row_copies.h"
 #include "byte_matrix.h"
+#include "byte_rows.h"
+#include "packed_words.h"
 #include "rotation.h"
 #include "matvec_outputs.h"
-
-/* An integer sum that starts here is the last bits of a float, 12582912 = 1.5 * 2^23 more than the sum: no conversion
- * is needed. */
-constant constexpr int FLOAT_BITS = 0x4b400000;
-constant constexpr float FLOAT_ORIGIN = 12582912.0f;
-static inline float sum_of(int bits) { return as_type<float>(bits) - FLOAT_ORIGIN; }
-static inline float low_half(uint word) { return float(as_type<half2>(word).x); }
-static inline float high_half(uint word) { return float(as_type<half2>(word).y); }
-/* The four bytes from the third of `low` on. */
-static inline uint straddling(uint low, uint high) { return low >> 16 | high << 16; }
 
 /* Activations in threadgroup memory: of each 32 the words 0 4 1 5 2 6 3 7, so that a lane's two are neighbors; their
  * scale, and that times their sum; of each 16 the scale times the sum. */
@@ -38,30 +30,16 @@ struct byte_operands {
     halves = (threadgroup float *)(scales + k / 32);
   }
   threadgroup float *end(uint k) const { return halves + k / 16; }
-  /* Rounds eight activations of each lane; four lanes have a block of 32. The largest is found among bits, so that of
-   * activations that are no numbers come products that are none. */
+  /* Rounds eight activations of each lane. Whole SIMD-groups call it. */
   void keep(uint eight, float4 low, float4 high, bool exists) const {
-    uint4 sizes = max(as_type<uint4>(low) & 0x7fffffffu, as_type<uint4>(high) & 0x7fffffffu);
-    uint size = max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
-    size = max(size, simd_shuffle_xor(size, ushort(1)));
-    size = max(max(size, simd_shuffle_xor(size, ushort(2))), as_type<uint>(1e-30f));
-    float largest = as_type<float>(size), scale = largest * (1 / 127.0f), inverse = fast::divide(127.0f, largest);
-    uint first = 0, second = 0;
-#pragma unroll
-    for (uint i = 0; i < 4; ++i) {
-      first |= (as_type<uint>(fma(low[i], inverse, FLOAT_ORIGIN)) & 255) << 8 * i;
-      second |= (as_type<uint>(fma(high[i], inverse, FLOAT_ORIGIN)) & 255) << 8 * i;
-    }
-    int sum = dot_of_bytes(first, 0x01010101u, dot_of_bytes(second, 0x01010101u, 0));
-    sum += simd_shuffle_xor(sum, ushort(1));
-    int other = simd_shuffle_xor(sum, ushort(2));
+    eight_bytes bytes(low, high);
     if (!exists) return;
     uint quarter = eight % 4;
     threadgroup uint *to = words + eight / 4 * 8 + quarter % 2 * 4 + quarter / 2;
-    to[0] = first;
-    to[2] = second;
-    if (quarter % 2 == 0) halves[eight / 2] = scale * float(sum);
-    if (quarter == 0) scales[eight / 4] = float2(scale, scale * float(sum + other));
+    to[0] = bytes.low;
+    to[2] = bytes.high;
+    if (quarter % 2 == 0) halves[eight / 2] = bytes.scale * float(bytes.sum);
+    if (quarter == 0) scales[eight / 4] = float2(bytes.scale, bytes.scale * float(bytes.block_sum));
   }
   /* Of block `lane / 4` of the eight of a unit what a lane multiplies. */
   uint2 at(uint unit, uint lane) const {

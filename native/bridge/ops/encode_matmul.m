@@ -4,6 +4,7 @@
 #import "base/entry.h"
 #import "fusion.h"
 #import "matmul_halves.h"
+#import "matmul_panels.h"
 #import "matmul_slices.h"
 #import "base/structs.h"
 
@@ -148,6 +149,7 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
     int fused = fused_kernel(commands, operands, &arguments);
     if (fused >= 0) return IronFusionRecordProduct(commands, fused, operands, &arguments);
     iron_status status;
+    if (IronMatmulPanelsRecord(commands, operands, &arguments, &status)) return status;
     if (IronMatmulSlicesRecord(commands, operands, &arguments, &status)) return status;
     if (IronMatmulHalvesRecord(commands, operands, &arguments, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_MATMUL, b.dtype, a.dtype, &arguments, operands);

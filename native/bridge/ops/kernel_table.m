@@ -29,6 +29,8 @@
 /* And 32 threads that copy. */
 #define PANELS_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_PANELS_SIMDGROUPS + 32}
 #define SMALL_PANELS_OF_A_CORE {{1, 1, 1}, 32 * MATVEC_PANELS_FEW_SIMDGROUPS + 32}
+#define PANELS_OF_ROWS {{1, 1, 1}, 32 * MATMUL_PANELS_SIMDGROUPS + 32}
+#define EIGHTS_OF_A_ROW {{1024, 1, 1}, 128}
 #define SLICES_OF_A_CORE {{1, 1, 1}, 32 * MATMUL_SLICES_SIMDGROUPS}
 #define SMALL_SLICES_OF_A_CORE {{1, 1, 1}, 32 * MATMUL_SLICES_FEW_SIMDGROUPS}
 #define ONE_COLUMN {{1, 1, 1}, 128}
@@ -191,6 +193,23 @@ IS_OF_SLICES(q4_k, 256, 144, MATMUL_SLICES_Q4_K)
 IS_OF_SLICES(q6_k, 256, 210, MATMUL_SLICES_Q6_K)
 IS_OF_SLICES(f16, 1, 2, MATMUL_SLICES_F16)
 
+/* The same for activations that may be rounded to bytes. */
+static bool is_of_byte_panels(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block,
+                              uint32_t bytes) {
+  return args->m > 1 && args->m <= MATMUL_PANELS_ROWS && args->batch == 1 && args->k % 256 == 0 &&
+         is_shared_out(args, operands, of_block, bytes) && is_vectors(args->b_row_stride, of_block, bytes) &&
+         is_vectors(args->k, of_block, bytes) &&
+         MATMUL_PANELS_MEMORY <= [operands[MATMUL_B].buffer->device->metal maxThreadgroupMemoryLength];
+}
+#define IS_OF_BYTE_PANELS(name, of_block, bytes)                                                      \
+  static bool is_of_byte_panels_##name(const void *arguments, const struct IronOperand *operands) {   \
+    return is_of_byte_panels(arguments, operands, of_block, bytes);                                   \
+  }
+IS_OF_BYTE_PANELS(q8_0, 32, 34)
+IS_OF_BYTE_PANELS(q4_0, 32, 18)
+IS_OF_BYTE_PANELS(q4_k, 256, 144)
+IS_OF_BYTE_PANELS(q6_k, 256, 210)
+
 /* From how many rows on a product is worth the matrix units of a device of many cores. Weights that are floats keep
  * their precision. */
 enum { MANY_ROWS = 57, MANY_ROWS_OF_HALVES = 25, MANY_ROWS_OF_OTHER_TYPES = 9 };
@@ -334,6 +353,9 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
    SLICES_OF_A_CORE},                                                                                              \
   {IRON_OPERATION_MATMUL_SLICES, {B, IRON_F32}, is_of_short_slices_##NAME, "matmul_slices",                        \
    "matmul_slices_short_" #NAME "_f32", SMALL_SLICES_OF_A_CORE},
+#define MATMUL_PANELS(B, NAME)                                                                          \
+  {IRON_OPERATION_MATMUL_PANELS, {B, IRON_F32}, is_of_byte_panels_##NAME, "matmul_panels",              \
+   "matmul_panels_" #NAME "_f32", PANELS_OF_ROWS},
 #define MATVEC_WIDE(B, NAME, GEOMETRY)                                                                           \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_one_row_of_##NAME, "matvec_wide", "matvec_wide_" #NAME "_f32", GEOMETRY}, \
   {IRON_OPERATION_MATMUL, {B, IRON_F32}, has_some_rows_of_##NAME, "matvec_wide", "matvec_wide_narrow_" #NAME "_f32",   \
@@ -381,6 +403,11 @@ const IronKernelEntry IronKernelTable[] = {
     MATMUL_SLICES(IRON_Q4_K, q4_k)
     MATMUL_SLICES(IRON_Q6_K, q6_k)
     MATMUL_SLICES(IRON_F16, f16)
+    MATMUL_PANELS(IRON_Q8_0, q8_0)
+    MATMUL_PANELS(IRON_Q4_0, q4_0)
+    MATMUL_PANELS(IRON_Q4_K, q4_k)
+    MATMUL_PANELS(IRON_Q6_K, q6_k)
+    {IRON_OPERATION_PANELS_BYTES, {0}, ALWAYS, "matmul_panels", "matmul_panels_bytes", EIGHTS_OF_A_ROW},
     {IRON_OPERATION_SLICES_SUM, {0}, ALWAYS, "matmul_slices", "matmul_slices_sum", THREAD_PER_POINT},
     MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
     MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)

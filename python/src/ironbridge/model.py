@@ -137,7 +137,7 @@ class Model(Handle):
         self, sequences: int = 1, context: int = 0, cache: str = "f32", activations: str = "automatic"
     ) -> "Session":
         """Sequences of this model, with all the memory that they will ever use. ``activations``: how exactly products
-        have those of a single token, in ``float``, at least 16 bits, in ``bytes``, 8 bits, or ``automatic``, 8 bits
+        have those of up to 16 tokens, in ``float``, at least 16 bits, in ``bytes``, 8 bits, or ``automatic``, 8 bits
         where the device is faster with them."""
         return Session(self, sequences, context, cache, activations)
 

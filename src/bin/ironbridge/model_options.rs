@@ -27,8 +27,8 @@ pub struct ModelOptions {
     /// How keys and values are cached
     #[arg(long, value_enum, default_value_t = Cache::F32, value_name = "TYPE")]
     cache: Cache,
-    /// How exactly products have a single token's activations: 8 bits where the device is faster with them, at least 16
-    /// bits, or 8 bits where there is a kernel for it
+    /// How exactly products have the activations of up to 16 tokens: 8 bits where the device is faster with them, at
+    /// least 16 bits, or 8 bits where there is a kernel for it
     #[arg(long, value_enum, default_value_t = Activations::Automatic, value_name = "HOW")]
     activations: Activations,
     /// Where the weights are: in the mapped file, moved out of it while the model is used, copied when it is loaded, or

@@ -15,6 +15,6 @@ pub struct SessionOptions {
     /// For how many tokens logits are computed together where each one's are wanted, as for a perplexity; each takes a
     /// row of the vocabulary's size. `None`: one for each sequence.
     pub outputs: Option<usize>,
-    /// How exactly products have the activations of passes of one token.
+    /// How exactly products have the activations of passes of up to 16 tokens.
     pub activations: ActivationPrecision,
 }

@@ -445,83 +445,97 @@ fn a_product_its_rotation_and_copies() {
 }
 
 /// Activations that are rounded to bytes, against float64: with the same rounding the results are those, and without it
-/// they are as far off as the rounding may take them. Rows of several segments, and rows that fill no panel.
+/// they are as far off as the rounding may take them. Rows of several segments, rows that fill no panel, and several
+/// rows of activations.
 #[test]
 #[serial]
 fn activations_of_bytes() {
     for device in devices() {
-        let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 40, WIDTH)).collect();
+        let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 1, 40, WIDTH)).collect();
         // A threadgroup has a second panel.
-        cases.push((DType::Q4_0, 2150, WIDTH));
-        // A ring that rows of several segments fit beside.
+        cases.push((DType::Q4_0, 1, 2150, WIDTH));
+        // A ring that rows of several segments fit beside, and the kernels of several rows.
         if device.info().unwrap().max_threadgroup_memory > 128 << 10 {
-            cases.extend(BLOCKS.iter().map(|&dtype| (dtype, 17, 3 * WIDTH)));
-        }
-        for (dtype, n, k) in cases {
-            let what = format!("{dtype:?}, {n} × {k}");
-            let weights = Typed::made_up(dtype, n * k, 21);
-            let mut inputs = numbers(k, 22);
-            inputs[64..96].fill(0.0);
-            inputs[100] *= 1e6;
-            let exact: Vec<f64> = inputs.iter().map(|&value| value.into()).collect();
-            let rounded: Vec<f64> = exact.chunks(32).flat_map(in_bytes).collect();
-            let most = exact.chunks(32).map(largest).collect::<Vec<_>>();
-
-            let run = |inputs: &[f32], precision| {
-                let (a, b) = (
-                    device.buffer_from(inputs),
-                    device.buffer_from(&weights.bytes),
-                );
-                let (a, b) = (a.expect("memory"), b.expect("memory"));
-                let c = device.buffer_from(&vec![7.0f32; n]).expect("memory");
-                let options = device.commands_options().activations(precision);
-                let mut commands = options.begin().expect("the device is open");
-                let matmul = Matmul::new(
-                    a.tensor().matrix(1, k),
-                    b.tensor_at(0, dtype).matrix(n, k).transposed(),
-                    c.tensor().matrix(1, n),
-                );
-                commands.matmul(&matmul).expect("it fits");
-                commands.run().expect("it can be computed");
-                c.to_vec().expect("it is complete")
-            };
-            let (bytes, float) = (
-                run(&inputs, ActivationPrecision::Bytes),
-                run(&inputs, ActivationPrecision::Float),
-            );
-            for (row, (&bytes, &float)) in bytes.iter().zip(&float).enumerate() {
-                let weights = &weights.values[row * k..][..k];
-                let dot = |a: &[f64]| a.iter().zip(weights).map(|(a, b)| a * b).sum::<f64>();
-                let sizes = weights.chunks(32).zip(&most);
-                let size: f64 = sizes
-                    .map(|(weights, most)| most * weights.iter().map(|w| w.abs()).sum::<f64>())
-                    .sum();
-                let off = (f64::from(bytes) - dot(&rounded)).abs();
-                assert!(
-                    off <= 1e-5 * size,
-                    "{what}: row {row} is {bytes}, off by {off}"
-                );
-                let off = (f64::from(bytes) - dot(&exact)).abs();
-                assert!(
-                    off <= size / 253.0,
-                    "{what}: row {row} is {bytes}, off by {off}"
-                );
-                let off = (f64::from(float) - dot(&exact)).abs();
-                assert!(
-                    off <= size / 30_000.0,
-                    "{what}: row {row} is {float}, off by {off}"
-                );
+            for &dtype in BLOCKS {
+                cases.push((dtype, 1, 17, 3 * WIDTH));
+                // One slice, and one and a half.
+                cases.extend([(dtype, 16, 40, WIDTH), (dtype, 9, 33, 3 * WIDTH)]);
             }
-            assert!(bytes != float, "{what}: nothing was rounded");
+            // A few of a segment; panels that a threadgroup computes one after the other.
+            cases.extend([(DType::Q4_0, 2, 17, 256), (DType::Q8_0, 3, 5000, 256)]);
+        }
+        for (dtype, m, n, k) in cases {
+            of_bytes(&device, dtype, m, n, k);
+        }
+    }
+}
 
-            inputs[70] = f32::NAN;
-            let c = run(&inputs, ActivationPrecision::Bytes);
+fn of_bytes(device: &Device, dtype: DType, m: usize, n: usize, k: usize) {
+    let what = format!("{dtype:?}, {m} × {n} × {k}");
+    let weights = Typed::made_up(dtype, n * k, 21);
+    let mut inputs = numbers(m * k, 22);
+    inputs[64..96].fill(0.0);
+    inputs[100] *= 1e6;
+    let bias = numbers(n, 23);
+    let run = |inputs: &[f32], precision| {
+        let (a, b) = (
+            device.buffer_from(inputs),
+            device.buffer_from(&weights.bytes),
+        );
+        let (a, b) = (a.expect("memory"), b.expect("memory"));
+        let bias = device.buffer_from(&bias).expect("memory");
+        let c = device.buffer_from(&vec![7.0f32; m * n]).expect("memory");
+        let options = device.commands_options().activations(precision);
+        let mut commands = options.begin().expect("the device is open");
+        let matmul = Matmul::new(
+            a.tensor().matrix(m, k),
+            b.tensor_at(0, dtype).matrix(n, k).transposed(),
+            c.tensor().matrix(m, n),
+        );
+        let matmul = matmul.with_bias(bias.tensor().vector(n));
+        commands.matmul(&matmul).expect("it fits");
+        commands.run().expect("it can be computed");
+        c.to_vec().expect("it is complete")
+    };
+    let (bytes, float) = (
+        run(&inputs, ActivationPrecision::Bytes),
+        run(&inputs, ActivationPrecision::Float),
+    );
+    let exact: Vec<f64> = inputs.iter().map(|&value| value.into()).collect();
+    let rounded: Vec<f64> = exact.chunks(32).flat_map(in_bytes).collect();
+    for (place, (&bytes, &float)) in bytes.iter().zip(&float).enumerate() {
+        let (row, column) = (place / n, place % n);
+        let weights = &weights.values[column * k..][..k];
+        let dot = |a: &[f64]| {
+            let pairs = a[row * k..][..k].iter().zip(weights);
+            pairs.map(|(a, b)| a * b).sum::<f64>() + f64::from(bias[column])
+        };
+        let blocks = exact[row * k..][..k].chunks(32).zip(weights.chunks(32));
+        let size: f64 = blocks
+            .map(|(a, weights)| largest(a) * weights.iter().map(|w| w.abs()).sum::<f64>())
+            .sum();
+        for (value, exact, tolerance) in [
+            (bytes, dot(&rounded), 1e-5),
+            (bytes, dot(&exact), 1.0 / 253.0),
+            (float, dot(&exact), 1.0 / 30_000.0),
+        ] {
+            let off = (f64::from(value) - exact).abs();
             assert!(
-                c.iter().all(|value| value.is_nan()),
-                "{what}: a NaN is lost"
+                off <= tolerance * size,
+                "{what}: {row}, {column} is {value}, off by {off}"
             );
         }
     }
+    assert!(bytes != float, "{what}: nothing was rounded");
+
+    inputs[70] = f32::NAN;
+    let c = run(&inputs, ActivationPrecision::Bytes);
+    let (first, others) = c.split_at(n);
+    assert!(
+        first.iter().all(|value| value.is_nan()),
+        "{what}: a NaN is lost"
+    );
+    assert_eq!(others, &bytes[n..], "{what}: a NaN has left its row");
 }
 
 fn largest(block: &[f64]) -> f64 {
