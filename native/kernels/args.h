@@ -315,6 +315,21 @@ typedef struct attention_args {
   iron_u32 wide; /* the pieces are attention_wide's */
 } attention_args;
 
+/* attention_texts_<D>_<C>: attention_wide_<D>_<C> of one token each of common.tokens texts, with its bindings. The
+ *   operands of a text begin at bytes of its own behind them. What a text has is not read of `common`. A text may have
+ *   no keys in its last pieces. Rows of pieces are packed, [text][h][s].
+ * attention_texts_merge_<D>: attention_wide_merge_<D> of these rows, with its bindings. */
+enum { ATTENTION_TEXTS = 32 };
+typedef struct attention_text {
+  iron_u64 q, k, v, out;
+  iron_u32 position, window, split_length;
+  iron_u32 reserved;
+} attention_text;
+typedef struct attention_texts_args {
+  attention_args common;
+  attention_text texts[ATTENTION_TEXTS];
+} attention_texts_args;
+
 /* add: out[i] = a[i] + b[i].
  * silu_mul: out[i] = a[i] / (1 + exp(-a[i])) * b[i]: SwiGLU's gate times up. Shazeer 2020, arXiv:2002.05202.
  * gelu_mul: out[i] = gelu(a[i]) * b[i], gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))): GeGLU.
@@ -525,6 +540,20 @@ typedef struct copy_args {
   iron_u64 src_row_stride, dst_row_stride;
   iron_u32 rows, width;
 } copy_args;
+
+/* copies_<S>_<D>: copy_<S>_<D> of `count` rows, each from and to bytes of its own behind the bindings. A destination is
+ * in one of two buffers. */
+enum { COPIES_SRC = 0, COPIES_FIRST = 1, COPIES_SECOND = 2, COPIES_ARGS = 3 };
+enum { COPIES_ROWS = 64 };
+typedef struct copies_row {
+  iron_u64 src, dst;
+  iron_u32 in_second;
+  iron_u32 reserved;
+} copies_row;
+typedef struct copies_args {
+  copies_row rows[COPIES_ROWS];
+  iron_u32 count, width;
+} copies_args;
 
 /* argmax: out[i] = the lowest j with the largest x[i][j], as u32; NaN is less than everything. x is f32. */
 enum { ARGMAX_X = 0, ARGMAX_OUT = 1, ARGMAX_ARGS = 2 };

@@ -2,8 +2,10 @@
  * cores. Contract in args.h: as attention_split and attention_merge, but for at most 32 pieces, and one piece is the
  * whole attention, whose OUT is that of attention. Besides, heads and tokens lie at multiples of 16 bytes.
  *
- * Geometry: a threadgroup of 256 threads for each piece: (splits, heads, tokens). Merge: one for each head of each
- * token: (heads, tokens, 1) of 128 threads.
+ * attention_texts_<D>_<C> and attention_texts_merge_<D>: the same of several texts.
+ *
+ * Geometry: a threadgroup of 256 threads for each piece: (splits, heads, tokens or texts). Merge: one for each head of
+ * each token or text: (heads, tokens, 1) of 128 threads.
  *
  * The design is attention_split's. What differs is for latency, since a piece has few keys: how many elements a lane
  * has is known when it is compiled, none is beyond the head, and values are read together with the keys and not after
@@ -37,24 +39,18 @@ static inline void read_head_ahead(device const typename Cache::stored *cache, u
   }
 }
 
+/* What one head of a query makes of a piece of its keys: D sums to `to`, and those of a whole attention divided;
+ * otherwise behind them the largest score and the sum of weights. `parts` has SIMDGROUPS * D floats, the other two have
+ * SIMDGROUPS. */
 template <typename Cache, uint D>
-[[kernel]] void attention_wide(device const float *q [[buffer(ATTENTION_Q)]],
-                               device const typename Cache::stored *k [[buffer(ATTENTION_K)]],
-                               device const typename Cache::stored *v [[buffer(ATTENTION_V)]],
-                               device float *out [[buffer(ATTENTION_OUT)]],
-                               constant attention_args &args [[buffer(ATTENTION_ARGS)]],
-                               uint3 group [[threadgroup_position_in_grid]],
-                               uint thread_index [[thread_index_in_threadgroup]],
-                               uint simdgroup [[simdgroup_index_in_threadgroup]],
-                               uint lane [[thread_index_in_simdgroup]]) {
+static inline void attend_to_piece(device const float *q, device const typename Cache::stored *k,
+                                   device const typename Cache::stored *v, device float *to,
+                                   constant attention_args &args, uint position, uint window, uint split_length,
+                                   uint split, uint head, threadgroup float *parts, threadgroup float *largests,
+                                   threadgroup float *all_sums, uint thread_index, uint simdgroup, uint lane) {
   constexpr uint FOURS = D / 4 / TEAM;
-  threadgroup float parts[SIMDGROUPS][D];
-  threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
-
-  uint split = group.x, head = group.y, token = group.z;
-  uint position = args.first_position + token;
-  uint first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
-  ulong start = first + ulong(split) * args.split_length, end = min(start + args.split_length, ulong(position) + 1);
+  uint first = window > 0 && position >= window ? position - window + 1 : 0;
+  ulong start = first + ulong(split) * split_length, end = min(start + split_length, ulong(position) + 1);
   ulong kv_head = head / (args.heads / args.kv_heads);
   allow_successor();
   read_head_ahead<Cache, D>(k, kv_head * args.k_head_stride, args.k_token_stride, start, end, thread_index);
@@ -62,7 +58,7 @@ template <typename Cache, uint D>
   wait_for_predecessor();
 
   uint element = 4 * (lane % TEAM);
-  device const float *from = q + token * args.q_token_stride + head * args.q_head_stride + element;
+  device const float *from = q + head * args.q_head_stride + element;
   float4 query[FOURS], weighted[FOURS];
 #pragma unroll
   for (uint i = 0; i < FOURS; ++i) {
@@ -113,7 +109,7 @@ template <typename Cache, uint D>
 #pragma unroll
     for (uint i = 0; i < FOURS; ++i)
 #pragma unroll
-      for (uint x = 0; x < 4; ++x) parts[simdgroup][element + 4 * TEAM * i + x] = weighted[i][x];
+      for (uint x = 0; x < 4; ++x) parts[simdgroup * D + element + 4 * TEAM * i + x] = weighted[i][x];
   if (lane == 0) {
     largests[simdgroup] = largest;
     all_sums[simdgroup] = sum;
@@ -136,12 +132,10 @@ template <typename Cache, uint D>
     sum += all_sums[i] * shares[i];
   }
   bool whole = args.splits == 1;
-  ulong row = (ulong(token) * args.heads + head) * args.splits + split;
-  device float *to = whole ? out + token * args.out_token_stride + head * args.out_head_stride : out + row * (D + 2);
   for (uint d = thread_index; d < D; d += 32 * SIMDGROUPS) {
     float total = 0;
 #pragma unroll
-    for (uint i = 0; i < SIMDGROUPS; ++i) total += parts[i][d] * shares[i];
+    for (uint i = 0; i < SIMDGROUPS; ++i) total += parts[i * D + d] * shares[i];
     if (whole) total = as_type<uint>(sum) == 0 ? as_type<float>(0x7fc00000u) : total / sum;
     to[d] = total;
   }
@@ -151,20 +145,55 @@ template <typename Cache, uint D>
   }
 }
 
-template <uint D>
-[[kernel]] void attention_wide_merge(device const float *parts [[buffer(ATTENTION_MERGE_PARTS)]],
-                                     device float *out [[buffer(ATTENTION_MERGE_OUT)]],
-                                     constant attention_args &args [[buffer(ATTENTION_MERGE_ARGS)]],
-                                     uint2 group [[threadgroup_position_in_grid]],
-                                     uint thread_index [[thread_index_in_threadgroup]],
-                                     uint lane [[thread_index_in_simdgroup]]) {
-  uint head = group.x, token = group.y;
-  device const float *rows = parts + (ulong(token) * args.heads + head) * args.splits * (D + 2);
-  device float *to = out + token * args.out_token_stride + head * args.out_head_stride;
+template <typename Cache, uint D>
+[[kernel]] void attention_wide(device const float *q [[buffer(ATTENTION_Q)]],
+                               device const typename Cache::stored *k [[buffer(ATTENTION_K)]],
+                               device const typename Cache::stored *v [[buffer(ATTENTION_V)]],
+                               device float *out [[buffer(ATTENTION_OUT)]],
+                               constant attention_args &args [[buffer(ATTENTION_ARGS)]],
+                               uint3 group [[threadgroup_position_in_grid]],
+                               uint thread_index [[thread_index_in_threadgroup]],
+                               uint simdgroup [[simdgroup_index_in_threadgroup]],
+                               uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float parts[SIMDGROUPS * D];
+  threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
+  uint split = group.x, head = group.y, token = group.z;
+  ulong row = (ulong(token) * args.heads + head) * args.splits + split;
+  device float *to =
+      args.splits == 1 ? out + token * args.out_token_stride + head * args.out_head_stride : out + row * (D + 2);
+  attend_to_piece<Cache, D>(q + token * args.q_token_stride, k, v, to, args, args.first_position + token, args.window,
+                            args.split_length, split, head, parts, largests, all_sums, thread_index, simdgroup, lane);
+}
 
+template <typename Cache, uint D>
+[[kernel]] void attention_texts(device const uchar *q [[buffer(ATTENTION_Q)]],
+                                device const uchar *k [[buffer(ATTENTION_K)]],
+                                device const uchar *v [[buffer(ATTENTION_V)]],
+                                device uchar *out [[buffer(ATTENTION_OUT)]],
+                                constant attention_texts_args &args [[buffer(ATTENTION_ARGS)]],
+                                uint3 group [[threadgroup_position_in_grid]],
+                                uint thread_index [[thread_index_in_threadgroup]],
+                                uint simdgroup [[simdgroup_index_in_threadgroup]],
+                                uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float parts[SIMDGROUPS * D];
+  threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
+  uint split = group.x, head = group.y;
+  constant attention_args &common = args.common;
+  constant attention_text &text = args.texts[group.z];
+  ulong row = (ulong(group.z) * common.heads + head) * common.splits + split;
+  device float *to = common.splits == 1 ? (device float *)(out + text.out) + head * common.out_head_stride
+                                        : (device float *)out + row * (D + 2);
+  attend_to_piece<Cache, D>((device const float *)(q + text.q), (device const typename Cache::stored *)(k + text.k),
+                            (device const typename Cache::stored *)(v + text.v), to, common, text.position, text.window,
+                            text.split_length, split, head, parts, largests, all_sums, thread_index, simdgroup, lane);
+}
+
+/* Puts the pieces of one head of a query together. */
+template <uint D>
+static inline void merge_pieces(device const float *rows, device float *to, uint splits, uint thread_index, uint lane) {
   /* A lane knows of one piece. */
   float largest = 0, sum = 0;
-  if (lane < args.splits) {
+  if (lane < splits) {
     largest = rows[lane * (D + 2) + D];
     sum = rows[lane * (D + 2) + D + 1];
   }
@@ -180,25 +209,57 @@ template <uint D>
 
   float total = 0;
 #pragma unroll 4
-  for (uint s = 0; s < args.splits; ++s) {
+  for (uint s = 0; s < splits; ++s) {
     float weight = simd_shuffle(mine, ushort(s));
     if (thread_index < D) total += rows[s * (D + 2) + thread_index] * weight;
   }
   if (thread_index < D) to[thread_index] = as_type<uint>(sum) == 0 ? as_type<float>(0x7fc00000u) : total / sum;
 }
 
-#define WIDE(NAME, CACHE, D) \
-  template [[host_name(NAME)]] [[kernel]] decltype(attention_wide<CACHE, D>) attention_wide<CACHE, D>;
-#define MERGE(NAME, D) \
-  template [[host_name(NAME)]] [[kernel]] decltype(attention_wide_merge<D>) attention_wide_merge<D>;
+template <uint D>
+[[kernel]] void attention_wide_merge(device const float *parts [[buffer(ATTENTION_MERGE_PARTS)]],
+                                     device float *out [[buffer(ATTENTION_MERGE_OUT)]],
+                                     constant attention_args &args [[buffer(ATTENTION_MERGE_ARGS)]],
+                                     uint2 group [[threadgroup_position_in_grid]],
+                                     uint thread_index [[thread_index_in_threadgroup]],
+                                     uint lane [[thread_index_in_simdgroup]]) {
+  uint head = group.x, token = group.y;
+  merge_pieces<D>(parts + (ulong(token) * args.heads + head) * args.splits * (D + 2),
+                  out + token * args.out_token_stride + head * args.out_head_stride, args.splits, thread_index, lane);
+}
 
-WIDE("attention_wide_64_f32", aligned_f32, 64)
-WIDE("attention_wide_64_f16", aligned_f16, 64)
-WIDE("attention_wide_64_bf16", aligned_bf16, 64)
-WIDE("attention_wide_64_q8_0", aligned_q8_0, 64)
-WIDE("attention_wide_128_f32", aligned_f32, 128)
-WIDE("attention_wide_128_f16", aligned_f16, 128)
-WIDE("attention_wide_128_bf16", aligned_bf16, 128)
-WIDE("attention_wide_128_q8_0", aligned_q8_0, 128)
-MERGE("attention_wide_merge_64", 64)
-MERGE("attention_wide_merge_128", 128)
+template <uint D>
+[[kernel]] void attention_texts_merge(device const float *parts [[buffer(ATTENTION_MERGE_PARTS)]],
+                                      device uchar *out [[buffer(ATTENTION_MERGE_OUT)]],
+                                      constant attention_texts_args &args [[buffer(ATTENTION_MERGE_ARGS)]],
+                                      uint2 group [[threadgroup_position_in_grid]],
+                                      uint thread_index [[thread_index_in_threadgroup]],
+                                      uint lane [[thread_index_in_simdgroup]]) {
+  uint head = group.x, text = group.y;
+  constant attention_args &common = args.common;
+  device float *to = (device float *)(out + args.texts[text].out) + head * common.out_head_stride;
+  merge_pieces<D>(parts + (ulong(text) * common.heads + head) * common.splits * (D + 2), to, common.splits,
+                  thread_index, lane);
+}
+
+#define WIDE(NAME, CACHE, D)                                                                                  \
+  template [[host_name("attention_wide_" NAME)]] [[kernel]] decltype(attention_wide<CACHE, D>)                \
+      attention_wide<CACHE, D>;                                                                               \
+  template [[host_name("attention_texts_" NAME)]] [[kernel]] decltype(attention_texts<CACHE, D>)              \
+      attention_texts<CACHE, D>;
+#define MERGE(NAME, D)                                                                                        \
+  template [[host_name("attention_wide_merge_" NAME)]] [[kernel]] decltype(attention_wide_merge<D>)           \
+      attention_wide_merge<D>;                                                                                \
+  template [[host_name("attention_texts_merge_" NAME)]] [[kernel]] decltype(attention_texts_merge<D>)         \
+      attention_texts_merge<D>;
+
+WIDE("64_f32", aligned_f32, 64)
+WIDE("64_f16", aligned_f16, 64)
+WIDE("64_bf16", aligned_bf16, 64)
+WIDE("64_q8_0", aligned_q8_0, 64)
+WIDE("128_f32", aligned_f32, 128)
+WIDE("128_f16", aligned_f16, 128)
+WIDE("128_bf16", aligned_bf16, 128)
+WIDE("128_q8_0", aligned_q8_0, 128)
+MERGE("64", 64)
+MERGE("128", 128)

@@ -4,6 +4,7 @@
 
 mod attention;
 mod fused;
+mod joined;
 mod language;
 mod products;
 mod rows;

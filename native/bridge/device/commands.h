@@ -27,6 +27,7 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
   IronBuffer *scratch;  /* nil: none was asked for */
   IronPutOff put_off; /* NULL: nothing is put off */
   void *put_off_what; /* what it is called with */
+  size_t put_off_size; /* of that memory */
   _Atomic(uint32_t) operations;
   _Atomic(bool) committed;
 }
@@ -37,11 +38,11 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
 /* At least `length` bytes of the device's own for passes that hand something to the next one: the same memory each
  * time, since what is recorded here is executed in order. nil, with the error reported, when there is no memory. */
 - (IronBuffer *)scratchOfLength:(uint64_t)length;
-/* Memory for what is put off, which stays as it is until something else is; NULL, with the error reported, when there
- * is none. The size is always the same. */
+/* Memory for what is put off, where what is put off now stays until something else is; NULL, with the error reported,
+ * when there is none. What was there may have moved. */
 - (void *)roomForPutOff:(size_t)size;
-/* What is put off; NULL: nothing. */
-- (void *)putOff;
+/* What is put off to be encoded by `encode`; NULL: nothing, or something else. */
+- (void *)putOffBy:(IronPutOff)encode;
 /* Notes what an operation uses that is put off, and encodes what was put off before, unless that is joined to it. When
  * this fails, nothing has changed. */
 - (iron_status)prepareToPutOff:(const IronUse *)uses count:(size_t)count joining:(bool)joining;

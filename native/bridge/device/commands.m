@@ -80,13 +80,19 @@ void IronCommandsLeave(IronCommands **commands) {
 }
 
 - (void *)roomForPutOff:(size_t)size {
-  if (!put_off_what) put_off_what = calloc(1, size);
-  if (!put_off_what) IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
-  return put_off_what;
+  if (size <= put_off_size) return put_off_what;
+  void *larger = realloc(put_off_what, size);
+  if (!larger) {
+    IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
+    return NULL;
+  }
+  put_off_what = larger;
+  put_off_size = size;
+  return larger;
 }
 
-- (void *)putOff {
-  return put_off ? put_off_what : NULL;
+- (void *)putOffBy:(IronPutOff)encode {
+  return put_off == encode ? put_off_what : NULL;
 }
 
 - (iron_status)prepareToPutOff:(const IronUse *)uses count:(size_t)count joining:(bool)joining {

@@ -3,6 +3,7 @@
 #import "args.h"
 #import "base/entry.h"
 #import "heads.h"
+#import "joined_attentions.h"
 #import "operation.h"
 #import "base/structs.h"
 
@@ -121,6 +122,8 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
                                 .softcap = attention.softcap};
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
     share_out_keys(&arguments, positions, operands);
+    iron_status status;
+    if (IronJoinedAttentionsRecord(commands, operands, &arguments, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
     /* A single piece of attention_wide is the whole attention. */
     if (arguments.splits > (arguments.wide ? 1 : 0)) return encode_pieces(commands, kernel, operands, &arguments);

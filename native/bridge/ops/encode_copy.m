@@ -1,6 +1,7 @@
 #import "args.h"
 #import "base/entry.h"
 #import "fusion.h"
+#import "joined_copies.h"
 #import "base/structs.h"
 
 iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
@@ -28,7 +29,9 @@ iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
                            .width = (uint32_t)copy.width};
     const IronOperand operands[] = {[COPY_SRC] = src, [COPY_DST] = dst};
     iron_status status;
-    if (IronFusionRecordCopy(commands, operands, &arguments, &status)) return status;
+    if (IronFusionRecordCopy(commands, operands, &arguments, &status) ||
+        IronJoinedCopiesRecord(commands, operands, &arguments, &status))
+      return status;
     int kernel = IronKernelFind(IRON_OPERATION_COPY, src.dtype, dst.dtype, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, COPY_ARGS, &arguments, sizeof arguments,
                                (IronGrid){copy.width, copy.rows, 1});

@@ -34,16 +34,8 @@ static iron_status put_off(IronCommands *commands, PutOff *next, const IronOpera
                            bool joins) {
   PutOff *kept = [commands roomForPutOff:sizeof *kept];
   if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
-  IronUse uses[PRODUCT_OPERANDS];
-  uint64_t bytes = 0;
-  size_t used = 0;
-  for (size_t index = 0; index < count; index++) {
-    const IronOperand *operand = &operands[index];
-    if (!operand->access) continue;
-    uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
-    bytes += operand->length;
-  }
-  IRON_TRY([commands prepareToPutOff:uses count:used joining:joins]);
+  uint64_t bytes;
+  IRON_TRY(IronOperationPrepareToPutOff(commands, operands, count, joins, &bytes));
   *kept = *next;
   [commands putOff:encode];
   [commands recorded:bytes];
@@ -68,7 +60,7 @@ static bool may_write(const PutOff *product, const IronOperand *out) {
 
 /* The product that was put off and that nothing but a norm has joined. */
 static PutOff *plain_product(IronCommands *commands) {
-  PutOff *before = [commands putOff];
+  PutOff *before = [commands putOffBy:encode];
   if (!before || before->kind != PRODUCT) return NULL;
   const matvec_bytes_args *args = &before->arguments.product;
   return args->has_addend || args->keeps_product || args->rotary_dim ? NULL : before;
@@ -164,7 +156,7 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
                                  .threadgroup_memory = IronProductMemory(kernel, args->k)};
   IRON_TRY(IronPassPrepare(&product.pass, commands->device));
 
-  const PutOff *before = [commands putOff];
+  const PutOff *before = [commands putOffBy:encode];
   bool joins = before && before->kind == NORM && is_same_place(a, &before->operands[RMS_NORM_OUT]) &&
                before->arguments.norm.width == args->k;
   if (joins) {
@@ -187,7 +179,7 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
 /* A rotation of what the product before made, whose threads have pairs of neighbors. */
 static bool record_rotated_product(IronCommands *commands, const IronOperand *operands, const rope_args *args,
                                    iron_status *status) {
-  PutOff *before = [commands putOff];
+  PutOff *before = [commands putOffBy:encode];
   if (!before || before->kind != PRODUCT) return false;
   const matvec_bytes_args *old = &before->arguments.product;
   const IronOperand *out = &before->operands[MATVEC_BYTES_OUT], *normed = &before->operands[MATVEC_BYTES_NORMED],
@@ -268,7 +260,7 @@ static bool record_copied_product(IronCommands *commands, PutOff *before, const 
 
 bool IronFusionRecordCopy(IronCommands *commands, const IronOperand *operands, const copy_args *args,
                           iron_status *status) {
-  PutOff *before = [commands putOff];
+  PutOff *before = [commands putOffBy:encode];
   const IronOperand *src = &operands[COPY_SRC], *dst = &operands[COPY_DST];
   if (!before || args->rows != 1 || src->dtype != IRON_F32) return false;
   if (before->kind == PRODUCT) return record_copied_product(commands, before, operands, args, status);

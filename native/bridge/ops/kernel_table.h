@@ -25,10 +25,13 @@ typedef enum IronOperation {
   IRON_OPERATION_ROPE_STORE, /* the copies' dst; done by fusion.m */
   IRON_OPERATION_ATTENTION,       /* k and v */
   IRON_OPERATION_ATTENTION_MERGE, /* the second pass of an attention in pieces */
+  IRON_OPERATION_ATTENTION_TEXTS,       /* k and v; the same of several texts, done by joined_attentions.m */
+  IRON_OPERATION_ATTENTION_TEXTS_MERGE,
   IRON_OPERATION_ATTENTION_BACKWARD_Q,  /* the passes of attention's gradients */
   IRON_OPERATION_ATTENTION_BACKWARD_KV,
   IRON_OPERATION_ACCUMULATE, /* a product and c; the second pass of a matmul with alpha and beta */
   IRON_OPERATION_COPY,            /* src; dst */
+  IRON_OPERATION_COPIES,          /* the same; done by joined_copies.m */
 #define OP(NAME, ...) IRON_OPERATION_##NAME,
 #define OP_OF_TYPES(NAME, ...) IRON_OPERATION_##NAME, /* its operands */
 #include "ops.def"

@@ -273,6 +273,11 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   return has_many_queries(arguments, 256);
 }
 
+static bool are_wide_copies(const void *arguments, const struct IronOperand *operands) {
+  (void)arguments;
+  return is_wide(&operands[COPIES_SRC]);
+}
+
 static bool is_wide_rope(const void *arguments, const struct IronOperand *operands) {
   (void)arguments;
   return is_wide(&operands[ROPE_STORE_X]);
@@ -374,6 +379,10 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 #define ATTENTIONS(C, NAME)                                                                                \
   {IRON_OPERATION_ATTENTION, {C}, is_wide_of_64, "attention_wide", "attention_wide_64_" NAME, SMALL_PIECE_OF_KEYS}, \
   {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME, SMALL_PIECE_OF_KEYS}, \
+  {IRON_OPERATION_ATTENTION_TEXTS, {C}, is_wide_of_64, "attention_wide", "attention_texts_64_" NAME,       \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
+  {IRON_OPERATION_ATTENTION_TEXTS, {C}, is_wide_of_128, "attention_wide", "attention_texts_128_" NAME,     \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
   {IRON_OPERATION_ATTENTION, {C}, has_pieces, "attention_split", "attention_split_" NAME, PIECE_OF_KEYS},  \
   {IRON_OPERATION_ATTENTION, {C}, are_many_queries_in_quads_of_64, "attention_quads",                      \
    "attention_quads_64_" NAME, QUERIES_OF_64},                                                             \
@@ -448,7 +457,10 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_64, "attention_wide", "attention_wide_merge_64", PIECE_OF_KEYS},
     {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_wide_merge_128", PIECE_OF_KEYS},
     {IRON_OPERATION_ATTENTION_MERGE, {0}, ALWAYS, "attention_split", "attention_merge", SIMDGROUP_PER_POINT},
-
+    {IRON_OPERATION_ATTENTION_TEXTS_MERGE, {0}, is_wide_of_64, "attention_wide", "attention_texts_merge_64",
+     PIECE_OF_KEYS},
+    {IRON_OPERATION_ATTENTION_TEXTS_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_texts_merge_128",
+     PIECE_OF_KEYS},
 
     {IRON_OPERATION_ATTENTION_BACKWARD_Q, {0}, ALWAYS, "attention_backward", "attention_backward_q",
      SIMDGROUP_PER_POINT},
@@ -476,6 +488,9 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_COPY, {IRON_BF16, IRON_Q8_0}, ALWAYS, "copy", "copy_bf16_q8_0", SIMDGROUP_PER_BLOCK},
     {IRON_OPERATION_COPY, {IRON_Q8_0, IRON_F32}, ALWAYS, "copy", "copy_q8_0_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_U32, IRON_U32}, ALWAYS, "copy", "copy_u32_u32", THREAD_PER_POINT},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_F32}, are_wide_copies, "copies", "copies_f32_f32", THREAD_PER_POINT},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_F16}, are_wide_copies, "copies", "copies_f32_f16", THREAD_PER_POINT},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_Q8_0}, are_wide_copies, "copies", "copies_f32_q8_0", SIMDGROUP_PER_BLOCK},
 
 };
 

@@ -3,6 +3,7 @@
 #ifndef IRON_BRIDGE_OPERATION_H
 #define IRON_BRIDGE_OPERATION_H
 
+#include "base/location.h"
 #import "device/commands.h"
 #include "kernel_table.h"
 #import "operand.h"
@@ -33,6 +34,12 @@ typedef struct IronKernelPass {
 /* Finds the state, when the device runs the kernel's threadgroups. */
 iron_status IronPassPrepare(IronKernelPass *pass, IronDevice *device);
 void IronPassEncode(const IronKernelPass *pass, id<MTLComputeCommandEncoder> encoder);
+
+/* -[IronCommands prepareToPutOff:count:joining:] for an operation with these operands, and their bytes. */
+iron_status IronOperationPrepareToPutOff(IronCommands *commands, const IronOperand *operands, size_t count, bool joins,
+                                         uint64_t *bytes);
+/* Tells listeners, if there are any, of an operation that is put off. */
+void IronOperationTrace(IronDevice *device, IronLocation location, const IronOperand *operands, size_t count);
 
 /* Records an operation of several passes, each of which sees what the ones before it wrote. All of it or nothing. */
 iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count);

@@ -26,24 +26,32 @@ static void dispatch(id<MTLComputeCommandEncoder> encoder, id<MTLComputePipeline
       threadsPerThreadgroup:MTLSizeMake(width, threads / width, 1)];
 }
 
-/* What the operands mean for the submission: a stand-in, bound where nothing is read, is no use of its buffer. */
-static size_t uses_of(IronUse *uses, const IronPass *passes, size_t count) {
+/* What operands mean for the submission: a stand-in, bound where nothing is read, is no use of its buffer. Adds their
+ * lengths to `bytes`. */
+static size_t uses_of(IronUse *uses, const IronOperand *operands, size_t count, uint64_t *bytes) {
   size_t used = 0;
-  for (const IronPass *pass = passes; pass < passes + count; pass++)
-    for (size_t index = 0; index < pass->operand_count; index++) {
-      const IronOperand *operand = &pass->operands[index];
-      if (!operand->access) continue;
-      uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
-    }
+  for (const IronOperand *operand = operands; operand < operands + count; operand++) {
+    if (!operand->access) continue;
+    uses[used++] = (IronUse){operand->name, operand->buffer, operand->access, operand->whole};
+    *bytes += operand->length;
+  }
   return used;
 }
 
+iron_status IronOperationPrepareToPutOff(IronCommands *commands, const IronOperand *operands, size_t count, bool joins,
+                                         uint64_t *bytes) {
+  IronUse uses[MAX_OPERANDS];
+  *bytes = 0;
+  size_t used = uses_of(uses, operands, count, bytes);
+  return [commands prepareToPutOff:uses count:used joining:joins];
+}
+
 /* "a=2x3 b=3x2": rows by columns, by planes when there are several. */
-static void describe_shape(char *text, size_t capacity, const IronPass *pass) {
+static void describe_shape(char *text, size_t capacity, const IronOperand *operands, size_t count) {
   size_t length = 0;
   text[0] = '\0';
-  for (size_t index = 0; index < pass->operand_count && length < capacity; index++) {
-    const IronOperand *operand = &pass->operands[index];
+  for (size_t index = 0; index < count && length < capacity; index++) {
+    const IronOperand *operand = &operands[index];
     if (!operand->access) continue;
     length += (size_t)snprintf(text + length, capacity - length, "%s%s=%llux%llu", length ? " " : "", operand->name,
                                (unsigned long long)operand->rows, (unsigned long long)operand->width);
@@ -52,10 +60,10 @@ static void describe_shape(char *text, size_t capacity, const IronPass *pass) {
   }
 }
 
-/* The first pass has the operation's inputs. */
-static void trace(IronDevice *device, IronLocation location, const IronPass *passes) {
+void IronOperationTrace(IronDevice *device, IronLocation location, const IronOperand *operands, size_t count) {
+  if (!IronTraceIsOn()) return;
   char shape[256];
-  describe_shape(shape, sizeof shape, &passes[0]);
+  describe_shape(shape, sizeof shape, operands, count);
   IronTraceOperation(device, location, shape);
 }
 
@@ -91,20 +99,16 @@ iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *pa
     IRON_TRY(IronPassPrepare(&prepared[index], commands->device));
   }
   IronUse uses[MAX_PASSES * MAX_OPERANDS];
-  id<MTLComputeCommandEncoder> encoder;
-  size_t use_count = uses_of(uses, passes, count);
-  iron_status status = [commands prepare:uses count:use_count compute:&encoder];
-  if (status != IRON_OK) return status;
-
+  size_t used = 0;
   uint64_t bytes = 0;
-  for (size_t index = 0; index < count; index++) {
-    const IronPass *pass = &passes[index];
-    for (size_t binding = 0; binding < pass->operand_count; binding++)
-      bytes += pass->operands[binding].access ? pass->operands[binding].length : 0;
-    IronPassEncode(&prepared[index], encoder);
-  }
+  for (const IronPass *pass = passes; pass < passes + count; pass++)
+    used += uses_of(uses + used, pass->operands, pass->operand_count, &bytes);
+  id<MTLComputeCommandEncoder> encoder;
+  IRON_TRY([commands prepare:uses count:used compute:&encoder]);
+  for (size_t index = 0; index < count; index++) IronPassEncode(&prepared[index], encoder);
   [commands recorded:bytes];
-  if (IronTraceIsOn()) trace(commands->device, location, passes);
+  /* The first pass has the operation's inputs. */
+  IronOperationTrace(commands->device, location, passes[0].operands, passes[0].operand_count);
   return IRON_OK;
 }
 

@@ -598,11 +598,75 @@ const _: () = {
         "Offset of field: attention_args::wide",
     ][::core::mem::offset_of!(attention_args, wide) - 104usize];
 };
-pub const ELEMENTWISE_A: _bindgen_ty_21 = 0;
-pub const ELEMENTWISE_B: _bindgen_ty_21 = 1;
-pub const ELEMENTWISE_OUT: _bindgen_ty_21 = 2;
-pub const ELEMENTWISE_ARGS: _bindgen_ty_21 = 3;
+pub const ATTENTION_TEXTS: _bindgen_ty_21 = 32;
 pub type _bindgen_ty_21 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct attention_text {
+    pub q: iron_u64,
+    pub k: iron_u64,
+    pub v: iron_u64,
+    pub out: iron_u64,
+    pub position: iron_u32,
+    pub window: iron_u32,
+    pub split_length: iron_u32,
+    pub reserved: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of attention_text"][::core::mem::size_of::<attention_text>() - 48usize];
+    ["Alignment of attention_text"][::core::mem::align_of::<attention_text>() - 8usize];
+    [
+        "Offset of field: attention_text::q",
+    ][::core::mem::offset_of!(attention_text, q) - 0usize];
+    [
+        "Offset of field: attention_text::k",
+    ][::core::mem::offset_of!(attention_text, k) - 8usize];
+    [
+        "Offset of field: attention_text::v",
+    ][::core::mem::offset_of!(attention_text, v) - 16usize];
+    [
+        "Offset of field: attention_text::out",
+    ][::core::mem::offset_of!(attention_text, out) - 24usize];
+    [
+        "Offset of field: attention_text::position",
+    ][::core::mem::offset_of!(attention_text, position) - 32usize];
+    [
+        "Offset of field: attention_text::window",
+    ][::core::mem::offset_of!(attention_text, window) - 36usize];
+    [
+        "Offset of field: attention_text::split_length",
+    ][::core::mem::offset_of!(attention_text, split_length) - 40usize];
+    [
+        "Offset of field: attention_text::reserved",
+    ][::core::mem::offset_of!(attention_text, reserved) - 44usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct attention_texts_args {
+    pub common: attention_args,
+    pub texts: [attention_text; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of attention_texts_args",
+    ][::core::mem::size_of::<attention_texts_args>() - 1648usize];
+    [
+        "Alignment of attention_texts_args",
+    ][::core::mem::align_of::<attention_texts_args>() - 8usize];
+    [
+        "Offset of field: attention_texts_args::common",
+    ][::core::mem::offset_of!(attention_texts_args, common) - 0usize];
+    [
+        "Offset of field: attention_texts_args::texts",
+    ][::core::mem::offset_of!(attention_texts_args, texts) - 112usize];
+};
+pub const ELEMENTWISE_A: _bindgen_ty_22 = 0;
+pub const ELEMENTWISE_B: _bindgen_ty_22 = 1;
+pub const ELEMENTWISE_OUT: _bindgen_ty_22 = 2;
+pub const ELEMENTWISE_ARGS: _bindgen_ty_22 = 3;
+pub type _bindgen_ty_22 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct elementwise_args {
@@ -618,10 +682,10 @@ const _: () = {
         "Offset of field: elementwise_args::count",
     ][::core::mem::offset_of!(elementwise_args, count) - 0usize];
 };
-pub const ACTIVATION_X: _bindgen_ty_22 = 0;
-pub const ACTIVATION_OUT: _bindgen_ty_22 = 1;
-pub const ACTIVATION_ARGS: _bindgen_ty_22 = 2;
-pub type _bindgen_ty_22 = ::core::ffi::c_uint;
+pub const ACTIVATION_X: _bindgen_ty_23 = 0;
+pub const ACTIVATION_OUT: _bindgen_ty_23 = 1;
+pub const ACTIVATION_ARGS: _bindgen_ty_23 = 2;
+pub type _bindgen_ty_23 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct activation_args {
@@ -645,11 +709,11 @@ const _: () = {
         "Offset of field: activation_args::reserved",
     ][::core::mem::offset_of!(activation_args, reserved) - 12usize];
 };
-pub const ADD_BIAS_X: _bindgen_ty_23 = 0;
-pub const ADD_BIAS_BIAS: _bindgen_ty_23 = 1;
-pub const ADD_BIAS_OUT: _bindgen_ty_23 = 2;
-pub const ADD_BIAS_ARGS: _bindgen_ty_23 = 3;
-pub type _bindgen_ty_23 = ::core::ffi::c_uint;
+pub const ADD_BIAS_X: _bindgen_ty_24 = 0;
+pub const ADD_BIAS_BIAS: _bindgen_ty_24 = 1;
+pub const ADD_BIAS_OUT: _bindgen_ty_24 = 2;
+pub const ADD_BIAS_ARGS: _bindgen_ty_24 = 3;
+pub type _bindgen_ty_24 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct add_bias_args {
@@ -675,13 +739,13 @@ const _: () = {
         "Offset of field: add_bias_args::width",
     ][::core::mem::offset_of!(add_bias_args, width) - 20usize];
 };
-pub const GATED_A: _bindgen_ty_24 = 0;
-pub const GATED_B: _bindgen_ty_24 = 1;
-pub const GATED_GRADIENT: _bindgen_ty_24 = 2;
-pub const GATED_A_GRADIENT: _bindgen_ty_24 = 3;
-pub const GATED_B_GRADIENT: _bindgen_ty_24 = 4;
-pub const GATED_ARGS: _bindgen_ty_24 = 5;
-pub type _bindgen_ty_24 = ::core::ffi::c_uint;
+pub const GATED_A: _bindgen_ty_25 = 0;
+pub const GATED_B: _bindgen_ty_25 = 1;
+pub const GATED_GRADIENT: _bindgen_ty_25 = 2;
+pub const GATED_A_GRADIENT: _bindgen_ty_25 = 3;
+pub const GATED_B_GRADIENT: _bindgen_ty_25 = 4;
+pub const GATED_ARGS: _bindgen_ty_25 = 5;
+pub type _bindgen_ty_25 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct gated_args {
@@ -695,13 +759,13 @@ const _: () = {
         "Offset of field: gated_args::count",
     ][::core::mem::offset_of!(gated_args, count) - 0usize];
 };
-pub const RMS_NORM_BACKWARD_X: _bindgen_ty_25 = 0;
-pub const RMS_NORM_BACKWARD_WEIGHT: _bindgen_ty_25 = 1;
-pub const RMS_NORM_BACKWARD_GRADIENT: _bindgen_ty_25 = 2;
-pub const RMS_NORM_BACKWARD_X_GRADIENT: _bindgen_ty_25 = 3;
-pub const RMS_NORM_BACKWARD_PRODUCTS: _bindgen_ty_25 = 4;
-pub const RMS_NORM_BACKWARD_ARGS: _bindgen_ty_25 = 5;
-pub type _bindgen_ty_25 = ::core::ffi::c_uint;
+pub const RMS_NORM_BACKWARD_X: _bindgen_ty_26 = 0;
+pub const RMS_NORM_BACKWARD_WEIGHT: _bindgen_ty_26 = 1;
+pub const RMS_NORM_BACKWARD_GRADIENT: _bindgen_ty_26 = 2;
+pub const RMS_NORM_BACKWARD_X_GRADIENT: _bindgen_ty_26 = 3;
+pub const RMS_NORM_BACKWARD_PRODUCTS: _bindgen_ty_26 = 4;
+pub const RMS_NORM_BACKWARD_ARGS: _bindgen_ty_26 = 5;
+pub type _bindgen_ty_26 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rms_norm_backward_args {
@@ -747,11 +811,11 @@ const _: () = {
         "Offset of field: rms_norm_backward_args::reserved",
     ][::core::mem::offset_of!(rms_norm_backward_args, reserved) - 44usize];
 };
-pub const SOFTMAX_BACKWARD_Y: _bindgen_ty_26 = 0;
-pub const SOFTMAX_BACKWARD_GRADIENT: _bindgen_ty_26 = 1;
-pub const SOFTMAX_BACKWARD_OUT: _bindgen_ty_26 = 2;
-pub const SOFTMAX_BACKWARD_ARGS: _bindgen_ty_26 = 3;
-pub type _bindgen_ty_26 = ::core::ffi::c_uint;
+pub const SOFTMAX_BACKWARD_Y: _bindgen_ty_27 = 0;
+pub const SOFTMAX_BACKWARD_GRADIENT: _bindgen_ty_27 = 1;
+pub const SOFTMAX_BACKWARD_OUT: _bindgen_ty_27 = 2;
+pub const SOFTMAX_BACKWARD_ARGS: _bindgen_ty_27 = 3;
+pub type _bindgen_ty_27 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_backward_args {
@@ -793,11 +857,11 @@ const _: () = {
         "Offset of field: softmax_backward_args::reserved",
     ][::core::mem::offset_of!(softmax_backward_args, reserved) - 36usize];
 };
-pub const EMBEDDING_BACKWARD_IDS: _bindgen_ty_27 = 0;
-pub const EMBEDDING_BACKWARD_GRADIENT: _bindgen_ty_27 = 1;
-pub const EMBEDDING_BACKWARD_OUT: _bindgen_ty_27 = 2;
-pub const EMBEDDING_BACKWARD_ARGS: _bindgen_ty_27 = 3;
-pub type _bindgen_ty_27 = ::core::ffi::c_uint;
+pub const EMBEDDING_BACKWARD_IDS: _bindgen_ty_28 = 0;
+pub const EMBEDDING_BACKWARD_GRADIENT: _bindgen_ty_28 = 1;
+pub const EMBEDDING_BACKWARD_OUT: _bindgen_ty_28 = 2;
+pub const EMBEDDING_BACKWARD_ARGS: _bindgen_ty_28 = 3;
+pub type _bindgen_ty_28 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct embedding_backward_args {
@@ -835,17 +899,17 @@ const _: () = {
         "Offset of field: embedding_backward_args::scale",
     ][::core::mem::offset_of!(embedding_backward_args, scale) - 28usize];
 };
-pub const ATTENTION_BACKWARD_Q: _bindgen_ty_28 = 0;
-pub const ATTENTION_BACKWARD_K: _bindgen_ty_28 = 1;
-pub const ATTENTION_BACKWARD_V: _bindgen_ty_28 = 2;
-pub const ATTENTION_BACKWARD_GRADIENT: _bindgen_ty_28 = 3;
-pub const ATTENTION_BACKWARD_SUMS: _bindgen_ty_28 = 4;
-pub const ATTENTION_BACKWARD_OUT: _bindgen_ty_28 = 5;
-pub const ATTENTION_BACKWARD_Q_GRADIENT: _bindgen_ty_28 = 6;
-pub const ATTENTION_BACKWARD_K_GRADIENT: _bindgen_ty_28 = 5;
-pub const ATTENTION_BACKWARD_V_GRADIENT: _bindgen_ty_28 = 6;
-pub const ATTENTION_BACKWARD_ARGS: _bindgen_ty_28 = 7;
-pub type _bindgen_ty_28 = ::core::ffi::c_uint;
+pub const ATTENTION_BACKWARD_Q: _bindgen_ty_29 = 0;
+pub const ATTENTION_BACKWARD_K: _bindgen_ty_29 = 1;
+pub const ATTENTION_BACKWARD_V: _bindgen_ty_29 = 2;
+pub const ATTENTION_BACKWARD_GRADIENT: _bindgen_ty_29 = 3;
+pub const ATTENTION_BACKWARD_SUMS: _bindgen_ty_29 = 4;
+pub const ATTENTION_BACKWARD_OUT: _bindgen_ty_29 = 5;
+pub const ATTENTION_BACKWARD_Q_GRADIENT: _bindgen_ty_29 = 6;
+pub const ATTENTION_BACKWARD_K_GRADIENT: _bindgen_ty_29 = 5;
+pub const ATTENTION_BACKWARD_V_GRADIENT: _bindgen_ty_29 = 6;
+pub const ATTENTION_BACKWARD_ARGS: _bindgen_ty_29 = 7;
+pub type _bindgen_ty_29 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_backward_args {
@@ -915,10 +979,10 @@ const _: () = {
         "Offset of field: attention_backward_args::reserved",
     ][::core::mem::offset_of!(attention_backward_args, reserved) - 84usize];
 };
-pub const SUM_ROWS_X: _bindgen_ty_29 = 0;
-pub const SUM_ROWS_OUT: _bindgen_ty_29 = 1;
-pub const SUM_ROWS_ARGS: _bindgen_ty_29 = 2;
-pub type _bindgen_ty_29 = ::core::ffi::c_uint;
+pub const SUM_ROWS_X: _bindgen_ty_30 = 0;
+pub const SUM_ROWS_OUT: _bindgen_ty_30 = 1;
+pub const SUM_ROWS_ARGS: _bindgen_ty_30 = 2;
+pub type _bindgen_ty_30 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct sum_rows_args {
@@ -940,10 +1004,10 @@ const _: () = {
         "Offset of field: sum_rows_args::width",
     ][::core::mem::offset_of!(sum_rows_args, width) - 12usize];
 };
-pub const SUM_SQUARES_X: _bindgen_ty_30 = 0;
-pub const SUM_SQUARES_OUT: _bindgen_ty_30 = 1;
-pub const SUM_SQUARES_ARGS: _bindgen_ty_30 = 2;
-pub type _bindgen_ty_30 = ::core::ffi::c_uint;
+pub const SUM_SQUARES_X: _bindgen_ty_31 = 0;
+pub const SUM_SQUARES_OUT: _bindgen_ty_31 = 1;
+pub const SUM_SQUARES_ARGS: _bindgen_ty_31 = 2;
+pub type _bindgen_ty_31 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct sum_squares_args {
@@ -967,10 +1031,10 @@ const _: () = {
         "Offset of field: sum_squares_args::width",
     ][::core::mem::offset_of!(sum_squares_args, width) - 12usize];
 };
-pub const CLIP_NORM_SQUARES: _bindgen_ty_31 = 0;
-pub const CLIP_NORM_X: _bindgen_ty_31 = 1;
-pub const CLIP_NORM_ARGS: _bindgen_ty_31 = 2;
-pub type _bindgen_ty_31 = ::core::ffi::c_uint;
+pub const CLIP_NORM_SQUARES: _bindgen_ty_32 = 0;
+pub const CLIP_NORM_X: _bindgen_ty_32 = 1;
+pub const CLIP_NORM_ARGS: _bindgen_ty_32 = 2;
+pub type _bindgen_ty_32 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct clip_norm_args {
@@ -992,12 +1056,12 @@ const _: () = {
         "Offset of field: clip_norm_args::scale",
     ][::core::mem::offset_of!(clip_norm_args, scale) - 12usize];
 };
-pub const MSE_PREDICTION: _bindgen_ty_32 = 0;
-pub const MSE_TARGET: _bindgen_ty_32 = 1;
-pub const MSE_GRADIENT: _bindgen_ty_32 = 2;
-pub const MSE_LOSS: _bindgen_ty_32 = 3;
-pub const MSE_ARGS: _bindgen_ty_32 = 4;
-pub type _bindgen_ty_32 = ::core::ffi::c_uint;
+pub const MSE_PREDICTION: _bindgen_ty_33 = 0;
+pub const MSE_TARGET: _bindgen_ty_33 = 1;
+pub const MSE_GRADIENT: _bindgen_ty_33 = 2;
+pub const MSE_LOSS: _bindgen_ty_33 = 3;
+pub const MSE_ARGS: _bindgen_ty_33 = 4;
+pub type _bindgen_ty_33 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct mse_args {
@@ -1035,12 +1099,12 @@ const _: () = {
         "Offset of field: mse_args::reserved",
     ][::core::mem::offset_of!(mse_args, reserved) - 36usize];
 };
-pub const CROSS_ENTROPY_LOGITS: _bindgen_ty_33 = 0;
-pub const CROSS_ENTROPY_LABELS: _bindgen_ty_33 = 1;
-pub const CROSS_ENTROPY_GRADIENT: _bindgen_ty_33 = 2;
-pub const CROSS_ENTROPY_LOSS: _bindgen_ty_33 = 3;
-pub const CROSS_ENTROPY_ARGS: _bindgen_ty_33 = 4;
-pub type _bindgen_ty_33 = ::core::ffi::c_uint;
+pub const CROSS_ENTROPY_LOGITS: _bindgen_ty_34 = 0;
+pub const CROSS_ENTROPY_LABELS: _bindgen_ty_34 = 1;
+pub const CROSS_ENTROPY_GRADIENT: _bindgen_ty_34 = 2;
+pub const CROSS_ENTROPY_LOSS: _bindgen_ty_34 = 3;
+pub const CROSS_ENTROPY_ARGS: _bindgen_ty_34 = 4;
+pub type _bindgen_ty_34 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct cross_entropy_args {
@@ -1078,11 +1142,11 @@ const _: () = {
         "Offset of field: cross_entropy_args::reserved",
     ][::core::mem::offset_of!(cross_entropy_args, reserved) - 28usize];
 };
-pub const SGD_GRADIENT: _bindgen_ty_34 = 0;
-pub const SGD_WEIGHTS: _bindgen_ty_34 = 1;
-pub const SGD_VELOCITY: _bindgen_ty_34 = 2;
-pub const SGD_ARGS: _bindgen_ty_34 = 3;
-pub type _bindgen_ty_34 = ::core::ffi::c_uint;
+pub const SGD_GRADIENT: _bindgen_ty_35 = 0;
+pub const SGD_WEIGHTS: _bindgen_ty_35 = 1;
+pub const SGD_VELOCITY: _bindgen_ty_35 = 2;
+pub const SGD_ARGS: _bindgen_ty_35 = 3;
+pub type _bindgen_ty_35 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct sgd_args {
@@ -1112,12 +1176,12 @@ const _: () = {
         "Offset of field: sgd_args::reserved",
     ][::core::mem::offset_of!(sgd_args, reserved) - 20usize];
 };
-pub const ADAM_GRADIENT: _bindgen_ty_35 = 0;
-pub const ADAM_WEIGHTS: _bindgen_ty_35 = 1;
-pub const ADAM_FIRST_MOMENT: _bindgen_ty_35 = 2;
-pub const ADAM_SECOND_MOMENT: _bindgen_ty_35 = 3;
-pub const ADAM_ARGS: _bindgen_ty_35 = 4;
-pub type _bindgen_ty_35 = ::core::ffi::c_uint;
+pub const ADAM_GRADIENT: _bindgen_ty_36 = 0;
+pub const ADAM_WEIGHTS: _bindgen_ty_36 = 1;
+pub const ADAM_FIRST_MOMENT: _bindgen_ty_36 = 2;
+pub const ADAM_SECOND_MOMENT: _bindgen_ty_36 = 3;
+pub const ADAM_ARGS: _bindgen_ty_36 = 4;
+pub type _bindgen_ty_36 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct adam_args {
@@ -1155,10 +1219,10 @@ const _: () = {
         "Offset of field: adam_args::root",
     ][::core::mem::offset_of!(adam_args, root) - 28usize];
 };
-pub const TRANSPOSE_X: _bindgen_ty_36 = 0;
-pub const TRANSPOSE_OUT: _bindgen_ty_36 = 1;
-pub const TRANSPOSE_ARGS: _bindgen_ty_36 = 2;
-pub type _bindgen_ty_36 = ::core::ffi::c_uint;
+pub const TRANSPOSE_X: _bindgen_ty_37 = 0;
+pub const TRANSPOSE_OUT: _bindgen_ty_37 = 1;
+pub const TRANSPOSE_ARGS: _bindgen_ty_37 = 2;
+pub type _bindgen_ty_37 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct transpose_args {
@@ -1184,10 +1248,10 @@ const _: () = {
         "Offset of field: transpose_args::width",
     ][::core::mem::offset_of!(transpose_args, width) - 20usize];
 };
-pub const SOFTMAX_X: _bindgen_ty_37 = 0;
-pub const SOFTMAX_OUT: _bindgen_ty_37 = 1;
-pub const SOFTMAX_ARGS: _bindgen_ty_37 = 2;
-pub type _bindgen_ty_37 = ::core::ffi::c_uint;
+pub const SOFTMAX_X: _bindgen_ty_38 = 0;
+pub const SOFTMAX_OUT: _bindgen_ty_38 = 1;
+pub const SOFTMAX_ARGS: _bindgen_ty_38 = 2;
+pub type _bindgen_ty_38 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_args {
@@ -1221,10 +1285,10 @@ const _: () = {
         "Offset of field: softmax_args::reserved",
     ][::core::mem::offset_of!(softmax_args, reserved) - 28usize];
 };
-pub const COPY_SRC: _bindgen_ty_38 = 0;
-pub const COPY_DST: _bindgen_ty_38 = 1;
-pub const COPY_ARGS: _bindgen_ty_38 = 2;
-pub type _bindgen_ty_38 = ::core::ffi::c_uint;
+pub const COPY_SRC: _bindgen_ty_39 = 0;
+pub const COPY_DST: _bindgen_ty_39 = 1;
+pub const COPY_ARGS: _bindgen_ty_39 = 2;
+pub type _bindgen_ty_39 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct copy_args {
@@ -1250,10 +1314,65 @@ const _: () = {
         "Offset of field: copy_args::width",
     ][::core::mem::offset_of!(copy_args, width) - 20usize];
 };
-pub const ARGMAX_X: _bindgen_ty_39 = 0;
-pub const ARGMAX_OUT: _bindgen_ty_39 = 1;
-pub const ARGMAX_ARGS: _bindgen_ty_39 = 2;
-pub type _bindgen_ty_39 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct copies_row {
+    pub src: iron_u64,
+    pub dst: iron_u64,
+    pub in_second: iron_u32,
+    pub reserved: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of copies_row"][::core::mem::size_of::<copies_row>() - 24usize];
+    ["Alignment of copies_row"][::core::mem::align_of::<copies_row>() - 8usize];
+    [
+        "Offset of field: copies_row::src",
+    ][::core::mem::offset_of!(copies_row, src) - 0usize];
+    [
+        "Offset of field: copies_row::dst",
+    ][::core::mem::offset_of!(copies_row, dst) - 8usize];
+    [
+        "Offset of field: copies_row::in_second",
+    ][::core::mem::offset_of!(copies_row, in_second) - 16usize];
+    [
+        "Offset of field: copies_row::reserved",
+    ][::core::mem::offset_of!(copies_row, reserved) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct copies_args {
+    pub rows: [copies_row; 64usize],
+    pub count: iron_u32,
+    pub width: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of copies_args"][::core::mem::size_of::<copies_args>() - 1544usize];
+    ["Alignment of copies_args"][::core::mem::align_of::<copies_args>() - 8usize];
+    [
+        "Offset of field: copies_args::rows",
+    ][::core::mem::offset_of!(copies_args, rows) - 0usize];
+    [
+        "Offset of field: copies_args::count",
+    ][::core::mem::offset_of!(copies_args, count) - 1536usize];
+    [
+        "Offset of field: copies_args::width",
+    ][::core::mem::offset_of!(copies_args, width) - 1540usize];
+};
+impl Default for copies_args {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const ARGMAX_X: _bindgen_ty_42 = 0;
+pub const ARGMAX_OUT: _bindgen_ty_42 = 1;
+pub const ARGMAX_ARGS: _bindgen_ty_42 = 2;
+pub type _bindgen_ty_42 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct argmax_args {

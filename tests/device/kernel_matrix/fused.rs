@@ -30,7 +30,7 @@ const WIDTH: usize = 2048;
 
 /// Devices of many cores: the processor that is given their kernels, with little and with much threadgroup memory, or
 /// the GPU that is to be tested.
-fn devices() -> Vec<Device> {
+pub fn devices() -> Vec<Device> {
     let gpu = std::env::var("IRONBRIDGE_DEVICE").ok();
     let gpu = gpu.filter(|device| device.starts_with("nvidia"));
     let processors = ["cpu:cores=132", "cpu:cores=132,threadgroup_memory=227"];

@@ -1,0 +1,143 @@
+#import "joined_attentions.h"
+
+#import "base/entry.h"
+
+/* The attentions that were put off. Their buffers are the submission's since they were recorded. */
+typedef struct Attentions {
+  IronOperand operands[ATTENTION_ARGS]; /* the first one's */
+  IronOperand parts;                    /* what several pieces make, for all of them */
+  attention_args alone;                 /* of the first one */
+  attention_texts_args arguments;
+  uint32_t count, splits;
+  IronKernelPass pieces, merge; /* without what they point to; the merge only of several pieces */
+} Attentions;
+
+static void encode_pass(IronKernelPass *pass, const Attentions *all, IronOperand *operands,
+                        id<MTLComputeCommandEncoder> encoder) {
+  for (size_t index = 0; index < pass->pass.operand_count; index++)
+    if (all->count > 1) operands[index].offset = 0;
+  pass->pass.operands = operands;
+  pass->pass.arguments = all->count > 1 ? (const void *)&all->arguments : &all->alone;
+  IronPassEncode(pass, encoder);
+}
+
+static void encode(void *what, id<MTLComputeCommandEncoder> encoder) {
+  Attentions *all = what;
+  const IronOperand *of = all->operands;
+  IronOperand pieces[] = {[ATTENTION_Q] = of[ATTENTION_Q],
+                          [ATTENTION_K] = of[ATTENTION_K],
+                          [ATTENTION_V] = of[ATTENTION_V],
+                          [ATTENTION_OUT] = all->splits > 1 ? all->parts : of[ATTENTION_OUT]};
+  IronOperand merge[] = {[ATTENTION_MERGE_PARTS] = all->parts, [ATTENTION_MERGE_OUT] = of[ATTENTION_OUT]};
+  encode_pass(&all->pieces, all, pieces, encoder);
+  if (all->splits > 1) encode_pass(&all->merge, all, merge, encoder);
+}
+
+/* Whether the kernel of several does an attention: none of them reads what another one writes. */
+static bool may_be_joined(const IronOperand *operands, const attention_args *args) {
+  const IronBuffer *out = operands[ATTENTION_OUT].buffer;
+  return args->wide && args->tokens == 1 && out != operands[ATTENTION_Q].buffer &&
+         out != operands[ATTENTION_K].buffer && out != operands[ATTENTION_V].buffer;
+}
+
+/* Whether an attention is like those before, and writes nothing that one of them writes. */
+static bool fits(const Attentions *all, const IronOperand *operands, const attention_args *args) {
+  const attention_args *first = &all->alone;
+  bool alike = args->heads == first->heads && args->kv_heads == first->kv_heads && args->head_dim == first->head_dim &&
+               args->k_token_stride == first->k_token_stride && args->k_head_stride == first->k_head_stride &&
+               args->v_token_stride == first->v_token_stride && args->v_head_stride == first->v_head_stride &&
+               args->scale == first->scale && operands[ATTENTION_K].dtype == all->operands[ATTENTION_K].dtype;
+  for (size_t index = 0; index < ATTENTION_ARGS; index++)
+    alike &= operands[index].buffer == all->operands[index].buffer;
+  if (!alike || all->count == ATTENTION_TEXTS) return false;
+  const IronOperand *out = &operands[ATTENTION_OUT];
+  for (const attention_text *text = all->arguments.texts; text < all->arguments.texts + all->count; text++)
+    if (text->out < out->offset + out->length && out->offset < text->out + out->length) return false;
+  return true;
+}
+
+/* Memory for the pieces of all, and for some more, so that it is not made again for each one that joins them. The
+ * operand's length is what the newest one writes and reads. */
+static bool make_room(Attentions *all, IronCommands *commands) {
+  if (all->splits == 1) return true;
+  uint64_t room = 1, of_one = (uint64_t)all->splits * all->alone.heads * (all->alone.head_dim + 2) * sizeof(float);
+  while (room < all->count) room *= 2;
+  IronBuffer *scratch = [commands scratchOfLength:room * of_one];
+  all->parts = (IronOperand){
+      .name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = 2 * of_one, .whole = true};
+  return scratch != NULL;
+}
+
+static IronKernelPass pass_of(int kernel, size_t operand_count, size_t arguments_size, IronGrid grid) {
+  return (IronKernelPass){.pass = {.kernel = kernel,
+                                   .operand_count = operand_count,
+                                   .arguments_size = arguments_size,
+                                   .grid = grid}};
+}
+
+/* Adds an attention, and says how all of them are done. */
+static iron_status add(Attentions *all, const IronOperand *operands, const attention_args *args,
+                       IronCommands *commands) {
+  if (all->count == 0) {
+    for (size_t index = 0; index < ATTENTION_ARGS; index++) all->operands[index] = operands[index];
+    all->alone = all->arguments.common = *args;
+  }
+  all->arguments.texts[all->count++] = (attention_text){.q = operands[ATTENTION_Q].offset,
+                                                        .k = operands[ATTENTION_K].offset,
+                                                        .v = operands[ATTENTION_V].offset,
+                                                        .out = operands[ATTENTION_OUT].offset,
+                                                        .position = args->first_position,
+                                                        .window = args->window,
+                                                        .split_length = args->split_length};
+  if (args->splits > all->splits) all->splits = args->splits;
+  all->arguments.common.splits = all->splits;
+  all->arguments.common.tokens = all->count;
+  if (!make_room(all, commands)) return IRON_ERROR_OUT_OF_MEMORY;
+
+  bool joined = all->count > 1;
+  iron_dtype type = operands[ATTENTION_K].dtype;
+  size_t size = joined ? sizeof all->arguments : sizeof all->alone;
+  IronOperation attention = joined ? IRON_OPERATION_ATTENTION_TEXTS : IRON_OPERATION_ATTENTION,
+                merge = joined ? IRON_OPERATION_ATTENTION_TEXTS_MERGE : IRON_OPERATION_ATTENTION_MERGE;
+  all->pieces = pass_of(IronKernelFind(attention, type, 0, args, operands), ATTENTION_ARGS, size,
+                        (IronGrid){all->splits, args->heads, all->count});
+  IRON_TRY(IronPassPrepare(&all->pieces, commands->device));
+  if (all->splits == 1) return IRON_OK;
+  all->merge = pass_of(IronKernelFind(merge, 0, 0, args, operands), ATTENTION_MERGE_ARGS, size,
+                       (IronGrid){args->heads, all->count, 1});
+  return IronPassPrepare(&all->merge, commands->device);
+}
+
+static iron_status put_off(IronCommands *commands, const IronOperand *operands, const attention_args *args) {
+  IronLocation location = IronLocationTake();
+  Attentions *kept = [commands roomForPutOff:sizeof *kept];
+  if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
+  const Attentions *before = [commands putOffBy:encode];
+  bool joins = before && fits(before, operands, args);
+  Attentions all = joins ? *before : (Attentions){.count = 0};
+  iron_status status = add(&all, operands, args, commands);
+  if (status != IRON_OK && joins) {
+    /* Alone it takes less memory. */
+    joins = false;
+    all = (Attentions){.count = 0};
+    status = add(&all, operands, args, commands);
+  }
+  IRON_TRY(status);
+  const IronOperand used[] = {operands[ATTENTION_Q], operands[ATTENTION_K], operands[ATTENTION_V],
+                              operands[ATTENTION_OUT], all.parts};
+  uint64_t bytes;
+  IRON_TRY(IronOperationPrepareToPutOff(commands, used, all.splits > 1 ? ATTENTION_ARGS + 1 : ATTENTION_ARGS, joins,
+                                        &bytes));
+  *kept = all;
+  [commands putOff:encode];
+  [commands recorded:bytes];
+  IronOperationTrace(commands->device, location, operands, ATTENTION_ARGS);
+  return IRON_OK;
+}
+
+bool IronJoinedAttentionsRecord(IronCommands *commands, const IronOperand *operands, const attention_args *args,
+                                iron_status *status) {
+  if (!may_be_joined(operands, args)) return false;
+  *status = put_off(commands, operands, args);
+  return true;
+}
