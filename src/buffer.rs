@@ -166,9 +166,17 @@ impl<T: Element> Buffer<T> {
     /// Overwrites the elements from index `start` on. Errors as for [`write`](Buffer::write), and
     /// [`Error::InvalidArgument`] when the range leaves the buffer or is empty.
     pub fn write_at(&mut self, start: usize, elements: &[T]) -> Result<()> {
+        self.write_part(start, elements)
+    }
+
+    /// The same of a buffer that several own, each of whom writes a part.
+    ///
+    /// # Errors
+    /// As for [`write_at`](Buffer::write_at), and [`Error::InUse`] while the host reads or writes any of it.
+    pub(crate) fn write_part(&self, start: usize, elements: &[T]) -> Result<()> {
         let offset = self.byte_offset("Buffer::write_at", start, elements.len())?;
-        // SAFETY: the handle is live, and `elements` may be read for its size: T has no padding. `&mut self` keeps
-        // every other host access away, the bridge keeps the device's.
+        // SAFETY: the handle is live, and `elements` may be read for its size: T has no padding. The bridge refuses
+        // this while the buffer is mapped or another thread copies, and keeps the device's access away.
         check("Buffer::write_at", unsafe {
             ffi::iron_buffer_write(
                 self.handle.as_ptr(),

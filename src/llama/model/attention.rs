@@ -101,6 +101,10 @@ impl Attention {
             self.rotate(commands, config, rows, config.heads, positions, q)?;
             self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
         }
+        // What is done for each text in turn can be done for all of them at once.
+        for span in &pass.spans {
+            store(commands, config, state, layer, rows, span)?;
+        }
         for span in &pass.spans {
             attend(commands, config, state, layer, rows, span)?;
         }
@@ -150,7 +154,22 @@ impl Projected<'_> {
     }
 }
 
-/// Puts the keys and values of one sequence's rows into its cache and lets its queries see them.
+/// Puts the keys and values of one sequence's rows into its cache.
+fn store(
+    commands: &mut Commands,
+    config: &Config,
+    state: &Activations,
+    layer: usize,
+    rows: usize,
+    span: &Span,
+) -> Result<()> {
+    let Projected { k, v, .. } = Projected::of(config, state, rows);
+    let [k, v] = [k, v].map(|of| of.skip(span.row * config.kv_dim()));
+    let cache = span.cache.layer(layer);
+    cache.store(commands, span.position, span.tokens, k, v)
+}
+
+/// Lets the queries of one sequence's rows see its cache.
 fn attend(
     commands: &mut Commands,
     config: &Config,
@@ -166,18 +185,14 @@ fn attend(
         tokens,
     } = *span;
     let (plan, cache) = (&config.plans[layer], cache.layer(layer));
-    let (query_start, kv_start) = (row * config.query_dim(), row * config.kv_dim());
-    let Projected { q, k, v } = Projected::of(config, state, rows);
-    cache.store(
-        commands,
-        position,
-        tokens,
-        k.skip(kv_start),
-        v.skip(kv_start),
-    )?;
-    let attended = state.attended.tensor();
-    let [queries, attended] =
-        [q, attended].map(|of| of.skip(query_start).matrix(tokens, config.query_dim()));
+    let (q, attended) = (
+        Projected::of(config, state, rows).q,
+        state.attended.tensor(),
+    );
+    let [queries, attended] = [q, attended].map(|of| {
+        of.skip(row * config.query_dim())
+            .matrix(tokens, config.query_dim())
+    });
     let [keys, values] =
         [cache.keys(), cache.values()].map(|of| of.matrix(position + tokens, config.kv_dim()));
     commands.attention(

@@ -1,5 +1,7 @@
 //! The keys and values of the positions that a session has seen.
 
+use std::sync::Arc;
+
 use crate::buffer::Buffer;
 use crate::commands::Commands;
 use crate::device::Device;
@@ -46,6 +48,10 @@ impl CacheType {
 /// Bytes that the device copies at the least.
 const WORD: usize = 4;
 
+/// Where the part of a text in a common buffer may begin, in bytes: on a line of a processor's or a GPU's cache, and
+/// where Metal may bind it.
+const PART: usize = 256;
+
 /// Room for the keys and values of `context` positions in every layer, made once.
 #[derive(Debug)]
 pub(crate) struct KvCache {
@@ -53,15 +59,19 @@ pub(crate) struct KvCache {
 }
 
 impl KvCache {
+    /// One for each of `count` texts. Those of a layer share buffers, as many as the longest buffer has room for, so
+    /// that a device can attend to all of the texts at once.
+    ///
     /// # Errors
     ///
     /// [`LlamaError::CacheType`] when heads are not whole blocks of the type, and the device's errors.
-    pub fn new(
+    pub fn of_texts(
         device: &Device,
         config: &Config,
         context: usize,
         cache_type: CacheType,
-    ) -> Result<KvCache> {
+        count: usize,
+    ) -> Result<Vec<KvCache>> {
         let (head_dim, block) = (config.head_dim, cache_type.dtype().block_elements());
         if !head_dim.is_multiple_of(block) {
             return Err(LlamaError::CacheType {
@@ -71,11 +81,16 @@ impl KvCache {
             }
             .into());
         }
-        let layers = (0..config.layers)
-            .map(|layer| LayerCache::new(device, config, layer, context, cache_type.dtype()));
-        Ok(KvCache {
-            layers: layers.collect::<Result<_>>()?,
-        })
+        let layers = (0..config.layers).map(|layer| {
+            LayerCache::of_texts(device, config, layer, context, cache_type.dtype(), count)
+        });
+        let mut layers: Vec<_> = layers
+            .map(|texts| texts.map(Vec::into_iter))
+            .collect::<Result<_>>()?;
+        let text = |_| KvCache {
+            layers: layers.iter_mut().filter_map(Iterator::next).collect(),
+        };
+        Ok((0..count).map(text).collect())
     }
 
     pub fn layer(&self, layer: usize) -> &LayerCache {
@@ -99,11 +114,11 @@ impl KvCache {
 
     /// Appends the keys and values of the first `positions`.
     pub fn read(&self, positions: usize, bytes: &mut Vec<u8>) -> Result<()> {
-        for buffer in self.layers.iter().flat_map(LayerCache::buffers) {
+        for part in self.layers.iter().flat_map(LayerCache::parts) {
             let start = bytes.len();
             bytes.resize(start + positions * self.row_bytes(), 0);
             if positions > 0 {
-                buffer.read_at(0, &mut bytes[start..])?;
+                part.buffer.read_at(part.start, &mut bytes[start..])?;
             }
         }
         Ok(())
@@ -115,12 +130,9 @@ impl KvCache {
         if length == 0 {
             return Ok(());
         }
-        let buffers = self
-            .layers
-            .iter_mut()
-            .flat_map(|layer| [&mut layer.keys, &mut layer.values]);
-        for (buffer, bytes) in buffers.zip(bytes.chunks(length)) {
-            buffer.write_at(0, bytes)?;
+        let parts = self.layers.iter().flat_map(LayerCache::parts);
+        for (part, bytes) in parts.zip(bytes.chunks(length)) {
+            part.buffer.write_part(part.start, bytes)?;
         }
         Ok(())
     }
@@ -146,40 +158,63 @@ impl KvCache {
 /// The cache of one layer.
 #[derive(Debug)]
 pub(crate) struct LayerCache {
-    keys: Buffer<u8>,   // context × kv_dim, of `dtype`
-    values: Buffer<u8>, // context × kv_dim, of `dtype`
+    keys: Part,   // context × kv_dim, of `dtype`
+    values: Part, // context × kv_dim, of `dtype`
     dtype: DType,
     kv_dim: usize,
 }
 
+/// What a text has of a buffer.
+#[derive(Clone, Debug)]
+struct Part {
+    buffer: Arc<Buffer<u8>>,
+    /// Bytes.
+    start: usize,
+}
+
 impl LayerCache {
-    fn new(
+    fn of_texts(
         device: &Device,
         config: &Config,
         layer: usize,
         context: usize,
         dtype: DType,
-    ) -> Result<LayerCache> {
+        count: usize,
+    ) -> Result<Vec<LayerCache>> {
         let kv_dim = config.kv_dim();
         let bytes = context * kv_dim / dtype.block_elements() * dtype.block_bytes();
         let bytes = bytes.next_multiple_of(WORD);
-        let storage = inner_storage(device)?;
-        let buffer = |what: &str| {
+        let (storage, longest) = (inner_storage(device)?, device.info()?.max_buffer_length);
+        let buffer = |what: &str, length| {
             let options = device
                 .buffer_options()
                 .label(format!("layer {layer} {what}"))
                 .storage(storage);
-            options.category(Category::KvCache).create(bytes)
+            options.category(Category::KvCache).create(length)
         };
-        Ok(LayerCache {
-            keys: buffer("keys")?,
-            values: buffer("values")?,
-            dtype,
-            kv_dim,
-        })
+        let mut texts = Vec::with_capacity(count);
+        for parts in parts_of_buffers(count, bytes, longest) {
+            let length = (parts - 1) * bytes.next_multiple_of(PART) + bytes;
+            let (keys, values) = (buffer("keys", length)?, buffer("values", length)?);
+            let (keys, values) = (Arc::new(keys), Arc::new(values));
+            texts.extend((0..parts).map(|part| {
+                let start = part * bytes.next_multiple_of(PART);
+                let [keys, values] = [&keys, &values].map(|buffer| Part {
+                    buffer: Arc::clone(buffer),
+                    start,
+                });
+                LayerCache {
+                    keys,
+                    values,
+                    dtype,
+                    kv_dim,
+                }
+            }));
+        }
+        Ok(texts)
     }
 
-    fn buffers(&self) -> [&Buffer<u8>; 2] {
+    fn parts(&self) -> [&Part; 2] {
         [&self.keys, &self.values]
     }
 
@@ -188,11 +223,11 @@ impl LayerCache {
     }
 
     pub fn keys(&self) -> Tensor<'_> {
-        self.keys.tensor_at(0, self.dtype)
+        self.keys.buffer.tensor_at(self.keys.start, self.dtype)
     }
 
     pub fn values(&self) -> Tensor<'_> {
-        self.values.tensor_at(0, self.dtype)
+        self.values.buffer.tensor_at(self.values.start, self.dtype)
     }
 
     /// Records the copy of the keys and values of `tokens` tokens to the places of their positions.
@@ -214,5 +249,34 @@ impl LayerCache {
             ))?;
         }
         Ok(())
+    }
+}
+
+/// How many of `count` texts, of `bytes` each, are in each buffer. A text longer than the longest buffer has one of its
+/// own, which the device refuses.
+fn parts_of_buffers(count: usize, bytes: usize, longest: u64) -> impl Iterator<Item = usize> {
+    let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+    let behind_first = longest.saturating_sub(bytes) / bytes.next_multiple_of(PART);
+    let most = behind_first.saturating_add(1);
+    (0..count)
+        .step_by(most)
+        .map(move |first| most.min(count - first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_share_buffers_that_are_not_too_long() {
+        let parts = |count, bytes, longest| -> Vec<usize> {
+            parts_of_buffers(count, bytes, longest).collect()
+        };
+        assert_eq!(parts(1, 1000, u64::MAX), [1]);
+        assert_eq!(parts(16, 1000, u64::MAX), [16]);
+        // Each but the last takes 1024.
+        assert_eq!(parts(5, 1000, 2 * 1024 + 1000), [3, 2]);
+        assert_eq!(parts(5, 1000, 2 * 1024 + 999), [2, 2, 1]);
+        assert_eq!(parts(2, 1000, 999), [1, 1]);
     }
 }

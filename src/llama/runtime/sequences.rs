@@ -38,7 +38,8 @@ use crate::llama::model::{Model, Pass, Span};
 /// # }
 /// ```
 ///
-/// After a device error a sequence may hold memory that was never computed, whose use is an error again: make new ones.
+/// After a device error any of the texts may have memory that was never computed, whose use is an error again: make new
+/// ones.
 #[derive(Debug)]
 pub struct Sequences {
     model: Model,
@@ -105,17 +106,16 @@ impl Sequences {
         let batch = options.batch.unwrap_or(DEFAULT_BATCH).min(context);
         let batch = batch.max(count); // each sequence can write a token in every pass
         let outputs = options.outputs.unwrap_or(count).clamp(count, batch);
-        let sequences = (0..count).map(|_| {
-            Ok(Sequence {
-                cache: KvCache::new(device, config, context, options.cache)?,
-                tokens: Vec::with_capacity(context),
-                logits: None,
-            })
+        let caches = KvCache::of_texts(device, config, context, options.cache, count)?;
+        let sequences = caches.into_iter().map(|cache| Sequence {
+            cache,
+            tokens: Vec::with_capacity(context),
+            logits: None,
         });
         let records_ahead = ahead::pays_on(device)?;
         let turns = (0..if records_ahead { TURNS } else { 0 }).map(|_| Turn::new(device, config));
         Ok(Sequences {
-            sequences: sequences.collect::<Result<_>>()?,
+            sequences: sequences.collect(),
             state: Activations::new(
                 device,
                 config,

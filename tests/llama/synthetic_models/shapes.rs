@@ -259,6 +259,90 @@ fn copied_weights_outlive_their_file() {
     );
 }
 
+/// Several texts on a device of many cores, which stores and attends to all of them by one kernel each, with caches in
+/// one buffer and in two: texts of different lengths, of which not each is in every pass, and whose caches are copied,
+/// saved, restored and rewound.
+#[test]
+fn texts_of_a_device_of_many_cores() {
+    let shape = Shape {
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 64,
+        rotary_dim: 64,
+        context: 128,
+        ..Default::default()
+    };
+    let parts = Parts::new(&shape);
+    let file = parts.file();
+    let long: Vec<u32> = TOKENS.iter().copied().cycle().take(70).collect();
+    for (selector, cache, tolerance) in [
+        ("cpu:cores=132", CacheType::F32, TOLERANCE),
+        ("cpu:cores=132", CacheType::F16, 2.5e-3),
+        ("cpu:cores=132", CacheType::Q8_0, 5e-2),
+        // A text's keys have 32 KiB.
+        (
+            "cpu:cores=132,max_buffer_length=98304",
+            CacheType::F32,
+            TOLERANCE,
+        ),
+    ] {
+        let device = Device::open(selector).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kernels = folder.path().join("kernels");
+        device.open_pipeline_cache(&kernels).unwrap();
+        let model = Model::open(&device, file.path()).unwrap();
+        let options = SessionOptions {
+            batch: Some(16),
+            cache,
+            ..Default::default()
+        };
+        let mut texts = Sequences::new(&model, 4, options).unwrap();
+        let feed = |texts: &mut Sequences, work: &[(usize, &[u32])]| {
+            texts.feed(work).unwrap();
+            for (index, _) in work {
+                let seen = texts.tokens(*index);
+                let expected = Oracle::new(&shape, &parts).logits(seen);
+                let what = format!("{selector}, {cache:?}, text {index} of {}", seen.len());
+                assert_close(&texts.logits(*index).unwrap(), &expected, tolerance, &what);
+            }
+        };
+        let start = [
+            (0, &TOKENS[..4]),
+            (1, &long[..]),
+            (2, &TOKENS[..1]),
+            (3, &TOKENS[..]),
+        ];
+        feed(&mut texts, &start);
+        for token in [5, 270] {
+            feed(
+                &mut texts,
+                &[(0, &[token]), (1, &[token]), (2, &[token]), (3, &[token])],
+            );
+        }
+        feed(&mut texts, &[(3, &[7]), (0, &[8])]);
+        let saved = texts.save(1).unwrap();
+        texts.copy(1, 0).unwrap();
+        texts.rewind(1, 30);
+        feed(&mut texts, &[(0, &[9]), (1, &[10]), (2, &[11])]);
+        texts.restore(3, &saved).unwrap();
+        texts.rewind(3, 65);
+        feed(
+            &mut texts,
+            &[(0, &[12]), (1, &[13]), (2, &[14]), (3, &[15])],
+        );
+
+        device.save_pipeline_cache().unwrap();
+        let kernels = std::fs::read_to_string(kernels).unwrap();
+        for name in [
+            "attention_texts_64_",
+            "attention_texts_merge_64",
+            "copies_f32_",
+        ] {
+            assert!(kernels.contains(name), "{name}: {kernels}");
+        }
+    }
+}
+
 #[test]
 fn a_file_longer_than_the_longest_buffer_is_wrapped_in_parts() {
     let shape = Shape {
