@@ -20,6 +20,11 @@ using namespace metal;
 #include "pieces.h"
 #include "async_copy.h"
 
+#ifdef __HAVE_IRONBRIDGE_ONLY_BY_VALUE__
+/* A kernel indexes it. */
+template <> struct msl::only_by_value<attention_texts_args> { enum { value = 1 }; };
+#endif
+
 constant constexpr uint SIMDGROUPS = 8;
 constant constexpr uint TEAM = 8;          /* lanes, which share out a head */
 constant constexpr uint TEAMS = 32 / TEAM; /* of a SIMD-group */
@@ -39,12 +44,26 @@ static inline void read_head_ahead(device const typename Cache::stored *cache, u
   }
 }
 
-/* What one head of a query makes of a piece of its keys: D sums to `to`, and those of a whole attention divided;
- * otherwise behind them the largest score and the sum of weights. `parts` has SIMDGROUPS * D floats, the other two have
- * SIMDGROUPS. */
-template <typename Cache, uint D>
+/* Where the output of a query begins: of a token, and of a text. */
+struct token_out {
+  device float *out;
+  uint number;
+  device float *all() const { return out; }
+  device float *own(constant attention_args &args) const { return out + number * args.out_token_stride; }
+};
+struct text_out {
+  device uchar *out;
+  constant attention_text *text;
+  uint number;
+  device float *all() const { return (device float *)out; }
+  device float *own(constant attention_args &) const { return (device float *)(out + text->out); }
+};
+
+/* What one head of a query makes of a piece of its keys, to `out` as args.h says. `parts` has SIMDGROUPS * D floats,
+ * `largests` and `all_sums` have SIMDGROUPS. */
+template <typename Cache, uint D, typename Out>
 static inline void attend_to_piece(device const float *q, device const typename Cache::stored *k,
-                                   device const typename Cache::stored *v, device float *to,
+                                   device const typename Cache::stored *v, thread const Out &out,
                                    constant attention_args &args, uint position, uint window, uint split_length,
                                    uint split, uint head, threadgroup float *parts, threadgroup float *largests,
                                    threadgroup float *all_sums, uint thread_index, uint simdgroup, uint lane) {
@@ -132,6 +151,8 @@ static inline void attend_to_piece(device const float *q, device const typename 
     sum += all_sums[i] * shares[i];
   }
   bool whole = args.splits == 1;
+  ulong row = (ulong(out.number) * args.heads + head) * args.splits + split;
+  device float *to = whole ? out.own(args) + head * args.out_head_stride : out.all() + row * (D + 2);
   for (uint d = thread_index; d < D; d += 32 * SIMDGROUPS) {
     float total = 0;
 #pragma unroll
@@ -158,9 +179,7 @@ template <typename Cache, uint D>
   threadgroup float parts[SIMDGROUPS * D];
   threadgroup float largests[SIMDGROUPS], all_sums[SIMDGROUPS];
   uint split = group.x, head = group.y, token = group.z;
-  ulong row = (ulong(token) * args.heads + head) * args.splits + split;
-  device float *to =
-      args.splits == 1 ? out + token * args.out_token_stride + head * args.out_head_stride : out + row * (D + 2);
+  token_out to = {out, token};
   attend_to_piece<Cache, D>(q + token * args.q_token_stride, k, v, to, args, args.first_position + token, args.window,
                             args.split_length, split, head, parts, largests, all_sums, thread_index, simdgroup, lane);
 }
@@ -180,9 +199,7 @@ template <typename Cache, uint D>
   uint split = group.x, head = group.y;
   constant attention_args &common = args.common;
   constant attention_text &text = args.texts[group.z];
-  ulong row = (ulong(group.z) * common.heads + head) * common.splits + split;
-  device float *to = common.splits == 1 ? (device float *)(out + text.out) + head * common.out_head_stride
-                                        : (device float *)out + row * (D + 2);
+  text_out to = {out, &text, group.z};
   attend_to_piece<Cache, D>((device const float *)(q + text.q), (device const typename Cache::stored *)(k + text.k),
                             (device const typename Cache::stored *)(v + text.v), to, common, text.position, text.window,
                             text.split_length, split, head, parts, largests, all_sums, thread_index, simdgroup, lane);

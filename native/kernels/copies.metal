@@ -6,8 +6,12 @@
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
-#include "async_copy.h"
 #include "conversions.h"
+
+#ifdef __HAVE_IRONBRIDGE_ONLY_BY_VALUE__
+/* A kernel indexes it. */
+template <> struct msl::only_by_value<copies_args> { enum { value = 1 }; };
+#endif
 
 static inline device uchar *destination(device uchar *first, device uchar *second, constant copies_row &row) {
   return (row.in_second ? second : first) + row.dst;
@@ -18,8 +22,6 @@ template <typename S, typename D>
                        device uchar *second [[buffer(COPIES_SECOND)]],
                        constant copies_args &args [[buffer(COPIES_ARGS)]],
                        uint2 position [[thread_position_in_grid]]) {
-  allow_successor();
-  wait_for_predecessor();
   uint j = position.x, i = position.y;
   if (j >= args.width || i >= args.count) return;
   device const typename S::stored *from = (device const typename S::stored *)(src + args.rows[i].src);
@@ -34,8 +36,6 @@ template <typename T>
                                device uchar *second [[buffer(COPIES_SECOND)]],
                                constant copies_args &args [[buffer(COPIES_ARGS)]],
                                uint2 position [[thread_position_in_grid]]) {
-  allow_successor();
-  wait_for_predecessor();
   uint j = position.x, i = position.y;
   if (j >= args.width || i >= args.count) return;
   device const typename T::bits *from = (device const typename T::bits *)(src + args.rows[i].src);
@@ -49,8 +49,6 @@ template <typename S>
                                  constant copies_args &args [[buffer(COPIES_ARGS)]],
                                  uint2 group [[threadgroup_position_in_grid]],
                                  uint lane [[thread_index_in_simdgroup]]) {
-  allow_successor();
-  wait_for_predecessor();
   uint block = group.x, i = group.y;
   if (block * 32 >= args.width || i >= args.count) return;
   device const typename S::stored *from = (device const typename S::stored *)(src + args.rows[i].src);

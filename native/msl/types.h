@@ -26,6 +26,9 @@ typedef _Float16 half;
 namespace msl {
 template <bool> struct if_true {};
 template <> struct if_true<true> { typedef int type; };
+
+/* Of a struct that our own kernels refer to in constant memory, and that the host always passes by value: `value`. */
+template <class T> struct only_by_value { enum { value = 0 }; };
 }
 
 /* A class and not clang's __bf16: that one has no arithmetic before clang 17, none on some hosts, and no conversion to

@@ -27,6 +27,12 @@ pub enum Argument {
         least: usize,
         value: Option<usize>,
     },
+    /// What is passed by value at `index`, of at least `bytes` bytes, at an offset in the values.
+    Value {
+        index: usize,
+        bytes: usize,
+        offset: usize,
+    },
     /// The threadgroup memory at `index`.
     Threadgroup { index: usize },
 }
@@ -192,6 +198,11 @@ impl Description {
             2 => Ok(Argument::Threadgroup {
                 index: words[1] as usize,
             }),
+            3 => Ok(Argument::Value {
+                index: words[1] as usize,
+                bytes: words[2] as usize,
+                offset: words[3] as usize,
+            }),
             _ => Err(malformed()),
         };
         Ok(Description {
@@ -228,14 +239,32 @@ mod tests {
 
     #[test]
     fn a_description_is_read_from_the_module() {
-        let words = [13_u32, 96, 48, 64, 512, 1, 3, 8, 16, 2, 1, 0, u32::MAX];
+        let words = [
+            17_u32,
+            96,
+            48,
+            64,
+            512,
+            1,
+            3,
+            8,
+            16,
+            2,
+            1,
+            0,
+            u32::MAX,
+            3,
+            4,
+            300,
+            32,
+        ];
         let bytes: Vec<String> = words
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .map(|byte| byte.to_string())
             .collect();
         let module = format!(
-            ".visible .global .align 4 .b8 msl_description_2[52] = {{{}}};\n",
+            ".visible .global .align 4 .b8 msl_description_2[68] = {{{}}};\n",
             bytes.join(", ")
         );
         let description = Description::read(&module, 2).expect("it is one");
@@ -253,14 +282,19 @@ mod tests {
             least: 8,
             value: Some(16),
         };
+        let value = Argument::Value {
+            index: 4,
+            bytes: 300,
+            offset: 32,
+        };
         assert_eq!(
             description.arguments,
-            [buffer, Argument::Threadgroup { index: 1 }]
+            [buffer, Argument::Threadgroup { index: 1 }, value]
         );
         for wrong in [
             "",
-            &module.replace("{13,", "{12,"),
-            &module.replace("52] = {13", "52] = {x"),
+            &module.replace("{17,", "{16,"),
+            &module.replace("68] = {17", "68] = {x"),
         ] {
             assert!(
                 matches!(Description::read(wrong, 2), Err(Error::Host(_))),

@@ -5,19 +5,23 @@
 /* The attentions that were put off. Their buffers are the submission's since they were recorded. */
 typedef struct Attentions {
   IronOperand operands[ATTENTION_ARGS]; /* the first one's */
-  IronOperand parts;                    /* what several pieces make, for all of them */
   attention_args alone;                 /* of the first one */
   attention_texts_args arguments;
-  uint32_t count, splits;
-  IronKernelPass pieces, merge; /* without what they point to; the merge only of several pieces */
+  /* How they are done. */
+  struct Plan {
+    uint32_t count, splits;
+    IronOperand parts;            /* what several pieces make, for all of them */
+    IronKernelPass pieces, merge; /* without what they point to; the merge only of several pieces */
+  } plan;
 } Attentions;
+typedef struct Plan Plan;
 
 static void encode_pass(IronKernelPass *pass, const Attentions *all, IronOperand *operands,
                         id<MTLComputeCommandEncoder> encoder) {
   for (size_t index = 0; index < pass->pass.operand_count; index++)
-    if (all->count > 1) operands[index].offset = 0;
+    if (all->plan.count > 1) operands[index].offset = 0;
   pass->pass.operands = operands;
-  pass->pass.arguments = all->count > 1 ? (const void *)&all->arguments : &all->alone;
+  pass->pass.arguments = all->plan.count > 1 ? (const void *)&all->arguments : &all->alone;
   IronPassEncode(pass, encoder);
 }
 
@@ -27,10 +31,10 @@ static void encode(void *what, id<MTLComputeCommandEncoder> encoder) {
   IronOperand pieces[] = {[ATTENTION_Q] = of[ATTENTION_Q],
                           [ATTENTION_K] = of[ATTENTION_K],
                           [ATTENTION_V] = of[ATTENTION_V],
-                          [ATTENTION_OUT] = all->splits > 1 ? all->parts : of[ATTENTION_OUT]};
-  IronOperand merge[] = {[ATTENTION_MERGE_PARTS] = all->parts, [ATTENTION_MERGE_OUT] = of[ATTENTION_OUT]};
-  encode_pass(&all->pieces, all, pieces, encoder);
-  if (all->splits > 1) encode_pass(&all->merge, all, merge, encoder);
+                          [ATTENTION_OUT] = all->plan.splits > 1 ? all->plan.parts : of[ATTENTION_OUT]};
+  IronOperand merge[] = {[ATTENTION_MERGE_PARTS] = all->plan.parts, [ATTENTION_MERGE_OUT] = of[ATTENTION_OUT]};
+  encode_pass(&all->plan.pieces, all, pieces, encoder);
+  if (all->plan.splits > 1) encode_pass(&all->plan.merge, all, merge, encoder);
 }
 
 /* Whether the kernel of several does an attention: none of them reads what another one writes. */
@@ -49,21 +53,21 @@ static bool fits(const Attentions *all, const IronOperand *operands, const atten
                args->scale == first->scale && operands[ATTENTION_K].dtype == all->operands[ATTENTION_K].dtype;
   for (size_t index = 0; index < ATTENTION_ARGS; index++)
     alike &= operands[index].buffer == all->operands[index].buffer;
-  if (!alike || all->count == ATTENTION_TEXTS) return false;
+  if (!alike || all->plan.count == ATTENTION_TEXTS) return false;
   const IronOperand *out = &operands[ATTENTION_OUT];
-  for (const attention_text *text = all->arguments.texts; text < all->arguments.texts + all->count; text++)
+  for (const attention_text *text = all->arguments.texts; text < all->arguments.texts + all->plan.count; text++)
     if (text->out < out->offset + out->length && out->offset < text->out + out->length) return false;
   return true;
 }
 
 /* Memory for the pieces of all, and for some more, so that it is not made again for each one that joins them. The
  * operand's length is what the newest one writes and reads. */
-static bool make_room(Attentions *all, IronCommands *commands) {
-  if (all->splits == 1) return true;
-  uint64_t room = 1, of_one = (uint64_t)all->splits * all->alone.heads * (all->alone.head_dim + 2) * sizeof(float);
-  while (room < all->count) room *= 2;
+static bool make_room(Plan *plan, const attention_args *args, IronCommands *commands) {
+  if (plan->splits == 1) return true;
+  uint64_t room = 1, of_one = (uint64_t)plan->splits * args->heads * (args->head_dim + 2) * sizeof(float);
+  while (room < plan->count) room *= 2;
   IronBuffer *scratch = [commands scratchOfLength:room * of_one];
-  all->parts = (IronOperand){
+  plan->parts = (IronOperand){
       .name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = 2 * of_one, .whole = true};
   return scratch != NULL;
 }
@@ -75,60 +79,62 @@ static IronKernelPass pass_of(int kernel, size_t operand_count, size_t arguments
                                    .grid = grid}};
 }
 
-/* Adds an attention, and says how all of them are done. */
-static iron_status add(Attentions *all, const IronOperand *operands, const attention_args *args,
-                       IronCommands *commands) {
-  if (all->count == 0) {
-    for (size_t index = 0; index < ATTENTION_ARGS; index++) all->operands[index] = operands[index];
-    all->alone = all->arguments.common = *args;
-  }
-  all->arguments.texts[all->count++] = (attention_text){.q = operands[ATTENTION_Q].offset,
-                                                        .k = operands[ATTENTION_K].offset,
-                                                        .v = operands[ATTENTION_V].offset,
-                                                        .out = operands[ATTENTION_OUT].offset,
-                                                        .position = args->first_position,
-                                                        .window = args->window,
-                                                        .split_length = args->split_length};
-  if (args->splits > all->splits) all->splits = args->splits;
-  all->arguments.common.splits = all->splits;
-  all->arguments.common.tokens = all->count;
-  if (!make_room(all, commands)) return IRON_ERROR_OUT_OF_MEMORY;
-
-  bool joined = all->count > 1;
+/* Of so many texts and pieces, with the newest one's operands. */
+static iron_status make_plan(Plan *plan, uint32_t count, uint32_t splits, const IronOperand *operands,
+                             const attention_args *args, IronCommands *commands) {
+  *plan = (Plan){.count = count, .splits = splits};
+  if (!make_room(plan, args, commands)) return IRON_ERROR_OUT_OF_MEMORY;
+  bool joined = count > 1;
   iron_dtype type = operands[ATTENTION_K].dtype;
-  size_t size = joined ? sizeof all->arguments : sizeof all->alone;
+  size_t size = joined ? sizeof(attention_texts_args) : sizeof *args;
   IronOperation attention = joined ? IRON_OPERATION_ATTENTION_TEXTS : IRON_OPERATION_ATTENTION,
                 merge = joined ? IRON_OPERATION_ATTENTION_TEXTS_MERGE : IRON_OPERATION_ATTENTION_MERGE;
-  all->pieces = pass_of(IronKernelFind(attention, type, 0, args, operands), ATTENTION_ARGS, size,
-                        (IronGrid){all->splits, args->heads, all->count});
-  IRON_TRY(IronPassPrepare(&all->pieces, commands->device));
-  if (all->splits == 1) return IRON_OK;
-  all->merge = pass_of(IronKernelFind(merge, 0, 0, args, operands), ATTENTION_MERGE_ARGS, size,
-                       (IronGrid){args->heads, all->count, 1});
-  return IronPassPrepare(&all->merge, commands->device);
+  plan->pieces = pass_of(IronKernelFind(attention, type, 0, args, operands), ATTENTION_ARGS, size,
+                         (IronGrid){splits, args->heads, count});
+  IRON_TRY(IronPassPrepare(&plan->pieces, commands->device));
+  if (splits == 1) return IRON_OK;
+  plan->merge = pass_of(IronKernelFind(merge, 0, 0, args, operands), ATTENTION_MERGE_ARGS, size,
+                        (IronGrid){args->heads, count, 1});
+  return IronPassPrepare(&plan->merge, commands->device);
+}
+
+static void add(Attentions *all, const Plan *plan, const IronOperand *operands, const attention_args *args) {
+  if (plan->count == 1) {
+    *all = (Attentions){.alone = *args, .arguments.common = *args};
+    for (size_t index = 0; index < ATTENTION_ARGS; index++) all->operands[index] = operands[index];
+  }
+  all->plan = *plan;
+  all->arguments.common.splits = plan->splits;
+  all->arguments.common.tokens = plan->count;
+  all->arguments.texts[plan->count - 1] = (attention_text){.q = operands[ATTENTION_Q].offset,
+                                                           .k = operands[ATTENTION_K].offset,
+                                                           .v = operands[ATTENTION_V].offset,
+                                                           .out = operands[ATTENTION_OUT].offset,
+                                                           .position = args->first_position,
+                                                           .window = args->window,
+                                                           .split_length = args->split_length};
 }
 
 static iron_status put_off(IronCommands *commands, const IronOperand *operands, const attention_args *args) {
   IronLocation location = IronLocationTake();
   Attentions *kept = [commands roomForPutOff:sizeof *kept];
   if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
-  const Attentions *before = [commands putOffBy:encode];
-  bool joins = before && fits(before, operands, args);
-  Attentions all = joins ? *before : (Attentions){.count = 0};
-  iron_status status = add(&all, operands, args, commands);
+  bool joins = [commands putOffBy:encode] && fits(kept, operands, args);
+  Plan plan;
+  uint32_t splits = joins && kept->plan.splits > args->splits ? kept->plan.splits : args->splits;
+  iron_status status = make_plan(&plan, joins ? kept->plan.count + 1 : 1, splits, operands, args, commands);
   if (status != IRON_OK && joins) {
     /* Alone it takes less memory. */
     joins = false;
-    all = (Attentions){.count = 0};
-    status = add(&all, operands, args, commands);
+    status = make_plan(&plan, 1, args->splits, operands, args, commands);
   }
   IRON_TRY(status);
   const IronOperand used[] = {operands[ATTENTION_Q], operands[ATTENTION_K], operands[ATTENTION_V],
-                              operands[ATTENTION_OUT], all.parts};
+                              operands[ATTENTION_OUT], plan.parts};
   uint64_t bytes;
-  IRON_TRY(IronOperationPrepareToPutOff(commands, used, all.splits > 1 ? ATTENTION_ARGS + 1 : ATTENTION_ARGS, joins,
+  IRON_TRY(IronOperationPrepareToPutOff(commands, used, plan.splits > 1 ? ATTENTION_ARGS + 1 : ATTENTION_ARGS, joins,
                                         &bytes));
-  *kept = all;
+  add(kept, &plan, operands, args);
   [commands putOff:encode];
   [commands recorded:bytes];
   IronOperationTrace(commands->device, location, operands, ATTENTION_ARGS);

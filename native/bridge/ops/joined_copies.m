@@ -48,7 +48,20 @@ static bool fits(const Copies *copies, const IronOperand *operands, const copy_a
   return true;
 }
 
-static iron_status add(Copies *copies, const IronOperand *operands, const copy_args *args, IronDevice *device) {
+/* How `count` copies are done, of which this is the newest. */
+static iron_status prepare(IronKernelPass *pass, uint32_t count, const IronOperand *operands, const copy_args *args,
+                           IronDevice *device) {
+  bool joined = count > 1;
+  IronOperation operation = joined ? IRON_OPERATION_COPIES : IRON_OPERATION_COPY;
+  iron_dtype src = operands[COPY_SRC].dtype, dst = operands[COPY_DST].dtype;
+  pass->pass = (IronPass){.kernel = IronKernelFind(operation, src, dst, args, operands),
+                          .operand_count = joined ? COPIES_ARGS : COPY_ARGS,
+                          .arguments_size = joined ? sizeof(copies_args) : sizeof *args,
+                          .grid = {args->width, count, 1}};
+  return IronPassPrepare(pass, device);
+}
+
+static void add(Copies *copies, const IronOperand *operands, const copy_args *args) {
   const IronOperand *src = &operands[COPY_SRC], *dst = &operands[COPY_DST];
   copies_args *all = &copies->arguments;
   if (all->count == 0) {
@@ -60,26 +73,20 @@ static iron_status add(Copies *copies, const IronOperand *operands, const copy_a
   bool in_second = dst->buffer != copies->operands[COPIES_FIRST].buffer;
   if (in_second) copies->operands[COPIES_SECOND] = *dst;
   all->rows[all->count++] = (copies_row){.src = src->offset, .dst = dst->offset, .in_second = in_second};
-  bool joined = all->count > 1;
-  IronOperation operation = joined ? IRON_OPERATION_COPIES : IRON_OPERATION_COPY;
-  copies->pass.pass = (IronPass){.kernel = IronKernelFind(operation, src->dtype, dst->dtype, args, operands),
-                                 .operand_count = joined ? COPIES_ARGS : COPY_ARGS,
-                                 .arguments_size = joined ? sizeof *all : sizeof *args,
-                                 .grid = {all->width, all->count, 1}};
-  return IronPassPrepare(&copies->pass, device);
 }
 
 static iron_status put_off(IronCommands *commands, const IronOperand *operands, const copy_args *args) {
   IronLocation location = IronLocationTake();
   Copies *kept = [commands roomForPutOff:sizeof *kept];
   if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
-  const Copies *before = [commands putOffBy:encode];
-  bool joins = before && fits(before, operands, args);
-  Copies copies = joins ? *before : (Copies){.arguments.count = 0};
-  IRON_TRY(add(&copies, operands, args, commands->device));
+  bool joins = [commands putOffBy:encode] && fits(kept, operands, args);
+  IronKernelPass pass;
+  IRON_TRY(prepare(&pass, joins ? kept->arguments.count + 1 : 1, operands, args, commands->device));
   uint64_t bytes;
   IRON_TRY(IronOperationPrepareToPutOff(commands, operands, COPY_ARGS, joins, &bytes));
-  *kept = copies;
+  if (!joins) *kept = (Copies){.arguments.count = 0};
+  add(kept, operands, args);
+  kept->pass = pass;
   [commands putOff:encode];
   [commands recorded:bytes];
   IronOperationTrace(commands->device, location, operands, COPY_ARGS);

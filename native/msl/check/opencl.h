@@ -29,6 +29,10 @@ MSL_MAKE(half) MSL_MAKE(float)
 
 template <class U, class T> U as_type(T);
 
+namespace msl {
+template <class T> struct only_by_value { enum { value = 0 }; };
+}
+
 namespace metal {
 
 template <class T, int N> using vec = T __attribute__((ext_vector_type(N)));

@@ -4,7 +4,7 @@
  *                                                    this launch, and threads_per_threadgroup of a whole one
  *   ulong memory[]   of each argument the address of its buffer, or the offset of its threadgroup memory; 0: its value
  *                    is in `values`
- *   uchar values[]   small structs that arguments refer to, each of at most `largest_value` bytes
+ *   uchar values[]   structs that arguments refer to, each of at most `largest_value` bytes, or only_by_value
  *
  * A constant array beside the entry says what the arguments are: src/msl/ptx.rs reads it. */
 #ifndef MSL_ENTRY_H
@@ -33,7 +33,9 @@ template <class P, class Bound> constexpr bool has_value() {
   if constexpr (Bound::kind != buffer || !Bound::given || !is_reference<P>) return false;
   else {
     using T = metal::remove_reference_t<P>;
-    return __is_const(T) && !__is_volatile(T) && sizeof(T) <= largest_value && !is_atomic<metal::remove_cv_t<T>>::value;
+    using V = metal::remove_cv_t<T>;
+    bool fits = sizeof(T) <= largest_value || only_by_value<V>::value;
+    return __is_const(T) && !__is_volatile(T) && fits && !is_atomic<V>::value;
   }
 }
 template <class P, class Bound> constexpr ulong value_bytes() {
@@ -146,13 +148,23 @@ template <class P, class Bound> struct value_holder {
   }
   MSL_INLINE P get() const { return value; }
 };
+/* The same of the packet's own alone, where it is: an index into a copy would make it an array in memory. */
+template <class P, class Bound> struct place_holder {
+  using T = metal::remove_cvref_t<P>;
+  const T *place;
+  template <class Packet>
+  MSL_INLINE place_holder(const Packet &packet, const msl::place &, ulong, ulong offset)
+      : place((const T *)(packet.values + offset)) {}
+  MSL_INLINE P get() const { return *place; }
+};
+template <class P> constexpr bool has_place = only_by_value<metal::remove_cvref_t<P>>::value;
 template <class P, class Bound>
 using holder_of = metal::conditional_t<
-    has_value<P, Bound>(), value_holder<P, Bound>,
+    has_value<P, Bound>(), metal::conditional_t<has_place<P>, place_holder<P, Bound>, value_holder<P, Bound>>,
     metal::conditional_t<Bound::kind == buffer || Bound::kind == threadgroup, pointer_holder<P, Bound>,
                          holder<P, Bound>>>;
 
-enum argument_kind { argument_none, argument_buffer, argument_threadgroup };
+enum argument_kind { argument_none, argument_buffer, argument_threadgroup, argument_value };
 
 /* Also in C++14, which has no `template <auto>`. */
 template <class F, F function, class... Bound> struct kernel {
@@ -186,6 +198,7 @@ template <class... P, void (*function)(P...), class... Bound> struct kernel<void
   static constexpr description describe(uint max_threads) {
     binding_kind kinds[] = {Bound::kind..., buffer};
     bool given[] = {Bound::given..., false}, in_values[] = {has_value<P, Bound>()..., false};
+    bool is_value[] = {has_place<P>..., false};
     ulong least[] = {least_bytes<P>()..., 0};
     description result = {};
     result.words[0] = length;
@@ -197,7 +210,7 @@ template <class... P, void (*function)(P...), class... Bound> struct kernel<void
       uint *argument = result.words + head + each * i;
       bool is_buffer = kinds[i] == buffer, is_threadgroup = kinds[i] == threadgroup;
       argument[0] = !given[i] ? argument_none
-                    : is_buffer ? argument_buffer
+                    : is_buffer ? (is_value[i] ? argument_value : argument_buffer)
                     : is_threadgroup ? argument_threadgroup : argument_none;
       argument[1] = (uint)index.values[i];
       argument[2] = is_buffer ? (uint)least[i] : 0;

@@ -220,6 +220,21 @@ fn put_arguments(
                     .unwrap_or(0);
                 shared += length.next_multiple_of(16);
             }
+            Argument::Value {
+                index,
+                bytes: least,
+                offset,
+            } => match dispatch.binding(index) {
+                Binding::Bytes(bytes) if bytes.len() >= least => {
+                    let at = description.values + offset;
+                    packet[at..at + least].copy_from_slice(&bytes[..least]);
+                }
+                _ => {
+                    return Err(Fault::Invalid(format!(
+                        "buffer {index} is {least} bytes that are passed by value"
+                    )));
+                }
+            },
             Argument::Buffer {
                 index,
                 least,

@@ -12,6 +12,7 @@ use super::driver::{Driver, status};
 use super::fake::Fake;
 use super::launch::{Part, parts};
 use crate::backend::fault::Fault;
+use crate::backend::ffi::args;
 use crate::backend::ffi::backend::*;
 use crate::backend::vtable::{self, Backend, Buffer as _, HostPages, Matrix, Storage};
 use crate::msl::builtin;
@@ -412,6 +413,41 @@ fn a_callback_that_helps_does_not_wait_for_itself() {
         in_time.expect("the stream's thread goes on");
     }
     call!(opened.table, stream_release(stream));
+}
+
+/// A struct that is too large for the others, which the kernel indexes.
+#[test]
+fn a_table_is_passed_by_value_and_never_as_a_buffer() {
+    let fake = Fake::new();
+    let device = Opened::new(&fake);
+    let (from, to) = (device.buffer(4096), device.buffer(4096));
+    let function = device.function("copies", c"copies_f32_f32");
+    let rows = [args::copies_row {
+        src: 1234,
+        ..Default::default()
+    }; 64];
+    let table = args::copies_args {
+        rows,
+        count: 64,
+        width: 7,
+    };
+    let [from_binding, to_binding] = [from, to].map(|buffer| buffer_binding(buffer, 0, 4096));
+    let value = [from_binding, to_binding, to_binding, bytes_binding(&table)];
+    let in_buffer = [from_binding, to_binding, to_binding, from_binding];
+    let lists = [&value, &in_buffer].map(|bindings| [dispatch(function, bindings, 7)]);
+    let ended = device.run(&[(&lists[0], true), (&lists[1], true)], true);
+    assert_eq!(ended[0], (SOFT_OK, String::new()));
+    let text = "kernel `copies_f32_f32`: buffer 3 is 1544 bytes that are passed by value";
+    assert_eq!(ended[1], (SOFT_INVALID, String::from(text)));
+    let launches = fake.launches();
+    let packet = &launches[0].packet;
+    let places = (80..packet.len() - 8).step_by(8);
+    let found = places.filter(|at| word(packet, *at) == 1234).count();
+    assert_eq!((launches.len(), found), (1, 64));
+    call!(device.table, function_release(function));
+    for buffer in [from, to] {
+        call!(device.table, buffer_release(buffer));
+    }
 }
 
 #[test]

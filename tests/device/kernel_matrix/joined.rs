@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 
 use ironbridge::ops::{Attention, CopyRows};
-use ironbridge::{Buffer, Commands, DType, Device};
+use ironbridge::{Commands, DType, Device, Result, Tensor};
 use serial_test::serial;
 
 use crate::kernel_matrix::fused::devices;
+use crate::kernel_matrix::rows::copied;
 use crate::kernel_matrix::typed::{FLOATS, Typed, floats};
+use crate::kernel_matrix::ways::{Output, Ways, within};
 use crate::oracle::{self, Cache};
 use crate::support::{f64s, numbers};
 
@@ -89,12 +91,16 @@ impl Texts {
         self.k[0].bytes.len().next_multiple_of(256)
     }
 
-    fn buffer_of(&self, device: &Device, caches: &[Typed]) -> Buffer<u8> {
-        let mut all = vec![0; caches.len() * self.part()];
-        for (part, cache) in all.chunks_mut(self.part()).zip(caches) {
+    fn in_a_row(&self, caches: &[Typed]) -> Typed {
+        let mut bytes = vec![0; caches.len() * self.part()];
+        for (part, cache) in bytes.chunks_mut(self.part()).zip(caches) {
             part[..cache.bytes.len()].copy_from_slice(&cache.bytes);
         }
-        device.buffer_from(&all).expect("memory")
+        Typed {
+            dtype: self.cache,
+            bytes,
+            values: Vec::new(),
+        }
     }
 
     fn expected(&self, text: usize) -> Vec<f64> {
@@ -117,34 +123,56 @@ impl Texts {
         oracle::attention(&shape, q, &k, &v, scale)
     }
 
+    /// Queries, keys and values.
+    fn inputs(&self) -> [Typed; 3] {
+        let q = Typed {
+            dtype: DType::F32,
+            bytes: self.q.0.bytes.clone(),
+            values: Vec::new(),
+        };
+        [q, self.in_a_row(&self.k), self.in_a_row(&self.v)]
+    }
+
+    /// Rows of `out` are `stride` elements apart.
+    fn record(
+        &self,
+        commands: &mut Commands,
+        [q, k, v]: [Tensor<'_>; 3],
+        out: Tensor<'_>,
+        stride: usize,
+    ) -> Result<()> {
+        let (width, kv_dim) = (HEADS * self.head_dim, KV_HEADS * self.head_dim);
+        for (text, position) in self.positions.iter().enumerate() {
+            let [from, to] = self.rows(text);
+            let [k, v] = [k, v].map(|caches| {
+                let cache = caches.skip_bytes(text * self.part());
+                cache.matrix(position + 1, kv_dim)
+            });
+            let q = q.skip(from * width).matrix(1, width);
+            let out = out.skip(to * stride).matrix(1, width);
+            let attention = Attention::new(q, k, v, out, self.head_dim);
+            commands.attention(&attention.with_window(self.window))?;
+        }
+        Ok(())
+    }
+
     /// The output, and the kernels.
     fn run(&self, device: &Device, operations: u32) -> (Vec<f32>, BTreeSet<String>) {
-        let (width, kv_dim) = (HEADS * self.head_dim, KV_HEADS * self.head_dim);
-        let q = device.buffer_from(&self.q.0.bytes).expect("memory");
-        let (k, v) = (
-            self.buffer_of(device, &self.k),
-            self.buffer_of(device, &self.v),
-        );
-        let out = device
-            .buffer_from(&vec![7.0f32; self.count() * width])
-            .expect("memory");
+        let width = HEADS * self.head_dim;
+        let buffer = |input: &Typed| device.buffer_from(&input.bytes).expect("memory");
+        let inputs = self.inputs();
+        let buffers = inputs.each_ref().map(buffer);
+        let out = device.buffer_from(&vec![7.0f32; self.count() * width]);
+        let out = out.expect("memory");
         let kernels = kernels_of(device, operations, |commands| {
-            for (text, position) in self.positions.iter().enumerate() {
-                let [from, to] = self.rows(text);
-                let [k, v] = [&k, &v].map(|caches| {
-                    let cache = caches.tensor_at(text * self.part(), self.cache);
-                    cache.matrix(position + 1, kv_dim)
-                });
-                let q = q
-                    .tensor_at(0, DType::F32)
-                    .skip(from * width)
-                    .matrix(1, width);
-                let out = out.tensor().skip(to * width).matrix(1, width);
-                let attention = Attention::new(q, k, v, out, self.head_dim);
-                commands
-                    .attention(&attention.with_window(self.window))
-                    .expect("it fits");
-            }
+            let [q, k, v] = buffers.each_ref();
+            let inputs = [
+                q.tensor_at(0, DType::F32),
+                k.tensor_at(0, self.cache),
+                v.tensor_at(0, self.cache),
+            ];
+            self.record(commands, inputs, out.tensor(), width)
+                .expect("they fit");
         });
         (out.to_vec().expect("it is complete"), kernels)
     }
@@ -202,6 +230,62 @@ fn attentions_of_several_texts() {
                 );
             }
         }
+    }
+}
+
+/// In every order of lanes, and with nothing written beside the rows.
+#[test]
+#[serial]
+fn attentions_of_several_texts_lane_by_lane() {
+    let ways = Ways::of_many_cores();
+    for (cache, head_dim, window) in [(DType::F16, 64, None), (DType::Q8_0, 128, Some(100))] {
+        let texts = Texts::new(cache, head_dim, window, &POSITIONS);
+        let width = HEADS * head_dim;
+        let mut want = vec![within(0.0, 0.0); texts.count() * width];
+        for text in 0..texts.count() {
+            let row = &mut want[texts.rows(text)[1] * width..][..width];
+            for (want, value) in row.iter_mut().zip(texts.expected(text)) {
+                *want = within(value, 2e-5);
+            }
+        }
+        let inputs = texts.inputs();
+        ways.check(
+            &format!("attentions over {cache:?}"),
+            &inputs.each_ref(),
+            &Output::strided(DType::F32, texts.count(), width, width + 3),
+            &want,
+            |commands, inputs, out| {
+                let inputs = [inputs[0], inputs[1], inputs[2]];
+                texts.record(commands, inputs, out, width + 3)
+            },
+        );
+    }
+}
+
+/// The same of copies.
+#[test]
+#[serial]
+fn copies_to_several_texts_lane_by_lane() {
+    let ways = Ways::of_many_cores();
+    let (count, width) = (5, 96);
+    for cache in [DType::F32, DType::F16, DType::Q8_0] {
+        let src = Typed::made_up(DType::F32, count * width, 5);
+        let output = Output::strided(cache, count, width, width + 64);
+        ways.check(
+            &format!("copies to {cache:?}"),
+            &[&src],
+            &output,
+            &copied(&src.values, cache),
+            |commands, inputs, dst| {
+                for row in 0..count {
+                    commands.copy(&CopyRows::new(
+                        inputs[0].skip(row * width).matrix(1, width),
+                        dst.skip(row * (width + 64)).matrix(1, width),
+                    ))?;
+                }
+                Ok(())
+            },
+        );
     }
 }
 

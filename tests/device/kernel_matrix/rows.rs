@@ -382,7 +382,7 @@ fn transpose() {
 }
 
 /// What `copy` must make of the values of `src`: the nearest, or for blocks no farther off than half a step of theirs.
-fn copied(src: &[f64], to: DType) -> Vec<Want> {
+pub fn copied(src: &[f64], to: DType) -> Vec<Want> {
     let nearest = |narrow: fn(f64) -> f64| exactly(src.iter().copied().map(narrow).collect());
     match to {
         DType::F16 => nearest(|v| f16::from_f64(v).to_f64()),
