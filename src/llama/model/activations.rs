@@ -25,6 +25,8 @@ pub(crate) struct Activations {
     pub delta: Buffer<f32>, // rows × width: what attention or the feed-forward network adds to x
     pub logits: Scores,
     pub low: Buffer<f32>, // rows × the largest rank of adapters, or nothing that is used
+    /// Whether the queries, keys and values of several rows are one product, where their weights are one matrix.
+    pub projects_together: bool,
     /// What products have of the activations of up to 16 rows.
     pub precision: ActivationPrecision,
 }
@@ -71,13 +73,15 @@ impl Activations {
             ],
             outputs: buffer(device, "output rows", outputs)?,
             x: inner("residual stream", rows * config.width)?,
-            normed: buffer(device, "normalized", rows * config.width)?,
+            normed: inner("normalized", rows * config.width)?,
             qkv: inner("queries, keys, values", rows * qkv_dim)?,
             attended: inner("attended", rows * config.query_dim())?,
             gate_up: inner("gate and up", rows * 2 * config.feed_forward)?,
             delta: inner("delta", rows * config.width)?,
             logits: Scores::new(device, storage, outputs, config.vocabulary)?,
             low: inner("adapters", (rows * rank).max(1))?,
+            // A GPU like this loses time between kernels. The others do not.
+            projects_together: storage != Storage::Shared,
             precision,
         })
     }

@@ -84,49 +84,61 @@ impl Attention {
         pass: &Pass,
     ) -> Result<()> {
         let (rows, normed) = (pass.rows, state.normed.tensor());
-        let Projected { q, k, .. } = Projected::of(config, state, rows);
         let low = state.low.tensor();
         let linears = [&self.q, &self.k, &self.v];
-        Linear::forward_all(&linears, commands, rows, normed, q, low)?;
+        let together =
+            state.projects_together && self.head_norms.is_none() && Linear::are_one(&linears);
+        let projected = Projected::of(config, state, rows, together);
+        match together {
+            true => Linear::forward_one(&linears, commands, rows, normed, projected.q)?,
+            false => Linear::forward_all(&linears, commands, rows, normed, projected.q, low)?,
+        }
         if let Some((q_norm, k_norm)) = &self.head_norms {
+            let Projected { q, k, .. } = projected;
             q_norm.forward(commands, rows * config.heads, q, q)?;
             k_norm.forward(commands, rows * config.kv_heads, k, k)?;
         }
         let positions = pass.positions.tensor();
-        if rows == 1 {
-            // The heads of its key follow those of its query.
+        if rows == 1 || together {
+            // The heads of a row's key follow those of its query.
             let heads = config.heads + config.kv_heads;
-            self.rotate(commands, config, rows, heads, positions, q)?;
+            let [stride, _] = projected.strides;
+            let both = projected.q.matrix(rows, heads * config.head_dim);
+            let both = both.row_stride(stride);
+            self.rotate(commands, config, positions, both)?;
         } else {
-            self.rotate(commands, config, rows, config.heads, positions, q)?;
-            self.rotate(commands, config, rows, config.kv_heads, positions, k)?;
+            let (q, k) = (projected.queries(0, rows), projected.keys(0, rows));
+            self.rotate(commands, config, positions, q)?;
+            self.rotate(commands, config, positions, k)?;
         }
         // What is done for each text in turn can be done for all of them at once.
         for span in &pass.spans {
-            store(commands, config, state, layer, rows, span)?;
+            let keys = projected.keys(span.row, span.tokens);
+            let values = projected.values(span.row, span.tokens);
+            let cache = span.cache.layer(layer);
+            cache.store(commands, span.position, keys, values)?;
         }
         for span in &pass.spans {
-            attend(commands, config, state, layer, rows, span)?;
+            let queries = projected.queries(span.row, span.tokens);
+            attend(commands, config, state, layer, queries, span)?;
         }
         let (attended, delta) = (state.attended.tensor(), state.delta.tensor());
         self.o.forward(commands, rows, attended, delta, low)
     }
 
-    /// `x`: rows × heads × head_dim, changed in place.
+    /// `x`: rows × (heads · head_dim), changed in place.
     fn rotate(
         &self,
         commands: &mut Commands,
         config: &Config,
-        rows: usize,
-        heads: usize,
         positions: Tensor<'_>,
         x: Tensor<'_>,
     ) -> Result<()> {
         let factors = self.rope_factors.as_ref().map(Weight::place);
         commands.rope(
             &Rope::new(
-                x.matrix(rows, heads * config.head_dim),
-                positions.vector(rows),
+                x,
+                positions.vector(x.shape()[0]),
                 config.head_dim,
                 self.plan.rope_base,
             )
@@ -138,67 +150,84 @@ impl Attention {
     }
 }
 
-/// Where the queries, keys and values of a pass are, one after another: rows × query_dim, and twice rows × kv_dim.
+/// Where the queries, keys and values of a pass are: rows × query_dim, and twice rows × kv_dim, one after another. Or
+/// those of a row are, and then those of the next one.
 struct Projected<'a> {
     q: Tensor<'a>,
     k: Tensor<'a>,
     v: Tensor<'a>,
+    query_dim: usize,
+    kv_dim: usize,
+    /// From row to row, of queries and of the others.
+    strides: [usize; 2],
 }
 
-impl Projected<'_> {
-    fn of<'a>(config: &Config, state: &'a Activations, rows: usize) -> Projected<'a> {
+impl<'a> Projected<'a> {
+    fn of(config: &Config, state: &'a Activations, rows: usize, together: bool) -> Projected<'a> {
+        let (query_dim, kv_dim) = (config.query_dim(), config.kv_dim());
+        let (apart, strides) = match together || rows == 1 {
+            true => (1, [query_dim + 2 * kv_dim; 2]),
+            false => (rows, [query_dim, kv_dim]),
+        };
         let q = state.qkv.tensor();
-        let k = q.skip(rows * config.query_dim());
-        let v = k.skip(rows * config.kv_dim());
-        Projected { q, k, v }
+        let k = q.skip(apart * query_dim);
+        let v = k.skip(apart * kv_dim);
+        Projected {
+            q,
+            k,
+            v,
+            query_dim,
+            kv_dim,
+            strides,
+        }
+    }
+
+    /// Those of `rows` rows from `first` on.
+    fn queries(&self, first: usize, rows: usize) -> Tensor<'a> {
+        let [stride, _] = self.strides;
+        let from = self.q.skip(first * stride);
+        from.matrix(rows, self.query_dim).row_stride(stride)
+    }
+
+    fn keys(&self, first: usize, rows: usize) -> Tensor<'a> {
+        self.of_cache(self.k, first, rows)
+    }
+
+    fn values(&self, first: usize, rows: usize) -> Tensor<'a> {
+        self.of_cache(self.v, first, rows)
+    }
+
+    fn of_cache(&self, of: Tensor<'a>, first: usize, rows: usize) -> Tensor<'a> {
+        let [_, stride] = self.strides;
+        let from = of.skip(first * stride);
+        from.matrix(rows, self.kv_dim).row_stride(stride)
     }
 }
 
-/// Puts the keys and values of one sequence's rows into its cache.
-fn store(
-    commands: &mut Commands,
-    config: &Config,
-    state: &Activations,
-    layer: usize,
-    rows: usize,
-    span: &Span,
-) -> Result<()> {
-    let Projected { k, v, .. } = Projected::of(config, state, rows);
-    let [k, v] = [k, v].map(|of| of.skip(span.row * config.kv_dim()));
-    let cache = span.cache.layer(layer);
-    cache.store(commands, span.position, span.tokens, k, v)
-}
-
-/// Lets the queries of one sequence's rows see its cache.
+/// Lets the queries of one sequence's rows, tokens × query_dim, see its cache.
 fn attend(
     commands: &mut Commands,
     config: &Config,
     state: &Activations,
     layer: usize,
-    rows: usize,
+    queries: Tensor<'_>,
     span: &Span,
 ) -> Result<()> {
-    let Span {
-        cache,
-        position,
-        row,
-        tokens,
-    } = *span;
-    let (plan, cache) = (&config.plans[layer], cache.layer(layer));
-    let (q, attended) = (
-        Projected::of(config, state, rows).q,
-        state.attended.tensor(),
-    );
-    let [queries, attended] = [q, attended].map(|of| {
-        of.skip(row * config.query_dim())
-            .matrix(tokens, config.query_dim())
-    });
-    let [keys, values] =
-        [cache.keys(), cache.values()].map(|of| of.matrix(position + tokens, config.kv_dim()));
+    let (plan, cache) = (&config.plans[layer], span.cache.layer(layer));
+    let query_dim = config.query_dim();
+    let attended = state.attended.tensor().skip(span.row * query_dim);
+    let [keys, values] = [cache.keys(), cache.values()]
+        .map(|of| of.matrix(span.position + span.tokens, config.kv_dim()));
     commands.attention(
-        &ops::Attention::new(queries, keys, values, attended, config.head_dim)
-            .with_window(plan.window)
-            .with_scale(plan.rope_scaling.score_scale() * config.attention_scale)
-            .with_softcap(config.attention_cap),
+        &ops::Attention::new(
+            queries,
+            keys,
+            values,
+            attended.matrix(span.tokens, query_dim),
+            config.head_dim,
+        )
+        .with_window(plan.window)
+        .with_scale(plan.rope_scaling.score_scale() * config.attention_scale)
+        .with_softcap(config.attention_cap),
     )
 }

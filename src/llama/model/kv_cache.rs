@@ -230,23 +230,19 @@ impl LayerCache {
         self.values.buffer.tensor_at(self.values.start, self.dtype)
     }
 
-    /// Records the copy of the keys and values of `tokens` tokens to the places of their positions.
+    /// Records the copy of the keys and values of tokens to the places of their positions.
     /// `k`, `v`: tokens × kv_dim, F32.
     pub fn store(
         &self,
         commands: &mut Commands,
         first_position: usize,
-        tokens: usize,
         k: Tensor<'_>,
         v: Tensor<'_>,
     ) -> Result<()> {
         for (src, cache) in [(k, self.keys()), (v, self.values())] {
-            commands.copy(&CopyRows::new(
-                src.matrix(tokens, self.kv_dim),
-                cache
-                    .skip(first_position * self.kv_dim)
-                    .matrix(tokens, self.kv_dim),
-            ))?;
+            let place = cache.skip(first_position * self.kv_dim);
+            let [tokens, kv_dim] = src.shape();
+            commands.copy(&CopyRows::new(src, place.matrix(tokens, kv_dim)))?;
         }
         Ok(())
     }

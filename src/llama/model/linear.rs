@@ -138,6 +138,34 @@ impl Linear {
         Ok(())
     }
 
+    /// Whether they are one matrix: its outputs are the first one's, then the second one's, and so on.
+    pub fn are_one(linears: &[&Linear]) -> bool {
+        let Some((first, others)) = linears.split_first() else {
+            return false;
+        };
+        let is_plain = |linear: &&Linear| linear.bias.is_none() && linear.changes.is_empty();
+        let (start, mut outputs) = (first.weight.place(), first.outputs);
+        linears.iter().all(is_plain)
+            && others.iter().all(|next| {
+                let follows = next.weight.place().follows(&start, outputs, first.inputs);
+                outputs += next.outputs;
+                follows
+            })
+    }
+
+    /// `x` to `out`, rows × all outputs of `linears`, which [are one](Linear::are_one).
+    pub fn forward_one(
+        linears: &[&Linear],
+        commands: &mut Commands,
+        rows: usize,
+        x: Tensor<'_>,
+        out: Tensor<'_>,
+    ) -> Result<()> {
+        let (first, weight) = (linears[0], linears[0].weight.place());
+        let outputs = linears.iter().map(|linear| linear.outputs).sum();
+        first.multiply(commands, &weight, (rows, outputs), x, out)
+    }
+
     /// Without changes.
     fn multiply_all(
         linears: &[&Linear],
@@ -180,5 +208,34 @@ impl Linear {
             )
             .with_bias(bias.as_ref().map(|bias| bias.tensor().vector(outputs))),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::llama::model::Model;
+
+    #[test]
+    fn matrices_that_follow_each_other_are_one() {
+        let device = Device::open("cpu").expect("it is there");
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/assets/tiny-rustbook-q8_0.gguf"
+        );
+        let model = Model::open(&device, file).expect("a model");
+        let mut block = model.0.blocks[0].clone();
+        let [q, k, v] = ["attn_q", "attn_k", "attn_v"]
+            .map(|part| block.linear(part).expect("every layer has it").clone());
+        assert!(Linear::are_one(&[&q, &k, &v]));
+        assert!(!Linear::are_one(&[&q, &v]) && !Linear::are_one(&[&k, &q, &v]));
+        let mut changed = k.clone();
+        changed.add_change(Change {
+            down: q.weight.clone(),
+            up: q.weight.clone(),
+            rank: 1,
+        });
+        assert!(!Linear::are_one(&[&q, &changed, &v]));
     }
 }

@@ -340,8 +340,9 @@ impl Sequences {
                 &[Chunk::of(index, chunk)],
                 |model, commands, state, rows| model.normalize(commands, state, rows),
             )?;
-            let states = self.state.normed.map()?;
-            for (row, state) in states.chunks(width).take(chunk.len()).enumerate() {
+            let mut states = vec![0.0; chunk.len() * width];
+            self.state.normed.read_at(0, &mut states)?;
+            for (row, state) in states.chunks(width).enumerate() {
                 visit(start + row, state);
             }
         }
@@ -742,6 +743,32 @@ mod tests {
             results
         });
         assert_eq!(results[0], results[1]);
+    }
+
+    /// Whose weights are one matrix in this model.
+    #[test]
+    fn queries_keys_and_values_as_one_product_are_the_same() {
+        let model = model();
+        let results = [false, true].map(|together| {
+            let mut sequences = two_texts(&model);
+            sequences.state.projects_together = together;
+            let mut results = Vec::new();
+            let steps: [&[(usize, &[u32])]; 3] = [
+                &[(0, &[1, 5, 9, 11]), (1, &[3, 4])],
+                &[(1, &[7]), (0, &[8])],
+                &[(0, &[2])],
+            ];
+            for work in steps {
+                sequences.feed(work).expect("there is room");
+                for (index, _) in work {
+                    results.extend_from_slice(&sequences.logits(*index).expect("fed"));
+                }
+            }
+            results
+        });
+        for (place, (one, other)) in results[0].iter().zip(&results[1]).enumerate() {
+            assert!((one - other).abs() < 1e-4, "{place}: {one}, {other}");
+        }
     }
 
     /// What a program may do between steps, with passes recorded ahead and without.
