@@ -352,29 +352,39 @@ fn likeliest(logits: &[f32]) -> u32 {
 
 /// The same in one pass, or nothing where a logit is infinite or no number.
 fn likeliest_of_finite(logits: &[f32]) -> Option<u32> {
-    const LANES: usize = 16;
-    // Integers in the order of the floats: compilers take the largest of several at once. 0.0 is no larger than -0.0.
-    let key = |logit: f32| {
-        let bits = (logit + 0.0).to_bits().cast_signed();
-        bits ^ ((bits >> 31) & i32::MAX)
-    };
-    const INFINITE: i32 = f32::INFINITY.to_bits().cast_signed();
-    let (mut largest, mut least) = ([i32::MIN; LANES], [i32::MAX; LANES]);
-    let (blocks, rest) = logits.as_chunks::<LANES>();
-    for block in blocks {
-        for lane in 0..LANES {
-            let key = key(block[lane]);
-            largest[lane] = largest[lane].max(key);
-            least[lane] = least[lane].min(key);
+    const BLOCK: usize = 1024;
+    const LANES: usize = 16; // which compilers compare several of at once
+    let (mut best, mut first) = (f32::NEG_INFINITY, 0);
+    for (place, block) in logits.chunks(BLOCK).enumerate() {
+        let mut largest = [f32::NEG_INFINITY; LANES];
+        let mut poison = [0.0_f32; LANES];
+        let (whole, rest) = block.as_chunks::<LANES>();
+        let mut tail = [block[0]; LANES];
+        tail[..rest.len()].copy_from_slice(rest);
+        for logits in whole.iter().chain([&tail]) {
+            for lane in 0..LANES {
+                let logit = logits[lane];
+                largest[lane] = if logit > largest[lane] {
+                    logit
+                } else {
+                    largest[lane]
+                };
+                poison[lane] += logit * 0.0; // no number, where the logit is none or infinite
+            }
+        }
+        if poison.iter().any(|lane| lane.is_nan()) {
+            return None;
+        }
+        let largest = largest.into_iter().fold(f32::NEG_INFINITY, f32::max);
+        if largest > best {
+            (best, first) = (largest, place * BLOCK);
         }
     }
-    let rest = rest.iter().map(|logit| key(*logit));
-    let largest = largest.into_iter().chain(rest.clone()).max()?;
-    let least = least.into_iter().chain(rest).min()?;
-    // Those that are no numbers are beyond either infinity.
-    let finite = largest < INFINITE && least > key(f32::NEG_INFINITY);
-    let token = logits.iter().position(|logit| key(*logit) == largest)?;
-    finite.then_some(token as u32)
+    let token = logits
+        .get(first..)?
+        .iter()
+        .position(|logit| *logit == best)?;
+    Some((first + token) as u32)
 }
 
 /// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", figure 4: 64 bits of state, each value
