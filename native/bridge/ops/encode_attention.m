@@ -41,6 +41,8 @@ enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
 /* On a device of many cores what counts is how long one of them takes, so that pieces are small and there are some from
  * the first keys on. Its merge has a lane for each. */
 enum { SMALL_PIECE = 64, MAX_SMALL_PIECES = 32 };
+/* There these queries are few, too, where they have no more keys: each reads all of its own. */
+enum { SOME_QUERIES = 16, SOME_KEYS = 1024 };
 
 static void share_out(attention_args *arguments, uint64_t keys, uint64_t piece, uint64_t most) {
   uint64_t length = (keys + most - 1) / most;
@@ -51,10 +53,11 @@ static void share_out(attention_args *arguments, uint64_t keys, uint64_t piece, 
 
 static void share_out_keys(attention_args *arguments, uint64_t positions, const IronOperand *operands) {
   uint64_t keys = arguments->window ? arguments->window : positions;
-  if (arguments->tokens > FEW_QUERIES) return;
+  bool few = arguments->tokens <= FEW_QUERIES, some = arguments->tokens <= SOME_QUERIES && keys <= SOME_KEYS;
+  if (!few && !some) return;
   arguments->wide = IronAttentionIsWide(arguments, operands);
   if (arguments->wide) share_out(arguments, keys, SMALL_PIECE, MAX_SMALL_PIECES);
-  else if (keys >= MANY_KEYS) share_out(arguments, keys, PIECE, MAX_PIECES);
+  else if (few && keys >= MANY_KEYS) share_out(arguments, keys, PIECE, MAX_PIECES);
 }
 
 /* The two passes of an attention in pieces, with scratch memory between them that lives as long as its submission. */

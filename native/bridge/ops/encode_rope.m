@@ -5,8 +5,8 @@
 #import "fusion.h"
 #import "base/structs.h"
 
-/* A thread turns these of many tokens, since the angle takes longer than a rotation. */
-enum { HEADS_OF_AN_ANGLE = 8 };
+/* A thread turns these of many tokens, since the angle takes longer than a rotation. Few tokens leave threads idle. */
+enum { HEADS_OF_AN_ANGLE = 8, MANY_TOKENS = 17 };
 
 static iron_status check_rotation(const iron_rope *rope, uint64_t rotary_dim) {
   if (rotary_dim % 2)
@@ -63,7 +63,7 @@ iron_status iron_encode_rope(iron_commands *handle, const iron_rope *given) {
     const IronOperand operands[] = {[ROPE_X] = x, [ROPE_POSITIONS] = positions, [ROPE_FACTORS] = factors};
     iron_status status;
     if (IronFusionRecordRope(commands, operands, &arguments, rope.head_dim, &status)) return status;
-    uint64_t shared = rope.tokens > 1 ? HEADS_OF_AN_ANGLE : 1;
+    uint64_t shared = rope.tokens >= MANY_TOKENS ? HEADS_OF_AN_ANGLE : 1;
     int kernel = IronKernelFind(IRON_OPERATION_ROPE, 0, 0, &arguments, operands);
     return IronOperationEncode(commands, kernel, operands, ROPE_ARGS, &arguments, sizeof arguments,
                                (IronGrid){rotary_dim / 2, (rope.heads + shared - 1) / shared, rope.tokens});
