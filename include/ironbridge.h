@@ -382,10 +382,10 @@ typedef struct iron_commands_info {
   uint64_t device_time;     /* nanoseconds that the device worked, summed over the complete command buffers */
 } iron_commands_info;
 
-/* How exactly a product of weights in blocks has its activations, where it has up to 16 rows of them. A device may round
- * them for it: a single row to 16 bits, or all to 8 where that is allowed. Each 32 neighbors then share a scale. With 8
- * bits a value is off by at most 1/254 of the largest of them; llama.cpp rounds so on CPUs and NVIDIA's GPUs. Products
- * that have more rows, and those of other weights, never have fewer bits by it. */
+/* How exactly a product of weights in blocks has its activations, where it has up to 16 rows of them. A device may
+ * round them for it: a single row to 16 bits, or all to 8 where that is allowed. Each 32 neighbors then share a scale.
+ * With 8 bits a value is off by at most 1/254 of the largest of them; llama.cpp rounds so on CPUs and NVIDIA's GPUs.
+ * Products that have more rows, and those of other weights, never have fewer bits by it. */
 typedef enum iron_activations {
   IRON_ACTIVATIONS_DEFAULT = 0,  /* commands: FLOAT; sessions: AUTOMATIC */
   IRON_ACTIVATIONS_FLOAT = 1,    /* at least 16 bits */

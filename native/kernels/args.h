@@ -164,12 +164,37 @@ enum {
    (k) / 32 * 48 + (MATVEC_PANELS_AT_ONCE(simdgroups) * MATVEC_PANELS_ROWS + 1) * (simdgroups) * 4 +              \
    MATVEC_PANELS_AT_ONCE(simdgroups) * MATVEC_PANELS_ROWS / 2 * 8)
 
-/* matmul_panels_<B>_f32: matmul of a batch of one with transpose_b for 2 to 16 rows of a, whose sum is over a slice of
- * k, as matmul_slices_<B>_f32. But MATMUL_A is what matmul_panels_bytes has made of a.
+/* matmul_panels_<B>_f32: products of 2 to 16 rows of activations, which matmul_panels_bytes has made bytes, with one or
+ * two planes of n rows of b, b_row_stride weights from each other:
+ *   y[p][i][j] = sum over x of a[i][x] * B(b, p n + j, x) (+ bias[j]),   c[p][i][j] = y[p][i][j]
+ *   has_addend: out[i][j] = y[0][i][j] + addend[i][j]. gated: out[i][j] = silu(y[0][i][j]) * y[1][i][j], and out may be
+ *   the start of c. Both have packed rows of n; silu(x) = x / (1 + exp(-x)). Planes of c are m rows apart. With two of
+ *   them n is a multiple of MATMUL_PANELS_ROWS.
+ * With several slices of MATMUL_PANELS_SLICE weights c has for each of them a sum over it, packed: [slice][i][j], and
+ * neither bias, nor addend, nor a second plane.
+ * matmul_panels_sum: from such sums in MATMUL_PANELS_A what c and out are above.
+ * What is not asked for is bound to something else, neither read nor written.
  * matmul_panels_bytes: of m rows of k activations, and zeros up to 16 of them, bytes: each 32 neighbors share a scale,
  * the largest of them over 127. out has for each slice of MATMUL_PANELS_SLICE of them first the bytes, [block of
  * 32][row][32], with words in the order 0 4 1 5 2 6 3 7, then [block][row] of f32: the scale, and that times the sum of
  * the bytes. MATMUL_PANELS_A_BYTES in all. */
+enum {
+  MATMUL_PANELS_A = 0,
+  MATMUL_PANELS_B = 1,
+  MATMUL_PANELS_BIAS = 2,
+  MATMUL_PANELS_ADDEND = 3,
+  MATMUL_PANELS_C = 4,
+  MATMUL_PANELS_OUT = 5,
+  MATMUL_PANELS_ARGS = 6
+};
+typedef struct matmul_panels_args {
+  iron_u64 b_row_stride, c_row_stride;
+  iron_u32 m, n, k;
+  iron_u32 planes, slices;
+  iron_u32 has_bias, has_addend, gated;
+  iron_u32 written; /* b may be written by a kernel that stands before */
+  iron_u32 reserved;
+} matmul_panels_args;
 enum { MATMUL_PANELS_BYTES_A = 0, MATMUL_PANELS_BYTES_OUT = 1, MATMUL_PANELS_BYTES_ARGS = 2 };
 typedef struct matmul_panels_bytes_args {
   iron_u64 a_row_stride;

@@ -1,11 +1,12 @@
-/* matmul_panels_<B>_f32: c = a b for 2 to 16 rows of a that are bytes, with weights in blocks, by matrix units.
- * matmul_panels_bytes makes these bytes. Contracts in args.h; besides, b lies at a multiple of 16 bytes, and so do its
+/* matmul_panels_<B>_f32: products of 2 to 16 rows of activations that are bytes with weights in blocks, by matrix
+ * units, and what stands behind them in a model. matmul_panels_bytes makes these bytes, and matmul_panels_sum adds up
+ * slices. Contracts in args.h; besides, b lies at a multiple of 16 bytes, and so do its
  * rows, whose k weights are multiples of 16 bytes, too. k is a multiple of 256.
  *
  * Geometry: threadgroups of 32 MATMUL_PANELS_SIMDGROUPS threads and 32 more, each for SLICE weights of every row of b
  * that is its own: (any number that share out the rows of b, k / SLICE rounded up, 1). Threadgroup memory:
  * MATMUL_PANELS_MEMORY of args.h. matmul_panels_bytes: one of 128 threads for each 1,024 activations of each of 16
- * rows: (k / 1024 rounded up, 16, 1).
+ * rows: (k / 1024 rounded up, 16, 1). matmul_panels_sum: a thread for each element, dispatchThreads (n, m, 1).
  *
  * A threadgroup copies its slice of the activations. Then it takes panels of ROWS rows of b, cut into segments, of
  * which each SIMD-group multiplies a part with all rows of a. The last SIMD-group copies segments ahead of what the
@@ -21,6 +22,7 @@ using namespace metal;
 #include "byte_matrix.h"
 #include "byte_rows.h"
 #include "packed_words.h"
+#include "row_tiles.h"
 
 constant constexpr uint ROWS = MATMUL_PANELS_ROWS, SLICE = MATMUL_PANELS_SLICE;
 constant constexpr uint SIMDGROUPS = MATMUL_PANELS_SIMDGROUPS, AT_ONCE = MATMUL_PANELS_AT_ONCE;
@@ -130,14 +132,26 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
   }
 }
 
+/* An element of a product to what stands behind it. */
+static inline void write_element(constant matmul_panels_args &args, device const float *bias,
+                                 device const float *addend, device float *c, device float *out, uint row, uint column,
+                                 float sum) {
+  if (args.has_bias) sum += bias[row];
+  c[column * args.c_row_stride + row] = sum;
+  uint place = column * args.n + row;
+  if (args.has_addend) out[place] = sum + addend[place];
+}
+
 template <typename B>
 [[kernel, max_total_threads_per_threadgroup(THREADS + 32)]] void
-matmul_panels(device const uchar *a [[buffer(MATMUL_A)]], device const uchar *b [[buffer(MATMUL_B)]],
-              device const float *bias [[buffer(MATMUL_BIAS)]], device float *c [[buffer(MATMUL_C)]],
-              constant matmul_args &args [[buffer(MATMUL_ARGS)]], threadgroup uchar *memory [[threadgroup(0)]],
-              uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
-              uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
-              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uchar *b [[buffer(MATMUL_PANELS_B)]],
+              device const float *bias [[buffer(MATMUL_PANELS_BIAS)]],
+              device const float *addend [[buffer(MATMUL_PANELS_ADDEND)]],
+              device float *c [[buffer(MATMUL_PANELS_C)]], device float *out [[buffer(MATMUL_PANELS_OUT)]],
+              constant matmul_panels_args &args [[buffer(MATMUL_PANELS_ARGS)]],
+              threadgroup uchar *memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
+              uint3 groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],
+              uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   constexpr uint SEGMENT = B::SEGMENT, UNIT = SEGMENT / SIMDGROUPS, BLOCKS = UNIT / 32;
   constexpr uint SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = SEGMENT_BYTES / SIMDGROUPS;
   constexpr uint PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = MATMUL_PANELS_RING / (ROWS * PITCH);
@@ -153,15 +167,19 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_A)]], device const uchar *b 
   threadgroup float *parts = (threadgroup float *)(words + SLICE / 32 * (WORDS_BYTES + SCALES_BYTES));
   row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
   ring.place(memory, (threadgroup ulong *)(parts + AT_ONCE * SIMDGROUPS * ROWS * ROWS));
-  uint panels = (args.n + ROWS - 1) / ROWS, count = group.x < panels ? (panels - group.x + groups.x - 1) / groups.x : 0;
-#define FIRST_ROW(panel) ((group.x + groups.x * (panel)) * ROWS)
+  tiles<ROWS> mine;
+  mine.group = group.x;
+  mine.groups = groups.x;
+  mine.n = args.n;
+  mine.gated = args.planes == 2;
+  uint count = mine.count(), last_row = args.planes * args.n - 1;
 
   bool copies = simdgroup == SIMDGROUPS, many = args.m > 8;
   uint ahead_panel = 0, ahead_segment = 0;
 #define COPY_NEXT()                                                                                       \
   if (ahead_panel < count) {                                                                              \
     uint start = ahead_segment * SEGMENT_BYTES;                                                           \
-    ring.fill(weights + min(FIRST_ROW(ahead_panel) + lane, args.n - 1) * stride + start,                  \
+    ring.fill(weights + min(mine.row(ahead_panel) + lane, last_row) * stride + start,                  \
               min(SEGMENT_BYTES, width_bytes - start), lane);                                             \
     if (++ahead_segment == segments) {                                                                    \
       ahead_segment = 0;                                                                                  \
@@ -221,22 +239,45 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_A)]], device const uchar *b 
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     /* Element i of a panel is one of sums[i / 32], of lane i % 32. */
-    for (uint i = thread_index; i < (last - first) * ROWS * ROWS; i += THREADS + 32) {
-      uint panel = i / (ROWS * ROWS), place = i % 32, of = i / 32 % 8;
-      uint row = FIRST_ROW(first + panel) + of / 2 % 2 * 8 + place / 4, column = of / 4 * 8 + place % 4 * 2 + of % 2;
+    uint elements = ROWS * ROWS, all = mine.gated ? elements : (last - first) * elements;
+    for (uint i = thread_index; i < all; i += THREADS + 32) {
+      uint panel = i / elements, place = i % 32, of = i / 32 % 8;
+      uint row = mine.row(first + panel) + of / 2 % 2 * 8 + place / 4, column = of / 4 * 8 + place % 4 * 2 + of % 2;
       if (row >= args.n || column >= args.m) continue;
-      threadgroup const float *part = parts + panel * SIMDGROUPS * ROWS * ROWS + i % (ROWS * ROWS);
-      float sum = 0;
+      threadgroup const float *part = parts + panel * SIMDGROUPS * elements + i % elements;
+      float sum = 0, other = 0;
 #pragma unroll
-      for (uint s = 0; s < SIMDGROUPS; ++s) sum += part[s * ROWS * ROWS];
-      if (args.has_bias) sum += bias[row];
-      c[group.y * args.c_batch_stride + column * args.c_row_stride + row] = sum;
+      for (uint s = 0; s < SIMDGROUPS; ++s) {
+        sum += part[s * elements];
+        if (mine.gated) other += part[(SIMDGROUPS + s) * elements];
+      }
+      if (args.slices > 1) {
+        c[(group.y * args.m + column) * args.n + row] = sum;
+        continue;
+      }
+      write_element(args, bias, addend, c, out, row, column, sum);
+      if (!mine.gated) continue;
+      c[(args.m + column) * args.c_row_stride + row] = other;
+      if (args.gated) out[column * args.n + row] = precise::divide(sum, 1.0f + precise::exp(-sum)) * other;
     }
     if (last == count) break;
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 #undef COPY_NEXT
-#undef FIRST_ROW
+}
+
+[[kernel]] void matmul_panels_sum(device const float *parts [[buffer(MATMUL_PANELS_A)]],
+                                  device const float *bias [[buffer(MATMUL_PANELS_BIAS)]],
+                                  device const float *addend [[buffer(MATMUL_PANELS_ADDEND)]],
+                                  device float *c [[buffer(MATMUL_PANELS_C)]],
+                                  device float *out [[buffer(MATMUL_PANELS_OUT)]],
+                                  constant matmul_panels_args &args [[buffer(MATMUL_PANELS_ARGS)]],
+                                  uint2 position [[thread_position_in_grid]]) {
+  if (position.x >= args.n || position.y >= args.m) return;
+  float sum = 0;
+  for (uint slice = 0; slice < args.slices; ++slice)
+    sum += parts[ulong(slice * args.m + position.y) * args.n + position.x];
+  write_element(args, bias, addend, c, out, position.x, position.y, sum);
 }
 
 /* Of rows beyond m come zeros. */

@@ -11,6 +11,7 @@ using namespace metal;
 #include "integer_dot.h"
 #include "async_copy.h"
 #include "rotation.h"
+#include "row_tiles.h"
 #include "matvec_outputs.h"
 #include "matvec_ring.h"
 

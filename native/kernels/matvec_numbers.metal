@@ -5,6 +5,7 @@ using namespace metal;
 #include "args.h"
 #include "async_copy.h"
 #include "rotation.h"
+#include "row_tiles.h"
 #include "matvec_outputs.h"
 #include "matvec_ring.h"
 

@@ -3,19 +3,6 @@
 #ifndef IRON_KERNELS_MATVEC_OUTPUTS_H
 #define IRON_KERNELS_MATVEC_OUTPUTS_H
 
-/* Where the tiles of ROWS rows of a threadgroup are in b. Of products that are gated a tile of the gate and the same
- * one of what it gates alternate. */
-template <uint ROWS> struct tiles {
-  uint group, groups, n, gated;
-  uint count() const {
-    uint units = (n + ROWS - 1) / ROWS, mine = group < units ? (units - group + groups - 1) / groups : 0;
-    return gated ? 2 * mine : mine;
-  }
-  uint row(uint i) const {
-    return gated ? (i & 1) * n + (group + groups * (i / 2)) * ROWS : (group + groups * i) * ROWS;
-  }
-};
-
 /* Thread `thread_index`'s first pair of outputs: its frequency, which depends on no memory. 0 where there is none. */
 template <uint ROWS>
 static inline float first_rotation_frequency(constant matvec_bytes_args &args, thread const tiles<ROWS> &mine,

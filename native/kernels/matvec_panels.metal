@@ -16,6 +16,7 @@ using namespace metal;
 #include "byte_rows.h"
 #include "packed_words.h"
 #include "rotation.h"
+#include "row_tiles.h"
 #include "matvec_outputs.h"
 
 /* Activations in threadgroup memory: of each 32 the words 0 4 1 5 2 6 3 7, so that a lane's two are neighbors; their

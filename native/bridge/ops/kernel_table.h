@@ -17,6 +17,7 @@ typedef enum IronOperation {
   IRON_OPERATION_MATMUL_SLICES,  /* the same; done by matmul_slices.m */
   IRON_OPERATION_MATMUL_PANELS,  /* the same, for activations that may be rounded to bytes; done by matmul_panels.m */
   IRON_OPERATION_PANELS_BYTES,
+  IRON_OPERATION_PANELS_SUM,
   IRON_OPERATION_SLICES_SUM,
   IRON_OPERATION_HALVES,         /* x; done by matmul_halves.m */
   IRON_OPERATION_MATMUL_HALVES,  /* the same */

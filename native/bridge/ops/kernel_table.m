@@ -162,8 +162,8 @@ IS_SHARED_OUT(q6_k, 256, 210, false)
  * already take less before their tiles. */
 enum {
   FEWEST_ROWS_OF_SLICES = 5,
-  MOST_ROWS_OF_SLICES = 96,
-  MOST_ROWS_OF_SLICES_OF_HALVES = 64,
+  MOST_ROWS_OF_SLICES = 64,
+  MOST_ROWS_OF_SLICES_OF_HALVES = 32,
   WEIGHTS_OF_SLICES = 32
 };
 
@@ -417,6 +417,7 @@ const IronKernelEntry IronKernelTable[] = {
     MATMUL_PANELS(IRON_Q4_K, q4_k)
     MATMUL_PANELS(IRON_Q6_K, q6_k)
     {IRON_OPERATION_PANELS_BYTES, {0}, ALWAYS, "matmul_panels", "matmul_panels_bytes", EIGHTS_OF_A_ROW},
+    {IRON_OPERATION_PANELS_SUM, {0}, ALWAYS, "matmul_panels", "matmul_panels_sum", THREAD_PER_POINT},
     {IRON_OPERATION_SLICES_SUM, {0}, ALWAYS, "matmul_slices", "matmul_slices_sum", THREAD_PER_POINT},
     MATVEC_WIDE(IRON_F32, f32, ONE_COLUMN)
     MATVEC_WIDE(IRON_F16, f16, ONE_COLUMN)

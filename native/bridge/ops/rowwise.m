@@ -5,6 +5,7 @@
 #import "base/entry.h"
 #import "base/structs.h"
 #import "fusion.h"
+#import "matmul_panels.h"
 
 enum { MAX_OPERANDS = 5 };
 
@@ -104,6 +105,7 @@ static double missing_part(float beta, uint32_t step) { return 1 - pow((double)b
     const form##_args arguments = fields;                                                             \
     iron_status status;                                                                               \
     if (IronFusionRecordRow(commands, operation, operands.list, operands.count, &arguments, &status)) return status; \
+    if (IronMatmulPanelsRecordRow(commands, operation, operands.list, &arguments, &status)) return status; \
     iron_dtype type = of_types ? operands.list[0].dtype : 0;                                          \
     int kernel = IronKernelFind(operation, type, 0, &arguments, operands.list);                       \
     return IronOperationEncode(commands, kernel, operands.list, operands.count, &arguments, sizeof arguments, grid); \

@@ -554,6 +554,46 @@ fn in_bytes(block: &[f64]) -> Vec<f64> {
     block.iter().map(nearest).collect()
 }
 
+/// Products of several rows with what stands behind them in a model, in one slice of the activations and in two: the
+/// gate of two products, a sum that takes the place of its addend, and a sum with something between it and its product.
+#[test]
+#[serial]
+fn several_rows_with_a_gate_and_with_sums() {
+    let large = |device: &Device| device.info().unwrap().max_threadgroup_memory > 128 << 10;
+    for device in devices().into_iter().filter(large) {
+        let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 16, WIDTH)).collect();
+        cases.extend([(DType::Q4_0, 3, WIDTH), (DType::Q4K, 9, 3 * WIDTH)]);
+        for (dtype, m, k) in cases {
+            let n = 80;
+            let inputs = numbers(m * (k + n), 31);
+            let weights = Typed::made_up(dtype, 2 * n * k, 32);
+            let record = |commands: &mut Commands, row: Tensor<'_>, b: Tensor<'_>| {
+                let place = |number: usize| row.skip(m * (k + number * n)).matrix(m, n);
+                let [addend, gate, up, first, last] = [0, 1, 2, 3, 4].map(place);
+                let product = |half: usize, c| {
+                    let b = b.skip(half * n * k).matrix(n, k).transposed();
+                    Matmul::new(row.matrix(m, k), b, c)
+                };
+                commands.matmul(&product(0, gate))?;
+                commands.matmul(&product(1, up))?;
+                commands.silu_mul(&Elementwise::new(gate, up, gate))?;
+                commands.matmul(&product(1, first))?;
+                commands.add(&Elementwise::new(addend, first, addend))?;
+                commands.matmul(&product(0, last))?;
+                commands.add(&Elementwise::new(first, up, up))?;
+                commands.add(&Elementwise::new(last, up, first))
+            };
+            let bytes = ActivationPrecision::Bytes;
+            let results = both_ways(&device, &inputs, 4 * m * n, &weights, bytes, &record);
+            assert!(
+                results[0].iter().all(|value| *value != 7.0),
+                "{dtype:?}, {m} rows: something was not written"
+            );
+            assert_within(1e-6, results, &format!("{dtype:?}, {m} rows of {k}"));
+        }
+    }
+}
+
 /// A kernel that reads weights ahead does not when a command before it writes them, or those of the norm.
 #[test]
 #[serial]
