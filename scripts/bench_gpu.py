@@ -2,6 +2,7 @@
 """Decoding and prompts on an NVIDIA GPU, of LLaMA's shapes with made-up weights, as a table in Markdown.
 
     scripts/bench_gpu.py [--program PATH] [--models 8b-q4_0,…] [--rounds 5] [--prompt 512] [--tokens 64]
+                         [--sequences 16]
 
 The program is one with the feature `nvidia`; models are made in --folder and kept. Beside it stands what llama.cpp's
 CUDA backend gave for such files on one H200 (llama-bench, tg64 and pp512, 2026-11-24).
@@ -48,6 +49,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="runs of each measurement (5)")
     parser.add_argument("--prompt", default="512", help="lengths of prompts, with commas (512)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to decode, behind 15 others (64)")
+    parser.add_argument("--sequences", type=int, default=16, help="texts that are written together (16)")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     rows, device = [], ""
@@ -66,17 +68,19 @@ def main():
     lengths = arguments.prompt.split(",")
     heads = ["model", "load, s", f"decode {arguments.tokens}", "llama.cpp"]
     heads += [f"prompt of {length}" for length in lengths] + ["llama.cpp, of 512"]
+    heads += [f"{arguments.sequences} texts"]
     print(f"| {' | '.join(heads)} |\n| --- |{' --: |' * (len(heads) - 1)}")
     for name, run, (decoded, prompted) in rows:
         cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"]), str(decoded)]
         cells += [figure(prompt) for prompt in run["prompts"]] + [str(prompted or "")]
+        cells += [figure(run["together"])]
         print(f"| {' | '.join(cells)} |")
 
 
 def measure(arguments, file):
     command = [arguments.program, "bench", "-m", file, "--device", arguments.device, "--json"]
     command += ["--rounds", str(arguments.rounds), "--prompt", arguments.prompt, "--tokens", str(arguments.tokens)]
-    command += ["--cache", "f16"]
+    command += ["--cache", "f16", "--sequences", str(arguments.sequences)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         sys.exit(f"bench-gpu: {file.name}: the program ended with {done.returncode}")
