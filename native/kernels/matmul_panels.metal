@@ -1,7 +1,7 @@
 /* matmul_panels_<B>_f32: products of 2 to 16 rows of activations that are bytes with weights in blocks, by matrix
  * units, and what stands behind them in a model. matmul_panels_bytes makes these bytes, and matmul_panels_sum adds up
- * slices. Contracts in args.h; besides, b lies at a multiple of 16 bytes, and so do its
- * rows, whose k weights are multiples of 16 bytes, too. k is a multiple of 256.
+ * slices. Contracts in args.h; besides, b lies at a multiple of 16 bytes, and so do its rows, whose k weights are
+ * multiples of 16 bytes, too. k is a multiple of 256.
  *
  * Geometry: threadgroups of 32 MATMUL_PANELS_SIMDGROUPS threads and 32 more, each for SLICE weights of every row of b
  * that is its own: (any number that share out the rows of b, k / SLICE rounded up, 1). Threadgroup memory:
@@ -37,7 +37,7 @@ struct some_weights {
   float scales[2], least;
 };
 
-/* Each byte less `zero`, that is 8 or 32. */
+/* Each byte less 8, and less 32. */
 static inline uint less_8(uint bytes) { return (bytes + 0x78787878u) ^ 0x80808080u; }
 static inline uint less_32(uint bytes) { return (bytes + 0x60606060u) ^ 0x80808080u; }
 
