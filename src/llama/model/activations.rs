@@ -217,3 +217,41 @@ fn buffer<T: Element>(device: &Device, label: &str, length: usize) -> Result<Buf
     let options = device.buffer_options().label(label);
     options.category(Category::Activations).create(length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two of five outputs in each piece, as on a device with memory of its own.
+    #[test]
+    fn scores_in_pieces_are_read_where_they_belong() {
+        let device = Device::open("cpu").expect("it is there");
+        let vocabulary = LONGEST_PIECE / size_of::<f32>() / 2;
+        let scores = Scores::new(&device, Storage::Private, 5, vocabulary).expect("memory");
+        assert_eq!(scores.pieces.len(), 3);
+        let one = Scores::new(&device, Storage::Shared, 5, vocabulary).expect("memory");
+        assert!(one.inner.is_none() && one.pieces.len() == 1);
+        // A pass scores the first output, and the next one the others.
+        for (first, outputs) in [(0, 1), (1, 4)] {
+            let rows = (first..first + outputs).flat_map(|row| vec![row as f32; vocabulary]);
+            let computed = device.buffer_from(&rows.collect::<Vec<_>>());
+            let computed = computed.expect("memory");
+            for scores in [&scores, &one] {
+                let mut commands = device.commands().expect("the device is open");
+                let (from, to) = (computed.tensor(), scores.place(first));
+                let [from, to] = [from, to].map(|it| it.matrix(outputs, vocabulary));
+                commands.copy(&CopyRows::new(from, to)).expect("it fits");
+                let recorded = scores.record(&mut commands, first, outputs);
+                recorded.expect("it fits");
+                commands.run().expect("it can be computed");
+            }
+        }
+        for scores in [scores, one] {
+            for row in 0..5 {
+                let (buffer, start) = scores.row(row);
+                let found = &buffer.map().expect("it is complete")[start..][..vocabulary];
+                assert!(found.iter().all(|score| *score == row as f32), "{row}");
+            }
+        }
+    }
+}
