@@ -32,30 +32,23 @@ static void encode(void *what, id<MTLComputeCommandEncoder> encoder) {
  * before in it, which else is encoded first. */
 static iron_status put_off(IronCommands *commands, PutOff *next, const IronOperand *operands, size_t count,
                            bool joins) {
+  IronLocation location = IronLocationTake();
   PutOff *kept = [commands roomForPutOff:sizeof *kept];
   if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
   uint64_t bytes;
   IRON_TRY(IronOperationPrepareToPutOff(commands, operands, count, joins, &bytes));
   *kept = *next;
-  [commands putOff:encode];
-  [commands recorded:bytes];
+  IronOperationPutOff(commands, encode, bytes, location, operands, count);
   return IRON_OK;
-}
-
-static bool is_same_place(const IronOperand *one, const IronOperand *other) {
-  return one->buffer == other->buffer && one->offset == other->offset;
-}
-static bool overlap(const IronOperand *one, const IronOperand *other) {
-  return one->buffer == other->buffer && one->offset < other->offset + other->length &&
-         other->offset < one->offset + one->length;
 }
 
 /* What a threadgroup of the product reads after another may have written `out`. */
 static bool may_write(const PutOff *product, const IronOperand *out) {
   const IronOperand *all = product->operands;
   const matvec_bytes_args *args = &product->arguments.product;
-  return !overlap(out, &all[MATVEC_BYTES_A]) && !overlap(out, &all[MATVEC_BYTES_B]) &&
-         !(args->has_norm && (overlap(out, &all[MATVEC_BYTES_NORM]) || overlap(out, &all[MATVEC_BYTES_NORMED])));
+  return !IronOverlap(out, &all[MATVEC_BYTES_A]) && !IronOverlap(out, &all[MATVEC_BYTES_B]) &&
+         !(args->has_norm &&
+           (IronOverlap(out, &all[MATVEC_BYTES_NORM]) || IronOverlap(out, &all[MATVEC_BYTES_NORMED])));
 }
 
 /* The product that was put off and that nothing but a norm has joined. */
@@ -88,10 +81,10 @@ static bool record_sum(IronCommands *commands, const IronOperand *operands, cons
   if (!before || args->count != before->arguments.product.n) return false;
   const IronOperand *product = &before->operands[MATVEC_BYTES_OUT], *a = &operands[ELEMENTWISE_A],
                     *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
-  const IronOperand *addend = is_same_place(b, product) ? a : b;
-  bool is_its = is_same_place(a, product) || is_same_place(b, product);
-  bool apart = !overlap(addend, product) && !overlap(out, product) && may_write(before, out);
-  bool in_place = !overlap(out, addend) || is_same_place(out, addend);
+  const IronOperand *addend = IronSamePlace(b, product) ? a : b;
+  bool is_its = IronSamePlace(a, product) || IronSamePlace(b, product);
+  bool apart = !IronOverlap(addend, product) && !IronOverlap(out, product) && may_write(before, out);
+  bool in_place = !IronOverlap(out, addend) || IronSamePlace(out, addend);
   if (!is_its || !apart || !in_place) return false;
   PutOff joined = *before;
   joined.operands[MATVEC_BYTES_ADDEND] = *addend;
@@ -111,9 +104,9 @@ static bool record_gate(IronCommands *commands, const IronOperand *operands, con
                     *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
   uint64_t count = args->count;
   bool is_half = 2 * count == before->arguments.product.n && count % IronProductRows(before->pass.pass.kernel) == 0;
-  bool halves = is_same_place(a, product) && b->buffer == product->buffer &&
+  bool halves = IronSamePlace(a, product) && b->buffer == product->buffer &&
                 b->offset == product->offset + count * sizeof(float);
-  bool in_place = !overlap(out, product) || is_same_place(out, product);
+  bool in_place = !IronOverlap(out, product) || IronSamePlace(out, product);
   if (!is_half || !halves || !in_place || !may_write(before, out)) return false;
   PutOff joined = *before;
   joined.operands[MATVEC_BYTES_PRODUCT] = *product;
@@ -157,13 +150,13 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
   IRON_TRY(IronPassPrepare(&product.pass, commands->device));
 
   const PutOff *before = [commands putOffBy:encode];
-  bool joins = before && before->kind == NORM && is_same_place(a, &before->operands[RMS_NORM_OUT]) &&
+  bool joins = before && before->kind == NORM && IronSamePlace(a, &before->operands[RMS_NORM_OUT]) &&
                before->arguments.norm.width == args->k;
   if (joins) {
     const IronOperand *x = &before->operands[RMS_NORM_X], *normed = &before->operands[RMS_NORM_OUT];
     /* Threadgroups read x at their own times: one of them must not write over it. */
-    joins = !overlap(x, normed) && !overlap(x, c) && !overlap(&before->operands[RMS_NORM_WEIGHT], c) &&
-            !overlap(&before->operands[RMS_NORM_WEIGHT], normed) && !overlap(b, normed);
+    joins = !IronOverlap(x, normed) && !IronOverlap(x, c) && !IronOverlap(&before->operands[RMS_NORM_WEIGHT], c) &&
+            !IronOverlap(&before->operands[RMS_NORM_WEIGHT], normed) && !IronOverlap(b, normed);
     if (joins) {
       all[MATVEC_BYTES_A] = *x;
       all[MATVEC_BYTES_NORM] = before->operands[RMS_NORM_WEIGHT];
@@ -185,9 +178,9 @@ static bool record_rotated_product(IronCommands *commands, const IronOperand *op
   const IronOperand *out = &before->operands[MATVEC_BYTES_OUT], *normed = &before->operands[MATVEC_BYTES_NORMED],
                     *positions = &operands[ROPE_POSITIONS], *factors = &operands[ROPE_FACTORS];
   bool is_plain = !old->keeps_product && !old->rotary_dim && old->n % 2 == 0;
-  bool are_its = is_same_place(&operands[ROPE_X], out) && (uint64_t)args->heads * args->rotary_dim <= old->n;
-  bool are_apart = !overlap(positions, out) && !overlap(positions, normed) &&
-                   !(args->has_factors && (overlap(factors, out) || overlap(factors, normed)));
+  bool are_its = IronSamePlace(&operands[ROPE_X], out) && (uint64_t)args->heads * args->rotary_dim <= old->n;
+  bool are_apart = !IronOverlap(positions, out) && !IronOverlap(positions, normed) &&
+                   !(args->has_factors && (IronOverlap(factors, out) || IronOverlap(factors, normed)));
   if (!is_plain || !are_its || !are_apart || args->pairing != ROPE_PAIRING_INTERLEAVED) return false;
   PutOff joined = *before;
   joined.operands[MATVEC_BYTES_POSITIONS] = *positions;
@@ -242,10 +235,10 @@ static bool record_copied_product(IronCommands *commands, PutOff *before, const 
     return false;
   uint64_t start = (src->offset - out->offset) / sizeof(float);
   if (start + args->width > old->n) return false;
-  bool apart = !overlap(dst, out) && may_write(before, dst) && !overlap(dst, &all[MATVEC_BYTES_POSITIONS]) &&
-               !(old->has_factors && overlap(dst, &all[MATVEC_BYTES_FACTORS])) &&
-               !(old->has_addend && overlap(dst, &all[MATVEC_BYTES_ADDEND])) &&
-               !(is_second && overlap(dst, &all[MATVEC_BYTES_FIRST]));
+  bool apart = !IronOverlap(dst, out) && may_write(before, dst) && !IronOverlap(dst, &all[MATVEC_BYTES_POSITIONS]) &&
+               !(old->has_factors && IronOverlap(dst, &all[MATVEC_BYTES_FACTORS])) &&
+               !(old->has_addend && IronOverlap(dst, &all[MATVEC_BYTES_ADDEND])) &&
+               !(is_second && IronOverlap(dst, &all[MATVEC_BYTES_FIRST]));
   if (!apart) return false;
 
   PutOff joined = *before;
@@ -275,10 +268,10 @@ bool IronFusionRecordCopy(IronCommands *commands, const IronOperand *operands, c
   /* Threads read and write x in an order of their own, and so do those of one copy beside the other's. */
   IronOperand all = *x;
   all.length = end * sizeof(float) > x->length ? end * sizeof(float) : x->length;
-  bool apart = !overlap(dst, &all) && !overlap(dst, &before->operands[ROPE_STORE_POSITIONS]) &&
-               !(old->has_factors && overlap(dst, &before->operands[ROPE_STORE_FACTORS])) &&
-               !(is_second && (overlap(dst, &before->operands[ROPE_STORE_FIRST]) ||
-                               overlap(&before->operands[ROPE_STORE_FIRST], &all)));
+  bool apart = !IronOverlap(dst, &all) && !IronOverlap(dst, &before->operands[ROPE_STORE_POSITIONS]) &&
+               !(old->has_factors && IronOverlap(dst, &before->operands[ROPE_STORE_FACTORS])) &&
+               !(is_second && (IronOverlap(dst, &before->operands[ROPE_STORE_FIRST]) ||
+                               IronOverlap(&before->operands[ROPE_STORE_FIRST], &all)));
   if ((src->offset - x->offset) % sizeof(float) || end > UINT32_MAX || !apart) return false;
 
   PutOff joined = *before;

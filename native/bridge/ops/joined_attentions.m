@@ -79,7 +79,7 @@ static IronKernelPass pass_of(int kernel, size_t operand_count, size_t arguments
                                    .grid = grid}};
 }
 
-/* Of so many texts and pieces, with the newest one's operands. */
+/* How `count` texts are done in at most `splits` pieces each, with the newest one's operands. */
 static iron_status make_plan(Plan *plan, uint32_t count, uint32_t splits, const IronOperand *operands,
                              const attention_args *args, IronCommands *commands) {
   *plan = (Plan){.count = count, .splits = splits};
@@ -135,9 +135,7 @@ static iron_status put_off(IronCommands *commands, const IronOperand *operands, 
   IRON_TRY(IronOperationPrepareToPutOff(commands, used, plan.splits > 1 ? ATTENTION_ARGS + 1 : ATTENTION_ARGS, joins,
                                         &bytes));
   add(kept, &plan, operands, args);
-  [commands putOff:encode];
-  [commands recorded:bytes];
-  IronOperationTrace(commands->device, location, operands, ATTENTION_ARGS);
+  IronOperationPutOff(commands, encode, bytes, location, operands, ATTENTION_ARGS);
   return IRON_OK;
 }
 

@@ -87,9 +87,7 @@ static iron_status put_off(IronCommands *commands, const IronOperand *operands, 
   if (!joins) *kept = (Copies){.arguments.count = 0};
   add(kept, operands, args);
   kept->pass = pass;
-  [commands putOff:encode];
-  [commands recorded:bytes];
-  IronOperationTrace(commands->device, location, operands, COPY_ARGS);
+  IronOperationPutOff(commands, encode, bytes, location, operands, COPY_ARGS);
   return IRON_OK;
 }
 

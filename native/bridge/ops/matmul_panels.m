@@ -92,18 +92,8 @@ static iron_status put_off(IronCommands *commands, const Panels *panels, const I
   uint64_t bytes;
   IRON_TRY(IronOperationPrepareToPutOff(commands, used, joins ? count : count + 1, joins, &bytes));
   *kept = *panels;
-  [commands putOff:encode];
-  [commands recorded:bytes];
-  IronOperationTrace(commands->device, location, operands, count);
+  IronOperationPutOff(commands, encode, bytes, location, operands, count);
   return IRON_OK;
-}
-
-static bool is_same_place(const IronOperand *one, const IronOperand *other) {
-  return one->buffer == other->buffer && one->offset == other->offset;
-}
-static bool overlap(const IronOperand *one, const IronOperand *other) {
-  return one->buffer == other->buffer && one->offset < other->offset + other->length &&
-         other->offset < one->offset + one->length;
 }
 
 /* A product without anything behind it, whose rows are packed. */
@@ -121,12 +111,12 @@ static bool is_second_plane(const Panels *before, int kernel, const IronOperand 
               args->m == first->m && args->n == first->n && args->k == first->k && args->b_row_stride == args->k &&
               first->b_row_stride == args->k && args->c_row_stride == args->n && !args->has_bias && !first->has_bias &&
               args->n % MATMUL_PANELS_ROWS == 0;
-  if (!same || !is_same_place(a, &of[MATMUL_PANELS_A]) || args->a_row_stride != before->rounding.a_row_stride)
+  if (!same || !IronSamePlace(a, &of[MATMUL_PANELS_A]) || args->a_row_stride != before->rounding.a_row_stride)
     return false;
   const IronOperand *first_b = &of[MATMUL_PANELS_B], *first_c = &of[MATMUL_PANELS_C];
   bool follow = b->buffer == first_b->buffer && b->offset == first_b->offset + first_b->length &&
                 c->buffer == first_c->buffer && c->offset == first_c->offset + first_c->length;
-  return follow && !overlap(c, first_b) && !overlap(first_c, b);
+  return follow && !IronOverlap(c, first_b) && !IronOverlap(first_c, b);
 }
 
 bool IronMatmulPanelsRecord(IronCommands *commands, const IronOperand *operands, const matmul_args *args,
@@ -167,11 +157,11 @@ bool IronMatmulPanelsRecord(IronCommands *commands, const IronOperand *operands,
 static bool record_sum(IronCommands *commands, const Panels *before, const IronOperand *operands, iron_status *status) {
   const IronOperand *of = before->operands, *c = &of[MATMUL_PANELS_C], *a = &operands[ELEMENTWISE_A],
                     *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
-  const IronOperand *addend = is_same_place(b, c) ? a : b;
-  bool is_its = before->arguments.planes == 1 && (is_same_place(a, c) || is_same_place(b, c));
-  bool apart = !overlap(addend, c) && !overlap(out, c) && !overlap(out, &of[MATMUL_PANELS_B]) &&
-               !(before->arguments.has_bias && overlap(out, &of[MATMUL_PANELS_BIAS]));
-  bool in_place = !overlap(out, addend) || is_same_place(out, addend);
+  const IronOperand *addend = IronSamePlace(b, c) ? a : b;
+  bool is_its = before->arguments.planes == 1 && (IronSamePlace(a, c) || IronSamePlace(b, c));
+  bool apart = !IronOverlap(addend, c) && !IronOverlap(out, c) && !IronOverlap(out, &of[MATMUL_PANELS_B]) &&
+               !(before->arguments.has_bias && IronOverlap(out, &of[MATMUL_PANELS_BIAS]));
+  bool in_place = !IronOverlap(out, addend) || IronSamePlace(out, addend);
   if (!is_its || !apart || !in_place) return false;
   Panels panels = *before;
   panels.operands[MATMUL_PANELS_ADDEND] = *addend;
@@ -186,12 +176,12 @@ static bool record_gate(IronCommands *commands, const Panels *before, const Iron
                         iron_status *status) {
   const IronOperand *of = before->operands, *c = &of[MATMUL_PANELS_C], *a = &operands[ELEMENTWISE_A],
                     *b = &operands[ELEMENTWISE_B], *out = &operands[ELEMENTWISE_OUT];
-  bool are_its = before->arguments.planes == 2 && is_same_place(a, c) && b->buffer == c->buffer &&
+  bool are_its = before->arguments.planes == 2 && IronSamePlace(a, c) && b->buffer == c->buffer &&
                  b->offset == c->offset + c->length;
-  bool in_place = is_same_place(out, c) || !(overlap(out, c) || overlap(out, b));
+  bool in_place = IronSamePlace(out, c) || !(IronOverlap(out, c) || IronOverlap(out, b));
   IronOperand second = of[MATMUL_PANELS_B];
   second.length *= 2;
-  if (!are_its || !in_place || overlap(out, &second)) return false;
+  if (!are_its || !in_place || IronOverlap(out, &second)) return false;
   Panels panels = *before;
   panels.operands[MATMUL_PANELS_OUT] = *out;
   panels.arguments.gated = true;

@@ -42,6 +42,10 @@ typedef struct IronOperand {
 iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
                                IronTypes types, iron_access access, IronDevice *device);
 
+/* Whether two begin at the same byte, and whether a byte from the first to the last element of one is the other's. */
+bool IronSamePlace(const IronOperand *one, const IronOperand *other);
+bool IronOverlap(const IronOperand *one, const IronOperand *other);
+
 /* Refuses an output whose elements are also elements of `input`, unless `in_place` and they are the very same ones. */
 iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperand *input, bool in_place);
 

@@ -188,10 +188,17 @@ static bool same_elements(const IronOperand *left, const IronOperand *right) {
          left->dtype == right->dtype;
 }
 
+bool IronSamePlace(const IronOperand *one, const IronOperand *other) {
+  return one->buffer == other->buffer && one->offset == other->offset;
+}
+
+bool IronOverlap(const IronOperand *one, const IronOperand *other) {
+  return one->buffer == other->buffer && one->offset < other->offset + other->length &&
+         other->offset < one->offset + one->length;
+}
+
 iron_status IronOperandsCheckOverlap(const IronOperand *output, const IronOperand *input, bool in_place) {
-  if (output->buffer != input->buffer || output->offset >= input->offset + input->length ||
-      input->offset >= output->offset + output->length || side_by_side(output, input))
-    return IRON_OK;
+  if (!IronOverlap(output, input) || side_by_side(output, input)) return IRON_OK;
   if (in_place && same_elements(output, input)) return IRON_OK;
   return IronErrorReport(IRON_ERROR_INVALID_ARGUMENT, "%s: overlaps %s", output->name, input->name);
 }

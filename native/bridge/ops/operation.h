@@ -38,8 +38,9 @@ void IronPassEncode(const IronKernelPass *pass, id<MTLComputeCommandEncoder> enc
 /* -[IronCommands prepareToPutOff:count:joining:] for an operation with these operands, and their bytes. */
 iron_status IronOperationPrepareToPutOff(IronCommands *commands, const IronOperand *operands, size_t count, bool joins,
                                          uint64_t *bytes);
-/* Tells listeners, if there are any, of an operation that is put off. */
-void IronOperationTrace(IronDevice *device, IronLocation location, const IronOperand *operands, size_t count);
+/* Behind that: what the commands keep is put off until `encode` is called, and listeners are told of the operation. */
+void IronOperationPutOff(IronCommands *commands, IronPutOff encode, uint64_t bytes, IronLocation location,
+                         const IronOperand *operands, size_t count);
 
 /* Records an operation of several passes, each of which sees what the ones before it wrote. All of it or nothing. */
 iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *passes, size_t count);

@@ -60,11 +60,18 @@ static void describe_shape(char *text, size_t capacity, const IronOperand *opera
   }
 }
 
-void IronOperationTrace(IronDevice *device, IronLocation location, const IronOperand *operands, size_t count) {
+static void trace(IronDevice *device, IronLocation location, const IronOperand *operands, size_t count) {
   if (!IronTraceIsOn()) return;
   char shape[256];
   describe_shape(shape, sizeof shape, operands, count);
   IronTraceOperation(device, location, shape);
+}
+
+void IronOperationPutOff(IronCommands *commands, IronPutOff encode, uint64_t bytes, IronLocation location,
+                         const IronOperand *operands, size_t count) {
+  [commands putOff:encode];
+  [commands recorded:bytes];
+  trace(commands->device, location, operands, count);
 }
 
 iron_status IronPassPrepare(IronKernelPass *pass, IronDevice *device) {
@@ -108,7 +115,7 @@ iron_status IronOperationEncodePasses(IronCommands *commands, const IronPass *pa
   for (size_t index = 0; index < count; index++) IronPassEncode(&prepared[index], encoder);
   [commands recorded:bytes];
   /* The first pass has the operation's inputs. */
-  IronOperationTrace(commands->device, location, passes[0].operands, passes[0].operand_count);
+  trace(commands->device, location, passes[0].operands, passes[0].operand_count);
   return IRON_OK;
 }
 
