@@ -85,8 +85,9 @@ enum { HALVES_LONG_STAGES = 5 };
  *   out[j] = (gated ? silu(y[j]) * y[n + j] : y[j]) (+ addend[j]). keeps_product: product has all of y, and out may be
  *   its start; silu(x) = x / (1 + exp(-x)). n is a multiple of MATVEC_BYTES_ROWS if gated.
  * rotary_dim: out is then rotated and copied as rope_store does, which neither is gated nor keeps its product. Heads
- *   are of ROPE_PAIRING_INTERLEAVED, and n is even. copy_bytes are those of an element of both copies: 4 are f32, 2
- *   f16. Else rotary_dim is 0.
+ *   are of ROPE_PAIRING_INTERLEAVED, and n is even. A threadgroup has no more tiles of rows than it computes at once,
+ *   and a thread for each pair of these. copy_bytes are those of an element of both copies: 4 are f32, 2 f16. Else
+ *   rotary_dim is 0.
  * What is not asked for is bound to something else, neither read nor written.
  * matvec_bytes_short_<B>_f32: the same in less threadgroup memory.
  * matvec_numbers_<B>_f32, matvec_numbers_short_<B>_f32: the same for weights in numbers of 16 bits, and X is not
@@ -149,13 +150,13 @@ enum { MATVEC_NUMBERS_SEGMENT = 256, MATVEC_NUMBERS_STAGES = 4 };
  * that eight of them lie in different banks. */
 enum {
   MATVEC_PANELS_ROWS = 16,
-  MATVEC_PANELS_SIMDGROUPS = 16,
+  MATVEC_PANELS_SIMDGROUPS = 8,
   MATVEC_PANELS_FEW_SIMDGROUPS = 2,
-  MATVEC_PANELS_SEGMENT = 4096,
   MATVEC_PANELS_RING = 172032,
   MATVEC_PANELS_SHORT_RING = 27136
 };
 #define MATVEC_PANELS_AT_ONCE(simdgroups) ((simdgroups) == MATVEC_PANELS_SIMDGROUPS ? 16 : 8)
+#define MATVEC_PANELS_LONG_SEGMENT(of_256) ((of_256) > 256 ? 2048 : 4096)
 #define MATVEC_PANELS_SHORT_SEGMENT(of_256) ((of_256) % 16 ? 2048 : 512)
 #define MATVEC_PANELS_PITCH(bytes) (((bytes) + 111) / 128 * 128 + 16)
 #define MATVEC_PANELS_MEMORY(simdgroups, ring, bytes, k)                                                          \

@@ -168,26 +168,23 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
   row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
   ring.place(memory, (threadgroup ulong *)(parts + AT_ONCE * SIMDGROUPS * ROWS * ROWS));
   tiles<ROWS> mine;
-  mine.group = group.x;
-  mine.groups = groups.x;
-  mine.n = args.n;
-  mine.gated = args.planes == 2;
-  uint count = mine.count(), last_row = args.planes * args.n - 1;
+  mine.place(group.x, groups.x, args.n, args.planes == 2);
+  uint count = mine.count, last_row = args.planes * args.n - 1;
 
   bool copies = simdgroup == SIMDGROUPS, many = args.m > 8;
   uint ahead_panel = 0, ahead_segment = 0;
 #define COPY_NEXT()                                                                                       \
   if (ahead_panel < count) {                                                                              \
-    uint start = ahead_segment * SEGMENT_BYTES;                                                           \
-    ring.fill(weights + min(mine.row(ahead_panel) + lane, last_row) * stride + start,                  \
-              min(SEGMENT_BYTES, width_bytes - start), lane);                                             \
+    uint start = ahead_segment * SEGMENT_BYTES, row = mine.row(ahead_panel);                              \
+    ring.fill(weights + row * stride + start, stride, last_row - row, min(SEGMENT_BYTES, width_bytes - start), \
+              lane);                                                                                      \
     if (++ahead_segment == segments) {                                                                    \
       ahead_segment = 0;                                                                                  \
       ++ahead_panel;                                                                                      \
     }                                                                                                     \
   }
   if (copies) {
-    ring.start(lane);
+    ring.start();
     if (args.written) wait_for_predecessor();
 #pragma unroll 1
     for (uint i = 0; i < STAGES; ++i) {

@@ -3,40 +3,33 @@
 #ifndef IRON_KERNELS_MATVEC_OUTPUTS_H
 #define IRON_KERNELS_MATVEC_OUTPUTS_H
 
-/* Thread `thread_index`'s first pair of outputs: its frequency, which depends on no memory. 0 where there is none. */
+/* The frequency of a pair of outputs, which depends on no memory. 0 where there is none. */
 template <uint ROWS>
-static inline float first_rotation_frequency(constant matvec_bytes_args &args, thread const tiles<ROWS> &mine,
-                                             uint at_once, uint thread_index) {
-  if (!args.rotary_dim || thread_index >= min(mine.count(), at_once) * ROWS / 2) return 0;
-  uint row = mine.row(2 * thread_index / ROWS) + 2 * thread_index % ROWS;
+static inline float rotation_frequency_of(constant matvec_bytes_args &args, thread const tiles<ROWS> &mine, uint pair) {
+  if (!args.rotary_dim || pair >= mine.count * ROWS / 2) return 0;
+  uint row = mine.row(2 * pair / ROWS) + 2 * pair % ROWS;
   return rotation_frequency(row % args.rotary_dim / 2, args.rotary_dim, args.frequency_base);
 }
 
-/* And the first output's addend. */
+/* Its cosine and sine. */
+template <uint ROWS>
+static inline void make_rotation(constant matvec_bytes_args &args, thread const tiles<ROWS> &mine, uint pair,
+                                 float frequency, device const uint *positions, device const float *factors,
+                                 threadgroup float2 *turns) {
+  if (!args.rotary_dim || pair >= mine.count * ROWS / 2) return;
+  uint row = mine.row(2 * pair / ROWS) + 2 * pair % ROWS, i = row % args.rotary_dim / 2;
+  bool turned = row / args.rotary_dim < args.heads;
+  turns[pair] = turned ? rotation(positions[0], args.frequency_scale, frequency, args.has_factors ? factors[i] : 1.0f)
+                       : float2(1, 0);
+}
+
+/* The addend of thread `thread_index`'s first output. */
 template <uint ROWS>
 static inline float first_output_addend(constant matvec_bytes_args &args, thread const tiles<ROWS> &mine, uint at_once,
                                         device const float *addend, uint thread_index) {
   uint row = mine.row(args.gated ? thread_index / ROWS * 2 : thread_index / ROWS) + thread_index % ROWS;
-  bool exists = args.has_addend && thread_index < min(mine.count(), at_once) * ROWS && row < args.n;
+  bool exists = args.has_addend && thread_index < min(mine.count, at_once) * ROWS && row < args.n;
   return exists ? addend[row] : 0.0f;
-}
-
-/* Cosines and sines for the pairs of the tiles from `from` up to `to`. */
-template <uint ROWS>
-static inline void make_rotations(constant matvec_bytes_args &args, thread const tiles<ROWS> &mine, uint from, uint to,
-                                  device const uint *positions, device const float *factors, float first_frequency,
-                                  threadgroup float2 *turns, uint thread_index, uint threads) {
-  uint pairs = args.rotary_dim ? (to - from) * ROWS / 2 : 0;
-  for (uint i = thread_index; i < pairs; i += threads) {
-    uint row = mine.row(from + 2 * i / ROWS) + 2 * i % ROWS, pair = row % args.rotary_dim / 2;
-    turns[i] = float2(1, 0);
-    if (row / args.rotary_dim < args.heads)
-      turns[i] = rotation(positions[0], args.frequency_scale,
-                          from + i == thread_index
-                              ? first_frequency
-                              : rotation_frequency(pair, args.rotary_dim, args.frequency_base),
-                          args.has_factors ? factors[pair] : 1.0f);
-  }
 }
 
 /* Sums up the parts that the SIMD-groups have of these tiles' rows, and writes the outputs. parts:

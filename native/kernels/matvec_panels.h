@@ -8,15 +8,92 @@
  * A threadgroup first rounds the activations for itself. Then it takes panels of ROWS rows of b, cut into segments of
  * SEGMENT weights, of which the SIMD-groups share out units of B::UNIT weights. The last SIMD-group copies segments
  * ahead of what the others multiply, and begins before the kernel's predecessor has ended, unless a kernel may write
- * them.
+ * them. It also finds rotations, which are needed at the end alone.
  *
- * A type B of weights has BLOCK of them in BYTES. B::multiply adds the products of a unit whose first row that is this
- * lane's, lane / 4, starts at `upper`, and the one eight below at `lower`, to both rows' sums: each four lanes have
- * parts of them. */
+ * A type B of weights has BLOCK of them in BYTES. B::columns is what a lane has of a unit's activations. B::multiply
+ * adds the products of a unit, which starts at `rows` in the first row of a panel and PITCH bytes further in each other
+ * one, to the sums of rows lane / 4 and lane / 4 + 8: each four lanes have parts of them. */
 #ifndef IRON_KERNELS_MATVEC_PANELS_H
 #define IRON_KERNELS_MATVEC_PANELS_H
 
-constant constexpr uint ROWS = MATVEC_PANELS_ROWS;
+/* The panels of a threadgroup. */
+template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
+  enum { SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = B::UNIT / B::BLOCK * B::BYTES };
+  enum { PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = RING / (ROWS * PITCH) };
+  enum { UNITS = SEGMENT / B::UNIT / SIMDGROUPS, AT_ONCE = MATVEC_PANELS_AT_ONCE(SIMDGROUPS) };
+  static_assert(SEGMENT_BYTES % 16 == 0 && STAGES > 0 && STAGES <= 32, "whole vectors, and as many barriers as the host knows");
+  static_assert(SEGMENT % (B::UNIT * SIMDGROUPS) == 0, "as many units for each SIMD-group");
+
+  tiles<ROWS> own;
+  row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
+  device const uchar *b;
+  ulong stride;
+  uint row_bytes, units, segments, last_row;
+  uint ahead_panel, ahead_segment; /* what is copied next */
+
+  void place(constant matvec_bytes_args &args, device const uchar *weights, uint group, uint groups) {
+    own.place(group, groups, args.n, args.gated);
+    b = weights;
+    stride = args.b_row_stride / B::BLOCK * B::BYTES;
+    row_bytes = args.k / B::BLOCK * B::BYTES;
+    units = args.k / B::UNIT;
+    segments = (args.k + SEGMENT - 1) / SEGMENT;
+    last_row = (args.gated ? 2 * args.n : args.n) - 1;
+    ahead_panel = ahead_segment = 0;
+  }
+
+  void copy_next(uint lane) {
+    if (ahead_panel >= own.count) return;
+    uint start = ahead_segment * SEGMENT_BYTES, row = own.row(ahead_panel);
+    ring.fill(b + row * stride + start, stride, last_row - row, min(uint(SEGMENT_BYTES), row_bytes - start), lane);
+    if (++ahead_segment == segments) {
+      ahead_segment = 0;
+      ++ahead_panel;
+    }
+  }
+
+  /* Sums of the panels from `from` up to `to`, to parts [AT_ONCE][SIMDGROUPS][ROWS]. WHOLE: a segment is a whole
+   * row, so that a SIMD-group's activations are the same in each. `copies`: this SIMD-group copies for the others. */
+  template <bool WHOLE>
+  void multiply(bool copies, uint from, uint to, thread const byte_operands &x, threadgroup float *parts, uint lane,
+                uint simdgroup) {
+    typename B::columns columns[UNITS];
+    if (WHOLE && !copies)
+#pragma unroll
+      for (uint i = 0; i < UNITS; ++i) columns[i].load(x, min(simdgroup * UNITS + i, units - 1), lane);
+#pragma unroll 1
+    for (uint panel = from; panel < to; ++panel) {
+      float sums[2] = {0, 0};
+#pragma unroll 1
+      for (uint segment = 0; segment < (WHOLE ? 1 : segments); ++segment) {
+        uint first = (segment * SIMDGROUPS + simdgroup) * UNITS;
+        ring.await(copies);
+        if (!copies && first < units) {
+          threadgroup const uchar *rows = ring.stage() + simdgroup * UNITS * UNIT_BYTES;
+#pragma unroll
+          for (uint i = 0; i < UNITS; ++i) {
+            if (!WHOLE) columns[i].load(x, min(first + i, units - 1), lane);
+            float some[2] = {0, 0};
+            B::template multiply<PITCH>(rows + i * UNIT_BYTES, columns[i], first + i, lane, some);
+            bool exists = i == 0 || first + i < units;
+            sums[0] += exists ? some[0] : 0.0f;
+            sums[1] += exists ? some[1] : 0.0f;
+          }
+        }
+        ring.release(copies, ahead_panel < own.count, lane);
+        if (copies) copy_next(lane);
+      }
+      if (copies) continue;
+      threadgroup float *part = parts + (panel % AT_ONCE * SIMDGROUPS + simdgroup) * ROWS + lane / 4;
+#pragma unroll
+      for (uint i = 0; i < 2; ++i) {
+        sums[i] += simd_shuffle_xor(sums[i], ushort(1));
+        sums[i] += simd_shuffle_xor(sums[i], ushort(2));
+        if (lane % 4 == 0) part[8 * i] = sums[i];
+      }
+    }
+  }
+};
 
 template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING>
 [[kernel, max_total_threads_per_threadgroup(32 * MATVEC_PANELS_SIMDGROUPS + 32)]] void
@@ -33,54 +110,34 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
               threadgroup uchar *memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],
               uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],
               uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  constexpr uint THREADS = SIMDGROUPS * 32, AT_ONCE = MATVEC_PANELS_AT_ONCE(SIMDGROUPS);
-  constexpr uint SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = B::UNIT / B::BLOCK * B::BYTES;
-  constexpr uint PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = RING / (ROWS * PITCH);
-  static_assert(SEGMENT_BYTES % 16 == 0 && STAGES > 0 && STAGES <= 32, "whole vectors, and a lane for each barrier");
-  static_assert(SEGMENT % (B::UNIT * SIMDGROUPS) == 0, "as many units for each SIMD-group");
+  typedef panels<B, SIMDGROUPS, SEGMENT, RING> own_panels;
+  constexpr uint THREADS = SIMDGROUPS * 32, AT_ONCE = own_panels::AT_ONCE;
   allow_successor();
 
-  uint k = args.k, row_bytes = k / B::BLOCK * B::BYTES, segments = (k + SEGMENT - 1) / SEGMENT;
-  ulong stride = args.b_row_stride / B::BLOCK * B::BYTES;
+  uint k = args.k;
   byte_operands x;
-  x.place(memory + STAGES * ROWS * PITCH, k);
+  x.place(memory + own_panels::STAGES * ROWS * own_panels::PITCH, k);
   threadgroup float *parts = x.end(k); /* [AT_ONCE][SIMDGROUPS][ROWS] */
   threadgroup float *squares = parts + AT_ONCE * SIMDGROUPS * ROWS;
   threadgroup float2 *turns = (threadgroup float2 *)(squares + SIMDGROUPS); /* [AT_ONCE][ROWS / 2] */
-  row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
-  ring.place(memory, (threadgroup ulong *)(turns + AT_ONCE * ROWS / 2));
-  tiles<ROWS> mine;
-  mine.group = group;
-  mine.groups = groups;
-  mine.n = args.n;
-  mine.gated = args.gated;
-  uint count = mine.count(), last_row = (args.gated ? 2 * args.n : args.n) - 1;
+  own_panels mine;
+  mine.ring.place(memory, (threadgroup ulong *)(turns + AT_ONCE * ROWS / 2));
+  mine.place(args, b, group, groups);
+  uint count = mine.own.count;
 
-  /* Of the SIMD-group that copies: a row for each lane. */
   bool copies = simdgroup == SIMDGROUPS;
-  uint ahead_panel = 0, ahead_segment = 0;
-#define COPY_NEXT()                                                                                      \
-  if (ahead_panel < count) {                                                                             \
-    uint start = ahead_segment * SEGMENT_BYTES;                                                          \
-    ring.fill(b + min(mine.row(ahead_panel) + lane, last_row) * stride + start, min(SEGMENT_BYTES, row_bytes - start), \
-              lane);                                                                                     \
-    if (++ahead_segment == segments) {                                                                   \
-      ahead_segment = 0;                                                                                 \
-      ++ahead_panel;                                                                                     \
-    }                                                                                                    \
-  }
   if (args.written) wait_for_predecessor(); /* the norm's weights, too, which all threads read */
+  /* The last threads have the first pairs: they copy, and have nothing to multiply. */
+  uint pair = THREADS + 31 - thread_index;
   if (copies) {
-    ring.start(lane);
+    mine.ring.start();
+    mine.ring.pass();
 #pragma unroll 1
-    for (uint i = 0; i < STAGES; ++i) {
-      COPY_NEXT()
-    }
+    for (uint i = 0; i < own_panels::STAGES; ++i) mine.copy_next(lane);
   }
-
-  float first_frequency = copies ? 0.0f : first_rotation_frequency(args, mine, AT_ONCE, thread_index);
+  float frequency = rotation_frequency_of(args, mine.own, pair);
   /* The weights of the norm for this thread's first activations, of which it has eight, and EIGHTS of these on their
-   * way at a time. */
+   * way at a time, and as many behind them. */
   constexpr uint EIGHTS = 4, EARLY = 2;
   uint eights = copies ? 0 : k / 8;
   float4 first_norm[EARLY][2];
@@ -94,15 +151,24 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
   wait_for_predecessor();
 
   float square = 0;
+  float4 kept[2] = {float4(0), float4(0)}; /* of what this threadgroup writes to `normed` */
+  float4 next_low[EIGHTS], next_high[EIGHTS];
+#define LOAD_NEXT(FIRST)                                          \
+  _Pragma("unroll") for (uint i = 0; i < EIGHTS; ++i) {           \
+    uint eight = (FIRST) + i * THREADS + thread_index;            \
+    next_low[i] = eight < eights ? a[2 * eight] : float4(0);      \
+    next_high[i] = eight < eights ? a[2 * eight + 1] : float4(0); \
+  }
+  LOAD_NEXT(0)
 #pragma unroll 1
   for (uint first = 0; first < eights; first += EIGHTS * THREADS) {
     float4 low[EIGHTS], high[EIGHTS];
 #pragma unroll
     for (uint i = 0; i < EIGHTS; ++i) {
-      uint eight = first + i * THREADS + thread_index;
-      low[i] = eight < eights ? a[2 * eight] : float4(0);
-      high[i] = eight < eights ? a[2 * eight + 1] : float4(0);
+      low[i] = next_low[i];
+      high[i] = next_high[i];
     }
+    LOAD_NEXT(first + EIGHTS * THREADS)
     if (args.has_norm) {
 #pragma unroll
       for (uint i = 0; i < EIGHTS; ++i) {
@@ -114,6 +180,10 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
         } else if (eight < eights) {
           low[i] *= norm[2 * eight];
           high[i] *= norm[2 * eight + 1];
+        }
+        if (eight / THREADS == group) {
+          kept[0] = low[i];
+          kept[1] = high[i];
         }
       }
     }
@@ -127,61 +197,52 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
     square = simd_sum(square);
     if (lane == 0 && !copies) squares[simdgroup] = square;
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float first_addend = copies ? 0.0f : first_output_addend(args, mine.own, AT_ONCE, addend, thread_index);
+  mine.ring.begin(copies);
+  make_rotation(args, mine.own, pair, frequency, positions, factors, turns);
+
   /* A row's norm is a factor: of the products, for roundings do not depend on it. */
   float factor = 1;
-  if (args.has_norm) {
+  if (args.has_norm && !copies) {
     float total = 0;
 #pragma unroll
     for (uint i = 0; i < SIMDGROUPS; ++i) total += squares[i];
     factor = precise::rsqrt(total / float(k) + args.eps);
-    for (uint four = group * THREADS + thread_index; four < eights * 2; four += groups * THREADS)
-      normed[four] = a[four] * norm[four] * factor;
   }
-  float first_addend = copies ? 0.0f : first_output_addend(args, mine, AT_ONCE, addend, thread_index);
-
+  bool is_whole = mine.segments == 1 && own_panels::UNITS <= 2; /* of more units there would be too many registers */
 #pragma unroll 1
   for (uint from = 0; from < count; from += AT_ONCE) {
     uint to = min(count, from + AT_ONCE);
-    if (!copies)
-      make_rotations(args, mine, from, to, positions, factors, first_frequency, turns, thread_index, THREADS);
-#pragma unroll 1
-    for (uint panel = from; panel < to; ++panel) {
-      float sums[2] = {0, 0};
-#pragma unroll 1
-      for (uint segment = 0; segment < segments; ++segment) {
-        ring.await(copies);
-        if (!copies) {
-          threadgroup const uchar *upper = ring.stage() + lane / 4 * PITCH;
-#pragma unroll 1
-          for (uint i = 0; i < SEGMENT / B::UNIT / SIMDGROUPS; ++i) {
-            uint own = i * SIMDGROUPS + simdgroup, unit = segment * (SEGMENT / B::UNIT) + own;
-            if (unit < k / B::UNIT)
-              B::multiply(upper + own * UNIT_BYTES, upper + own * UNIT_BYTES + 8 * PITCH, x, unit, lane, sums);
-          }
-        }
-        ring.release(copies, ahead_panel < count, lane);
-        if (copies) {
-          COPY_NEXT()
-        }
-      }
-      if (!copies) {
-        threadgroup float *part = parts + (panel % AT_ONCE * SIMDGROUPS + simdgroup) * ROWS + lane / 4;
-#pragma unroll
-        for (uint i = 0; i < 2; ++i) {
-          sums[i] += simd_shuffle_xor(sums[i], ushort(1));
-          sums[i] += simd_shuffle_xor(sums[i], ushort(2));
-          if (lane % 4 == 0) part[8 * i] = sums[i];
-        }
-      }
-    }
+#define MULTIPLY(WHOLE, COPIES) mine.template multiply<WHOLE>(COPIES, from, to, x, parts, lane, simdgroup)
+#ifdef __HAVE_IRONBRIDGE_BULK_COPY__
+    /* Each has code of its own where no barrier of all threads is in it. */
+    if (copies) MULTIPLY(false, true);
+    else if (is_whole) MULTIPLY(true, false);
+    else MULTIPLY(false, false);
+#else
+    if (is_whole) MULTIPLY(true, copies);
+    else MULTIPLY(false, copies);
+#endif
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (!copies)
-      write_outputs<ROWS, SIMDGROUPS>(args, mine, from, to, parts, turns, factor, first_addend, addend, product, out,
-                                      first_copy, second_copy, thread_index, THREADS);
+      write_outputs<ROWS, SIMDGROUPS>(args, mine.own, from, to, parts, turns, factor, first_addend, addend, product,
+                                      out, first_copy, second_copy, thread_index, THREADS);
     if (to == count) break;
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  if (!copies && args.has_norm) {
+    uint eight = group * THREADS + thread_index;
+    if (eight < eights) {
+      normed[2 * eight] = kept[0] * factor;
+      normed[2 * eight + 1] = kept[1] * factor;
+    }
+    for (eight += groups * THREADS; eight < eights; eight += groups * THREADS) {
+      normed[2 * eight] = a[2 * eight] * norm[2 * eight] * factor;
+      normed[2 * eight + 1] = a[2 * eight + 1] * norm[2 * eight + 1] * factor;
+    }
+  }
+#undef MULTIPLY
+#undef LOAD_NEXT
 }
 
 #endif

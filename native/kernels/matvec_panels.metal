@@ -19,6 +19,8 @@ using namespace metal;
 #include "row_tiles.h"
 #include "matvec_outputs.h"
 
+constant constexpr uint ROWS = MATVEC_PANELS_ROWS;
+
 /* Activations in threadgroup memory: of each 32 the words 0 4 1 5 2 6 3 7, so that a lane's two are neighbors; their
  * scale, and that times their sum; of each 16 the scale times the sum. */
 struct byte_operands {
@@ -52,13 +54,21 @@ struct byte_operands {
   }
 };
 
-#include "matvec_panels.h"
-
-/* The columns of a product: `i` is this lane's column's, lane / 4. */
-static inline void add_column(thread int *sums, uint a0, uint a1, uint a2, uint a3, uint2 b, uint i, uint lane) {
-  bool is_its = lane / 4 == i;
-  multiply_bytes(sums, a0, a1, a2, a3, is_its ? b.x : 0, is_its ? b.y : 0, lane);
-}
+/* Of the eight blocks of a unit the words that a lane multiplies, in the column of each block: 0 but in its own,
+ * lane / 4. And of blocks 2 t and 2 t + 1, t = lane % 4, the scales, and these times the sums. */
+struct unit_columns {
+  uint2 words[8];
+  float4 scales;
+  void load(thread const byte_operands &x, uint unit, uint lane) {
+    uint2 own = x.at(unit, lane);
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) words[i] = lane / 4 == i ? own : uint2(0);
+    scales = x.scales_of(unit, lane);
+  }
+  void multiply(thread int *sums, uint i, uint a0, uint a1, uint a2, uint a3, uint lane) const {
+    multiply_bytes(sums, a0, a1, a2, a3, words[i].x, words[i].y, lane);
+  }
+};
 
 /* Where sums of a unit's even and odd products begin: as one their elements are sum_of(). */
 struct column_sums {
@@ -76,9 +86,10 @@ struct column_sums {
 /* Two blocks are 9 words: the first's scale, half a word, its 16 bytes, and the second's scale and bytes. */
 struct panel_q4_0 {
   enum { BLOCK = 32, BYTES = 18, UNIT = 256 };
-  static void multiply(threadgroup const uchar *upper, threadgroup const uchar *lower, thread const byte_operands &x,
-                       uint unit, uint lane, thread float *sums) {
-    threadgroup const uint *u = (threadgroup const uint *)upper, *l = (threadgroup const uint *)lower;
+  typedef unit_columns columns;
+  template <uint PITCH>
+  static void multiply(threadgroup const uchar *rows, thread const columns &x, uint, uint lane, thread float *sums) {
+    threadgroup const uint *u = (threadgroup const uint *)(rows + lane / 4 * PITCH), *l = u + 8 * PITCH / 4;
     uint t = lane % 4, p[8], q[8];
 #pragma unroll
     for (uint i = 0; i < 4; ++i) {
@@ -87,13 +98,12 @@ struct panel_q4_0 {
       q[2 * i] = straddling(l[9 * i + t], l[9 * i + t + 1]);
       q[2 * i + 1] = l[9 * i + t + 5];
     }
-    uint2 b = x.at(unit, lane);
     column_sums of;
 #pragma unroll
     for (uint i = 0; i < 8; ++i)
-      add_column(i % 2 ? of.odd : of.even, p[i] & 0x0f0f0f0fu, q[i] & 0x0f0f0f0fu, p[i] >> 4 & 0x0f0f0f0fu,
-                 q[i] >> 4 & 0x0f0f0f0fu, b, i, lane);
-    float4 s = x.scales_of(unit, lane);
+      x.multiply(i % 2 ? of.odd : of.even, i, p[i] & 0x0f0f0f0fu, q[i] & 0x0f0f0f0fu, p[i] >> 4 & 0x0f0f0f0fu,
+                 q[i] >> 4 & 0x0f0f0f0fu, lane);
+    float4 s = x.scales;
     float even = 8 * s.y, odd = 8 * s.w;
     sums[0] += low_half(u[9 * t]) * (of.at(0) * s.x - even) + high_half(u[9 * t + 4]) * (of.at(1) * s.z - odd);
     sums[1] += low_half(l[9 * t]) * (of.at(2) * s.x - even) + high_half(l[9 * t + 4]) * (of.at(3) * s.z - odd);
@@ -103,20 +113,20 @@ struct panel_q4_0 {
 /* Two blocks are 17 words, likewise. */
 struct panel_q8_0 {
   enum { BLOCK = 32, BYTES = 34, UNIT = 256 };
-  static void multiply(threadgroup const uchar *upper, threadgroup const uchar *lower, thread const byte_operands &x,
-                       uint unit, uint lane, thread float *sums) {
-    threadgroup const uint *u = (threadgroup const uint *)upper, *l = (threadgroup const uint *)lower;
+  typedef unit_columns columns;
+  template <uint PITCH>
+  static void multiply(threadgroup const uchar *rows, thread const columns &x, uint, uint lane, thread float *sums) {
+    threadgroup const uint *u = (threadgroup const uint *)(rows + lane / 4 * PITCH), *l = u + 8 * PITCH / 4;
     uint t = lane % 4;
-    uint2 b = x.at(unit, lane);
     column_sums of;
 #pragma unroll
     for (uint i = 0; i < 4; ++i) {
       threadgroup const uint *p = u + 17 * i + t, *q = l + 17 * i + t;
-      add_column(of.even, straddling(p[0], p[1]), straddling(q[0], q[1]), straddling(p[4], p[5]),
-                 straddling(q[4], q[5]), b, 2 * i, lane);
-      add_column(of.odd, p[9], q[9], p[13], q[13], b, 2 * i + 1, lane);
+      x.multiply(of.even, 2 * i, straddling(p[0], p[1]), straddling(q[0], q[1]), straddling(p[4], p[5]),
+                 straddling(q[4], q[5]), lane);
+      x.multiply(of.odd, 2 * i + 1, p[9], q[9], p[13], q[13], lane);
     }
-    float4 s = x.scales_of(unit, lane);
+    float4 s = x.scales;
     sums[0] += low_half(u[17 * t]) * (of.at(0) * s.x) + high_half(u[17 * t + 8]) * (of.at(1) * s.z);
     sums[1] += low_half(l[17 * t]) * (of.at(2) * s.x) + high_half(l[17 * t + 8]) * (of.at(3) * s.z);
   }
@@ -133,25 +143,25 @@ struct panel_q4_k {
     float least = float(minima & 255) * s.y + float(minima >> 8 & 255) * s.w;
     return low_half(head.x) * products - high_half(head.x) * least;
   }
-  static void multiply(threadgroup const uchar *upper, threadgroup const uchar *lower, thread const byte_operands &x,
-                       uint unit, uint lane, thread float *sums) {
-    threadgroup const uint *u = (threadgroup const uint *)upper, *l = (threadgroup const uint *)lower;
+  typedef unit_columns columns;
+  template <uint PITCH>
+  static void multiply(threadgroup const uchar *rows, thread const columns &x, uint, uint lane, thread float *sums) {
+    threadgroup const uint *u = (threadgroup const uint *)(rows + lane / 4 * PITCH), *l = u + 8 * PITCH / 4;
     uint t = lane % 4, p[8], q[8];
 #pragma unroll
     for (uint i = 0; i < 8; ++i) {
       p[i] = u[4 + 4 * i + t];
       q[i] = l[4 + 4 * i + t];
     }
-    uint2 b = x.at(unit, lane);
     column_sums of;
 #pragma unroll
     for (uint i = 0; i < 8; i += 2) {
-      add_column(of.even, p[i] & 0x0f0f0f0fu, q[i] & 0x0f0f0f0fu, p[i + 1] & 0x0f0f0f0fu, q[i + 1] & 0x0f0f0f0fu, b, i,
+      x.multiply(of.even, i, p[i] & 0x0f0f0f0fu, q[i] & 0x0f0f0f0fu, p[i + 1] & 0x0f0f0f0fu, q[i + 1] & 0x0f0f0f0fu,
                  lane);
-      add_column(of.odd, p[i] >> 4 & 0x0f0f0f0fu, q[i] >> 4 & 0x0f0f0f0fu, p[i + 1] >> 4 & 0x0f0f0f0fu,
-                 q[i + 1] >> 4 & 0x0f0f0f0fu, b, i + 1, lane);
+      x.multiply(of.odd, i + 1, p[i] >> 4 & 0x0f0f0f0fu, q[i] >> 4 & 0x0f0f0f0fu, p[i + 1] >> 4 & 0x0f0f0f0fu,
+                 q[i + 1] >> 4 & 0x0f0f0f0fu, lane);
     }
-    float4 s = x.scales_of(unit, lane);
+    float4 s = x.scales;
     sums[0] += scaled(*(threadgroup const uint4 *)u, t, s, of.at(0), of.at(1));
     sums[1] += scaled(*(threadgroup const uint4 *)l, t, s, of.at(2), of.at(3));
   }
@@ -183,9 +193,29 @@ struct panel_q6_k {
     char2 of = as_type<char2>(*(threadgroup const ushort *)scales);
     return float(of.x) * (scale * first - halves.x) + float(of.y) * (scale * second - halves.y);
   }
-  static void multiply(threadgroup const uchar *upper, threadgroup const uchar *lower, thread const byte_operands &x,
-                       uint unit, uint lane, thread float *sums) {
-    uint g = lane / 4, t = lane % 4, odd = unit % 2 * 2;
+  /* Of each half of a unit the words in its eight columns; the scale of block t; and 32 times those of its halves times
+   * their sums. */
+  struct columns {
+    uint words[2][8];
+    float scales[2];
+    float2 halves[2];
+    void load(thread const byte_operands &x, uint unit, uint lane) {
+      uint g = lane / 4, t = lane % 4;
+#pragma unroll
+      for (uint side = 0; side < 2; ++side) {
+        uint first = unit * 8 + side * 4, own = x.words[(first + g / 2) * 8 + 2 * t + g % 2];
+#pragma unroll
+        for (uint i = 0; i < 8; ++i) words[side][i] = g == i ? own : 0;
+        scales[side] = x.scales[first + t].x;
+        halves[side] = 32 * ((threadgroup const float2 *)x.halves)[first + t];
+      }
+    }
+  };
+  template <uint PITCH>
+  static void multiply(threadgroup const uchar *rows, thread const columns &x, uint unit, uint lane,
+                       thread float *sums) {
+    threadgroup const uchar *upper = rows + lane / 4 * PITCH, *lower = upper + 8 * PITCH;
+    uint t = lane % 4, odd = unit % 2 * 2;
     threadgroup const uint *u = (threadgroup const uint *)(upper - odd), *l = (threadgroup const uint *)(lower - odd);
     float upper_scale = half_of(*(threadgroup const ushort *)(upper + 208));
     float lower_scale = half_of(*(threadgroup const ushort *)(lower + 208));
@@ -193,25 +223,25 @@ struct panel_q6_k {
     for (uint side = 0; side < 2; ++side) {
       words p(u, 8 * odd, side, t);
       words q(l, 8 * odd, side, t);
-      uint b = x.words[(unit * 8 + side * 4 + g / 2) * 8 + 2 * t + g % 2];
       column_sums of;
 #pragma unroll
       for (uint i = 0; i < 4; ++i)
-        multiply_bytes(i % 2 ? of.odd : of.even, p.of(i, 0), q.of(i, 0), p.of(i, 1), q.of(i, 1), g == 2 * i ? b : 0,
-                       g == 2 * i + 1 ? b : 0, lane);
-      uint block = unit * 8 + side * 4 + t, scales = 192 + side * 8 + 2 * t;
-      float scale = x.scales[block].x;
-      float2 halves = 32 * ((threadgroup const float2 *)x.halves)[block];
-      sums[0] += upper_scale * scaled(upper + scales, scale, halves, of.at(0), of.at(1));
-      sums[1] += lower_scale * scaled(lower + scales, scale, halves, of.at(2), of.at(3));
+        multiply_bytes(i % 2 ? of.odd : of.even, p.of(i, 0), q.of(i, 0), p.of(i, 1), q.of(i, 1), x.words[side][2 * i],
+                       x.words[side][2 * i + 1], lane);
+      uint scales = 192 + side * 8 + 2 * t;
+      sums[0] += upper_scale * scaled(upper + scales, x.scales[side], x.halves[side], of.at(0), of.at(1));
+      sums[1] += lower_scale * scaled(lower + scales, x.scales[side], x.halves[side], of.at(2), of.at(3));
     }
   }
 };
 
+#include "matvec_panels.h"
+
+#define LONG_SEGMENT(B) MATVEC_PANELS_LONG_SEGMENT(256 / B::BLOCK * B::BYTES)
 #define SHORT_SEGMENT(B) MATVEC_PANELS_SHORT_SEGMENT(256 / B::BLOCK * B::BYTES)
 #define PANELS(NAME, ...) \
   template [[host_name(NAME)]] [[kernel]] decltype(matvec_panels<__VA_ARGS__>) matvec_panels<__VA_ARGS__>;
-#define FULL(NAME, B) PANELS(NAME, B, MATVEC_PANELS_SIMDGROUPS, MATVEC_PANELS_SEGMENT, MATVEC_PANELS_RING)
+#define FULL(NAME, B) PANELS(NAME, B, MATVEC_PANELS_SIMDGROUPS, LONG_SEGMENT(B), MATVEC_PANELS_RING)
 #define SHORT(NAME, B) PANELS(NAME, B, MATVEC_PANELS_FEW_SIMDGROUPS, SHORT_SEGMENT(B), MATVEC_PANELS_SHORT_RING)
 
 FULL("matvec_panels_q4_0_f32", panel_q4_0)

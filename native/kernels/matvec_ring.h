@@ -62,11 +62,8 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
     copy_column[i] = vector % VECTORS * 16;
   }
   tiles<ROWS> mine;
-  mine.group = group;
-  mine.groups = groups;
-  mine.n = args.n;
-  mine.gated = args.gated;
-  uint count = mine.count(), last_row = (args.gated ? 2 * args.n : args.n) - 1;
+  mine.place(group, groups, args.n, args.gated);
+  uint count = mine.count, last_row = (args.gated ? 2 * args.n : args.n) - 1;
 
   /* Segment `simdgroup`, and then each SIMDGROUPS-th, of this threadgroup's is this SIMD-group's. */
   uint step_tiles = SIMDGROUPS / segments, step_segments = SIMDGROUPS % segments;
@@ -93,9 +90,8 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
   for (uint i = 0; i < EARLY; ++i) {
     COPY_NEXT()
   }
-  /* The angle of this thread's first pair, as far as it depends on no memory. */
-  float first_frequency = first_rotation_frequency(args, mine, TILES, thread_index);
-  /* And the weights of the norm for its first activations. */
+  float frequency = rotation_frequency_of(args, mine, thread_index);
+  /* The weights of the norm for this thread's first activations. */
   uint fours = k / 4;
   float4 first_norm[4];
 #pragma unroll
@@ -152,6 +148,7 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
 
   /* What this thread's first output is added to, on its way while products are computed. */
   float first_addend = first_output_addend(args, mine, TILES, addend, thread_index);
+  make_rotation(args, mine, thread_index, frequency, positions, factors, turns);
 
   uint tile = simdgroup / segments, segment = simdgroup % segments, slot = 0;
   float sums[ROWS];
@@ -160,7 +157,6 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
 #pragma unroll 1
   for (uint from = 0; from < count; from += TILES) {
     uint to = min(count, from + TILES);
-    make_rotations(args, mine, from, to, positions, factors, first_frequency, turns, thread_index, THREADS);
 #pragma unroll 1
     while (tile < to) {
       async_copy_wait<STAGES - 1>();

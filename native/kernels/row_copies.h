@@ -31,25 +31,38 @@ template <uint ROWS, uint PITCH, uint STAGES, uint USERS> struct row_stages {
   threadgroup const uchar *stage() const { return memory + used * ROWS * PITCH; }
 
 #ifdef __HAVE_IRONBRIDGE_BULK_COPY__
-  void start(uint lane) const {
-    if (lane < STAGES) {
-      msl::copy_barrier_start(full + lane, 1);
-      msl::copy_barrier_start(empty + lane, USERS);
+  void start() const {
+#pragma unroll
+    for (uint i = 0; i < STAGES; ++i) {
+      msl::copy_barrier_start_once(full + i, 1);
+      msl::copy_barrier_start_once(empty + i, USERS);
     }
     msl::copy_barriers_ready();
     simdgroup_barrier(mem_flags::mem_threadgroup);
   }
-  /* Row `lane` of the next stage, `bytes` long, a multiple of 16 as its address is. */
-  void fill(device const uchar *row, uint bytes, uint lane) {
+  /* The barrier of all threads that stands before the first await(). The SIMD-group that copies passes it without
+   * waiting, at once behind start(), and must not have anything for the others. */
+  void pass() const { msl::tell_barrier(32 * USERS + 32); }
+  void begin(bool copies) const {
+    if (!copies) msl::wait_at_barrier(32 * USERS + 32);
+  }
+  /* The next stage: rows that are `stride` bytes apart, up to row `last`, which then comes again. Each is `bytes` long,
+   * a multiple of 16, as addresses are. */
+  void fill(device const uchar *rows, ulong stride, uint last, uint bytes, uint lane) {
     if (lane == 0) msl::copy_barrier_expect(full + filled, bytes * ROWS);
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    if (lane < ROWS) msl::bulk_copy(memory + (filled * ROWS + lane) * PITCH, row, bytes, full + filled);
+    threadgroup uchar *to = memory + filled * ROWS * PITCH;
+#pragma unroll 4
+    for (uint r = 0; r < ROWS; ++r) {
+      msl::bulk_copy_once(to, rows, bytes, full + filled);
+      to += PITCH;
+      rows += r < last ? stride : 0;
+    }
     filled = filled + 1 == STAGES ? 0 : filled + 1;
   }
   void await(bool copies) const {
     if (copies) return;
     msl::copy_barrier_wait(full + used, parity);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
   }
   /* `more`: the stage is going to be filled again. */
   void release(bool copies, bool more, uint lane) {
@@ -62,8 +75,11 @@ template <uint ROWS, uint PITCH, uint STAGES, uint USERS> struct row_stages {
     next();
   }
 #else
-  void start(uint) const {}
-  void fill(device const uchar *row, uint bytes, uint lane) {
+  void start() const {}
+  void pass() const {}
+  void begin(bool) const { threadgroup_barrier(mem_flags::mem_threadgroup); }
+  void fill(device const uchar *rows, ulong stride, uint last, uint bytes, uint lane) {
+    device const uchar *row = rows + min(lane, last) * stride;
     threadgroup uint4 *to = (threadgroup uint4 *)(memory + (filled * ROWS + lane) * PITCH);
     if (lane < ROWS)
       for (uint i = 0; i < bytes / 16; ++i) async_copy(to + i, (device const uint4 *)row + i);

@@ -177,7 +177,9 @@ static bool record_rotated_product(IronCommands *commands, const IronOperand *op
   const matvec_bytes_args *old = &before->arguments.product;
   const IronOperand *out = &before->operands[MATVEC_BYTES_OUT], *normed = &before->operands[MATVEC_BYTES_NORMED],
                     *positions = &operands[ROPE_POSITIONS], *factors = &operands[ROPE_FACTORS];
-  bool is_plain = !old->keeps_product && !old->rotary_dim && old->n % 2 == 0;
+  const IronPass *pass = &before->pass.pass;
+  bool is_plain = !old->keeps_product && !old->rotary_dim && old->n % 2 == 0 &&
+                  IronProductRotates(pass->kernel, old->n, pass->grid.width);
   bool are_its = IronSamePlace(&operands[ROPE_X], out) && (uint64_t)args->heads * args->rotary_dim <= old->n;
   bool are_apart = !IronOverlap(positions, out) && !IronOverlap(positions, normed) &&
                    !(args->has_factors && (IronOverlap(factors, out) || IronOverlap(factors, normed)));

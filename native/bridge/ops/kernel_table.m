@@ -124,7 +124,8 @@ static bool is_of_numbers_short(const void *arguments, const struct IronOperand 
 /* The same by matrices of bytes, for activations that may be rounded to bytes. `of_256`: bytes of 256 weights. */
 static uint32_t panels_memory(uint32_t simdgroups, uint32_t of_256, uint64_t k) {
   return simdgroups == MATVEC_PANELS_SIMDGROUPS
-             ? MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_RING, MATVEC_PANELS_SEGMENT / 256 * of_256, k)
+             ? MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_RING,
+                                    MATVEC_PANELS_LONG_SEGMENT(of_256) / 256 * of_256, k)
              : MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_SHORT_RING,
                                     MATVEC_PANELS_SHORT_SEGMENT(of_256) / 256 * of_256, k);
 }
@@ -542,12 +543,16 @@ static uint32_t bytes_of(iron_dtype type, uint64_t weights) {
   return IronTypeBytes(type, weights, "b", &bytes) == IRON_OK ? (uint32_t)bytes : 0;
 }
 
+static bool is_of_panels_kernel(int kernel) {
+  return IronKernelTable[kernel].operation == IRON_OPERATION_MATMUL_FUSED_BYTES;
+}
+
 uint32_t IronProductMemory(int kernel, uint32_t k) {
   const IronKernelEntry *entry = &IronKernelTable[kernel];
   iron_dtype type = entry->types[0];
   uint32_t simdgroups = entry->geometry.threads / 32, memory;
   bool is_short = simdgroups != MATVEC_BYTES_SIMDGROUPS;
-  if (entry->operation == IRON_OPERATION_MATMUL_FUSED_BYTES) {
+  if (is_of_panels_kernel(kernel)) {
     memory = panels_memory(simdgroups - 1, bytes_of(type, 256), k);
   } else if (IRON_TYPES(type) & IRON_TYPES_FLOAT) {
     memory = MATVEC_NUMBERS_MEMORY(simdgroups, is_short ? MATVEC_BYTES_FEW_STAGES : MATVEC_NUMBERS_STAGES, k);
@@ -563,9 +568,13 @@ bool IronProductIsLong(int kernel) {
   return IronKernelTable[kernel].geometry.threads == 32 * MATVEC_PANELS_SIMDGROUPS + 32;
 }
 
-uint32_t IronProductRows(int kernel) {
-  bool bytes = IronKernelTable[kernel].operation == IRON_OPERATION_MATMUL_FUSED_BYTES;
-  return bytes ? MATVEC_PANELS_ROWS : MATVEC_BYTES_ROWS;
+uint32_t IronProductRows(int kernel) { return is_of_panels_kernel(kernel) ? MATVEC_PANELS_ROWS : MATVEC_BYTES_ROWS; }
+
+bool IronProductRotates(int kernel, uint32_t n, uint32_t groups) {
+  uint32_t threads = IronKernelTable[kernel].geometry.threads, rows = IronProductRows(kernel);
+  uint32_t at_once = is_of_panels_kernel(kernel) ? MATVEC_PANELS_AT_ONCE(threads / 32 - 1) : MATVEC_BYTES_TILES;
+  uint64_t tiles = ((uint64_t)n + rows - 1) / rows, most = (tiles + groups - 1) / groups;
+  return most <= at_once && most * rows / 2 <= threads;
 }
 
 static bool is_short_slices(int kernel) {

@@ -444,6 +444,45 @@ fn a_product_its_rotation_and_copies() {
     }
 }
 
+/// More pairs than threads have one of: then rotations are operations of their own.
+#[test]
+#[serial]
+fn a_product_with_many_pairs() {
+    let (k, head_dim) = (256, 64);
+    for device in devices() {
+        // Of a device with 132 cores, few tiles of a threadgroup, and more than it computes at once.
+        for n in [132 * 4 * 16, 132 * 16 * 16 + head_dim] {
+            let inputs = numbers(k, 31);
+            let weights = Typed::made_up(DType::Q4_0, n * k, 32);
+            let positions = device.buffer_from(&[77u32]).expect("memory");
+            for (precision, _, tolerance) in PRECISIONS {
+                let results = both_ways(
+                    &device,
+                    &inputs,
+                    n,
+                    &weights,
+                    precision,
+                    &|commands, row, b| {
+                        let out = row.skip(k);
+                        commands.matmul(&Matmul::new(
+                            row.matrix(1, k),
+                            b.matrix(n, k).transposed(),
+                            out.matrix(1, n),
+                        ))?;
+                        commands.rope(&Rope::new(
+                            out.matrix(1, n),
+                            positions.tensor().vector(1),
+                            head_dim,
+                            10000.0,
+                        ))
+                    },
+                );
+                assert_within(tolerance, results, &format!("{precision:?}, {n} rows"));
+            }
+        }
+    }
+}
+
 /// Activations that are rounded to bytes, against float64: with the same rounding the results are those, and without it
 /// they are as far off as the rounding may take them. Rows of several segments, rows that fill no panel, and several
 /// rows of activations.
