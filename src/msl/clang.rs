@@ -172,6 +172,89 @@ impl Clang {
             None => Ok(run),
         }
     }
+
+    /// Runs the one program that clang would run for `arguments`, such as the linker, and tells whether it succeeded.
+    /// Clang names it when it is first asked; later runs differ in these files alone.
+    pub fn runs_the_same(
+        &self,
+        arguments: &[OsString],
+        files: [&Path; 2],
+        limits: &Limits,
+    ) -> bool {
+        static KNOWN: Mutex<Vec<(PathBuf, Vec<Word>)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let command = match known.iter().find(|(path, _)| *path == self.path) {
+            Some((_, command)) => command.clone(),
+            None => {
+                let words = self.command(arguments, limits).unwrap_or_default();
+                let command: Vec<Word> = words
+                    .into_iter()
+                    .map(|word| match files.iter().position(|file| *file == *word) {
+                        Some(file) => Word::File(file),
+                        None => Word::Same(word),
+                    })
+                    .collect();
+                known.push((self.path.clone(), command.clone()));
+                command
+            }
+        };
+        drop(known);
+        let Some((Word::Same(program), arguments)) = command.split_first() else {
+            return false;
+        };
+        let arguments: Vec<OsString> = arguments
+            .iter()
+            .map(|word| match word {
+                Word::Same(word) => word.clone(),
+                Word::File(file) => files[*file].into(),
+            })
+            .collect();
+        let run = process::run(Path::new(program), &arguments, &ENVIRONMENT, b"", limits);
+        run.is_ok_and(|run| run.success)
+    }
+
+    /// The words of the only command that clang would run.
+    fn command(&self, arguments: &[OsString], limits: &Limits) -> Option<Vec<OsString>> {
+        let mut asked = vec![OsString::from("-###")];
+        asked.extend_from_slice(arguments);
+        let run = self
+            .run(&asked, "", limits)
+            .ok()
+            .filter(|run| run.success)?;
+        let mut commands = run.stderr.lines().filter(|line| line.starts_with(" \""));
+        let command = words(commands.next()?)?;
+        commands.next().is_none().then_some(command)
+    }
+}
+
+/// Of a command that is run again with other files.
+#[derive(Clone)]
+enum Word {
+    Same(OsString),
+    File(usize),
+}
+
+/// The words of a command as `clang -###` prints it: each in quotes, with a backslash before what has a meaning there.
+fn words(line: &str) -> Option<Vec<OsString>> {
+    let mut words = Vec::new();
+    let mut rest = line.chars();
+    while let Some(first) = rest.find(|c| *c != ' ') {
+        if first != '"' {
+            return None;
+        }
+        let mut word = String::new();
+        loop {
+            match rest.next()? {
+                '"' => break,
+                '\\' => word.push(rest.next()?),
+                other => word.push(other),
+            }
+        }
+        words.push(word.into());
+    }
+    Some(words)
 }
 
 #[cfg(test)]
@@ -233,6 +316,15 @@ mod tests {
                 !programs.is_empty(),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn commands_are_read_as_clang_prints_them() {
+        let read = words(r#" "/usr/bin/ld" "a b" "" "say \"\\\$\"""#).expect("words");
+        assert_eq!(read, ["/usr/bin/ld", "a b", "", r#"say "\$""#]);
+        for line in [r#" "ld" plain"#, r#" "ld"#] {
+            assert_eq!(words(line), None, "{line}");
         }
     }
 
