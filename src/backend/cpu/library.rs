@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn our_sources_compile_as_metal_to_the_same_kernels() {
         let mut total = 0;
-        for own in crate::msl::builtin::own_sources() {
-            let compile = |choice| Library::compile(&own.text(), choice, Rules::Own);
-            let native = compile(KernelChoice::Native).expect(own.family);
+        for (family, source) in crate::msl::builtin::own_metal_sources() {
+            let compile = |choice| Library::compile(source.as_bytes(), choice, Rules::Own);
+            let native = compile(KernelChoice::Native).expect(family);
             let msl = compile(KernelChoice::Msl).unwrap_or_else(|error| panic!("{error}"));
             let names = |library: &Library| {
                 let mut names: Vec<CString> = (0..)
@@ -166,7 +166,7 @@ mod tests {
                 names.sort();
                 names
             };
-            assert_eq!(names(&msl), names(&native), "{}.metal", own.family);
+            assert_eq!(names(&msl), names(&native), "{family}.metal");
             if let Library::Native(kernels) = &native {
                 total += kernels.len();
             }
