@@ -1,5 +1,6 @@
-//! Every kernel of the table × every edge: native on each instruction set and from its Metal source, in every lane
-//! order and with each access checked, against float64 arithmetic. Tolerances stand beside the comparisons, in the
+//! Every kernel of the table × every edge: native on each instruction set and from its Metal source, against float64
+//! arithmetic. From the source a shape is run in one way at each edge, in turn, so that it meets every lane order and
+//! has each access checked; `tests/device` runs operations in all ways. Tolerances stand beside the comparisons, in the
 //! families' tests; outputs are poisoned before and looked at outside of what should be written after.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use super::kernels::{
     rms_norm_backward, rope, sgd, softmax, softmax_backward, sum_rows, sum_squares, transpose,
 };
 use super::registry::{Kernel, kernels};
-use super::testing::{EDGES, Way, was_run};
+use super::testing::{EDGES, Way, in_turns, was_run};
 
 /// The row of a kernel: its family's check at one edge.
 fn check(kernel: &Kernel, edge: usize) {
@@ -60,7 +61,9 @@ fn every_kernel_at_every_edge_in_every_way() {
     let rows = || {
         while let Some(kernel) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             println!("{}", kernel.display_name()); // shown with a failure
-            EDGES.into_iter().for_each(|edge| check(kernel, edge));
+            for (turn, edge) in EDGES.into_iter().enumerate() {
+                in_turns(turn, || check(kernel, edge));
+            }
             for way in [
                 Way::Native,
                 Way::Forward,

@@ -1,7 +1,7 @@
 //! What the kernels' tests share: calls of a kernel by name on every instruction set, poisoned outputs, and float64
 //! values of what buffers hold.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
 use std::ops;
@@ -438,10 +438,14 @@ pub enum On<'a> {
 impl On<'_> {
     /// Calls `check` with what `run` gives on each.
     pub fn each<T: Output>(self, run: impl Fn(Executor) -> Vec<T>, mut check: impl FnMut(&[T])) {
-        let ways = match self {
-            On::Native => &[],
-            On::Metal(ways) => ways,
-            On::Everything => &METAL[..],
+        let ways = match (self, TURN.get()) {
+            (On::Native, _) => &[],
+            (On::Metal(ways), _) => ways,
+            (On::Everything, None) => &METAL[..],
+            (On::Everything, Some(turn)) => {
+                TURN.set(Some(turn + 1));
+                &METAL[turn % METAL.len()..][..1]
+            }
         };
         if matches!(self, On::Native | On::Everything) {
             on_every_machine(|machine| run(Executor::Native(machine)), &mut check);
@@ -451,6 +455,17 @@ impl On<'_> {
             check(&run(Executor::Metal(order, validate)));
         }
     }
+}
+
+thread_local! {
+    static TURN: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Has each of the `checks` that run everything run the Metal kernel in one way, in turn from way `first` on.
+pub fn in_turns(first: usize, checks: impl FnOnce()) {
+    TURN.set(Some(first));
+    checks();
+    TURN.set(None);
 }
 
 /// Calls `check` with what `run` gives on every instruction set and from the Metal source, in every way.
