@@ -17,7 +17,9 @@ esac
 shift
 . scripts/sanitizer.sh "$sanitizer"
 
-scripts/debug-build.sh
+# As scripts/debug-build.sh has it, with the smallest example in place of the test, for which cargo would build the
+# command line.
+cargo build --workspace --features ironbridge/cli,ironbridge/pull,ironbridge/tracing --lib --example generate
 library=$CARGO_TARGET_DIR/debug
 # Where capi/build.rs makes this link, the library itself is not.
 ln -sfn libironbridge.so "$library/libironbridge.so.0"
