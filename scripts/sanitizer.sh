@@ -10,7 +10,7 @@ export "IRONBRIDGE_TEST_$(tr 'a-z' 'A-Z' <<<"$1")_SANITIZER=1"
 # A folder of its own for what is built, and the ordinary one for the rest: dependencies are those of the tests.
 . scripts/shared-dependencies.sh sanitizer
 # The sanitizers watch the native side; the Rust side compiles in a third of the time where it is not optimized.
-export CARGO_PROFILE_DEV_OPT_LEVEL=0
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 # Reports and suppressions name functions and files. The runtime does not find every symbolizer by itself.
 symbolizer=$(command -v "${clang/clang/llvm-symbolizer}" || command -v llvm-symbolizer || command -v addr2line)
 symbolizer=external_symbolizer_path=$(readlink -f "$symbolizer")
