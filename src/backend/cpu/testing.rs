@@ -461,9 +461,15 @@ thread_local! {
     static TURN: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Has each of the `checks` that run everything run the Metal kernel in one way, in turn from way `first` on.
+/// Whether every shape is run in every way: `make test-msl` sets this.
+pub fn in_all_ways() -> bool {
+    std::env::var_os("IRONBRIDGE_KERNEL_WAYS").is_some_and(|ways| ways == "all")
+}
+
+/// Has each of the `checks` that run everything run the Metal kernel in one way, in turn from way `first` on, unless
+/// all ways are wanted.
 pub fn in_turns(first: usize, checks: impl FnOnce()) {
-    TURN.set(Some(first));
+    TURN.set((!in_all_ways()).then_some(first));
     checks();
     TURN.set(None);
 }
