@@ -131,7 +131,10 @@ static uint32_t panels_memory(uint32_t simdgroups, uint32_t of_256, uint64_t k) 
 }
 static bool is_of_panels(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
                          uint32_t simdgroups) {
+  /* Without copies of whole rows, which devices with less do not have, others are faster. */
+  enum { LEAST = 170 << 10 };
   uint32_t memory = panels_memory(simdgroups, 256 / of_block * bytes, args->k);
+  if (simdgroups == MATVEC_PANELS_SIMDGROUPS && memory < LEAST) memory = LEAST;
   return args->k % 256 == 0 && is_of_rings(args, operands, of_block, bytes, memory);
 }
 #define IS_OF_PANELS(name, of_block, bytes)                                                                \
