@@ -16,7 +16,7 @@
 #ifndef IRON_KERNELS_MATVEC_PANELS_H
 #define IRON_KERNELS_MATVEC_PANELS_H
 
-/* The panels of a threadgroup. */
+/* The panels of a threadgroup, which lie in tiles `own`. */
 template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
   enum { SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = B::UNIT / B::BLOCK * B::BYTES };
   enum { PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = RING / (ROWS * PITCH) };
@@ -24,15 +24,13 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
   static_assert(SEGMENT_BYTES % 16 == 0 && STAGES > 0 && STAGES <= 32, "whole vectors, and as many barriers as the host knows");
   static_assert(SEGMENT % (B::UNIT * SIMDGROUPS) == 0, "as many units for each SIMD-group");
 
-  tiles<ROWS> own;
-  row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
+  typedef row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> stages;
   device const uchar *b;
   ulong stride;
   uint row_bytes, units, segments, last_row;
   uint ahead_panel, ahead_segment; /* what is copied next */
 
-  void place(constant matvec_bytes_args &args, device const uchar *weights, uint group, uint groups) {
-    own.place(group, groups, args.n, args.gated);
+  void place(constant matvec_bytes_args &args, device const uchar *weights) {
     b = weights;
     stride = args.b_row_stride / B::BLOCK * B::BYTES;
     row_bytes = args.k / B::BLOCK * B::BYTES;
@@ -42,7 +40,7 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
     ahead_panel = ahead_segment = 0;
   }
 
-  void copy_next(uint lane) {
+  void copy_next(thread const tiles<ROWS> &own, thread stages &ring, uint lane) {
     if (ahead_panel >= own.count) return;
     uint start = ahead_segment * SEGMENT_BYTES, row = own.row(ahead_panel);
     ring.fill(b + row * stride + start, stride, last_row - row, min(uint(SEGMENT_BYTES), row_bytes - start), lane);
@@ -55,8 +53,8 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
   /* Sums of the panels from `from` up to `to`, to parts [AT_ONCE][SIMDGROUPS][ROWS]. WHOLE: a segment is a whole
    * row, so that a SIMD-group's activations are the same in each. `copies`: this SIMD-group copies for the others. */
   template <bool WHOLE>
-  void multiply(bool copies, uint from, uint to, thread const byte_operands &x, threadgroup float *parts, uint lane,
-                uint simdgroup) {
+  void multiply(thread const tiles<ROWS> &own, thread stages &ring, bool copies, uint from, uint to,
+                thread const byte_operands &x, threadgroup float *parts, uint lane, uint simdgroup) {
     typename B::columns columns[UNITS];
     if (WHOLE && !copies)
 #pragma unroll
@@ -81,7 +79,7 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
           }
         }
         ring.release(copies, ahead_panel < own.count, lane);
-        if (copies) copy_next(lane);
+        if (copies) copy_next(own, ring, lane);
       }
       if (copies) continue;
       threadgroup float *part = parts + (panel % AT_ONCE * SIMDGROUPS + simdgroup) * ROWS + lane / 4;
@@ -120,22 +118,25 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
   threadgroup float *parts = x.end(k); /* [AT_ONCE][SIMDGROUPS][ROWS] */
   threadgroup float *squares = parts + AT_ONCE * SIMDGROUPS * ROWS;
   threadgroup float2 *turns = (threadgroup float2 *)(squares + SIMDGROUPS); /* [AT_ONCE][ROWS / 2] */
+  typename own_panels::stages ring;
+  ring.place(memory, (threadgroup ulong *)(turns + AT_ONCE * ROWS / 2));
+  tiles<ROWS> own;
+  own.place(group, groups, args.n, args.gated);
   own_panels mine;
-  mine.ring.place(memory, (threadgroup ulong *)(turns + AT_ONCE * ROWS / 2));
-  mine.place(args, b, group, groups);
-  uint count = mine.own.count;
+  mine.place(args, b);
+  uint count = own.count;
 
   bool copies = simdgroup == SIMDGROUPS;
   if (args.written) wait_for_predecessor(); /* the norm's weights, too, which all threads read */
   /* The last threads have the first pairs: they copy, and have nothing to multiply. */
   uint pair = THREADS + 31 - thread_index;
   if (copies) {
-    mine.ring.start();
-    mine.ring.pass();
+    ring.start();
+    ring.pass();
 #pragma unroll 1
-    for (uint i = 0; i < own_panels::STAGES; ++i) mine.copy_next(lane);
+    for (uint i = 0; i < own_panels::STAGES; ++i) mine.copy_next(own, ring, lane);
   }
-  float frequency = rotation_frequency_of(args, mine.own, pair);
+  float frequency = rotation_frequency_of(args, own, pair);
   /* The weights of the norm for this thread's first activations, of which it has eight, and EIGHTS of these on their
    * way at a time, and as many behind them. */
   constexpr uint EIGHTS = 4, EARLY = 2;
@@ -197,9 +198,9 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
     square = simd_sum(square);
     if (lane == 0 && !copies) squares[simdgroup] = square;
   }
-  float first_addend = copies ? 0.0f : first_output_addend(args, mine.own, AT_ONCE, addend, thread_index);
-  mine.ring.begin(copies);
-  make_rotation(args, mine.own, pair, frequency, positions, factors, turns);
+  float first_addend = copies ? 0.0f : first_output_addend(args, own, AT_ONCE, addend, thread_index);
+  ring.begin(copies);
+  make_rotation(args, own, pair, frequency, positions, factors, turns);
 
   /* A row's norm is a factor: of the products, for roundings do not depend on it. */
   float factor = 1;
@@ -213,7 +214,8 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
 #pragma unroll 1
   for (uint from = 0; from < count; from += AT_ONCE) {
     uint to = min(count, from + AT_ONCE);
-#define MULTIPLY(WHOLE, COPIES) mine.template multiply<WHOLE>(COPIES, from, to, x, parts, lane, simdgroup)
+#define MULTIPLY(WHOLE, COPIES) \
+  mine.template multiply<WHOLE>(own, ring, COPIES, from, to, x, parts, lane, simdgroup)
 #ifdef __HAVE_IRONBRIDGE_BULK_COPY__
     /* Each has code of its own where no barrier of all threads is in it. */
     if (copies) MULTIPLY(false, true);
@@ -225,7 +227,7 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
 #endif
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (!copies)
-      write_outputs<ROWS, SIMDGROUPS>(args, mine.own, from, to, parts, turns, factor, first_addend, addend, product,
+      write_outputs<ROWS, SIMDGROUPS>(args, own, from, to, parts, turns, factor, first_addend, addend, product,
                                       out, first_copy, second_copy, thread_index, THREADS);
     if (to == count) break;
     threadgroup_barrier(mem_flags::mem_threadgroup);
