@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cancel::CancelToken;
+use super::guess::Guesses;
 use crate::llama::error::LlamaError;
 use crate::llama::model::Model;
 use crate::llama::sampling::sampler::{LogitMask, Sampler};
@@ -188,9 +189,13 @@ impl Writer {
     }
 
     /// Whether it picks the likeliest token and then, unless the text ends with it, another one.
-    pub(crate) fn goes_on_with_the_likeliest(&self) -> bool {
+    pub(crate) fn guesses(&self) -> Guesses {
         let is_last = self.options.limit == Some(self.written + 1);
-        self.options.mask.is_none() && self.sampler.takes_the_likeliest() && !is_last
+        match self.options.mask.is_none() && self.sampler.takes_the_likeliest() {
+            false => Guesses::Never,
+            true if is_last => Guesses::Last,
+            true => Guesses::Always,
+        }
     }
 
     pub(crate) fn options(&self) -> &GenerationOptions {

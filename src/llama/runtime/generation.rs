@@ -204,7 +204,7 @@ impl GenerationSteps {
             return Ok(None);
         }
         self.make_room(sequences)?;
-        let guesses = self.writer.goes_on_with_the_likeliest();
+        let guesses = self.writer.guesses();
         if !sequences.feed_unless(&[(self.index, &self.unseen)], &cancel, guesses)? {
             return Ok(None);
         }

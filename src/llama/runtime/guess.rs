@@ -1,7 +1,7 @@
 //! The token after the next one, computed before the host has picked the next one: the device takes the likeliest for
 //! it, without a word from the host, and goes on. A host that then picks another has lost that time and nothing else.
 
-use super::ahead::{Place, Room};
+use super::ahead::{self, Place, Room};
 use crate::buffer::Buffer;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
@@ -12,6 +12,15 @@ use crate::llama::model::{Model, Pass, Span};
 /// How many passes there are at a time: the host reads the scores of one, the device computes another, and the one
 /// after that is recorded. The pass of position `p` uses turn `p % TURNS`.
 pub(super) const TURNS: usize = 3;
+
+/// Whether the likeliest token after one that is fed is computed before it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guesses {
+    Never,
+    /// What was guessed before is used, and nothing more is begun: nobody wants a token after this one.
+    Last,
+    Always,
+}
 
 /// What there is of the passes behind the last one that the host has seen.
 #[derive(Debug, Default)]
@@ -55,9 +64,9 @@ impl Guess {
         }
     }
 
-    /// Computes `token`, which stands at `place`, the text's end, unless that is under way, and begins with the
-    /// likeliest token after it.
-    pub fn step(&mut self, text: &mut Text, place: Place, token: u32) -> Result<()> {
+    /// Computes `token`, which stands at `place`, the text's end, unless that is under way, and if the text `goes_on`
+    /// begins with the likeliest token after it.
+    pub fn step(&mut self, text: &mut Text, place: Place, token: u32, goes_on: bool) -> Result<()> {
         let running = match self.running.take() {
             Some((found, pending)) if found == place && text.likeliest_before(place)? == token => {
                 pending
@@ -69,8 +78,12 @@ impl Guess {
                 text.record_pass(place, Token::OfHost)?.commit()?
             }
         };
-        // What cannot be computed now is an error when it is wanted.
-        let _ = self.go_on(text, (place.0, place.1 + 1));
+        if goes_on {
+            // What cannot be computed now is an error when it is wanted.
+            let _ = self.go_on(text, (place.0, place.1 + 1));
+        } else {
+            self.recorded = None;
+        }
         running.wait()
     }
 
@@ -132,7 +145,13 @@ impl Text<'_> {
         let mut commands = options.max_operations(u32::MAX).begin()?;
         turn.positions.record(&mut commands, 1)?;
         model.embed(&mut commands, state, ids, 1)?;
-        model.layers(&mut commands, state, &pass, 0..model.config().layers)?;
+        for piece in ahead::pieces(model.config().layers) {
+            model.layers(&mut commands, state, &pass, piece)?;
+            // The device waits for this one. Of a guess it has another before.
+            if matches!(token, Token::OfHost) {
+                commands.flush()?;
+            }
+        }
         model.score_row(&mut commands, state, turn)?;
         Ok(commands)
     }

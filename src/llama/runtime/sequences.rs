@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::ahead::{self, Ahead, Place};
 use super::cancel::CancelToken;
-use super::guess::{Guess, TURNS, Text};
+use super::guess::{Guess, Guesses, TURNS, Text};
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
 use crate::commands::{Commands, Pending};
@@ -206,30 +206,30 @@ impl Sequences {
     /// [`LlamaError::Sequence`] for a text that is not there or named twice, each before anything is computed; and the
     /// device's errors.
     pub fn feed(&mut self, work: &[(usize, &[u32])]) -> Result<()> {
-        self.feed_unless(work, &CancelToken::new(), false)
+        self.feed_unless(work, &CancelToken::new(), Guesses::Never)
             .map(|_| ())
     }
 
-    /// The same, given up between two passes when `cancel` says so: returns whether all was computed. With `guesses`
-    /// the likeliest token after a single one is computed next, in the hope that it will be asked for.
+    /// The same, given up between two passes when `cancel` says so: returns whether all was computed. `guesses`: of the
+    /// likeliest token after a single one, in the hope that it will be asked for.
     pub(crate) fn feed_unless(
         &mut self,
         work: &[(usize, &[u32])],
         cancel: &CancelToken,
-        guesses: bool,
+        guesses: Guesses,
     ) -> Result<bool> {
         self.check(work)?;
         for sequence in &mut self.sequences {
             sequence.logits = None;
         }
         if let [(index, [token])] = work
-            && guesses
+            && guesses != Guesses::Never
             && !self.turns.is_empty()
         {
             if cancel.is_cancelled() {
                 return Ok(false);
             }
-            self.step_and_guess(*index, *token)?;
+            self.step_and_guess(*index, *token, guesses == Guesses::Always)?;
             return Ok(true);
         }
         self.give_up_guess();
@@ -513,8 +513,8 @@ impl Sequences {
         Ok(())
     }
 
-    /// The same for one token of text `index`, and begins with the likeliest token after it.
-    fn step_and_guess(&mut self, index: usize, token: u32) -> Result<()> {
+    /// The same for one token of text `index`, and if it `goes_on` begins with the likeliest token after it.
+    fn step_and_guess(&mut self, index: usize, token: u32, goes_on: bool) -> Result<()> {
         self.take_ahead();
         self.model.move_weights();
         let sequence = &mut self.sequences[index];
@@ -527,7 +527,7 @@ impl Sequences {
             context: self.context,
         };
         let guess = self.guess.get_mut().unwrap_or_else(PoisonError::into_inner);
-        guess.step(&mut text, (index, position), token)?;
+        guess.step(&mut text, (index, position), token, goes_on)?;
         self.model.passed(1);
         sequence.tokens.push(token);
         sequence.logits = Some(0);
@@ -701,7 +701,12 @@ mod tests {
             let mut results = Vec::new();
             let mut feed = |sequences: &mut Sequences, index, tokens: &[u32], goes_on: bool| {
                 let work = [(index, tokens)];
-                let fed = sequences.feed_unless(&work, &CancelToken::new(), guesses);
+                let wanted = match (guesses, goes_on) {
+                    (false, _) => Guesses::Never,
+                    (true, false) => Guesses::Last,
+                    (true, true) => Guesses::Always,
+                };
+                let fed = sequences.feed_unless(&work, &CancelToken::new(), wanted);
                 assert!(fed.expect("there is room"));
                 let waits = !sequences.guess.get_mut().expect("no panic").is_none();
                 assert_eq!(waits, guesses && goes_on, "{work:?}");
@@ -714,11 +719,13 @@ mod tests {
             for _ in 0..5 {
                 next = feed(&mut sequences, 0, &[next], true);
             }
+            next = feed(&mut sequences, 0, &[next], false); // the last of a text
             if guesses {
                 let mut written = [0];
                 sequences.state.ids.read_at(0, &mut written).expect("one");
-                assert_eq!(written, [first], "the host wrote one token of five");
+                assert_eq!(written, [first], "the host wrote one token of six");
             }
+            next = feed(&mut sequences, 0, &[next], true); // which goes on nevertheless
             feed(&mut sequences, 0, &[(next + 1) % 100], true); // wrong
             let after = feed(&mut sequences, 0, &[30], true);
             // As likely as before, at another place.
