@@ -463,7 +463,7 @@ thread_local! {
 
 /// Whether every shape is run in every way: `make test-msl` sets this.
 pub fn in_all_ways() -> bool {
-    std::env::var_os("IRONBRIDGE_KERNEL_WAYS").is_some_and(|ways| ways == "all")
+    std::env::var_os("IRONBRIDGE_TEST_KERNEL_WAYS").is_some_and(|ways| ways == "all")
 }
 
 /// Has each of the `checks` that run everything run the Metal kernel in one way, in turn from way `first` on, unless
