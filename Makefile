@@ -95,7 +95,8 @@ test-msl: setup ## the suites of operations and models once more, with every ker
 	  --skip bindings:: --skip programs:: --skip stress_api:: $(if $(SHORT),--skip ops:: --skip second_backend::)
 	IRONBRIDGE_SOFT_KERNELS=msl cargo test --features $(FEATURES) --test llama -- \
 	  llama_golden:: transformers_models:: $(if $(SHORT),,llama_golden_f16::)
-	$(if $(SHORT),,IRONBRIDGE_TEST_KERNEL_WAYS=all cargo test --features $(FEATURES) --lib -- kernel_matrix:: metal_layouts)
+	$(if $(SHORT),,IRONBRIDGE_TEST_KERNEL_WAYS=all \
+	  cargo test --features $(FEATURES) --lib -- kernel_matrix:: metal_layouts)
 
 # Skipped are tests of the software device by itself, and those on a second backend, which has no such rules.
 test-strict: setup ## the suites of operations and kernels once more, on devices as strict as Apple's, from Metal source
