@@ -85,12 +85,13 @@ fn wrong_wishes_are_errors() {
     }
 }
 
-/// A clang that notes what it makes for the cache, one line for each: sources, prefixes and libraries.
+/// A clang that notes what it makes for the cache, one line for each: sources, prefixes and libraries, whose objects it
+/// compiles. Linking them may be left to others.
 fn counting_clang(folder: &Path) -> (PathBuf, PathBuf) {
     let (script, log) = (folder.join("clang"), folder.join("log"));
     let code = format!(
-        "#!/bin/sh\ncase \" $* \" in *\" -shared \"*|*\" -dynamiclib \"*) echo library >> '{0}';; \
-         *\" -E \"*) echo source >> '{0}';; *\" -xc++-header \"*) echo prefix >> '{0}';; esac\n\
+        "#!/bin/sh\ncase \" $* \" in *\" -E \"*) echo source >> '{0}';; \
+         *\" -xc++-header \"*) echo prefix >> '{0}';; *\" -c \"*) echo library >> '{0}';; esac\n\
          for clang in clang-19 clang-18 clang-17 clang-16 clang; do\n  \
          command -v $clang > /dev/null && exec $clang \"$@\"\ndone\nexit 1\n",
         log.display()
