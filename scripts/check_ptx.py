@@ -4,7 +4,7 @@
 usage: check_ptx.py [--update | --short]
 
 NVIDIA's assembler, ptxas, comes from PyPI into target/ptxas. No GPU is needed. --update writes the table anew. --short
-assembles for the newest of the GPUs alone.
+assembles for the newest of the GPUs alone. Exits with 69 where ptxas cannot be fetched.
 """
 
 import json
@@ -37,7 +37,8 @@ def assembler():
         FOLDER.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(FOLDER), PACKAGE]
         if subprocess.run(command).returncode != 0:
-            fail(f"pip cannot fetch {PACKAGE}, which has ptxas: PyPI is not to be had here, or pip is missing")
+            print(f"check_ptx: pip cannot fetch {PACKAGE}, which has ptxas: no PyPI here, or no pip", file=sys.stderr)
+            sys.exit(69)  # sysexits.h's EX_UNAVAILABLE
         for wheel in FOLDER.glob("*.whl"):
             zipfile.ZipFile(wheel).extract("nvidia/cuda_nvcc/bin/ptxas", FOLDER)
             wheel.unlink()
