@@ -21,7 +21,7 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
   enum { SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = B::UNIT / B::BLOCK * B::BYTES };
   enum { PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = RING / (ROWS * PITCH) };
   enum { UNITS = SEGMENT / B::UNIT / SIMDGROUPS, AT_ONCE = MATVEC_PANELS_AT_ONCE(SIMDGROUPS) };
-  static_assert(SEGMENT_BYTES % 16 == 0 && STAGES > 0 && STAGES <= 32, "whole vectors, and as many barriers as the host knows");
+  static_assert(SEGMENT_BYTES % 16 == 0 && STAGES > 0 && STAGES <= 32, "whole vectors, and 64 barriers at most");
   static_assert(SEGMENT % (B::UNIT * SIMDGROUPS) == 0, "as many units for each SIMD-group");
 
   typedef row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> stages;

@@ -77,7 +77,7 @@ bool IronMatmulIsOfHalves(const matmul_args *arguments, const struct IronOperand
  * many rows of b, at least, a threadgroup computes the products. */
 uint32_t IronProductMemory(int kernel, uint32_t k);
 uint32_t IronProductRows(int kernel);
-/* Whether such a kernel may rotate what it computes of n rows in so many threadgroups: a thread rotates one pair. */
+/* Whether such a kernel may rotate what `groups` threadgroups compute of n rows: a thread rotates one pair. */
 bool IronProductRotates(int kernel, uint32_t n, uint32_t groups);
 /* Whether a kernel of IRON_OPERATION_MATMUL_FUSED_BYTES is one for devices that are faster by it. */
 bool IronProductIsLong(int kernel);

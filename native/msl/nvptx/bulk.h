@@ -32,7 +32,7 @@ MSL_INLINE void copy_barrier_expect(void *barrier, uint bytes) {
 MSL_INLINE void copy_barrier_arrive(void *barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_place(barrier)) : "memory");
 }
-/* A barrier of so many threads of the threadgroup, which some wait at and others only tell that they are there
+/* A barrier of `threads` of the threadgroup, which some wait at and others only tell that they are there
  * (barrier.cta). */
 MSL_INLINE void tell_barrier(uint threads) { asm volatile("barrier.cta.arrive 1, %0;" ::"r"(threads) : "memory"); }
 MSL_INLINE void wait_at_barrier(uint threads) { asm volatile("barrier.cta.sync 1, %0;" ::"r"(threads) : "memory"); }
