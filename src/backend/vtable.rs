@@ -457,18 +457,25 @@ impl<'a, B: Backend> Dispatch<'a, B> {
         unsafe { &*self.raw.function.cast() }
     }
 
+    fn raw_bindings(&self) -> &'a [soft_binding] {
+        // SAFETY: backend.h: `binding_count` entries, which live as long as the submission.
+        unsafe { slice_of(self.raw.bindings, self.raw.binding_count as usize) }
+    }
+
     /// What is bound, by buffer index.
     pub fn bindings(&self) -> impl ExactSizeIterator<Item = Binding<'a, B>> {
-        // SAFETY: backend.h: `binding_count` entries, which live as long as the submission.
-        let bindings: &'a [soft_binding] =
-            unsafe { slice_of(self.raw.bindings, self.raw.binding_count as usize) };
+        let bindings = self.raw_bindings().iter();
         // SAFETY: a binding of a submission whose buffers are of this backend.
-        bindings.iter().map(|raw| unsafe { Binding::new(raw) })
+        bindings.map(|raw| unsafe { Binding::new(raw) })
     }
 
     /// What is bound at `index`.
     pub fn binding(&self, index: usize) -> Binding<'a, B> {
-        self.bindings().nth(index).unwrap_or(Binding::Nothing)
+        match self.raw_bindings().get(index) {
+            // SAFETY: as above.
+            Some(raw) => unsafe { Binding::new(raw) },
+            None => Binding::Nothing,
+        }
     }
 
     /// The texture of each index, with the buffer that it is in; `None` where nothing is bound.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
+use std::slice;
 use std::sync::Arc;
 
 use super::context::Context;
@@ -31,7 +32,12 @@ struct Launch {
     threads: [u32; 3],
     /// Bytes of threadgroup memory.
     shared: u32,
-    /// Where in the list the parameter is, in units of [`Unit`].
+    parameter: Parameter,
+}
+
+/// Where in a list of launches a parameter is, in units of [`Unit`].
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
     first: usize,
     length: usize,
 }
@@ -58,22 +64,40 @@ impl Launches {
         self.parameters.clear();
     }
 
-    /// Appends a launch with that parameter.
+    /// A parameter of so many bytes, all zero, for launches that are appended next.
+    pub fn add_parameter(&mut self, bytes: usize) -> Parameter {
+        let first = self.parameters.len();
+        let length = bytes.div_ceil(size_of::<Unit>());
+        self.parameters.resize(first + length, Unit([0; 16]));
+        Parameter { first, length }
+    }
+
+    /// Another one with the same bytes.
+    pub fn add_copy(&mut self, parameter: Parameter) -> Parameter {
+        let Parameter { first, length } = parameter;
+        let copy = self.parameters.len();
+        self.parameters.extend_from_within(first..first + length);
+        Parameter {
+            first: copy,
+            length,
+        }
+    }
+
+    pub fn bytes_of(&mut self, parameter: Parameter) -> &mut [u8] {
+        let units = &mut self.parameters[parameter.first..parameter.first + parameter.length];
+        // SAFETY: a unit is 16 bytes without gaps, and these are borrowed as long as the bytes are.
+        unsafe { slice::from_raw_parts_mut(units.as_mut_ptr().cast(), size_of_val(units)) }
+    }
+
+    /// Appends a launch.
     pub fn push(
         &mut self,
         function: &Function,
         groups: [u32; 3],
         threads: [u32; 3],
         shared: u32,
-        parameter: &[u8],
+        parameter: Parameter,
     ) {
-        let first = self.parameters.len();
-        let units = parameter.chunks(16).map(|bytes| {
-            let mut unit = Unit([0; 16]);
-            unit.0[..bytes.len()].copy_from_slice(bytes);
-            unit
-        });
-        self.parameters.extend(units);
         self.launches.push(Launch {
             function: function.handle,
             id: function.id,
@@ -81,13 +105,13 @@ impl Launches {
             groups,
             threads,
             shared,
-            first,
-            length: self.parameters.len() - first,
+            parameter,
         });
     }
 
     fn parameter(&self, launch: &Launch) -> &[Unit] {
-        &self.parameters[launch.first..launch.first + launch.length]
+        let Parameter { first, length } = launch.parameter;
+        &self.parameters[first..first + length]
     }
 
     /// Of lists with the same functions in the same order the same, and hardly of others.
@@ -181,7 +205,7 @@ impl Graph {
         context.check("cuGraphCreate", status)?;
         for index in 0..self.launches.len() {
             let mut node = GraphNode(ptr::null_mut());
-            let last: &[GraphNode] = self.nodes.last().map_or(&[], std::slice::from_ref);
+            let last: &[GraphNode] = self.nodes.last().map_or(&[], slice::from_ref);
             let overlapping = driver.graph_depend.filter(|_| context.overlaps());
             let before = match overlapping {
                 Some(_) => &[],

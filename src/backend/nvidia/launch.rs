@@ -1,6 +1,8 @@
 //! Commands as launches. A dispatch becomes one launch, or several when its grid has threadgroups of different sizes,
 //! or more of them in one direction than a launch may have.
 
+use std::slice;
+
 use super::backend::Nvidia;
 use super::context::Context;
 use super::driver;
@@ -12,6 +14,8 @@ use crate::msl::ptx::Argument;
 
 /// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
 const MOST_GROUPS: u32 = 65535;
+/// Bytes of a kernel's parameters (same table).
+const MOST_PACKET_BYTES: usize = 4096;
 
 /// Puts the commands of a submission into a stream. The context is the calling thread's.
 pub fn enqueue_all<'a>(
@@ -111,33 +115,52 @@ pub struct Part {
     pub threads: [u32; 3],
 }
 
+/// The parts of a grid: nearly always one, which needs no memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parts {
+    One(Part),
+    Several(Vec<Part>),
+}
+
+impl Parts {
+    pub fn iter(&self) -> slice::Iter<'_, Part> {
+        match self {
+            Parts::One(part) => slice::from_ref(part).iter(),
+            Parts::Several(parts) => parts.iter(),
+        }
+    }
+}
+
 /// The threadgroups of a grid and the launches that it takes. `threads`: the grid counts threads.
-pub fn parts(grid: [u32; 3], threadgroup: [u32; 3], threads: bool) -> ([u32; 3], Vec<Part>) {
+pub fn parts(grid: [u32; 3], threadgroup: [u32; 3], threads: bool) -> ([u32; 3], Parts) {
     let groups = match threads {
         false => grid,
         true => [0, 1, 2].map(|i| grid[i].div_ceil(threadgroup[i])),
     };
-    let mut parts = vec![Part {
+    let whole = Part {
         origin: [0; 3],
         groups,
         threads: threadgroup,
-    }];
-    if threads {
-        for i in 0..3 {
-            let rest = grid[i] % threadgroup[i];
-            // A smaller threadgroup's threads have the same indices when no direction below varies with them; then
-            // those too many leave at once.
-            let keeps_indices = threadgroup[i + 1..].iter().all(|threads| *threads == 1);
-            if rest != 0 && !keeps_indices {
-                parts = cut_edge(&parts, i, rest);
-            }
-        }
+    };
+    // A smaller threadgroup's threads have the same indices when no direction below varies with them; then those too
+    // many leave at once.
+    let is_cut = |i: usize| {
+        let keeps_indices = threadgroup[i + 1..].iter().all(|threads| *threads == 1);
+        threads && !keeps_indices && grid[i] % threadgroup[i] != 0
+    };
+    let fits = groups[1] <= MOST_GROUPS && groups[2] <= MOST_GROUPS;
+    if fits && !groups.contains(&0) && ![0, 1, 2].into_iter().any(is_cut) {
+        return (groups, Parts::One(whole));
+    }
+    let mut parts = vec![whole];
+    for i in (0..3).filter(|i| is_cut(*i)) {
+        parts = cut_edge(&parts, i, grid[i] % threadgroup[i]);
     }
     for i in 1..3 {
         parts = parts.iter().flat_map(|part| cut_length(part, i)).collect();
     }
     parts.retain(|part| part.groups.iter().all(|groups| *groups > 0));
-    (groups, parts)
+    (groups, Parts::Several(parts))
 }
 
 /// Takes the last threadgroups along a direction apart: they have `rest` threads there.
@@ -164,10 +187,6 @@ fn cut_length(part: &Part, direction: usize) -> Vec<Part> {
     cut.collect()
 }
 
-/// Bytes as kernels' parameters are aligned.
-#[repr(align(16))]
-struct Packet([u8; 4096]);
-
 fn dispatch_all(
     context: &Context,
     staging: &mut Staging,
@@ -182,18 +201,23 @@ fn dispatch_all(
         false => [0, 1, 2].map(|i| groups[i].saturating_mul(threadgroup[i])),
     };
 
-    let mut packet = Packet([0; 4096]);
-    let bytes = packet
-        .0
-        .get_mut(..function.description.packet_bytes)
-        .ok_or_else(|| Fault::Invalid(String::from("it has too many arguments")))?;
-    put(bytes, 0, grid);
-    put(bytes, 12, groups);
-    put(bytes, 36, threadgroup);
-    let shared = put_arguments(context, staging, dispatch, bytes)?;
-    for part in parts {
-        put(bytes, 24, part.origin);
-        launches.push(function, part.groups, part.threads, shared, bytes);
+    let packet_bytes = function.description.packet_bytes;
+    if packet_bytes > MOST_PACKET_BYTES {
+        return Err(Fault::Invalid(String::from("it has too many arguments")));
+    }
+    let parameter = launches.add_parameter(packet_bytes);
+    let packet = launches.bytes_of(parameter);
+    put(packet, 0, grid);
+    put(packet, 12, groups);
+    put(packet, 36, threadgroup);
+    let shared = put_arguments(context, staging, dispatch, packet)?;
+    for (number, part) in parts.iter().enumerate() {
+        let own = match number {
+            0 => parameter,
+            _ => launches.add_copy(parameter),
+        };
+        put(launches.bytes_of(own), 24, part.origin);
+        launches.push(function, part.groups, part.threads, shared, own);
     }
     Ok(())
 }
