@@ -30,8 +30,8 @@ SOFT_COUNTED(SoftBlitEncoder)
   NSUInteger distance =
       sourceOffset > destinationOffset ? sourceOffset - destinationOffset : destinationOffset - sourceOffset;
   SOFT_REQUIRE(source != destination || distance >= size, @"the source and the destination overlap in %@", source);
-  soft_command_buffer_use(_commandBuffer, [source storage], source);
-  soft_command_buffer_use(_commandBuffer, [destination storage], destination);
+  soft_command_buffer_use(_commandBuffer, _cmd, [source storage], source);
+  soft_command_buffer_use(_commandBuffer, _cmd, [destination storage], destination);
   soft_command *command = [_commandBuffer addCommandFor:_cmd];
   command->kind = SOFT_COPY;
   command->copy = (soft_copy){.source = [[source storage] buffer],
@@ -48,8 +48,8 @@ SOFT_COUNTED(SoftBlitEncoder)
             offset:(uint64_t)offset
           toBuffer:(BOOL)to_buffer
                for:(SEL)selector {
-  soft_command_buffer_use(_commandBuffer, [buffer storage], buffer);
-  soft_command_buffer_use(_commandBuffer, [texture storage], texture);
+  soft_command_buffer_use(_commandBuffer, selector, [buffer storage], buffer);
+  soft_command_buffer_use(_commandBuffer, selector, [texture storage], texture);
   soft_copy run = {.length = 0};
   for (NSUInteger z = 0; z < all->planes; z++) {
     for (NSUInteger y = 0; y < all->rows; y++) {
@@ -173,7 +173,7 @@ SOFT_COUNTED(SoftBlitEncoder)
   SOFT_REQUIRE(range.location % unit == 0, @"range.location (%" PRIu64 ") is not a multiple of 4",
                (uint64_t)range.location);
   SOFT_REQUIRE(range.length % unit == 0, @"range.length (%" PRIu64 ") is not a multiple of 4", (uint64_t)range.length);
-  soft_command_buffer_use(_commandBuffer, [filled storage], filled);
+  soft_command_buffer_use(_commandBuffer, _cmd, [filled storage], filled);
   soft_command *command = [_commandBuffer addCommandFor:_cmd];
   command->kind = SOFT_FILL;
   command->fill = (soft_fill){.destination = [[filled storage] buffer],
@@ -186,7 +186,7 @@ SOFT_COUNTED(SoftBlitEncoder)
   [self requireOpen:_cmd];
   SoftBuffer *buffer = soft_require_buffer(self, _cmd, @"resource", resource, [self softDevice]);
   SOFT_REQUIRE(buffer.storageMode == MTLStorageModeManaged, @"resource (%@) is not of managed storage", buffer);
-  soft_command_buffer_use(_commandBuffer, [buffer storage], buffer);
+  soft_command_buffer_use(_commandBuffer, _cmd, [buffer storage], buffer);
 }
 
 @end

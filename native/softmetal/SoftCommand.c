@@ -4,8 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for the tables of some twenty dispatches. */
-enum { BLOCK_BYTES = 4000 };
+/* Room for the tables and bytes of some dozen dispatches. */
+enum { BLOCK_BYTES = 8160 };
+
+/* Whether somebody watches the heap. */
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+enum { SOFT_WATCHES_HEAP = 1 };
+#else
+enum { SOFT_WATCHES_HEAP = 0 };
+#endif
+#else
+enum { SOFT_WATCHES_HEAP = 0 };
+#endif
 
 typedef struct soft_table_block {
   struct soft_table_block *next;
@@ -40,23 +51,31 @@ soft_command *soft_command_list_add(soft_command_list *list) {
   return command;
 }
 
-void *soft_command_list_table(soft_command_list *list, size_t count, size_t size) {
-  const size_t unit = _Alignof(soft_binding);
-  size_t length = (count * size + unit - 1) / unit * unit;
+/* `length` bytes of a block, at most BLOCK_BYTES. */
+static void *take(soft_command_list *list, size_t length, size_t alignment) {
   soft_table_block *block = list->tables;
-  if (!block || length > BLOCK_BYTES - block->used) {
+  size_t start = block ? (block->used + alignment - 1) / alignment * alignment : 0;
+  if (!block || start > BLOCK_BYTES - length) {
     block = malloc(sizeof *block);
     if (!block) return NULL;
-    block->used = 0;
     block->next = list->tables;
     list->tables = block;
+    start = 0;
   }
-  void *table = block->bytes + block->used;
-  block->used += length;
-  return memset(table, 0, length);
+  block->used = start + length;
+  return block->bytes + start;
+}
+
+void *soft_command_list_table(soft_command_list *list, size_t count, size_t size) {
+  void *table = take(list, count * size, _Alignof(soft_binding));
+  return table ? memset(table, 0, count * size) : NULL;
 }
 
 void *soft_command_list_keep(soft_command_list *list, const void *bytes, size_t length) {
+  if (!SOFT_WATCHES_HEAP && length <= BLOCK_BYTES) {
+    void *copy = take(list, length, _Alignof(max_align_t));
+    return copy ? memcpy(copy, bytes, length) : NULL;
+  }
   soft_kept_bytes *kept = malloc(sizeof *kept + length);
   if (!kept) return NULL;
   memcpy(kept->bytes, bytes, length);

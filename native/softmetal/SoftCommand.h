@@ -20,8 +20,8 @@ soft_command *soft_command_list_add(soft_command_list *list);
 /* A zeroed table of `count` entries of `size` bytes, or NULL when there is no memory. At most SOFT_MAX_BINDINGS
  * bindings fit. */
 void *soft_command_list_table(soft_command_list *list, size_t count, size_t size);
-/* A copy of bytes that commands of the list point into, or NULL when there is no memory. Each is a block of its own, so
- * that a kernel that leaves it is seen by whoever watches the heap. */
+/* A copy of bytes that commands of the list point into, or NULL when there is no memory. Under AddressSanitizer each is
+ * a block of its own, so that a kernel that leaves it is seen. */
 void *soft_command_list_keep(soft_command_list *list, const void *bytes, size_t length);
 /* Turns the order of the commands around wherever they may overlap, so that one that relies on another shows. false:
  * there is no memory, and nothing has changed. */

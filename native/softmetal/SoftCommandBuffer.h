@@ -3,7 +3,7 @@
 #define SOFT_COMMAND_BUFFER_H
 
 #import "SoftCommand.h"
-#import "SoftReferent.h"
+#import "SoftReferentSet.h"
 #import "SoftQueueOrder.h"
 
 @class SoftCommandBuffer, SoftDevice, SoftEncoder, SoftQueue;
@@ -33,11 +33,10 @@ typedef struct soft_segment {
   _Atomic(BOOL) _stopped; /* an error is known: segments that have not begun do not run */
   uint64_t _number; /* no other command buffer of the process has it */
   soft_segment _firstSegment, *_segment; /* the first one, and the one that is recorded to */
-  NSMutableSet *_referents; /* what the commands use, always */
-  NSMutableSet *_retained;  /* the public objects of those, with retained references */
-  SoftEncoder *_encoder;    /* the open one; it keeps this object, not the other way round */
-  NSString *_violation;     /* why it cannot be committed */
-  soft_place _place;        /* in the queue's order */
+  soft_referent_set _referents; /* what the commands use; their owners, too, with retained references */
+  SoftEncoder *_encoder;        /* the open one; it keeps this object, not the other way round */
+  NSString *_violation;         /* why it cannot be committed */
+  soft_place _place;            /* in the queue's order */
   NSUInteger _plannedError;
   BOOL _endsLate;
   soft_handlers _scheduledHandlers, _completedHandlers;
@@ -66,6 +65,6 @@ typedef struct soft_segment {
 
 /* Commands that are recorded refer to `referent`, which belongs to the public object `owner`: both stay while they do.
  * For encoders, while one is open; a function, since every binding of every dispatch comes here. */
-void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent, id owner);
+void soft_command_buffer_use(SoftCommandBuffer *commands, SEL selector, SoftReferent *referent, id owner);
 
 #endif

@@ -86,8 +86,6 @@ SOFT_COUNTED(SoftCommandBuffer)
   _retainedReferences = retained;
   _segment = &_firstSegment;
   _firstSegment.owner = self;
-  _referents = [NSMutableSet new];
-  if (retained) _retained = [NSMutableSet new];
   return self;
 }
 
@@ -123,10 +121,7 @@ SOFT_COUNTED(SoftCommandBuffer)
   }
   _firstSegment = (soft_segment){0};
   _segment = NULL;
-  [_referents release];
-  _referents = nil;
-  [_retained release];
-  _retained = nil;
+  soft_referent_set_clear(&_referents);
 }
 
 - (SoftQueue *)queue {
@@ -243,10 +238,10 @@ SOFT_COUNTED(SoftCommandBuffer)
   _segment->signaled_value = value;
 }
 
-void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent, id owner) {
+void soft_command_buffer_use(SoftCommandBuffer *commands, SEL selector, SoftReferent *referent, id owner) {
   if (atomic_load_explicit(&referent->_lastNamedBy, memory_order_relaxed) == commands->_number) return;
-  [commands->_referents addObject:referent];
-  [commands->_retained addObject:owner];
+  if (!soft_referent_set_add(&commands->_referents, referent, commands->_retainedReferences ? owner : nil))
+    soft_inconsistent(commands, selector, @"out of memory");
   atomic_store_explicit(&referent->_lastNamedBy, commands->_number, memory_order_relaxed);
 }
 
@@ -341,17 +336,10 @@ void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent
 /* All referents are in use after this, or none and an exception. */
 - (void)beginUseFor:(SEL)selector {
   NSString *refusal = nil;
-  NSUInteger begun = 0;
-  for (SoftReferent *referent in _referents) {
-    refusal = [referent beginUse];
-    if (refusal) break;
-    begun++;
-  }
+  size_t begun = 0;
+  while (begun < _referents.count && !(refusal = [_referents.entries[begun].referent beginUse])) begun++;
   if (!refusal) return;
-  for (SoftReferent *referent in _referents) {
-    if (begun-- == 0) break;
-    [referent endUse];
-  }
+  while (begun > 0) [_referents.entries[--begun].referent endUse];
   soft_inconsistent(self, selector, @"a buffer of %@ cannot be used: %@", self, refusal);
 }
 
@@ -447,7 +435,8 @@ void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent
    * Whether the use ends then, too, is not documented of Metal. */
   soft_late_uses late = {0};
   @autoreleasepool {
-    if (!_endsLate || ![self takeUses:&late]) [_referents makeObjectsPerformSelector:@selector(endUse)];
+    if (!_endsLate || ![self takeUses:&late])
+      for (size_t index = 0; index < _referents.count; index++) [_referents.entries[index].referent endUse];
     [self dropReferences];
   }
   soft_schedule_point();
@@ -463,9 +452,10 @@ void soft_command_buffer_use(SoftCommandBuffer *commands, SoftReferent *referent
 
 /* NO: there is no memory for them. */
 - (BOOL)takeUses:(soft_late_uses *)late {
-  late->uses = calloc([_referents count] + 1, sizeof *late->uses);
+  late->uses = calloc(_referents.count + 1, sizeof *late->uses);
   if (!late->uses) return NO;
-  for (SoftReferent *referent in _referents) late->uses[late->count++] = soft_uses_retain([referent uses]);
+  for (size_t index = 0; index < _referents.count; index++)
+    late->uses[late->count++] = soft_uses_retain([_referents.entries[index].referent uses]);
   return YES;
 }
 
@@ -530,8 +520,8 @@ static void complete(void *context, const soft_result *result) {
 
 - (NSError *)errorOfAbandonedReferents {
   if (_retainedReferences) return nil;
-  for (SoftReferent *referent in _referents) {
-    NSString *abandoned = [referent abandoned];
+  for (size_t index = 0; index < _referents.count; index++) {
+    NSString *abandoned = [_referents.entries[index].referent abandoned];
     if (!abandoned) continue;
     NSString *text =
         [NSString stringWithFormat:@"%@ (unretained references): %@ was destroyed too early", self, abandoned];

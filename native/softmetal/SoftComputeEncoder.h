@@ -27,6 +27,8 @@ typedef struct soft_images {
 @private
   MTLDispatchType _dispatchType;
   BOOL _isStrict;
+  MTLSize _maxThreads; /* of a threadgroup, in each direction */
+  NSUInteger _maxThreadgroupMemory;
   SoftKernel *_kernel; /* of the pipeline state that is set; the command buffer keeps it */
   soft_argument _arguments[SOFT_MAX_BINDINGS];
   uint32_t _threadgroupMemory[SOFT_MAX_BINDINGS];

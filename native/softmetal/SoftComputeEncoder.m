@@ -22,6 +22,8 @@ SOFT_COUNTED(SoftComputeEncoder)
   if (!self) return nil;
   _dispatchType = dispatchType;
   _isStrict = [_softDevice isStrict];
+  _maxThreads = [_softDevice maxThreadsPerThreadgroup];
+  _maxThreadgroupMemory = [_softDevice maxThreadgroupMemoryLength];
   return self;
 }
 
@@ -68,7 +70,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
   SoftBuffer *bound = soft_require_buffer(encoder, selector, @"buffer", buffer, encoder->_softDevice);
   SoftStorage *storage = bound->_storage;
   require_offset(encoder, selector, offset, bound->_length);
-  soft_command_buffer_use(encoder->_commandBuffer, storage, bound);
+  soft_command_buffer_use(encoder->_commandBuffer, selector, storage, bound);
   set_argument(encoder, index, (soft_argument){.buffer = storage->_buffer, .length = bound->_length, .offset = offset});
 }
 
@@ -118,7 +120,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
     soft_invalid(self, selector, @"index (%" PRIu64 ") must be below %d", (uint64_t)index, SOFT_MAX_TEXTURES);
   SoftTexture *bound = texture ? soft_require_texture(self, selector, @"texture", texture, _softDevice) : nil;
   soft_images *images = [self imagesFor:selector];
-  if (bound) soft_command_buffer_use(_commandBuffer, [bound storage], bound);
+  if (bound) soft_command_buffer_use(_commandBuffer, selector, [bound storage], bound);
   images->textures[index] = bound ? *[bound layout] : (soft_texture){0};
   images->usages[index] = bound.usage;
   if (index >= images->texture_count) images->texture_count = (uint32_t)index + 1;
@@ -164,7 +166,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
 - (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index {
   require_open(self, _cmd);
   require_index(self, _cmd, index);
-  NSUInteger limit = _softDevice.maxThreadgroupMemoryLength;
+  NSUInteger limit = _maxThreadgroupMemory;
   const NSUInteger unit = THREADGROUP_MEMORY_UNIT;
   SOFT_REQUIRE(length % unit == 0 || !_isStrict,
                @"length (%" PRIu64 ") is not a multiple of %" PRIu64, (uint64_t)length, (uint64_t)unit);
@@ -178,7 +180,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
   require_open(self, _cmd);
   SoftPipeline *pipeline = soft_require_pipeline(self, _cmd, @"state", state, _softDevice);
   _kernel = [pipeline kernel];
-  soft_command_buffer_use(_commandBuffer, _kernel, pipeline);
+  soft_command_buffer_use(_commandBuffer, _cmd, _kernel, pipeline);
 }
 
 #pragma mark Resources and barriers
@@ -187,11 +189,11 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
   SoftDevice *device = _softDevice;
   if ([resource isKindOfClass:[SoftTexture class]]) {
     SoftTexture *texture = soft_require_texture(self, selector, @"resource", resource, device);
-    if (used) soft_command_buffer_use(_commandBuffer, [texture storage], texture);
+    if (used) soft_command_buffer_use(_commandBuffer, selector, [texture storage], texture);
     return;
   }
   SoftBuffer *buffer = soft_require_buffer(self, selector, @"resource", resource, device);
-  if (used) soft_command_buffer_use(_commandBuffer, [buffer storage], buffer);
+  if (used) soft_command_buffer_use(_commandBuffer, selector, [buffer storage], buffer);
 }
 
 - (void)useResource:(id<MTLResource>)resource usage:(MTLResourceUsage)usage {
@@ -253,7 +255,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
                (uint64_t)offset);
   soft_require_range(self, _cmd, @"indirectBuffer", offset, length, bound.length);
   [self requireGroup:threadsPerThreadgroup for:_cmd];
-  soft_command_buffer_use(_commandBuffer, [bound storage], bound);
+  soft_command_buffer_use(_commandBuffer, _cmd, [bound storage], bound);
   [self encode:(soft_dispatch){.indirect = [[bound storage] buffer], .indirect_offset = offset}
          group:threadsPerThreadgroup
            for:_cmd];
@@ -280,7 +282,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
   NSUInteger memory = info->static_threadgroup_memory;
   for (NSUInteger i = 0; i < _threadgroupMemoryCount; i++) memory += _threadgroupMemory[i];
   if (!memory) return;
-  NSUInteger limit = _softDevice.maxThreadgroupMemoryLength;
+  NSUInteger limit = _maxThreadgroupMemory;
   if (memory > limit) {
     soft_invalid(self, selector,
                  @"threadgroup memory is %" PRIu64 " bytes in all; maxThreadgroupMemoryLength is %" PRIu64,
@@ -341,10 +343,7 @@ static void bind_buffer(SoftComputeEncoder *encoder, SEL selector, id<MTLBuffer>
 }
 
 - (void)requireGroup:(MTLSize)group for:(SEL)selector {
-  [self requireSize:group
-              named:@"threadsPerThreadgroup"
-               upTo:_softDevice.maxThreadsPerThreadgroup
-                for:selector];
+  [self requireSize:group named:@"threadsPerThreadgroup" upTo:_maxThreads for:selector];
   [self requireThreads:group threadgroupMemoryFor:selector];
   if (_isStrict) [self requireBindingsFor:selector];
 }
