@@ -110,45 +110,56 @@ static iron_status reserve_open(IronDevice *device, IronOutcome *outcome) {
 
 #pragma mark Buffers
 
+/* Functions, since every operand of every operation comes here. */
+
 /* Room for `count` more touches. */
-- (bool)reserveTouches:(size_t)count {
-  if (touch_count + count <= touch_capacity) return true;
-  size_t capacity = 2 * touch_capacity + count;
-  IronTouch *larger = realloc(touches, capacity * sizeof *touches);
+static bool reserve_touches(IronSubmission *submission, size_t count) {
+  if (submission->touch_count + count <= submission->touch_capacity) return true;
+  size_t capacity = 2 * submission->touch_capacity + count;
+  IronTouch *larger = realloc(submission->touches, capacity * sizeof *larger);
   if (!larger) return false;
-  touches = larger;
-  touch_capacity = capacity;
+  submission->touches = larger;
+  submission->touch_capacity = capacity;
   return true;
 }
 
-/* The buffer's entry, made when there is none. The buffer remembers where the last submission that asked put it; when
- * several submissions record it at once, the hint is another's and the list is searched. Monitor held. */
-- (IronTouch *)touchOf:(IronBuffer *)buffer {
-  size_t index = buffer->last_touch_index;
-  if (buffer->last_touch != self || index >= touch_count || touches[index].buffer != buffer) {
-    for (index = 0; index < touch_count; index++)
-      if (touches[index].buffer == buffer) break;
-    if (index == touch_count) touches[touch_count++] = (IronTouch){.buffer = [buffer retain]};
-    buffer->last_touch = self;
-    buffer->last_touch_index = index;
-  }
-  return &touches[index];
+/* Where the buffer's entry is, or where it belongs. The buffer remembers where the last submission that asked put it;
+ * when several submissions record it at once, the hint is another's and the list is searched, unless no open submission
+ * uses the buffer. */
+static size_t touch_index(const IronSubmission *submission, const IronBuffer *buffer) {
+  const IronTouch *touches = submission->touches;
+  size_t index = buffer->last_touch_index, count = submission->touch_count;
+  if (buffer->last_touch == submission && index < count && touches[index].buffer == buffer) return index;
+  if (!buffer->hazard.recorded.readers && !buffer->hazard.recorded.writers) return count;
+  for (index = 0; index < count; index++)
+    if (touches[index].buffer == buffer) break;
+  return index;
 }
 
-- (void)noteRead:(IronTouch *)touch {
+/* The buffer's entry, made when there is none. Monitor held. */
+static IronTouch *touch_of(IronSubmission *submission, IronBuffer *buffer) {
+  size_t index = touch_index(submission, buffer);
+  if (index == submission->touch_count)
+    submission->touches[submission->touch_count++] = (IronTouch){.buffer = [buffer retain]};
+  buffer->last_touch = submission;
+  buffer->last_touch_index = index;
+  return &submission->touches[index];
+}
+
+static void note_read(IronTouch *touch) {
   if (!touch->reads) touch->buffer->hazard.recorded.readers += 1;
   touch->reads = true;
   touch->inherits |= !touch->whole;
 }
 
-- (void)noteWrite:(IronTouch *)touch whole:(bool)whole {
+static void note_write(IronTouch *touch, bool whole) {
   if (!touch->writes) touch->buffer->hazard.recorded.writers += 1;
   touch->writes = true;
   touch->whole |= whole;
 }
 
 - (iron_status)touch:(const IronUse *)uses count:(size_t)count {
-  if (![self reserveTouches:count])
+  if (!reserve_touches(self, count))
     return IronErrorReport(IRON_ERROR_OUT_OF_MEMORY, "commands: no memory to record another operation");
   IronMonitorLock(&device->monitor);
   iron_status status = IronDeviceCheckOpen(device, "commands");
@@ -156,10 +167,9 @@ static iron_status reserve_open(IronDevice *device, IronOutcome *outcome) {
     status = IronHazardCheckRecording(&uses[index].buffer->hazard, uses[index].access, uses[index].argument);
   /* The operation's reads come before its writes, whatever the order of its operands. */
   for (size_t index = 0; index < count && status == IRON_OK; index++)
-    if (uses[index].access & IRON_ACCESS_READ) [self noteRead:[self touchOf:uses[index].buffer]];
+    if (uses[index].access & IRON_ACCESS_READ) note_read(touch_of(self, uses[index].buffer));
   for (size_t index = 0; index < count && status == IRON_OK; index++)
-    if (uses[index].access & IRON_ACCESS_WRITE)
-      [self noteWrite:[self touchOf:uses[index].buffer] whole:uses[index].whole];
+    if (uses[index].access & IRON_ACCESS_WRITE) note_write(touch_of(self, uses[index].buffer), uses[index].whole);
   IronMonitorUnlock(&device->monitor);
   return status;
 }
