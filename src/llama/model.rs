@@ -24,7 +24,7 @@ use crate::llama::files::model_file::ModelFile;
 use crate::llama::files::progress::LoadProgress;
 use crate::ops::{Activation, Argmax, Embedding};
 use crate::tensor::Tensor;
-use activations::{Activations, Turn};
+use activations::{Activations, Scores, Turn};
 use block::Block;
 use kv_cache::KvCache;
 use linear::Linear;
@@ -292,18 +292,33 @@ impl Model {
         state.logits.record(commands, first, outputs)
     }
 
-    /// Records the scores of what comes after the only row, and which is the largest of them.
-    pub(super) fn score_row(
+    /// Records the scores of what comes after each of the rows, and which are the largest of them.
+    pub(super) fn score_turn(
         &self,
         commands: &mut Commands,
         state: &Activations,
         turn: &Turn,
+        rows: usize,
     ) -> Result<()> {
-        let config = &self.0.config;
-        let logits = turn.logits.tensor();
-        self.score_of(commands, state, state.x.matrix(1, config.width), logits, 1)?;
-        let row = logits.matrix(1, config.vocabulary);
-        commands.argmax(&Argmax::new(row, turn.likeliest.tensor().vector(1)))
+        let (x, logits) = (
+            state.x.matrix(rows, self.0.config.width),
+            turn.logits.place(0),
+        );
+        self.score_of(commands, state, x, logits, rows)?;
+        self.find_likeliest(commands, &turn.logits, turn, rows)?;
+        turn.logits.record(commands, 0, rows)
+    }
+
+    /// Records which are the largest of the first `rows` rows of `scores`: `turn.likeliest`.
+    pub(super) fn find_likeliest(
+        &self,
+        commands: &mut Commands,
+        scores: &Scores,
+        turn: &Turn,
+        rows: usize,
+    ) -> Result<()> {
+        let logits = scores.place(0).matrix(rows, self.0.config.vocabulary);
+        commands.argmax(&Argmax::new(logits, turn.likeliest.tensor().vector(rows)))
     }
 
     /// Records `logits`, rows × vocabulary, of `x`, rows × width.

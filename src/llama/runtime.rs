@@ -6,6 +6,7 @@ pub(crate) mod decoder;
 pub(crate) mod evaluation;
 pub(crate) mod generation;
 mod guess;
+mod helper;
 pub(crate) mod options;
 pub(crate) mod perplexity;
 pub(crate) mod sequences;

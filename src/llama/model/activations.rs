@@ -31,20 +31,21 @@ pub(crate) struct Activations {
     pub precision: ActivationPrecision,
 }
 
-/// What passes of single tokens have of their own, where several are under way at a time.
+/// What passes of one token a text have of their own, where several are under way at a time.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub positions: Positions,   // of one row
-    pub logits: Buffer<f32>,    // vocabulary
-    pub likeliest: Buffer<u32>, // the lowest index of the largest of them
+    pub positions: Positions,   // of `rows` rows
+    pub logits: Scores,         // rows × vocabulary
+    pub likeliest: Buffer<u32>, // rows: the lowest index of the largest of each row's
 }
 
 impl Turn {
-    pub fn new(device: &Device, config: &Config) -> Result<Turn> {
+    pub fn new(device: &Device, config: &Config, rows: usize) -> Result<Turn> {
+        let storage = inner_storage(device)?;
         Ok(Turn {
-            positions: Positions::new(device, inner_storage(device)?, 1)?,
-            logits: buffer(device, "logits", config.vocabulary)?,
-            likeliest: buffer(device, "likeliest token", 1)?,
+            positions: Positions::new(device, storage, rows)?,
+            logits: Scores::new(device, storage, rows, config.vocabulary)?,
+            likeliest: buffer(device, "likeliest tokens", rows)?,
         })
     }
 }

@@ -1,17 +1,21 @@
-//! The token after the next one, computed before the host has picked the next one: the device takes the likeliest for
-//! it, without a word from the host, and goes on. A host that then picks another has lost that time and nothing else.
+//! The tokens after the next ones, computed before the host has picked the next ones: the device takes the likeliest for
+//! them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing else.
 
 use super::ahead::{self, Place, Room};
+use super::helper::Helper;
+use super::sequences::Sequence;
 use crate::buffer::Buffer;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
 use crate::llama::model::activations::{Activations, Turn};
-use crate::llama::model::kv_cache::KvCache;
 use crate::llama::model::{Model, Pass, Span};
 
 /// How many passes there are at a time: the host reads the scores of one, the device computes another, and the one
-/// after that is recorded. The pass of position `p` uses turn `p % TURNS`.
+/// after that is recorded. They use the turns one after another.
 pub(super) const TURNS: usize = 3;
+
+/// Of at most so many texts: the turns have logits for them.
+pub(super) const MOST_TEXTS: usize = 16;
 
 /// Whether the likeliest token after one that is fed is computed before it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,30 +26,91 @@ pub(crate) enum Guesses {
     Always,
 }
 
+/// Whether a program that says nothing about it picks the likeliest tokens.
+#[derive(Debug)]
+pub(super) struct Confidence {
+    /// How often it did, one after another.
+    hits: u32,
+    needed: u32,
+}
+
+impl Confidence {
+    const FIRST: u32 = 2;
+    const MOST: u32 = 512;
+
+    pub fn is_high(&self) -> bool {
+        self.hits >= self.needed
+    }
+
+    /// A guess that was wrong costs a pass, so that the next one needs more evidence.
+    pub fn note(&mut self, was_likeliest: bool) {
+        if was_likeliest {
+            self.hits = self.hits.saturating_add(1);
+            return;
+        }
+        if self.is_high() {
+            self.needed = (4 * self.needed).min(Confidence::MOST);
+        }
+        self.hits = 0;
+    }
+}
+
+impl Default for Confidence {
+    fn default() -> Confidence {
+        Confidence {
+            hits: 0,
+            needed: Confidence::FIRST,
+        }
+    }
+}
+
 /// What there is of the passes behind the last one that the host has seen.
 #[derive(Debug, Default)]
 pub(super) struct Guess {
-    /// Its token is the likeliest one after the place before it.
-    running: Option<(Place, Pending)>,
-    /// Likewise, of the place behind that.
-    recorded: Option<(Place, Commands, Room)>,
+    running: Option<Running>,
+    recorded: Option<Recorded>,
+    recorder: Helper,
 }
 
-/// One text, and what its passes use.
-pub(super) struct Text<'a> {
+/// A pass whose tokens are the likeliest ones after the places before it.
+#[derive(Debug)]
+struct Running {
+    places: Vec<Place>,
+    turn: usize,
+    pending: Pending,
+}
+
+/// Likewise, of the places behind those.
+#[derive(Debug)]
+struct Recorded {
+    places: Vec<Place>,
+    commands: Commands,
+    _room: Room,
+}
+
+/// The texts, and what their passes use.
+pub(super) struct Texts<'a> {
     pub model: &'a Model,
     pub state: &'a mut Activations,
     /// [`TURNS`].
     pub turns: &'a mut [Turn],
-    pub cache: &'a KvCache,
+    pub sequences: &'a [Sequence],
     pub context: usize,
+    /// The turn of the last pass that the host has seen.
+    pub last: usize,
 }
 
-/// Which token a pass computes: the one that the host has written, or the likeliest after the place before.
+/// Which tokens a pass computes: those that the host has written, or the likeliest after the places before.
 #[derive(Clone, Copy)]
 enum Token {
     OfHost,
     Likeliest,
+}
+
+/// The places after these.
+pub(super) fn behind(places: &[Place]) -> Vec<Place> {
+    let next = places.iter().map(|(text, position)| (*text, position + 1));
+    next.collect()
 }
 
 impl Guess {
@@ -55,96 +120,172 @@ impl Guess {
         self.running.is_none() && self.recorded.is_none()
     }
 
+    /// Whether what is under way is a pass of these places.
+    pub fn is_of(&self, places: &[Place]) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.places == places)
+    }
+
     /// Waits for what runs and drops the rest. A failure of what nobody asked for shows in the memory that it should
     /// have written.
     pub fn give_up(&mut self) {
         self.recorded = None;
-        if let Some((_, pending)) = self.running.take() {
-            let _ = pending.wait();
+        if let Some(running) = self.running.take() {
+            let _ = running.pending.wait();
         }
     }
 
-    /// Computes `token`, which stands at `place`, the text's end, unless that is under way, and if the text `goes_on`
-    /// begins with the likeliest token after it.
-    pub fn step(&mut self, text: &mut Text, place: Place, token: u32, goes_on: bool) -> Result<()> {
+    /// Computes `tokens`, which stand at `places`, the ends of texts, unless that is under way, and if the texts `go_on`
+    /// begins with the likeliest tokens after them. Returns the turn that has their scores.
+    pub fn step(
+        &mut self,
+        texts: &mut Texts,
+        places: Vec<Place>,
+        tokens: &[u32],
+        go_on: bool,
+    ) -> Result<usize> {
         let running = match self.running.take() {
-            Some((found, pending)) if found == place && text.likeliest_before(place)? == token => {
-                pending
+            Some(running)
+                if running.places == places && texts.likeliest_before(running.turn, tokens)? =>
+            {
+                running
             }
             wrong => {
                 self.running = wrong;
                 self.give_up();
-                text.state.ids.write_at(0, &[token])?;
-                text.record_pass(place, Token::OfHost)?.commit()?
+                texts.state.ids.write_at(0, tokens)?;
+                let turn = (texts.last + 1) % TURNS;
+                let commands = texts.record_pass(&places, turn, Token::OfHost)?;
+                Running {
+                    pending: commands.commit()?,
+                    places,
+                    turn,
+                }
             }
         };
-        if goes_on {
-            // What cannot be computed now is an error when it is wanted.
-            let _ = self.go_on(text, (place.0, place.1 + 1));
-        } else {
-            self.recorded = None;
+        let Running {
+            places,
+            turn,
+            pending,
+        } = running;
+        match go_on {
+            true => self.go_on(texts, &places, turn, || pending.wait())?,
+            false => {
+                self.recorded = None;
+                pending.wait()?;
+            }
         }
-        running.wait()
+        Ok(turn)
     }
 
-    /// Commits the pass of `place`, and records the one behind it.
-    fn go_on(&mut self, text: &mut Text, place: Place) -> Result<()> {
-        let recorded = self.recorded.take().filter(|(found, ..)| *found == place);
-        if place.1 >= text.context {
-            return Ok(());
+    /// Commits the pass behind `places`, whose pass uses `turn`, and records the one behind that while it `waits`. What
+    /// cannot be computed now is an error when it is wanted.
+    pub fn go_on(
+        &mut self,
+        texts: &mut Texts,
+        places: &[Place],
+        turn: usize,
+        waits: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let (next, turn) = (behind(places), (turn + 1) % TURNS);
+        let recorded = self.recorded.take().filter(|found| found.places == next);
+        if !texts.have_room_for(&next) {
+            return waits();
         }
         let commands = match recorded {
-            Some((_, commands, _)) => commands,
-            None => text.record_pass(place, Token::Likeliest)?,
+            Some(found) => Ok(found.commands),
+            None => texts.record_pass(&next, turn, Token::Likeliest),
         };
-        self.running = Some((place, commands.commit()?));
-        let behind = (place.0, place.1 + 1);
-        if behind.1 < text.context
-            && let Some(room) = Room::take()
-        {
-            let commands = text.record_pass(behind, Token::Likeliest)?;
-            self.recorded = Some((behind, commands, room));
+        let then = (behind(&next), (turn + 1) % TURNS);
+        let room = match texts.have_room_for(&then.0) {
+            true => Room::take().filter(|_| texts.place(&then.0, then.1).is_ok()),
+            false => None,
+        };
+        let record = |room: Room| {
+            let commands = texts.record_placed(&then.0, then.1, Token::Likeliest);
+            commands.ok().map(|commands| (commands, room))
+        };
+        let commit = || {
+            let pending = commands.and_then(Commands::commit).ok();
+            (pending, waits())
+        };
+        let (recorded, (pending, waited)) = match room {
+            Some(room) => self.recorder.beside(|| record(room), commit),
+            None => (None, commit()),
+        };
+        if let Some(pending) = pending {
+            self.running = Some(Running {
+                places: next,
+                turn,
+                pending,
+            });
+            self.recorded = recorded.map(|(commands, room)| Recorded {
+                places: then.0,
+                commands,
+                _room: room,
+            });
         }
-        Ok(())
+        waited
     }
 }
 
-impl Text<'_> {
-    /// Where the likeliest token is that stands at `place`.
-    fn likeliest(&self, place: Place) -> &Buffer<u32> {
-        &self.turns[(place.1 + TURNS - 1) % TURNS].likeliest
+impl Texts<'_> {
+    fn have_room_for(&self, places: &[Place]) -> bool {
+        places.iter().all(|(_, position)| *position < self.context)
     }
 
-    fn likeliest_before(&self, place: Place) -> Result<u32> {
-        let mut token = [0];
-        self.likeliest(place).read_at(0, &mut token)?;
-        Ok(token[0])
+    /// Where the likeliest tokens are that the pass of `turn` takes.
+    fn likeliest(&self, turn: usize) -> &Buffer<u32> {
+        &self.turns[(turn + TURNS - 1) % TURNS].likeliest
     }
 
-    /// Records a whole pass of the token at `place`.
-    fn record_pass(&mut self, place: Place, token: Token) -> Result<Commands> {
-        let positions = &mut self.turns[place.1 % TURNS].positions;
-        positions.host.write_at(0, &[place.1 as u32])?;
-        let turn = &self.turns[place.1 % TURNS];
+    /// Whether `tokens` are those.
+    pub fn likeliest_before(&self, turn: usize, tokens: &[u32]) -> Result<bool> {
+        let mut likeliest = vec![0; tokens.len()];
+        self.likeliest(turn).read_at(0, &mut likeliest)?;
+        Ok(likeliest == tokens)
+    }
+
+    /// Tells the device where the tokens of the pass of `turn` stand.
+    fn place(&mut self, places: &[Place], turn: usize) -> Result<()> {
+        let positions: Vec<u32> = places.iter().map(|(_, place)| *place as u32).collect();
+        let host = &mut self.turns[turn].positions.host;
+        host.write_at(0, &positions)
+    }
+
+    /// Records a whole pass of the tokens at `places`.
+    fn record_pass(&mut self, places: &[Place], turn: usize, token: Token) -> Result<Commands> {
+        self.place(places, turn)?;
+        self.record_placed(places, turn, token)
+    }
+
+    /// The same when they are placed.
+    fn record_placed(&self, places: &[Place], turn: usize, token: Token) -> Result<Commands> {
+        let rows = places.len();
         let ids = match token {
             Token::OfHost => &self.state.ids,
-            Token::Likeliest => self.likeliest(place),
+            Token::Likeliest => self.likeliest(turn),
         };
-        let pass = Pass {
-            rows: 1,
-            spans: vec![Span {
-                cache: self.cache,
-                position: place.1,
-                row: 0,
+        let turn = &self.turns[turn];
+        let spans = places
+            .iter()
+            .enumerate()
+            .map(|(row, (text, position))| Span {
+                cache: &self.sequences[*text].cache,
+                position: *position,
+                row,
                 tokens: 1,
-            }],
+            });
+        let pass = Pass {
+            rows,
+            spans: spans.collect(),
             positions: turn.positions.read(),
         };
         let (model, state) = (self.model, &*self.state);
         let options = state.commands(model.device(), "guessed pass");
         let mut commands = options.max_operations(u32::MAX).begin()?;
-        turn.positions.record(&mut commands, 1)?;
-        model.embed(&mut commands, state, ids, 1)?;
+        turn.positions.record(&mut commands, rows)?;
+        model.embed(&mut commands, state, ids, rows)?;
         for piece in ahead::pieces(model.config().layers) {
             model.layers(&mut commands, state, &pass, piece)?;
             // The device waits for this one. Of a guess it has another before.
@@ -152,7 +293,36 @@ impl Text<'_> {
                 commands.flush()?;
             }
         }
-        model.score_row(&mut commands, state, turn)?;
+        model.score_turn(&mut commands, state, turn, rows)?;
         Ok(commands)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confidence_grows_and_is_dearer_after_a_wrong_guess() {
+        let mut confidence = Confidence::default();
+        assert!(!confidence.is_high());
+        confidence.note(true);
+        confidence.note(false);
+        confidence.note(true);
+        assert!(!confidence.is_high());
+        confidence.note(true);
+        assert!(confidence.is_high());
+        confidence.note(false);
+        for _ in 0..4 * Confidence::FIRST {
+            assert!(!confidence.is_high());
+            confidence.note(true);
+        }
+        assert!(confidence.is_high());
+        for _ in 0..10 {
+            (0..Confidence::MOST).for_each(|_| confidence.note(true));
+            confidence.note(false);
+        }
+        (0..Confidence::MOST).for_each(|_| confidence.note(true));
+        assert!(confidence.is_high());
     }
 }

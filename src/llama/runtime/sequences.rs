@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::ahead::{self, Ahead, Place};
 use super::cancel::CancelToken;
-use super::guess::{Guess, Guesses, TURNS, Text};
+use super::guess::{self, Confidence, Guess, Guesses, MOST_TEXTS, TURNS, Texts};
 use super::options::SessionOptions;
 use crate::buffer::ReadGuard;
 use crate::commands::{Commands, Pending};
@@ -56,8 +56,29 @@ pub struct Sequences {
     turns: Vec<Turn>,
     /// Passes of tokens that the host has not picked yet. Like the one above.
     guess: Mutex<Guess>,
+    /// Whether guesses pay where nobody says so.
+    confidence: Confidence,
+    /// The last pass, where the device knows the likeliest tokens after it.
+    last: Option<Last>,
     /// Whose logits are wanted: those of a turn, or those of [`Activations`].
     scored: Option<usize>,
+}
+
+/// A pass of one token a text.
+#[derive(Debug)]
+struct Last {
+    places: Vec<Place>,
+    /// Which has the likeliest tokens.
+    turn: usize,
+}
+
+impl Last {
+    /// Whether the tokens at `places` come after its own.
+    fn is_before(&self, places: &[Place]) -> bool {
+        let pairs = self.places.iter().zip(places);
+        let mut follow = pairs.map(|(last, next)| (last.0, last.1 + 1) == *next);
+        self.places.len() == places.len() && follow.all(|follows| follows)
+    }
 }
 
 /// One text: the tokens that were computed, and their keys and values.
@@ -113,7 +134,9 @@ impl Sequences {
             logits: None,
         });
         let records_ahead = ahead::pays_on(device)?;
-        let turns = (0..if records_ahead { TURNS } else { 0 }).map(|_| Turn::new(device, config));
+        let texts = if count <= MOST_TEXTS { count } else { 1 };
+        let turns =
+            (0..if records_ahead { TURNS } else { 0 }).map(|_| Turn::new(device, config, texts));
         Ok(Sequences {
             sequences: sequences.collect(),
             state: Activations::new(
@@ -132,6 +155,8 @@ impl Sequences {
             ahead: Mutex::new(None),
             turns: turns.collect::<Result<_>>()?,
             guess: Mutex::default(),
+            confidence: Confidence::default(),
+            last: None,
             scored: None,
         })
     }
@@ -229,10 +254,21 @@ impl Sequences {
             if cancel.is_cancelled() {
                 return Ok(false);
             }
-            self.step_and_guess(*index, *token, guesses == Guesses::Always)?;
+            let place = (*index, self.sequences[*index].tokens.len());
+            self.step_and_guess(vec![place], &[*token], guesses == Guesses::Always)?;
             return Ok(true);
         }
+        let together = self.step_of(work);
+        if let Some((places, tokens)) = &together {
+            if cancel.is_cancelled() {
+                return Ok(false);
+            }
+            if self.step_as_guessed(places, tokens)? {
+                return Ok(true);
+            }
+        }
         self.give_up_guess();
+        self.last = None;
         self.scored = None;
         let mut scored = 0;
         for chunks in passes(work, self.batch) {
@@ -261,7 +297,7 @@ impl Sequences {
                 };
             let is_step = self.records_ahead && chunks.iter().all(|chunk| chunk.tokens.len() == 1);
             let computed = match is_step {
-                true => self.step(&chunks, score),
+                true => self.step(&chunks, score, together.is_some()),
                 false => self.pass(&chunks, score),
             };
             if let Err(error) = computed {
@@ -286,7 +322,7 @@ impl Sequences {
         let row = row.ok_or(LlamaError::NoTokens)?;
         let (buffer, start) = match self.scored {
             None => self.state.logits.row(row),
-            Some(turn) => (&self.turns[turn].logits, 0),
+            Some(turn) => self.turns[turn].logits.row(row),
         };
         Ok(Logits {
             rows: buffer.map()?,
@@ -459,11 +495,47 @@ impl Sequences {
         Ok(())
     }
 
-    /// The same for one token a text, and records such a pass for the next ones while the device computes.
+    /// Where the tokens of `work` stand and which they are, if it is a token of each of several texts whose next ones
+    /// may be guessed.
+    fn step_of(&self, work: &[(usize, &[u32])]) -> Option<(Vec<Place>, Vec<u32>)> {
+        let may_be_guessed = !self.turns.is_empty() && self.count() <= MOST_TEXTS;
+        if work.len() < 2 || !may_be_guessed {
+            return None;
+        }
+        let rows = work.iter().map(|(index, tokens)| match tokens {
+            [token] => Some(((*index, self.tokens(*index).len()), *token)),
+            _ => None,
+        });
+        Some(rows.collect::<Option<Vec<_>>>()?.into_iter().unzip())
+    }
+
+    /// Looks whether the tokens are the likeliest ones after the last pass. If their pass is under way, waits for it,
+    /// and returns true.
+    fn step_as_guessed(&mut self, places: &[Place], tokens: &[u32]) -> Result<bool> {
+        if !self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.is_before(places))
+        {
+            return Ok(false);
+        }
+        let (guess, texts) = self.guess_and_texts();
+        let are_likeliest = texts.likeliest_before((texts.last + 1) % TURNS, tokens)?;
+        let is_guessed = are_likeliest && guess.is_of(places);
+        self.confidence.note(are_likeliest);
+        if is_guessed {
+            self.step_and_guess(places.to_vec(), tokens, true)?;
+        }
+        Ok(is_guessed)
+    }
+
+    /// The same for one token a text, and records such a pass for the next ones while the device computes. If the next
+    /// tokens `may_be_guessed`, the device finds the likeliest ones, and begins with them where that pays.
     fn step(
         &mut self,
         chunks: &[Chunk],
         then: impl FnOnce(&Model, &mut Commands, &Activations, usize) -> Result<()>,
+        may_be_guessed: bool,
     ) -> Result<()> {
         let places: Vec<Place> = chunks
             .iter()
@@ -495,44 +567,61 @@ impl Sequences {
         recorded.commit(&mut committed)?;
         let mut commands = self.state.commands(device, "scores").begin()?;
         then(&self.model, &mut commands, &self.state, rows)?;
+        if may_be_guessed {
+            let scores = &self.state.logits;
+            self.model
+                .find_likeliest(&mut commands, scores, &self.turns[0], rows)?;
+        }
         committed.push(commands.commit()?);
 
-        let next = places
-            .iter()
-            .map(|(sequence, position)| (*sequence, position + 1));
-        let next: Vec<Place> = next.collect();
-        // What cannot be recorded now is an error when it is wanted.
-        let ahead = match next.iter().all(|(_, position)| *position < self.context) {
-            true => self.record(next, 1 - positions).unwrap_or(None),
-            false => None,
-        };
-        committed.iter().try_for_each(Pending::wait)?;
-        self.ahead = Mutex::new(ahead);
+        let wait = || committed.iter().try_for_each(Pending::wait);
+        if may_be_guessed && self.confidence.is_high() {
+            let (guess, mut texts) = self.guess_and_texts();
+            guess.go_on(&mut texts, &places, 0, wait)?;
+        } else {
+            let next = guess::behind(&places);
+            // What cannot be recorded now is an error when it is wanted.
+            let ahead = match next.iter().all(|(_, position)| *position < self.context) {
+                true => self.record(next, 1 - positions).unwrap_or(None),
+                false => None,
+            };
+            wait()?;
+            self.ahead = Mutex::new(ahead);
+        }
+        self.last = may_be_guessed.then_some(Last { places, turn: 0 });
         self.model.passed(rows);
         self.computed(chunks);
         Ok(())
     }
 
-    /// The same for one token of text `index`, and if it `goes_on` begins with the likeliest token after it.
-    fn step_and_guess(&mut self, index: usize, token: u32, goes_on: bool) -> Result<()> {
+    /// Computes one token of each of some texts, and if they `go_on` begins with the likeliest tokens after them.
+    fn step_and_guess(&mut self, places: Vec<Place>, tokens: &[u32], go_on: bool) -> Result<()> {
         self.take_ahead();
         self.model.move_weights();
-        let sequence = &mut self.sequences[index];
-        let position = sequence.tokens.len();
-        let mut text = Text {
+        let (guess, mut texts) = self.guess_and_texts();
+        let turn = guess.step(&mut texts, places.clone(), tokens, go_on)?;
+        self.model.passed(tokens.len());
+        for (row, ((text, _), token)) in places.iter().zip(tokens).enumerate() {
+            let sequence = &mut self.sequences[*text];
+            sequence.tokens.push(*token);
+            sequence.logits = Some(row);
+        }
+        self.last = Some(Last { places, turn });
+        self.scored = Some(turn);
+        Ok(())
+    }
+
+    fn guess_and_texts(&mut self) -> (&mut Guess, Texts<'_>) {
+        let guess = self.guess.get_mut();
+        let texts = Texts {
             model: &self.model,
             state: &mut self.state,
             turns: &mut self.turns,
-            cache: &sequence.cache,
+            sequences: &self.sequences,
             context: self.context,
+            last: self.last.as_ref().map_or(0, |last| last.turn),
         };
-        let guess = self.guess.get_mut().unwrap_or_else(PoisonError::into_inner);
-        guess.step(&mut text, (index, position), token, goes_on)?;
-        self.model.passed(1);
-        sequence.tokens.push(token);
-        sequence.logits = Some(0);
-        self.scored = Some(position % TURNS);
-        Ok(())
+        (guess.unwrap_or_else(PoisonError::into_inner), texts)
     }
 
     /// Records a pass of one token a text, which reads `positions`.
@@ -680,24 +769,31 @@ mod tests {
         assert_eq!(passes(&work, 1).len(), 8);
     }
 
+    fn likeliest(logits: &[f32]) -> u32 {
+        let larger = |best, next| match logits[next] > logits[best] {
+            true => next,
+            false => best,
+        };
+        (0..logits.len()).fold(0, larger) as u32
+    }
+
+    /// As on a device that computes while the host records, or not.
+    fn record_ahead(sequences: &mut Sequences, records_ahead: bool) {
+        sequences.records_ahead = records_ahead;
+        if records_ahead {
+            let (model, texts) = (&sequences.model, sequences.count());
+            let turn = |_| Turn::new(model.device(), model.config(), texts).expect("memory");
+            sequences.turns = (0..TURNS).map(turn).collect();
+        }
+    }
+
     /// What a program may do between steps, with guesses of which some are right and without.
     #[test]
     fn guessed_passes_compute_the_same() {
         let model = model();
-        let likeliest = |logits: &[f32]| {
-            let larger = |best, next| match logits[next] > logits[best] {
-                true => next,
-                false => best,
-            };
-            (0..logits.len()).fold(0, larger) as u32
-        };
         let results = [false, true].map(|guesses| {
             let mut sequences = two_texts(&model);
-            sequences.records_ahead = guesses;
-            if guesses {
-                let turn = |_| Turn::new(model.device(), model.config()).expect("memory");
-                sequences.turns = (0..TURNS).map(turn).collect();
-            }
+            record_ahead(&mut sequences, guesses);
             let mut results = Vec::new();
             let mut feed = |sequences: &mut Sequences, index, tokens: &[u32], goes_on: bool| {
                 let work = [(index, tokens)];
@@ -747,6 +843,78 @@ mod tests {
             }
             // After the last one no position is left.
             feed(&mut sequences, 0, &[next], false);
+            results
+        });
+        assert_eq!(results[0], results[1]);
+    }
+
+    /// The same with steps of two texts, of which nobody says that the likeliest tokens come next.
+    #[test]
+    fn guessed_steps_of_texts_compute_the_same() {
+        let model = model();
+        let results = [false, true].map(|guesses| {
+            let mut sequences = two_texts(&model);
+            record_ahead(&mut sequences, guesses);
+            let (mut results, mut next) = (Vec::new(), [0, 0]);
+            let mut feed = |sequences: &mut Sequences, work: &[(usize, &[u32])], waits: bool| {
+                sequences.feed(work).expect("there is room");
+                let under_way = !sequences.guess.get_mut().expect("no panic").is_none();
+                assert_eq!(under_way, guesses && waits, "{work:?}");
+                for (index, _) in work {
+                    let logits = sequences.logits(*index).expect("fed").to_vec();
+                    next[*index] = likeliest(&logits);
+                    results.push(logits);
+                }
+                next
+            };
+            feed(&mut sequences, &[(0, &[1, 5, 9, 11]), (1, &[3, 4])], false);
+            let mut next = feed(&mut sequences, &[(1, &[20]), (0, &[21])], false);
+            // Which tokens come next is known after two that were the likeliest.
+            for waits in [false, true, true, true, true] {
+                next = feed(&mut sequences, &[(1, &[next[1]]), (0, &[next[0]])], waits);
+            }
+            if guesses {
+                let mut written = [0; 2];
+                sequences.state.ids.read_at(0, &mut written).expect("two");
+                let tokens =
+                    [1, 0].map(|text| sequences.tokens(text)[sequences.tokens(text).len() - 4]);
+                assert_eq!(
+                    written, tokens,
+                    "the host wrote no tokens of the last three steps"
+                );
+            }
+            // One of both is another.
+            let wrong = (next[0] + 1) % 100;
+            next = feed(&mut sequences, &[(1, &[next[1]]), (0, &[wrong])], false);
+            for step in 1..=8 {
+                next = feed(
+                    &mut sequences,
+                    &[(1, &[next[1]]), (0, &[next[0]])],
+                    step == 8,
+                );
+            }
+            // A prompt comes between, and other texts, and memory of others.
+            next = feed(&mut sequences, &[(1, &[next[1]])], false);
+            sequences.rewind(0, 4);
+            sequences.rewind(1, 3);
+            next = feed(
+                &mut sequences,
+                &[(0, &[next[0], 7]), (1, &[next[1]])],
+                false,
+            );
+            next = feed(&mut sequences, &[(0, &[next[0]]), (1, &[next[1]])], true);
+            let saved = sequences.save(1).expect("memory");
+            next = feed(&mut sequences, &[(0, &[next[0]]), (1, &[next[1]])], true);
+            sequences.restore(1, &saved).expect("it is its own");
+            next = feed(&mut sequences, &[(0, &[next[0]]), (1, &[next[1]])], true);
+            sequences.copy(0, 1).expect("they are there");
+            next = [next[0]; 2];
+            while sequences.tokens(0).len() < 22 {
+                next = feed(&mut sequences, &[(0, &[next[0]]), (1, &[next[1]])], true);
+            }
+            next = feed(&mut sequences, &[(0, &[next[0]]), (1, &[next[1]])], true);
+            // After the last one no position is left.
+            feed(&mut sequences, &[(0, &[next[0]]), (1, &[next[1]])], false);
             results
         });
         assert_eq!(results[0], results[1]);
