@@ -2,13 +2,15 @@
 """Decoding and prompts on an NVIDIA GPU, of LLaMA's shapes with made-up weights, as a table in Markdown.
 
     scripts/bench_gpu.py [--program PATH] [--models 8b-q4_0,…] [--rounds 5] [--prompt 512] [--tokens 64]
-                         [--sequences 16]
+                         [--sequences 16] [--idle]
 
 The program is one with the feature `nvidia`; models are made in --folder and kept. Beside it stands what llama.cpp's
-CUDA backend gave for such files on one H200 (llama-bench, tg64 and pp512, 2026-11-24).
+CUDA backend gave for such files on one H200 (llama-bench, tg64 and pp512, 2026-11-24). With --idle no GPU is needed: a
+driver that computes nothing (benches/idle_gpu.c) leaves what the host does for a token.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -44,16 +46,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=ROOT / "target" / "release" / "ironbridge", help="the command line")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "target" / "gpu-models", help="of the models")
-    parser.add_argument("--models", default=",".join(MODELS), help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--models", help=f"of {', '.join(MODELS)} (all, or the last with --idle)")
     parser.add_argument("--device", default="nvidia", help="the device (nvidia)")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each measurement (5)")
     parser.add_argument("--prompt", default="512", help="lengths of prompts, with commas (512)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens to decode, behind 15 others (64)")
     parser.add_argument("--sequences", type=int, default=16, help="texts that are written together (16)")
+    parser.add_argument("--idle", action="store_true", help="without a GPU: the host's work alone")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    environment = idle_driver(arguments.folder) if arguments.idle else os.environ
+    models = arguments.models or (list(MODELS)[-1] if arguments.idle else ",".join(MODELS))
     rows, device = [], ""
-    for name in arguments.models.split(","):
+    for name in models.split(","):
         if name not in MODELS:
             parser.error(f"{name} is none of {', '.join(MODELS)}")
         print(f"bench-gpu: {name}", file=sys.stderr)
@@ -61,27 +66,37 @@ def main():
         file = arguments.folder / f"{name}.gguf"
         if not file.exists():
             synthetic_model.write(file, shape, type_of)
-        run = measure(arguments, file)
+        run = measure(arguments, file, environment)
         device = run["device"]
         rows.append((name, run, peer))
-    print(f"{device}, {arguments.rounds} runs each: median (range), tokens/s; llama.cpp: one H200, 2026-11-24\n")
     lengths = arguments.prompt.split(",")
-    heads = ["model", "load, s", f"decode {arguments.tokens}", "llama.cpp"]
-    heads += [f"prompt of {length}" for length in lengths] + ["llama.cpp, of 512"]
-    heads += [f"{arguments.sequences} texts"]
+    heads = ["model", "load, s", f"decode {arguments.tokens}"]
+    heads += [f"prompt of {length}" for length in lengths] + [f"{arguments.sequences} texts"]
+    peers = [] if arguments.idle else ["llama.cpp, decode", "llama.cpp, prompt of 512"]
+    beside = "; llama.cpp: one H200, 2026-11-24" if peers else ""
+    print(f"{device}, {arguments.rounds} runs each: median (range), tokens/s{beside}\n")
+    heads += peers
     print(f"| {' | '.join(heads)} |\n| --- |{' --: |' * (len(heads) - 1)}")
-    for name, run, (decoded, prompted) in rows:
-        cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"]), str(decoded)]
-        cells += [figure(prompt) for prompt in run["prompts"]] + [str(prompted or "")]
-        cells += [figure(run["together"])]
+    for name, run, peer in rows:
+        cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"])]
+        cells += [figure(prompt) for prompt in run["prompts"]] + [figure(run["together"])]
+        cells += [str(rate or "") for rate in peer] if peers else []
         print(f"| {' | '.join(cells)} |")
 
 
-def measure(arguments, file):
+def idle_driver(folder):
+    """The environment in which a program finds the driver that computes nothing."""
+    driver = folder / "libcuda.so.1"
+    source = ROOT / "benches" / "idle_gpu.c"
+    subprocess.run(["cc", "-std=c11", "-O2", "-shared", "-fPIC", "-o", driver, source], check=True)
+    return os.environ | {"LD_LIBRARY_PATH": str(folder.resolve())}
+
+
+def measure(arguments, file, environment):
     command = [arguments.program, "bench", "-m", file, "--device", arguments.device, "--json"]
     command += ["--rounds", str(arguments.rounds), "--prompt", arguments.prompt, "--tokens", str(arguments.tokens)]
     command += ["--cache", "f16", "--sequences", str(arguments.sequences)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, env=environment)
     if done.returncode != 0:
         sys.exit(f"bench-gpu: {file.name}: the program ended with {done.returncode}")
     return json.loads(done.stdout)["runs"][0]

@@ -281,6 +281,79 @@ fn commands_flush_themselves() {
     baseline.holds();
 }
 
+/// Commands keep the buffers that they use, but not their handles.
+#[test]
+#[serial]
+fn a_released_buffer_is_none_for_commands_that_use_it() {
+    let fixture = Fixture::new();
+    for max_operations in [0, u32::MAX] {
+        let options = iron_commands_options {
+            size: size_of::<iron_commands_options>(),
+            max_operations,
+            ..Default::default()
+        };
+        let mut commands = null_mut();
+        ok(call!(iron_commands_begin(
+            fixture.device,
+            &options,
+            &mut commands
+        )));
+        let [a, b, c] = [1.0, 2.0, 0.0].map(|number: f32| {
+            let made = buffer(fixture.device, 16);
+            let numbers = [number; 4];
+            ok(call!(iron_buffer_write(
+                made,
+                0,
+                numbers.as_ptr().cast(),
+                16
+            )));
+            made
+        });
+        let mut product = matmul_of((a, b, c), (2, 2, 2));
+        for _ in 0..3 {
+            ok(call!(iron_encode_matmul(commands, &product)));
+        }
+        ok(call!(iron_buffer_retain(b)));
+        release_buffer(b);
+        ok(call!(iron_encode_matmul(commands, &product)));
+        release_buffer(b);
+        fails(
+            call!(iron_encode_matmul(commands, &product)),
+            IRON_ERROR_INVALID_HANDLE,
+            "b: this iron_buffer was already released",
+        );
+        // Another buffer in its slot is another one.
+        let other = buffer(fixture.device, 16);
+        ok(call!(iron_buffer_write(
+            other,
+            0,
+            [3.0_f32; 4].as_ptr().cast(),
+            16
+        )));
+        fails(
+            call!(iron_encode_matmul(commands, &product)),
+            IRON_ERROR_INVALID_HANDLE,
+            "b: this iron_buffer was already released",
+        );
+        product.b.buffer = other;
+        ok(call!(iron_encode_matmul(commands, &product)));
+        commit_and_wait(commands);
+        let mut numbers = [0.0_f32; 4];
+        ok(call!(iron_buffer_read(
+            c,
+            0,
+            numbers.as_mut_ptr().cast(),
+            16
+        )));
+        assert_eq!(numbers, [6.0; 4]);
+        release_commands(commands);
+        for each in [a, other, c] {
+            release_buffer(each);
+        }
+    }
+    fixture.finish();
+}
+
 #[test]
 #[serial]
 fn only_so_many_commands_are_open_at_once() {

@@ -38,13 +38,17 @@ static void dispatch(id<MTLComputeCommandEncoder> encoder) {
   [encoder dispatchThreads:MTLSizeMake(1, 1, 1) threadsPerThreadgroup:MTLSizeMake(1, 1, 1)];
 }
 
-/* A command buffer with one dispatch of `tint`. */
-static void encode_tint(id<MTLCommandBuffer> commands, id<MTLTexture> texture) {
+/* A dispatch of `tint`, by that pipeline. */
+static void encode(id<MTLCommandBuffer> commands, id<MTLComputePipelineState> tint, id<MTLTexture> texture) {
   id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
-  [encoder setComputePipelineState:tint_of(commands.device)];
+  [encoder setComputePipelineState:tint];
   [encoder setTexture:texture atIndex:0];
   dispatch(encoder);
   [encoder endEncoding];
+}
+
+static void encode_tint(id<MTLCommandBuffer> commands, id<MTLTexture> texture) {
+  encode(commands, tint_of(commands.device), texture);
 }
 
 static id<MTLCommandBuffer> commands_of(id<MTLDevice> device) {
@@ -352,10 +356,11 @@ CASE(a_texture_lives_until_its_commands_have_completed) {
 
   /* Who keeps no references has to. */
   id<MTLCommandBuffer> careless = [queue commandBufferWithUnretainedReferences];
+  id<MTLComputePipelineState> tint = tint_of(device);
   @autoreleasepool {
     id<MTLTexture> own = texture_of(device, shape(MTLTextureType2D, 1, 1, 1));
     own.label = @"early";
-    encode_tint(careless, own);
+    encode(careless, tint, own);
   }
   run(careless);
   CHECK(careless.error.code == MTLCommandBufferErrorInvalidResource);

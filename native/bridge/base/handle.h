@@ -39,6 +39,15 @@ iron_status IronHandleCreate(id object, IronHandleKind kind, void **handle);
  * IRON_ERROR_INVALID_HANDLE reported, when there is none. `argument` is the name the message gives the handle. */
 id IronHandleAcquire(const void *handle, IronHandleKind kind, const char *argument);
 
+/* The same, retained only: for the caller to release. */
+id IronHandleTake(const void *handle, IronHandleKind kind, const char *argument);
+
+/* A number below the number of handles that ever were alive at once; of anything that is no handle some number. */
+uint32_t IronHandleIndex(const void *handle);
+
+/* Whether a handle that the caller knows to have been one still is; without a lock. */
+bool IronHandleIsLive(const void *handle);
+
 iron_status IronHandleRetain(const void *handle, IronHandleKind kind, const char *argument);
 iron_status IronHandleRelease(const void *handle, IronHandleKind kind, const char *argument);
 

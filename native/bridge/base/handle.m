@@ -17,8 +17,8 @@ enum { CHUNK = 4096, CHUNKS = (1 << INDEX_BITS) / CHUNK };
 static const uint64_t LAST_GENERATION = (UINT64_C(1) << GENERATION_BITS) - 1;
 
 typedef struct Slot {
-  uint64_t generation;
-  uint64_t references; /* 0: free */
+  _Atomic(uint64_t) generation; /* written under the lock */
+  uint64_t references;          /* 0: free */
   id object;           /* +1 */
   IronHandleKind kind;
   uint32_t next_free; /* index + 1; 0 ends the list */
@@ -168,13 +168,25 @@ iron_status IronHandleCreate(id object, IronHandleKind kind, void **handle) {
   return IRON_OK;
 }
 
-id IronHandleAcquire(const void *handle, IronHandleKind kind, const char *argument) {
+id IronHandleTake(const void *handle, IronHandleKind kind, const char *argument) {
   Slot *slot = lock_slot(handle, kind, argument);
   if (!slot) return nil;
   id object = [slot->object retain];
   IronLeafUnlock(lock_of(ticket_index(handle)));
   soft_schedule_point();
-  return [object autorelease];
+  return object;
+}
+
+id IronHandleAcquire(const void *handle, IronHandleKind kind, const char *argument) {
+  return [IronHandleTake(handle, kind, argument) autorelease];
+}
+
+uint32_t IronHandleIndex(const void *handle) { return ticket_index(handle); }
+
+/* The generation moves on with the last reference. */
+bool IronHandleIsLive(const void *handle) {
+  const Slot *slot = slot_at(ticket_index(handle));
+  return atomic_load_explicit(&slot->generation, memory_order_acquire) == ticket_generation(handle);
 }
 
 iron_status IronHandleRetain(const void *handle, IronHandleKind kind, const char *argument) {

@@ -64,4 +64,8 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
 iron_status IronCommandsEnter(iron_commands *handle, IronCommands **commands);
 void IronCommandsLeave(IronCommands **commands);
 
+/* As IronBufferAcquire, for an operand of an operation that is recorded. Commands keep the buffers that they use, which
+ * is a shorter way to them. */
+IronBuffer *IronCommandsAcquire(IronCommands *commands, const iron_buffer *handle, const char *argument);
+
 #endif

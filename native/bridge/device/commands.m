@@ -32,10 +32,12 @@ IRON_COUNTED(IronCommands)
 #pragma mark Recording
 
 iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
-  IronCommands *commands = IronHandleAcquire(handle, IRON_HANDLE_COMMANDS, "commands");
+  IronCommands *commands = IronHandleTake(handle, IRON_HANDLE_COMMANDS, "commands");
   if (!commands) return IRON_ERROR_INVALID_HANDLE;
-  if (atomic_exchange(&commands->recording, true))
+  if (atomic_exchange(&commands->recording, true)) {
+    [commands release];
     return IronErrorReport(IRON_ERROR_BUSY, "commands: another thread records them");
+  }
   *result = commands;
   IRON_TRY(IronDeviceCheckOpen(commands->device, "commands"));
   if (atomic_load(&commands->committed))
@@ -44,7 +46,17 @@ iron_status IronCommandsEnter(iron_commands *handle, IronCommands **result) {
 }
 
 void IronCommandsLeave(IronCommands **commands) {
-  if (*commands) atomic_store(&(*commands)->recording, false);
+  if (!*commands) return;
+  atomic_store(&(*commands)->recording, false);
+  [*commands release];
+}
+
+/* Commands that flush themselves may let go of a buffer in the middle of an operation of several passes. */
+IronBuffer *IronCommandsAcquire(IronCommands *commands, const iron_buffer *handle, const char *argument) {
+  bool keeps = commands->open && !commands->flushes_itself;
+  IronBuffer *used = keeps ? IronSubmissionFind(commands->open, handle) : nil;
+  if (!used) return IronBufferAcquire(handle, argument);
+  return IronDeviceCheckOpen(used->device, argument) == IRON_OK ? used : nil;
 }
 
 - (iron_status)prepare:(const IronUse *)uses count:(size_t)count kind:(IronEncoderKind)kind encoder:(id *)encoder {

@@ -38,6 +38,8 @@ typedef enum IronRunner {
 
 typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON_ENCODER_BLIT } IronEncoderKind;
 
+enum { IRON_KNOWN_TOUCHES = 512 };
+
 @interface IronSubmission : IronObject {
  @public
   IronDevice *device;
@@ -54,6 +56,8 @@ typedef enum IronEncoderKind { IRON_ENCODER_NONE = 0, IRON_ENCODER_COMPUTE, IRON
   IronEncoderKind encoder_kind;
   IronTouch *touches;
   size_t touch_count, touch_capacity;
+  /* By the lowest bits of a handle's index: the number of a touch + 1, or 0. A hint. */
+  uint32_t known[IRON_KNOWN_TOUCHES];
   /* When in flight, guarded by the device's monitor. */
   bool complete, retired;
   IronFailure failure;
@@ -98,5 +102,9 @@ void IronSubmissionsSettle(uint64_t timeout);
 
 /* In the child of a fork: there is no such thread. */
 void IronSubmissionsForget(void);
+
+/* The buffer of `handle` when the open submission uses it and the handle still is one; else nil, and nothing is
+ * reported. For the thread that records. */
+IronBuffer *IronSubmissionFind(const IronSubmission *submission, const iron_buffer *handle);
 
 #endif

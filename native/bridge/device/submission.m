@@ -5,6 +5,7 @@
 #include <time.h>
 
 #import "base/entry.h"
+#import "base/handle.h"
 #include "held_locks.h"
 #include "schedule.h"
 
@@ -136,6 +137,15 @@ static size_t touch_index(const IronSubmission *submission, const IronBuffer *bu
   return index;
 }
 
+static size_t known_place(uintptr_t handle) { return IronHandleIndex((const void *)handle) % IRON_KNOWN_TOUCHES; }
+
+IronBuffer *IronSubmissionFind(const IronSubmission *submission, const iron_buffer *handle) {
+  uint32_t number = submission->known[known_place((uintptr_t)handle)];
+  if (!handle || number == 0 || number > submission->touch_count) return nil;
+  IronBuffer *buffer = submission->touches[number - 1].buffer;
+  return atomic_load(&buffer->ticket) == (uintptr_t)handle && IronHandleIsLive(handle) ? buffer : nil;
+}
+
 /* The buffer's entry, made when there is none. Monitor held. */
 static IronTouch *touch_of(IronSubmission *submission, IronBuffer *buffer) {
   size_t index = touch_index(submission, buffer);
@@ -143,6 +153,7 @@ static IronTouch *touch_of(IronSubmission *submission, IronBuffer *buffer) {
     submission->touches[submission->touch_count++] = (IronTouch){.buffer = [buffer retain]};
   buffer->last_touch = submission;
   buffer->last_touch_index = index;
+  submission->known[known_place(atomic_load(&buffer->ticket))] = (uint32_t)index + 1;
   return &submission->touches[index];
 }
 

@@ -94,11 +94,10 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
     IronShape shape = {.rows = attention.tokens, .width = attention.heads * attention.head_dim};
     IronShape k_shape = cache_shape(&attention, &attention.k, attention.k_head_stride);
     IronShape v_shape = cache_shape(&attention, &attention.v, attention.v_head_stride);
-    IronDevice *device = commands->device;
-    IRON_TRY(IronOperandResolve(&q, "q", &attention.q, shape, IRON_TYPES_F32, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&k, "k", &attention.k, k_shape, IRON_TYPES_CACHE, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&v, "v", &attention.v, v_shape, IRON_TYPES_CACHE, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&out, "out", &attention.out, shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, device));
+    IRON_TRY(IronOperandResolve(&q, "q", &attention.q, shape, IRON_TYPES_F32, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&k, "k", &attention.k, k_shape, IRON_TYPES_CACHE, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&v, "v", &attention.v, v_shape, IRON_TYPES_CACHE, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&out, "out", &attention.out, shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, commands));
     if (k.dtype != v.dtype)
       return IronErrorReport(IRON_ERROR_SHAPE, "v: is %s, k is %s", IronTypeName(v.dtype), IronTypeName(k.dtype));
     IRON_TRY(IronOperandsCheckOverlap(&out, &q, false));

@@ -18,7 +18,7 @@ static iron_status check_values(const iron_attention_backward *attention) {
 /* The caller's tensors. */
 enum { Q, K, V, OUT, GRADIENT, INPUTS, Q_GRADIENT = INPUTS, K_GRADIENT, V_GRADIENT, TENSORS };
 
-static iron_status resolve(IronOperand *operands, const iron_attention_backward *attention, IronDevice *device) {
+static iron_status resolve(IronOperand *operands, const iron_attention_backward *attention, IronCommands *commands) {
   static const char *const names[TENSORS] = {"q",        "k",          "v",          "out",
                                              "gradient", "q_gradient", "k_gradient", "v_gradient"};
   const iron_tensor *tensors[TENSORS] = {&attention->q,          &attention->k,          &attention->v,
@@ -29,7 +29,7 @@ static iron_status resolve(IronOperand *operands, const iron_attention_backward 
     IronShape shape = {.rows = attention->tokens,
                        .width = (of_keys ? attention->kv_heads : attention->heads) * attention->head_dim};
     IRON_TRY(IronOperandResolve(&operands[index], names[index], tensors[index], shape, IRON_TYPES_F32,
-                                index < INPUTS ? IRON_ACCESS_READ : IRON_ACCESS_WRITE, device));
+                                index < INPUTS ? IRON_ACCESS_READ : IRON_ACCESS_WRITE, commands));
     for (int other = 0; index >= INPUTS && other < index; other++)
       IRON_TRY(IronOperandsCheckOverlap(&operands[index], &operands[other], false));
   }
@@ -80,7 +80,7 @@ iron_status iron_encode_attention_backward(iron_commands *handle, const iron_att
     IRON_RECORD(commands, handle);
     IRON_TRY(check_values(&attention));
     IronOperand operands[TENSORS];
-    IRON_TRY(resolve(operands, &attention, commands->device));
+    IRON_TRY(resolve(operands, &attention, commands));
     attention_backward_args arguments = {
         .q_stride = operands[Q].row_stride,
         .k_stride = operands[K].row_stride,

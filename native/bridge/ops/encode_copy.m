@@ -14,10 +14,9 @@ iron_status iron_encode_copy(iron_commands *handle, const iron_copy *given) {
 
     IronOperand src, dst;
     IronShape shape = {.rows = copy.rows, .width = copy.width};
-    IronDevice *device = commands->device;
     IronTypes types = IRON_TYPES_FLOAT | IRON_TYPES_U32 | IRON_TYPES(IRON_Q8_0);
-    IRON_TRY(IronOperandResolve(&src, "src", &copy.src, shape, types, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&dst, "dst", &copy.dst, shape, types, IRON_ACCESS_WRITE, device));
+    IRON_TRY(IronOperandResolve(&src, "src", &copy.src, shape, types, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&dst, "dst", &copy.dst, shape, types, IRON_ACCESS_WRITE, commands));
     IRON_TRY(IronOperandsCheckOverlap(&dst, &src, false));
     if (!IronKernelExists(IRON_OPERATION_COPY, src.dtype, dst.dtype))
       return IronErrorReport(IRON_ERROR_SHAPE, "dst: is %s, src is %s: there is no such conversion",

@@ -19,11 +19,10 @@ iron_status iron_encode_embedding(iron_commands *handle, const iron_embedding *g
     IronShape table_shape = {.rows = embedding.vocab, .width = embedding.width, .weights = true};
     IronShape ids_shape = {.rows = 1, .width = embedding.rows};
     IronShape out_shape = {.rows = embedding.rows, .width = embedding.width};
-    IronDevice *device = commands->device;
     IRON_TRY(IronOperandResolve(&table, "table", &embedding.table, table_shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_READ,
-                                device));
-    IRON_TRY(IronOperandResolve(&ids, "ids", &embedding.ids, ids_shape, IRON_TYPES_U32, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&out, "out", &embedding.out, out_shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, device));
+                                commands));
+    IRON_TRY(IronOperandResolve(&ids, "ids", &embedding.ids, ids_shape, IRON_TYPES_U32, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&out, "out", &embedding.out, out_shape, IRON_TYPES_F32, IRON_ACCESS_WRITE, commands));
     IRON_TRY(IronOperandsCheckOverlap(&out, &table, false));
     IRON_TRY(IronOperandsCheckOverlap(&out, &ids, false));
 

@@ -43,11 +43,11 @@ typedef struct Given {
 } Given;
 
 static iron_status resolve(IronOperand *operands, const Given *given, size_t count, iron_access access,
-                           IronDevice *device) {
+                           IronCommands *commands) {
   for (size_t index = 0; index < count; index++)
     if (given[index].wanted)
       IRON_TRY(IronOperandResolve(&operands[index], given[index].name, given[index].tensor, given[index].shape,
-                                  IRON_TYPES_F32, access, device));
+                                  IRON_TYPES_F32, access, commands));
   return IRON_OK;
 }
 
@@ -80,8 +80,8 @@ iron_status iron_encode_linear_backward(iron_commands *handle, const iron_linear
         [BIAS_GRADIENT] = {"bias_gradient", &linear.bias_gradient, {.rows = 1, .width = outputs}, of_bias},
     };
     IronOperand in[INPUTS], out[RESULTS];
-    IRON_TRY(resolve(in, given_inputs, INPUTS, IRON_ACCESS_READ, commands->device));
-    IRON_TRY(resolve(out, given_results, RESULTS, IRON_ACCESS_WRITE, commands->device));
+    IRON_TRY(resolve(in, given_inputs, INPUTS, IRON_ACCESS_READ, commands));
+    IRON_TRY(resolve(out, given_results, RESULTS, IRON_ACCESS_WRITE, commands));
     for (size_t result = 0; result < RESULTS; result++) {
       if (!given_results[result].wanted) continue;
       for (size_t input = 0; input < INPUTS; input++)

@@ -114,16 +114,15 @@ iron_status iron_encode_matmul(iron_commands *handle, const iron_matmul *given) 
       b_shape.plane_stride = matmul.b.batch_stride;
       c_shape.plane_stride = matmul.c.batch_stride;
     }
-    IronDevice *device = commands->device;
-    IRON_TRY(IronOperandResolve(&a, "a", &matmul.a, a_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&b, "b", &matmul.b, b_shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_READ, device));
-    IRON_TRY(IronOperandResolve(&c, "c", &matmul.c, c_shape, IRON_TYPES_F32_F16, IRON_ACCESS_WRITE, device));
+    IRON_TRY(IronOperandResolve(&a, "a", &matmul.a, a_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&b, "b", &matmul.b, b_shape, IRON_TYPES_WEIGHTS, IRON_ACCESS_READ, commands));
+    IRON_TRY(IronOperandResolve(&c, "c", &matmul.c, c_shape, IRON_TYPES_F32_F16, IRON_ACCESS_WRITE, commands));
     bias = c;
     bias.access = 0; /* args.h: without a bias, c is bound in its place and not read */
     if (matmul.bias.buffer) {
       IronShape bias_shape = {.rows = 1, .width = n};
       IRON_TRY(
-          IronOperandResolve(&bias, "bias", &matmul.bias, bias_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, device));
+          IronOperandResolve(&bias, "bias", &matmul.bias, bias_shape, IRON_TYPES_F32_F16, IRON_ACCESS_READ, commands));
       IRON_TRY(IronOperandsCheckOverlap(&c, &bias, false));
     }
     IRON_TRY(check_types(&matmul, &b));

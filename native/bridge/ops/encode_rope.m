@@ -38,16 +38,15 @@ iron_status iron_encode_rope(iron_commands *handle, const iron_rope *given) {
     IronOperand x, positions, factors;
     IronShape x_shape = {.rows = rope.tokens, .width = rope.heads * rope.head_dim};
     IronShape positions_shape = {.rows = 1, .width = rope.tokens}, factors_shape = {.rows = 1, .width = rotary_dim / 2};
-    IronDevice *device = commands->device;
-    IRON_TRY(IronOperandResolve(&x, "x", &rope.x, x_shape, IRON_TYPES_F32, IRON_ACCESS_READ_WRITE, device));
+    IRON_TRY(IronOperandResolve(&x, "x", &rope.x, x_shape, IRON_TYPES_F32, IRON_ACCESS_READ_WRITE, commands));
     IRON_TRY(IronOperandResolve(&positions, "positions", &rope.positions, positions_shape, IRON_TYPES_U32,
-                                IRON_ACCESS_READ, device));
+                                IRON_ACCESS_READ, commands));
     IRON_TRY(IronOperandsCheckOverlap(&x, &positions, false));
     factors = x;
     factors.access = 0; /* args.h: without factors, x is bound in their place and not read as such */
     if (rope.factors.buffer) {
       IRON_TRY(IronOperandResolve(&factors, "factors", &rope.factors, factors_shape, IRON_TYPES_F32, IRON_ACCESS_READ,
-                                  device));
+                                  commands));
       IRON_TRY(IronOperandsCheckOverlap(&x, &factors, false));
     }
 

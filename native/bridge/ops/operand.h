@@ -2,7 +2,7 @@
 #ifndef IRON_BRIDGE_OPERAND_H
 #define IRON_BRIDGE_OPERAND_H
 
-#import "device/buffer.h"
+#import "device/commands.h"
 #include "ironbridge.h"
 
 /* Sets of types: a bit for each. */
@@ -38,9 +38,9 @@ typedef struct IronOperand {
   bool whole; /* every byte of the buffer belongs to an element */
 } IronOperand;
 
-/* Checks `tensor` and describes it. `name` is the argument's in messages. */
+/* Checks `tensor`, an operand of what is recorded next, and describes it. `name` is the argument's in messages. */
 iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
-                               IronTypes types, iron_access access, IronDevice *device);
+                               IronTypes types, iron_access access, IronCommands *commands);
 
 /* Whether two begin at the same byte, and whether a byte from the first to the last element of one is the other's. */
 bool IronSamePlace(const IronOperand *one, const IronOperand *other);

@@ -143,10 +143,10 @@ static iron_status check_weights(const IronOperand *operand, bool allowed) {
 }
 
 iron_status IronOperandResolve(IronOperand *operand, const char *name, const iron_tensor *tensor, IronShape shape,
-                               IronTypes types, iron_access access, IronDevice *device) {
+                               IronTypes types, iron_access access, IronCommands *commands) {
   uint64_t row_stride = shape.row_stride ? shape.row_stride : tensor->row_stride ? tensor->row_stride : shape.width;
   *operand = (IronOperand){.name = name,
-                           .buffer = IronBufferAcquire(tensor->buffer, name),
+                           .buffer = IronCommandsAcquire(commands, tensor->buffer, name),
                            .access = access,
                            .dtype = tensor->dtype,
                            .offset = tensor->offset,
@@ -157,7 +157,7 @@ iron_status IronOperandResolve(IronOperand *operand, const char *name, const iro
                            .planes = shape.planes ? shape.planes : 1};
   if (!operand->buffer) return IRON_ERROR_INVALID_HANDLE;
   IRON_CHECK_RESERVED(name, *tensor);
-  if (operand->buffer->device != device)
+  if (operand->buffer->device != commands->device)
     return IronErrorReport(IRON_ERROR_WRONG_DEVICE, "%s: a buffer of another device", name);
   if ((access & IRON_ACCESS_WRITE) && operand->buffer->read_only)
     return IronErrorReport(IRON_ERROR_READ_ONLY, "%s: the buffer was made read_only", name);

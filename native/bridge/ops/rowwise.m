@@ -11,7 +11,7 @@ enum { MAX_OPERANDS = 5 };
 
 /* The operands of a call, in the order of their bindings, as far as they are checked. */
 typedef struct Operands {
-  IronDevice *device;
+  IronCommands *commands;
   IronOperand list[MAX_OPERANDS];
   bool reusable[MAX_OPERANDS]; /* out may be this one */
   size_t count;
@@ -23,7 +23,7 @@ static iron_status add_input(Operands *operands, const char *name, const iron_te
                              IronTypes types, bool reusable) {
   operands->reusable[operands->count] = reusable;
   return IronOperandResolve(&operands->list[operands->count++], name, tensor, shape, types, IRON_ACCESS_READ,
-                            operands->device);
+                            operands->commands);
 }
 
 static iron_status add_output(Operands *operands, const char *name, const iron_tensor *tensor, IronShape shape,
@@ -31,7 +31,7 @@ static iron_status add_output(Operands *operands, const char *name, const iron_t
   const IronOperand *first = operands->list;
   size_t inputs = operands->count++;
   IronOperand *out = &operands->list[inputs];
-  IRON_TRY(IronOperandResolve(out, name, tensor, shape, types, access, operands->device));
+  IRON_TRY(IronOperandResolve(out, name, tensor, shape, types, access, operands->commands));
   if (!is_one_type(types) && out->dtype != first->dtype)
     return IronErrorReport(IRON_ERROR_SHAPE, "%s: is %s, %s is %s", name, IronTypeName(out->dtype), first->name,
                            IronTypeName(first->dtype));
@@ -100,7 +100,7 @@ static double missing_part(float beta, uint32_t step) { return 1 - pow((double)b
     iron_##form given;                                                                                \
     IRON_READ_STRUCT(given, caller, argument);                                                        \
     IRON_RECORD(commands, handle);                                                                    \
-    Operands operands = {.device = commands->device};                                                 \
+    Operands operands = {.commands = commands};                                                       \
     values tensors                                                                                     \
     const form##_args arguments = fields;                                                             \
     iron_status status;                                                                               \
