@@ -6,7 +6,7 @@ static void *commands_of(Call *call) { return handles_any(call, COMMANDS); }
 static void commands_begin(Call *call) {
   Random *random = &call->random;
   GIVEN(iron_commands_options) options = {.value = {.label = random_chance(random, 80) ? NULL : given_text(call),
-                       .max_operations = (uint32_t)random_count(random, 8),
+                       .max_operations = random_chance(random, 30) ? UINT32_MAX : (uint32_t)random_count(random, 8),
                        .activations = random_constant(random, 0, 3)}};
   given_input(call, &options, sizeof options.value);
   void *result = given_result(), *place = given_or_null(call, &result);
