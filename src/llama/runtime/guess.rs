@@ -1,5 +1,6 @@
-//! The tokens after the next ones, computed before the host has picked the next ones: the device takes the likeliest for
-//! them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing else.
+//! The tokens after the next ones, computed before the host has picked the next ones: the device takes the likeliest
+//! for them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing
+//! else.
 
 use super::ahead::{self, Place, Room};
 use super::helper::Helper;
@@ -135,7 +136,7 @@ impl Guess {
         }
     }
 
-    /// Computes `tokens`, which stand at `places`, the ends of texts, unless that is under way, and if the texts `go_on`
+    /// Computes `tokens`, which stand at `places`, the ends of texts, unless that is under way. If the texts `go_on`, it
     /// begins with the likeliest tokens after them. Returns the turn that has their scores.
     pub fn step(
         &mut self,
