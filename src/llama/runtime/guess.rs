@@ -136,8 +136,8 @@ impl Guess {
         }
     }
 
-    /// Computes `tokens`, which stand at `places`, the ends of texts, unless that is under way. If the texts `go_on`, it
-    /// begins with the likeliest tokens after them. Returns the turn that has their scores.
+    /// Computes `tokens`, which stand at `places`, the ends of texts, unless that is under way. If the texts `go_on`,
+    /// it begins with the likeliest tokens after them. Returns the turn that has their scores.
     pub fn step(
         &mut self,
         texts: &mut Texts,
