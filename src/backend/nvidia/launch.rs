@@ -146,7 +146,7 @@ pub fn parts(grid: [u32; 3], threadgroup: [u32; 3], threads: bool) -> ([u32; 3],
     // many leave at once.
     let is_cut = |i: usize| {
         let keeps_indices = threadgroup[i + 1..].iter().all(|threads| *threads == 1);
-        threads && !keeps_indices && grid[i] % threadgroup[i] != 0
+        threads && !keeps_indices && !grid[i].is_multiple_of(threadgroup[i])
     };
     let fits = groups[1] <= MOST_GROUPS && groups[2] <= MOST_GROUPS;
     if fits && !groups.contains(&0) && ![0, 1, 2].into_iter().any(is_cut) {
