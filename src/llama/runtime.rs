@@ -9,6 +9,7 @@ mod guess;
 mod helper;
 pub(crate) mod options;
 pub(crate) mod perplexity;
+mod sequence;
 pub(crate) mod sequences;
 pub(crate) mod session;
 mod snapshot;

@@ -4,7 +4,7 @@
 
 use super::ahead::{self, Place, Room};
 use super::helper::Helper;
-use super::sequences::Sequence;
+use super::sequence::Sequence;
 use crate::buffer::Buffer;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;

@@ -7,6 +7,7 @@ use super::ahead::{self, Ahead, Place};
 use super::cancel::CancelToken;
 use super::guess::{self, Confidence, Guess, Guesses, MOST_TEXTS, TURNS, Texts};
 use super::options::SessionOptions;
+use super::sequence::Sequence;
 use crate::buffer::ReadGuard;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
@@ -79,15 +80,6 @@ impl Last {
         let mut follow = pairs.map(|(last, next)| (last.0, last.1 + 1) == *next);
         self.places.len() == places.len() && follow.all(|follows| follows)
     }
-}
-
-/// One text: the tokens that were computed, and their keys and values.
-#[derive(Debug)]
-pub(super) struct Sequence {
-    pub cache: KvCache,
-    pub tokens: Vec<u32>,
-    /// Which row of the logits is that of the last token.
-    pub logits: Option<usize>,
 }
 
 const DEFAULT_CONTEXT: usize = 4096;
