@@ -16,6 +16,8 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Default)]
 pub(super) struct Helper {
     shared: Option<Arc<Shared>>,
+    /// In which it is: the child of a fork has no such thread, and maybe a lock that nobody opens.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -69,21 +71,24 @@ impl Helper {
     }
 
     fn shared(&mut self) -> Option<&Shared> {
+        let process = std::process::id();
         if self.shared.is_none() {
             let shared = Arc::new(Shared::default());
             let own = Arc::clone(&shared);
             let thread = thread::Builder::new().name(String::from("ironbridge-record"));
             thread.spawn(move || own.work()).ok()?;
-            self.shared = Some(shared);
+            (self.shared, self.process) = (Some(shared), process);
         }
-        self.shared.as_deref()
+        self.shared.as_deref().filter(|_| self.process == process)
     }
 }
 
-/// The thread has no job then, and ends soon. It is not waited for: in a process that was forked it is not there.
+/// The thread has no job then, and ends soon.
 impl Drop for Helper {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
+        if let Some(shared) = &self.shared
+            && self.process == std::process::id()
+        {
             shared.lock().closing = true;
             shared.changed.notify_all();
         }
@@ -194,6 +199,19 @@ mod tests {
         };
         Helper::default().beside(job, || ());
         assert!(done);
+    }
+
+    /// As in the child of a fork, where the thread is not there.
+    #[test]
+    fn in_another_process_one_thread_does_both() {
+        let mut helper = Helper::default();
+        helper.beside(|| (), || ());
+        helper.process += 1;
+        let shared = helper.shared.clone().expect("it was used");
+        let _locked = shared.lock();
+        let here = thread::current().id();
+        assert_eq!(helper.beside(|| thread::current().id(), || 2), (here, 2));
+        drop(helper);
     }
 
     #[test]
