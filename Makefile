@@ -156,6 +156,7 @@ ab: setup ## times the revision OLD= against the working tree, alternating; ONLY
 lint: setup words ## formatting, clippy, native warnings, documentation, words and stale lock files, all as errors
 	cargo fmt --all --check
 	IRONBRIDGE_WARNINGS_AS_ERRORS=1 cargo clippy --workspace --all-targets --features $(WORKSPACE_FEATURES) -- -D warnings
+	cc -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only benches/idle_gpu.c
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --features $(FEATURES)
 	@# The crates beside this one have lock files of their own, which nothing else here builds by.
 	@for crate in fuzz benches/peers benches/soak-candle; do \
