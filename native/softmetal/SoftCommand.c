@@ -8,15 +8,10 @@
 enum { BLOCK_BYTES = 8160 };
 
 /* Whether somebody watches the heap. */
-#if defined __has_feature
-#if __has_feature(address_sanitizer)
-enum { SOFT_WATCHES_HEAP = 1 };
-#else
-enum { SOFT_WATCHES_HEAP = 0 };
+#ifndef __has_feature
+#define __has_feature(feature) 0
 #endif
-#else
-enum { SOFT_WATCHES_HEAP = 0 };
-#endif
+enum { WATCHES_HEAP = __has_feature(address_sanitizer) };
 
 typedef struct soft_table_block {
   struct soft_table_block *next;
@@ -72,7 +67,7 @@ void *soft_command_list_table(soft_command_list *list, size_t count, size_t size
 }
 
 void *soft_command_list_keep(soft_command_list *list, const void *bytes, size_t length) {
-  if (!SOFT_WATCHES_HEAP && length <= BLOCK_BYTES) {
+  if (!WATCHES_HEAP && length <= BLOCK_BYTES) {
     void *copy = take(list, length, _Alignof(max_align_t));
     return copy ? memcpy(copy, bytes, length) : NULL;
   }

@@ -64,7 +64,7 @@ impl Launches {
         self.parameters.clear();
     }
 
-    /// A parameter of so many bytes, all zero, for launches that are appended next.
+    /// A parameter of `bytes` zeros, for launches that are appended next.
     pub fn add_parameter(&mut self, bytes: usize) -> Parameter {
         let first = self.parameters.len();
         let length = bytes.div_ceil(size_of::<Unit>());
