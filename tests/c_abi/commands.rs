@@ -218,6 +218,18 @@ fn activations_have_a_precision_that_there_is() {
     fixture.finish();
 }
 
+/// Commands that flush themselves after `max_operations`.
+fn begin_with(device: *mut iron_device, max_operations: u32) -> *mut iron_commands {
+    let options = iron_commands_options {
+        size: size_of::<iron_commands_options>(),
+        max_operations,
+        ..Default::default()
+    };
+    let mut commands = null_mut();
+    ok(call!(iron_commands_begin(device, &options, &mut commands)));
+    commands
+}
+
 #[test]
 #[serial]
 fn commands_flush_themselves() {
@@ -225,17 +237,7 @@ fn commands_flush_themselves() {
     for (max_operations, recorded, submitted) in
         [(0, 250, 2), (1, 5, 5), (7, 21, 3), (u32::MAX, 250, 0)]
     {
-        let options = iron_commands_options {
-            size: size_of::<iron_commands_options>(),
-            max_operations,
-            ..Default::default()
-        };
-        let mut commands = null_mut();
-        ok(call!(iron_commands_begin(
-            fixture.device,
-            &options,
-            &mut commands
-        )));
+        let commands = begin_with(fixture.device, max_operations);
         for _ in 0..recorded {
             ok(fill(commands, fixture.buffer, 16, 0));
         }
@@ -287,17 +289,7 @@ fn commands_flush_themselves() {
 fn a_released_buffer_is_none_for_commands_that_use_it() {
     let fixture = Fixture::new();
     for max_operations in [0, u32::MAX] {
-        let options = iron_commands_options {
-            size: size_of::<iron_commands_options>(),
-            max_operations,
-            ..Default::default()
-        };
-        let mut commands = null_mut();
-        ok(call!(iron_commands_begin(
-            fixture.device,
-            &options,
-            &mut commands
-        )));
+        let commands = begin_with(fixture.device, max_operations);
         let [a, b, c] = [1.0, 2.0, 0.0].map(|number: f32| {
             let made = buffer(fixture.device, 16);
             let numbers = [number; 4];
