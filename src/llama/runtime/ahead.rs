@@ -18,6 +18,23 @@ static RECORDED: AtomicUsize = AtomicUsize::new(0);
 /// Where the token of a text stands: the text and the position.
 pub(super) type Place = (usize, usize);
 
+/// The places after these.
+pub(super) fn behind(places: &[Place]) -> Vec<Place> {
+    let next = places.iter().map(|(text, position)| (*text, position + 1));
+    next.collect()
+}
+
+/// What [`Positions`](crate::llama::model::activations::Positions) have of them.
+pub(super) fn positions_of(places: &[Place]) -> Vec<u32> {
+    let positions = places.iter().map(|(_, position)| *position as u32);
+    positions.collect()
+}
+
+/// Whether texts of `context` positions have these.
+pub(super) fn have_room(places: &[Place], context: usize) -> bool {
+    places.iter().all(|(_, position)| *position < context)
+}
+
 /// A pass without its beginning, the embedding of tokens, and without what follows the layers.
 #[derive(Debug)]
 pub(super) struct Ahead {

@@ -2,20 +2,19 @@
 //! for them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing
 //! else.
 
-use super::ahead::{self, Place, Room};
-use super::helper::Helper;
-use super::sequence::Sequence;
-use crate::buffer::Buffer;
+use super::ahead::{self, Place, Room, behind, have_room, positions_of};
+use super::sequence::{self, Sequence};
+use super::worker::Worker;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
 use crate::llama::model::activations::{Activations, Turn};
-use crate::llama::model::{Model, Pass, Span};
+use crate::llama::model::{Model, Pass};
 
 /// How many passes there are at a time: the host reads the scores of one, the device computes another, and the one
 /// after that is recorded. They use the turns one after another.
 pub(super) const TURNS: usize = 3;
 
-/// Of at most so many texts: the turns have logits for them.
+/// The most texts whose tokens are guessed together: the turns have logits for them.
 pub(super) const MOST_TEXTS: usize = 16;
 
 /// Whether the likeliest token after one that is fed is computed before it is asked for.
@@ -70,7 +69,7 @@ impl Default for Confidence {
 pub(super) struct Guess {
     running: Option<Running>,
     recorded: Option<Recorded>,
-    recorder: Helper,
+    recorder: Worker,
 }
 
 /// A pass whose tokens are the likeliest ones after the places before it.
@@ -108,10 +107,9 @@ enum Token {
     Likeliest,
 }
 
-/// The places after these.
-pub(super) fn behind(places: &[Place]) -> Vec<Place> {
-    let next = places.iter().map(|(text, position)| (*text, position + 1));
-    next.collect()
+/// The turn after that one.
+fn next(turn: usize) -> usize {
+    (turn + 1) % TURNS
 }
 
 impl Guess {
@@ -146,16 +144,12 @@ impl Guess {
         go_on: bool,
     ) -> Result<usize> {
         let running = match self.running.take() {
-            Some(running)
-                if running.places == places && texts.likeliest_before(running.turn, tokens)? =>
-            {
-                running
-            }
+            Some(running) if running.places == places && texts.are_likeliest(tokens)? => running,
             wrong => {
                 self.running = wrong;
                 self.give_up();
                 texts.state.ids.write_at(0, tokens)?;
-                let turn = (texts.last + 1) % TURNS;
+                let turn = next(texts.last);
                 let commands = texts.record_pass(&places, turn, Token::OfHost)?;
                 Running {
                     pending: commands.commit()?,
@@ -188,22 +182,20 @@ impl Guess {
         turn: usize,
         waits: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let (next, turn) = (behind(places), (turn + 1) % TURNS);
-        let recorded = self.recorded.take().filter(|found| found.places == next);
-        if !texts.have_room_for(&next) {
+        let (places, turn) = (behind(places), next(turn));
+        let recorded = self.recorded.take().filter(|found| found.places == places);
+        if !have_room(&places, texts.context) {
             return waits();
         }
         let commands = match recorded {
             Some(found) => Ok(found.commands),
-            None => texts.record_pass(&next, turn, Token::Likeliest),
+            None => texts.record_pass(&places, turn, Token::Likeliest),
         };
-        let then = (behind(&next), (turn + 1) % TURNS);
-        let room = match texts.have_room_for(&then.0) {
-            true => Room::take().filter(|_| texts.place(&then.0, then.1).is_ok()),
-            false => None,
-        };
+        let (later, later_turn) = (behind(&places), next(turn));
+        let is_placed = have_room(&later, texts.context) && texts.place(&later, later_turn).is_ok();
+        let room = if is_placed { Room::take() } else { None };
         let record = |room: Room| {
-            let commands = texts.record_placed(&then.0, then.1, Token::Likeliest);
+            let commands = texts.record_placed(&later, later_turn, Token::Likeliest);
             commands.ok().map(|commands| (commands, room))
         };
         let commit = || {
@@ -211,17 +203,17 @@ impl Guess {
             (pending, waits())
         };
         let (recorded, (pending, waited)) = match room {
-            Some(room) => self.recorder.beside(|| record(room), commit),
+            Some(room) => self.recorder.join(|| record(room), commit),
             None => (None, commit()),
         };
         if let Some(pending) = pending {
             self.running = Some(Running {
-                places: next,
+                places,
                 turn,
                 pending,
             });
             self.recorded = recorded.map(|(commands, room)| Recorded {
-                places: then.0,
+                places: later,
                 commands,
                 _room: room,
             });
@@ -231,27 +223,18 @@ impl Guess {
 }
 
 impl Texts<'_> {
-    fn have_room_for(&self, places: &[Place]) -> bool {
-        places.iter().all(|(_, position)| *position < self.context)
-    }
-
-    /// Where the likeliest tokens are that the pass of `turn` takes.
-    fn likeliest(&self, turn: usize) -> &Buffer<u32> {
-        &self.turns[(turn + TURNS - 1) % TURNS].likeliest
-    }
-
-    /// Whether `tokens` are those.
-    pub fn likeliest_before(&self, turn: usize, tokens: &[u32]) -> Result<bool> {
+    /// Whether `tokens` are the likeliest ones after the last pass.
+    pub fn are_likeliest(&self, tokens: &[u32]) -> Result<bool> {
         let mut likeliest = vec![0; tokens.len()];
-        self.likeliest(turn).read_at(0, &mut likeliest)?;
+        let last = &self.turns[self.last];
+        last.likeliest.read_at(0, &mut likeliest)?;
         Ok(likeliest == tokens)
     }
 
     /// Tells the device where the tokens of the pass of `turn` stand.
     fn place(&mut self, places: &[Place], turn: usize) -> Result<()> {
-        let positions: Vec<u32> = places.iter().map(|(_, place)| *place as u32).collect();
         let host = &mut self.turns[turn].positions.host;
-        host.write_at(0, &positions)
+        host.write_at(0, &positions_of(places))
     }
 
     /// Records a whole pass of the tokens at `places`.
@@ -265,21 +248,12 @@ impl Texts<'_> {
         let rows = places.len();
         let ids = match token {
             Token::OfHost => &self.state.ids,
-            Token::Likeliest => self.likeliest(turn),
+            Token::Likeliest => &self.turns[(turn + TURNS - 1) % TURNS].likeliest,
         };
         let turn = &self.turns[turn];
-        let spans = places
-            .iter()
-            .enumerate()
-            .map(|(row, (text, position))| Span {
-                cache: &self.sequences[*text].cache,
-                position: *position,
-                row,
-                tokens: 1,
-            });
         let pass = Pass {
             rows,
-            spans: spans.collect(),
+            spans: sequence::spans(self.sequences, places),
             positions: turn.positions.read(),
         };
         let (model, state) = (self.model, &*self.state);

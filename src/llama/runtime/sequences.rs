@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::ahead::{self, Ahead, Place};
+use super::ahead::{self, Ahead, Place, behind, have_room, positions_of};
 use super::cancel::CancelToken;
-use super::guess::{self, Confidence, Guess, Guesses, MOST_TEXTS, TURNS, Texts};
+use super::guess::{Confidence, Guess, Guesses, MOST_TEXTS, TURNS, Texts};
 use super::options::SessionOptions;
-use super::sequence::Sequence;
+use super::sequence::{self, Sequence};
 use crate::buffer::ReadGuard;
 use crate::commands::{Commands, Pending};
 use crate::error::Result;
@@ -71,15 +71,6 @@ struct Last {
     places: Vec<Place>,
     /// Which has the likeliest tokens.
     turn: usize,
-}
-
-impl Last {
-    /// Whether the tokens at `places` come after its own.
-    fn is_before(&self, places: &[Place]) -> bool {
-        let pairs = self.places.iter().zip(places);
-        let mut follow = pairs.map(|(last, next)| (last.0, last.1 + 1) == *next);
-        self.places.len() == places.len() && follow.all(|follows| follows)
-    }
 }
 
 const DEFAULT_CONTEXT: usize = 4096;
@@ -242,25 +233,22 @@ impl Sequences {
         for sequence in &mut self.sequences {
             sequence.logits = None;
         }
+        if cancel.is_cancelled() {
+            return Ok(false);
+        }
         if let [(index, [token])] = work
             && guesses != Guesses::Never
             && !self.turns.is_empty()
         {
-            if cancel.is_cancelled() {
-                return Ok(false);
-            }
             let place = (*index, self.sequences[*index].tokens.len());
             self.step_and_guess(vec![place], &[*token], guesses == Guesses::Always)?;
             return Ok(true);
         }
         let together = self.step_of(work);
-        if let Some((places, tokens)) = &together {
-            if cancel.is_cancelled() {
-                return Ok(false);
-            }
-            if self.step_as_guessed(places, tokens)? {
-                return Ok(true);
-            }
+        if let Some((places, tokens)) = &together
+            && self.step_as_guessed(places, tokens)?
+        {
+            return Ok(true);
         }
         self.give_up_guess();
         self.last = None;
@@ -507,15 +495,12 @@ impl Sequences {
     /// Looks whether the tokens are the likeliest ones after the last pass. If their pass is under way, waits for it,
     /// and returns true.
     fn step_as_guessed(&mut self, places: &[Place], tokens: &[u32]) -> Result<bool> {
-        if !self
-            .last
-            .as_ref()
-            .is_some_and(|last| last.is_before(places))
-        {
+        let last = self.last.as_ref();
+        if last.is_none_or(|last| behind(&last.places) != places) {
             return Ok(false);
         }
         let (guess, texts) = self.guess_and_texts();
-        let are_likeliest = texts.likeliest_before((texts.last + 1) % TURNS, tokens)?;
+        let are_likeliest = texts.are_likeliest(tokens)?;
         let is_guessed = are_likeliest && guess.is_of(places);
         self.confidence.note(are_likeliest);
         if is_guessed {
@@ -574,9 +559,9 @@ impl Sequences {
             let (guess, mut texts) = self.guess_and_texts();
             guess.go_on(&mut texts, &places, 0, wait)?;
         } else {
-            let next = guess::behind(&places);
+            let next = behind(&places);
             // What cannot be recorded now is an error when it is wanted.
-            let ahead = match next.iter().all(|(_, position)| *position < self.context) {
+            let ahead = match have_room(&next, self.context) {
                 true => self.record(next, 1 - positions).unwrap_or(None),
                 false => None,
             };
@@ -621,20 +606,11 @@ impl Sequences {
 
     /// Records a pass of one token a text, which reads `positions`.
     fn record(&mut self, places: Vec<Place>, positions: usize) -> Result<Option<Ahead>> {
-        let numbers: Vec<u32> = places.iter().map(|(_, place)| *place as u32).collect();
-        self.state.positions[positions].host.write_at(0, &numbers)?;
-        let spans = places
-            .iter()
-            .enumerate()
-            .map(|(row, (sequence, position))| Span {
-                cache: &self.sequences[*sequence].cache,
-                position: *position,
-                row,
-                tokens: 1,
-            });
+        let host = &mut self.state.positions[positions].host;
+        host.write_at(0, &positions_of(&places))?;
         let pass = Pass {
             rows: places.len(),
-            spans: spans.collect(),
+            spans: sequence::spans(&self.sequences, &places),
             positions: self.state.positions[positions].read(),
         };
         Ahead::record(&self.model, &self.state, &pass, places, positions)

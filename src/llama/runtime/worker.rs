@@ -1,5 +1,4 @@
-//! A thread that does one thing while the thread that asks for it does another: the next pass is recorded while the
-//! last one is submitted and waited for.
+//! A worker thread: the next pass is recorded there while the thread that asks for it submits the last one and waits.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread, which is there from the first use on. Where none can be made, the one that asks does both.
 #[derive(Debug, Default)]
-pub(super) struct Helper {
+pub(super) struct Worker {
     shared: Option<Arc<Shared>>,
     /// In which it is: the child of a fork has no such thread, and maybe a lock that nobody opens.
     process: u32,
@@ -23,7 +22,7 @@ pub(super) struct Helper {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// A job was posted or is done, or the helper is gone.
+    /// A job was posted or is done, or the worker is to end.
     changed: Condvar,
     /// Jobs so far.
     posted: AtomicU64,
@@ -44,9 +43,10 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Helper {
-    /// Does `job` on the helper's thread and `body` on this one, and returns when both are done, with what they gave.
-    pub fn beside<J: Send, B>(
+impl Worker {
+    /// Does `job` on the worker's thread and `body` on this one, and returns what they gave when both are done, as
+    /// `join` of the crate rayon does.
+    pub fn join<J: Send, B>(
         &mut self,
         job: impl FnOnce() -> J + Send,
         body: impl FnOnce() -> B,
@@ -84,7 +84,7 @@ impl Helper {
 }
 
 /// The thread has no job then, and ends soon.
-impl Drop for Helper {
+impl Drop for Worker {
     fn drop(&mut self) {
         if let Some(shared) = &self.shared
             && self.process == std::process::id()
@@ -175,12 +175,11 @@ mod tests {
 
     #[test]
     fn both_are_done_and_give_what_they_have() {
-        let mut helper = Helper::default();
+        let mut worker = Worker::default();
         let here = thread::current().id();
         let mut last = 0;
         for round in 0..200_u64 {
-            let (job, body) =
-                helper.beside(|| (round + last, thread::current().id()), || round * 2);
+            let (job, body) = worker.join(|| (round + last, thread::current().id()), || round * 2);
             assert_eq!((job.0, body), (round + last, round * 2));
             assert_ne!(job.1, here);
             last = job.0;
@@ -197,28 +196,28 @@ mod tests {
             thread::sleep(5 * SPIN);
             done = true;
         };
-        Helper::default().beside(job, || ());
+        Worker::default().join(job, || ());
         assert!(done);
     }
 
     /// As in the child of a fork, where the thread is not there.
     #[test]
     fn in_another_process_one_thread_does_both() {
-        let mut helper = Helper::default();
-        helper.beside(|| (), || ());
-        helper.process += 1;
-        let shared = helper.shared.clone().expect("it was used");
+        let mut worker = Worker::default();
+        worker.join(|| (), || ());
+        worker.process += 1;
+        let shared = worker.shared.clone().expect("it was used");
         let _locked = shared.lock();
         let here = thread::current().id();
-        assert_eq!(helper.beside(|| thread::current().id(), || 2), (here, 2));
-        drop(helper);
+        assert_eq!(worker.join(|| thread::current().id(), || 2), (here, 2));
+        drop(worker);
     }
 
     #[test]
     fn panics_reach_the_thread_that_asked() {
-        let mut helper = Helper::default();
+        let mut worker = Worker::default();
         let mut done = false;
-        let panicking = AssertUnwindSafe(|| helper.beside(|| panic!("a job's"), || done = true));
+        let panicking = AssertUnwindSafe(|| worker.join(|| panic!("a job's"), || done = true));
         let job = panic::catch_unwind(panicking).expect_err("it panics");
         assert_eq!(job.downcast_ref(), Some(&"a job's"));
         assert!(done);
@@ -227,9 +226,9 @@ mod tests {
             thread::sleep(5 * SPIN);
             done = true;
         };
-        let panicking = AssertUnwindSafe(|| helper.beside(job, || panic!("a body's")));
+        let panicking = AssertUnwindSafe(|| worker.join(job, || panic!("a body's")));
         assert!(panic::catch_unwind(panicking).is_err());
         assert!(done, "a job that borrows is over before the panic goes on");
-        assert_eq!(helper.beside(|| 1, || 2), (1, 2));
+        assert_eq!(worker.join(|| 1, || 2), (1, 2));
     }
 }
