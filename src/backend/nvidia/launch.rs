@@ -14,7 +14,7 @@ use crate::msl::ptx::Argument;
 
 /// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
 const MOST_GROUPS: u32 = 65535;
-/// Bytes of a kernel's parameter (CUDA C++ programming guide, function parameters; before CUDA 12.1).
+/// Bytes of a kernel's parameter before CUDA 12.1 (developer.nvidia.com, "CUDA 12.1 Supports Large Kernel Parameters").
 const MOST_PACKET_BYTES: usize = 4096;
 
 /// Puts the commands of a submission into a stream. The context is the calling thread's.
