@@ -5,6 +5,7 @@
 
 #ifndef __HAVE_IRONBRIDGE_ASYNC_COPY__
 static inline void async_copy(threadgroup uint4 *to, device const uint4 *from) { *to = *from; }
+static inline void async_copy_streamed(threadgroup uint4 *to, device const uint4 *from) { *to = *from; }
 static inline void async_copy_close() {}
 template <uint count> static inline void async_copy_wait() {}
 static inline void allow_successor() {}

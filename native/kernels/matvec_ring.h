@@ -75,8 +75,8 @@ matvec_ring(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const ucha
     _Pragma("unroll") for (uint i = 0; i < COPIES; ++i) {                                                    \
       uint place = start + copy_column[i];                                                                   \
       if (lane + 32 * i < ROWS * VECTORS && place < row_bytes)                                               \
-        async_copy(ring + ahead_slot * SLOT + lane + 32 * i,                                                 \
-                   (device const uint4 *)(b + min(row + copy_row[i], last_row) * stride + place)); \
+        async_copy_streamed(ring + ahead_slot * SLOT + lane + 32 * i,                                        \
+                            (device const uint4 *)(b + min(row + copy_row[i], last_row) * stride + place));  \
     }                                                                                                        \
     ahead_segment += step_segments;                                                                          \
     ahead_tile += step_tiles;                                                                                \

@@ -36,8 +36,10 @@ namespace metal {
 MSL_INLINE int integer_dot4(uint a, uint b, int c) { return msl::integer_dot4(a, b, c); }
 
 /* Copies of 16 bytes that go on while the thread does. A thread closes a group of its own copies, and waits until at
- * most `count` of its groups are under way; others of its SIMD-group see the bytes after a barrier behind that. */
+ * most `count` of its groups are under way; others of its SIMD-group see the bytes after a barrier behind that. What is
+ * streamed is read once: caches give it up first. */
 MSL_INLINE void async_copy(uint4 *to, const uint4 *from) { msl::async_copy(to, from); }
+MSL_INLINE void async_copy_streamed(uint4 *to, const uint4 *from) { msl::async_copy_streamed(to, from); }
 MSL_INLINE void async_copy_close() { msl::async_copy_close(); }
 template <uint count> MSL_INLINE void async_copy_wait() { msl::async_copy_wait<count>(); }
 

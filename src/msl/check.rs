@@ -15,6 +15,7 @@ const FUNCTIONS: &[&str] = &[
     "as_type",
     "async_copy",
     "async_copy_close",
+    "async_copy_streamed",
     "async_copy_wait",
     "clamp",
     "divide",

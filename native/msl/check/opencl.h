@@ -43,6 +43,7 @@ template <bool b, class A, class B> using conditional_t = typename conditional<b
 
 int integer_dot4(uint a, uint b, int c);
 void async_copy(__local uint4 *to, __global const uint4 *from);
+void async_copy_streamed(__local uint4 *to, __global const uint4 *from);
 void async_copy_close();
 template <uint count> void async_copy_wait();
 void allow_successor();

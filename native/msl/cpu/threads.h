@@ -41,6 +41,7 @@ MSL_INLINE int integer_dot4(uint a, uint b, int c) {
 }
 
 MSL_INLINE void async_copy(void *to, const void *from) { __builtin_memcpy(to, from, 16); }
+MSL_INLINE void async_copy_streamed(void *to, const void *from) { async_copy(to, from); }
 MSL_INLINE void async_copy_close() {}
 template <uint count> MSL_INLINE void async_copy_wait() {}
 MSL_INLINE void allow_successor() {}

@@ -34,6 +34,12 @@ MSL_INLINE void async_copy(void *to, const void *from) {
   uint place = (uint)(ulong)(__attribute__((address_space(3))) void *)to;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
 }
+MSL_INLINE void async_copy_streamed(void *to, const void *from) {
+  constexpr ulong evict_first = 0x12f0000000000000ul; /* as createpolicy.fractional.L2::evict_first makes it */
+  uint place = (uint)(ulong)(__attribute__((address_space(3))) void *)to;
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "l"(evict_first)
+               : "memory");
+}
 MSL_INLINE void async_copy_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <uint count> MSL_INLINE void async_copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(count) : "memory");
