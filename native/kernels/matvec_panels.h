@@ -3,7 +3,8 @@
  * do the rows of b, whose k weights are multiples of 16 bytes, too. k is a multiple of B::UNIT.
  *
  * Geometry: as many threadgroups as the device has cores, (cores, 1, 1), of 32 MATVEC_PANELS_SIMDGROUPS threads and 32
- * more; short: with MATVEC_PANELS_FEW_SIMDGROUPS. Threadgroup memory: MATVEC_PANELS_MEMORY of args.h.
+ * more; short: with MATVEC_PANELS_FEW_SIMDGROUPS. Threadgroup memory: MATVEC_PANELS_MEMORY of args.h. Of paired ones
+ * two fit on a core, so that those of the next product are there before this one's have ended.
  *
  * A threadgroup first rounds the activations for itself. Then it takes panels of ROWS rows of b, cut into segments of
  * SEGMENT weights, of which the SIMD-groups share out units of B::UNIT weights. The last SIMD-group copies segments
@@ -93,8 +94,10 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
   }
 };
 
-template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING>
-[[kernel, max_total_threads_per_threadgroup(32 * MATVEC_PANELS_SIMDGROUPS + 32)]] void
+/* Each thread has EIGHTS eights of activations on their way at a time, and as many behind them. PAIRED: a compiler
+ * leaves registers for a second threadgroup on the core. */
+template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING, uint EIGHTS, bool PAIRED>
+[[kernel, max_total_threads_per_threadgroup((32 * MATVEC_PANELS_SIMDGROUPS + 32) * (PAIRED ? 2 : 1))]] void
 matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uchar *b [[buffer(MATVEC_BYTES_B)]],
               device const float4 *norm [[buffer(MATVEC_BYTES_NORM)]],
               device float4 *normed [[buffer(MATVEC_BYTES_NORMED)]],
@@ -137,9 +140,8 @@ matvec_panels(device const float4 *a [[buffer(MATVEC_BYTES_A)]], device const uc
     for (uint i = 0; i < own_panels::STAGES; ++i) mine.copy_next(own, ring, lane);
   }
   float frequency = rotation_frequency_of(args, own, pair);
-  /* The weights of the norm for this thread's first activations, of which it has eight, and EIGHTS of these on their
-   * way at a time, and as many behind them. */
-  constexpr uint EIGHTS = 4, EARLY = 2;
+  /* The weights of the norm for this thread's first activations. */
+  constexpr uint EARLY = EIGHTS < 2 ? EIGHTS : 2;
   uint eights = copies ? 0 : k / 8;
   float4 first_norm[EARLY][2];
 #pragma unroll

@@ -241,13 +241,20 @@ struct panel_q6_k {
 #define SHORT_SEGMENT(B) MATVEC_PANELS_SHORT_SEGMENT(256 / B::BLOCK * B::BYTES)
 #define PANELS(NAME, ...) \
   template [[host_name(NAME)]] [[kernel]] decltype(matvec_panels<__VA_ARGS__>) matvec_panels<__VA_ARGS__>;
-#define FULL(NAME, B) PANELS(NAME, B, MATVEC_PANELS_SIMDGROUPS, LONG_SEGMENT(B), MATVEC_PANELS_RING)
-#define SHORT(NAME, B) PANELS(NAME, B, MATVEC_PANELS_FEW_SIMDGROUPS, SHORT_SEGMENT(B), MATVEC_PANELS_SHORT_RING)
+#define FULL(NAME, B) PANELS(NAME, B, MATVEC_PANELS_SIMDGROUPS, LONG_SEGMENT(B), MATVEC_PANELS_RING, 4, false)
+#define SHORT(NAME, B) \
+  PANELS(NAME, B, MATVEC_PANELS_FEW_SIMDGROUPS, SHORT_SEGMENT(B), MATVEC_PANELS_SHORT_RING, 4, false)
+#define PAIRED(NAME, B) \
+  PANELS(NAME, B, MATVEC_PANELS_SIMDGROUPS, MATVEC_PANELS_PAIRED_SEGMENT, MATVEC_PANELS_PAIRED_RING, 1, true)
 
 FULL("matvec_panels_q4_0_f32", panel_q4_0)
 FULL("matvec_panels_q8_0_f32", panel_q8_0)
 FULL("matvec_panels_q4_k_f32", panel_q4_k)
 FULL("matvec_panels_q6_k_f32", panel_q6_k)
+PAIRED("matvec_panels_paired_q4_0_f32", panel_q4_0)
+PAIRED("matvec_panels_paired_q8_0_f32", panel_q8_0)
+PAIRED("matvec_panels_paired_q4_k_f32", panel_q4_k)
+PAIRED("matvec_panels_paired_q6_k_f32", panel_q6_k)
 SHORT("matvec_panels_short_q4_0_f32", panel_q4_0)
 SHORT("matvec_panels_short_q8_0_f32", panel_q8_0)
 SHORT("matvec_panels_short_q4_k_f32", panel_q4_k)

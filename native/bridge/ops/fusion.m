@@ -146,7 +146,7 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
                                  .operand_count = PRODUCT_OPERANDS,
                                  .arguments_size = sizeof product.arguments.product,
                                  .grid = {commands->device->cores, 1, 1},
-                                 .threadgroup_memory = IronProductMemory(kernel, args->k)};
+                                 .threadgroup_memory = IronProductMemory(kernel, args)};
   IRON_TRY(IronPassPrepare(&product.pass, commands->device));
 
   const PutOff *before = [commands putOffBy:encode];

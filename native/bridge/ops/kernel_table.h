@@ -73,9 +73,9 @@ uint32_t IronSlicesWidth(int kernel);
 uint32_t IronSlicesMemory(int kernel);
 /* Whether a product's activations and weights are worth becoming halves. */
 bool IronMatmulIsOfHalves(const matmul_args *arguments, const struct IronOperand *operands);
-/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_FUSED or ..._BYTES for rows of k, in bytes, and of how
+/* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_FUSED or ..._BYTES for a product, in bytes, and of how
  * many rows of b, at least, a threadgroup computes the products. */
-uint32_t IronProductMemory(int kernel, uint32_t k);
+uint32_t IronProductMemory(int kernel, const matmul_args *arguments);
 uint32_t IronProductRows(int kernel);
 /* Whether such a kernel may rotate what `groups` threadgroups compute of n rows: a thread rotates one pair. */
 bool IronProductRotates(int kernel, uint32_t n, uint32_t groups);

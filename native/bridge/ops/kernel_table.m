@@ -121,8 +121,17 @@ static bool is_of_numbers_short(const void *arguments, const struct IronOperand 
   static bool is_of_bytes_short_##name(const void *arguments, const struct IronOperand *operands) {            \
     return is_of_bytes(arguments, operands, of_block, bytes, MATVEC_BYTES_FEW_SIMDGROUPS, MATVEC_BYTES_FEW_STAGES); \
   }
-/* The same by matrices of bytes, for activations that may be rounded to bytes. `of_256`: bytes of 256 weights. */
-static uint32_t panels_memory(uint32_t simdgroups, uint32_t of_256, uint64_t k) {
+/* The same by matrices of bytes, for activations that may be rounded to bytes. `of_256`: bytes of 256 weights. Small
+ * products begin and end all the time: there threadgroups are paired, so that the next product's are on a core already.
+ * Of weights of 8 bits they have room for two stages, which is too few for long rows. */
+enum { SMALL_WIDTH = 2048, MOST_OF_LONG_PAIRED = 256 };
+static bool is_small(const matmul_args *args, uint32_t of_256) {
+  return args->k <= SMALL_WIDTH || (args->n <= SMALL_WIDTH && of_256 <= MOST_OF_LONG_PAIRED);
+}
+static uint32_t panels_memory(uint32_t simdgroups, bool paired, uint32_t of_256, uint64_t k) {
+  if (paired)
+    return MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_PAIRED_RING,
+                                MATVEC_PANELS_PAIRED_SEGMENT / 256 * of_256, k);
   return simdgroups == MATVEC_PANELS_SIMDGROUPS
              ? MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_RING,
                                     MATVEC_PANELS_LONG_SEGMENT(of_256) / 256 * of_256, k)
@@ -133,13 +142,17 @@ static bool is_of_panels(const matmul_args *args, const struct IronOperand *oper
                          uint32_t simdgroups) {
   /* Without copies of whole rows, which devices with less do not have, others are faster. */
   enum { LEAST = 170 << 10 };
-  uint32_t memory = panels_memory(simdgroups, 256 / of_block * bytes, args->k);
+  uint32_t memory = panels_memory(simdgroups, false, 256 / of_block * bytes, args->k);
   if (simdgroups == MATVEC_PANELS_SIMDGROUPS && memory < LEAST) memory = LEAST;
   return args->k % 256 == 0 && is_of_rings(args, operands, of_block, bytes, memory);
 }
 #define IS_OF_PANELS(name, of_block, bytes)                                                                \
   static bool is_of_panels_##name(const void *arguments, const struct IronOperand *operands) {            \
     return is_of_panels(arguments, operands, of_block, bytes, MATVEC_PANELS_SIMDGROUPS);                   \
+  }                                                                                                        \
+  static bool is_of_panels_paired_##name(const void *arguments, const struct IronOperand *operands) {     \
+    const matmul_args *args = arguments;                                                                   \
+    return is_small(args, 256 / (of_block) * (bytes)) && is_of_panels_##name(arguments, operands);         \
   }                                                                                                        \
   static bool is_of_panels_short_##name(const void *arguments, const struct IronOperand *operands) {       \
     return is_of_panels(arguments, operands, of_block, bytes, MATVEC_PANELS_FEW_SIMDGROUPS);               \
@@ -348,6 +361,8 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
   {IRON_OPERATION_MATMUL_FUSED, {B, IRON_F32}, is_of_bytes_short_##NAME, "matvec_bytes",                         \
    "matvec_bytes_short_" #NAME "_f32", SMALL_THREADGROUP_OF_A_CORE},
 #define MATVEC_PANELS(B, NAME)                                                                                     \
+  {IRON_OPERATION_MATMUL_FUSED_BYTES, {B, IRON_F32}, is_of_panels_paired_##NAME, "matvec_panels",                  \
+   "matvec_panels_paired_" #NAME "_f32", PANELS_OF_A_CORE},                                                        \
   {IRON_OPERATION_MATMUL_FUSED_BYTES, {B, IRON_F32}, is_of_panels_##NAME, "matvec_panels",                         \
    "matvec_panels_" #NAME "_f32", PANELS_OF_A_CORE},                                                               \
   {IRON_OPERATION_MATMUL_FUSED_BYTES, {B, IRON_F32}, is_of_panels_short_##NAME, "matvec_panels",                   \
@@ -550,13 +565,19 @@ static bool is_of_panels_kernel(int kernel) {
   return IronKernelTable[kernel].operation == IRON_OPERATION_MATMUL_FUSED_BYTES;
 }
 
-uint32_t IronProductMemory(int kernel, uint32_t k) {
+bool IronProductIsLong(int kernel) {
+  return IronKernelTable[kernel].geometry.threads == 32 * MATVEC_PANELS_SIMDGROUPS + 32;
+}
+
+uint32_t IronProductMemory(int kernel, const matmul_args *args) {
   const IronKernelEntry *entry = &IronKernelTable[kernel];
   iron_dtype type = entry->types[0];
-  uint32_t simdgroups = entry->geometry.threads / 32, memory;
+  uint32_t simdgroups = entry->geometry.threads / 32, k = args->k, memory;
   bool is_short = simdgroups != MATVEC_BYTES_SIMDGROUPS;
   if (is_of_panels_kernel(kernel)) {
-    memory = panels_memory(simdgroups - 1, bytes_of(type, 256), k);
+    uint32_t of_256 = bytes_of(type, 256);
+    bool paired = IronProductIsLong(kernel) && is_small(args, of_256);
+    memory = panels_memory(simdgroups - 1, paired, of_256, k);
   } else if (IRON_TYPES(type) & IRON_TYPES_FLOAT) {
     memory = MATVEC_NUMBERS_MEMORY(simdgroups, is_short ? MATVEC_BYTES_FEW_STAGES : MATVEC_NUMBERS_STAGES, k);
   } else {
@@ -565,10 +586,6 @@ uint32_t IronProductMemory(int kernel, uint32_t k) {
     memory = MATVEC_BYTES_MEMORY(simdgroups, stages, bytes, k);
   }
   return (memory + 15) / 16 * 16;
-}
-
-bool IronProductIsLong(int kernel) {
-  return IronKernelTable[kernel].geometry.threads == 32 * MATVEC_PANELS_SIMDGROUPS + 32;
 }
 
 uint32_t IronProductRows(int kernel) { return is_of_panels_kernel(kernel) ? MATVEC_PANELS_ROWS : MATVEC_BYTES_ROWS; }

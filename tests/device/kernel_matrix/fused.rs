@@ -500,6 +500,10 @@ fn activations_of_bytes() {
                 // One slice, and one and a half.
                 cases.extend([(dtype, 16, 40, WIDTH), (dtype, 9, 33, 3 * WIDTH)]);
             }
+            // Products that are too large for two threadgroups on a core.
+            for &dtype in BLOCKS {
+                cases.push((dtype, 1, 2150, 2 * WIDTH));
+            }
             // A few of a segment; panels that a threadgroup computes one after the other.
             cases.extend([(DType::Q4_0, 2, 17, 256), (DType::Q8_0, 3, 5000, 256)]);
         }
