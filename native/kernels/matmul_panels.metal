@@ -37,25 +37,25 @@ struct some_weights {
   float scales[2], least;
 };
 
-/* Each byte less 8, and less 32. */
-static inline uint less_8(uint bytes) { return (bytes + 0x78787878u) ^ 0x80808080u; }
+/* Each byte less 32. */
 static inline uint less_32(uint bytes) { return (bytes + 0x60606060u) ^ 0x80808080u; }
 
-/* Types of weights. A panel's segment has SEGMENT of them. `read`: of the 32 weights of block `block` behind `row`,
- * where a SIMD-group's part begins, what a lane multiplies; shift: 16 where the part begins within a word. */
+/* Types of weights. A panel's segment has SEGMENT of them. What is read is ZERO more than a weight. `read`: of the 32
+ * weights of block `block` behind `row`, where a SIMD-group's part begins, what a lane multiplies; shift: 16 where the
+ * part begins within a word. */
 struct panels_q4_0 {
-  enum { BLOCK = 32, BYTES = 18, SEGMENT = 4096, SCALES = 1, HAS_LEAST = 0 };
+  enum { BLOCK = 32, BYTES = 18, SEGMENT = 4096, SCALES = 1, HAS_LEAST = 0, ZERO = 8 };
   static void read(threadgroup const uint *row, uint, uint block, uint t, thread some_weights &w) {
     row += block / 2 * 9; /* two blocks are 9 words */
     uint word = block % 2 ? row[t + 5] : straddling(row[t], row[t + 1]);
-    w.first = less_8(word & 0x0f0f0f0fu);
-    w.second = less_8(word >> 4 & 0x0f0f0f0fu);
+    w.first = word & 0x0f0f0f0fu;
+    w.second = word >> 4 & 0x0f0f0f0fu;
     w.scales[0] = block % 2 ? high_half(row[4]) : low_half(row[0]);
   }
 };
 
 struct panels_q8_0 {
-  enum { BLOCK = 32, BYTES = 34, SEGMENT = 2048, SCALES = 1, HAS_LEAST = 0 };
+  enum { BLOCK = 32, BYTES = 34, SEGMENT = 2048, SCALES = 1, HAS_LEAST = 0, ZERO = 0 };
   static void read(threadgroup const uint *row, uint, uint block, uint t, thread some_weights &w) {
     row += block / 2 * 17; /* two blocks are 17 words */
     threadgroup const uint *word = row + t;
@@ -66,7 +66,7 @@ struct panels_q8_0 {
 };
 
 struct panels_q4_k {
-  enum { BLOCK = 256, BYTES = 144, SEGMENT = 4096, SCALES = 1, HAS_LEAST = 1 };
+  enum { BLOCK = 256, BYTES = 144, SEGMENT = 4096, SCALES = 1, HAS_LEAST = 1, ZERO = 0 };
   static void read(threadgroup const uint *row, uint, uint block, uint t, thread some_weights &w) {
     uint shift = block % 2 * 4;
     w.first = row[4 + block / 2 * 8 + t] >> shift & 0x0f0f0f0fu;
@@ -82,7 +82,7 @@ struct panels_q4_k {
 
 /* Each 16 weights have a scale. */
 struct panels_q6_k {
-  enum { BLOCK = 256, BYTES = 210, SEGMENT = 4096, SCALES = 2, HAS_LEAST = 0 };
+  enum { BLOCK = 256, BYTES = 210, SEGMENT = 4096, SCALES = 2, HAS_LEAST = 0, ZERO = 0 };
   static uint at(threadgroup const uint *from, uint shift) {
     return uint((ulong(from[1]) << 32 | from[0]) >> shift);
   }
@@ -99,16 +99,16 @@ struct panels_q6_k {
   }
 };
 
-/* sums[4 h + i] += the products of a block of both rows with columns 8 h + 2 t and 8 h + 2 t + 1. words, scales: the
- * block's activations. */
-template <typename B>
+/* sums[4 h + i] += the products of a block of both rows with columns 8 h + 2 t and 8 h + 2 t + 1, of HALVES h. words,
+ * scales: the block's activations. */
+template <typename B, uint HALVES>
 static inline void add_block(thread float *sums, thread const some_weights &upper, thread const some_weights &lower,
-                             threadgroup const uchar *words, threadgroup const uchar *scales, bool many, uint lane) {
+                             threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
 #pragma unroll
-  for (uint h = 0; h < 2; ++h) {
-    if (h == 1 && !many) break;
+  for (uint h = 0; h < HALVES; ++h) {
     uint2 x = ((threadgroup const uint2 *)words)[32 * h + lane];
-    float4 s = ((threadgroup const float4 *)scales)[4 * h + lane % 4];
+    float4 s = as_type<float4>(((threadgroup const uint4 *)scales)[4 * h + lane % 4]);
+    float even = B::ZERO ? float(B::ZERO) * s.y : 0.0f, odd = B::ZERO ? float(B::ZERO) * s.w : 0.0f;
 #pragma unroll
     for (uint part = 0; part < B::SCALES; ++part) {
       int products[4];
@@ -118,10 +118,10 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
       multiply_bytes(products, first ? upper.first : 0, first ? lower.first : 0, second ? upper.second : 0,
                      second ? lower.second : 0, x.x, x.y, lane);
       float p = upper.scales[part], q = lower.scales[part];
-      sums[4 * h] += sum_of(products[0]) * (p * s.x);
-      sums[4 * h + 1] += sum_of(products[1]) * (p * s.z);
-      sums[4 * h + 2] += sum_of(products[2]) * (q * s.x);
-      sums[4 * h + 3] += sum_of(products[3]) * (q * s.z);
+      sums[4 * h] += p * (sum_of(products[0]) * s.x - even);
+      sums[4 * h + 1] += p * (sum_of(products[1]) * s.z - odd);
+      sums[4 * h + 2] += q * (sum_of(products[2]) * s.x - even);
+      sums[4 * h + 3] += q * (sum_of(products[3]) * s.z - odd);
     }
     if (B::HAS_LEAST) {
       sums[4 * h] -= upper.least * s.y;
@@ -129,6 +129,20 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
       sums[4 * h + 2] -= lower.least * s.y;
       sums[4 * h + 3] -= lower.least * s.w;
     }
+  }
+}
+
+/* The products of a SIMD-group's part of a segment, which has BLOCKS blocks. It begins at `upper` in row lane / 4 and at
+ * `lower` in row lane / 4 + 8. */
+template <typename B, uint BLOCKS, uint HALVES>
+static inline void add_part(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
+                            uint shift, threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
+#pragma unroll
+  for (uint block = 0; block < BLOCKS; ++block) {
+    some_weights above, below;
+    B::read(upper, shift, block, lane % 4, above);
+    B::read(lower, shift, block, lane % 4, below);
+    add_block<B, HALVES>(sums, above, below, words + block * WORDS_BYTES, scales + block * SCALES_BYTES, lane);
   }
 }
 
@@ -214,14 +228,9 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
           threadgroup const uchar *part = ring.stage() + lane / 4 * PITCH + simdgroup * UNIT_BYTES / 4 * 4;
           threadgroup const uint *upper = (threadgroup const uint *)part;
           threadgroup const uint *lower = (threadgroup const uint *)(part + 8 * PITCH);
-#pragma unroll
-          for (uint block = 0; block < BLOCKS; ++block) {
-            some_weights above, below;
-            B::read(upper, shift, block, lane % 4, above);
-            B::read(lower, shift, block, lane % 4, below);
-            add_block<B>(sums, above, below, words + (start / 32 + block) * WORDS_BYTES,
-                         scales + (start / 32 + block) * SCALES_BYTES, many, lane);
-          }
+threadgroup const uchar *x = words + start / 32 * WORDS_BYTES, *s = scales + start / 32 * SCALES_BYTES;
+          if (many) add_part<B, BLOCKS, 2>(sums, upper, lower, shift, x, s, lane);
+          else add_part<B, BLOCKS, 1>(sums, upper, lower, shift, x, s, lane);
         }
         ring.release(copies, ahead_panel < count, lane);
         if (copies) {

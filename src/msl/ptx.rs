@@ -129,6 +129,10 @@ pub fn for_gpu(module: &str, max_threads: u32, overlaps: bool) -> String {
             if max_threads < MOST_THREADS {
                 text += &format!(".maxntid {max_threads}, 1, 1\n");
             }
+            // Of large threadgroups an assembler would rather have two on a core, and spill registers for that.
+            if (LARGE..MOST_THREADS).contains(&max_threads) {
+                text += ".minnctapersm 1\n";
+            }
         }
         text += line;
     }
@@ -152,6 +156,8 @@ pub fn for_gpu(module: &str, max_threads: u32, overlaps: bool) -> String {
 
 /// Threads of a threadgroup, of which no kernel can have more.
 const MOST_THREADS: u32 = 1024;
+/// From how many threads on a threadgroup has a core for itself.
+const LARGE: u32 = 513;
 
 /// The name of kernel `number` of a module.
 pub fn entry(number: usize) -> String {
@@ -311,6 +317,9 @@ mod tests {
         assert_eq!(plain, module);
         let bounded = for_gpu(module, 512, false);
         assert!(bounded.contains(")\n.maxntid 512, 1, 1\n{"), "{bounded}");
+        let large = for_gpu(module, 544, false);
+        let directives = ")\n.maxntid 544, 1, 1\n.minnctapersm 1\n{";
+        assert!(large.contains(directives), "{large}");
         let overlapping = for_gpu(module, 1024, true);
         assert!(overlapping.starts_with(".version 7.8\n.target sm_90\n"));
         assert!(overlapping.contains(&format!("\t{ALLOW}\n{WAIT}\n")));
