@@ -2,6 +2,8 @@
 //! for them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing
 //! else.
 
+use std::ops::Range;
+
 use super::ahead::{self, Place, Room, behind, have_room, positions_of};
 use super::sequence::{self, Sequence};
 use super::worker::Worker;
@@ -77,15 +79,58 @@ pub(super) struct Guess {
 struct Running {
     places: Vec<Place>,
     turn: usize,
-    pending: Pending,
+    committed: Committed,
 }
 
 /// Likewise, of the places behind those.
 #[derive(Debug)]
 struct Recorded {
     places: Vec<Place>,
-    commands: Commands,
+    parts: Parts,
     _room: Room,
+}
+
+/// A recorded pass, whose parts follow each other.
+#[derive(Debug)]
+struct Parts(Vec<Commands>);
+
+impl Parts {
+    fn commit(self) -> Result<Committed> {
+        let pending = self.0.into_iter().map(Commands::commit);
+        pending.collect::<Result<_>>().map(Committed)
+    }
+}
+
+/// The same on its way.
+#[derive(Debug)]
+struct Committed(Vec<Pending>);
+
+impl Committed {
+    fn wait(&self) -> Result<()> {
+        self.0.iter().try_for_each(Pending::wait)
+    }
+}
+
+/// Which part of a pass is recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// Most layers, and what stands before them.
+    Most,
+    /// The other layers, and what stands behind them.
+    Rest,
+}
+
+impl Part {
+    /// Of so many.
+    fn layers(self, all: usize) -> Range<usize> {
+        let most = 2 * all / 3;
+        match self {
+            Part::Whole => 0..all,
+            Part::Most => 0..most,
+            Part::Rest => most..all,
+        }
+    }
 }
 
 /// The texts, and what their passes use.
@@ -130,7 +175,7 @@ impl Guess {
     pub fn give_up(&mut self) {
         self.recorded = None;
         if let Some(running) = self.running.take() {
-            let _ = running.pending.wait();
+            let _ = running.committed.wait();
         }
     }
 
@@ -150,9 +195,9 @@ impl Guess {
                 self.give_up();
                 texts.state.ids.write_at(0, tokens)?;
                 let turn = next(texts.last);
-                let commands = texts.record_pass(&places, turn, Token::OfHost)?;
+                let pass = texts.record_pass(&places, turn, Token::OfHost)?;
                 Running {
-                    pending: commands.commit()?,
+                    committed: pass.commit()?,
                     places,
                     turn,
                 }
@@ -161,20 +206,21 @@ impl Guess {
         let Running {
             places,
             turn,
-            pending,
+            committed,
         } = running;
         match go_on {
-            true => self.go_on(texts, &places, turn, || pending.wait())?,
+            true => self.go_on(texts, &places, turn, || committed.wait())?,
             false => {
                 self.recorded = None;
-                pending.wait()?;
+                committed.wait()?;
             }
         }
         Ok(turn)
     }
 
-    /// Commits the pass behind `places`, whose pass uses `turn`, and records the one behind that while it `waits`. What
-    /// cannot be computed now is an error when it is wanted.
+    /// Commits the pass behind `places`, whose pass uses `turn`, and records the one behind that while it `waits`. The
+    /// recorder does most of that, since this thread commits first, and all of it for several texts, of each of which
+    /// the host then picks a token. What cannot be computed now is an error when it is wanted.
     pub fn go_on(
         &mut self,
         texts: &mut Texts,
@@ -187,36 +233,55 @@ impl Guess {
         if !have_room(&places, texts.context) {
             return waits();
         }
-        let commands = match recorded {
-            Some(found) => Ok(found.commands),
+        let pass = match recorded {
+            Some(found) => Ok(found.parts),
             None => texts.record_pass(&places, turn, Token::Likeliest),
         };
         let (later, later_turn) = (behind(&places), next(turn));
         let is_placed = have_room(&later, texts.context) && texts.place(&later, later_turn).is_ok();
         let room = if is_placed { Room::take() } else { None };
-        let record = |room: Room| {
-            let commands = texts.record_placed(&later, later_turn, Token::Likeliest);
-            commands.ok().map(|commands| (commands, room))
+        let texts = &*texts;
+        let record = |part| {
+            let recorded = texts.record_part(&later, later_turn, Token::Likeliest, part);
+            recorded.ok()
         };
-        let commit = || {
-            let pending = commands.and_then(Commands::commit).ok();
-            (pending, waits())
+        let commit = || pass.and_then(Parts::commit).ok();
+        let (committed, recorded, waited) = match room {
+            Some(room) => {
+                let (its, own): (_, &[Part]) = match later.len() {
+                    1 => (Part::Most, &[Part::Rest]),
+                    _ => (Part::Whole, &[]),
+                };
+                let (first, (committed, others, waited)) = self.recorder.join(
+                    || record(its),
+                    || {
+                        (
+                            commit(),
+                            own.iter().map(|part| record(*part)).collect(),
+                            waits(),
+                        )
+                    },
+                );
+                let others: Option<Vec<Commands>> = others;
+                let parts = first.zip(others);
+                let parts =
+                    parts.map(|(first, others)| [first].into_iter().chain(others).collect());
+                let recorded = parts.map(|parts| Recorded {
+                    places: later.clone(),
+                    parts: Parts(parts),
+                    _room: room,
+                });
+                (committed, recorded, waited)
+            }
+            None => (commit(), None, waits()),
         };
-        let (recorded, (pending, waited)) = match room {
-            Some(room) => self.recorder.join(|| record(room), commit),
-            None => (None, commit()),
-        };
-        if let Some(pending) = pending {
+        if let Some(committed) = committed {
             self.running = Some(Running {
                 places,
                 turn,
-                pending,
+                committed,
             });
-            self.recorded = recorded.map(|(commands, room)| Recorded {
-                places: later,
-                commands,
-                _room: room,
-            });
+            self.recorded = recorded;
         }
         waited
     }
@@ -238,13 +303,20 @@ impl Texts<'_> {
     }
 
     /// Records a whole pass of the tokens at `places`.
-    fn record_pass(&mut self, places: &[Place], turn: usize, token: Token) -> Result<Commands> {
+    fn record_pass(&mut self, places: &[Place], turn: usize, token: Token) -> Result<Parts> {
         self.place(places, turn)?;
-        self.record_placed(places, turn, token)
+        let whole = self.record_part(places, turn, token, Part::Whole)?;
+        Ok(Parts(vec![whole]))
     }
 
-    /// The same when they are placed.
-    fn record_placed(&self, places: &[Place], turn: usize, token: Token) -> Result<Commands> {
+    /// Records a part of it when they are placed.
+    fn record_part(
+        &self,
+        places: &[Place],
+        turn: usize,
+        token: Token,
+        part: Part,
+    ) -> Result<Commands> {
         let rows = places.len();
         let ids = match token {
             Token::OfHost => &self.state.ids,
@@ -259,16 +331,24 @@ impl Texts<'_> {
         let (model, state) = (self.model, &*self.state);
         let options = state.commands(model.device(), "guessed pass");
         let mut commands = options.max_operations(u32::MAX).begin()?;
-        turn.positions.record(&mut commands, rows)?;
-        model.embed(&mut commands, state, ids, rows)?;
-        for piece in ahead::pieces(model.config().layers) {
-            model.layers(&mut commands, state, &pass, piece)?;
-            // The device waits for this one. Of a guess it has another before.
-            if matches!(token, Token::OfHost) {
-                commands.flush()?;
-            }
+        if part != Part::Rest {
+            turn.positions.record(&mut commands, rows)?;
+            model.embed(&mut commands, state, ids, rows)?;
         }
-        model.score_turn(&mut commands, state, turn, rows)?;
+        let layers = part.layers(model.config().layers);
+        match token {
+            // The device waits for this one. Of a guess it has another before.
+            Token::OfHost => {
+                for piece in ahead::pieces(layers.end) {
+                    model.layers(&mut commands, state, &pass, piece)?;
+                    commands.flush()?;
+                }
+            }
+            Token::Likeliest => model.layers(&mut commands, state, &pass, layers)?,
+        }
+        if part != Part::Most {
+            model.score_turn(&mut commands, state, turn, rows)?;
+        }
         Ok(commands)
     }
 }

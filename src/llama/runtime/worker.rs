@@ -1,4 +1,5 @@
-//! A worker thread: the next pass is recorded there while the thread that asks for it submits the last one and waits.
+//! A worker thread: most of the next pass is recorded there while the thread that asks for it submits the last one
+//! and records the rest.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long either thread looks for the other before it sleeps. Passes follow each other faster than a thread wakes.
-const SPIN: Duration = Duration::from_micros(200);
+/// How long either thread looks for the other before it sleeps. Passes of small models follow each other sooner.
+const SPIN: Duration = Duration::from_millis(1);
 
 type Job = Box<dyn FnOnce() + Send>;
 
