@@ -18,9 +18,6 @@ use crate::model_options::ModelOptions;
 use crate::output;
 use crate::terminal::say;
 
-/// Tokens that are in the text before single ones are measured.
-const BEFORE: usize = 15;
-
 #[derive(Args)]
 pub struct BenchArguments {
     #[command(flatten)]
@@ -32,6 +29,9 @@ pub struct BenchArguments {
     /// Tokens to write one by one, the likeliest each time
     #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N", value_parser = positive)]
     tokens: usize,
+    /// Tokens that stand before those that are written
+    #[arg(long, default_value_t = 15, value_name = "N", value_parser = positive)]
+    behind: usize,
     /// Also measure this many texts that are written together, a token of each in every pass
     #[arg(short, long, value_name = "N", value_parser = positive)]
     sequences: Option<usize>,
@@ -130,7 +130,7 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
     let settle = start.elapsed().as_secs_f64();
     let mut session = Session::new(&model, arguments.model.session_options())?;
     let longest = arguments.prompt.iter().copied().max().unwrap_or(0);
-    let needed = longest.max(BEFORE + arguments.tokens);
+    let needed = longest.max(arguments.behind + arguments.tokens);
     if needed > session.context() {
         let (tokens, context) = (needed, session.context());
         return Err(LlamaError::ContextFull { tokens, context }.into());
@@ -151,7 +151,7 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
     }
     let rates = rates(arguments.rounds, arguments.tokens, || {
         session.rewind(0);
-        read_text(&mut session, &tokens(&model, BEFORE))?;
+        read_text(&mut session, &tokens(&model, arguments.behind))?;
         Ok(write_text(&mut session, arguments.tokens)?)
     })?;
     let bytes = bytes_for_a_token(&ModelFile::open(&arguments.model.model)?);
@@ -185,10 +185,11 @@ fn measure_together(
     count: usize,
 ) -> Result<Value, Box<dyn Error>> {
     let mut options = arguments.model.session_options();
-    options.context = Some(options.context.unwrap_or(BEFORE + arguments.tokens));
+    let needed = arguments.behind + arguments.tokens;
+    options.context = Some(options.context.unwrap_or(needed));
     let mut sequences = Sequences::new(model, count, options)?;
     let rates = rates(arguments.rounds, count * arguments.tokens, || {
-        Ok(write_together(&mut sequences, arguments.tokens)?)
+        Ok(write_together(&mut sequences, arguments)?)
     })?;
     Ok(json!({
         "sequences": count,
@@ -198,13 +199,16 @@ fn measure_together(
     }))
 }
 
-/// The seconds that writing `tokens` of each text takes, behind a few that they begin with.
-fn write_together(sequences: &mut Sequences, tokens: usize) -> ironbridge::Result<f64> {
+/// The seconds that writing the tokens of each text takes, behind those that they begin with.
+fn write_together(
+    sequences: &mut Sequences,
+    arguments: &BenchArguments,
+) -> ironbridge::Result<f64> {
     let begins: Vec<Vec<u32>> = (0..sequences.count())
         .map(|text| {
             let vocabulary = sequences.model().config().vocabulary;
             let token = |i| ((7 * i + text) % vocabulary) as u32;
-            (0..BEFORE).map(token).collect()
+            (0..arguments.behind).map(token).collect()
         })
         .collect();
     let writer = |begin: &Vec<u32>| {
@@ -222,7 +226,7 @@ fn write_together(sequences: &mut Sequences, tokens: usize) -> ironbridge::Resul
     let work: Vec<(usize, &[u32])> = begins.iter().map(Vec::as_slice).enumerate().collect();
     sequences.feed(&work)?;
     let start = Instant::now();
-    for _ in 0..tokens {
+    for _ in 0..arguments.tokens {
         let mut picked = Vec::with_capacity(writers.len());
         for (index, writer) in writers.iter_mut().enumerate() {
             picked.push([writer.write(&sequences.logits(index)?)?.token]);
