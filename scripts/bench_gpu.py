@@ -2,7 +2,7 @@
 """Decoding and prompts on an NVIDIA GPU, of LLaMA's shapes with made-up weights, as a table in Markdown.
 
     scripts/bench_gpu.py [--program PATH] [--models 8b-q4_0,…] [--rounds 5] [--prompt 512] [--tokens 64]
-                         [--sequences 16] [--idle]
+                         [--behind 15] [--sequences 16] [--idle]
 
 The program is one with the feature `nvidia`; models are made in --folder and kept. Beside it stands what llama.cpp's
 CUDA backend gave for such files on one H200 (llama-bench, tg64 and pp512, 2026-11-24). With --idle no GPU is needed: a
@@ -50,7 +50,8 @@ def main():
     parser.add_argument("--device", default="nvidia", help="the device (nvidia)")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each measurement (5)")
     parser.add_argument("--prompt", default="512", help="lengths of prompts, with commas (512)")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens to decode, behind 15 others (64)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to decode (64)")
+    parser.add_argument("--behind", type=int, default=15, help="tokens that stand before those (15)")
     parser.add_argument("--sequences", type=int, default=16, help="texts that are written together (16)")
     parser.add_argument("--idle", action="store_true", help="without a GPU: the host's work alone")
     arguments = parser.parse_args()
@@ -95,7 +96,7 @@ def idle_driver(folder):
 def measure(arguments, file, environment):
     command = [arguments.program, "bench", "-m", file, "--device", arguments.device, "--json"]
     command += ["--rounds", str(arguments.rounds), "--prompt", arguments.prompt, "--tokens", str(arguments.tokens)]
-    command += ["--cache", "f16", "--sequences", str(arguments.sequences)]
+    command += ["--cache", "f16", "--sequences", str(arguments.sequences), "--behind", str(arguments.behind)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False, env=environment)
     if done.returncode != 0:
         sys.exit(f"bench-gpu: {file.name}: the program ended with {done.returncode}")

@@ -35,6 +35,8 @@ compare)
   "$python" scripts/models/compare.py "$cache" "$program" --out target/models/real.json "$@"
   "$python" scripts/models/both_ways.py "$program" --out target/models/both_ways.json
   "$python" scripts/models/adapters.py "$program" assets/tiny-rustbook-q8_0.gguf
+  # The processor runs a GPU's kernels there, which takes minutes.
+  [[ " $* " == *" --short "* ]] || "$python" scripts/models/activations.py "$program"
   ;;
 tables)
   IRONBRIDGE_DIFFERENCES=$PWD/target/models/folders.json cargo test --features "$2" --test llama -- logits_are_those
