@@ -132,8 +132,8 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
   }
 }
 
-/* The products of a SIMD-group's part of a segment, which has BLOCKS blocks. It begins at `upper` in row lane / 4 and at
- * `lower` in row lane / 4 + 8. */
+/* The products of a SIMD-group's part of a segment, which has BLOCKS blocks and begins at `upper` in row lane / 4, and
+ * at `lower` in row lane / 4 + 8. */
 template <typename B, uint BLOCKS, uint HALVES>
 static inline void add_part(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
                             uint shift, threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
