@@ -592,6 +592,7 @@ fn perplexity_knows_the_book_from_noise() {
 fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
     let quick = [
         "bench", "-m", MODEL, "-p", "3,9", "-n", "4", "-r", "1", "-t", "1,2", "-s", "3",
+        "--behind", "7",
     ];
     let json = json(&[&quick[..], &["--json"]].concat());
     let runs = json["runs"].as_array().expect("an array");
@@ -629,6 +630,10 @@ fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("above 0"), "{}", stderr(&none));
     assert_refused(&["bench", "-m", MODEL, "-p", "100000"], &["100000", "512"]);
+    assert_refused(
+        &["bench", "-m", MODEL, "-p", "3", "--behind", "500"],
+        &["564", "512"],
+    );
     assert_refused(
         &["bench", "-m", "no/such/file", "-t", "1"],
         &["no/such/file"],
