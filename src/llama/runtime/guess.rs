@@ -2,6 +2,7 @@
 //! for them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing
 //! else.
 
+use std::iter;
 use std::ops::Range;
 
 use super::ahead::{self, Place, Room, behind, have_room, positions_of};
@@ -96,8 +97,18 @@ struct Parts(Vec<Commands>);
 
 impl Parts {
     fn commit(self) -> Result<Committed> {
-        let pending = self.0.into_iter().map(Commands::commit);
-        pending.collect::<Result<_>>().map(Committed)
+        let mut committed = Committed(Vec::new());
+        for commands in self.0 {
+            match commands.commit() {
+                Ok(pending) => committed.0.push(pending),
+                Err(error) => {
+                    // The next pass begins with memory that nothing uses.
+                    let _ = committed.wait();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(committed)
     }
 }
 
@@ -106,8 +117,10 @@ impl Parts {
 struct Committed(Vec<Pending>);
 
 impl Committed {
+    /// For all of it, also behind an error.
     fn wait(&self) -> Result<()> {
-        self.0.iter().try_for_each(Pending::wait)
+        let waited = self.0.iter().map(Pending::wait);
+        waited.fold(Ok(()), Result::and)
     }
 }
 
@@ -248,27 +261,17 @@ impl Guess {
         let commit = || pass.and_then(Parts::commit).ok();
         let (committed, recorded, waited) = match room {
             Some(room) => {
-                let (its, own): (_, &[Part]) = match later.len() {
-                    1 => (Part::Most, &[Part::Rest]),
-                    _ => (Part::Whole, &[]),
+                let (its, own) = match later.len() {
+                    1 => (Part::Most, Some(Part::Rest)),
+                    _ => (Part::Whole, None),
                 };
-                let (first, (committed, others, waited)) = self.recorder.join(
-                    || record(its),
-                    || {
-                        (
-                            commit(),
-                            own.iter().map(|part| record(*part)).collect(),
-                            waits(),
-                        )
-                    },
-                );
-                let others: Option<Vec<Commands>> = others;
-                let parts = first.zip(others);
-                let parts =
-                    parts.map(|(first, others)| [first].into_iter().chain(others).collect());
-                let recorded = parts.map(|parts| Recorded {
+                let record_own = || own.map_or(Some(None), |part| record(part).map(Some));
+                let (first, (committed, rest, waited)) = self
+                    .recorder
+                    .join(|| record(its), || (commit(), record_own(), waits()));
+                let recorded = first.zip(rest).map(|(first, rest)| Recorded {
                     places: later.clone(),
-                    parts: Parts(parts),
+                    parts: Parts(iter::once(first).chain(rest).collect()),
                     _room: room,
                 });
                 (committed, recorded, waited)
