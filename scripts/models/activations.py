@@ -3,41 +3,28 @@
 needs: the environment that fetch.py makes, and a built command line
 usage: activations.py IRONBRIDGE [--device DEVICE] [--prompts N]
 
-Of the model in assets/, widened to F16, a file of each type whose kernels for GPUs may have such activations. Each engine
-writes 64 tokens greedily behind each prompt, and its log-probabilities of the five best at each step are held to the
-exact model over its own text. Without a GPU the processor runs the GPU's kernels, which takes half a minute a text.
+Of the model in assets/, widened to F16, a file of each type whose kernels for GPUs may have such activations. Each
+engine writes 64 tokens greedily behind each prompt, and its log-probabilities of the five best at each step are held to
+the exact model over its own text. Without a GPU the processor runs the GPU's kernels, which takes half a minute a text.
 """
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from both_ways import ROOT, quantize, rewrite
-from compare import TOKENS, Ironbridge
+from both_ways import quantize, widened
+from compare import TOKENS, Ironbridge, distances
 from corpus import PROMPTS
 from exact import Model
-from gguf import GGMLQuantizationType
 from llama_cpp import LlamaCpp
 
 TYPES = ["Q4_0", "Q8_0", "Q4_K"]
+CONTEXT = 512
 # A device of many cores and much threadgroup memory, as the kernels of bytes want.
 PROCESSOR = "cpu:cores=132,threadgroup_memory=227"
 # Of the mean distance: texts differ, and with them how much a rounding changes.
 NOISE = 1.1
-
-
-def write(engine, prompt, device, activations):
-    found = json.loads(engine.run("generate", "-n", str(TOKENS), "--json", "--log-probabilities", "5", "-p", prompt,
-                                  "--device", device, "--activations", activations))
-    best = [{best["id"]: best["log_probability"] for best in token["likeliest"]} for token in found["tokens"]]
-    return [token["id"] for token in found["tokens"]], best
-
-
-def distances(exact, ids, written, best):
-    truth = exact.log_probabilities(ids + written[:-1], len(ids) - 1)
-    return [abs(truth[row, token] - score) for row, found in enumerate(best) for token, score in found.items()]
 
 
 def main():
@@ -49,25 +36,25 @@ def main():
     wrong = []
     print("activations of 8 bits: the mean distance of a log-probability from the exact one, and the largest")
     with tempfile.TemporaryDirectory() as folder:
-        wide = Path(folder) / "wide.gguf"
-        rewrite(ROOT / "assets/tiny-rustbook-q8_0.gguf", wide,
-                lambda numbers: (numbers.astype(np.float16), GGMLQuantizationType.F16))
+        wide = widened(Path(folder))
         for kind in TYPES:
             file = Path(folder) / f"{kind}.gguf"
             quantize(options.ironbridge, wide, file, kind)
             exact, engine = Model(file), Ironbridge(options.ironbridge, file)
-            peer = LlamaCpp(file, context=512, threads=1)
+            peer = LlamaCpp(file, context=CONTEXT, threads=1)
             found = {"ironbridge": [], "llama.cpp": []}
             for prompt in PROMPTS[:options.prompts]:
                 ids = peer.token_ids(prompt)
-                found["ironbridge"] += distances(exact, ids, *write(engine, prompt, options.device, "bytes"))
-                found["llama.cpp"] += distances(exact, ids, *peer.write(ids, TOKENS))
+                own = engine.write(prompt, "--device", options.device, "--activations", "bytes", context=CONTEXT)[1:]
+                for name, (written, best) in {"ironbridge": own, "llama.cpp": peer.write(ids, TOKENS)}.items():
+                    truth = exact.log_probabilities(ids + written[:-1], len(ids) - 1)
+                    found[name] += distances(truth, best)
             peer.close()
             mean = {name: np.mean(off) for name, off in found.items()}
             print(f"  {kind:5}" + "".join(f" {name} {mean[name]:.4f} ({max(off):.3f});" for name, off in found.items()),
                   flush=True)
             if not mean["ironbridge"] <= NOISE * mean["llama.cpp"]:
-                wrong.append(f"{kind}: with activations of 8 bits a log-probability is off by {mean['ironbridge']:.4f}, "
+                wrong.append(f"{kind}: a log-probability is off by {mean['ironbridge']:.4f}, "
                              f"where llama.cpp is by {mean['llama.cpp']:.4f}")
     if wrong:
         sys.exit("\n".join(wrong))

@@ -114,10 +114,16 @@ def by_llama_cpp(name):
     return matrix
 
 
-def types(command, folder, wrong):
+def widened(folder):
+    """The model in assets/ in F16, in a file of the folder."""
     wide = folder / "wide.gguf"
     rewrite(ROOT / "assets/tiny-rustbook-q8_0.gguf", wide,
             lambda numbers: (numbers.astype(np.float16), GGMLQuantizationType.F16))
+    return wide
+
+
+def types(command, folder, wrong):
+    wide = widened(folder)
     results = {}
     for kind in TYPES + READ_ONLY:
         file = folder / f"{kind}.gguf"

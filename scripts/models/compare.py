@@ -49,9 +49,9 @@ class Ironbridge:
         found = self.run("tokenize", "--ids", "-f", "-", *arguments, text=text)
         return [int(number) for number in found.split()]
 
-    def write(self, prompt, *arguments):
+    def write(self, prompt, *arguments, context=1024):
         found = json.loads(self.run("generate", "-n", str(TOKENS), "--json", "--log-probabilities", "5", "--context",
-                                    "1024", "-p", prompt, *arguments))
+                                    str(context), "-p", prompt, *arguments))
         best = [{best["id"]: best["log_probability"] for best in token["likeliest"]} for token in found["tokens"]]
         return found["text"], [token["id"] for token in found["tokens"]], best
 
@@ -64,9 +64,13 @@ class Ironbridge:
         return -json.loads(found)["mean_log_probability"]
 
 
+def distances(truth, best):
+    return [abs(truth[row, token] - score) for row, found in enumerate(best) for token, score in found.items()]
+
+
 def held(truth, written, best):
     """The largest distance of a log-probability, and how much worse than the best the worst pick is, with its place."""
-    distance = max(abs(truth[row, token] - score) for row, found in enumerate(best) for token, score in found.items())
+    distance = max(distances(truth, best))
     losses = [float(truth[row].max() - truth[row, token]) for row, token in enumerate(written)]
     worst = int(np.argmax(losses))
     return float(distance), losses[worst], next((row for row, loss in enumerate(losses) if loss > 0), None)
