@@ -153,7 +153,7 @@ enum {
   MATVEC_PANELS_SIMDGROUPS = 8,
   MATVEC_PANELS_FEW_SIMDGROUPS = 2,
   MATVEC_PANELS_RING = 172032,
-  MATVEC_PANELS_PAIRED_RING = 93440, /* of which two fit on a core, with all else */
+  MATVEC_PANELS_PAIRED_RING = 93440, /* two fit on a core, with all else for k of up to 8,192 */
   MATVEC_PANELS_PAIRED_SEGMENT = 2048,
   MATVEC_PANELS_SHORT_RING = 27136
 };

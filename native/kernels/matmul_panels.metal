@@ -99,15 +99,15 @@ struct panels_q6_k {
   }
 };
 
-/* sums[4 h + i] += the products of a block of both rows with columns 8 h + 2 t and 8 h + 2 t + 1, of HALVES h. words,
- * scales: the block's activations. */
-template <typename B, uint HALVES>
+/* sums[4 h + i] += the products of a block of both rows with columns 8 h + 2 t and 8 h + 2 t + 1, of both h or of 0.
+ * words, scales: the block's activations. */
+template <typename B, bool MANY>
 static inline void add_block(thread float *sums, thread const some_weights &upper, thread const some_weights &lower,
                              threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
 #pragma unroll
-  for (uint h = 0; h < HALVES; ++h) {
+  for (uint h = 0; h < (MANY ? 2 : 1); ++h) {
     uint2 x = ((threadgroup const uint2 *)words)[32 * h + lane];
-    float4 s = as_type<float4>(((threadgroup const uint4 *)scales)[4 * h + lane % 4]);
+    float4 s = ((threadgroup const float4 *)scales)[4 * h + lane % 4];
     float even = B::ZERO ? float(B::ZERO) * s.y : 0.0f, odd = B::ZERO ? float(B::ZERO) * s.w : 0.0f;
 #pragma unroll
     for (uint part = 0; part < B::SCALES; ++part) {
@@ -134,7 +134,7 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
 
 /* The products of a SIMD-group's part of a segment, which has BLOCKS blocks and begins at `upper` in row lane / 4, and
  * at `lower` in row lane / 4 + 8. */
-template <typename B, uint BLOCKS, uint HALVES>
+template <typename B, uint BLOCKS, bool MANY>
 static inline void add_part(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
                             uint shift, threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
 #pragma unroll
@@ -142,7 +142,7 @@ static inline void add_part(thread float *sums, threadgroup const uint *upper, t
     some_weights above, below;
     B::read(upper, shift, block, lane % 4, above);
     B::read(lower, shift, block, lane % 4, below);
-    add_block<B, HALVES>(sums, above, below, words + block * WORDS_BYTES, scales + block * SCALES_BYTES, lane);
+    add_block<B, MANY>(sums, above, below, words + block * WORDS_BYTES, scales + block * SCALES_BYTES, lane);
   }
 }
 
@@ -228,9 +228,9 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
           threadgroup const uchar *part = ring.stage() + lane / 4 * PITCH + simdgroup * UNIT_BYTES / 4 * 4;
           threadgroup const uint *upper = (threadgroup const uint *)part;
           threadgroup const uint *lower = (threadgroup const uint *)(part + 8 * PITCH);
-threadgroup const uchar *x = words + start / 32 * WORDS_BYTES, *s = scales + start / 32 * SCALES_BYTES;
-          if (many) add_part<B, BLOCKS, 2>(sums, upper, lower, shift, x, s, lane);
-          else add_part<B, BLOCKS, 1>(sums, upper, lower, shift, x, s, lane);
+          threadgroup const uchar *x = words + start / 32 * WORDS_BYTES, *s = scales + start / 32 * SCALES_BYTES;
+          if (many) add_part<B, BLOCKS, true>(sums, upper, lower, shift, x, s, lane);
+          else add_part<B, BLOCKS, false>(sums, upper, lower, shift, x, s, lane);
         }
         ring.release(copies, ahead_panel < count, lane);
         if (copies) {

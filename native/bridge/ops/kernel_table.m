@@ -121,13 +121,14 @@ static bool is_of_numbers_short(const void *arguments, const struct IronOperand 
   static bool is_of_bytes_short_##name(const void *arguments, const struct IronOperand *operands) {            \
     return is_of_bytes(arguments, operands, of_block, bytes, MATVEC_BYTES_FEW_SIMDGROUPS, MATVEC_BYTES_FEW_STAGES); \
   }
-/* The same by matrices of bytes, for activations that may be rounded to bytes. `of_256`: bytes of 256 weights. Small
- * products begin and end all the time: there threadgroups are paired, so that the next product's are on a core already.
- * Of weights of 8 bits they have room for two stages, which is too few for long rows. */
-enum { SMALL_WIDTH = 2048, MOST_OF_LONG_PAIRED = 256 };
+/* Small products begin and end all the time: there threadgroups are paired, so that the next product's are on a core
+ * already. Of weights of 8 bits they have room for two stages, which is too few for long rows. `of_256`: bytes of 256
+ * weights. */
+enum { SMALL_WIDTH = 2048, MOST_BYTES_OF_LONG = 256 };
 static bool is_small(const matmul_args *args, uint32_t of_256) {
-  return args->k <= SMALL_WIDTH || (args->n <= SMALL_WIDTH && of_256 <= MOST_OF_LONG_PAIRED);
+  return args->k <= SMALL_WIDTH || (args->n <= SMALL_WIDTH && of_256 <= MOST_BYTES_OF_LONG);
 }
+/* The same by matrices of bytes, for activations that may be rounded to bytes. */
 static uint32_t panels_memory(uint32_t simdgroups, bool paired, uint32_t of_256, uint64_t k) {
   if (paired)
     return MATVEC_PANELS_MEMORY(simdgroups, MATVEC_PANELS_PAIRED_RING,

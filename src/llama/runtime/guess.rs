@@ -135,7 +135,7 @@ enum Part {
 }
 
 impl Part {
-    /// Of so many.
+    /// Those that it has of `all`.
     fn layers(self, all: usize) -> Range<usize> {
         let most = 2 * all / 3;
         match self {

@@ -1,5 +1,4 @@
-//! A worker thread: most of the next pass is recorded there while the thread that asks for it submits the last one
-//! and records the rest.
+//! A worker thread, which records a pass or most of it while the thread that asks for that submits the last one.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
