@@ -325,11 +325,15 @@ typedef struct rope_store_args {
  *   head_dim + 2 f32, [t][h][s]: the sum over j of w(j) v[j], the largest score, the sum of w(j) = exp(score(j) -
  *   largest); this is 0 without weights.
  * attention_wide_<D>_<C>: the same as attention_split for head_dim D; a single piece is the whole attention, and out is
- *   attention's. attention_wide_merge_<D>: as attention_merge, of at most 32 pieces.
+ *   attention's. attention_grouped_<D>_<C>: the same, ATTENTION_GROUPED heads at once.
+ *   attention_wide_merge_<D>: as attention_merge, of at most ATTENTION_WIDE_PIECES pieces.
  * attention_merge: puts these rows together: out[t][h]. Of the arguments it reads the layout of out, tokens, heads,
  * head_dim, splits. */
 enum { ATTENTION_Q = 0, ATTENTION_K = 1, ATTENTION_V = 2, ATTENTION_OUT = 3, ATTENTION_ARGS = 4 };
 enum { ATTENTION_MERGE_PARTS = 0, ATTENTION_MERGE_OUT = 1, ATTENTION_MERGE_ARGS = 2 };
+enum { ATTENTION_GROUPED = 4, ATTENTION_WIDE_PIECES = 32 };
+/* Threadgroups whose registers a core has at once. */
+#define ATTENTION_WIDE_RESIDENT(head_dim, heads_at_once) ((heads_at_once) > 1 ? 2 : (head_dim) > 64 ? 3 : 4)
 typedef struct attention_args {
   iron_u64 q_token_stride, q_head_stride;
   iron_u64 k_token_stride, k_head_stride;
@@ -340,12 +344,13 @@ typedef struct attention_args {
   float scale;
   iron_u32 splits, split_length;
   float softcap;
-  iron_u32 wide; /* the pieces are attention_wide's */
+  iron_u32 heads_at_once; /* of attention_wide 1, of attention_grouped ATTENTION_GROUPED, of others 0 */
 } attention_args;
 
 /* attention_texts_<D>_<C>: attention_wide_<D>_<C> of one token each of common.tokens texts, with its bindings. The
  *   operands of a text begin at bytes of its own behind them. What a text has is not read of `common`. A text may have
  *   no keys in its last pieces. Rows of pieces are packed, [text][h][s].
+ * attention_texts_grouped_<D>_<C>: the same, ATTENTION_GROUPED heads at once.
  * attention_texts_merge_<D>: attention_wide_merge_<D> of these rows, with its bindings. */
 enum { ATTENTION_TEXTS = 32 };
 typedef struct attention_text {

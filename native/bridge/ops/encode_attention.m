@@ -1,6 +1,7 @@
 #include <math.h>
 
 #import "args.h"
+#import "attention_pieces.h"
 #import "base/entry.h"
 #import "heads.h"
 #import "joined_attentions.h"
@@ -35,39 +36,16 @@ static IronShape cache_shape(const iron_attention *attention, const iron_tensor 
   return shape;
 }
 
-/* Keys are shared out among threadgroups for queries that are too few to keep a GPU busy, when each piece still is
- * worth one. */
-enum { FEW_QUERIES = 8, PIECE = 256, MANY_KEYS = 2 * PIECE, MAX_PIECES = 64 };
-/* On a device of many cores what counts is how long one of them takes, so that pieces are small and there are some from
- * the first keys on. Its merge has a lane for each. */
-enum { SMALL_PIECE = 64, MAX_SMALL_PIECES = 32 };
-/* There these queries are few, too, where they have no more keys: each reads all of its own. */
-enum { SOME_QUERIES = 16, SOME_KEYS = 1024 };
-
-static void share_out(attention_args *arguments, uint64_t keys, uint64_t piece, uint64_t most) {
-  uint64_t length = (keys + most - 1) / most;
-  if (length < piece) length = piece;
-  arguments->split_length = (uint32_t)length;
-  arguments->splits = (uint32_t)((keys + length - 1) / length);
-}
-
-static void share_out_keys(attention_args *arguments, uint64_t positions, const IronOperand *operands) {
-  uint64_t keys = arguments->window ? arguments->window : positions;
-  bool few = arguments->tokens <= FEW_QUERIES, some = arguments->tokens <= SOME_QUERIES && keys <= SOME_KEYS;
-  if (!few && !some) return;
-  arguments->wide = IronAttentionIsWide(arguments, operands);
-  if (arguments->wide) share_out(arguments, keys, SMALL_PIECE, MAX_SMALL_PIECES);
-  else if (few && keys >= MANY_KEYS) share_out(arguments, keys, PIECE, MAX_PIECES);
-}
-
 /* The two passes of an attention in pieces, with scratch memory between them that lives as long as its submission. */
 static iron_status encode_pieces(IronCommands *commands, int kernel, const IronOperand *operands,
                                  const attention_args *arguments) {
-  IronGrid pieces = {arguments->splits, arguments->heads, arguments->tokens};
-  uint64_t bytes = pieces.width * pieces.height * pieces.depth * (arguments->head_dim + 2) * sizeof(float);
+  bool wide = arguments->heads_at_once > 0;
+  IronGrid pieces = {arguments->splits, wide ? IronAttentionBundles(arguments) : arguments->heads, arguments->tokens};
+  uint64_t rows = (uint64_t)arguments->splits * arguments->heads * arguments->tokens;
+  uint64_t bytes = rows * (arguments->head_dim + 2) * sizeof(float);
   const iron_buffer_options options = {.category = IRON_CATEGORY_SCRATCH, .label = "attention", .pooled = true};
   IronBuffer *scratch =
-      arguments->wide ? [commands scratchOfLength:bytes] : IronBufferMake(commands->device, bytes, &options);
+      wide ? [commands scratchOfLength:bytes] : IronBufferMake(commands->device, bytes, &options);
   if (!scratch) return IRON_ERROR_OUT_OF_MEMORY;
   IronOperand parts = {.name = "scratch", .buffer = scratch, .access = IRON_ACCESS_WRITE, .length = bytes, .whole = true};
   const IronOperand *q = &operands[ATTENTION_Q], *k = &operands[ATTENTION_K], *v = &operands[ATTENTION_V];
@@ -123,14 +101,15 @@ iron_status iron_encode_attention(iron_commands *handle, const iron_attention *g
                                 .scale = attention.scale == 0 ? 1 / sqrtf((float)attention.head_dim) : attention.scale,
                                 .softcap = attention.softcap};
     const IronOperand operands[] = {[ATTENTION_Q] = q, [ATTENTION_K] = k, [ATTENTION_V] = v, [ATTENTION_OUT] = out};
-    share_out_keys(&arguments, positions, operands);
+    IronAttentionShareOut(&arguments, positions, operands);
     iron_status status;
     if (IronJoinedAttentionsRecord(commands, operands, &arguments, &status)) return status;
     int kernel = IronKernelFind(IRON_OPERATION_ATTENTION, k.dtype, 0, &arguments, operands);
     /* A single piece of attention_wide is the whole attention. */
-    if (arguments.splits > (arguments.wide ? 1 : 0)) return encode_pieces(commands, kernel, operands, &arguments);
+    bool wide = arguments.heads_at_once > 0;
+    if (arguments.splits > (wide ? 1 : 0)) return encode_pieces(commands, kernel, operands, &arguments);
     IronGrid heads = {attention.heads, attention.tokens, 1};
-    if (arguments.wide) heads = (IronGrid){1, attention.heads, attention.tokens};
+    if (wide) heads = (IronGrid){1, IronAttentionBundles(&arguments), attention.tokens};
     return IronOperationEncode(commands, kernel, operands, ATTENTION_ARGS, &arguments, sizeof arguments, heads);
   } IRON_LEAVE
 }

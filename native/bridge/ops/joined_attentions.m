@@ -1,5 +1,8 @@
 #import "joined_attentions.h"
 
+#include <string.h>
+
+#import "attention_pieces.h"
 #import "base/entry.h"
 
 /* The attentions that were put off. Their buffers are the submission's since they were recorded. */
@@ -10,6 +13,7 @@ typedef struct Attentions {
   /* How they are done. */
   struct Plan {
     uint32_t count, splits;
+    uint64_t keys;                /* of all */
     IronOperand parts;            /* what several pieces make, for all of them */
     IronKernelPass pieces, merge; /* without what they point to; the merge only of several pieces */
   } plan;
@@ -40,7 +44,7 @@ static void encode(void *what, id<MTLComputeCommandEncoder> encoder) {
 /* Whether the kernel of several does an attention: none of them reads what another one writes. */
 static bool may_be_joined(const IronOperand *operands, const attention_args *args) {
   const IronBuffer *out = operands[ATTENTION_OUT].buffer;
-  return args->wide && args->tokens == 1 && out != operands[ATTENTION_Q].buffer &&
+  return args->heads_at_once > 0 && args->tokens == 1 && out != operands[ATTENTION_Q].buffer &&
          out != operands[ATTENTION_K].buffer && out != operands[ATTENTION_V].buffer;
 }
 
@@ -79,26 +83,56 @@ static IronKernelPass pass_of(int kernel, size_t operand_count, size_t arguments
                                    .grid = grid}};
 }
 
-/* How `count` texts are done in at most `splits` pieces each, with the newest one's operands. */
-static iron_status make_plan(Plan *plan, uint32_t count, uint32_t splits, const IronOperand *operands,
-                             const attention_args *args, IronCommands *commands) {
-  *plan = (Plan){.count = count, .splits = splits};
-  if (!make_room(plan, args, commands)) return IRON_ERROR_OUT_OF_MEMORY;
-  bool joined = count > 1;
+/* The pieces of the texts' keys; sets how long they are. */
+static uint32_t share_out(attention_text *texts, uint32_t count, const attention_args *args, uint32_t cores) {
+  uint64_t most = 1;
+  for (attention_text *text = texts; text < texts + count; text++) {
+    uint64_t keys = IronAttentionKeys(text->position, text->window);
+    uint64_t length = IronAttentionPieceLength(args, keys, count, cores), pieces = (keys + length - 1) / length;
+    text->split_length = (uint32_t)length;
+    if (most < pieces) most = pieces;
+  }
+  return (uint32_t)most;
+}
+
+/* How the texts of `before` and the newest one are done, or that one alone, with its operands. `texts` are all. */
+static iron_status make_plan(Plan *plan, const Plan *before, attention_text *texts, const IronOperand *operands,
+                             const attention_args *newest, IronCommands *commands) {
+  attention_args args = *newest;
+  *plan = (Plan){.count = 1, .splits = args.splits, .keys = IronAttentionKeys(args.first_position, args.window)};
+  bool joined = before != NULL;
+  if (joined) {
+    plan->count += before->count;
+    plan->keys += before->keys;
+    args.heads_at_once = IronAttentionHeadsAtOnce(&args, plan->keys);
+    plan->splits = share_out(texts, plan->count, &args, commands->device->cores);
+  }
+  if (!make_room(plan, &args, commands)) return IRON_ERROR_OUT_OF_MEMORY;
   iron_dtype type = operands[ATTENTION_K].dtype;
-  size_t size = joined ? sizeof(attention_texts_args) : sizeof *args;
+  size_t size = joined ? sizeof(attention_texts_args) : sizeof args;
   IronOperation attention = joined ? IRON_OPERATION_ATTENTION_TEXTS : IRON_OPERATION_ATTENTION,
                 merge = joined ? IRON_OPERATION_ATTENTION_TEXTS_MERGE : IRON_OPERATION_ATTENTION_MERGE;
-  plan->pieces = pass_of(IronKernelFind(attention, type, 0, args, operands), ATTENTION_ARGS, size,
-                         (IronGrid){splits, args->heads, count});
+  plan->pieces = pass_of(IronKernelFind(attention, type, 0, &args, operands), ATTENTION_ARGS, size,
+                         (IronGrid){plan->splits, IronAttentionBundles(&args), plan->count});
   IRON_TRY(IronPassPrepare(&plan->pieces, commands->device));
-  if (splits == 1) return IRON_OK;
-  plan->merge = pass_of(IronKernelFind(merge, 0, 0, args, operands), ATTENTION_MERGE_ARGS, size,
-                        (IronGrid){args->heads, count, 1});
+  if (plan->splits == 1) return IRON_OK;
+  plan->merge = pass_of(IronKernelFind(merge, 0, 0, &args, operands), ATTENTION_MERGE_ARGS, size,
+                        (IronGrid){args.heads, plan->count, 1});
   return IronPassPrepare(&plan->merge, commands->device);
 }
 
-static void add(Attentions *all, const Plan *plan, const IronOperand *operands, const attention_args *args) {
+static attention_text text_of(const IronOperand *operands, const attention_args *args) {
+  return (attention_text){.q = operands[ATTENTION_Q].offset,
+                          .k = operands[ATTENTION_K].offset,
+                          .v = operands[ATTENTION_V].offset,
+                          .out = operands[ATTENTION_OUT].offset,
+                          .position = args->first_position,
+                          .window = args->window,
+                          .split_length = args->split_length};
+}
+
+static void add(Attentions *all, const Plan *plan, const attention_text *texts, const IronOperand *operands,
+                const attention_args *args) {
   if (plan->count == 1) {
     *all = (Attentions){.alone = *args, .arguments.common = *args};
     for (size_t index = 0; index < ATTENTION_ARGS; index++) all->operands[index] = operands[index];
@@ -106,13 +140,7 @@ static void add(Attentions *all, const Plan *plan, const IronOperand *operands, 
   all->plan = *plan;
   all->arguments.common.splits = plan->splits;
   all->arguments.common.tokens = plan->count;
-  all->arguments.texts[plan->count - 1] = (attention_text){.q = operands[ATTENTION_Q].offset,
-                                                           .k = operands[ATTENTION_K].offset,
-                                                           .v = operands[ATTENTION_V].offset,
-                                                           .out = operands[ATTENTION_OUT].offset,
-                                                           .position = args->first_position,
-                                                           .window = args->window,
-                                                           .split_length = args->split_length};
+  memcpy(all->arguments.texts, texts, plan->count * sizeof *texts);
 }
 
 static iron_status put_off(IronCommands *commands, const IronOperand *operands, const attention_args *args) {
@@ -120,13 +148,17 @@ static iron_status put_off(IronCommands *commands, const IronOperand *operands, 
   Attentions *kept = [commands roomForPutOff:sizeof *kept];
   if (!kept) return IRON_ERROR_OUT_OF_MEMORY;
   bool joins = [commands putOffBy:encode] && fits(kept, operands, args);
+  uint32_t before = joins ? kept->plan.count : 0;
+  attention_text texts[ATTENTION_TEXTS];
+  memcpy(texts, kept->arguments.texts, before * sizeof *texts);
+  texts[before] = text_of(operands, args);
   Plan plan;
-  uint32_t splits = joins && kept->plan.splits > args->splits ? kept->plan.splits : args->splits;
-  iron_status status = make_plan(&plan, joins ? kept->plan.count + 1 : 1, splits, operands, args, commands);
+  iron_status status = make_plan(&plan, joins ? &kept->plan : NULL, texts, operands, args, commands);
   if (status != IRON_OK && joins) {
     /* Alone it takes less memory. */
     joins = false;
-    status = make_plan(&plan, 1, args->splits, operands, args, commands);
+    texts[0] = text_of(operands, args);
+    status = make_plan(&plan, NULL, texts, operands, args, commands);
   }
   IRON_TRY(status);
   const IronOperand used[] = {operands[ATTENTION_Q], operands[ATTENTION_K], operands[ATTENTION_V],
@@ -134,7 +166,7 @@ static iron_status put_off(IronCommands *commands, const IronOperand *operands, 
   uint64_t bytes;
   IRON_TRY(IronOperationPrepareToPutOff(commands, used, plan.splits > 1 ? ATTENTION_ARGS + 1 : ATTENTION_ARGS, joins,
                                         &bytes));
-  add(kept, &plan, operands, args);
+  add(kept, &plan, texts, operands, args);
   IronOperationPutOff(commands, encode, bytes, location, operands, ATTENTION_ARGS);
   return IRON_OK;
 }

@@ -64,7 +64,7 @@ extern const IronKernelEntry IronKernelTable[];
 /* The index in the table of the first kernel that fits, or -1 when there is none. */
 int IronKernelFind(IronOperation operation, iron_dtype first, iron_dtype second, const void *arguments,
                    const struct IronOperand *operands);
-/* Whether an attention of few queries is attention_wide's, which says how its keys are shared out. */
+/* Whether an attention of few queries is attention_wide's. */
 bool IronAttentionIsWide(const attention_args *arguments, const struct IronOperand *operands);
 /* The threadgroup memory of a kernel of IRON_OPERATION_MATMUL_HALVES, in bytes. */
 uint32_t IronHalvesMemory(int kernel);

@@ -268,7 +268,7 @@ static bool has_many_rows(const void *arguments, const struct IronOperand *opera
   return args->m > 8;
 }
 
-/* Set when the keys are divided among threadgroups (encode_attention.m). */
+/* Set when the keys are divided among threadgroups (attention_pieces.m). */
 static bool has_pieces(const void *arguments, const struct IronOperand *operands) {
   const attention_args *args = arguments;
   (void)operands;
@@ -342,9 +342,19 @@ static bool are_many_queries_in_quads_of_128(const void *arguments, const struct
   return are_many_queries_in_quads(arguments, operands, 128);
 }
 
-/* Set when the device has many cores (encode_attention.m). */
+/* Set when the device has many cores (attention_pieces.m). */
 static bool is_wide_of(const attention_args *args, uint32_t head_dim) {
-  return args->wide != 0 && args->head_dim == head_dim;
+  return args->heads_at_once != 0 && args->head_dim == head_dim;
+}
+static bool is_grouped_of_64(const void *arguments, const struct IronOperand *operands) {
+  const attention_args *args = arguments;
+  (void)operands;
+  return args->heads_at_once > 1 && is_wide_of(args, 64);
+}
+static bool is_grouped_of_128(const void *arguments, const struct IronOperand *operands) {
+  const attention_args *args = arguments;
+  (void)operands;
+  return args->heads_at_once > 1 && is_wide_of(args, 128);
 }
 static bool is_wide_of_64(const void *arguments, const struct IronOperand *operands) {
   (void)operands;
@@ -397,8 +407,17 @@ static bool is_wide_of_128(const void *arguments, const struct IronOperand *oper
 
 /* The kernels of an attention over caches of type C. */
 #define ATTENTIONS(C, NAME)                                                                                \
+  {IRON_OPERATION_ATTENTION, {C}, is_grouped_of_64, "attention_wide", "attention_grouped_64_" NAME,        \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
+  {IRON_OPERATION_ATTENTION, {C}, is_grouped_of_128, "attention_wide", "attention_grouped_128_" NAME,      \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
   {IRON_OPERATION_ATTENTION, {C}, is_wide_of_64, "attention_wide", "attention_wide_64_" NAME, SMALL_PIECE_OF_KEYS}, \
-  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME, SMALL_PIECE_OF_KEYS}, \
+  {IRON_OPERATION_ATTENTION, {C}, is_wide_of_128, "attention_wide", "attention_wide_128_" NAME,            \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
+  {IRON_OPERATION_ATTENTION_TEXTS, {C}, is_grouped_of_64, "attention_wide", "attention_texts_grouped_64_" NAME, \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
+  {IRON_OPERATION_ATTENTION_TEXTS, {C}, is_grouped_of_128, "attention_wide", "attention_texts_grouped_128_" NAME, \
+   SMALL_PIECE_OF_KEYS},                                                                                   \
   {IRON_OPERATION_ATTENTION_TEXTS, {C}, is_wide_of_64, "attention_wide", "attention_texts_64_" NAME,       \
    SMALL_PIECE_OF_KEYS},                                                                                   \
   {IRON_OPERATION_ATTENTION_TEXTS, {C}, is_wide_of_128, "attention_wide", "attention_texts_128_" NAME,     \
@@ -475,13 +494,15 @@ const IronKernelEntry IronKernelTable[] = {
     ATTENTIONS(IRON_F16, "f16")
     ATTENTIONS(IRON_BF16, "bf16")
     ATTENTIONS(IRON_Q8_0, "q8_0")
-    {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_64, "attention_wide", "attention_wide_merge_64", PIECE_OF_KEYS},
-    {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_wide_merge_128", PIECE_OF_KEYS},
+    {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_64, "attention_wide", "attention_wide_merge_64",
+     SMALL_PIECE_OF_KEYS},
+    {IRON_OPERATION_ATTENTION_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_wide_merge_128",
+     SMALL_PIECE_OF_KEYS},
     {IRON_OPERATION_ATTENTION_MERGE, {0}, ALWAYS, "attention_split", "attention_merge", SIMDGROUP_PER_POINT},
     {IRON_OPERATION_ATTENTION_TEXTS_MERGE, {0}, is_wide_of_64, "attention_wide", "attention_texts_merge_64",
-     PIECE_OF_KEYS},
+     SMALL_PIECE_OF_KEYS},
     {IRON_OPERATION_ATTENTION_TEXTS_MERGE, {0}, is_wide_of_128, "attention_wide", "attention_texts_merge_128",
-     PIECE_OF_KEYS},
+     SMALL_PIECE_OF_KEYS},
 
     {IRON_OPERATION_ATTENTION_BACKWARD_Q, {0}, ALWAYS, "attention_backward", "attention_backward_q",
      SIMDGROUP_PER_POINT},

@@ -9,18 +9,20 @@ use crate::kernel_matrix::typed::{FLOATS, Typed, floats};
 use crate::kernel_matrix::ways::{Output, Want, Ways, within};
 use crate::oracle::{self, Cache};
 
-const GROUP: usize = 2;
-
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub cache: DType,
     pub tokens: usize,
     pub kv_heads: usize,
+    /// Heads of the queries that share one of the keys.
+    pub group: usize,
     pub head_dim: usize,
     pub first_position: usize,
     pub window: usize,
     /// One head after the other in the cache, not one position after the other.
     pub head_major: bool,
+    /// Of the scores, beside the usual one.
+    pub scale: f64,
 }
 
 pub fn check(ways: &Ways, case: Case) {
@@ -30,7 +32,7 @@ pub fn check(ways: &Ways, case: Case) {
         head_dim,
         ..
     } = case;
-    let heads = kv_heads * GROUP;
+    let heads = kv_heads * case.group;
     let positions = case.first_position + tokens;
     let (position_stride, head_stride) = match case.head_major {
         true => (head_dim, positions * head_dim),
@@ -52,11 +54,11 @@ pub fn check(ways: &Ways, case: Case) {
         position_stride,
         head_stride,
     };
-    let scale = 1.0 / (head_dim as f64).sqrt();
+    let scale = case.scale / (head_dim as f64).sqrt();
     let values = oracle::attention(&shape, &q_values, &laid_out(&k), &laid_out(&v), scale);
     // Scores below head_dim · scale lose some 1e-5, values are below 1.
     let want: Vec<Want> = (values.into_iter())
-        .map(|value| within(value, 2e-5))
+        .map(|value| within(value, 2e-5 * case.scale))
         .collect();
     let gap = tokens % 3;
     let width = heads * head_dim;
@@ -80,6 +82,7 @@ pub fn check(ways: &Ways, case: Case) {
                     head_dim,
                 )
                 .with_window(shape.window)
+                .with_scale(scale as f32)
                 .with_k_head_stride(head_stride)
                 .with_v_head_stride(head_stride),
             )
@@ -94,10 +97,12 @@ fn check_type(cache: DType) {
         cache,
         tokens: 3,
         kv_heads: 1,
+        group: 2,
         head_dim: dim(40),
         first_position: 0,
         window: 0,
         head_major: false,
+        scale: 1.0,
     };
     for (index, edge) in EDGES.into_iter().enumerate() {
         let head_major = index % 2 == 1;

@@ -40,8 +40,8 @@ fn kernels_of(
     names.lines().map(str::to_owned).collect()
 }
 
-const HEADS: usize = 4;
-const KV_HEADS: usize = 2;
+const HEADS: usize = 8;
+const KV_HEADS: usize = 4;
 /// Of the newest keys of the texts: one piece, one that is full, and several; one text has all pieces.
 const POSITIONS: [usize; 6] = [63, 0, 299, 64, 129, 31];
 const CONTEXT: usize = 300;
@@ -192,15 +192,16 @@ fn cache_name(dtype: DType) -> &'static str {
 #[serial]
 fn attentions_of_several_texts() {
     for cache in FLOATS.into_iter().chain([DType::Q8_0]) {
-        for (head_dim, window, positions) in [
-            (64, None, &POSITIONS[..]),
-            (128, None, &POSITIONS),
-            (64, Some(100), &POSITIONS),
-            (128, Some(40), &POSITIONS[2..]),
+        for (head_dim, window, positions, in_pieces, grouped) in [
+            (64, None, &POSITIONS[..], true, false),
+            (128, None, &POSITIONS, true, false),
+            (64, Some(200), &POSITIONS, true, false),
+            (128, Some(40), &POSITIONS[2..], false, false),
             // Of one piece each.
-            (64, None, &[5, 63]),
-            // More than a kernel takes.
-            (64, None, &[70; 35]),
+            (64, None, &[5, 63], false, false),
+            // More than a kernel takes, and so many keys that they are read once for the heads of a group.
+            (64, None, &[150; 35], true, true),
+            (128, None, &[299; 8], true, true),
         ] {
             let texts = Texts::new(cache, head_dim, window, positions);
             for operations in JOINED_AND_APART {
@@ -214,14 +215,14 @@ fn attentions_of_several_texts() {
                         assert!(close, "{what}: text {text}: {found}, not {wanted}");
                     }
                 }
-                let name = format!("attention_texts_{head_dim}_{}", cache_name(cache));
-                assert_eq!(
-                    kernels.contains(&name),
-                    operations == 0,
-                    "{what}: {kernels:?}"
-                );
-                let in_pieces =
-                    positions.iter().any(|position| *position > 63) && window != Some(40);
+                for (name, is_used) in [("", true), ("grouped_", grouped)] {
+                    let name = format!("attention_texts_{name}{head_dim}_{}", cache_name(cache));
+                    assert_eq!(
+                        kernels.contains(&name),
+                        operations == 0 && is_used,
+                        "{what}: {kernels:?}"
+                    );
+                }
                 let merge = format!("attention_texts_merge_{head_dim}");
                 assert_eq!(
                     kernels.contains(&merge),
@@ -238,8 +239,12 @@ fn attentions_of_several_texts() {
 #[serial]
 fn attentions_of_several_texts_lane_by_lane() {
     let ways = Ways::of_many_cores();
-    for (cache, head_dim, window) in [(DType::F16, 64, None), (DType::Q8_0, 128, Some(100))] {
-        let texts = Texts::new(cache, head_dim, window, &POSITIONS);
+    for (cache, head_dim, window, positions) in [
+        (DType::F16, 64, None, &POSITIONS[..]),
+        (DType::Q8_0, 128, Some(200), &POSITIONS),
+        (DType::F16, 128, None, &[299; 8]),
+    ] {
+        let texts = Texts::new(cache, head_dim, window, positions);
         let width = HEADS * head_dim;
         let mut want = vec![within(0.0, 0.0); texts.count() * width];
         for text in 0..texts.count() {

@@ -259,14 +259,67 @@ fn attention_in_small_pieces() {
                     cache,
                     tokens,
                     kv_heads: 1 + index % 2,
+                    group: 2,
                     head_dim,
                     first_position,
                     window,
                     head_major: index % 2 == 1,
+                    scale: 1.0,
                 };
                 attention::check(&ways, case);
             }
         }
+    }
+}
+
+/// So many keys that they are read once for four heads: of groups with fewer heads, with more, and of none.
+#[test]
+#[serial]
+fn attention_of_several_heads_at_once() {
+    let ways = Ways::of_many_cores();
+    for (cache, head_dim, group, tokens, first_position, window) in [
+        (DType::F16, 128, 4, 1, 1023, 0),
+        (DType::F32, 128, 7, 8, 130, 0),
+        (DType::Q8_0, 128, 2, 3, 520, 350),
+        (DType::Bf16, 128, 4, 1, 1100, 0),
+        (DType::F16, 64, 5, 2, 1030, 0),
+        (DType::Q8_0, 64, 4, 1, 2047, 0),
+        (DType::F32, 64, 1, 1, 2047, 0),
+    ] {
+        let case = attention::Case {
+            cache,
+            tokens,
+            kv_heads: 8,
+            group,
+            head_dim,
+            first_position,
+            window,
+            head_major: window > 0 || tokens == 1,
+            scale: 1.0,
+        };
+        attention::check(&ways, case);
+    }
+}
+
+/// Keys without any weight beside the others, and threads that have no key: an exponential of a score alone would be
+/// infinite.
+#[test]
+#[serial]
+fn attention_with_large_scores() {
+    let ways = Ways::of_many_cores();
+    for (head_dim, first_position) in [(64, 0), (128, 40), (128, 1030)] {
+        let case = attention::Case {
+            cache: DType::F16,
+            tokens: 1,
+            kv_heads: 8,
+            group: 4,
+            head_dim,
+            first_position,
+            window: 0,
+            head_major: false,
+            scale: 200.0,
+        };
+        attention::check(&ways, case);
     }
 }
 
@@ -286,10 +339,12 @@ fn attention_of_many_queries() {
                 cache,
                 tokens,
                 kv_heads: 1 + index % 2,
+                group: 2,
                 head_dim: usize::next_multiple_of(head_dim, cache.block_elements()),
                 first_position,
                 window,
                 head_major: index % 2 == 1,
+                scale: 1.0,
             };
             attention::check(&ways, case);
         }

@@ -269,19 +269,19 @@ fn texts_of_a_device_of_many_cores() {
         kv_heads: 1,
         head_dim: 64,
         rotary_dim: 64,
-        context: 128,
+        context: 192,
         ..Default::default()
     };
     let parts = Parts::new(&shape);
     let file = parts.file();
-    let long: Vec<u32> = TOKENS.iter().copied().cycle().take(70).collect();
+    let long: Vec<u32> = TOKENS.iter().copied().cycle().take(150).collect();
     for (selector, cache, tolerance) in [
         ("cpu:cores=132", CacheType::F32, TOLERANCE),
         ("cpu:cores=132", CacheType::F16, 2.5e-3),
         ("cpu:cores=132", CacheType::Q8_0, 5e-2),
-        // A text's keys have 32 KiB.
+        // A text's keys have 48 KiB.
         (
-            "cpu:cores=132,max_buffer_length=98304",
+            "cpu:cores=132,max_buffer_length=147456",
             CacheType::F32,
             TOLERANCE,
         ),
@@ -325,7 +325,7 @@ fn texts_of_a_device_of_many_cores() {
         texts.rewind(1, 30);
         feed(&mut texts, &[(0, &[9]), (1, &[10]), (2, &[11])]);
         texts.restore(3, &saved).unwrap();
-        texts.rewind(3, 65);
+        texts.rewind(3, 135);
         feed(
             &mut texts,
             &[(0, &[12]), (1, &[13]), (2, &[14]), (3, &[15])],
