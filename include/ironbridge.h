@@ -179,6 +179,9 @@ typedef struct iron_device_info {
   uint64_t max_buffer_length;      /* bytes */
   uint64_t recommended_working_set;/* bytes */
   uint64_t allocated;              /* bytes that the device itself says this process has allocated on it */
+  /* nanoseconds that it executed command buffers since it was opened, where what overlaps counts once; of a device that
+   * is not open 0 */
+  uint64_t worked;
 } iron_device_info;
 
 /* How many devices there are: Apple's first, the software device last. At least 1. */

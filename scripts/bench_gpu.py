@@ -72,6 +72,7 @@ def main():
         rows.append((name, run, peer))
     lengths = arguments.prompt.split(",")
     heads = ["model", "load, s", f"decode {arguments.tokens}"]
+    heads += [] if arguments.idle else ["GPU idle, µs a token"]
     heads += [f"prompt of {length}" for length in lengths] + [f"{arguments.sequences} texts"]
     peers = [] if arguments.idle else ["llama.cpp, decode", "llama.cpp, prompt of 512"]
     beside = "; llama.cpp: one H200, 2026-11-24" if peers else ""
@@ -80,6 +81,7 @@ def main():
     print(f"| {' | '.join(heads)} |\n| --- |{' --: |' * (len(heads) - 1)}")
     for name, run, peer in rows:
         cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"])]
+        cells += [] if arguments.idle else [f"{1e6 * run['generation']['idle_seconds']:.1f}"]
         cells += [figure(prompt) for prompt in run["prompts"]] + [figure(run["together"])]
         cells += [str(rate or "") for rate in peer] if peers else []
         print(f"| {' | '.join(cells)} |")

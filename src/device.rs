@@ -314,6 +314,9 @@ pub struct DeviceInfo {
     pub recommended_working_set: u64,
     /// Bytes that the device itself says this process has allocated on it.
     pub allocated: u64,
+    /// How long it executed command buffers since it was opened; what overlaps counts once. Zero of a device that is
+    /// not open.
+    pub worked: Duration,
 }
 
 impl DeviceInfo {
@@ -339,6 +342,7 @@ impl DeviceInfo {
             max_buffer_length: info.max_buffer_length,
             recommended_working_set: info.recommended_working_set,
             allocated: info.allocated,
+            worked: Duration::from_nanos(info.worked),
         }
     }
 }

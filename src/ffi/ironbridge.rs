@@ -78,10 +78,11 @@ pub struct iron_device_info {
     pub max_buffer_length: u64,
     pub recommended_working_set: u64,
     pub allocated: u64,
+    pub worked: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of iron_device_info"][::core::mem::size_of::<iron_device_info>() - 184usize];
+    ["Size of iron_device_info"][::core::mem::size_of::<iron_device_info>() - 192usize];
     [
         "Alignment of iron_device_info",
     ][::core::mem::align_of::<iron_device_info>() - 8usize];
@@ -115,6 +116,9 @@ const _: () = {
     [
         "Offset of field: iron_device_info::allocated",
     ][::core::mem::offset_of!(iron_device_info, allocated) - 176usize];
+    [
+        "Offset of field: iron_device_info::worked",
+    ][::core::mem::offset_of!(iron_device_info, worked) - 184usize];
 };
 impl Default for iron_device_info {
     fn default() -> Self {

@@ -608,8 +608,16 @@ fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
             &run["together"]["rate"],
         ];
         assert!(rates.iter().all(|rate| rate.as_f64() > Some(0.0)), "{run}");
+        let generation = &run["generation"];
+        let of_token = 1.0 / generation["rate"].as_f64().expect("a number");
+        let idle = generation["idle_seconds"].as_f64().expect("a number");
+        assert!((0.0..of_token).contains(&idle), "{run}");
     }
     let text = stdout(&ironbridge(&quick));
+    assert!(
+        text.contains("while the device had nothing to do"),
+        "{text}"
+    );
     assert!(text.contains("prompt 9") && text.contains("GB/s"), "{text}");
     assert!(text.contains("3 texts of 4"), "{text}");
     assert!(

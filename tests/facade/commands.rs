@@ -199,6 +199,25 @@ fn a_wait_has_a_limit_and_can_be_repeated() {
     assert_eq!(a.to_vec().unwrap(), [2.0; 64]);
 }
 
+/// Command buffers that overlap on the device's clock count once, and pauses do not.
+#[test]
+fn a_device_says_how_long_it_worked() {
+    let start = Instant::now();
+    let (device, a, first) = slow();
+    let mut second = device.commands().unwrap();
+    add(&mut second, &a, &a, &a).unwrap();
+    let second = second.commit().unwrap();
+    device.sync().unwrap();
+    std::thread::sleep(DELAY);
+    let worked = device.info().unwrap().worked;
+    assert!(worked >= DELAY, "{worked:?}");
+    assert!(worked <= start.elapsed() - DELAY, "{worked:?}");
+    let each = [&first, &second].map(|it| it.info().unwrap().device_time);
+    assert!(worked <= each[0] + each[1], "{worked:?} of {each:?}");
+    let listed = Device::list().unwrap();
+    assert!(listed.iter().all(|info| info.worked.is_zero()));
+}
+
 #[test]
 fn dropping_what_is_pending_does_not_block_and_the_work_runs_on() {
     let (device, a, pending) = slow();

@@ -18,7 +18,7 @@
 
 LAYOUT(iron_device_info, FIELDS_5(iron_device_info, size, kind, index, name, unified_memory)
   FIELDS_2(iron_device_info, max_threads_per_threadgroup, max_threadgroup_memory)
-  FIELDS_3(iron_device_info, max_buffer_length, recommended_working_set, allocated))
+  FIELDS_4(iron_device_info, max_buffer_length, recommended_working_set, allocated, worked))
 LAYOUT(iron_device_options, FIELDS_4(iron_device_options, size, max_operations, max_in_flight, max_flush_bytes)
   FIELDS_3(iron_device_options, pool_max_bytes, pool_max_buffers, pool_policy)
   FIELDS_3(iron_device_options, pool_max_buffer_bytes, pool_idle_time, memory_limit))

@@ -96,6 +96,7 @@ typedef struct IronExtras {
   uint32_t closers; /* threads that wait for visits to end */
   uint32_t open;      /* command buffers made and not yet committed */
   uint32_t in_flight; /* submitted, or about to be, and not complete */
+  uint64_t worked, worked_until; /* nanoseconds, where what overlaps counts once; until when, by Metal's clock */
   IronMemory memory;
   IronPool pool;
   uint64_t last_beat; /* IronNow, when residency was requested last */

@@ -219,6 +219,7 @@ void IronDeviceDescribe(iron_device_info *info, id<MTLDevice> metal, iron_device
   info->max_buffer_length = [metal maxBufferLength];
   info->recommended_working_set = [metal recommendedMaxWorkingSetSize];
   info->allocated = [metal currentAllocatedSize];
+  info->worked = 0;
 }
 
 iron_status iron_device_describe(iron_device *handle, iron_device_info *info) {
@@ -228,6 +229,9 @@ iron_status iron_device_describe(iron_device *handle, iron_device_info *info) {
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     iron_device_info full;
     IronDeviceDescribe(&full, device->metal, device->kind, device->index);
+    IronMonitorLock(&device->monitor);
+    full.worked = device->worked;
+    IronMonitorUnlock(&device->monitor);
     IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE

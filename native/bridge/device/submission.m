@@ -247,6 +247,11 @@ static void note_write(IronTouch *touch, bool whole) {
     if (touch->whole && failure.status == IRON_OK) hazard->poison = IRON_OK;
   }
   outcome->device_time += device_end - device_start;
+  uint64_t since = device_start > device->worked_until ? device_start : device->worked_until;
+  if (device_end > since) {
+    device->worked += device_end - since;
+    device->worked_until = device_end;
+  }
   outcome->times[place] = (IronSubmissionTimes){.start = device_start,
                                                 .end = device_end,
                                                 .operations = operations,

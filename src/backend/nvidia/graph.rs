@@ -278,14 +278,14 @@ pub struct Graphs {
 }
 
 impl Graphs {
-    /// Starts the launches of a submission that has nothing else, and forgets them.
-    pub fn start(&mut self, context: &Context, stream: driver::Stream) -> Result<(), Fault> {
+    /// Starts the launches of a submission that has nothing else, and forgets them. Whether they start together, when
+    /// this returns.
+    pub fn start(&mut self, context: &Context, stream: driver::Stream) -> Result<bool, Fault> {
         let started = match self.prepared(context) {
-            Ok(Some(graph)) => graph.launch(context, stream),
-            Ok(None) => self.start_each(context, stream),
+            Ok(Some(graph)) => graph.launch(context, stream).map(|()| true),
             Err(lost @ Fault::DeviceLost(_)) => Err(lost),
             // Whatever a graph lacks, a stream may have.
-            Err(_) => self.start_each(context, stream),
+            Ok(None) | Err(_) => self.start_each(context, stream).map(|()| false),
         };
         self.launches.clear();
         started

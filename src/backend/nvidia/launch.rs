@@ -17,14 +17,15 @@ const MOST_GROUPS: u32 = 65535;
 /// Bytes of a kernel's parameter before CUDA 12.1 (developer.nvidia.com, "CUDA 12.1 Supports Large Kernel Parameters").
 const MOST_PACKET_BYTES: usize = 4096;
 
-/// Puts the commands of a submission into a stream. The context is the calling thread's.
+/// Puts the commands of a submission into a stream. Whether they start together, when this returns. The context is the
+/// calling thread's.
 pub fn enqueue_all<'a>(
     context: &Context,
     stream: driver::Stream,
     staging: &mut Staging,
     graphs: &mut Graphs,
     commands: impl Iterator<Item = Command<'a, Nvidia>>,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let mut alone = true;
     for command in commands {
         if let Action::Dispatch(_) = command.action {
@@ -49,7 +50,7 @@ pub fn enqueue_all<'a>(
     }
     match alone {
         true => graphs.start(context, stream),
-        false => graphs.start_each(context, stream),
+        false => graphs.start_each(context, stream).map(|()| false),
     }
 }
 

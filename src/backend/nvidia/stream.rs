@@ -404,7 +404,7 @@ impl Core {
         if !in_flight.submission.begin() {
             return in_flight;
         }
-        in_flight.start = now();
+        in_flight.start = now(); // or later: see below
         in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging, graphs));
         graphs.launches.clear();
         in_flight.slabs = staging.take();
@@ -437,7 +437,11 @@ impl Core {
         // Also behind a part of the commands: what they use is not free before.
         // SAFETY: a live event and stream of this context.
         let status = unsafe { (context.driver.event_record)(event, self.stream) };
-        enqueued.and(context.check("cuEventRecord", status))
+        if let Ok(true) = enqueued {
+            in_flight.start = now();
+        }
+        enqueued?;
+        context.check("cuEventRecord", status)
     }
 
     /// Waits for the oldest submission in flight and completes it. Returns early when there is something to enqueue.

@@ -149,11 +149,17 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
         })?;
         prompts.push(json!({ "tokens": length, "rate": middle(&rates), "rates": rates }));
     }
+    let mut idle = Vec::new();
     let rates = rates(arguments.rounds, arguments.tokens, || {
         session.rewind(0);
         read_text(&mut session, &tokens(&model, arguments.behind))?;
-        Ok(write_text(&mut session, arguments.tokens)?)
+        let worked = model.device().info()?.worked;
+        let seconds = write_text(&mut session, arguments.tokens)?;
+        let worked = model.device().info()?.worked - worked;
+        idle.push((seconds - worked.as_secs_f64()).max(0.0) / arguments.tokens as f64);
+        Ok(seconds)
     })?;
+    let idle = &idle[1..]; // as `rates`
     let bytes = bytes_for_a_token(&ModelFile::open(&arguments.model.model)?);
     drop(session);
     let together = match arguments.sequences {
@@ -173,6 +179,7 @@ fn measure(arguments: &BenchArguments) -> Result<Value, Box<dyn Error>> {
             "rates": rates,
             "bytes_for_a_token": bytes,
             "fraction_of_bandwidth": middle(&rates) * bytes as f64 / bandwidth,
+            "idle_seconds": middle(idle),
         },
         "together": together,
     }))
@@ -277,8 +284,8 @@ fn rates(
     (0..rounds).map(rate).collect()
 }
 
-fn middle(rates: &[f64]) -> f64 {
-    let mut sorted = rates.to_vec();
+fn middle(measured: &[f64]) -> f64 {
+    let mut sorted = measured.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
 }
@@ -338,6 +345,11 @@ fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
         speed(generation),
         100.0 * number(&generation["fraction_of_bandwidth"]),
         number(&run["read_bandwidth"]) / 1e9,
+    )?;
+    writeln!(
+        out,
+        "  of a token      {:.1} µs while the device had nothing to do",
+        1e6 * number(&generation["idle_seconds"]),
     )?;
     if let Some(together) = together(run) {
         let (texts, tokens) = (&together["sequences"], &together["tokens"]);
