@@ -24,6 +24,8 @@ FOLDER = ROOT / "target" / "ptxas"
 PACKAGE = "nvidia-cuda-nvcc-cu12==12.9.86"
 TABLE = ROOT / "scripts" / "ptx_table.csv"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_90")
+# As in src/msl/ptx.rs.
+MOST_THREADS, LARGE = 1024, 513
 
 
 def fail(text):
@@ -73,8 +75,20 @@ def modules():
             yield name.decode() + variant + of, ptx
 
 
+def with_threads(ptx):
+    """The module with the threads that its kernel's source allows, which bound the registers: for_gpu in
+    src/msl/ptx.rs. They are the fifth number of the kernel's description (native/msl/nvptx/entry.h)."""
+    description = re.search(rb" msl_description_0\[\d+\] = \{([^}]*)\}", ptx)
+    (threads,) = struct.unpack_from("<I", bytes(map(int, description[1].split(b","))), 16)
+    directives = b".maxntid %d, 1, 1\n" % threads if threads < MOST_THREADS else b""
+    if LARGE <= threads < MOST_THREADS:
+        directives += b".minnctapersm 1\n"
+    return re.sub(rb"(?m)^\{", directives + b"{", ptx, count=1)
+
+
 def for_gpu(ptx, architecture):
-    """What a GPU's driver is given, but for the number of threads: for_gpu in src/msl/ptx.rs."""
+    """What a GPU's driver is given: for_gpu in src/msl/ptx.rs."""
+    ptx = with_threads(ptx)
     if architecture != "sm_90":
         return ptx
     of_tiles, of_copies = b"wgmma." in ptx, b"cp.async.bulk." in ptx
