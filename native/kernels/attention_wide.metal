@@ -239,14 +239,10 @@ static inline void attend_to_piece(device const float *q, device const typename 
   }
 }
 
-/* An assembler gives each thread the registers that so many of them leave: ATTENTION_WIDE_RESIDENT threadgroups still
- * fit on a core. Two of several heads would else not, and for small heads it would take fewer than are of use. */
-template <uint D, uint HEADS> struct most_threads {
-  enum { value = THREADS * (HEADS == 1 && D > 64 ? 3 : 2) };
-};
-
+/* An assembler gives a thread the registers that the most threads of a threadgroup leave. With these,
+ * ATTENTION_WIDE_RESIDENT threadgroups fit on a core, and those of small heads have more than it would take. */
 template <typename Cache, uint D, uint HEADS>
-[[kernel, max_total_threads_per_threadgroup(most_threads<D, HEADS>::value)]] void
+[[kernel, max_total_threads_per_threadgroup(THREADS * (HEADS == 1 && D > 64 ? 3 : 2))]] void
 attention_wide(device const float *q [[buffer(ATTENTION_Q)]],
                device const typename Cache::stored *k [[buffer(ATTENTION_K)]],
                device const typename Cache::stored *v [[buffer(ATTENTION_V)]],
@@ -263,7 +259,7 @@ attention_wide(device const float *q [[buffer(ATTENTION_Q)]],
 }
 
 template <typename Cache, uint D, uint HEADS>
-[[kernel, max_total_threads_per_threadgroup(most_threads<D, HEADS>::value)]] void
+[[kernel, max_total_threads_per_threadgroup(THREADS * (HEADS == 1 && D > 64 ? 3 : 2))]] void
 attention_texts(device const uchar *q [[buffer(ATTENTION_Q)]], device const uchar *k [[buffer(ATTENTION_K)]],
                 device const uchar *v [[buffer(ATTENTION_V)]], device uchar *out [[buffer(ATTENTION_OUT)]],
                 constant attention_texts_args &args [[buffer(ATTENTION_ARGS)]],
