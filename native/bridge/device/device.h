@@ -74,6 +74,7 @@ typedef struct IronExtras {
   uint32_t max_open; /* command buffers that are recorded at once */
   uint64_t max_flush_bytes;
   uint64_t opened;         /* IronNow when it was */
+  _Atomic(uint64_t) worked; /* nanoseconds, where what overlaps counts once; changes with the monitor held */
   _Atomic(bool) closed;    /* nothing is made or used any more, only given back; changes with the monitor held */
   _Atomic(bool) capturing; /* a capture of the queue is under way, and ends with the device */
   _Atomic(bool) inherited; /* from the process that forked this one: closed, and not even given back */
@@ -96,7 +97,7 @@ typedef struct IronExtras {
   uint32_t closers; /* threads that wait for visits to end */
   uint32_t open;      /* command buffers made and not yet committed */
   uint32_t in_flight; /* submitted, or about to be, and not complete */
-  uint64_t worked, worked_until; /* nanoseconds, where what overlaps counts once; until when, by Metal's clock */
+  uint64_t worked_until; /* the latest end of a submission */
   IronMemory memory;
   IronPool pool;
   uint64_t last_beat; /* IronNow, when residency was requested last */

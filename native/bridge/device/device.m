@@ -229,9 +229,7 @@ iron_status iron_device_describe(iron_device *handle, iron_device_info *info) {
     if (!device) return IRON_ERROR_INVALID_HANDLE;
     iron_device_info full;
     IronDeviceDescribe(&full, device->metal, device->kind, device->index);
-    IronMonitorLock(&device->monitor);
-    full.worked = device->worked;
-    IronMonitorUnlock(&device->monitor);
+    full.worked = atomic_load(&device->worked);
     IRON_WRITE_STRUCT(info, full);
     return IRON_OK;
   } IRON_LEAVE

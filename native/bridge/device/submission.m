@@ -249,7 +249,7 @@ static void note_write(IronTouch *touch, bool whole) {
   outcome->device_time += device_end - device_start;
   uint64_t since = device_start > device->worked_until ? device_start : device->worked_until;
   if (device_end > since) {
-    device->worked += device_end - since;
+    atomic_fetch_add(&device->worked, device_end - since);
     device->worked_until = device_end;
   }
   outcome->times[place] = (IronSubmissionTimes){.start = device_start,

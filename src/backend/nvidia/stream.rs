@@ -404,7 +404,7 @@ impl Core {
         if !in_flight.submission.begin() {
             return in_flight;
         }
-        in_flight.start = now(); // or later: see below
+        in_flight.start = now();
         in_flight.enqueued = guarded(|| self.enqueue_commands(&mut in_flight, staging, graphs));
         graphs.launches.clear();
         in_flight.slabs = staging.take();
@@ -438,7 +438,7 @@ impl Core {
         // SAFETY: a live event and stream of this context.
         let status = unsafe { (context.driver.event_record)(event, self.stream) };
         if let Ok(true) = enqueued {
-            in_flight.start = now();
+            in_flight.start = now(); // until here the GPU had none of it
         }
         enqueued?;
         context.check("cuEventRecord", status)
