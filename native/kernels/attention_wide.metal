@@ -277,8 +277,8 @@ attention_texts(device const uchar *q [[buffer(ATTENTION_Q)]], device const ucha
       split, bundle, parts, largests, all_sums, thread_index, simdgroup, lane);
 }
 
-/* Puts the pieces of one head of a query together. Each SIMD-group reads some of them, all at once. `parts` has
- * THREADS. */
+/* Puts the pieces of one head of a query together. Groups of threads share out the pieces, and a thread reads its pair
+ * of elements of all that its group has at once. `parts` has THREADS. */
 template <uint D>
 static inline void merge_pieces(device const float *rows, device float *to, uint splits, threadgroup float2 *parts,
                                 uint thread_index, uint lane) {

@@ -34,13 +34,18 @@ static uint64_t clamped(uint64_t value, uint64_t least, uint64_t most) {
   return value < least ? least : value > most ? most : value;
 }
 
+/* Of at most `most` pieces, none shorter than `least`. */
+static uint64_t length_of(uint64_t keys, uint64_t most, uint64_t least) {
+  uint64_t length = (keys + most - 1) / most;
+  return length < least ? least : length;
+}
+
 uint64_t IronAttentionPieceLength(const attention_args *args, uint64_t keys, uint64_t queries, uint32_t cores) {
   if (keys <= SINGLE_PIECE) return SINGLE_PIECE;
   /* No more than can run at once, so that none waits for another one to end. */
   uint64_t at_once = (uint64_t)cores * ATTENTION_WIDE_RESIDENT(args->head_dim, args->heads_at_once);
   uint64_t most = clamped(at_once / (IronAttentionBundles(args) * queries), 1, ATTENTION_WIDE_PIECES);
-  uint64_t length = (keys + most - 1) / most, least = clamped(PIECE_OF_A_QUERY * queries, SMALL_PIECE, LONG_PIECE);
-  return length < least ? least : length;
+  return length_of(keys, most, clamped(PIECE_OF_A_QUERY * queries, SMALL_PIECE, LONG_PIECE));
 }
 
 static void share_out(attention_args *args, uint64_t keys, uint64_t length) {
@@ -56,7 +61,6 @@ void IronAttentionShareOut(attention_args *args, uint64_t positions, const IronO
     args->heads_at_once = IronAttentionHeadsAtOnce(args, keys * args->tokens);
     share_out(args, keys, IronAttentionPieceLength(args, keys, args->tokens, cores));
   } else if (few && keys >= MANY_KEYS) {
-    uint64_t length = (keys + MAX_PIECES - 1) / MAX_PIECES;
-    share_out(args, keys, length < PIECE ? PIECE : length);
+    share_out(args, keys, length_of(keys, MAX_PIECES, PIECE));
   }
 }

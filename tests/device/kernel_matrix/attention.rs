@@ -25,6 +25,19 @@ pub struct Case {
     pub scale: f64,
 }
 
+/// One query and one key.
+pub const PLAIN: Case = Case {
+    cache: DType::F32,
+    tokens: 1,
+    kv_heads: 1,
+    group: 2,
+    head_dim: 64,
+    first_position: 0,
+    window: 0,
+    head_major: false,
+    scale: 1.0,
+};
+
 pub fn check(ways: &Ways, case: Case) {
     let Case {
         tokens,
@@ -96,13 +109,8 @@ fn check_type(cache: DType) {
     let plain = Case {
         cache,
         tokens: 3,
-        kv_heads: 1,
-        group: 2,
         head_dim: dim(40),
-        first_position: 0,
-        window: 0,
-        head_major: false,
-        scale: 1.0,
+        ..PLAIN
     };
     for (index, edge) in EDGES.into_iter().enumerate() {
         let head_major = index % 2 == 1;

@@ -199,7 +199,7 @@ fn attentions_of_several_texts() {
             (128, Some(40), &POSITIONS[2..], false, false),
             // Of one piece each.
             (64, None, &[5, 63], false, false),
-            // More than a kernel takes, and so many keys that they are read once for the heads of a group.
+            // More than a kernel takes, and enough keys to be read once for the heads of a group.
             (64, None, &[150; 35], true, true),
             (128, None, &[299; 8], true, true),
         ] {

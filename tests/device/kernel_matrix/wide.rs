@@ -259,12 +259,11 @@ fn attention_in_small_pieces() {
                     cache,
                     tokens,
                     kv_heads: 1 + index % 2,
-                    group: 2,
                     head_dim,
                     first_position,
                     window,
                     head_major: index % 2 == 1,
-                    scale: 1.0,
+                    ..attention::PLAIN
                 };
                 attention::check(&ways, case);
             }
@@ -272,7 +271,7 @@ fn attention_in_small_pieces() {
     }
 }
 
-/// So many keys that they are read once for four heads: of groups with fewer heads, with more, and of none.
+/// Enough keys to be read once for four heads: of groups with fewer heads, with more, and of none.
 #[test]
 #[serial]
 fn attention_of_several_heads_at_once() {
@@ -295,7 +294,7 @@ fn attention_of_several_heads_at_once() {
             first_position,
             window,
             head_major: window > 0 || tokens == 1,
-            scale: 1.0,
+            ..attention::PLAIN
         };
         attention::check(&ways, case);
     }
@@ -310,14 +309,12 @@ fn attention_with_large_scores() {
     for (head_dim, first_position) in [(64, 0), (128, 40), (128, 1030)] {
         let case = attention::Case {
             cache: DType::F16,
-            tokens: 1,
             kv_heads: 8,
             group: 4,
             head_dim,
             first_position,
-            window: 0,
-            head_major: false,
             scale: 200.0,
+            ..attention::PLAIN
         };
         attention::check(&ways, case);
     }
@@ -339,12 +336,11 @@ fn attention_of_many_queries() {
                 cache,
                 tokens,
                 kv_heads: 1 + index % 2,
-                group: 2,
                 head_dim: usize::next_multiple_of(head_dim, cache.block_elements()),
                 first_position,
                 window,
                 head_major: index % 2 == 1,
-                scale: 1.0,
+                ..attention::PLAIN
             };
             attention::check(&ways, case);
         }
