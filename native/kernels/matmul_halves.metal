@@ -134,7 +134,7 @@ matmul_halves_long(device const half *a [[buffer(MATMUL_HALVES_A)]],
   constexpr uint PIECES = ROW_BYTES / 16, COPIES = HALVES_TILE * PIECES / HALVES_THREADS;
   static_assert(ROW_BYTES == 128, "as msl::tile_rows has them");
   uint row = position.x * HALVES_TILE, column = position.y * HALVES_TILE, steps = args.k / HALVES_DEPTH;
-  memory += (msl::tile_alignment - msl::tile_place(memory) % msl::tile_alignment) % msl::tile_alignment;
+  memory += (msl::tile_alignment - msl::shared_place(memory) % msl::tile_alignment) % msl::tile_alignment;
 
   device const half *from_a[COPIES], *from_b[COPIES];
   uint to[COPIES];

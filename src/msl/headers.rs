@@ -39,6 +39,7 @@ const HEADERS: &[(&str, &str)] = headers![
     "cpu/entry.h",
     "cpu/validation.h",
     "nvptx/functions.h",
+    "nvptx/places.h",
     "nvptx/threads.h",
     "nvptx/bulk.h",
     "nvptx/tiles.h",

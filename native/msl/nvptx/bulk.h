@@ -4,13 +4,9 @@
 #ifndef MSL_BULK_H
 #define MSL_BULK_H
 
-#include "../types.h"
+#include "places.h"
 
 namespace msl {
-
-MSL_INLINE uint shared_place(const void *memory) {
-  return (uint)(ulong)(const __attribute__((address_space(3))) void *)memory;
-}
 
 /* A barrier of `count` arrivals, and of the bytes that are expected, made once for the whole SIMD-group, which calls it
  * together. The thread is elected (elect.sync): of one that is known to be alone the assembler makes no loop over all
@@ -49,7 +45,6 @@ MSL_INLINE void copy_barrier_wait(void *barrier, uint parity) {
 /* A multiple of 16 bytes, both at such ones, copied once for the whole SIMD-group, likewise. They are the first that
  * the L2 cache gives up: weights are read once. */
 MSL_INLINE void bulk_copy_once(void *to, const void *from, uint bytes, void *barrier) {
-  constexpr ulong evict_first = 0x12f0000000000000ul; /* as createpolicy.fractional.L2::evict_first makes it */
   asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff;\n\t"
                "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
                "[%0], [%1], %2, [%3], %4; }" ::"r"(shared_place(to)),

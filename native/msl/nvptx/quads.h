@@ -10,6 +10,7 @@
 
 #include "../simdgroup_matrix.h"
 #include "bulk.h"
+#include "places.h"
 #include "tiles.h"
 
 namespace msl {
@@ -26,10 +27,10 @@ MSL_INLINE void multiply_bytes(int *sums, uint a0, uint a1, uint a2, uint a3, ui
 #define MSL_LOAD_MATRICES(name, transposed)                                                                        \
   MSL_INLINE void name(metal::simdgroup_half8x8 *first, metal::simdgroup_half8x8 *second,                          \
                        metal::simdgroup_half8x8 *third, metal::simdgroup_half8x8 *fourth, const half *row) {       \
-    uint place = (uint)(ulong)(const __attribute__((address_space(3))) half *)row, word[4];                        \
+    uint word[4];                                                                                                  \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4" transposed ".shared.b16 {%0, %1, %2, %3}, [%4];"                  \
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])                                      \
-                 : "r"(place)                                                                                      \
+                 : "r"(shared_place(row))                                                                          \
                  : "memory");                                                                                      \
     __builtin_memcpy(&first->elements, &word[0], 4);                                                               \
     __builtin_memcpy(&second->elements, &word[1], 4);                                                              \

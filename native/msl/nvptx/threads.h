@@ -6,6 +6,7 @@
 #define MSL_THREADS_H
 
 #include "../matrix_place.h"
+#include "places.h"
 
 namespace msl {
 
@@ -31,13 +32,11 @@ MSL_INLINE int integer_dot4(uint a, uint b, int c) {
 
 /* PTX ISA 8.4, section 9.7.9.25. */
 MSL_INLINE void async_copy(void *to, const void *from) {
-  uint place = (uint)(ulong)(__attribute__((address_space(3))) void *)to;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_place(to)), "l"(from) : "memory");
 }
 MSL_INLINE void async_copy_streamed(void *to, const void *from) {
-  constexpr ulong evict_first = 0x12f0000000000000ul; /* as createpolicy.fractional.L2::evict_first makes it */
-  uint place = (uint)(ulong)(__attribute__((address_space(3))) void *)to;
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "l"(evict_first)
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_place(to)), "l"(from),
+               "l"(evict_first)
                : "memory");
 }
 MSL_INLINE void async_copy_close() { asm volatile("cp.async.commit_group;" ::: "memory"); }

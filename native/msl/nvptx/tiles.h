@@ -3,20 +3,17 @@
 #ifndef MSL_TILES_H
 #define MSL_TILES_H
 
-#include "../types.h"
+#include "places.h"
 
 namespace msl {
 
 /* Where tiles may begin in threadgroup memory. */
 constexpr uint tile_alignment = 1024;
 
-MSL_INLINE uint tile_place(const void *memory) {
-  return (uint)(ulong)(const __attribute__((address_space(3))) void *)memory;
-}
 /* Rows of 64 halves, 128 bytes each, whose pieces of 16 bytes are exchanged: piece i of row r is where i ^ r % 8 would
  * be (section 9.7.15.5.1, swizzling of 128 bytes; the descriptor is that of 9.7.15.5.1.2). */
 MSL_INLINE ulong tile_rows(const void *tile) {
-  return (ulong)((tile_place(tile) & 0x3ffff) >> 4) | 1ul << 16 | 64ul << 32 | 1ul << 62;
+  return (ulong)((shared_place(tile) & 0x3ffff) >> 4) | 1ul << 16 | 64ul << 32 | 1ul << 62;
 }
 /* The rows from column 16 i on. */
 MSL_INLINE ulong tile_columns(ulong rows, uint i) { return rows + 2 * i; }
