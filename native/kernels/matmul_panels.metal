@@ -232,7 +232,7 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
           if (many) add_part<B, BLOCKS, true>(sums, upper, lower, shift, x, s, lane);
           else add_part<B, BLOCKS, false>(sums, upper, lower, shift, x, s, lane);
         }
-        ring.release(copies, ahead_panel < count, lane);
+        ring.release(copies, ahead_panel < count);
         if (copies) {
           COPY_NEXT()
         }

@@ -79,7 +79,7 @@ template <typename B, uint SIMDGROUPS, uint SEGMENT, uint RING> struct panels {
             sums[1] += exists ? some[1] : 0.0f;
           }
         }
-        ring.release(copies, ahead_panel < own.count, lane);
+        ring.release(copies, ahead_panel < own.count);
         if (copies) copy_next(own, ring, lane);
       }
       if (copies) continue;

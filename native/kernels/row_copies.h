@@ -35,7 +35,7 @@ template <uint ROWS, uint PITCH, uint STAGES, uint USERS> struct row_stages {
 #pragma unroll
     for (uint i = 0; i < STAGES; ++i) {
       msl::copy_barrier_start_once(full + i, 1);
-      msl::copy_barrier_start_once(empty + i, USERS);
+      msl::copy_barrier_start_once(empty + i, 32 * USERS);
     }
     msl::copy_barriers_ready();
     simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -65,12 +65,11 @@ template <uint ROWS, uint PITCH, uint STAGES, uint USERS> struct row_stages {
     msl::copy_barrier_wait(full + used, parity);
   }
   /* `more`: the stage is going to be filled again. */
-  void release(bool copies, bool more, uint lane) {
+  void release(bool copies, bool more) {
     if (copies) {
       if (more) msl::copy_barrier_wait(empty + used, parity);
     } else {
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      if (lane == 0) msl::copy_barrier_arrive(empty + used);
+      msl::copy_barrier_arrive(empty + used);
     }
     next();
   }
@@ -90,7 +89,7 @@ template <uint ROWS, uint PITCH, uint STAGES, uint USERS> struct row_stages {
     async_copy_wait<0>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
-  void release(bool, bool, uint) {
+  void release(bool, bool) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     next();
   }
