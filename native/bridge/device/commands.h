@@ -25,6 +25,7 @@ typedef void (*IronPutOff)(void *what, id<MTLComputeCommandEncoder> encoder);
   bool flushes_itself;
   IronSubmission *open; /* nil: nothing recorded since the last flush */
   IronBuffer *scratch;  /* nil: none was asked for */
+  uint64_t longest_scratch; /* that was asked for */
   IronPutOff put_off; /* NULL: nothing is put off */
   void *put_off_what; /* what it is called with */
   size_t put_off_size; /* of that memory */

@@ -7,6 +7,10 @@
 #import "base/structs.h"
 #import "base/text.h"
 
+/* Whether commands that need `length` bytes of scratch memory are like those that needed `usual`, a prompt's for
+ * instance, and not like a token's. */
+static bool needs_alike(uint64_t length, uint64_t usual) { return length >= usual / 4; }
+
 @implementation IronCommands
 
 IRON_COUNTED(IronCommands)
@@ -14,6 +18,8 @@ IRON_COUNTED(IronCommands)
 /* The last handle is gone and no thread records: what was not submitted is dropped, and what fails from now on nobody
  * waits for. */
 - (void)dealloc {
+  if (device && needs_alike(longest_scratch, atomic_load(&device->usual_scratch)))
+    atomic_store(&device->usual_scratch, longest_scratch);
   [open release];
   [scratch release];
   free(put_off_what);
@@ -80,11 +86,22 @@ IronBuffer *IronCommandsAcquire(IronCommands *commands, const iron_buffer *handl
   return [self prepare:uses count:count kind:IRON_ENCODER_BLIT encoder:encoder];
 }
 
-- (IronBuffer *)scratchOfLength:(uint64_t)length {
-  if (scratch && scratch->length >= length) return scratch;
+- (IronBuffer *)makeScratch:(uint64_t)length {
   const iron_buffer_options options = {
       .category = IRON_CATEGORY_SCRATCH, .storage = IRON_STORAGE_PRIVATE, .label = "scratch", .pooled = true};
-  IronBuffer *longer = IronBufferMake(device, length, &options);
+  return IronBufferMake(device, length, &options);
+}
+
+/* What grows is another buffer, and those before it stay in use until what was recorded has ended. So the first is as
+ * long as the last commands needed, and each is as long as the pool's. */
+- (IronBuffer *)scratchOfLength:(uint64_t)length {
+  length = IronPoolSizeClass(length);
+  if (length > longest_scratch) longest_scratch = length;
+  if (scratch && scratch->length >= length) return scratch;
+  uint64_t usual = atomic_load(&device->usual_scratch);
+  bool as_usual = !scratch && length < usual && needs_alike(length, usual);
+  IronBuffer *longer = as_usual ? [self makeScratch:usual] : nil;
+  if (!longer) longer = [self makeScratch:length];
   if (!longer) return nil;
   [scratch release];
   scratch = [longer retain];

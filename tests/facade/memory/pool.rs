@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ironbridge::memory::{Category, IdlePolicy};
-use ironbridge::ops::CopyBytes;
+use ironbridge::ops::{CopyBytes, Matmul};
 use ironbridge::{Buffer, DType, Device};
 use proptest::prelude::*;
 
@@ -177,6 +177,44 @@ fn a_steady_decode_loop_hits() {
     let rate = report.reuse_rate().unwrap();
     assert!(rate > 0.95, "{rate}");
     assert!(rate > 0.99, "only the first token allocates: {report:?}");
+}
+
+/// A prompt's layers need scratch memory for one product, then for longer ones. From the second prompt on one buffer
+/// serves all of them, and tokens in between, which need far less, have one of their own.
+#[test]
+fn scratch_memory_that_grows_is_one_buffer() {
+    const ROWS: usize = 16;
+    let longest = class((ROWS * 1000 * size_of::<f32>()) as u64);
+    let options = Device::options().pool_max_bytes(longest + longest / 4);
+    let device = options.open("cpu").unwrap();
+    let [a, b, c] = [ROWS * 32, 32 * 1000, ROWS * 1000].map(|n| device.buffer::<f32>(n).unwrap());
+    let run = |products: &[usize]| {
+        let mut commands = device.commands().unwrap();
+        for &columns in products {
+            let product = Matmul::new(
+                a.matrix(ROWS, 32),
+                b.matrix(32, columns),
+                c.matrix(ROWS, columns),
+            );
+            commands.matmul(&product.with_beta(0.5)).unwrap();
+        }
+        commands.commit().unwrap().wait().unwrap();
+        device.sync().unwrap();
+    };
+    let prompt_and_token = || {
+        run(&[400, 700, 1000]);
+        run(&[8]);
+    };
+    prompt_and_token();
+    prompt_and_token();
+    let before = report(&device);
+    for _ in 0..5 {
+        prompt_and_token();
+    }
+    let after = report(&device);
+    assert_eq!(after.pool_hits, before.pool_hits + 2 * 5, "{after:?}");
+    assert_eq!(after.pool_misses, before.pool_misses, "{after:?}");
+    assert_eq!(after.pool_evictions, before.pool_evictions, "{after:?}");
 }
 
 /// Bytes.
