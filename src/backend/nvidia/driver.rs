@@ -35,6 +35,11 @@ handles!(
     Context, Stream, Event, Module, Function, Graph, GraphExec, GraphNode
 );
 
+impl Stream {
+    /// `CU_STREAM_LEGACY`'s other name: the one of calls that name none (section 2 of the API's introduction).
+    pub const DEFAULT: Stream = Stream(ptr::null_mut());
+}
+
 /// `CUDA_KERNEL_NODE_PARAMS` (section 4.3).
 #[repr(C)]
 pub struct KernelNode {
@@ -137,9 +142,9 @@ functions! {
     copy_on_stream = "cuMemcpyAsync", "6.11" (to: Address, from: Address, bytes: usize, stream: Stream);
     set_bytes = "cuMemsetD8_v2", "6.11" (to: Address, value: u8, bytes: usize);
     set_on_stream = "cuMemsetD8Async", "6.11" (to: Address, value: u8, bytes: usize, stream: Stream);
-    context_synchronize = "cuCtxSynchronize", "6.8" ();
     stream_create = "cuStreamCreate", "6.15" (stream: *mut Stream, flags: c_uint);
     stream_destroy = "cuStreamDestroy_v2", "6.15" (stream: Stream);
+    stream_synchronize = "cuStreamSynchronize", "6.15" (stream: Stream);
     event_create = "cuEventCreate", "6.16" (event: *mut Event, flags: c_uint);
     event_destroy = "cuEventDestroy_v2", "6.16" (event: Event);
     event_record = "cuEventRecord", "6.16" (event: Event, stream: Stream);

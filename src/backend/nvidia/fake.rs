@@ -277,7 +277,6 @@ fakes! {
     context_release(_device: c_int) |s| { s.live -= 1 }
     context_push(_context: Context) |s| { s.entered += 1 }
     context_pop(_context: *mut Context) |s| { s.entered -= 1 }
-    context_synchronize() |s| {}
     module_load(module: *mut Module, image: *const c_void, _count: c_uint, _options: *const c_int,
         _values: *const *mut c_void) |s| {
         let text = CStr::from_ptr(image.cast()).to_str().expect("PTX is ASCII");
@@ -318,6 +317,7 @@ fakes! {
     }
     stream_create(stream: *mut Stream, _flags: c_uint) |s| { put(stream, Stream(made(s))) }
     stream_destroy(_stream: Stream) |s| { s.live -= 1 }
+    stream_synchronize(_stream: Stream) |s| {}
     event_create(event: *mut Event, _flags: c_uint) |s| { put(event, Event(made(s))) }
     event_destroy(_event: Event) |s| { s.live -= 1 }
     event_record(_event: Event, _stream: Stream) |s| {}

@@ -138,11 +138,11 @@ impl Buffer {
                 // SAFETY: as many bytes of the GPU's, just allocated.
                 let status = unsafe { (driver.set_bytes)(buffer.address, 0, bytes) };
                 context.check("cuMemsetD8", status)?;
-                // The host may look at once, and streams do not wait for this.
-                // SAFETY: the context is this thread's.
-                context.check("cuCtxSynchronize", unsafe {
-                    (driver.context_synchronize)()
-                })?;
+                // The host may look at once, and streams do not wait for this. To wait for the whole context would be
+                // to wait for what they execute.
+                // SAFETY: the default stream of this thread's context.
+                let status = unsafe { (driver.stream_synchronize)(driver::Stream::DEFAULT) };
+                context.check("cuStreamSynchronize", status)?;
             }
         }
         Ok(buffer)
