@@ -24,6 +24,8 @@ SANITIZER ?= both
 FEATURES = cli,pull,tracing
 WORKSPACE_FEATURES = ironbridge/cli,ironbridge/pull,ironbridge/tracing
 PREFIX  ?= /usr/local
+# The kernels for NVIDIA's GPUs are compiled once for all profiles.
+export IRONBRIDGE_PTX_CACHE ?= $(CURDIR)/target/ptx
 # The name is the peer's row in the table.
 SOAK_PEER = target/soak/candle on the CPU, 1 thread.csv
 
@@ -145,7 +147,7 @@ bench-peers: ## beside llama.cpp, candle and GEMM crates, into docs/perf/; QUICK
 	  $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 bench-gpu: setup ## decoding and prompts on an NVIDIA GPU, of LLaMA's shapes with made-up weights; ARGS=--help
-	cargo build --release --features cli,nvidia --bin ironbridge
+	cargo build --release --features $(FEATURES) --bin ironbridge
 	@scripts/bench_gpu.py --program $${CARGO_TARGET_DIR:-target}/release/ironbridge $(ARGS)
 
 ab: setup ## times the revision OLD= against the working tree, alternating; ONLY=, RUNS=, THREADS=

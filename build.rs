@@ -15,7 +15,7 @@ mod deployment;
 mod gnustep;
 #[path = "build/kernels.rs"]
 mod kernels;
-#[cfg(feature = "nvidia")]
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
 #[path = "src/msl"]
 #[allow(dead_code, reason = "the library uses the rest")]
 mod msl {
@@ -27,7 +27,7 @@ mod msl {
 }
 #[path = "build/protocols.rs"]
 mod protocols;
-#[cfg(feature = "nvidia")]
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
 #[path = "build/ptx.rs"]
 mod ptx;
 #[path = "build/tables.rs"]
@@ -59,7 +59,7 @@ fn main() {
         println!("cargo:rerun-if-env-changed={variable}");
         if env::var_os(variable).is_some_and(|value| value == "1") {
             bindings::use_checked_in(&out);
-            #[cfg(feature = "nvidia")]
+            #[cfg(all(feature = "nvidia", target_os = "linux"))]
             std::fs::write(out.join("nvidia_kernels.bin"), []).expect("OUT_DIR can be written");
             return;
         }
@@ -84,10 +84,10 @@ fn build(out: &Path) -> Result<(), String> {
     bindings::generate(out);
 
     let clang = Clang::find(out, &target)?;
-    #[cfg(feature = "nvidia")]
+    #[cfg(all(feature = "nvidia", target_os = "linux"))]
     if target == "linux" {
         println!("cargo:rerun-if-changed=src/msl");
-        ptx::embed(clang.path(), out)?;
+        ptx::embed(&clang, out)?;
     }
     let sources = native_sources();
     let mut native = clang.compiler();

@@ -23,6 +23,13 @@ int probe(void (^block)(void)) {
 
 const SYSROOT_VARIABLE: &str = "IRONBRIDGE_SYSROOT";
 
+/// Continuous integration accepts no warning.
+pub fn warnings_are_errors() -> bool {
+    const VARIABLE: &str = "IRONBRIDGE_WARNINGS_AS_ERRORS";
+    println!("cargo:rerun-if-env-changed={VARIABLE}");
+    env::var_os(VARIABLE).is_some()
+}
+
 pub struct Clang {
     path: PathBuf,
     /// The first line of `clang --version`.
@@ -92,6 +99,11 @@ impl Clang {
         &self.path
     }
 
+    #[cfg(all(feature = "nvidia", target_os = "linux"))]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
     pub fn compiler(&self) -> cc::Build {
         let mut build = cc::Build::new();
         build
@@ -99,9 +111,8 @@ impl Clang {
             .std("c11")
             .warnings(true)
             .extra_warnings(true)
-            .warnings_into_errors(env::var_os("IRONBRIDGE_WARNINGS_AS_ERRORS").is_some())
+            .warnings_into_errors(warnings_are_errors())
             .flag("-fvisibility=hidden");
-        println!("cargo:rerun-if-env-changed=IRONBRIDGE_WARNINGS_AS_ERRORS");
         for flag in &self.flags {
             build.flag(flag);
         }

@@ -78,7 +78,7 @@ pub fn families() -> Result<Vec<PathBuf>, String> {
 }
 
 /// A family's name, and its text with the headers pasted in.
-#[cfg(feature = "nvidia")]
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
 pub fn source(path: &Path) -> Result<(String, String), String> {
     let (name, parts) = parts(path)?;
     let mut text = String::new();

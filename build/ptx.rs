@@ -1,15 +1,17 @@
 //! Compiles ironbridge's own kernels to PTX, with the rewriter and the flags that the library uses for other sources,
 //! so that a program needs no compiler for them.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 use std::thread;
 
+use crate::clang::{Clang, warnings_are_errors};
 use crate::kernels;
 use crate::msl::ptx;
 use crate::msl::rewrite::Program;
@@ -26,9 +28,28 @@ pub struct Module {
     pub ptx: String,
 }
 
-/// Writes what `src/msl/embedded_ptx.rs` includes.
-pub fn embed(clang: &Path, out: &Path) -> Result<(), String> {
-    let modules = compile(clang, out)?;
+/// Names a folder of compiled modules for the builds of several profiles and target folders. By default each build has
+/// its own.
+const CACHE_VARIABLE: &str = "IRONBRIDGE_PTX_CACHE";
+
+/// Writes what `src/msl/embedded_ptx.rs` includes. Without the modules of a clang that cannot compile them, kernels are
+/// compiled when they are used: where warnings are no errors, that is no reason to refuse a build.
+pub fn embed(clang: &Clang, out: &Path) -> Result<(), String> {
+    let modules = match Compiler::new(clang, out).and_then(|compiler| compiler.compile()) {
+        Err(why) if !warnings_are_errors() => {
+            let why = why
+                .lines()
+                .find(|line| line.contains("error"))
+                .unwrap_or(&why);
+            println!(
+                "cargo:warning={} compiles no kernels for NVIDIA's GPUs, which are then compiled when they are used: \
+                 {why}",
+                clang.version()
+            );
+            Vec::new()
+        }
+        compiled => compiled?,
+    };
     let mut records = Vec::new();
     for family in modules.chunk_by(|a, b| a.family == b.family) {
         let mut text = Vec::new();
@@ -53,41 +74,141 @@ fn put(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend(bytes);
 }
 
-/// Compiles every family of `native/kernels`, several at a time.
-pub fn compile(clang: &Path, out: &Path) -> Result<Vec<Module>, String> {
-    let macros = out.join("metal_headers");
-    fs::create_dir_all(&macros).map_err(|error| format!("{}: {error}", macros.display()))?;
-    let header = fs::read_to_string(Path::new(LIBRARY).join("metal_stdlib"));
-    let header = header.map_err(|error| format!("{LIBRARY}/metal_stdlib: {error}"))?;
-    fs::write(macros.join("metal_stdlib"), header)
-        .map_err(|error| format!("{}: {error}", macros.display()))?;
+/// What every family is compiled with.
+struct Compiler<'c> {
+    clang: &'c Clang,
+    /// With `<metal_stdlib>` for the preprocessor.
+    headers: PathBuf,
+    /// Of what was compiled: the build runs again after any change of a native file.
+    cache: PathBuf,
+}
 
-    // The longest first, so that nobody waits for it at the end.
-    let mut families = kernels::families()?;
-    families.sort_by_key(|path| std::cmp::Reverse(weight(path)));
-    let next = Mutex::new(families.into_iter());
-    let results = Mutex::new(Vec::new());
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let Some(path) = next.lock().expect("no worker panics").next() else {
-                        break;
-                    };
-                    let modules = family(clang, out, &macros, &path)
-                        .map_err(|error| format!("{}: {error}", path.display()));
-                    results.lock().expect("no worker panics").push(modules);
-                }
-            });
+impl Compiler<'_> {
+    fn new<'c>(clang: &'c Clang, out: &Path) -> Result<Compiler<'c>, String> {
+        let failed = |path: &Path, error| format!("{}: {error}", path.display());
+        let headers = out.join("metal_headers");
+        let cache = env::var_os(CACHE_VARIABLE).map_or_else(|| out.into(), PathBuf::from);
+        for folder in [&headers, &cache] {
+            fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
         }
-    });
-    let mut modules = Vec::new();
-    for found in results.into_inner().expect("no worker panics") {
-        modules.extend(found?);
+        let (from, to) = (
+            Path::new(LIBRARY).join("metal_stdlib"),
+            headers.join("metal_stdlib"),
+        );
+        fs::copy(&from, to).map_err(|error| failed(&from, error))?;
+        Ok(Compiler {
+            clang,
+            headers,
+            cache,
+        })
     }
-    modules.sort_by(|a: &Module, b| (&a.family, &a.name).cmp(&(&b.family, &b.name)));
-    Ok(modules)
+
+    /// Compiles every family of `native/kernels`, several at a time.
+    fn compile(&self) -> Result<Vec<Module>, String> {
+        // The longest first, so that nobody waits for it at the end.
+        let mut families = kernels::families()?;
+        families.sort_by_key(|path| std::cmp::Reverse(weight(path)));
+        let next = Mutex::new(families.into_iter());
+        let results = Mutex::new(Vec::new());
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    loop {
+                        let Some(path) = next.lock().expect("no worker panics").next() else {
+                            break;
+                        };
+                        let modules = self
+                            .family(&path)
+                            .map_err(|error| format!("{}: {error}", path.display()));
+                        results.lock().expect("no worker panics").push(modules);
+                    }
+                });
+            }
+        });
+        let mut modules = Vec::new();
+        for found in results.into_inner().expect("no worker panics") {
+            modules.extend(found?);
+        }
+        modules.sort_by(|a: &Module, b| (&a.family, &a.name).cmp(&(&b.family, &b.name)));
+        Ok(modules)
+    }
+
+    fn family(&self, path: &Path) -> Result<Vec<Module>, String> {
+        let (family, text) = kernels::source(path)?;
+        let mut modules = self.variant(&family, &text, None)?;
+        let wanted = ptx::VARIANTS
+            .iter()
+            .filter(|variant| text.contains(variant.define));
+        for own in wanted {
+            let compiled = self.variant(&family, &text, Some(format!("-D{}=1", own.define)))?;
+            let with_it = compiled.into_iter().filter(|module| own.has(&module.ptx));
+            modules.extend(with_it.map(|module| Module {
+                family: own.family(&family),
+                ..module
+            }));
+        }
+        Ok(modules)
+    }
+
+    /// A family's modules as they are with a macro.
+    fn variant(
+        &self,
+        family: &str,
+        text: &str,
+        define: Option<String>,
+    ) -> Result<Vec<Module>, String> {
+        let mut arguments = target::preprocessor_arguments(&self.headers);
+        arguments.push(BYTE_MATRIX.into());
+        arguments.extend(define.map(OsString::from));
+        arguments.push("-".into());
+        let text = format!("#line 1 \"{family}.metal\"\n{text}");
+        let preprocessed = run(self.clang.path(), &arguments, &text)?;
+        let program = Program::parse(&preprocessed).map_err(|error| error.to_string())?;
+        let mut text = Target::Nvptx.translation_unit(&program, &program.samples(), None);
+        for (number, kernel) in program.kernels.iter().enumerate() {
+            text += &kernel.export_as(number);
+        }
+        let mut arguments = Target::Nvptx.arguments(Path::new(LIBRARY));
+        arguments.extend(["-o", "-", "-"].map(OsString::from));
+        let module = self.kept(&arguments, &text)?;
+        if let Some(symbol) = ptx::undefined(&module) {
+            return Err(format!("`{symbol}` is not defined"));
+        }
+        let split = split(&module, program.kernels.len());
+        let modules = program.kernels.iter().zip(split).enumerate();
+        modules
+            .map(|(number, (kernel, ptx))| {
+                ptx::Description::read(&ptx, number)
+                    .map_err(|error| format!("{}: {error}", kernel.name))?;
+                Ok(Module {
+                    family: family.to_owned(),
+                    name: kernel.name.clone(),
+                    // As if it had been compiled alone.
+                    ptx: ptx
+                        .replace(&ptx::entry(number), &ptx::entry(0))
+                        .replace(&format!("msl_description_{number}["), "msl_description_0["),
+                })
+            })
+            .collect()
+    }
+
+    /// What clang makes of a translation unit, from the cache when it was compiled before.
+    fn kept(&self, arguments: &[OsString], text: &str) -> Result<String, String> {
+        let mut hasher = DefaultHasher::new();
+        (self.clang.version(), arguments, text, &*LIBRARY_TEXT).hash(&mut hasher);
+        let path = self.cache.join(format!("{:016x}.ptx", hasher.finish()));
+        if let Ok(module) = fs::read_to_string(&path) {
+            return Ok(module);
+        }
+        let module = run(self.clang.path(), arguments, text)?;
+        // Another build may read it at any time.
+        let unfinished = path.with_extension(process::id().to_string());
+        fs::write(&unfinished, &module)
+            .and_then(|()| fs::rename(&unfinished, &path))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(module)
+    }
 }
 
 /// Which families take long: those with matrices in blocks.
@@ -95,81 +216,6 @@ fn weight(path: &Path) -> u32 {
     let name = path.to_string_lossy();
     u32::from(name.contains("matmul") || name.contains("attention"))
         + 2 * u32::from(name.contains("blocks"))
-}
-
-fn family(clang: &Path, out: &Path, macros: &Path, path: &Path) -> Result<Vec<Module>, String> {
-    let (family, text) = kernels::source(path)?;
-    let mut modules = variant(clang, out, macros, &family, &text, None)?;
-    let wanted = ptx::VARIANTS
-        .iter()
-        .filter(|variant| text.contains(variant.define));
-    for own in wanted {
-        let define = format!("-D{}=1", own.define);
-        let compiled = variant(clang, out, macros, &family, &text, Some(define))?;
-        let with_it = compiled.into_iter().filter(|module| own.has(&module.ptx));
-        modules.extend(with_it.map(|module| Module {
-            family: own.family(&family),
-            ..module
-        }));
-    }
-    Ok(modules)
-}
-
-/// A family's modules as they are with a macro.
-fn variant(
-    clang: &Path,
-    out: &Path,
-    macros: &Path,
-    family: &str,
-    text: &str,
-    define: Option<String>,
-) -> Result<Vec<Module>, String> {
-    let mut arguments = target::preprocessor_arguments(macros);
-    arguments.push(BYTE_MATRIX.into());
-    arguments.extend(define.map(OsString::from));
-    arguments.push("-".into());
-    let text = format!("#line 1 \"{family}.metal\"\n{text}");
-    let preprocessed = run(clang, &arguments, &text)?;
-    let program = Program::parse(&preprocessed).map_err(|error| error.to_string())?;
-    let mut text = Target::Nvptx.translation_unit(&program, &program.samples(), None);
-    for (number, kernel) in program.kernels.iter().enumerate() {
-        text += &kernel.export_as(number);
-    }
-    let mut arguments = Target::Nvptx.arguments(Path::new(LIBRARY));
-    arguments.extend(["-o", "-", "-"].map(OsString::from));
-    let module = kept(clang, &arguments, &text, out)?;
-    if let Some(symbol) = ptx::undefined(&module) {
-        return Err(format!("`{symbol}` is not defined"));
-    }
-    let split = split(&module, program.kernels.len());
-    let modules = program.kernels.iter().zip(split).enumerate();
-    modules
-        .map(|(number, (kernel, ptx))| {
-            ptx::Description::read(&ptx, number)
-                .map_err(|error| format!("{}: {error}", kernel.name))?;
-            Ok(Module {
-                family: family.to_owned(),
-                name: kernel.name.clone(),
-                // As if it had been compiled alone.
-                ptx: ptx
-                    .replace(&ptx::entry(number), &ptx::entry(0))
-                    .replace(&format!("msl_description_{number}["), "msl_description_0["),
-            })
-        })
-        .collect()
-}
-
-/// What clang makes of a translation unit, kept in `out`: the build runs again after any change of a native file.
-fn kept(clang: &Path, arguments: &[OsString], text: &str, out: &Path) -> Result<String, String> {
-    let mut hasher = DefaultHasher::new();
-    (clang, arguments, text, &*LIBRARY_TEXT).hash(&mut hasher);
-    let path = out.join(format!("{:016x}.ptx", hasher.finish()));
-    if let Ok(module) = fs::read_to_string(&path) {
-        return Ok(module);
-    }
-    let module = run(clang, arguments, text)?;
-    fs::write(&path, &module).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(module)
 }
 
 /// All of the standard library's headers.

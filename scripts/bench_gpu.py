@@ -4,9 +4,9 @@
     scripts/bench_gpu.py [--program PATH] [--models 8b-q4_0,…] [--rounds 5] [--prompt 512] [--tokens 64]
                          [--behind 15] [--sequences 16] [--idle]
 
-The program is one with the feature `nvidia`; models are made in --folder and kept. Beside it stands what llama.cpp's
-CUDA backend gave for such files on one H200 (llama-bench, tg64 and pp512, 2026-11-24). With --idle no GPU is needed: a
-driver that computes nothing (benches/idle_gpu.c) leaves what the host does for a token.
+Models are made in --folder and kept. Beside it stands what llama.cpp's CUDA backend gave for such files on one H200
+(llama-bench, tg64 and pp512, 2026-11-24). With --idle no GPU is needed: a driver that computes nothing
+(benches/idle_gpu.c) leaves what the host does for a token.
 """
 import argparse
 import json

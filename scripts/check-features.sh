@@ -27,7 +27,7 @@ get_hack
 sets=(--feature-powerset --exclude-features default)
 tested=('' software-device llama,software-device)
 [ "${1:-}" != short ] || { sets=(--each-feature --exclude-features default,cli,pull) && tested=(''); }
-# `default` is chat, llama, msl and software-device, which are there by themselves.
+# `default` is chat, llama, msl, nvidia and software-device, which are there by themselves.
 IRONBRIDGE_CHECK_ONLY=1 cargo hack clippy --quiet --package ironbridge --lib --bins \
   "${sets[@]}" -- -D warnings </dev/null
 

@@ -54,7 +54,7 @@ minimal() {
     cd "$copy"
     RUSTC_BOOTSTRAP=1 cargo update --quiet -Z direct-minimal-versions
     IRONBRIDGE_CHECK_ONLY=1 cargo check --quiet --locked --target-dir "$target/features" --package ironbridge \
-      --lib --bins --features cli,pull,tracing,nvidia
+      --lib --bins --features cli,pull,tracing
   )
   rm -rf "$copy"
   echo 'check-supply: it compiles with the oldest versions that Cargo.toml allows'

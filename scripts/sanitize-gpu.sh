@@ -15,7 +15,7 @@ command -v compute-sanitizer > /dev/null || {
 }
 program=${PROGRAM:-}
 if [ -z "$program" ]; then
-  program=$(cargo test --features nvidia --test device --no-run --message-format=json |
+  program=$(cargo test --test device --no-run --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\/device-[^"]*\)".*/\1/p')
 fi
 mapfile -t tests < <("$program" --list | sed -n 's/^\(kernel_matrix::.*\): test$/\1/p' | grep -F -- "${FILTER:-}")
