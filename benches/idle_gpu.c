@@ -4,6 +4,7 @@
  *
  *   cc -shared -fPIC -O2 -o libcuda.so.1 benches/idle_gpu.c
  *
+ * IDLE_GPU_CAPABILITY: its compute capability, 9 without it.
  * In nanoseconds, 0 without it: IDLE_GPU_KERNEL for a kernel, IDLE_GPU_CHANGE for telling the driver of a changed node,
  * twice that for a launch by itself, IDLE_GPU_LAUNCH for the launch of a graph. */
 #define _POSIX_C_SOURCE 200809L
@@ -18,7 +19,7 @@ enum { SUCCESS = 0, OUT_OF_MEMORY = 2, NOT_READY = 600, PAGE = 4096, ASKED = 300
 
 static const uint64_t MEMORY = UINT64_C(140) << 30;
 
-static uint64_t kernel_time, change_time, launch_time;
+static uint64_t kernel_time, change_time, launch_time, capability;
 /* When the last kernel ends that was started. One stream is used at a time. */
 static uint64_t busy_until;
 
@@ -40,16 +41,17 @@ static int start(uint64_t kernels) {
   return SUCCESS;
 }
 
-static uint64_t setting(const char *name) {
+static uint64_t setting(const char *name, uint64_t otherwise) {
   const char *text = getenv(name);
-  return text ? strtoull(text, NULL, 10) : 0;
+  return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
 int cuInit(unsigned flags) {
   (void)flags;
-  kernel_time = setting("IDLE_GPU_KERNEL");
-  change_time = setting("IDLE_GPU_CHANGE");
-  launch_time = setting("IDLE_GPU_LAUNCH");
+  kernel_time = setting("IDLE_GPU_KERNEL", 0);
+  change_time = setting("IDLE_GPU_CHANGE", 0);
+  launch_time = setting("IDLE_GPU_LAUNCH", 0);
+  capability = setting("IDLE_GPU_CAPABILITY", 9);
   return SUCCESS;
 }
 
@@ -104,8 +106,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 1: *value = 1024; break;    /* threads of a block */
     case 10: *value = 32; break;     /* threads of a warp */
     case 16: *value = 132; break;    /* multiprocessors */
-    case 75: *value = 9; break;      /* compute capability */
-    case 76: *value = 0; break;
+    case 75: *value = (int)capability; break;
+    case 76: *value = 0; break;      /* the part of it behind the point */
     case 97: *value = 232448; break; /* shared memory of a block */
     default: *value = 1;
   }
@@ -128,7 +130,6 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, SUCCESS; }
 int cuCtxPushCurrent_v2(void *context) { return (void)context, SUCCESS; }
 int cuCtxPopCurrent_v2(void **context) { return cuDevicePrimaryCtxRetain(context, 0); }
-int cuCtxSynchronize(void) { return SUCCESS; }
 
 /* Modules */
 
@@ -216,6 +217,8 @@ int cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream) {
 
 int cuStreamCreate(Thing **stream, unsigned flags) { return (void)flags, create(stream); }
 int cuStreamDestroy_v2(Thing *stream) { return destroy(stream); }
+/* The default stream, which no kernel is started in. */
+int cuStreamSynchronize(Thing *stream) { return (void)stream, SUCCESS; }
 int cuEventCreate(Thing **event, unsigned flags) { return (void)flags, create(event); }
 int cuEventDestroy_v2(Thing *event) { return destroy(event); }
 

@@ -216,10 +216,12 @@ typedef struct iron_device_options {
 } iron_device_options;
 
 /* Opens a device. `selector`:
- *   NULL, "" or "default"  the environment's IRONBRIDGE_DEVICE, else Metal where there is one, else the software device
+ *   NULL, "" or "default"  the environment's IRONBRIDGE_DEVICE, else the first of these that can be opened: Metal, a
+ *                          GPU of NVIDIA's, the CPU
  *   "metal"                Apple's default Metal device
  *   "cpu"                  the software device; "cpu:KEY=VALUE,…" makes it strict, small or faulty (see docs of
  *                          softmetal.h)
+ *   "nvidia", "nvidia:1"   a GPU of NVIDIA's, on Linux, by the driver's number
  *   "0", "1", …            by index
  * Each open has its own queue, pool and figures. `options` may be NULL. */
 IRON_API iron_status iron_device_open(const char *selector, const iron_device_options *options, iron_device **device);

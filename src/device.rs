@@ -25,7 +25,7 @@ impl Device {
     /// use ironbridge::Device;
     ///
     /// # fn main() -> Result<(), ironbridge::Error> {
-    /// let device = Device::open("default")?; // Metal where there is one
+    /// let device = Device::open("default")?; // a GPU where there is one
     /// let software = Device::cpu()?;
     /// # Ok(())
     /// # }

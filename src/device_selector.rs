@@ -12,7 +12,7 @@ use crate::error::{Error, Result, Status};
 ///
 /// | text | |
 /// | --- | --- |
-/// | `""`, `"default"` | the environment's `IRONBRIDGE_DEVICE`, else Metal where there is one, else the software device |
+/// | `""`, `"default"` | the environment's `IRONBRIDGE_DEVICE`, else the first that can be opened: Metal, a GPU of NVIDIA's, the CPU |
 /// | `"metal"` | Apple's default Metal device |
 /// | `"cpu"` | the software device; `"cpu:KEY=VALUE,…"` makes it small or faulty for tests |
 /// | `"nvidia"`, `"nvidia:1"` | a GPU of NVIDIA's, by the driver's number; a build with the feature `nvidia` has them |
@@ -31,7 +31,7 @@ use crate::error::{Error, Result, Status};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum DeviceSelector {
-    /// The environment's, else Metal where there is one, else the software device.
+    /// The environment's, else the first that can be opened of Metal, NVIDIA's GPUs and the CPU.
     #[default]
     Default,
     /// Apple's default Metal device.

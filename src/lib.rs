@@ -8,7 +8,7 @@
 //! use ironbridge::{Device, ops::Matmul};
 //!
 //! # fn main() -> Result<(), ironbridge::Error> {
-//! let device = Device::open("cpu")?; // "default" takes Metal where there is one
+//! let device = Device::open("cpu")?; // "default" takes a GPU where there is one
 //! let a = device.buffer_from(&[1.0f32, 2.0, 3.0, 4.0])?; // 2 × 2, row-major
 //! let b = device.buffer_from(&[0.0f32, 1.0, 1.0, 0.0])?;
 //! let c = device.buffer::<f32>(4)?;
@@ -39,7 +39,7 @@
 //!
 //! # Features
 //!
-//! A default build has the first four. Without them the crate is the bridge, its operations and Metal's devices: a
+//! A default build has the first five. Without them the crate is the bridge, its operations and Metal's devices: a
 //! program that wants one matmul on a Mac compiles nothing else.
 //!
 //! | feature | what it brings |
@@ -48,7 +48,7 @@
 //! | `chat` | chat templates; brings `llama` |
 //! | `software-device` | the software Metal device, the only one on Linux |
 //! | `msl` | Metal source on the software device, by the clang that is there; brings `software-device` |
-//! | `nvidia` | NVIDIA's GPUs on Linux; brings `msl` |
+//! | `nvidia` | NVIDIA's GPUs on Linux, elsewhere nothing; brings `msl` |
 //! | `tracing` | operations, their memory and warnings as events of the crate `tracing` |
 //! | `cli`, `pull` | the command line, and models from a hub; a library never needs them |
 //!

@@ -9,6 +9,8 @@ mod docs_links;
 mod doctor;
 mod examples;
 mod finetune;
+#[cfg(all(feature = "nvidia", target_os = "linux"))]
+mod gpus;
 mod metal;
 mod newcomer;
 #[cfg(feature = "pull")]

@@ -148,12 +148,18 @@ static bool parse_index(const char *text, uint32_t *index) {
 
 static bool is_default(const char *selector) { return !selector || !*selector || strcmp(selector, "default") == 0; }
 
+/* The first that can be opened of Metal, NVIDIA's GPUs and the CPU. */
+static iron_status choose_default(Choice *choice) {
+  *choice = default_metal();
+  if (choice->metal && can_run_kernels(choice->metal)) return IRON_OK;
+  bool has_gpus = IronSoftwareCount() > 1;
+  if (has_gpus && choose_nvidia(choice, NULL) == IRON_OK) return IRON_OK;
+  return choose_software(choice);
+}
+
 static iron_status choose(Choice *choice, const char *selector) {
   if (is_default(selector)) selector = getenv("IRONBRIDGE_DEVICE");
-  if (is_default(selector)) {
-    *choice = default_metal();
-    return choice->metal && can_run_kernels(choice->metal) ? IRON_OK : choose_software(choice);
-  }
+  if (is_default(selector)) return choose_default(choice);
   uint32_t index;
   if (strcmp(selector, "metal") == 0) {
     *choice = default_metal();

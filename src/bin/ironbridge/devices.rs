@@ -20,27 +20,37 @@ pub struct DevicesArguments {
 pub fn run(arguments: &DevicesArguments) -> Result<(), Box<dyn Error>> {
     let devices = Device::list()?;
     let mut out = output::styled();
+    let processor = devices
+        .iter()
+        .find(|info| info.kind == DeviceKind::Software)
+        .map_or(0, |info| info.index);
+    let named = devices.iter().map(|info| (info, selector(info, processor)));
     match arguments.json {
-        true => writeln!(out, "{}", devices.iter().map(describe).collect::<Json>())?,
-        false => devices.iter().try_for_each(|info| print(&mut out, info))?,
+        true => {
+            let described = named.map(|(info, selector)| describe(info, &selector));
+            writeln!(out, "{}", described.collect::<Json>())?;
+        }
+        false => named
+            .into_iter()
+            .try_for_each(|(info, selector)| print(&mut out, info, &selector))?,
     }
     Ok(())
 }
 
-/// What `--device` can name it.
-fn selector(info: &DeviceInfo) -> &'static str {
+/// What `--device` can name it. `processor`: the index of the processor, behind which NVIDIA's GPUs are listed.
+fn selector(info: &DeviceInfo, processor: u32) -> String {
     match info.kind {
-        DeviceKind::Metal => "metal",
-        DeviceKind::Software => "cpu",
-        _ => "?",
+        DeviceKind::Metal => String::from("metal"),
+        DeviceKind::Software if info.index == processor => String::from("cpu"),
+        DeviceKind::Software => format!("nvidia:{}", info.index - processor - 1),
+        _ => String::from("?"),
     }
 }
 
-fn print(out: &mut impl Write, info: &DeviceInfo) -> io::Result<()> {
-    let selector = selector(info);
+fn print(out: &mut impl Write, info: &DeviceInfo, selector: &str) -> io::Result<()> {
     writeln!(
         out,
-        "{}  {STRONG}{selector:<5}{STRONG:#}  {}",
+        "{}  {STRONG}{selector:<8}{STRONG:#}  {}",
         info.index, info.name
     )?;
     writeln!(
@@ -62,10 +72,10 @@ fn print(out: &mut impl Write, info: &DeviceInfo) -> io::Result<()> {
     )
 }
 
-fn describe(info: &DeviceInfo) -> Json {
+fn describe(info: &DeviceInfo, selector: &str) -> Json {
     json!({
         "index": info.index,
-        "selector": selector(info),
+        "selector": selector,
         "name": info.name,
         "recommended_working_set": info.recommended_working_set,
         "max_buffer_length": info.max_buffer_length,
