@@ -8,7 +8,7 @@ use ironbridge::llama::{
     WeightStorage,
 };
 use ironbridge::memory::Category;
-use ironbridge::{DType, Device};
+use ironbridge::{ActivationPrecision, DType, Device};
 
 /// Bounds the largest difference of two lists of logits, all of which are around 1 in size.
 fn assert_close(found: &[f32], expected: &[f64], tolerance: f64, what: &str) {
@@ -44,6 +44,7 @@ fn check_parts(shape: &Shape, parts: &Parts) {
     for batch in [512, 7, 1] {
         let options = SessionOptions {
             batch: Some(batch),
+            activations: ActivationPrecision::Float,
             ..Default::default()
         };
         let mut session = Session::new(&model, options).unwrap();
