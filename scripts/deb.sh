@@ -37,8 +37,8 @@ command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-reco
 # which is Debian 12's. An older one refuses the program; the package's dependencies say so. Equal functions are one,
 # where the linker is LLVM's, which rustc brings for x86-64; nothing here compares their addresses. There it looks for
 # texts that end alike, too. The command line is compiled for size; the library for speed, and in one piece, which is
-# as fast and has each generic function once. Nobody listens to `tracing` there. The kernels for NVIDIA's GPUs, which are
-# a fourth of a program that has them, are left to programs that are built where they run.
+# as fast and has each generic function once. Nobody listens to `tracing` there. The kernels for NVIDIA's GPUs, a fourth
+# of a program that has them, are left to programs that are built where they run.
 features=cli,pull
 if [ "$profile" = release ]; then
   small=(-C opt-level=z -C codegen-units=1 -C link-arg=-Wl,-z,pack-relative-relocs)
