@@ -74,7 +74,7 @@ typedef struct IronExtras {
   uint32_t max_open; /* command buffers that are recorded at once */
   uint64_t max_flush_bytes;
   uint64_t opened;         /* IronNow when it was */
-  _Atomic(uint64_t) usual_scratch; /* bytes that the last commands needed which needed as much */
+  _Atomic(uint64_t) usual_scratch; /* bytes that the last commands needed, those apart that needed far less */
   _Atomic(uint64_t) worked; /* nanoseconds, where what overlaps counts once; changes with the monitor held */
   _Atomic(bool) closed;    /* nothing is made or used any more, only given back; changes with the monitor held */
   _Atomic(bool) capturing; /* a capture of the queue is under way, and ends with the device */

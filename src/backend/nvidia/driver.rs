@@ -36,7 +36,7 @@ handles!(
 );
 
 impl Stream {
-    /// `CU_STREAM_LEGACY`'s other name: the one of calls that name none (section 2 of the API's introduction).
+    /// The stream of calls that name none.
     pub const DEFAULT: Stream = Stream(ptr::null_mut());
 }
 
