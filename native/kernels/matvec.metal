@@ -13,6 +13,7 @@
 using namespace metal;
 #include "args.h"
 #include "plain.h"
+#include "sums_of_numbers.h"
 
 /* M: rows of a at most; ROWS: of b, for a SIMD-group. */
 template <typename T, typename Stored, typename A, typename B, uint M, uint ROWS>
@@ -29,26 +30,12 @@ template <typename T, typename Stored, typename A, typename B, uint M, uint ROWS
   c += z * args.c_batch_stride;
   uint m = M == 1 ? 1 : args.m;
 
+  /* Past the last column stands the last one again; its sums are not written. */
+  device const Stored *rows[ROWS];
+#pragma unroll
+  for (uint j = 0; j < ROWS; ++j) rows[j] = b + min(first + j, args.n - 1) * args.b_row_stride;
   float sums[M][ROWS];
-#pragma unroll
-  for (uint i = 0; i < M; ++i)
-#pragma unroll
-    for (uint j = 0; j < ROWS; ++j) sums[i][j] = 0;
-  for (ulong x = 4 * lane; x < args.k; x += 128) {
-    uint count = uint(min(args.k - x, ulong(4)));
-    float4 weights[ROWS];
-    /* Past the last column stands the last one again; its sums are not written. */
-#pragma unroll
-    for (uint j = 0; j < ROWS; ++j)
-      weights[j] = four_of<B>(b + min(first + j, args.n - 1) * args.b_row_stride + x, count);
-#pragma unroll
-    for (uint i = 0; i < M; ++i) {
-      if (i >= m) break;
-      float4 values = four_of<A>(a + i * args.a_row_stride + x, count);
-#pragma unroll
-      for (uint j = 0; j < ROWS; ++j) sums[i][j] += dot(values, weights[j]);
-    }
-  }
+  sums_of_numbers<A, B, M, ROWS>(a, args.a_row_stride, m, rows, args.k, lane, sums);
 
 #pragma unroll
   for (uint i = 0; i < M; ++i) {

@@ -5,17 +5,18 @@
 #import "base/entry.h"
 #import "pipelines.h"
 
-enum { PRODUCT_OPERANDS = MATVEC_BYTES_ARGS, NORM_OPERANDS = RMS_NORM_ARGS, STORE_OPERANDS = ROPE_STORE_ARGS };
+enum { PRODUCT_OPERANDS = MATVEC_BYTES_ARGS, JOINED_OPERANDS = MATVEC_JOINED_ARGS, NORM_OPERANDS = RMS_NORM_ARGS, STORE_OPERANDS = ROPE_STORE_ARGS };
 
 /* What was put off: a norm, a product or a rotation, with what has joined it. Its buffers are the submission's since it
  * was recorded. */
 typedef struct PutOff {
   enum { NORM, PRODUCT, ROTATION } kind;
   IronKernelPass pass;
-  IronOperand operands[PRODUCT_OPERANDS];
+  IronOperand operands[JOINED_OPERANDS];
   union {
     rms_norm_args norm;
     matvec_bytes_args product;
+    matvec_joined_args joined; /* of family matvec_joined; begins with the same */
     rope_store_args rotation;
   } arguments;
 } PutOff;
@@ -46,6 +47,9 @@ static iron_status put_off(IronCommands *commands, PutOff *next, const IronOpera
 static bool may_write(const PutOff *product, const IronOperand *out) {
   const IronOperand *all = product->operands;
   const matvec_bytes_args *args = &product->arguments.product;
+  bool is_joined = IronProductIsJoined(product->pass.pass.kernel);
+  if (is_joined && (IronOverlap(out, &all[MATVEC_JOINED_SECOND_B]) || IronOverlap(out, &all[MATVEC_JOINED_THIRD_B])))
+    return false;
   return !IronOverlap(out, &all[MATVEC_BYTES_A]) && !IronOverlap(out, &all[MATVEC_BYTES_B]) &&
          !(args->has_norm &&
            (IronOverlap(out, &all[MATVEC_BYTES_NORM]) || IronOverlap(out, &all[MATVEC_BYTES_NORMED])));
@@ -128,9 +132,42 @@ bool IronFusionRecordRow(IronCommands *commands, IronOperation operation, const 
   }
 }
 
+/* A product of the same row whose outputs follow those of the product before, as models have them of queries, keys and
+ * values. */
+static bool record_neighbor(IronCommands *commands, int kernel, const IronOperand *operands, const matmul_args *args,
+                            iron_status *status) {
+  PutOff *before = [commands putOffBy:encode];
+  if (!before || before->kind != PRODUCT || before->pass.pass.kernel != kernel || !IronProductIsJoined(kernel))
+    return false;
+  const matvec_joined_args *old = &before->arguments.joined;
+  const IronOperand *all = before->operands, *out = &all[MATVEC_BYTES_OUT], *b = &operands[MATMUL_B],
+                    *c = &operands[MATMUL_C];
+  bool is_plain = !old->product.has_addend && !old->product.keeps_product && !old->product.rotary_dim && !args->has_bias;
+  bool is_full = old->third_row < old->product.n;
+  bool is_alike = IronSamePlace(&operands[MATMUL_A], &all[MATVEC_BYTES_A]) && args->k == old->product.k &&
+                  args->b_row_stride == old->product.b_row_stride;
+  bool follows = c->buffer == out->buffer && c->offset == out->offset + old->product.n * sizeof(float) &&
+                 (uint64_t)old->product.n + args->n <= UINT32_MAX;
+  if (!is_plain || is_full || !is_alike || !follows || IronOverlap(b, out) || !may_write(before, c)) return false;
+
+  PutOff joined = *before;
+  matvec_joined_args *now = &joined.arguments.joined;
+  bool is_third = old->second_row < old->product.n;
+  joined.operands[is_third ? MATVEC_JOINED_THIRD_B : MATVEC_JOINED_SECOND_B] = *b;
+  *(is_third ? &now->third_row : &now->second_row) = old->product.n;
+  now->product.n += args->n;
+  joined.operands[MATVEC_BYTES_OUT].length += c->length;
+  joined.pass.pass.grid.width = now->product.n;
+  *status = put_off(commands, &joined, operands, MATMUL_ARGS, true);
+  return true;
+}
+
 iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const IronOperand *operands,
                                     const matmul_args *args) {
   const IronOperand *a = &operands[MATMUL_A], *b = &operands[MATMUL_B], *c = &operands[MATMUL_C];
+  bool is_joined = IronProductIsJoined(kernel);
+  iron_status status;
+  if (record_neighbor(commands, kernel, operands, args, &status)) return status;
   PutOff product = {.kind = PRODUCT,
                     .arguments.product = {.b_row_stride = args->b_row_stride,
                                           .n = args->n,
@@ -138,19 +175,21 @@ iron_status IronFusionRecordProduct(IronCommands *commands, int kernel, const Ir
                                           .has_addend = args->has_bias,
                                           .written = [commands isWritten:b->buffer]}};
   IronOperand *all = product.operands;
-  for (size_t index = 0; index < PRODUCT_OPERANDS; index++) all[index] = *c;
+  for (size_t index = 0; index < JOINED_OPERANDS; index++) all[index] = *c;
   all[MATVEC_BYTES_A] = *a;
-  all[MATVEC_BYTES_B] = *b;
+  all[MATVEC_BYTES_B] = all[MATVEC_JOINED_SECOND_B] = all[MATVEC_JOINED_THIRD_B] = *b;
   all[MATVEC_BYTES_ADDEND] = operands[MATMUL_BIAS];
   product.pass.pass = (IronPass){.kernel = kernel,
-                                 .operand_count = PRODUCT_OPERANDS,
-                                 .arguments_size = sizeof product.arguments.product,
-                                 .grid = {commands->device->cores, 1, 1},
+                                 .operand_count = is_joined ? JOINED_OPERANDS : PRODUCT_OPERANDS,
+                                 .arguments_size = is_joined ? sizeof product.arguments.joined
+                                                             : sizeof product.arguments.product,
+                                 .grid = {is_joined ? args->n : commands->device->cores, 1, 1},
                                  .threadgroup_memory = IronProductMemory(kernel, args)};
+  if (is_joined) product.arguments.joined.second_row = product.arguments.joined.third_row = UINT32_MAX;
   IRON_TRY(IronPassPrepare(&product.pass, commands->device));
 
   const PutOff *before = [commands putOffBy:encode];
-  bool joins = before && before->kind == NORM && IronSamePlace(a, &before->operands[RMS_NORM_OUT]) &&
+  bool joins = !is_joined && before && before->kind == NORM && IronSamePlace(a, &before->operands[RMS_NORM_OUT]) &&
                before->arguments.norm.width == args->k;
   if (joins) {
     const IronOperand *x = &before->operands[RMS_NORM_X], *normed = &before->operands[RMS_NORM_OUT];

@@ -77,6 +77,8 @@ bool IronMatmulIsOfHalves(const matmul_args *arguments, const struct IronOperand
  * many rows of b, at least, a threadgroup computes the products. */
 uint32_t IronProductMemory(int kernel, const matmul_args *arguments);
 uint32_t IronProductRows(int kernel);
+/* Whether such a kernel is of family matvec_joined: it takes several matrices and no norm. */
+bool IronProductIsJoined(int kernel);
 /* Whether such a kernel may rotate what `groups` threadgroups compute of n rows: a thread rotates one pair. */
 bool IronProductRotates(int kernel, uint32_t n, uint32_t groups);
 /* Whether a kernel of IRON_OPERATION_MATMUL_FUSED_BYTES is one for devices that are faster by it. */

@@ -53,6 +53,9 @@ enum { MANY_CORES = 64, VECTOR_BYTES = 16 };
 
 static bool is_wide(const struct IronOperand *operand) { return operand->buffer->device->cores >= MANY_CORES; }
 
+/* A GPU, where a kernel's start takes longer than small work. */
+static bool is_gpu(const struct IronOperand *operand) { return operand->buffer->device->cores > 0; }
+
 /* Operands of kernels that read vectors of 16 bytes. */
 static bool is_aligned(const struct IronOperand *operand) { return operand->offset % VECTOR_BYTES == 0; }
 
@@ -158,6 +161,12 @@ static bool is_of_panels(const matmul_args *args, const struct IronOperand *oper
   static bool is_of_panels_short_##name(const void *arguments, const struct IronOperand *operands) {       \
     return is_of_panels(arguments, operands, of_block, bytes, MATVEC_PANELS_FEW_SIMDGROUPS);               \
   }
+/* The same without threadgroup memory: of weights of any type, on GPUs of few cores. */
+static bool is_joined(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  const IronOperand *b = &operands[MATMUL_B];
+  return args->m == 1 && args->batch == 1 && is_of_rows(args) && is_gpu(b) && !is_wide(b);
+}
 IS_OF_PANELS(q8_0, 32, 34)
 IS_OF_PANELS(q4_0, 32, 18)
 IS_OF_PANELS(q4_k, 256, 144)
@@ -291,14 +300,14 @@ static bool has_many_queries_of_256(const void *arguments, const struct IronOper
   return has_many_queries(arguments, 256);
 }
 
-static bool are_wide_copies(const void *arguments, const struct IronOperand *operands) {
+static bool are_copies_of_a_gpu(const void *arguments, const struct IronOperand *operands) {
   (void)arguments;
-  return is_wide(&operands[COPIES_SRC]);
+  return is_gpu(&operands[COPIES_SRC]);
 }
 
-static bool is_wide_rope(const void *arguments, const struct IronOperand *operands) {
+static bool is_rope_of_a_gpu(const void *arguments, const struct IronOperand *operands) {
   (void)arguments;
-  return is_wide(&operands[ROPE_STORE_X]);
+  return is_gpu(&operands[ROPE_STORE_X]);
 }
 
 /* Rows so long that a threadgroup shares each out. */
@@ -307,33 +316,33 @@ enum { LONG_ROW = 1024 };
 static bool has_long_rows_to_normalize(const void *arguments, const struct IronOperand *operands) {
   const rms_norm_args *args = arguments;
   return args->width >= LONG_ROW && args->width % 4 == 0 && args->x_row_stride % 4 == 0 &&
-         args->out_row_stride % 4 == 0 && is_wide(&operands[RMS_NORM_X]) && is_aligned(&operands[RMS_NORM_X]) &&
+         args->out_row_stride % 4 == 0 && is_gpu(&operands[RMS_NORM_X]) && is_aligned(&operands[RMS_NORM_X]) &&
          is_aligned(&operands[RMS_NORM_WEIGHT]) && is_aligned(&operands[RMS_NORM_OUT]);
 }
 
 static bool has_long_rows_to_search(const void *arguments, const struct IronOperand *operands) {
   const argmax_args *args = arguments;
   return args->width >= LONG_ROW && args->width % 4 == 0 && args->x_row_stride % 4 == 0 &&
-         is_wide(&operands[ARGMAX_X]) && is_aligned(&operands[ARGMAX_X]);
+         is_gpu(&operands[ARGMAX_X]) && is_aligned(&operands[ARGMAX_X]);
 }
 
-/* Heads that begin at multiples of 16 bytes, on a device of many cores. */
+/* Heads that begin at multiples of 16 bytes. */
 static bool has_aligned_heads(const attention_args *args, const IronOperand *operands) {
   uint64_t strides = args->q_token_stride | args->q_head_stride | args->k_token_stride | args->k_head_stride |
                      args->v_token_stride | args->v_head_stride;
-  bool aligned = strides % 4 == 0 && is_aligned(&operands[ATTENTION_Q]) && is_aligned(&operands[ATTENTION_K]) &&
-                 is_aligned(&operands[ATTENTION_V]);
-  return aligned && is_wide(&operands[ATTENTION_Q]);
+  return strides % 4 == 0 && is_aligned(&operands[ATTENTION_Q]) && is_aligned(&operands[ATTENTION_K]) &&
+         is_aligned(&operands[ATTENTION_V]);
 }
 
 bool IronAttentionIsWide(const attention_args *args, const IronOperand *operands) {
   bool known = (args->head_dim == 64 || args->head_dim == 128) && args->softcap == 0;
-  return known && has_aligned_heads(args, operands);
+  return known && is_gpu(&operands[ATTENTION_Q]) && has_aligned_heads(args, operands);
 }
 
 static bool are_many_queries_in_quads(const attention_args *args, const struct IronOperand *operands,
                                       uint32_t head_dim) {
-  return has_many_queries(args, head_dim) && args->head_dim % 4 == 0 && has_aligned_heads(args, operands);
+  return has_many_queries(args, head_dim) && args->head_dim % 4 == 0 && is_wide(&operands[ATTENTION_Q]) &&
+         has_aligned_heads(args, operands);
 }
 static bool are_many_queries_in_quads_of_64(const void *arguments, const struct IronOperand *operands) {
   return are_many_queries_in_quads(arguments, operands, 64);
@@ -342,7 +351,7 @@ static bool are_many_queries_in_quads_of_128(const void *arguments, const struct
   return are_many_queries_in_quads(arguments, operands, 128);
 }
 
-/* Set when the device has many cores (attention_pieces.m). */
+/* Set on GPUs (attention_pieces.m). */
 static bool is_wide_of(const attention_args *args, uint32_t head_dim) {
   return args->heads_at_once != 0 && args->head_dim == head_dim;
 }
@@ -472,12 +481,17 @@ const IronKernelEntry IronKernelTable[] = {
      LARGEST_THREADGROUP_PER_POINT},
     {IRON_OPERATION_ARGMAX, {0}, has_long_rows_to_search, "argmax_wide", "argmax_wide", LARGEST_THREADGROUP_PER_POINT},
 
+#define MATVEC_JOINED(NAME, name)                                                                            \
+  {IRON_OPERATION_MATMUL_FUSED, {IRON_##NAME, IRON_F32}, is_joined, "matvec_joined", "matvec_joined_" #name "_f32", \
+   MATVEC},
 #define DTYPE_FLOAT(id, NAME, name, ...)                     \
+  MATVEC_JOINED(NAME, name)                                  \
   FLOAT_MATMULS(IRON_##NAME, IRON_F32, #name "_f32")    \
   FLOAT_MATMULS(IRON_##NAME, IRON_F16, #name "_f16")    \
   {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, THREAD_PER_POINT}, \
   {IRON_OPERATION_HALVES, {IRON_##NAME}, ALWAYS, "halves", "halves_" #name, ROW_OF_A_THREADGROUP},
 #define DTYPE_BLOCK(id, NAME, name, ...)                     \
+  MATVEC_JOINED(NAME, name)                                  \
   MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F32, #name "_f32")     \
   MATMULS_OF_BLOCKS(IRON_##NAME, IRON_F16, #name "_f16")     \
   {IRON_OPERATION_EMBEDDING, {IRON_##NAME}, ALWAYS, "embedding", "embedding_" #name, BLOCKS_OF_A_ROW}, \
@@ -487,8 +501,8 @@ const IronKernelEntry IronKernelTable[] = {
 #include "ops.def"
 
     {IRON_OPERATION_ROPE, {0}, ALWAYS, "rope", "rope", THREAD_PER_POINT},
-    {IRON_OPERATION_ROPE_STORE, {IRON_F32}, is_wide_rope, "rope_store", "rope_store_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_ROPE_STORE, {IRON_F16}, is_wide_rope, "rope_store", "rope_store_f16", THREAD_PER_POINT},
+    {IRON_OPERATION_ROPE_STORE, {IRON_F32}, is_rope_of_a_gpu, "rope_store", "rope_store_f32", THREAD_PER_POINT},
+    {IRON_OPERATION_ROPE_STORE, {IRON_F16}, is_rope_of_a_gpu, "rope_store", "rope_store_f16", THREAD_PER_POINT},
 
     ATTENTIONS(IRON_F32, "f32")
     ATTENTIONS(IRON_F16, "f16")
@@ -530,9 +544,9 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_COPY, {IRON_BF16, IRON_Q8_0}, ALWAYS, "copy", "copy_bf16_q8_0", SIMDGROUP_PER_BLOCK},
     {IRON_OPERATION_COPY, {IRON_Q8_0, IRON_F32}, ALWAYS, "copy", "copy_q8_0_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPY, {IRON_U32, IRON_U32}, ALWAYS, "copy", "copy_u32_u32", THREAD_PER_POINT},
-    {IRON_OPERATION_COPIES, {IRON_F32, IRON_F32}, are_wide_copies, "copies", "copies_f32_f32", THREAD_PER_POINT},
-    {IRON_OPERATION_COPIES, {IRON_F32, IRON_F16}, are_wide_copies, "copies", "copies_f32_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_COPIES, {IRON_F32, IRON_Q8_0}, are_wide_copies, "copies", "copies_f32_q8_0", SIMDGROUP_PER_BLOCK},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_F32}, are_copies_of_a_gpu, "copies", "copies_f32_f32", THREAD_PER_POINT},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_F16}, are_copies_of_a_gpu, "copies", "copies_f32_f16", THREAD_PER_POINT},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_Q8_0}, are_copies_of_a_gpu, "copies", "copies_f32_q8_0", SIMDGROUP_PER_BLOCK},
 
 };
 
@@ -583,6 +597,8 @@ static uint32_t bytes_of(iron_dtype type, uint64_t weights) {
   return IronTypeBytes(type, weights, "b", &bytes) == IRON_OK ? (uint32_t)bytes : 0;
 }
 
+bool IronProductIsJoined(int kernel) { return IronKernelTable[kernel].when == is_joined; }
+
 static bool is_of_panels_kernel(int kernel) {
   return IronKernelTable[kernel].operation == IRON_OPERATION_MATMUL_FUSED_BYTES;
 }
@@ -592,6 +608,7 @@ bool IronProductIsLong(int kernel) {
 }
 
 uint32_t IronProductMemory(int kernel, const matmul_args *args) {
+  if (IronProductIsJoined(kernel)) return 0;
   const IronKernelEntry *entry = &IronKernelTable[kernel];
   iron_dtype type = entry->types[0];
   uint32_t simdgroups = entry->geometry.threads / 32, k = args->k, memory;
@@ -610,9 +627,13 @@ uint32_t IronProductMemory(int kernel, const matmul_args *args) {
   return (memory + 15) / 16 * 16;
 }
 
-uint32_t IronProductRows(int kernel) { return is_of_panels_kernel(kernel) ? MATVEC_PANELS_ROWS : MATVEC_BYTES_ROWS; }
+uint32_t IronProductRows(int kernel) {
+  if (IronProductIsJoined(kernel)) return 1;
+  return is_of_panels_kernel(kernel) ? MATVEC_PANELS_ROWS : MATVEC_BYTES_ROWS;
+}
 
 bool IronProductRotates(int kernel, uint32_t n, uint32_t groups) {
+  if (IronProductIsJoined(kernel)) return true;
   uint32_t threads = IronKernelTable[kernel].geometry.threads, rows = IronProductRows(kernel);
   uint32_t at_once = is_of_panels_kernel(kernel) ? MATVEC_PANELS_AT_ONCE(threads / 32 - 1) : MATVEC_BYTES_TILES;
   uint64_t tiles = ((uint64_t)n + rows - 1) / rows, most = (tiles + groups - 1) / groups;

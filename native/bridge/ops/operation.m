@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { MAX_PASSES = 17, MAX_OPERANDS = 11, ROW_THREADS = 256 };
+enum { MAX_PASSES = 17, MAX_OPERANDS = 13, ROW_THREADS = 256 };
 
 static uint64_t groups(uint64_t points, uint32_t tile) { return (points + tile - 1) / tile; }
 
@@ -91,7 +91,7 @@ void IronPassEncode(const IronKernelPass *prepared, id<MTLComputeCommandEncoder>
   }
   if (pass->operand_count) [encoder setBuffers:buffers offsets:offsets withRange:NSMakeRange(0, pass->operand_count)];
   [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
-  /* What a pass before this one had would count beside the kernel's own: devices of many cores have such passes. */
+  /* What a pass before this one had would count beside the kernel's own: GPUs have such passes. */
   bool may_have_been_set = pass->operand_count > 0 && pass->operands[0].buffer->device->cores > 0;
   if (pass->threadgroup_memory || may_have_been_set)
     [encoder setThreadgroupMemoryLength:pass->threadgroup_memory atIndex:0];

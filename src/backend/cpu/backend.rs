@@ -76,6 +76,11 @@ impl Cpu {
         Ok(cpu)
     }
 
+    /// Kernels for GPUs, and those from source, read plain rows.
+    fn packs_weights(&self) -> bool {
+        self.cores == 0 && self.kernels() == Ok(KernelChoice::Native)
+    }
+
     /// What runs kernels of ours: on a strict device their source, with Apple's arithmetic, where it can be compiled.
     fn kernels(&self) -> Result<KernelChoice, Fault> {
         match self.rules {
@@ -106,7 +111,7 @@ impl Backend for Cpu {
             cores: self.cores,
             unified: true,
             imports: true,
-            packs_weights: self.kernels() == Ok(KernelChoice::Native),
+            packs_weights: self.packs_weights(),
             textures: cfg!(feature = "msl"),
             indirect: true,
         }

@@ -1,11 +1,14 @@
-//! Operations that a device of many cores does in one kernel when they follow each other: everything that they write is
+//! Operations that a GPU does in one kernel when they follow each other: everything that they write is
 //! what they write in command buffers of their own, where nothing can be joined.
+
+use std::collections::BTreeSet;
 
 use ironbridge::ops::{CopyRows, Elementwise, Matmul, RmsNorm, Rope, RopePairing};
 use ironbridge::{ActivationPrecision, Commands, DType, Device, Result, Tensor};
 use serial_test::serial;
 
-use crate::kernel_matrix::typed::Typed;
+use crate::kernel_matrix::joined::kernels_of;
+use crate::kernel_matrix::typed::{Typed, weights};
 use crate::support::numbers;
 
 const DTYPES: [DType; 6] = [
@@ -28,18 +31,32 @@ const PRECISIONS: [(ActivationPrecision, &[DType], f32); 2] = [
 /// Of a row, and of one between a gate and what is added to the row: whole vectors of 16 bytes in each type.
 const WIDTH: usize = 2048;
 
+/// GPUs of few and of many cores.
+fn devices() -> Vec<Device> {
+    let mut all = devices_of_many_cores();
+    if tested_gpu().is_none() {
+        all.insert(0, opened("cpu:cores=8"));
+    }
+    all
+}
+
 /// Devices of many cores: the processor that is given their kernels, with little and with much threadgroup memory, or
 /// the GPU that is to be tested.
-pub fn devices() -> Vec<Device> {
-    let gpu = std::env::var("IRONBRIDGE_DEVICE").ok();
-    let gpu = gpu.filter(|device| device.starts_with("nvidia"));
+pub fn devices_of_many_cores() -> Vec<Device> {
     let processors = ["cpu:cores=132", "cpu:cores=132,threadgroup_memory=227"];
-    let selectors = gpu
-        .as_deref()
-        .map_or(processors.to_vec(), |gpu| Vec::from([gpu]));
-    let open =
-        |selector| Device::open(selector).unwrap_or_else(|error| panic!("{selector}: {error}"));
-    selectors.into_iter().map(open).collect()
+    match tested_gpu() {
+        Some(gpu) => vec![opened(&gpu)],
+        None => processors.map(opened).to_vec(),
+    }
+}
+
+fn tested_gpu() -> Option<String> {
+    let gpu = std::env::var("IRONBRIDGE_DEVICE").ok();
+    gpu.filter(|device| device.starts_with("nvidia"))
+}
+
+fn opened(selector: &str) -> Device {
+    Device::open(selector).unwrap_or_else(|error| panic!("{selector}: {error}"))
 }
 
 /// The row of floats after the operations that `record` records for it, with operations joined and without. The row
@@ -489,7 +506,7 @@ fn a_product_with_many_pairs() {
 #[test]
 #[serial]
 fn activations_of_bytes() {
-    for device in devices() {
+    for device in devices_of_many_cores() {
         let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 1, 40, WIDTH)).collect();
         // A threadgroup has a second panel.
         cases.push((DType::Q4_0, 1, 2150, WIDTH));
@@ -716,4 +733,80 @@ fn weights_that_commands_before_write() {
             );
         }
     }
+}
+
+/// What a model does to a row with matrices that do not follow each other: queries, keys and values, their rotation and
+/// copies, then what is added to a row, and a gate. On a GPU of few cores that is one kernel each.
+#[test]
+#[serial]
+fn products_of_several_matrices() {
+    let names = |dtype: DType| {
+        let joined = format!("matvec_joined_{}_f32", dtype.name().to_lowercase());
+        BTreeSet::from([joined])
+    };
+    for dtype in weights() {
+        for second in [DType::F32, dtype] {
+            let [joined, apart] =
+                [0, 1].map(|operations| several_matrices(dtype, second, operations));
+            let what = format!("{dtype:?} and {second:?}");
+            assert!(joined.0.iter().all(|value| *value != 7.0), "{what}");
+            assert_within(2e-4, [joined.0, apart.0], &what);
+            if tested_gpu().is_none() && second == dtype {
+                let kernels = joined
+                    .1
+                    .into_iter()
+                    .filter(|name| !name.contains("archive"));
+                assert_eq!(kernels.collect::<BTreeSet<_>>(), names(dtype), "{what}");
+            }
+        }
+    }
+}
+
+/// What is written then, and the names of the kernels that did. `second`: the type of the second and the last matrix.
+fn several_matrices(dtype: DType, second: DType, operations: u32) -> (Vec<f32>, BTreeSet<String>) {
+    const HEAD: usize = 64;
+    let device = devices().remove(0);
+    let [of_one, of_other] = [dtype, second].map(|dtype| Typed::made_up(dtype, 256 * WIDTH, 21));
+    let one = device.buffer_from(&of_one.bytes).expect("memory");
+    let other = device.buffer_from(&of_other.bytes).expect("memory");
+    let given = device.buffer_from(&numbers(2 * WIDTH, 22)).expect("memory");
+    let written = device.buffer_from(&[7.0f32; 8 * HEAD]).expect("memory");
+    let positions = device.buffer_from(&[77u32]).expect("memory");
+    let (given, out) = (given.tensor(), written.tensor());
+    // Rows of matrices in another order than that of the outputs.
+    let rows = |first: usize| one.tensor_at(0, dtype).skip(first * WIDTH);
+    let of_second = |first: usize| other.tensor_at(0, second).skip(first * WIDTH);
+    let kernels = kernels_of(&device, operations, |commands| {
+        let recorded = (|| {
+            commands.matmul(&product(2 * HEAD, given, rows(128), out))?;
+            commands.matmul(&product(HEAD, given, of_second(64), out.skip(2 * HEAD)))?;
+            commands.matmul(&product(HEAD, given, rows(0), out.skip(3 * HEAD)))?;
+            let turned = out.matrix(1, 3 * HEAD);
+            commands.rope(&Rope::new(
+                turned,
+                positions.tensor().vector(1),
+                HEAD,
+                10000.0,
+            ))?;
+            for (from, to) in [(2, 4), (3, 5)] {
+                let [from, to] = [from, to].map(|place| out.skip(place * HEAD).matrix(1, HEAD));
+                commands.copy(&CopyRows::new(from, to))?;
+            }
+            let [delta, sum, more] = [6, 7, 4].map(|place| out.skip(place * HEAD).vector(HEAD));
+            commands.matmul(&product(
+                HEAD,
+                given.skip(WIDTH),
+                rows(7),
+                out.skip(6 * HEAD),
+            ))?;
+            commands.add(&Elementwise::new(more, delta, sum))?;
+            commands.matmul(&product(HEAD, given, rows(64), out.skip(3 * HEAD)))?;
+            commands.matmul(&product(HEAD, given, of_second(3), out.skip(4 * HEAD)))?;
+            let [gate, up] = [3, 4].map(|place| out.skip(place * HEAD).vector(HEAD));
+            commands.silu_mul(&Elementwise::new(gate, up, gate))
+        })();
+        let recorded: Result<()> = recorded;
+        recorded.expect("they fit");
+    });
+    (written.to_vec().expect("it is complete"), kernels)
 }

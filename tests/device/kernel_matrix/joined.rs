@@ -7,7 +7,7 @@ use ironbridge::ops::{Attention, CopyRows};
 use ironbridge::{Commands, DType, Device, Result, Tensor};
 use serial_test::serial;
 
-use crate::kernel_matrix::fused::devices;
+use crate::kernel_matrix::fused::devices_of_many_cores;
 use crate::kernel_matrix::rows::copied;
 use crate::kernel_matrix::typed::{FLOATS, Typed, floats};
 use crate::kernel_matrix::ways::{Output, Ways, within};
@@ -19,11 +19,11 @@ const JOINED_AND_APART: [u32; 2] = [0, 1];
 
 /// A new one of many cores.
 fn device() -> Device {
-    devices().remove(0)
+    devices_of_many_cores().remove(0)
 }
 
 /// Runs what is recorded, and says which kernels the device has had by then.
-fn kernels_of(
+pub fn kernels_of(
     device: &Device,
     operations: u32,
     record: impl FnOnce(&mut Commands),

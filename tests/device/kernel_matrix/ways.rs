@@ -116,6 +116,11 @@ impl Ways {
         Ways::of("cpu:cores=132", true)
     }
 
+    /// Those of a GPU of few cores.
+    pub fn of_few_cores() -> Ways {
+        Ways::of("cpu:cores=8", false)
+    }
+
     pub fn has_gpu(&self) -> bool {
         self.1.is_some()
     }

@@ -1,4 +1,4 @@
-//! The kernels that a device of many cores is given: from their Metal source on the processor, and on such a GPU.
+//! The kernels that GPUs of many cores, and of few, are given: from their Metal source on the processor, and on such a GPU.
 
 use ironbridge::ops::{Argmax, Elementwise, Matmul, RmsNorm};
 use ironbridge::{DType, Device};
@@ -112,6 +112,31 @@ fn products_of_one_row_and_of_some() {
                 n,
                 k: usize::next_multiple_of(k, unit),
                 batch: 1 + index % 2,
+                transpose_a: false,
+                transpose_b: true,
+                has_bias: index % 3 == 0,
+                gap: index % 4,
+            };
+            products::check(&ways, case);
+        }
+    }
+}
+
+/// On a GPU of few cores, of each type: around what a SIMD-group takes in one step, and its four rows.
+#[test]
+#[serial]
+fn products_of_one_row_on_few_cores() {
+    let ways = Ways::of_few_cores();
+    for b in weights() {
+        let shapes = [(1, 1), (4, 127), (5, 128), (9, 515), (17, 1024), (6, 4096)];
+        for (index, (n, k)) in shapes.into_iter().enumerate() {
+            let case = products::Case {
+                b,
+                t: DType::F32,
+                m: 1,
+                n,
+                k: usize::next_multiple_of(k, b.block_elements()),
+                batch: 1,
                 transpose_a: false,
                 transpose_b: true,
                 has_bias: index % 3 == 0,
