@@ -1,5 +1,5 @@
-/* argmax_wide: argmax, contract in args.h, for long rows on devices of many cores; besides, the width is a multiple of
- * four and rows lie at multiples of 16 bytes.
+/* argmax_wide: argmax, contract in args.h, for long rows on GPUs; besides, the width is a multiple of four and rows lie
+ * at multiples of 16 bytes.
  *
  * Geometry: a threadgroup for each row: dispatchThreadgroups (rows, 1, 1) of (1024, 1, 1) threads. */
 #include <metal_stdlib>

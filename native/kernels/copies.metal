@@ -1,5 +1,5 @@
-/* copies_<S>_<D>: rows from one type to another in one kernel, on devices of many cores, where a kernel's start takes
- * longer than its work. Contract in args.h.
+/* copies_<S>_<D>: rows from one type to another in one kernel, on GPUs, where a kernel's start takes longer than its
+ * work. Contract in args.h.
  *
  * Geometry: one thread for each element: dispatchThreads (width, count, 1). To q8_0 one SIMD-group for each block,
  * whose lanes have an element each: dispatchThreadgroups (width / 32, count, 1) of (32, 1, 1) threads. */

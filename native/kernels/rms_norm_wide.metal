@@ -1,4 +1,4 @@
-/* rms_norm_wide: rms_norm, contract in args.h, for long rows on devices of many cores; besides, the width is a multiple
+/* rms_norm_wide: rms_norm, contract in args.h, for long rows on GPUs; besides, the width is a multiple
  * of four and rows lie at multiples of 16 bytes.
  *
  * Geometry: a threadgroup for each row: dispatchThreadgroups (rows, 1, 1) of (1024, 1, 1) threads.

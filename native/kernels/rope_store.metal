@@ -1,5 +1,5 @@
-/* rope_store_<T>: rope of one token's heads, and copies of what stands there then to caches, on devices of many cores,
- * where a kernel's start takes longer than its work. Contract in args.h.
+/* rope_store_<T>: rope of one token's heads, and copies of what stands there then to caches, on GPUs, where a
+ * kernel's start takes longer than its work. Contract in args.h.
  *
  * Geometry: one thread for each pair of elements: dispatchThreads (rotary_dim / 2, all_heads, 1). */
 #include <metal_stdlib>

@@ -41,14 +41,15 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 const PARAGRAPH: &str = "Ownership is a set of rules that govern how a Rust program manages memory. All programs \
     have to manage the way they use a computer's memory while running.";
 
-/// On a device that multiplies matrices of bytes, on one that could but gains nothing by it, and on the processor,
-/// which has no such kernels.
+/// On a device that multiplies matrices of bytes, on one that could but gains nothing by it, and on a GPU of few cores
+/// and the processor, which have no such kernels.
 #[test]
 fn activations_are_rounded_as_the_session_asks() {
     use ActivationPrecision::{Bytes, Float};
     for (selector, automatic, rounds) in [
         ("cpu:cores=132,threadgroup_memory=227", Bytes, true),
         ("cpu:cores=132", Float, true),
+        ("cpu:cores=8", Float, false),
         ("cpu", Float, false),
     ] {
         let model = Model::open(&Device::open(selector).unwrap(), path()).unwrap();

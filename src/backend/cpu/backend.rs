@@ -140,9 +140,7 @@ impl Backend for Cpu {
         match storage {
             Storage::Shared | Storage::Private => Memory::new(length, storage),
             Storage::Weights => {
-                // Kernels that Metal sources become know the plain layout alone.
-                let packs = self.kernels() == Ok(KernelChoice::Native);
-                let weights = Weights::new(usable_machine()?, packs);
+                let weights = Weights::new(usable_machine()?, self.packs_weights());
                 Memory::for_weights(length, weights)
             }
         }
