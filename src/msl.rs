@@ -55,6 +55,8 @@ mod check;
 #[cfg(feature = "msl")]
 pub use library::Library;
 pub use setting::Setting;
+#[cfg(feature = "msl")]
+pub use target::Instrumentation;
 
 /// What a build without the feature `msl` says of every source.
 #[cfg(not(feature = "msl"))]

@@ -39,6 +39,8 @@ NS_ASSUME_NONNULL_BEGIN
  * and the SEED:THREADS              SEED (from 1) decides who runs after each hand-over: the same order with the same
  * seed (see schedule.h). The first turn is given when THREADS wait for one. For all devices of the process; while
  *                               several have one, the first one counts. For tests of what may happen at the same time
+ * Of the CPU's own: count=1    runs kernels from their Metal source, and counts what they do while it is recorded
+ *                               (src/backend/cpu/work.rs)
  * BYTES takes the suffixes K, M, G (powers of 1024). The two fail_ keys may be repeated.
  *
  * NULL and *error (autoreleased, NSLocalizedDescriptionKey says which key or value) when the text is not of that

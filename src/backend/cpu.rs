@@ -8,6 +8,7 @@
 //! | [`memory`] | the pages behind buffers |
 //! | [`weights`] | which rows of a buffer of weights lie in x16 panels |
 //! | [`report`] | what it finds on this machine, for people |
+//! | `work` | what kernels did, on devices that count it (feature `msl`) |
 //! | [`library`] | which kernels a Metal source stands for |
 //! | [`registry`] | the native kernels by name |
 //! | [`attention`], [`gemm`], [`kernels`] | the native kernels, by family |
@@ -47,6 +48,8 @@ mod simd;
 mod stream;
 mod threads;
 mod weights;
+#[cfg(feature = "msl")]
+pub mod work;
 
 #[cfg(test)]
 mod kernel_matrix;

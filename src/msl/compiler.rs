@@ -18,12 +18,12 @@ use super::process::Run;
 use super::ptx;
 use super::rewrite::{FunctionConstant, Kernel, Program, Value};
 use super::scratch::Scratch;
-use super::target::{self, Target};
+use super::target::{self, Instrumentation, Target};
 use super::tokens::{Kind, tokenize};
 use super::{diagnostics, object, registers};
 
 /// What a source is checked with, whatever it is compiled for.
-const CPU: Target = Target::Cpu { validate: false };
+const CPU: Target = Target::Cpu(Instrumentation::None);
 
 /// What the preprocessor is told to call the list of files that it looked at.
 const FILES: &str = "ironbridge-files:";
@@ -330,17 +330,16 @@ impl Compiler {
         }
     }
 
-    /// The library of one kernel with its function constants set, from the cache or made now. With `validate`, every
-    /// access to memory is checked.
+    /// The library of one kernel with its function constants set, from the cache or made now.
     pub fn kernel(
         &self,
         program: &Program,
         kernel: &Kernel,
         values: &[Option<Value>],
-        validate: bool,
+        instrumentation: Instrumentation,
     ) -> Result<Entry, Error> {
         with_needed(kernel, |only| {
-            self.kernel_from(program, kernel, values, validate, only)
+            self.kernel_from(program, kernel, values, instrumentation, only)
         })
     }
 
@@ -349,10 +348,10 @@ impl Compiler {
         program: &Program,
         kernel: &Kernel,
         values: &[Option<Value>],
-        validate: bool,
+        instrumentation: Instrumentation,
         only: Option<&Kernel>,
     ) -> Result<Entry, Error> {
-        let target = Target::Cpu { validate };
+        let target = Target::Cpu(instrumentation);
         let mut text = target.translation_unit(program, values, only);
         text += &kernel.export();
         let arguments = self.compiler_arguments(target);
@@ -764,7 +763,7 @@ mod tests {
         let make = |name: &str| {
             let source = KERNEL.replace("f(", &format!("{name}("));
             let program = compiler.program(&source).expect("a program");
-            let made = compiler.kernel(&program, &program.kernels[0], &[], false);
+            let made = compiler.kernel(&program, &program.kernels[0], &[], Instrumentation::None);
             assert!(matches!(made, Ok(Entry::Kept(_))), "{made:?}");
         };
         make("one");
@@ -815,13 +814,13 @@ mod tests {
         let program = compiler
             .program(KERNEL)
             .unwrap_or_else(|error| panic!("{error}"));
-        let entry = compiler.kernel(&program, &program.kernels[0], &[], false);
+        let entry = compiler.kernel(&program, &program.kernels[0], &[], Instrumentation::None);
         let Ok(Entry::Kept(path)) = entry else {
             panic!("{entry:?}")
         };
         fs::remove_file(&path).expect("the entry");
         fs::create_dir(&path).expect("a folder with its name");
-        let again = compiler.kernel(&program, &program.kernels[0], &[], false);
+        let again = compiler.kernel(&program, &program.kernels[0], &[], Instrumentation::None);
         assert!(
             matches!(again, Ok(Entry::Unkept(bytes)) if bytes.starts_with(b"\x7fELF") || cfg!(target_os = "macos"))
         );

@@ -10,6 +10,7 @@ use super::function_constants;
 use super::rewrite::{Program, Value};
 use super::scratch::Scratch;
 use super::setting::Setting;
+use super::target::Instrumentation;
 use crate::backend::cpu::msl::function::Function;
 
 /// A source that compiled.
@@ -23,11 +24,11 @@ pub struct Library {
 }
 
 /// What distinguishes one compiled function from another.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Wanted {
     kernel: usize,
     values: Vec<Option<Value>>,
-    validate: bool,
+    instrumentation: Instrumentation,
 }
 
 impl std::fmt::Debug for Library {
@@ -69,20 +70,39 @@ impl Library {
             .map(|kernel| kernel.name.as_str())
     }
 
-    /// The kernel `name` with its function constants set, compiled now unless it was before. With `validate`, every
-    /// access to memory is checked when it runs.
+    /// The kernel `name` with its function constants set, compiled now unless it was before.
     pub fn function(
         &self,
         name: &str,
         settings: &[Setting],
-        validate: bool,
+        instrumentation: Instrumentation,
     ) -> Result<Arc<Function>, Error> {
-        let kernel = self.position(name)?;
-        let wanted = Wanted {
-            kernel,
+        self.wanted(Wanted {
+            kernel: self.position(name)?,
             values: self.values(settings)?,
-            validate,
-        };
+            instrumentation,
+        })
+    }
+
+    /// What counts the work of a function of this library.
+    pub fn counting(&self, function: &Arc<Function>) -> Result<Arc<Function>, Error> {
+        let known = self.lock();
+        let wanted = known
+            .iter()
+            .find(|(_, other)| Arc::ptr_eq(other, function))
+            .map(|(wanted, _)| Wanted {
+                instrumentation: Instrumentation::Work,
+                ..wanted.clone()
+            });
+        drop(known);
+        self.wanted(
+            wanted.ok_or_else(|| {
+                Error::Host(format!("{}: it is of another library", function.name()))
+            })?,
+        )
+    }
+
+    fn wanted(&self, wanted: Wanted) -> Result<Arc<Function>, Error> {
         let known = |functions: &[(Wanted, Arc<Function>)]| {
             functions
                 .iter()
@@ -92,10 +112,12 @@ impl Library {
         if let Some(function) = known(&self.lock()) {
             return Ok(function);
         }
-        let compiled = &self.program.kernels[kernel];
-        let entry = self
-            .compiler
-            .kernel(&self.program, compiled, &wanted.values, validate)?;
+        let compiled = &self.program.kernels[wanted.kernel];
+        let name = compiled.name.as_str();
+        let instrumentation = wanted.instrumentation;
+        let entry =
+            self.compiler
+                .kernel(&self.program, compiled, &wanted.values, instrumentation)?;
         // Apple's compiler makes a kernel fit the number that it states.
         let most_threads = match self.as_apple && !compiled.states_threads() {
             true => self
@@ -103,12 +125,13 @@ impl Library {
                 .most_threads(&self.program, compiled, &wanted.values),
             false => u32::MAX,
         };
+        let checks = instrumentation != Instrumentation::None;
         let function = match entry {
-            Entry::Kept(path) => Function::load(&path, name, validate)?,
+            Entry::Kept(path) => Function::load(&path, name, checks)?,
             Entry::Unkept(bytes) => Scratch::anywhere(|scratch| {
                 let path = scratch.path().join("library");
                 fs::write(&path, &bytes).map_err(|error| Error::host(path.display(), error))?;
-                Function::load(&path, name, validate)
+                Function::load(&path, name, checks)
             })?,
         };
         let function = Arc::new(function.with_most_threads(most_threads));

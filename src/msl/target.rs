@@ -12,10 +12,20 @@ const METAL_VERSION: &str = "310";
 /// A target. What is compiled for the CPU is an object, for NVIDIA's GPUs a PTX module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This processor. `validate`: every access to memory is checked.
-    Cpu { validate: bool },
+    /// This processor.
+    Cpu(Instrumentation),
     /// GPUs from compute capability 8.0 on.
     Nvptx,
+}
+
+/// What a kernel does at each access to memory, on the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instrumentation {
+    None,
+    /// The access is checked.
+    Bounds,
+    /// The access is checked, and its bytes are counted.
+    Work,
 }
 
 /// What makes clang preprocess a source from its standard input, whose `<metal_stdlib>` is in the folder `macros`.
@@ -80,7 +90,7 @@ impl Target {
         .map(OsString::from)
         .to_vec();
         match self {
-            Target::Cpu { validate } => cpu(&mut arguments, validate),
+            Target::Cpu(instrumentation) => cpu(&mut arguments, instrumentation),
             Target::Nvptx => arguments.extend(NVPTX.map(OsString::from)),
         }
         for folder in [library.to_path_buf(), library.join(self.folder())] {
@@ -93,7 +103,7 @@ impl Target {
     /// The part of the standard library that is this target's.
     fn folder(self) -> &'static str {
         match self {
-            Target::Cpu { .. } => "cpu",
+            Target::Cpu(_) => "cpu",
             Target::Nvptx => "nvptx",
         }
     }
@@ -101,7 +111,12 @@ impl Target {
     /// What each translation unit begins with: the standard library.
     pub fn prefix(self) -> &'static str {
         match self {
-            Target::Cpu { validate: true } => "#include \"msl.h\"\n#include \"cpu/validation.h\"\n",
+            Target::Cpu(Instrumentation::Bounds) => {
+                "#include \"msl.h\"\n#include \"cpu/validation.h\"\n"
+            }
+            Target::Cpu(Instrumentation::Work) => {
+                "#define MSL_COUNTS\n#include \"msl.h\"\n#include \"cpu/validation.h\"\n"
+            }
             _ => "#include \"msl.h\"\n",
         }
     }
@@ -130,7 +145,22 @@ impl Target {
     }
 }
 
-fn cpu(arguments: &mut Vec<OsString>, validate: bool) {
+/// A call before each access to memory: `native/msl/cpu/validation.h` has the functions.
+const CALLS: [&str; 11] = [
+    "-fsanitize=kernel-address",
+    "-mllvm",
+    "-asan-instrumentation-with-call-threshold=0",
+    "-mllvm",
+    "-asan-kernel-mem-intrinsic-prefix=1",
+    "-mllvm",
+    "-asan-stack=0",
+    "-mllvm",
+    "-asan-globals=0",
+    "-mllvm",
+    "-asan-constructor-kind=none",
+];
+
+fn cpu(arguments: &mut Vec<OsString>, instrumentation: Instrumentation) {
     let always = [
         "-fno-stack-protector",
         "-fno-threadsafe-statics",
@@ -157,27 +187,28 @@ fn cpu(arguments: &mut Vec<OsString>, validate: bool) {
         // A frame larger than a page touches every page on its way, so that none steps over a stack's guard.
         arguments.push("-fstack-clash-protection".into());
     }
-    let mode: &[&str] = match validate {
-        false => &["-O2"],
-        true => &[
+    let mode: &[&str] = match instrumentation {
+        Instrumentation::None => &["-O2"],
+        Instrumentation::Bounds => &[
             "-O1",
-            "-fsanitize=kernel-address",
-            "-mllvm",
-            "-asan-instrumentation-with-call-threshold=0",
-            "-mllvm",
-            "-asan-kernel-mem-intrinsic-prefix=1",
-            "-mllvm",
-            "-asan-stack=0",
-            "-mllvm",
-            "-asan-globals=0",
-            "-mllvm",
-            "-asan-constructor-kind=none",
             "-fsanitize=array-bounds",
             "-fno-sanitize-recover=array-bounds",
             // An array of several elements at a struct's end has as many as it says.
             "-fstrict-flex-arrays=1",
         ],
+        Instrumentation::Work => &[
+            "-O2",
+            // A GPU's thread makes its own accesses, which no vector of a processor joins.
+            "-fno-vectorize",
+            "-fno-slp-vectorize",
+            // What is stored where it was loaded counts as well: for a check the first of the two is enough.
+            "-mllvm",
+            "-asan-opt=0",
+        ],
     };
+    if instrumentation != Instrumentation::None {
+        arguments.extend(CALLS.map(OsString::from));
+    }
     arguments.extend(mode.iter().map(OsString::from));
 }
 

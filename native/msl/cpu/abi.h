@@ -11,6 +11,7 @@ enum {
   MSL_STACK = 256 * 1024,    /* bytes of a fiber's stack, and their alignment */
   MSL_TEXTURES = 128,        /* Metal's argument tables of textures and samplers */
   MSL_SAMPLERS = 16,
+  MSL_LINE = 64,             /* bytes of device memory that a counted access reads or writes as a whole */
 };
 
 struct msl_lane;
@@ -74,6 +75,22 @@ struct msl_simdgroup {
   unsigned lanes;      /* that took part in the last one */
 };
 
+/* In counting mode: device memory that a kernel reaches by one buffer or by several, and a byte for each of its lines
+ * that was read, and for each that was written. The first line is the one that `start` lies in. */
+struct msl_extent {
+  unsigned long start, length;
+  unsigned char *read, *written;
+};
+
+/* In counting mode: the bytes that the threads of one worker's threadgroups asked for. */
+struct msl_counts {
+  const msl_extent *extents;
+  unsigned long extent_count;
+  unsigned long threadgroup_start, threadgroup_length; /* threadgroup memory */
+  unsigned long loaded, stored;                        /* of device memory */
+  unsigned long threadgroup_loaded, threadgroup_stored;
+};
+
 /* What the threads of one threadgroup share. */
 struct msl_group {
   const msl_runtime *runtime;
@@ -83,6 +100,7 @@ struct msl_group {
   const msl_sampler *samplers;         /* MSL_SAMPLERS */
   unsigned char *variables;            /* memory of the kernel's own threadgroup variables */
   const msl_binding *accessible;       /* in validation mode: every range that a kernel may touch, besides its stack */
+  msl_counts *counts;                  /* NULL: nothing is counted */
   unsigned accessible_count;
   unsigned position[3];                /* threadgroup_position_in_grid */
   unsigned threads[3];                 /* of this threadgroup, which may be a partial one */

@@ -1,7 +1,9 @@
 /* Bounds checks, in validation mode: the compiler puts a call before each access to memory (-fsanitize=kernel-address
  * with outlined checks, which needs no runtime library), and these functions decide. An access is right when it lies in
  * one of the ranges that the executor names, on the thread's own stack, or in this library (its constants). What an
- * array is indexed with is checked beside that, so that one thread's arrays do not run into each other. */
+ * array is indexed with is checked beside that, so that one thread's arrays do not run into each other.
+ *
+ * With MSL_COUNTS, in counting mode, the same calls also add up what the threads ask for. */
 #ifndef MSL_VALIDATION_H
 #define MSL_VALIDATION_H
 
@@ -24,6 +26,33 @@ MSL_UNCHECKED MSL_INLINE bool inside(ulong address, ulong size, ulong start, ulo
   return address - start < length && size <= length - (address - start);
 }
 
+#if defined(MSL_COUNTS)
+/* Threads of other workers mark the same lines: with the same value. */
+MSL_UNCHECKED MSL_INLINE void mark_lines(unsigned char *lines, ulong first, ulong last) {
+  for (ulong line = first; line <= last; line++) {
+    if (!__atomic_load_n(&lines[line], __ATOMIC_RELAXED)) __atomic_store_n(&lines[line], 1, __ATOMIC_RELAXED);
+  }
+}
+
+/* Whether the access is one of device or threadgroup memory, and then it is counted. */
+MSL_UNCHECKED MSL_INLINE bool count_access(msl_counts *counts, ulong address, ulong size, bool write) {
+  if (!counts) return false;
+  if (inside(address, size, counts->threadgroup_start, counts->threadgroup_length)) {
+    (write ? counts->threadgroup_stored : counts->threadgroup_loaded) += size;
+    return true;
+  }
+  for (ulong i = 0; i < counts->extent_count; i++) {
+    const msl_extent *extent = &counts->extents[i];
+    if (!inside(address, size, extent->start, extent->length)) continue;
+    (write ? counts->stored : counts->loaded) += size;
+    ulong first = extent->start / MSL_LINE, last = (address + size - 1) / MSL_LINE;
+    mark_lines(write ? extent->written : extent->read, address / MSL_LINE - first, last - first);
+    return true;
+  }
+  return false;
+}
+#endif
+
 MSL_UNCHECKED __attribute__((noinline)) inline void check(ulong address, ulong size, bool write) {
   ulong stack = (ulong)__builtin_frame_address(0) & ~(ulong)(MSL_STACK - 1);
   if (inside(address, size, stack, MSL_STACK) || size == 0) return;
@@ -34,6 +63,9 @@ MSL_UNCHECKED __attribute__((noinline)) inline void check(ulong address, ulong s
 #endif
   msl_lane *lane = *(msl_lane **)(stack + MSL_STACK - 16);
   const msl_group *group = lane->group;
+#if defined(MSL_COUNTS)
+  if (count_access(group->counts, address, size, write)) return;
+#endif
   for (uint i = 0; i < group->accessible_count; i++) {
     const msl_binding *range = &group->accessible[i];
     if (inside(address, size, (ulong)range->pointer, range->length)) return;

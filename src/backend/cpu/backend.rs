@@ -39,12 +39,15 @@ pub struct Cpu {
     threadgroup_memory: Option<u32>,
     /// Of its sources, and of what they compute.
     rules: Rules,
+    /// Whether the work of its kernels, which then are those of Metal source, is counted while it is recorded.
+    counts: bool,
 }
 
 impl Cpu {
     /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these;
     /// `threadgroup_memory=N`, to have N KiB of it, as other GPUs have; `strict=apple`, to hold sources to Apple's
-    /// rules; `also=nvptx`, whose kernels must compile for NVIDIA's GPUs.
+    /// rules; `also=nvptx`, whose kernels must compile for NVIDIA's GPUs; `count=1`, whose kernels are those of Metal
+    /// source, and their work is counted while it is recorded (`work`).
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
         let mut cpu = Cpu::default();
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -69,6 +72,8 @@ impl Cpu {
                     cpu.threadgroup_memory = Some(size << 10);
                 }
                 "strict" if value == "apple" => cpu.rules = Rules::Apple,
+                #[cfg(feature = "msl")]
+                "count" if value == "1" => cpu.counts = true,
                 "also" if value == "nvptx" => cpu.rules = Rules::Nvptx,
                 _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
             }
@@ -84,6 +89,8 @@ impl Cpu {
     /// What runs kernels of ours: on a strict device their source, with Apple's arithmetic, where it can be compiled.
     fn kernels(&self) -> Result<KernelChoice, Fault> {
         match self.rules {
+            #[cfg(feature = "msl")]
+            _ if self.counts => Ok(KernelChoice::Msl),
             #[cfg(feature = "msl")]
             Rules::Apple => Ok(KernelChoice::Msl),
             _ => KernelChoice::from_environment().map_err(Fault::Invalid),
@@ -152,12 +159,16 @@ impl Backend for Cpu {
 
     fn create_module(self: &Arc<Cpu>, source: &[u8]) -> Result<Library, Fault> {
         usable_machine()?;
-        Library::compile(source, self.kernels()?, self.rules).map_err(
-            |text| match msl::has_compiler() {
+        let library = Library::compile(source, self.kernels()?, self.rules).map_err(|text| {
+            match msl::has_compiler() {
                 true => Fault::Invalid(text),
                 false => Fault::Unsupported(text),
-            },
-        )
+            }
+        })?;
+        Ok(match self.counts {
+            true => library.counting(),
+            false => library,
+        })
     }
 
     fn function_name(module: &Library, index: usize) -> Option<&CStr> {
@@ -350,6 +361,7 @@ mod tests {
             ("color=red", "'color'"),
             ("nonsense", "KEY=VALUE"),
             ("cores=many", "'many'"),
+            ("count=2", "'count'"),
             ("threadgroup_memory=31", "from 32 to 256"),
             ("threadgroup_memory=1M", "'1M'"),
         ] {

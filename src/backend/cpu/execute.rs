@@ -1,5 +1,8 @@
 //! One command of a list, on the calling thread and the compute threads.
 
+#[cfg(feature = "msl")]
+use std::sync::Arc;
+
 use super::backend::Cpu;
 use super::bindings::{Launch, Range};
 use super::deadline;
@@ -8,9 +11,15 @@ use super::library::Code;
 use super::metal_source;
 #[cfg(feature = "msl")]
 use super::msl::abi::NO_IMAGES;
+#[cfg(feature = "msl")]
+use super::msl::counter::Counter;
+#[cfg(feature = "msl")]
+use super::msl::function::Function;
 use super::process_machine::usable_machine;
 #[cfg(feature = "msl")]
 use super::rules::Rules;
+#[cfg(feature = "msl")]
+use super::work;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, Action, Binding, Command};
 
@@ -78,10 +87,59 @@ fn execute_dispatch(dispatch: vtable::Dispatch<Cpu>) -> Result<(), Fault> {
         Code::Msl(function, rules) => unsafe {
             let images = metal_source::images(dispatch.textures(), dispatch.samplers())?;
             let images = images.as_deref().unwrap_or(&NO_IMAGES);
-            metal_source::execute(function, launch, images, machine, *rules == Rules::Apple)
+            let flush = *rules == Rules::Apple;
+            let run = |function: &_, counter: Option<&Counter>| {
+                metal_source::execute(function, launch, images, machine, flush, counter)
+            };
+            match dispatch.function().counts() && work::is_recorded() {
+                true => record(dispatch, launch, function, run),
+                false => run(function, None),
+            }
         },
     }
     .map_err(|fault| named(dispatch, fault))
+}
+
+/// Runs a dispatch and records its work. One that does the same as another before it runs uncounted.
+#[cfg(feature = "msl")]
+fn record(
+    dispatch: vtable::Dispatch<Cpu>,
+    launch: &Launch,
+    function: &Arc<Function>,
+    run: impl Fn(&Function, Option<&Counter>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let bytes = dispatch.bindings().enumerate();
+    let key = work::Key {
+        function: Arc::as_ptr(function).addr(),
+        grid: launch.grid,
+        threadgroup: launch.threadgroup,
+        threads: launch.threads,
+        threadgroup_memory: launch.threadgroup_memory.to_vec(),
+        bytes: bytes
+            .filter_map(|(index, binding)| match binding {
+                Binding::Bytes(bytes) => Some((index, bytes.to_vec())),
+                Binding::Buffer { .. } | Binding::Nothing => None,
+            })
+            .collect(),
+    };
+    let counted = match work::is_known(&key) {
+        true => {
+            run(function, None)?;
+            None
+        }
+        false => {
+            let counting = dispatch.function().counting().map_err(Fault::Invalid)?;
+            let memory = launch.bindings.iter().zip(dispatch.bindings());
+            let memory = memory
+                .filter(|(_, binding)| matches!(binding, Binding::Buffer { .. }))
+                .map(|(range, _)| *range);
+            let counter = Counter::new(memory);
+            run(&counting, Some(&counter))?;
+            Some(counter.work())
+        }
+    };
+    work::add(key, function.name(), counted);
+    Ok(())
 }
 
 /// The dispatch's grid, which may be in a buffer. There its threads must have numbers of 32 bits, as elsewhere.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use super::metal_source;
 use super::registry::{self, Kernel};
 use super::rules::Rules;
+#[cfg(feature = "msl")]
+use crate::msl::Instrumentation;
 use crate::msl::builtin::own_source_of;
 use crate::msl::{self, Setting};
 
@@ -26,14 +28,20 @@ pub enum Library {
     Native(Vec<&'static Kernel>),
     /// Metal Shading Language, with its kernels' names.
     #[cfg(feature = "msl")]
-    Msl(Box<msl::Library>, Vec<CString>, Rules),
+    Msl {
+        library: Box<msl::Library>,
+        names: Vec<CString>,
+        rules: Rules,
+        /// Whether the work of its kernels is counted while it is recorded.
+        counts: bool,
+    },
 }
 
 /// One kernel of a library. It keeps the library alive.
 #[derive(Debug)]
 pub struct Function {
     pub code: Code,
-    _library: Arc<Library>,
+    library: Arc<Library>,
 }
 
 /// What a function runs.
@@ -88,12 +96,31 @@ impl Library {
         compile_metal(source, rules)
     }
 
+    /// The same, and the work of its kernels is counted while it is recorded.
+    pub fn counting(self) -> Library {
+        match self {
+            Library::Native(kernels) => Library::Native(kernels),
+            #[cfg(feature = "msl")]
+            Library::Msl {
+                library,
+                names,
+                rules,
+                ..
+            } => Library::Msl {
+                library,
+                names,
+                rules,
+                counts: true,
+            },
+        }
+    }
+
     /// The name of kernel `index`, or `None` past the last one.
     pub fn function_name(&self, index: usize) -> Option<&CStr> {
         match self {
             Library::Native(kernels) => kernels.get(index).map(|kernel| kernel.name),
             #[cfg(feature = "msl")]
-            Library::Msl(_, names, _) => names.get(index).map(CString::as_c_str),
+            Library::Msl { names, .. } => names.get(index).map(CString::as_c_str),
         }
     }
 
@@ -115,12 +142,15 @@ impl Library {
                 )
             }
             #[cfg(feature = "msl")]
-            Library::Msl(library, _, rules) => {
+            Library::Msl { library, rules, .. } => {
                 let name = name
                     .to_str()
                     .map_err(|_| format!("the library has no kernel named {name:?}"))?;
-                let validate = msl::validation_from_environment()?;
-                let function = library.function(name, constants, validate);
+                let instrumentation = match msl::validation_from_environment()? {
+                    true => Instrumentation::Bounds,
+                    false => Instrumentation::None,
+                };
+                let function = library.function(name, constants, instrumentation);
                 let function = function.map_err(|error| error.to_string())?;
                 if *rules == Rules::Nvptx {
                     let checked = library.check_for_nvidia(name, constants);
@@ -131,15 +161,38 @@ impl Library {
         };
         Ok(Function {
             code,
-            _library: Arc::clone(self),
+            library: Arc::clone(self),
         })
+    }
+}
+
+#[cfg(feature = "msl")]
+impl Function {
+    /// Whether its work is counted while it is recorded.
+    pub fn counts(&self) -> bool {
+        matches!(&*self.library, Library::Msl { counts: true, .. })
+    }
+
+    /// What runs in its place when its work is counted.
+    pub fn counting(&self) -> Result<Arc<crate::backend::cpu::msl::function::Function>, String> {
+        match (&self.code, &*self.library) {
+            (Code::Msl(function, _), Library::Msl { library, .. }) => library
+                .counting(function)
+                .map_err(|error| error.to_string()),
+            _ => Err(String::from("a native kernel counts nothing")),
+        }
     }
 }
 
 #[cfg(feature = "msl")]
 fn compile_metal(source: &str, rules: Rules) -> Result<Library, String> {
     let (library, names) = metal_source::compile(source, rules)?;
-    Ok(Library::Msl(library, names, rules))
+    Ok(Library::Msl {
+        library,
+        names,
+        rules,
+        counts: false,
+    })
 }
 
 /// None of ours, or for a device of many cores.
@@ -192,7 +245,7 @@ mod tests {
             nearly,
         ] {
             let library = Library::compile(source, KernelChoice::Native, Rules::Own);
-            assert!(matches!(library, Ok(Library::Msl(..))), "{library:?}");
+            assert!(matches!(library, Ok(Library::Msl { .. })), "{library:?}");
         }
         let error =
             Library::compile(b"kernel", KernelChoice::Native, Rules::Own).expect_err("no Metal");

@@ -7,6 +7,7 @@ use super::limits;
 use super::machine::Machine;
 use super::memory::Memory;
 use super::msl::abi::{Component, Images, Sampler, Texture};
+use super::msl::counter::Counter;
 use super::msl::dispatch::{Dispatch, Failure};
 use super::msl::function::Function;
 use super::msl::lane_order::LaneOrder;
@@ -111,6 +112,7 @@ pub unsafe fn execute(
     images: &Images,
     machine: &Machine,
     flush_subnormals: bool,
+    counter: Option<&Counter>,
 ) -> Result<(), Fault> {
     let dispatch = Dispatch {
         bindings: launch.bindings,
@@ -125,6 +127,7 @@ pub unsafe fn execute(
         limit: limits::THREADGROUP
             .of_environment()
             .map_err(Fault::Invalid)?,
+        counter,
         flush_subnormals,
         deadline: machine.deadline,
         workers: machine.pool.threads(),

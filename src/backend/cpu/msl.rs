@@ -2,6 +2,7 @@
 //! schedules.
 
 pub(crate) mod abi;
+pub(crate) mod counter;
 pub(crate) mod dispatch;
 mod fiber;
 pub(crate) mod function;

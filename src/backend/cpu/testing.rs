@@ -16,8 +16,8 @@ use super::registry::{Kernel, kernels};
 use super::simd::{Amx, Isa, Tuning};
 use crate::backend::cpu::msl::lane_order::LaneOrder;
 use crate::backend::fault::Fault;
-use crate::msl;
 use crate::msl::builtin::own_metal_sources;
+use crate::msl::{self, Instrumentation};
 
 /// Sizes around the widths of vectors, groups and tiles.
 pub const EDGES: [usize; 9] = [1, 3, 31, 32, 33, 63, 65, 100, 257];
@@ -157,8 +157,12 @@ impl<'a> Call<'a> {
         if validate {
             note(self.kernel, Way::Checked);
         }
+        let instrumentation = match validate {
+            true => Instrumentation::Bounds,
+            false => Instrumentation::None,
+        };
         let function = metal_library(self.kernel.family)
-            .function(self.kernel.display_name(), &[], validate)
+            .function(self.kernel.display_name(), &[], instrumentation)
             .unwrap_or_else(|error| panic!("{error}"));
         let dispatch = crate::backend::cpu::msl::dispatch::Dispatch {
             bindings: self.raw.bindings,
@@ -169,6 +173,7 @@ impl<'a> Call<'a> {
             threadgroup: self.raw.threadgroup,
             threads: self.raw.threads,
             order,
+            counter: None,
             limit: None,
             flush_subnormals: false,
             deadline: None,

@@ -2,6 +2,7 @@
 //! structs that it was compiled with, and is refused when they are not these.
 
 use std::ffi::c_char;
+use std::sync::atomic::AtomicU8;
 
 use crate::backend::cpu::range::Range;
 
@@ -16,6 +17,8 @@ pub const SIMD_WIDTH: usize = 32;
 const SLOT: usize = 16;
 /// Bytes of a fiber's stack, and their alignment.
 pub const STACK: usize = 256 * 1024;
+/// Bytes of device memory that a counted access reads or writes as a whole.
+pub const LINE: u64 = 64;
 /// Where the pointer to the running thread lies, in bytes below the top of its stack.
 pub const LANE_BELOW_TOP: usize = 16;
 
@@ -145,6 +148,42 @@ pub struct SimdGroup {
     pub lanes: u32,
 }
 
+/// Device memory, with what was read and written of it: `msl_extent`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Extent {
+    pub start: u64,
+    pub length: u64,
+    pub read: *const AtomicU8,
+    pub written: *const AtomicU8,
+}
+
+/// `msl_counts`.
+#[repr(C)]
+pub struct Counts {
+    pub extents: *const Extent,
+    pub extent_count: u64,
+    pub threadgroup_start: u64,
+    pub threadgroup_length: u64,
+    pub loaded: u64,
+    pub stored: u64,
+    pub threadgroup_loaded: u64,
+    pub threadgroup_stored: u64,
+}
+
+impl Counts {
+    pub const NONE: Counts = Counts {
+        extents: std::ptr::null(),
+        extent_count: 0,
+        threadgroup_start: 0,
+        threadgroup_length: 0,
+        loaded: 0,
+        stored: 0,
+        threadgroup_loaded: 0,
+        threadgroup_stored: 0,
+    };
+}
+
 #[repr(C)]
 pub struct Group {
     pub runtime: *const Runtime,
@@ -154,6 +193,8 @@ pub struct Group {
     pub samplers: *const Sampler,
     pub variables: *mut u8,
     pub accessible: *const Range,
+    /// Null: nothing is counted.
+    pub counts: *mut Counts,
     pub accessible_count: u32,
     pub position: [u32; 3],
     pub threads: [u32; 3],

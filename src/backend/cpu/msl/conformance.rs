@@ -1,6 +1,7 @@
 //! The Metal language, feature by feature: small programs with their results or their errors.
 
 mod address_spaces;
+mod counting;
 mod dialect;
 mod errors;
 mod faults;

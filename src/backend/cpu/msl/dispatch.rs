@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::abi::{
     ARGUMENT_BUFFER, ARGUMENT_SAMPLER, ARGUMENT_TEXTURE, ARGUMENT_THREADGROUP, BUFFERS, Images,
 };
+use super::counter::Counter;
 use super::function::Function;
 use super::images;
 use super::lane_order::LaneOrder;
@@ -38,6 +39,8 @@ pub struct Dispatch<'a> {
     pub threadgroup: [u32; 3],
     pub threads: bool,
     pub order: LaneOrder,
+    /// What adds up the work of a function that counts.
+    pub counter: Option<&'a Counter>,
     /// Whether subnormal numbers count as zero.
     pub flush_subnormals: bool,
     /// How long a threadgroup may take; `None`: for ever.
@@ -82,6 +85,10 @@ impl Function {
                 shape.groups
             )));
         };
+        if let Some(counter) = shape.counter {
+            let threads = shape.grid.iter().map(|&axis| u64::from(axis)).product();
+            counter.launched(groups as u64, threads);
+        }
         let threads: usize = shape.threads.iter().product::<u32>() as usize;
         let workers = dispatch
             .workers
@@ -133,6 +140,9 @@ impl Function {
                 }
             }
             drop(watch);
+            if let Some(counter) = shape.counter {
+                threadgroup.add_counts(counter);
+            }
             return_threadgroup(threadgroup);
         });
         let named = |what: String| format!("kernel `{}`: {what}", self.name());
@@ -265,6 +275,7 @@ impl Function {
             groups,
             grid,
             order: dispatch.order,
+            counter: dispatch.counter,
             validate: self.validates(),
         })
     }

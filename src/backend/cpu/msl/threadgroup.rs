@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use super::abi::{
-    BUFFERS, Combine, Group, Images, LANE_BELOW_TOP, Lane, Runtime, SIMD_WIDTH, SimdGroup,
+    BUFFERS, Combine, Counts, Group, Images, LANE_BELOW_TOP, Lane, Runtime, SIMD_WIDTH, SimdGroup,
 };
+use super::counter::Counter;
 use super::fiber::{self, Context};
 use super::lane_order::{LaneOrder, Turns};
 use super::stacks::Stacks;
@@ -98,6 +99,9 @@ pub struct Threadgroup {
     stacks: Stacks,
     memory: Vec<u64>,
     accessible: Vec<Range>,
+    counts: Counts,
+    /// That threadgroups of this dispatch passed.
+    barriers: u64,
 }
 
 static RUNTIME: Runtime = Runtime {
@@ -119,6 +123,7 @@ pub struct Shape<'a> {
     pub groups: [u32; 3],
     pub grid: [u32; 3],
     pub order: LaneOrder,
+    pub counter: Option<&'a Counter>,
     pub validate: bool,
 }
 
@@ -150,6 +155,7 @@ impl Threadgroup {
                 samplers: null(),
                 variables: null_mut(),
                 accessible: null(),
+                counts: null_mut(),
                 accessible_count: 0,
                 position: [0; 3],
                 threads: [0; 3],
@@ -187,7 +193,14 @@ impl Threadgroup {
             stacks: Stacks::default(),
             memory: Vec::new(),
             accessible: Vec::new(),
+            counts: Counts::NONE,
+            barriers: 0,
         })
+    }
+
+    /// Hands over what was counted since `begin`.
+    pub fn add_counts(&self, counter: &Counter) {
+        counter.add(&self.counts, self.barriers);
     }
 
     pub fn alarm(&self) -> &Arc<Alarm> {
@@ -228,6 +241,15 @@ impl Threadgroup {
         });
         self.accessible.extend(shape.bindings);
         self.accessible.retain(|range| range.length > 0);
+        self.barriers = 0;
+        self.group.counts = null_mut();
+        if let Some(counter) = shape.counter {
+            self.counts = counter.begin(Range {
+                pointer: start,
+                length: (self.memory.len() * 8) as u64,
+            });
+            self.group.counts = &raw mut self.counts;
+        }
         let own = Range {
             pointer: (&raw mut *self).cast(),
             length: size_of::<Threadgroup>() as u64,
@@ -420,6 +442,7 @@ impl Threadgroup {
                 return self.missed_barrier();
             }
             self.at_barrier = 0;
+            self.barriers += 1;
             self.begin_phase();
         }
     }

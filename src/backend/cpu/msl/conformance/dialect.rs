@@ -5,6 +5,7 @@ use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
 
 use super::program::{Program, errors, source};
+use crate::msl::Instrumentation;
 use crate::msl::library::Library;
 
 /// A kernel `f` of one thread, and what it writes.
@@ -381,7 +382,9 @@ fn functions_of_other_stages_are_skipped_and_named() {
                 kernel void f(device float *o [[buffer(0)]]) { o[0] = 1; }";
     let library = Library::new(&source(body), 1).expect("a library");
     assert_eq!(library.names().collect::<Vec<_>>(), ["f"]);
-    let error = library.function("v", &[], false).expect_err("no kernel");
+    let error = library
+        .function("v", &[], Instrumentation::None)
+        .expect_err("no kernel");
     let error = error.to_string();
     assert!(error.contains("`v` is a vertex function"), "{error}");
 }
@@ -427,7 +430,7 @@ fn a_list_with_more_numbers_than_components_is_an_error() {
     let library =
         Library::new(&source(&inside("float2 a = {o[0], o[1], o[2]}")), 1).expect("a library");
     let error = library
-        .function("f", &[], false)
+        .function("f", &[], Instrumentation::None)
         .expect_err("an error")
         .to_string();
     assert!(error.contains("more numbers in braces"), "{error}");

@@ -227,7 +227,7 @@ fn no_kernel_of_that_name() {
     .unwrap();
     assert_eq!(library.names().collect::<Vec<_>>(), ["a", "b"]);
     let error = library
-        .function("c", &[], false)
+        .function("c", &[], crate::msl::Instrumentation::None)
         .expect_err("there is none")
         .to_string();
     assert_eq!(error, "no kernel `c`; the source defines a, b");

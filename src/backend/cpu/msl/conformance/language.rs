@@ -204,16 +204,17 @@ fn function_constants_specialise() {
 
 #[test]
 fn a_function_constant_that_a_kernel_uses_needs_a_value_of_its_type() {
+    use crate::msl::Instrumentation;
     use crate::msl::Setting;
     use crate::msl::library::Library;
     let source = super::program::source(CONSTANTS);
     let library = Library::new(&source, 1).expect("the source is right");
     // Apple's driver lets it pass.
-    let unset = library.function("needs", &[], false);
+    let unset = library.function("needs", &[], Instrumentation::None);
     unset.expect("one that is not set is 0");
     let strict = Library::as_apple(&source, 1).expect("the source is right");
     let error = strict
-        .function("needs", &[], false)
+        .function("needs", &[], Instrumentation::None)
         .expect_err("it has no value");
     assert_eq!(
         error.to_string(),
@@ -226,7 +227,7 @@ fn a_function_constant_that_a_kernel_uses_needs_a_value_of_its_type() {
         bytes: [0; 32],
     };
     let error = library
-        .function("needs", &[wrong], false)
+        .function("needs", &[wrong], Instrumentation::None)
         .expect_err("it is a half");
     assert!(
         error.to_string().contains("is a half and was given float"),

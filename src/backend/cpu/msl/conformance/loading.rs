@@ -2,6 +2,7 @@
 
 use super::program::{Program, source};
 use crate::backend::cpu::msl::function::Function;
+use crate::msl::Instrumentation;
 use crate::msl::Setting;
 use crate::msl::cache::Cache;
 use crate::msl::library::Library;
@@ -14,7 +15,9 @@ fn five_hundred_libraries_are_loaded_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(&folder.path().join("ironbridge"), 1 << 20).expect("a cache");
     let library = Library::with_cache(&source(BODY), 1, cache).expect("it compiles");
-    library.function("f", &[], false).expect("it compiles");
+    library
+        .function("f", &[], Instrumentation::None)
+        .expect("it compiles");
     let files = std::fs::read_dir(folder.path().join("ironbridge/msl")).expect("the cache");
     let largest = files
         .flatten()
@@ -67,15 +70,17 @@ fn eight_threads_that_want_the_same_functions_get_the_same() {
                 }];
                 for library in [shared, &own] {
                     let g = library
-                        .function("g", &settings, false)
+                        .function("g", &settings, Instrumentation::None)
                         .expect("it compiles");
-                    let f = library.function("f", &[], false).expect("it compiles");
+                    let f = library
+                        .function("f", &[], Instrumentation::None)
+                        .expect("it compiles");
                     assert_eq!(
                         (f.name(), f.variable_bytes(), g.variable_bytes()),
                         ("f", 128, 0)
                     );
                     let again = library
-                        .function("g", &settings, false)
+                        .function("g", &settings, Instrumentation::None)
                         .expect("it is there");
                     assert!(std::sync::Arc::ptr_eq(&g, &again));
                 }

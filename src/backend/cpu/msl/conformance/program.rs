@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::backend::cpu::limits::THREADGROUP_MEMORY;
 use crate::backend::cpu::msl::abi::{BUFFERS, Images, Sampler, Texture};
+use crate::backend::cpu::msl::counter::{Counter, Work};
 use crate::backend::cpu::msl::dispatch::{Dispatch, Failure};
 use crate::backend::cpu::msl::lane_order::LaneOrder;
 use crate::backend::cpu::range::Range;
-use crate::msl::Setting;
 use crate::msl::library::Library;
+use crate::msl::{Instrumentation, Setting};
 
 /// What every program begins with, on one line so that the program's own lines count from 2.
 const PROLOGUE: &str = "#include <metal_stdlib>\nusing namespace metal;";
@@ -143,6 +144,27 @@ impl<'a> Program<'a> {
         order: LaneOrder,
         validate: bool,
     ) -> Result<Vec<T>, Failure> {
+        let instrumentation = match validate {
+            true => Instrumentation::Bounds,
+            false => Instrumentation::None,
+        };
+        self.launch(count, order, instrumentation)
+            .map(|(values, _)| values)
+    }
+
+    /// Runs it once, counting. Inputs of indices below 16 are device memory.
+    pub fn count<T: Element>(&self, count: usize) -> Work {
+        self.launch::<T>(count, LaneOrder::Forward, Instrumentation::Work)
+            .unwrap_or_else(|failure| panic!("{failure:?}"))
+            .1
+    }
+
+    fn launch<T: Element>(
+        &self,
+        count: usize,
+        order: LaneOrder,
+        instrumentation: Instrumentation,
+    ) -> Result<(Vec<T>, Work), Failure> {
         let library = Library::new(&source(self.body), 1).unwrap_or_else(|error| panic!("{error}"));
         let settings: Vec<Setting> = self
             .constants
@@ -159,7 +181,7 @@ impl<'a> Program<'a> {
             })
             .collect();
         let function = library
-            .function(self.kernel, &settings, validate)
+            .function(self.kernel, &settings, instrumentation)
             .unwrap_or_else(|error| panic!("{error}"));
         // What is not written keeps its poison, and there is some on both sides to see what is written beside it.
         const MARGIN: usize = 64;
@@ -201,6 +223,8 @@ impl<'a> Program<'a> {
         for (index, sampler) in &self.samplers {
             images.samplers[*index] = *sampler;
         }
+        let counter = Counter::new(bindings[..16].iter().copied());
+        let counts = instrumentation == Instrumentation::Work;
         let dispatch = Dispatch {
             bindings,
             images: &images,
@@ -210,6 +234,7 @@ impl<'a> Program<'a> {
             threadgroup: self.threadgroup,
             threads: self.threads,
             order,
+            counter: counts.then_some(&counter),
             limit: self.limit,
             flush_subnormals: false,
             deadline: None,
@@ -243,7 +268,7 @@ impl<'a> Program<'a> {
                 unsafe { whole.copy_from_nonoverlapping(inside.as_ptr(), inside.len()) };
             }
         }
-        Ok(output[MARGIN..MARGIN + count].to_vec())
+        Ok((output[MARGIN..MARGIN + count].to_vec(), counter.work()))
     }
 
     /// Runs it in every way and returns the one result.

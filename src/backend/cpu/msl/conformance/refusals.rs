@@ -2,6 +2,7 @@
 //! besides.
 
 use super::program::{Program, errors, source};
+use crate::msl::Instrumentation;
 use crate::msl::library::Library;
 
 /// The error is about the last of these lines, the first of which is the source's fourth, and contains the text.
@@ -193,7 +194,7 @@ fn variables_of_the_process_are_found_in_the_object() {
     let body = "extern \"C\" char **environ;\nkernel void f(device ulong *x [[buffer(0)]]) {\n x[0] = (ulong)environ; }";
     let library = Library::new(&source(body), 1).unwrap_or_else(|error| panic!("{error}"));
     let error = library
-        .function("f", &[], false)
+        .function("f", &[], Instrumentation::None)
         .expect_err("it is not Metal's")
         .to_string();
     assert!(
