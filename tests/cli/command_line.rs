@@ -645,6 +645,55 @@ fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
     );
 }
 
+/// The kernels are those of Metal source, and need a compiler, as the tests of Metal do.
+#[test]
+fn bench_explains_what_a_token_asks_memory_for() {
+    let explain = ["bench", "-m", MODEL, "--explain", "--behind", "7"];
+    let found = json(&[&explain[..], &["--json"]].concat());
+    assert_eq!(found["measured"], false);
+    let number = |value: &Value| value.as_u64().expect("a whole number");
+    let remark = "A model, not a measurement";
+    assert!(found["remark"].as_str().expect("text").contains(remark));
+    let kernels = found["kernels"].as_array().expect("an array");
+    for kernel in kernels {
+        assert!(!kernel["kernel"].as_str().expect("a name").is_empty());
+        assert!(number(&kernel["dispatches"]) > 0, "{kernel}");
+        assert!(number(&kernel["bytes_written"]) > 0, "{kernel}");
+        assert!(number(&kernel["threads"]) >= number(&kernel["threadgroups"]));
+    }
+    for key in ["dispatches", "bytes_read", "bytes_loaded", "barriers"] {
+        let sum: u64 = kernels.iter().map(|kernel| number(&kernel[key])).sum();
+        assert_eq!(sum, number(&found["total"][key]), "{key}");
+    }
+    // Every matrix is read, and activations and keys and values are little beside them.
+    let (read, matrices) = (&found["total"]["bytes_read"], &found["matrix_bytes"]);
+    let (read, matrices) = (number(read), number(matrices));
+    assert!((matrices..matrices * 3 / 2).contains(&read), "{found}");
+    let dispatches = number(&found["total"]["dispatches"]) as f64;
+    let (layers, each) = (number(&found["layers"]), &found["dispatches_of_a_layer"]);
+    let of_layers = layers as f64 * each.as_f64().expect("a number");
+    assert!((1.0..=dispatches).contains(&of_layers), "{found}");
+    assert_eq!(found["gpus"].as_array().expect("an array").len(), 15);
+
+    for form in [&explain[..], &[&explain[..], &["--markdown"]].concat()] {
+        let text = stdout(&ironbridge(form));
+        assert!(text.contains(remark) && text.contains("M4 Max"), "{text}");
+        assert!(text.contains("dispatches a layer"), "{text}");
+    }
+    for other in [
+        "--threads",
+        "--sequences",
+        "--prompt",
+        "--tokens",
+        "--device",
+    ] {
+        let refused = ironbridge(&[&explain[..], &[other, "1"]].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        let said = stderr(&refused);
+        assert!(said.contains("--explain") && said.contains(other), "{said}");
+    }
+}
+
 #[test]
 fn embed_gives_vectors_and_how_near_they_are() {
     let texts = [

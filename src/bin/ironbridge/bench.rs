@@ -1,6 +1,7 @@
 //! `ironbridge bench`
 
 mod bandwidth;
+mod explain;
 
 use std::error::Error;
 use std::io::Write;
@@ -41,6 +42,10 @@ pub struct BenchArguments {
     /// Times to measure each; the median counts
     #[arg(short, long, default_value_t = 5, value_name = "N", value_parser = positive)]
     rounds: usize,
+    /// Count what the kernels of a token ask memory for, instead of measuring, beside the limits of Apple's GPUs: a model,
+    /// not a measurement
+    #[arg(long, conflicts_with_all = ["prompt", "tokens", "sequences", "threads", "rounds", "device"])]
+    explain: bool,
     /// Write one JSON object
     #[arg(long)]
     json: bool,
@@ -61,6 +66,9 @@ fn positive(text: &str) -> Result<usize, String> {
 
 pub fn run(arguments: &BenchArguments) -> Result<(), Box<dyn Error>> {
     let mut out = output::stdout();
+    if arguments.explain {
+        return explain::run(arguments, &mut out);
+    }
     if arguments.here {
         writeln!(out, "{}", measure(arguments)?)?;
         return Ok(());

@@ -103,7 +103,11 @@ impl RunOptions {
 impl ModelOptions {
     /// Opens the device and loads the model, with a progress bar unless `quiet`.
     pub fn load(&self, quiet: bool) -> Result<Model, Box<dyn Error>> {
-        let device = Device::open(&self.device)?;
+        self.load_on(&Device::open(&self.device)?, quiet)
+    }
+
+    /// Loads the model on a device that a command has chosen.
+    pub fn load_on(&self, device: &Device, quiet: bool) -> Result<Model, Box<dyn Error>> {
         let mut file = ModelFile::open(&self.model)?;
         self.rope.apply(&mut file)?;
         let bar = match quiet {
@@ -119,7 +123,7 @@ impl ModelOptions {
                 Storage::Copied => WeightStorage::Copied,
             },
         };
-        let model = Model::load(&device, &file, options, &mut |loaded| {
+        let model = Model::load(device, &file, options, &mut |loaded| {
             bar.set_length(loaded.total);
             bar.set_position(loaded.done);
         });
