@@ -30,6 +30,9 @@ use crate::backend::vtable::{
 };
 use crate::msl::{self, Setting};
 
+/// What the bridge takes GPUs of Apple's to have.
+const CORES_OF_APPLE: u32 = 8;
+
 /// One opened device. All of them share the process's machine.
 #[derive(Default)]
 pub struct Cpu {
@@ -46,8 +49,9 @@ pub struct Cpu {
 impl Cpu {
     /// `options`: `cores=N`, to be given the kernels that a GPU of N cores is given, for tests of these;
     /// `threadgroup_memory=N`, to have N KiB of it, as other GPUs have; `strict=apple`, to hold sources to Apple's
-    /// rules; `also=nvptx`, whose kernels must compile for NVIDIA's GPUs; `count=1`, whose kernels are those of Metal
-    /// source, and their work is counted while it is recorded (`work`).
+    /// rules and to be given the kernels that an Apple GPU is given; `also=nvptx`, whose kernels must compile for
+    /// NVIDIA's GPUs; `count=1`, whose kernels are those of Metal source, and their work is counted while it is
+    /// recorded (`work`).
     pub fn with_options(options: &str) -> Result<Cpu, Fault> {
         let mut cpu = Cpu::default();
         for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -77,6 +81,9 @@ impl Cpu {
                 "also" if value == "nvptx" => cpu.rules = Rules::Nvptx,
                 _ => return Err(Fault::Invalid(format!("there is no key '{key}'"))),
             }
+        }
+        if cpu.rules == Rules::Apple && cpu.cores == 0 {
+            cpu.cores = CORES_OF_APPLE;
         }
         Ok(cpu)
     }

@@ -42,8 +42,8 @@ pub struct BenchArguments {
     /// Times to measure each; the median counts
     #[arg(short, long, default_value_t = 5, value_name = "N", value_parser = positive)]
     rounds: usize,
-    /// Count what the kernels of a token ask memory for, instead of measuring, beside the limits of Apple's GPUs: a model,
-    /// not a measurement
+    /// Count what the kernels of a token ask memory for, instead of measuring, beside the limits of Apple's GPUs: a
+    /// model, not a measurement
     #[arg(long, conflicts_with_all = ["prompt", "tokens", "sequences", "threads", "rounds", "device"])]
     explain: bool,
     /// Write one JSON object

@@ -12,7 +12,7 @@ use super::BenchArguments;
 use crate::terminal::progress;
 
 /// Kernels are chosen as for an Apple GPU, and run from their Metal source.
-const DEVICE: &str = "gpu=apple9,count=1";
+const DEVICE: &str = "gpu=apple9,cores=8,count=1";
 
 const REMARK: &str = "A model, not a measurement: no Mac ran this.";
 const SOURCES: &str = "GPU cores and bandwidths: Apple's newsroom and technical specifications, largest configurations. \
