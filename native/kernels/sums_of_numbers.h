@@ -1,12 +1,13 @@
-/* The sums of one row of activations, or of up to eight, with rows of weights that are numbers: what a lane of a SIMD-group
- * has of them. A thread takes four neighbouring weights, so that the 32 read consecutive memory. */
+/* The sums of one row of activations, or of up to eight, with rows of weights that are numbers: what a lane of a
+ * SIMD-group has of them. A thread takes four neighbouring weights, so that the 32 read consecutive memory. */
 #ifndef IRON_KERNELS_SUMS_OF_NUMBERS_H
 #define IRON_KERNELS_SUMS_OF_NUMBERS_H
 
 /* a: m rows, at most M, of k activations. */
 template <typename A, typename B, uint M, uint ROWS, typename T, typename Stored>
-static inline void sums_of_numbers(device const T *a, ulong a_row_stride, uint m, device const Stored *const thread *rows,
-                                   uint k, uint lane, thread float (*sums)[ROWS]) {
+static inline void sums_of_numbers(device const T *a, ulong a_row_stride, uint m,
+                                   device const Stored *const thread *rows, uint k, uint lane,
+                                   thread float (*sums)[ROWS]) {
 #pragma unroll
   for (uint i = 0; i < M; ++i)
 #pragma unroll

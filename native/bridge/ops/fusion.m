@@ -5,7 +5,12 @@
 #import "base/entry.h"
 #import "pipelines.h"
 
-enum { PRODUCT_OPERANDS = MATVEC_BYTES_ARGS, JOINED_OPERANDS = MATVEC_JOINED_ARGS, NORM_OPERANDS = RMS_NORM_ARGS, STORE_OPERANDS = ROPE_STORE_ARGS };
+enum {
+  PRODUCT_OPERANDS = MATVEC_BYTES_ARGS,
+  JOINED_OPERANDS = MATVEC_JOINED_ARGS,
+  NORM_OPERANDS = RMS_NORM_ARGS,
+  STORE_OPERANDS = ROPE_STORE_ARGS
+};
 
 /* What was put off: a norm, a product or a rotation, with what has joined it. Its buffers are the submission's since it
  * was recorded. */
@@ -142,7 +147,8 @@ static bool record_neighbor(IronCommands *commands, int kernel, const IronOperan
   const matvec_joined_args *old = &before->arguments.joined;
   const IronOperand *all = before->operands, *out = &all[MATVEC_BYTES_OUT], *b = &operands[MATMUL_B],
                     *c = &operands[MATMUL_C];
-  bool is_plain = !old->product.has_addend && !old->product.keeps_product && !old->product.rotary_dim && !args->has_bias;
+  bool is_plain = !old->product.has_addend && !old->product.keeps_product && !old->product.rotary_dim &&
+                  !args->has_bias;
   bool is_full = old->third_row < old->product.n;
   bool is_alike = IronSamePlace(&operands[MATMUL_A], &all[MATVEC_BYTES_A]) && args->k == old->product.k &&
                   args->b_row_stride == old->product.b_row_stride;

@@ -1,4 +1,5 @@
-//! The kernels that GPUs of many cores, and of few, are given: from their Metal source on the processor, and on such a GPU.
+//! The kernels that GPUs of many cores, and of few, are given: from their Metal source on the processor, and on such a
+//! GPU.
 
 use ironbridge::ops::{Argmax, Elementwise, Matmul, RmsNorm};
 use ironbridge::{DType, Device};
