@@ -120,8 +120,8 @@ typedef struct matvec_bytes_args {
   iron_u32 written; /* b or norm may be written by a kernel that stands before */
 } matvec_bytes_args;
 /* matvec_joined_<B>_f32: the same for weights of each type. X is not rounded, and has_norm is 0. b's rows are those of
- * up to three matrices. Row second_row is the first one of the second matrix, third_row that of the third. A matrix that
- * is not there has no row, and is bound to something else. */
+ * up to three matrices. Row second_row is the first one of the second matrix, third_row that of the third. A matrix
+ * that is not there has no row, and is bound to something else. */
 enum { MATVEC_JOINED_SECOND_B = 11, MATVEC_JOINED_THIRD_B = 12, MATVEC_JOINED_ARGS = 13 };
 typedef struct matvec_joined_args {
   matvec_bytes_args product;

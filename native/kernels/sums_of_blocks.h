@@ -1,7 +1,7 @@
 /* The sums of one row of activations, or of up to eight, with rows of weights in blocks: what a lane of a SIMD-group
- * has of them. A thread takes the groups of sixteen weights that share their words, so that each word is read by one thread,
- * once. Integers are multiplied with activations as they are; their scale comes after the sum of sixteen, and where
- * weights have an offset it multiplies the sum of the activations. */
+ * has of them. A thread takes the groups of sixteen weights that share their words, so that each word is read by one
+ * thread, once. Integers are multiplied with activations as they are; their scale comes after the sum of sixteen, and
+ * where weights have an offset it multiplies the sum of the activations. */
 #ifndef IRON_KERNELS_SUMS_OF_BLOCKS_H
 #define IRON_KERNELS_SUMS_OF_BLOCKS_H
 

@@ -43,8 +43,7 @@ static id<MTLDevice> system_default(void) { return nil; }
 
 #endif
 
-/* Metal does not say. The smallest GPU that the kernels run on has these; of a larger one, single kernels of one row use
- * less. */
+/* Metal does not say. The smallest GPU that the kernels run on has these. */
 static uint32_t fewest_cores(const void *metal) {
   (void)metal;
   return 8;

@@ -1,7 +1,7 @@
 /* Operations of one row that follow each other in a model, done by one kernel: on a GPU what a kernel costs is mostly
- * its start and its end. A norm, a product of a row, or a rotation is put off until
- * the next operation is recorded. When that is the product of the norm's row, what a model does to a product's row,
- * another product of the same row, or a copy of what was rotated, both are one. Every operand is written as it would have been. */
+ * its start and its end. A norm, a product of a row, or a rotation is put off until the next operation is recorded.
+ * Both are one when that is the product of the norm's row, what a model does to a product's row, another product of
+ * the same row, or a copy of what was rotated. Every operand is written as it would have been. */
 #ifndef IRON_BRIDGE_FUSION_H
 #define IRON_BRIDGE_FUSION_H
 
