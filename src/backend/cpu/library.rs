@@ -41,6 +41,7 @@ pub enum Library {
 #[derive(Debug)]
 pub struct Function {
     pub code: Code,
+    #[cfg_attr(not(feature = "msl"), expect(dead_code, reason = "it is kept alive"))]
     library: Arc<Library>,
 }
 

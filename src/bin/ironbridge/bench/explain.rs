@@ -90,9 +90,12 @@ fn explain(arguments: &BenchArguments) -> Result<Explanation, Box<dyn Error>> {
     if tokens > context {
         return Err(LlamaError::ContextFull { tokens, context }.into());
     }
-    let bar = progress(2, "{msg} {bar:40}").with_message("reading the tokens before");
-    super::read_text(&mut session, &super::tokens(&model, arguments.behind))?;
-    bar.set_position(1);
+    let bar = progress(tokens as u64, "{msg} {bar:40}").with_message("reading the tokens before");
+    // One by one: a processor is slow at the kernels that read many for a GPU.
+    for token in super::tokens(&model, arguments.behind) {
+        super::read_text(&mut session, &[token])?;
+        bar.inc(1);
+    }
     bar.set_message("counting a token");
     let greedy = Sampler::new(SamplerOptions::default())?;
     diagnostics::record_work();
