@@ -673,6 +673,7 @@ fn bench_explains_what_a_token_asks_memory_for() {
     let (layers, each) = (number(&found["layers"]), &found["dispatches_of_a_layer"]);
     let of_layers = layers as f64 * each.as_f64().expect("a number");
     assert!((1.0..=dispatches).contains(&of_layers), "{found}");
+    assert!(each.as_f64().expect("a number") <= 8.0, "{found}");
     assert_eq!(found["gpus"].as_array().expect("an array").len(), 15);
 
     for form in [&explain[..], &[&explain[..], &["--markdown"]].concat()] {

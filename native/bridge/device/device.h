@@ -60,6 +60,10 @@ typedef struct IronExtras {
   iron_status (*pin_threads)(const uint32_t *processors, size_t count, char **text);
 } IronExtras;
 
+/* Cores from which on a kernel is chosen that gives each a part of one row. A GPU of fewer is filled by a row of
+ * threads for each of its columns. */
+enum { IRON_MANY_CORES = 64 };
+
 @interface IronDevice : IronObject {
  @public
   id<MTLDevice> metal;

@@ -47,11 +47,9 @@ static bool has_one_row(const void *arguments, const struct IronOperand *operand
   return args->m == 1 && is_of_rows(args);
 }
 
-/* Cores from which on a kernel is chosen that gives each a part of one row. A GPU of fewer is filled by a row of
- * threads for each of its columns. */
-enum { MANY_CORES = 64, VECTOR_BYTES = 16 };
+enum { VECTOR_BYTES = 16 };
 
-static bool is_wide(const struct IronOperand *operand) { return operand->buffer->device->cores >= MANY_CORES; }
+static bool is_wide(const struct IronOperand *operand) { return operand->buffer->device->cores >= IRON_MANY_CORES; }
 
 /* A GPU, where a kernel's start takes longer than small work. */
 static bool is_gpu(const struct IronOperand *operand) { return operand->buffer->device->cores > 0; }
@@ -89,6 +87,12 @@ static bool is_shared_out(const matmul_args *args, const struct IronOperand *ope
     const matmul_args *args = arguments;                                                                           \
     return args->m <= SOME_ROWS && is_shared_out_of_##name(args, operands);                                        \
   }
+/* Products of one row of any weights, on GPUs of few cores. */
+static bool is_joined(const void *arguments, const struct IronOperand *operands) {
+  const matmul_args *args = arguments;
+  const IronOperand *b = &operands[MATMUL_B];
+  return args->m == 1 && args->batch == 1 && is_of_rows(args) && is_gpu(b) && !is_wide(b);
+}
 /* Weights for one row of activations that a threadgroup copies, with room for what SIMD-groups read ahead. */
 static bool is_of_rings(const matmul_args *args, const struct IronOperand *operands, uint32_t of_block, uint32_t bytes,
                         uint64_t memory) {
@@ -161,12 +165,6 @@ static bool is_of_panels(const matmul_args *args, const struct IronOperand *oper
   static bool is_of_panels_short_##name(const void *arguments, const struct IronOperand *operands) {       \
     return is_of_panels(arguments, operands, of_block, bytes, MATVEC_PANELS_FEW_SIMDGROUPS);               \
   }
-/* The same without threadgroup memory: of weights of any type, on GPUs of few cores. */
-static bool is_joined(const void *arguments, const struct IronOperand *operands) {
-  const matmul_args *args = arguments;
-  const IronOperand *b = &operands[MATMUL_B];
-  return args->m == 1 && args->batch == 1 && is_of_rows(args) && is_gpu(b) && !is_wide(b);
-}
 IS_OF_PANELS(q8_0, 32, 34)
 IS_OF_PANELS(q4_0, 32, 18)
 IS_OF_PANELS(q4_k, 256, 144)
@@ -546,7 +544,8 @@ const IronKernelEntry IronKernelTable[] = {
     {IRON_OPERATION_COPY, {IRON_U32, IRON_U32}, ALWAYS, "copy", "copy_u32_u32", THREAD_PER_POINT},
     {IRON_OPERATION_COPIES, {IRON_F32, IRON_F32}, are_copies_of_a_gpu, "copies", "copies_f32_f32", THREAD_PER_POINT},
     {IRON_OPERATION_COPIES, {IRON_F32, IRON_F16}, are_copies_of_a_gpu, "copies", "copies_f32_f16", THREAD_PER_POINT},
-    {IRON_OPERATION_COPIES, {IRON_F32, IRON_Q8_0}, are_copies_of_a_gpu, "copies", "copies_f32_q8_0", SIMDGROUP_PER_BLOCK},
+    {IRON_OPERATION_COPIES, {IRON_F32, IRON_Q8_0}, are_copies_of_a_gpu, "copies", "copies_f32_q8_0",
+     SIMDGROUP_PER_BLOCK},
 
 };
 

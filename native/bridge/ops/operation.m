@@ -91,8 +91,9 @@ void IronPassEncode(const IronKernelPass *prepared, id<MTLComputeCommandEncoder>
   }
   if (pass->operand_count) [encoder setBuffers:buffers offsets:offsets withRange:NSMakeRange(0, pass->operand_count)];
   [encoder setBytes:pass->arguments length:pass->arguments_size atIndex:pass->operand_count];
-  /* What a pass before this one had would count beside the kernel's own: GPUs have such passes. */
-  bool may_have_been_set = pass->operand_count > 0 && pass->operands[0].buffer->device->cores > 0;
+  /* What a pass before this one had would count beside the kernel's own. Devices of many cores alone have such
+   * passes. */
+  bool may_have_been_set = pass->operand_count > 0 && pass->operands[0].buffer->device->cores >= IRON_MANY_CORES;
   if (pass->threadgroup_memory || may_have_been_set)
     [encoder setThreadgroupMemoryLength:pass->threadgroup_memory atIndex:0];
   dispatch(encoder, prepared->state, &IronKernelTable[pass->kernel].geometry, pass->grid);

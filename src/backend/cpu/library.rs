@@ -2,7 +2,7 @@
 //!
 //! ironbridge's own sources (`native/kernels/*.metal`) are recognised by their text and answered with the native
 //! kernels of that family, unless `IRONBRIDGE_SOFT_KERNELS=msl` asks for what the text says. Every other source is
-//! compiled, and so are ours for devices of many cores, of which there are no native kernels.
+//! compiled, and so are ours for GPUs, of which there are no native kernels.
 
 use std::ffi::CStr;
 #[cfg(feature = "msl")]
@@ -196,7 +196,7 @@ fn compile_metal(source: &str, rules: Rules) -> Result<Library, String> {
     })
 }
 
-/// None of ours, or for a device of many cores.
+/// None of ours, or for a GPU.
 #[cfg(not(feature = "msl"))]
 fn compile_metal(_source: &str, _rules: Rules) -> Result<Library, String> {
     Err(String::from(msl::ABSENT))

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::msl::counter::Work;
+pub use super::msl::counter::Work;
 
 /// What the dispatches of one kernel did together, counted where its threads access memory.
 ///
 /// A dispatch of the same kernel, grid and argument bytes as one before is taken to do the same, and runs uncounted.
-/// Textures and the bytes of `constant` arguments are in none of the numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelWork {
@@ -16,28 +15,12 @@ pub struct KernelWork {
     pub kernel: String,
     /// How often it was dispatched.
     pub dispatches: u64,
-    /// Threadgroups of all dispatches.
-    pub threadgroups: u64,
     /// Threadgroups of the dispatch with the fewest.
     pub least_threadgroups: u64,
     /// Threadgroups of the dispatch with the most.
     pub most_threadgroups: u64,
-    /// Threads of all dispatches.
-    pub threads: u64,
-    /// Bytes of device memory that threads load, each time that they do.
-    pub loaded: u64,
-    /// Bytes of device memory that threads store. An atomic operation stores.
-    pub stored: u64,
-    /// Bytes of the lines, of 64 bytes each, that a dispatch reads of device memory: each line once.
-    pub read: u64,
-    /// Bytes of the lines that a dispatch writes, likewise.
-    pub written: u64,
-    /// Threadgroup barriers, of all threadgroups together.
-    pub barriers: u64,
-    /// Bytes of threadgroup memory that threads load.
-    pub threadgroup_loaded: u64,
-    /// Bytes of threadgroup memory that threads store.
-    pub threadgroup_stored: u64,
+    /// Of all dispatches.
+    pub work: Work,
 }
 
 /// What was recorded.
@@ -122,15 +105,7 @@ pub fn add(key: Key, kernel: &str, counted: Option<Work>) {
     work.order.push(place);
     let row = &mut work.kernels[place];
     row.dispatches += 1;
-    row.threadgroups += done.threadgroups;
     row.least_threadgroups = row.least_threadgroups.min(done.threadgroups);
     row.most_threadgroups = row.most_threadgroups.max(done.threadgroups);
-    row.threads += done.threads;
-    row.loaded += done.loaded;
-    row.stored += done.stored;
-    row.read += done.read;
-    row.written += done.written;
-    row.barriers += done.barriers;
-    row.threadgroup_loaded += done.threadgroup_loaded;
-    row.threadgroup_stored += done.threadgroup_stored;
+    row.work += done;
 }

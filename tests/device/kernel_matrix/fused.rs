@@ -1,5 +1,5 @@
-//! Operations that a GPU does in one kernel when they follow each other: everything that they write is
-//! what they write in command buffers of their own, where nothing can be joined.
+//! Operations that a GPU does in one kernel when they follow each other: everything that they write is what they write
+//! in command buffers of their own, where nothing can be joined.
 
 use std::collections::BTreeSet;
 

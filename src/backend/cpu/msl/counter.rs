@@ -1,27 +1,48 @@
 //! What the threads of a dispatch ask memory for, added up by code that was compiled to count.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::abi::{Counts, Extent, LINE};
 use crate::backend::cpu::range::Range;
 
-/// The work of a dispatch. Bytes of textures and of `constant` arguments are in none of the numbers.
+/// The work of one dispatch, or of several. Bytes of textures and of `constant` arguments are in none of the numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Work {
+    /// Threadgroups.
     pub threadgroups: u64,
+    /// Threads.
     pub threads: u64,
-    /// Bytes of device memory, as often as threads ask for them. An atomic operation stores.
+    /// Bytes of device memory that threads load, each time that they do.
     pub loaded: u64,
+    /// Bytes of device memory that threads store. An atomic operation stores.
     pub stored: u64,
-    /// Bytes of the lines of device memory that are touched, each line once.
+    /// Bytes of the lines, of 64 bytes each, that a dispatch reads of device memory: each line once.
     pub read: u64,
+    /// Bytes of the lines that a dispatch writes, likewise.
     pub written: u64,
-    /// Barriers of all threadgroups.
+    /// Threadgroup barriers, of all threadgroups together.
     pub barriers: u64,
-    /// Bytes of threadgroup memory.
+    /// Bytes of threadgroup memory that threads load.
     pub threadgroup_loaded: u64,
+    /// Bytes of threadgroup memory that threads store.
     pub threadgroup_stored: u64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
+        self.threadgroups += other.threadgroups;
+        self.threads += other.threads;
+        self.loaded += other.loaded;
+        self.stored += other.stored;
+        self.read += other.read;
+        self.written += other.written;
+        self.barriers += other.barriers;
+        self.threadgroup_loaded += other.threadgroup_loaded;
+        self.threadgroup_stored += other.threadgroup_stored;
+    }
 }
 
 /// Adds up one dispatch.
@@ -85,12 +106,14 @@ impl Counter {
 
     /// Adds what a worker has counted.
     pub fn add(&self, counts: &Counts, barriers: u64) {
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        work.loaded += counts.loaded;
-        work.stored += counts.stored;
-        work.threadgroup_loaded += counts.threadgroup_loaded;
-        work.threadgroup_stored += counts.threadgroup_stored;
-        work.barriers += barriers;
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner) += Work {
+            loaded: counts.loaded,
+            stored: counts.stored,
+            threadgroup_loaded: counts.threadgroup_loaded,
+            threadgroup_stored: counts.threadgroup_stored,
+            barriers,
+            ..Work::default()
+        };
     }
 
     /// How large the dispatch is.

@@ -15,8 +15,8 @@ use crate::terminal::progress;
 const DEVICE: &str = "gpu=apple9,cores=8,count=1";
 
 const REMARK: &str = "A model, not a measurement: no Mac ran this.";
-const SOURCES: &str = "GPU cores and bandwidths: Apple's newsroom and technical specifications, largest configurations. \
-                       Apple publishes no bandwidth of the M1: it is LPDDR4X-4266 of 128 bits.";
+const SOURCES: &str = "GPU cores and bandwidths: Apple's newsroom and technical specifications, largest \
+                       configurations. Apple publishes no bandwidth of the M1: it is LPDDR4X-4266 of 128 bits.";
 
 struct Chip {
     name: &'static str,
@@ -133,15 +133,7 @@ fn total(kernels: &[KernelWork]) -> KernelWork {
     total.kernel = "all".to_owned();
     for kernel in kernels {
         total.dispatches += kernel.dispatches;
-        total.threadgroups += kernel.threadgroups;
-        total.threads += kernel.threads;
-        total.loaded += kernel.loaded;
-        total.stored += kernel.stored;
-        total.read += kernel.read;
-        total.written += kernel.written;
-        total.barriers += kernel.barriers;
-        total.threadgroup_loaded += kernel.threadgroup_loaded;
-        total.threadgroup_stored += kernel.threadgroup_stored;
+        total.work += kernel.work;
     }
     total
 }
@@ -166,9 +158,9 @@ fn megabytes(bytes: u64) -> String {
 /// A kernel's row. Threadgroups are those of a dispatch, from the fewest to the most, and barriers those of a
 /// threadgroup.
 fn cells(kernel: &KernelWork) -> [String; 9] {
-    let barriers = kernel.barriers as f64 / kernel.threadgroups.max(1) as f64;
+    let barriers = kernel.work.barriers as f64 / kernel.work.threadgroups.max(1) as f64;
     let threadgroups = match (kernel.least_threadgroups, kernel.most_threadgroups) {
-        (0, 0) => kernel.threadgroups.to_string(),
+        (0, 0) => kernel.work.threadgroups.to_string(),
         (least, most) if least == most => most.to_string(),
         (least, most) => format!("{least} to {most}"),
     };
@@ -176,19 +168,19 @@ fn cells(kernel: &KernelWork) -> [String; 9] {
         kernel.kernel.clone(),
         kernel.dispatches.to_string(),
         threadgroups,
-        megabytes(kernel.read),
-        megabytes(kernel.written),
-        megabytes(kernel.loaded),
-        megabytes(kernel.stored),
+        megabytes(kernel.work.read),
+        megabytes(kernel.work.written),
+        megabytes(kernel.work.loaded),
+        megabytes(kernel.work.stored),
         format!("{barriers:.1}"),
-        megabytes(kernel.threadgroup_loaded + kernel.threadgroup_stored),
+        megabytes(kernel.work.threadgroup_loaded + kernel.work.threadgroup_stored),
     ]
 }
 
 impl Explanation {
     /// Bytes that memory delivers and takes when every kernel's caches hold all that it needs again.
     fn bytes(&self) -> u64 {
-        self.total.read + self.total.written
+        self.total.work.read + self.total.work.written
     }
 
     fn rows(&self) -> Vec<[String; 9]> {
@@ -249,15 +241,15 @@ impl Explanation {
             json!({
                 "kernel": kernel.kernel,
                 "dispatches": kernel.dispatches,
-                "threadgroups": kernel.threadgroups,
-                "threads": kernel.threads,
-                "bytes_read": kernel.read,
-                "bytes_written": kernel.written,
-                "bytes_loaded": kernel.loaded,
-                "bytes_stored": kernel.stored,
-                "barriers": kernel.barriers,
-                "threadgroup_bytes_loaded": kernel.threadgroup_loaded,
-                "threadgroup_bytes_stored": kernel.threadgroup_stored,
+                "threadgroups": kernel.work.threadgroups,
+                "threads": kernel.work.threads,
+                "bytes_read": kernel.work.read,
+                "bytes_written": kernel.work.written,
+                "bytes_loaded": kernel.work.loaded,
+                "bytes_stored": kernel.work.stored,
+                "barriers": kernel.work.barriers,
+                "threadgroup_bytes_loaded": kernel.work.threadgroup_loaded,
+                "threadgroup_bytes_stored": kernel.work.threadgroup_stored,
             })
         };
         let chip = |chip: &Chip| {
