@@ -154,6 +154,9 @@ pub fn for_gpu(module: &str, max_threads: u32, overlaps: bool) -> String {
     text
 }
 
+/// Bytes of a description, far more than any kernel's arguments take.
+const MOST_DESCRIPTION: usize = 1 << 16;
+
 /// Threads of a threadgroup, of which no kernel can have more.
 const MOST_THREADS: u32 = 1024;
 /// From how many threads on a threadgroup has a core for itself.
@@ -170,12 +173,19 @@ impl Description {
         let malformed = || Error::host(entry(number), "this is no module of a Metal kernel");
         let name = format!(" msl_description_{number}[");
         let (_, found) = module.split_once(&name).ok_or_else(malformed)?;
+        let (extent, found) = found.split_once(']').ok_or_else(malformed)?;
+        let extent: usize = extent.parse().map_err(|_| malformed())?;
         let (_, found) = found.split_once('{').ok_or_else(malformed)?;
         let (list, _) = found.split_once('}').ok_or_else(malformed)?;
-        let bytes: Vec<u8> = list
+        let mut bytes: Vec<u8> = list
             .split(',')
             .map(|byte| byte.trim().parse().map_err(|_| malformed()))
             .collect::<Result<_, _>>()?;
+        if bytes.len() > extent || extent > MOST_DESCRIPTION {
+            return Err(malformed());
+        }
+        // Zeroes at the end of an array are not written out.
+        bytes.resize(extent, 0);
         let words: Vec<u32> = bytes
             .chunks(4)
             .map(|word| word.try_into().map_or(0, u32::from_le_bytes))
@@ -297,8 +307,19 @@ mod tests {
             description.arguments,
             [buffer, Argument::Threadgroup { index: 1 }, value]
         );
+        // clang leaves zeroes at the end out: of a value that is the last argument, and the first one of its kind.
+        let last = module.replace(", 32, 0, 0, 0};", "};");
+        let description = Description::read(&last, 2).expect("it is one");
+        let value = Argument::Value {
+            index: 4,
+            bytes: 300,
+            offset: 0,
+        };
+        assert_eq!(description.arguments.last(), Some(&value));
         for wrong in [
             "",
+            &module.replace("[68]", "[67]"),
+            &module.replace("[68]", "[99999999]"),
             &module.replace("{17,", "{16,"),
             &module.replace("68] = {17", "68] = {x"),
         ] {
