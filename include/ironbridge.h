@@ -137,7 +137,8 @@ typedef enum iron_status {
   IRON_ERROR_CANCELED = 21,         /* a callback or an iron_cancel ended the call */
   IRON_ERROR_CHAT = 22,             /* a chat template has an error, fails, or refuses the conversation */
   /* The device, reported at the wait. After a fault of the GPU Metal may ignore what follows on the same device
-   * (IRON_ERROR_DEVICE_LOST again and again): close it and open it anew. */
+   * (IRON_ERROR_DEVICE_LOST again and again): close it and open it anew. NVIDIA's driver gives a process no device
+   * again after such a fault. */
   IRON_ERROR_DEVICE_TIMEOUT = 32,   /* MTLCommandBufferErrorTimeout */
   IRON_ERROR_DEVICE_PAGE_FAULT = 33,/* MTLCommandBufferErrorPageFault */
   IRON_ERROR_DEVICE_LOST = 34,      /* MTLCommandBufferErrorAccessRevoked, DeviceRemoved */

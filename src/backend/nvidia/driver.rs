@@ -337,12 +337,12 @@ impl Driver {
                 "a threadgroup needs more registers or threadgroup memory than the GPU has: {said}"
             )),
             status::LAUNCH_TIMEOUT => Fault::DeviceLost(format!(
-                "a kernel took longer than the GPU's driver allows; close and open the device: {said}"
+                "a kernel took longer than the GPU's driver allows; start the process again: {said}"
             )),
             // Those that end the context: a kernel's faults.
             status::DEINITIALIZED | 214 | 220 | 226 | status::ILLEGAL_ADDRESS..=720 | 999 => {
                 Fault::DeviceLost(format!(
-                    "a kernel failed, and the GPU's memory is lost; close and open the device: {said}"
+                    "a kernel failed, and the GPU's memory is lost; start the process again: {said}"
                 ))
             }
             _ => Fault::Internal(format!("{what}: {said} ({status})")),

@@ -497,7 +497,7 @@ fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
     fake.fail("event_query", status::ILLEGAL_ADDRESS);
     let ended = device.run(&[(&[command], true)], true);
     assert!(
-        ended[0].0 == SOFT_DEVICE_LOST && ended[0].1.contains("close and open the device"),
+        ended[0].0 == SOFT_DEVICE_LOST && ended[0].1.contains("start the process again"),
         "{ended:?}"
     );
     fake.mend();
