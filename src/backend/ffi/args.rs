@@ -248,14 +248,39 @@ const _: () = {
         "Offset of field: matvec_bytes_args::written",
     ][::core::mem::offset_of!(matvec_bytes_args, written) - 76usize];
 };
-pub const MATMUL_PANELS_A: _bindgen_ty_11 = 0;
-pub const MATMUL_PANELS_B: _bindgen_ty_11 = 1;
-pub const MATMUL_PANELS_BIAS: _bindgen_ty_11 = 2;
-pub const MATMUL_PANELS_ADDEND: _bindgen_ty_11 = 3;
-pub const MATMUL_PANELS_C: _bindgen_ty_11 = 4;
-pub const MATMUL_PANELS_OUT: _bindgen_ty_11 = 5;
-pub const MATMUL_PANELS_ARGS: _bindgen_ty_11 = 6;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct matvec_joined_args {
+    pub product: matvec_bytes_args,
+    pub second_row: iron_u32,
+    pub third_row: iron_u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of matvec_joined_args",
+    ][::core::mem::size_of::<matvec_joined_args>() - 88usize];
+    [
+        "Alignment of matvec_joined_args",
+    ][::core::mem::align_of::<matvec_joined_args>() - 8usize];
+    [
+        "Offset of field: matvec_joined_args::product",
+    ][::core::mem::offset_of!(matvec_joined_args, product) - 0usize];
+    [
+        "Offset of field: matvec_joined_args::second_row",
+    ][::core::mem::offset_of!(matvec_joined_args, second_row) - 80usize];
+    [
+        "Offset of field: matvec_joined_args::third_row",
+    ][::core::mem::offset_of!(matvec_joined_args, third_row) - 84usize];
+};
+pub const MATMUL_PANELS_A: _bindgen_ty_12 = 0;
+pub const MATMUL_PANELS_B: _bindgen_ty_12 = 1;
+pub const MATMUL_PANELS_BIAS: _bindgen_ty_12 = 2;
+pub const MATMUL_PANELS_ADDEND: _bindgen_ty_12 = 3;
+pub const MATMUL_PANELS_C: _bindgen_ty_12 = 4;
+pub const MATMUL_PANELS_OUT: _bindgen_ty_12 = 5;
+pub const MATMUL_PANELS_ARGS: _bindgen_ty_12 = 6;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct matmul_panels_args {
@@ -317,10 +342,10 @@ const _: () = {
         "Offset of field: matmul_panels_args::reserved",
     ][::core::mem::offset_of!(matmul_panels_args, reserved) - 52usize];
 };
-pub const MATMUL_PANELS_BYTES_A: _bindgen_ty_12 = 0;
-pub const MATMUL_PANELS_BYTES_OUT: _bindgen_ty_12 = 1;
-pub const MATMUL_PANELS_BYTES_ARGS: _bindgen_ty_12 = 2;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+pub const MATMUL_PANELS_BYTES_A: _bindgen_ty_13 = 0;
+pub const MATMUL_PANELS_BYTES_OUT: _bindgen_ty_13 = 1;
+pub const MATMUL_PANELS_BYTES_ARGS: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct matmul_panels_bytes_args {
@@ -346,26 +371,26 @@ const _: () = {
         "Offset of field: matmul_panels_bytes_args::k",
     ][::core::mem::offset_of!(matmul_panels_bytes_args, k) - 12usize];
 };
-pub const MATMUL_PANELS_ROWS: _bindgen_ty_13 = 16;
-pub const MATMUL_PANELS_SIMDGROUPS: _bindgen_ty_13 = 16;
-pub const MATMUL_PANELS_SLICE: _bindgen_ty_13 = 4096;
-pub const MATMUL_PANELS_RING: _bindgen_ty_13 = 111360;
-pub const MATMUL_PANELS_MOST_STAGES: _bindgen_ty_13 = 4;
-pub const MATMUL_PANELS_AT_ONCE: _bindgen_ty_13 = 2;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
-pub const MATMUL_SLICES_ROWS: _bindgen_ty_14 = 16;
-pub const MATMUL_SLICES_PADDING: _bindgen_ty_14 = 8;
-pub const MATMUL_SLICES_WIDTH: _bindgen_ty_14 = 1024;
-pub const MATMUL_SLICES_SIMDGROUPS: _bindgen_ty_14 = 8;
-pub const MATMUL_SLICES_SHORT_WIDTH: _bindgen_ty_14 = 256;
-pub const MATMUL_SLICES_FEW_SIMDGROUPS: _bindgen_ty_14 = 2;
-pub const MATMUL_SLICES_FEW_STAGES: _bindgen_ty_14 = 1;
+pub const MATMUL_PANELS_ROWS: _bindgen_ty_14 = 16;
+pub const MATMUL_PANELS_SIMDGROUPS: _bindgen_ty_14 = 16;
+pub const MATMUL_PANELS_SLICE: _bindgen_ty_14 = 4096;
+pub const MATMUL_PANELS_RING: _bindgen_ty_14 = 111360;
+pub const MATMUL_PANELS_MOST_STAGES: _bindgen_ty_14 = 4;
+pub const MATMUL_PANELS_AT_ONCE: _bindgen_ty_14 = 2;
 pub type _bindgen_ty_14 = ::core::ffi::c_uint;
-pub const ACCUMULATE_PRODUCT: _bindgen_ty_16 = 0;
-pub const ACCUMULATE_BIAS: _bindgen_ty_16 = 1;
-pub const ACCUMULATE_C: _bindgen_ty_16 = 2;
-pub const ACCUMULATE_ARGS: _bindgen_ty_16 = 3;
-pub type _bindgen_ty_16 = ::core::ffi::c_uint;
+pub const MATMUL_SLICES_ROWS: _bindgen_ty_15 = 16;
+pub const MATMUL_SLICES_PADDING: _bindgen_ty_15 = 8;
+pub const MATMUL_SLICES_WIDTH: _bindgen_ty_15 = 1024;
+pub const MATMUL_SLICES_SIMDGROUPS: _bindgen_ty_15 = 8;
+pub const MATMUL_SLICES_SHORT_WIDTH: _bindgen_ty_15 = 256;
+pub const MATMUL_SLICES_FEW_SIMDGROUPS: _bindgen_ty_15 = 2;
+pub const MATMUL_SLICES_FEW_STAGES: _bindgen_ty_15 = 1;
+pub type _bindgen_ty_15 = ::core::ffi::c_uint;
+pub const ACCUMULATE_PRODUCT: _bindgen_ty_17 = 0;
+pub const ACCUMULATE_BIAS: _bindgen_ty_17 = 1;
+pub const ACCUMULATE_C: _bindgen_ty_17 = 2;
+pub const ACCUMULATE_ARGS: _bindgen_ty_17 = 3;
+pub type _bindgen_ty_17 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct accumulate_args {
@@ -409,11 +434,11 @@ const _: () = {
         "Offset of field: accumulate_args::beta",
     ][::core::mem::offset_of!(accumulate_args, beta) - 36usize];
 };
-pub const EMBEDDING_TABLE: _bindgen_ty_17 = 0;
-pub const EMBEDDING_IDS: _bindgen_ty_17 = 1;
-pub const EMBEDDING_OUT: _bindgen_ty_17 = 2;
-pub const EMBEDDING_ARGS: _bindgen_ty_17 = 3;
-pub type _bindgen_ty_17 = ::core::ffi::c_uint;
+pub const EMBEDDING_TABLE: _bindgen_ty_18 = 0;
+pub const EMBEDDING_IDS: _bindgen_ty_18 = 1;
+pub const EMBEDDING_OUT: _bindgen_ty_18 = 2;
+pub const EMBEDDING_ARGS: _bindgen_ty_18 = 3;
+pub type _bindgen_ty_18 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct embedding_args {
@@ -447,11 +472,11 @@ const _: () = {
         "Offset of field: embedding_args::scale",
     ][::core::mem::offset_of!(embedding_args, scale) - 28usize];
 };
-pub const RMS_NORM_X: _bindgen_ty_18 = 0;
-pub const RMS_NORM_WEIGHT: _bindgen_ty_18 = 1;
-pub const RMS_NORM_OUT: _bindgen_ty_18 = 2;
-pub const RMS_NORM_ARGS: _bindgen_ty_18 = 3;
-pub type _bindgen_ty_18 = ::core::ffi::c_uint;
+pub const RMS_NORM_X: _bindgen_ty_19 = 0;
+pub const RMS_NORM_WEIGHT: _bindgen_ty_19 = 1;
+pub const RMS_NORM_OUT: _bindgen_ty_19 = 2;
+pub const RMS_NORM_ARGS: _bindgen_ty_19 = 3;
+pub type _bindgen_ty_19 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rms_norm_args {
@@ -485,14 +510,14 @@ const _: () = {
         "Offset of field: rms_norm_args::reserved",
     ][::core::mem::offset_of!(rms_norm_args, reserved) - 28usize];
 };
-pub const ROPE_X: _bindgen_ty_19 = 0;
-pub const ROPE_POSITIONS: _bindgen_ty_19 = 1;
-pub const ROPE_FACTORS: _bindgen_ty_19 = 2;
-pub const ROPE_ARGS: _bindgen_ty_19 = 3;
-pub type _bindgen_ty_19 = ::core::ffi::c_uint;
-pub const ROPE_PAIRING_INTERLEAVED: _bindgen_ty_20 = 0;
-pub const ROPE_PAIRING_HALF: _bindgen_ty_20 = 1;
+pub const ROPE_X: _bindgen_ty_20 = 0;
+pub const ROPE_POSITIONS: _bindgen_ty_20 = 1;
+pub const ROPE_FACTORS: _bindgen_ty_20 = 2;
+pub const ROPE_ARGS: _bindgen_ty_20 = 3;
 pub type _bindgen_ty_20 = ::core::ffi::c_uint;
+pub const ROPE_PAIRING_INTERLEAVED: _bindgen_ty_21 = 0;
+pub const ROPE_PAIRING_HALF: _bindgen_ty_21 = 1;
+pub type _bindgen_ty_21 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rope_args {
@@ -542,13 +567,13 @@ const _: () = {
         "Offset of field: rope_args::reserved",
     ][::core::mem::offset_of!(rope_args, reserved) - 44usize];
 };
-pub const ROPE_STORE_X: _bindgen_ty_21 = 0;
-pub const ROPE_STORE_POSITIONS: _bindgen_ty_21 = 1;
-pub const ROPE_STORE_FACTORS: _bindgen_ty_21 = 2;
-pub const ROPE_STORE_FIRST: _bindgen_ty_21 = 3;
-pub const ROPE_STORE_SECOND: _bindgen_ty_21 = 4;
-pub const ROPE_STORE_ARGS: _bindgen_ty_21 = 5;
-pub type _bindgen_ty_21 = ::core::ffi::c_uint;
+pub const ROPE_STORE_X: _bindgen_ty_22 = 0;
+pub const ROPE_STORE_POSITIONS: _bindgen_ty_22 = 1;
+pub const ROPE_STORE_FACTORS: _bindgen_ty_22 = 2;
+pub const ROPE_STORE_FIRST: _bindgen_ty_22 = 3;
+pub const ROPE_STORE_SECOND: _bindgen_ty_22 = 4;
+pub const ROPE_STORE_ARGS: _bindgen_ty_22 = 5;
+pub type _bindgen_ty_22 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rope_store_args {
@@ -608,19 +633,19 @@ const _: () = {
         "Offset of field: rope_store_args::reserved",
     ][::core::mem::offset_of!(rope_store_args, reserved) - 44usize];
 };
-pub const ATTENTION_Q: _bindgen_ty_22 = 0;
-pub const ATTENTION_K: _bindgen_ty_22 = 1;
-pub const ATTENTION_V: _bindgen_ty_22 = 2;
-pub const ATTENTION_OUT: _bindgen_ty_22 = 3;
-pub const ATTENTION_ARGS: _bindgen_ty_22 = 4;
-pub type _bindgen_ty_22 = ::core::ffi::c_uint;
-pub const ATTENTION_MERGE_PARTS: _bindgen_ty_23 = 0;
-pub const ATTENTION_MERGE_OUT: _bindgen_ty_23 = 1;
-pub const ATTENTION_MERGE_ARGS: _bindgen_ty_23 = 2;
+pub const ATTENTION_Q: _bindgen_ty_23 = 0;
+pub const ATTENTION_K: _bindgen_ty_23 = 1;
+pub const ATTENTION_V: _bindgen_ty_23 = 2;
+pub const ATTENTION_OUT: _bindgen_ty_23 = 3;
+pub const ATTENTION_ARGS: _bindgen_ty_23 = 4;
 pub type _bindgen_ty_23 = ::core::ffi::c_uint;
-pub const ATTENTION_GROUPED: _bindgen_ty_24 = 4;
-pub const ATTENTION_WIDE_PIECES: _bindgen_ty_24 = 32;
+pub const ATTENTION_MERGE_PARTS: _bindgen_ty_24 = 0;
+pub const ATTENTION_MERGE_OUT: _bindgen_ty_24 = 1;
+pub const ATTENTION_MERGE_ARGS: _bindgen_ty_24 = 2;
 pub type _bindgen_ty_24 = ::core::ffi::c_uint;
+pub const ATTENTION_GROUPED: _bindgen_ty_25 = 4;
+pub const ATTENTION_WIDE_PIECES: _bindgen_ty_25 = 32;
+pub type _bindgen_ty_25 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_args {
@@ -706,8 +731,8 @@ const _: () = {
         "Offset of field: attention_args::heads_at_once",
     ][::core::mem::offset_of!(attention_args, heads_at_once) - 104usize];
 };
-pub const ATTENTION_TEXTS: _bindgen_ty_25 = 32;
-pub type _bindgen_ty_25 = ::core::ffi::c_uint;
+pub const ATTENTION_TEXTS: _bindgen_ty_26 = 32;
+pub type _bindgen_ty_26 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_text {
@@ -770,11 +795,11 @@ const _: () = {
         "Offset of field: attention_texts_args::texts",
     ][::core::mem::offset_of!(attention_texts_args, texts) - 112usize];
 };
-pub const ELEMENTWISE_A: _bindgen_ty_26 = 0;
-pub const ELEMENTWISE_B: _bindgen_ty_26 = 1;
-pub const ELEMENTWISE_OUT: _bindgen_ty_26 = 2;
-pub const ELEMENTWISE_ARGS: _bindgen_ty_26 = 3;
-pub type _bindgen_ty_26 = ::core::ffi::c_uint;
+pub const ELEMENTWISE_A: _bindgen_ty_27 = 0;
+pub const ELEMENTWISE_B: _bindgen_ty_27 = 1;
+pub const ELEMENTWISE_OUT: _bindgen_ty_27 = 2;
+pub const ELEMENTWISE_ARGS: _bindgen_ty_27 = 3;
+pub type _bindgen_ty_27 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct elementwise_args {
@@ -790,10 +815,10 @@ const _: () = {
         "Offset of field: elementwise_args::count",
     ][::core::mem::offset_of!(elementwise_args, count) - 0usize];
 };
-pub const ACTIVATION_X: _bindgen_ty_27 = 0;
-pub const ACTIVATION_OUT: _bindgen_ty_27 = 1;
-pub const ACTIVATION_ARGS: _bindgen_ty_27 = 2;
-pub type _bindgen_ty_27 = ::core::ffi::c_uint;
+pub const ACTIVATION_X: _bindgen_ty_28 = 0;
+pub const ACTIVATION_OUT: _bindgen_ty_28 = 1;
+pub const ACTIVATION_ARGS: _bindgen_ty_28 = 2;
+pub type _bindgen_ty_28 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct activation_args {
@@ -817,11 +842,11 @@ const _: () = {
         "Offset of field: activation_args::reserved",
     ][::core::mem::offset_of!(activation_args, reserved) - 12usize];
 };
-pub const ADD_BIAS_X: _bindgen_ty_28 = 0;
-pub const ADD_BIAS_BIAS: _bindgen_ty_28 = 1;
-pub const ADD_BIAS_OUT: _bindgen_ty_28 = 2;
-pub const ADD_BIAS_ARGS: _bindgen_ty_28 = 3;
-pub type _bindgen_ty_28 = ::core::ffi::c_uint;
+pub const ADD_BIAS_X: _bindgen_ty_29 = 0;
+pub const ADD_BIAS_BIAS: _bindgen_ty_29 = 1;
+pub const ADD_BIAS_OUT: _bindgen_ty_29 = 2;
+pub const ADD_BIAS_ARGS: _bindgen_ty_29 = 3;
+pub type _bindgen_ty_29 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct add_bias_args {
@@ -847,13 +872,13 @@ const _: () = {
         "Offset of field: add_bias_args::width",
     ][::core::mem::offset_of!(add_bias_args, width) - 20usize];
 };
-pub const GATED_A: _bindgen_ty_29 = 0;
-pub const GATED_B: _bindgen_ty_29 = 1;
-pub const GATED_GRADIENT: _bindgen_ty_29 = 2;
-pub const GATED_A_GRADIENT: _bindgen_ty_29 = 3;
-pub const GATED_B_GRADIENT: _bindgen_ty_29 = 4;
-pub const GATED_ARGS: _bindgen_ty_29 = 5;
-pub type _bindgen_ty_29 = ::core::ffi::c_uint;
+pub const GATED_A: _bindgen_ty_30 = 0;
+pub const GATED_B: _bindgen_ty_30 = 1;
+pub const GATED_GRADIENT: _bindgen_ty_30 = 2;
+pub const GATED_A_GRADIENT: _bindgen_ty_30 = 3;
+pub const GATED_B_GRADIENT: _bindgen_ty_30 = 4;
+pub const GATED_ARGS: _bindgen_ty_30 = 5;
+pub type _bindgen_ty_30 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct gated_args {
@@ -867,13 +892,13 @@ const _: () = {
         "Offset of field: gated_args::count",
     ][::core::mem::offset_of!(gated_args, count) - 0usize];
 };
-pub const RMS_NORM_BACKWARD_X: _bindgen_ty_30 = 0;
-pub const RMS_NORM_BACKWARD_WEIGHT: _bindgen_ty_30 = 1;
-pub const RMS_NORM_BACKWARD_GRADIENT: _bindgen_ty_30 = 2;
-pub const RMS_NORM_BACKWARD_X_GRADIENT: _bindgen_ty_30 = 3;
-pub const RMS_NORM_BACKWARD_PRODUCTS: _bindgen_ty_30 = 4;
-pub const RMS_NORM_BACKWARD_ARGS: _bindgen_ty_30 = 5;
-pub type _bindgen_ty_30 = ::core::ffi::c_uint;
+pub const RMS_NORM_BACKWARD_X: _bindgen_ty_31 = 0;
+pub const RMS_NORM_BACKWARD_WEIGHT: _bindgen_ty_31 = 1;
+pub const RMS_NORM_BACKWARD_GRADIENT: _bindgen_ty_31 = 2;
+pub const RMS_NORM_BACKWARD_X_GRADIENT: _bindgen_ty_31 = 3;
+pub const RMS_NORM_BACKWARD_PRODUCTS: _bindgen_ty_31 = 4;
+pub const RMS_NORM_BACKWARD_ARGS: _bindgen_ty_31 = 5;
+pub type _bindgen_ty_31 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct rms_norm_backward_args {
@@ -919,11 +944,11 @@ const _: () = {
         "Offset of field: rms_norm_backward_args::reserved",
     ][::core::mem::offset_of!(rms_norm_backward_args, reserved) - 44usize];
 };
-pub const SOFTMAX_BACKWARD_Y: _bindgen_ty_31 = 0;
-pub const SOFTMAX_BACKWARD_GRADIENT: _bindgen_ty_31 = 1;
-pub const SOFTMAX_BACKWARD_OUT: _bindgen_ty_31 = 2;
-pub const SOFTMAX_BACKWARD_ARGS: _bindgen_ty_31 = 3;
-pub type _bindgen_ty_31 = ::core::ffi::c_uint;
+pub const SOFTMAX_BACKWARD_Y: _bindgen_ty_32 = 0;
+pub const SOFTMAX_BACKWARD_GRADIENT: _bindgen_ty_32 = 1;
+pub const SOFTMAX_BACKWARD_OUT: _bindgen_ty_32 = 2;
+pub const SOFTMAX_BACKWARD_ARGS: _bindgen_ty_32 = 3;
+pub type _bindgen_ty_32 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_backward_args {
@@ -965,11 +990,11 @@ const _: () = {
         "Offset of field: softmax_backward_args::reserved",
     ][::core::mem::offset_of!(softmax_backward_args, reserved) - 36usize];
 };
-pub const EMBEDDING_BACKWARD_IDS: _bindgen_ty_32 = 0;
-pub const EMBEDDING_BACKWARD_GRADIENT: _bindgen_ty_32 = 1;
-pub const EMBEDDING_BACKWARD_OUT: _bindgen_ty_32 = 2;
-pub const EMBEDDING_BACKWARD_ARGS: _bindgen_ty_32 = 3;
-pub type _bindgen_ty_32 = ::core::ffi::c_uint;
+pub const EMBEDDING_BACKWARD_IDS: _bindgen_ty_33 = 0;
+pub const EMBEDDING_BACKWARD_GRADIENT: _bindgen_ty_33 = 1;
+pub const EMBEDDING_BACKWARD_OUT: _bindgen_ty_33 = 2;
+pub const EMBEDDING_BACKWARD_ARGS: _bindgen_ty_33 = 3;
+pub type _bindgen_ty_33 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct embedding_backward_args {
@@ -1007,17 +1032,17 @@ const _: () = {
         "Offset of field: embedding_backward_args::scale",
     ][::core::mem::offset_of!(embedding_backward_args, scale) - 28usize];
 };
-pub const ATTENTION_BACKWARD_Q: _bindgen_ty_33 = 0;
-pub const ATTENTION_BACKWARD_K: _bindgen_ty_33 = 1;
-pub const ATTENTION_BACKWARD_V: _bindgen_ty_33 = 2;
-pub const ATTENTION_BACKWARD_GRADIENT: _bindgen_ty_33 = 3;
-pub const ATTENTION_BACKWARD_SUMS: _bindgen_ty_33 = 4;
-pub const ATTENTION_BACKWARD_OUT: _bindgen_ty_33 = 5;
-pub const ATTENTION_BACKWARD_Q_GRADIENT: _bindgen_ty_33 = 6;
-pub const ATTENTION_BACKWARD_K_GRADIENT: _bindgen_ty_33 = 5;
-pub const ATTENTION_BACKWARD_V_GRADIENT: _bindgen_ty_33 = 6;
-pub const ATTENTION_BACKWARD_ARGS: _bindgen_ty_33 = 7;
-pub type _bindgen_ty_33 = ::core::ffi::c_uint;
+pub const ATTENTION_BACKWARD_Q: _bindgen_ty_34 = 0;
+pub const ATTENTION_BACKWARD_K: _bindgen_ty_34 = 1;
+pub const ATTENTION_BACKWARD_V: _bindgen_ty_34 = 2;
+pub const ATTENTION_BACKWARD_GRADIENT: _bindgen_ty_34 = 3;
+pub const ATTENTION_BACKWARD_SUMS: _bindgen_ty_34 = 4;
+pub const ATTENTION_BACKWARD_OUT: _bindgen_ty_34 = 5;
+pub const ATTENTION_BACKWARD_Q_GRADIENT: _bindgen_ty_34 = 6;
+pub const ATTENTION_BACKWARD_K_GRADIENT: _bindgen_ty_34 = 5;
+pub const ATTENTION_BACKWARD_V_GRADIENT: _bindgen_ty_34 = 6;
+pub const ATTENTION_BACKWARD_ARGS: _bindgen_ty_34 = 7;
+pub type _bindgen_ty_34 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct attention_backward_args {
@@ -1087,10 +1112,10 @@ const _: () = {
         "Offset of field: attention_backward_args::reserved",
     ][::core::mem::offset_of!(attention_backward_args, reserved) - 84usize];
 };
-pub const SUM_ROWS_X: _bindgen_ty_34 = 0;
-pub const SUM_ROWS_OUT: _bindgen_ty_34 = 1;
-pub const SUM_ROWS_ARGS: _bindgen_ty_34 = 2;
-pub type _bindgen_ty_34 = ::core::ffi::c_uint;
+pub const SUM_ROWS_X: _bindgen_ty_35 = 0;
+pub const SUM_ROWS_OUT: _bindgen_ty_35 = 1;
+pub const SUM_ROWS_ARGS: _bindgen_ty_35 = 2;
+pub type _bindgen_ty_35 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct sum_rows_args {
@@ -1112,10 +1137,10 @@ const _: () = {
         "Offset of field: sum_rows_args::width",
     ][::core::mem::offset_of!(sum_rows_args, width) - 12usize];
 };
-pub const SUM_SQUARES_X: _bindgen_ty_35 = 0;
-pub const SUM_SQUARES_OUT: _bindgen_ty_35 = 1;
-pub const SUM_SQUARES_ARGS: _bindgen_ty_35 = 2;
-pub type _bindgen_ty_35 = ::core::ffi::c_uint;
+pub const SUM_SQUARES_X: _bindgen_ty_36 = 0;
+pub const SUM_SQUARES_OUT: _bindgen_ty_36 = 1;
+pub const SUM_SQUARES_ARGS: _bindgen_ty_36 = 2;
+pub type _bindgen_ty_36 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct sum_squares_args {
@@ -1139,10 +1164,10 @@ const _: () = {
         "Offset of field: sum_squares_args::width",
     ][::core::mem::offset_of!(sum_squares_args, width) - 12usize];
 };
-pub const CLIP_NORM_SQUARES: _bindgen_ty_36 = 0;
-pub const CLIP_NORM_X: _bindgen_ty_36 = 1;
-pub const CLIP_NORM_ARGS: _bindgen_ty_36 = 2;
-pub type _bindgen_ty_36 = ::core::ffi::c_uint;
+pub const CLIP_NORM_SQUARES: _bindgen_ty_37 = 0;
+pub const CLIP_NORM_X: _bindgen_ty_37 = 1;
+pub const CLIP_NORM_ARGS: _bindgen_ty_37 = 2;
+pub type _bindgen_ty_37 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct clip_norm_args {
@@ -1164,12 +1189,12 @@ const _: () = {
         "Offset of field: clip_norm_args::scale",
     ][::core::mem::offset_of!(clip_norm_args, scale) - 12usize];
 };
-pub const MSE_PREDICTION: _bindgen_ty_37 = 0;
-pub const MSE_TARGET: _bindgen_ty_37 = 1;
-pub const MSE_GRADIENT: _bindgen_ty_37 = 2;
-pub const MSE_LOSS: _bindgen_ty_37 = 3;
-pub const MSE_ARGS: _bindgen_ty_37 = 4;
-pub type _bindgen_ty_37 = ::core::ffi::c_uint;
+pub const MSE_PREDICTION: _bindgen_ty_38 = 0;
+pub const MSE_TARGET: _bindgen_ty_38 = 1;
+pub const MSE_GRADIENT: _bindgen_ty_38 = 2;
+pub const MSE_LOSS: _bindgen_ty_38 = 3;
+pub const MSE_ARGS: _bindgen_ty_38 = 4;
+pub type _bindgen_ty_38 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct mse_args {
@@ -1207,12 +1232,12 @@ const _: () = {
         "Offset of field: mse_args::reserved",
     ][::core::mem::offset_of!(mse_args, reserved) - 36usize];
 };
-pub const CROSS_ENTROPY_LOGITS: _bindgen_ty_38 = 0;
-pub const CROSS_ENTROPY_LABELS: _bindgen_ty_38 = 1;
-pub const CROSS_ENTROPY_GRADIENT: _bindgen_ty_38 = 2;
-pub const CROSS_ENTROPY_LOSS: _bindgen_ty_38 = 3;
-pub const CROSS_ENTROPY_ARGS: _bindgen_ty_38 = 4;
-pub type _bindgen_ty_38 = ::core::ffi::c_uint;
+pub const CROSS_ENTROPY_LOGITS: _bindgen_ty_39 = 0;
+pub const CROSS_ENTROPY_LABELS: _bindgen_ty_39 = 1;
+pub const CROSS_ENTROPY_GRADIENT: _bindgen_ty_39 = 2;
+pub const CROSS_ENTROPY_LOSS: _bindgen_ty_39 = 3;
+pub const CROSS_ENTROPY_ARGS: _bindgen_ty_39 = 4;
+pub type _bindgen_ty_39 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct cross_entropy_args {
@@ -1250,11 +1275,11 @@ const _: () = {
         "Offset of field: cross_entropy_args::reserved",
     ][::core::mem::offset_of!(cross_entropy_args, reserved) - 28usize];
 };
-pub const SGD_GRADIENT: _bindgen_ty_39 = 0;
-pub const SGD_WEIGHTS: _bindgen_ty_39 = 1;
-pub const SGD_VELOCITY: _bindgen_ty_39 = 2;
-pub const SGD_ARGS: _bindgen_ty_39 = 3;
-pub type _bindgen_ty_39 = ::core::ffi::c_uint;
+pub const SGD_GRADIENT: _bindgen_ty_40 = 0;
+pub const SGD_WEIGHTS: _bindgen_ty_40 = 1;
+pub const SGD_VELOCITY: _bindgen_ty_40 = 2;
+pub const SGD_ARGS: _bindgen_ty_40 = 3;
+pub type _bindgen_ty_40 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct sgd_args {
@@ -1284,12 +1309,12 @@ const _: () = {
         "Offset of field: sgd_args::reserved",
     ][::core::mem::offset_of!(sgd_args, reserved) - 20usize];
 };
-pub const ADAM_GRADIENT: _bindgen_ty_40 = 0;
-pub const ADAM_WEIGHTS: _bindgen_ty_40 = 1;
-pub const ADAM_FIRST_MOMENT: _bindgen_ty_40 = 2;
-pub const ADAM_SECOND_MOMENT: _bindgen_ty_40 = 3;
-pub const ADAM_ARGS: _bindgen_ty_40 = 4;
-pub type _bindgen_ty_40 = ::core::ffi::c_uint;
+pub const ADAM_GRADIENT: _bindgen_ty_41 = 0;
+pub const ADAM_WEIGHTS: _bindgen_ty_41 = 1;
+pub const ADAM_FIRST_MOMENT: _bindgen_ty_41 = 2;
+pub const ADAM_SECOND_MOMENT: _bindgen_ty_41 = 3;
+pub const ADAM_ARGS: _bindgen_ty_41 = 4;
+pub type _bindgen_ty_41 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct adam_args {
@@ -1327,10 +1352,10 @@ const _: () = {
         "Offset of field: adam_args::root",
     ][::core::mem::offset_of!(adam_args, root) - 28usize];
 };
-pub const TRANSPOSE_X: _bindgen_ty_41 = 0;
-pub const TRANSPOSE_OUT: _bindgen_ty_41 = 1;
-pub const TRANSPOSE_ARGS: _bindgen_ty_41 = 2;
-pub type _bindgen_ty_41 = ::core::ffi::c_uint;
+pub const TRANSPOSE_X: _bindgen_ty_42 = 0;
+pub const TRANSPOSE_OUT: _bindgen_ty_42 = 1;
+pub const TRANSPOSE_ARGS: _bindgen_ty_42 = 2;
+pub type _bindgen_ty_42 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct transpose_args {
@@ -1356,10 +1381,10 @@ const _: () = {
         "Offset of field: transpose_args::width",
     ][::core::mem::offset_of!(transpose_args, width) - 20usize];
 };
-pub const SOFTMAX_X: _bindgen_ty_42 = 0;
-pub const SOFTMAX_OUT: _bindgen_ty_42 = 1;
-pub const SOFTMAX_ARGS: _bindgen_ty_42 = 2;
-pub type _bindgen_ty_42 = ::core::ffi::c_uint;
+pub const SOFTMAX_X: _bindgen_ty_43 = 0;
+pub const SOFTMAX_OUT: _bindgen_ty_43 = 1;
+pub const SOFTMAX_ARGS: _bindgen_ty_43 = 2;
+pub type _bindgen_ty_43 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct softmax_args {
@@ -1393,10 +1418,10 @@ const _: () = {
         "Offset of field: softmax_args::reserved",
     ][::core::mem::offset_of!(softmax_args, reserved) - 28usize];
 };
-pub const COPY_SRC: _bindgen_ty_43 = 0;
-pub const COPY_DST: _bindgen_ty_43 = 1;
-pub const COPY_ARGS: _bindgen_ty_43 = 2;
-pub type _bindgen_ty_43 = ::core::ffi::c_uint;
+pub const COPY_SRC: _bindgen_ty_44 = 0;
+pub const COPY_DST: _bindgen_ty_44 = 1;
+pub const COPY_ARGS: _bindgen_ty_44 = 2;
+pub type _bindgen_ty_44 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct copy_args {
@@ -1477,10 +1502,10 @@ impl Default for copies_args {
         }
     }
 }
-pub const ARGMAX_X: _bindgen_ty_46 = 0;
-pub const ARGMAX_OUT: _bindgen_ty_46 = 1;
-pub const ARGMAX_ARGS: _bindgen_ty_46 = 2;
-pub type _bindgen_ty_46 = ::core::ffi::c_uint;
+pub const ARGMAX_X: _bindgen_ty_47 = 0;
+pub const ARGMAX_OUT: _bindgen_ty_47 = 1;
+pub const ARGMAX_ARGS: _bindgen_ty_47 = 2;
+pub type _bindgen_ty_47 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct argmax_args {
