@@ -11,7 +11,7 @@ pub use crate::backend::cpu::report::{KernelRule, SoftwareDevice};
 #[cfg(feature = "msl")]
 #[doc(hidden)]
 pub use crate::backend::cpu::work::{
-    KernelWork, RecordedWork, Work, begin as record_work, end as recorded_work,
+    KernelWork, RecordedWork, begin as record_work, end as recorded_work,
 };
 #[cfg(feature = "software-device")]
 pub use crate::msl::compiler_info::MetalCompiler;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use super::msl::counter::Work;
+use super::msl::counter::Work;
 
 /// What the dispatches of one kernel did together, counted where its threads access memory.
 ///
