@@ -1,5 +1,7 @@
 //! A small Metal program under test: it runs in every lane order, with and without bounds checks, and must give one
-//! result.
+//! result. Where `IRONBRIDGE_DEVICE` names a GPU it runs there instead.
+
+mod elsewhere;
 
 use std::time::Duration;
 
@@ -42,6 +44,8 @@ pub struct Program<'a> {
     threadgroup: [u32; 3],
     threads: bool,
     limit: Option<Duration>,
+    /// Why no other device than the processor gives its result.
+    only_here: Option<&'static str>,
 }
 
 /// Elements of buffers.
@@ -84,6 +88,7 @@ impl<'a> Program<'a> {
             threadgroup: [32, 1, 1],
             threads: false,
             limit: Some(Duration::from_secs(60)),
+            only_here: None,
         }
     }
 
@@ -128,6 +133,12 @@ impl<'a> Program<'a> {
     /// How long a threadgroup may take.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// It tests what the processor alone does, for this reason.
+    pub fn only_here(mut self, reason: &'static str) -> Self {
+        self.only_here = Some(reason);
         self
     }
 
@@ -274,6 +285,11 @@ impl<'a> Program<'a> {
     /// Runs it in every way and returns the one result.
     #[track_caller]
     pub fn run<T: Element>(&self, count: usize) -> Vec<T> {
+        if let Some(device) = elsewhere::device()
+            && let Some(output) = elsewhere::run(self, device, count)
+        {
+            return output;
+        }
         let first = self
             .try_run::<T>(count, LaneOrder::Forward, false)
             .unwrap_or_else(|failure| panic!("{failure:?}"));
