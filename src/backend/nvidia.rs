@@ -6,6 +6,7 @@ mod context;
 mod driver;
 mod graph;
 mod launch;
+mod loading;
 mod memory;
 mod module;
 mod stream;

@@ -9,13 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::context::Context;
 use super::driver::{self, Address};
+use super::loading::Lanes;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{self, HostPages, Matrix, Storage};
 use crate::tables::dtypes;
 
-/// Managed memory that a process has, in bytes. More of it than the GPU has could not be resident at once.
+/// What all buffers of a device share.
 #[derive(Default)]
-pub struct Managed(AtomicU64);
+pub struct Managed {
+    /// Managed memory that a process has, in bytes. More of it than the GPU has could not be resident at once.
+    used: AtomicU64,
+    lanes: Lanes,
+}
 
 /// The longest shared buffer that is pinned, in bytes: what host and GPU hand to each other is short, and a page that
 /// migrates takes longer than reading it over the bus.
@@ -28,7 +33,7 @@ impl Managed {
     fn reserve(&self, bytes: u64, context: &Context) -> Result<(), Fault> {
         let most = context.properties.memory / 8 * MOST_MANAGED;
         let reserved = self
-            .0
+            .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes).filter(|sum| *sum <= most)
             });
@@ -41,7 +46,7 @@ impl Managed {
     }
 
     fn give_back(&self, bytes: u64) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -256,6 +261,9 @@ impl vtable::Buffer for Buffer {
         self.context.still_there()?;
         let to = self.rows(matrix, first, count, rows.len())?;
         let _entered = self.context.enter()?;
+        if self.managed.lanes.copy(&self.context, to, rows)? {
+            return Ok(());
+        }
         // SAFETY: as many bytes in both places, as was checked.
         let status =
             unsafe { (self.context.driver.copy_to_device)(to, rows.as_ptr().cast(), rows.len()) };

@@ -669,6 +669,51 @@ fn weights_are_written_and_read_by_rows() {
     ));
 }
 
+/// Long ones go through pinned memory, and where there is none, as the driver copies them.
+#[test]
+fn many_weights_are_copied_by_several_threads() {
+    let fake = Fake::new();
+    let device = Arc::new(open(&fake));
+    let (rows, width) = ((9 << 20) / 36 + 1, 64);
+    let bytes: Vec<u8> = (0..rows * 36).map(|i| (i % 251) as u8).collect();
+    let length = bytes.len() as u64;
+    let matrix = Matrix {
+        offset: 0,
+        rows: rows as u64,
+        width,
+        dtype: crate::ffi::IRON_Q4_0,
+    };
+    let check = || {
+        let buffer = device
+            .create_buffer(length, Storage::Weights)
+            .expect("memory");
+        let written = buffer.write_weights(&matrix, 0, matrix.rows, &bytes);
+        written.expect("they fit");
+        let mut back = vec![0; bytes.len()];
+        let read = buffer.read_weights(&matrix, 0, matrix.rows, &mut back);
+        read.expect("they were written");
+        assert!(back == bytes);
+    };
+    for missing in ["stream_create", "host_allocate"] {
+        fake.fail(missing, status::OUT_OF_MEMORY);
+        check();
+        fake.mend();
+    }
+    check();
+    check();
+    fake.fail("copy_on_stream", status::ILLEGAL_ADDRESS);
+    let buffer = device
+        .create_buffer(length, Storage::Weights)
+        .expect("memory");
+    assert!(matches!(
+        buffer.write_weights(&matrix, 0, matrix.rows, &bytes),
+        Err(Fault::DeviceLost(_))
+    ));
+    fake.mend();
+    drop((buffer, device));
+    fake.check_released();
+}
+
 #[test]
 fn a_grid_of_threads_is_cut_where_threadgroups_are_smaller() {
     let part = |origin, groups, threads| Part {
