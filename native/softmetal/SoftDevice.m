@@ -440,8 +440,19 @@ id<MTLDevice> SoftMetalCreateDevice(const char *name, const char *text, NSError 
   return device;
 }
 
-BOOL SoftMetalIsUnknownBackend(NSError *error) {
-  return [[error domain] isEqualToString:SoftBackendErrorDomain] && [error code] == SOFT_UNSUPPORTED;
+soft_outcome SoftMetalOutcome(NSError *error) {
+  return [[error domain] isEqualToString:SoftBackendErrorDomain] ? (soft_outcome)[error code] : SOFT_INVALID;
+}
+
+soft_outcome SoftMetalCheckLost(id<MTLDevice> device, char **text) {
+  SoftBackend *backend = [(SoftDevice *)device backend];
+  soft_buffer *buffer = NULL;
+  soft_outcome outcome = [backend table]->buffer_create([backend handle], 1, SOFT_SHARED, &buffer, text);
+  if (outcome == SOFT_OK) [backend table]->buffer_release(buffer);
+  if (outcome == SOFT_DEVICE_LOST) return outcome;
+  free(*text);
+  *text = NULL;
+  return SOFT_OK;
 }
 
 BOOL SoftMetalIsDevice(id<MTLDevice> device, BOOL *isCpu) {

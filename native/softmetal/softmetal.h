@@ -47,8 +47,8 @@ NS_ASSUME_NONNULL_BEGIN
  * form. */
 id<MTLDevice> _Nullable SoftMetalCreateDevice(const char *backend, const char *_Nullable configuration,
                                               NSError *_Nullable *_Nullable error) NS_RETURNS_RETAINED;
-/* Whether the error of SoftMetalCreateDevice says that no backend has that name. */
-BOOL SoftMetalIsUnknownBackend(NSError *error);
+/* Why the backend did not open, from the error of SoftMetalCreateDevice: SOFT_UNSUPPORTED when none has that name. */
+soft_outcome SoftMetalOutcome(NSError *error);
 
 /* Whether it is a device that SoftMetalCreateDevice made, and whether its backend is the CPU. */
 BOOL SoftMetalIsDevice(id<MTLDevice> device, BOOL *isCpu);
@@ -59,6 +59,8 @@ void SoftMetalExpectReads(id<MTLBuffer> buffer);
 /* A new buffer (+1) of weights (backend.h), which the backend lays out; nil: there is no memory. One of the allocations
  * that fail_allocation counts. */
 id<MTLBuffer> _Nullable SoftMetalNewWeights(id<MTLDevice> device, uint64_t length) NS_RETURNS_RETAINED;
+/* Behind an allocation that failed: SOFT_DEVICE_LOST, and why in *text, from malloc, when that is the reason. */
+soft_outcome SoftMetalCheckLost(id<MTLDevice> device, char *_Nullable *_Nonnull text);
 /* Rows of such a buffer: weights_write and weights_read of backend.h. */
 soft_outcome SoftMetalWriteWeights(id<MTLBuffer> buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
                                    const void *rows, uint64_t length, char *_Nullable *_Nullable text);

@@ -84,6 +84,8 @@ fn a_lost_device_is_a_typed_error_from_then_on() {
         let error = assert_status(four_additions(&device, round), Status::DeviceLost);
         assert!(matches!(error, Error::Device(_)), "{error}");
     }
+    let error = assert_status(device.buffer::<f32>(1 << 20), Status::DeviceLost);
+    assert!(error.to_string().contains("fell off the bus"), "{error}");
 }
 
 /// The likeliest text after `prompt`: 12 tokens at most.

@@ -134,8 +134,13 @@ static soft_outcome make_buffer(soft_backend *backend, unsigned char *memory, ui
   return SOFT_OK;
 }
 
+static bool is_lost(soft_backend *backend) {
+  return backend->lose && atomic_load(&backend->submissions) >= backend->lose;
+}
+
 static soft_outcome buffer_create(soft_backend *backend, uint64_t length, soft_storage storage, soft_buffer **buffer,
                                   char **text) {
+  if (is_lost(backend)) return refuse(SOFT_DEVICE_LOST, text, "the device fell off the bus");
   const int flags = MAP_PRIVATE | MAP_ANON;
   void *memory = length > SIZE_MAX / 2 ? MAP_FAILED : mmap(NULL, rounded(length), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory == MAP_FAILED) return refuse(SOFT_OUT_OF_MEMORY, text, "no memory");

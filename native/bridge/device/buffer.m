@@ -350,6 +350,15 @@ static iron_status make_handle(IronBuffer *buffer, iron_buffer **handle) {
   return IRON_OK;
 }
 
+/* Why IronBufferMake made none; a lack of memory is reported already. */
+static iron_status refused(IronDevice *device) {
+  char *text = NULL;
+  if (!device->extras->is_lost || !device->extras->is_lost(device->metal, &text)) return IRON_ERROR_OUT_OF_MEMORY;
+  iron_status status = IronErrorReport(IRON_ERROR_DEVICE_LOST, "%s", text ? text : "the device is lost");
+  free(text);
+  return status;
+}
+
 static iron_status create(iron_device *device_handle, const void *bytes, uint64_t length,
                           const iron_buffer_options *given, iron_buffer **handle) {
   iron_buffer_options options;
@@ -360,7 +369,7 @@ static iron_status create(iron_device *device_handle, const void *bytes, uint64_
   IRON_VISIT(device, "device");
   IRON_TRY(check_length(device, length));
   IronBuffer *buffer = IronBufferMake(device, length, &options);
-  if (!buffer) return IRON_ERROR_OUT_OF_MEMORY;
+  if (!buffer) return refused(device);
   if (options.label) IRON_TRY(set_label(buffer, options.label, "options.label"));
   if (bytes) IRON_TRY(IronBufferCopyIn(buffer, 0, bytes, length));
   return make_handle(buffer, handle);

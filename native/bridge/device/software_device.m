@@ -53,12 +53,15 @@ static iron_status read_weights(id<MTLBuffer> buffer, const IronWeights *weights
   return copied(SoftMetalReadWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
 }
 
+static bool is_lost(id<MTLDevice> metal, char **text) { return SoftMetalCheckLost(metal, text) == SOFT_DEVICE_LOST; }
+
 static const IronExtras of_software = {.commit_without_waking = SoftMetalCommitWithoutWaking,
                                        .run = SoftMetalRun,
                                        .wait_budget = wait_budget,
                                        .cores = cores,
                                        .expect_reads = SoftMetalExpectReads,
                                        .new_weights = SoftMetalNewWeights,
+                                       .is_lost = is_lost,
                                        .write_weights = write_weights,
                                        .read_weights = read_weights};
 
@@ -74,6 +77,15 @@ static const IronExtras of_cpu = {.commit_without_waking = SoftMetalCommitWithou
                                   .set_threads = set_threads,
                                   .pin_threads = pin_threads};
 
+static iron_status not_opened(soft_outcome outcome) {
+  switch (outcome) {
+  case SOFT_UNSUPPORTED: return IRON_ERROR_NO_DEVICE;
+  case SOFT_DEVICE_LOST: return IRON_ERROR_DEVICE_LOST;
+  case SOFT_OUT_OF_MEMORY: return IRON_ERROR_OUT_OF_MEMORY;
+  default: return IRON_ERROR_INVALID_ARGUMENT;
+  }
+}
+
 uint32_t IronSoftwareCount(void) { return 1 + soft_backend_count("nvidia"); }
 
 iron_status IronSoftwareOpen(IronSoftwareDevice *device, const char *backend, const char *configuration) {
@@ -81,8 +93,7 @@ iron_status IronSoftwareOpen(IronSoftwareDevice *device, const char *backend, co
   device->metal = [SoftMetalCreateDevice(backend, configuration, &error) autorelease];
   device->extras = strcmp(backend, "cpu") == 0 ? &of_cpu : &of_software;
   if (device->metal) return IRON_OK;
-  iron_status status = SoftMetalIsUnknownBackend(error) ? IRON_ERROR_NO_DEVICE : IRON_ERROR_INVALID_ARGUMENT;
-  return IronErrorReport(status, "selector: %s", IronErrorDescribe(error));
+  return IronErrorReport(not_opened(SoftMetalOutcome(error)), "selector: %s", IronErrorDescribe(error));
 }
 
 const IronExtras *IronSoftwareExtras(id<MTLDevice> metal, BOOL *is_cpu) {
