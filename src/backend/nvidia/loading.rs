@@ -12,9 +12,9 @@ use super::driver::{self, Address};
 use crate::backend::fault::Fault;
 
 /// Bytes that are copied at once.
-const PIECE: usize = 2 << 20;
+const PIECE: usize = 1 << 20;
 /// From how many bytes on threads pay.
-const LEAST: usize = 4 * PIECE;
+const LEAST: usize = 2 * PIECE;
 const MOST_LANES: usize = 8;
 
 /// What threads copy through. It stays for the next bytes, until the device is closed.

@@ -1,5 +1,6 @@
 //! A model's weights in device memory.
 
+mod forgetter;
 mod repacker;
 
 use std::hint::black_box;
@@ -23,6 +24,7 @@ use crate::llama::files::progress::LoadProgress;
 use crate::llama::model::activations::inner_storage;
 use crate::memory::{BufferUsage, Category, page_size};
 use crate::weights::WeightMatrix;
+use forgetter::Forgetter;
 use repacker::PendingTensor;
 pub(super) use repacker::Repacker;
 pub(crate) mod weight;
@@ -54,6 +56,9 @@ pub enum WeightStorage {
 
 /// How many bytes are loaded between two reports of progress.
 const STEP: usize = repacker::STEP;
+
+/// The same for a device with memory of its own: threads that copy start for each step.
+const LONG_STEP: usize = 256 << 20;
 
 /// Reads a byte of each page, on a few threads: the system maps them one after another for each. Calls `touched` with
 /// the lengths of what is done, and leaves the rest when that says so.
@@ -104,6 +109,8 @@ pub(crate) struct Weights<'a> {
     /// Matrices that have their place in a buffer with others already.
     reserved: Vec<Reserved>,
     progress: Progress<'a>,
+    /// On a device with memory of its own, to which copies take hardly longer than unmapping what was copied.
+    forgetter: Option<Forgetter>,
 }
 
 /// Where a tensor, by its name, is going to be copied.
@@ -152,6 +159,7 @@ impl<'a> Weights<'a> {
             slab: 0,
             reserved: Vec::new(),
             progress,
+            forgetter: (!info.unified_memory).then(Forgetter::new),
         })
     }
 
@@ -396,7 +404,11 @@ impl<'a> Weights<'a> {
         };
         let matrix = matrix.at(offset);
         let row = bytes.len() / matrix.rows;
-        let rows = repacker::rows_of_a_step(row);
+        let step = match self.forgetter {
+            Some(_) => LONG_STEP,
+            None => STEP,
+        };
+        let rows = repacker::rows_of_a_step(row, step);
         for (index, step) in bytes.chunks(rows * row).enumerate() {
             buffer.write_weights(&matrix, index * rows, step)?;
             self.copied(tensor, index * rows * row, step.len(), true)?;
@@ -414,7 +426,11 @@ impl<'a> Weights<'a> {
     ) -> Result<()> {
         if let (true, Place::File(file, range)) = (of_file, &tensor.place) {
             let start = range.start + start as u64;
-            self.file.files()[*file].forget(start..start + length as u64);
+            let (file, bytes) = (&self.file.files()[*file], start..start + length as u64);
+            match &self.forgetter {
+                Some(forgetter) => forgetter.forget(file, bytes),
+                None => file.forget(bytes),
+            }
         }
         self.count_copied(length)
     }

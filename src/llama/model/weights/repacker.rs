@@ -180,7 +180,7 @@ impl PendingTensor {
     /// Writes all rows of it, some after some, from the file.
     fn write(&self, to: &Buffer<u8>, matrix: &WeightMatrix) -> Result<()> {
         let row = self.length() / (matrix.rows as u64).max(1);
-        let rows = rows_of_a_step(row as usize);
+        let rows = rows_of_a_step(row as usize, STEP);
         for first in (0..matrix.rows).step_by(rows) {
             let step = self.step(first as u64 * row, rows as u64 * row);
             to.write_weights(matrix, first, self.file.range(step.clone()))?;
@@ -190,9 +190,9 @@ impl PendingTensor {
     }
 }
 
-/// How many rows, of this many bytes each, are written together.
-pub(crate) fn rows_of_a_step(row_bytes: usize) -> usize {
-    let rows = STEP / row_bytes.max(1);
+/// How many rows, of this many bytes each, are written together in steps of about `step` bytes.
+pub(crate) fn rows_of_a_step(row_bytes: usize, step: usize) -> usize {
+    let rows = step / row_bytes.max(1);
     (rows - rows % WeightMatrix::ROWS).max(WeightMatrix::ROWS)
 }
 
