@@ -184,7 +184,7 @@ impl Compiler {
             .run(&arguments.map(OsString::from), &text, &self.limits)?;
         match run.success {
             true => Ok(String::new()),
-            false => Ok(run.stderr),
+            false => diagnostics::before_the_source(&run.stderr).map_or(Ok(run.stderr), Err),
         }
     }
 

@@ -33,6 +33,15 @@ pub fn error_in(stderr: &str, source: &str, rewritten: &str) -> Error {
     Error::Source(String::from(report.trim_end()))
 }
 
+/// The error of a failed run of clang that did not come to read a source, as without clang's own headers.
+pub fn before_the_source(stderr: &str) -> Option<Error> {
+    let messages = stderr.lines().filter_map(parse);
+    let mut errors = messages.filter(|message| message.severity.ends_with("error"));
+    let has_read = errors.any(|message| message.file != "<built-in>");
+    let text = shortened(stderr.trim_end());
+    (!has_read).then(|| Error::host("the compiler cannot check address spaces", text))
+}
+
 /// The error that messages of ours about a preprocessed source amount to, with its lines and carets.
 pub fn placed(messages: &str, source: &str, preprocessed: &str) -> Error {
     let parsed: Vec<Message> = messages.lines().filter_map(parse).collect();
@@ -235,6 +244,16 @@ mod tests {
         let want = "program_source:3: error: what\n    third\ndir/a.h:1: error: that\n    included\n\
             program_source:1: error: it\n    first";
         assert_eq!(text, want);
+    }
+
+    #[test]
+    fn a_run_that_did_not_read_the_source_is_the_hosts_error() {
+        let header = "<built-in>:1:10: fatal error: 'opencl-c-base.h' file not found\n";
+        for said in [header, "clang: error: unknown argument: '-x'\n", ""] {
+            assert!(matches!(before_the_source(said), Some(Error::Host(_))));
+        }
+        let about = "program_source:3:1: error: what\n";
+        assert!(before_the_source(about).is_none());
     }
 
     #[test]
