@@ -18,7 +18,17 @@ pub struct Description {
 
 /// One argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Argument {
+pub struct Argument {
+    pub source: ArgumentSource,
+    /// Of the type that it points or refers to, in bytes.
+    pub alignment: u32,
+    /// Whether that type is not const.
+    pub is_writable: bool,
+}
+
+/// Where an argument is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgumentSource {
     /// Nothing of the host's.
     None,
     /// What is bound at `index`, of at least `least` bytes. It may be passed by value, at an offset in the values.
@@ -36,6 +46,9 @@ pub enum Argument {
     /// The threadgroup memory at `index`.
     Threadgroup { index: usize },
 }
+
+/// Of a description, for each argument.
+const WORDS: usize = 6;
 
 /// The first compute capability whose kernels can overlap their predecessors, and what they then are compiled for.
 pub const OVERLAPPING: (i32, i32) = (9, 0);
@@ -201,25 +214,31 @@ impl Description {
         else {
             return Err(malformed());
         };
-        if *length as usize != words.len() || arguments.len() % 4 != 0 {
+        if *length as usize != words.len() || arguments.len() % WORDS != 0 {
             return Err(malformed());
         }
-        let argument = |words: &[u32]| match words[0] {
-            0 => Ok(Argument::None),
-            1 => Ok(Argument::Buffer {
-                index: words[1] as usize,
-                least: words[2] as usize,
-                value: (words[3] != u32::MAX).then_some(words[3] as usize),
-            }),
-            2 => Ok(Argument::Threadgroup {
-                index: words[1] as usize,
-            }),
-            3 => Ok(Argument::Value {
-                index: words[1] as usize,
-                bytes: words[2] as usize,
-                offset: words[3] as usize,
-            }),
-            _ => Err(malformed()),
+        let argument = |words: &[u32]| {
+            let index = words[1] as usize;
+            let source = match words[0] {
+                0 => ArgumentSource::None,
+                1 => ArgumentSource::Buffer {
+                    index,
+                    least: words[2] as usize,
+                    value: (words[3] != u32::MAX).then_some(words[3] as usize),
+                },
+                2 => ArgumentSource::Threadgroup { index },
+                3 => ArgumentSource::Value {
+                    index,
+                    bytes: words[2] as usize,
+                    offset: words[3] as usize,
+                },
+                _ => return Err(malformed()),
+            };
+            Ok(Argument {
+                source,
+                alignment: words[4],
+                is_writable: words[5] != 0,
+            })
         };
         Ok(Description {
             packet_bytes: *packet_bytes as usize,
@@ -227,7 +246,7 @@ impl Description {
             values: *values as usize,
             max_threads: *max_threads,
             arguments: arguments
-                .chunks(4)
+                .chunks(WORDS)
                 .map(argument)
                 .collect::<Result<_, _>>()?,
         })
@@ -255,24 +274,12 @@ mod tests {
 
     #[test]
     fn a_description_is_read_from_the_module() {
+        #[rustfmt::skip]
         let words = [
-            17_u32,
-            96,
-            48,
-            64,
-            512,
-            1,
-            3,
-            8,
-            16,
-            2,
-            1,
-            0,
-            u32::MAX,
-            3,
-            4,
-            300,
-            32,
+            23_u32, 96, 48, 64, 512,
+            1, 3, 8, 16, 4, 1,
+            2, 1, 0, u32::MAX, 16, 1,
+            3, 4, 300, 32, 8, 0,
         ];
         let bytes: Vec<String> = words
             .iter()
@@ -280,7 +287,7 @@ mod tests {
             .map(|byte| byte.to_string())
             .collect();
         let module = format!(
-            ".visible .global .align 4 .b8 msl_description_2[68] = {{{}}};\n",
+            ".visible .global .align 4 .b8 msl_description_2[92] = {{{}}};\n",
             bytes.join(", ")
         );
         let description = Description::read(&module, 2).expect("it is one");
@@ -293,35 +300,41 @@ mod tests {
             ),
             (96, 48, 64, 512)
         );
-        let buffer = Argument::Buffer {
-            index: 3,
-            least: 8,
-            value: Some(16),
+        let buffer = Argument {
+            source: ArgumentSource::Buffer {
+                index: 3,
+                least: 8,
+                value: Some(16),
+            },
+            alignment: 4,
+            is_writable: true,
         };
-        let value = Argument::Value {
-            index: 4,
-            bytes: 300,
-            offset: 32,
+        let threadgroup = Argument {
+            source: ArgumentSource::Threadgroup { index: 1 },
+            alignment: 16,
+            is_writable: true,
         };
-        assert_eq!(
-            description.arguments,
-            [buffer, Argument::Threadgroup { index: 1 }, value]
-        );
-        // clang leaves zeroes at the end out: of a value that is the last argument, and the first one of its kind.
-        let last = module.replace(", 32, 0, 0, 0};", "};");
+        let value = |offset, alignment| Argument {
+            source: ArgumentSource::Value {
+                index: 4,
+                bytes: 300,
+                offset,
+            },
+            alignment,
+            is_writable: false,
+        };
+        assert_eq!(description.arguments, [buffer, threadgroup, value(32, 8)]);
+        // clang leaves zeroes at the end out.
+        let last = module.replace(", 8, 0, 0, 0, 0, 0, 0, 0};", ", 8};");
+        assert_ne!(last, module);
         let description = Description::read(&last, 2).expect("it is one");
-        let value = Argument::Value {
-            index: 4,
-            bytes: 300,
-            offset: 0,
-        };
-        assert_eq!(description.arguments.last(), Some(&value));
+        assert_eq!(description.arguments.last(), Some(&value(32, 8)));
         for wrong in [
             "",
-            &module.replace("[68]", "[67]"),
-            &module.replace("[68]", "[99999999]"),
-            &module.replace("{17,", "{16,"),
-            &module.replace("68] = {17", "68] = {x"),
+            &module.replace("[92]", "[91]"),
+            &module.replace("[92]", "[99999999]"),
+            &module.replace("{23,", "{22,"),
+            &module.replace("92] = {23", "92] = {x"),
         ] {
             assert!(
                 matches!(Description::read(wrong, 2), Err(Error::Host(_))),

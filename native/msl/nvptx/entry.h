@@ -192,14 +192,16 @@ template <class... P, void (*function)(P...), class... Bound> struct kernel<void
   }
 
   /* For the host: the number of words below, the packet's size, the offset of its memory and of its values, the largest
-   * threadgroup; and of each argument its kind, its index, the least bytes, and its offset in `values`, or none. */
-  static constexpr uint head = 5, each = 4, length = head + each * count;
+   * threadgroup; and of each argument its kind, its index, the least bytes, its offset in `values`, or none, its type's
+   * alignment, and whether that is not const. */
+  static constexpr uint head = 5, each = 6, length = head + each * count;
   struct description { uint words[length]; };
   static constexpr description describe(uint max_threads) {
     binding_kind kinds[] = {Bound::kind..., buffer};
     bool given[] = {Bound::given..., false}, in_values[] = {has_value<P, Bound>()..., false};
     bool is_value[] = {has_place<P>..., false};
-    ulong least[] = {least_bytes<P>()..., 0};
+    ulong least[] = {least_bytes<P>()..., 0}, alignment[] = {alignment_of<P>()..., 0};
+    bool written[] = {is_writable<P>..., false};
     description result = {};
     result.words[0] = length;
     result.words[1] = sizeof(params);
@@ -215,6 +217,8 @@ template <class... P, void (*function)(P...), class... Bound> struct kernel<void
       argument[1] = (uint)index.values[i];
       argument[2] = is_buffer ? (uint)least[i] : 0;
       argument[3] = in_values[i] ? (uint)values.offset[i] : 0xffffffffu;
+      argument[4] = (uint)alignment[i];
+      argument[5] = written[i];
     }
     return result;
   }

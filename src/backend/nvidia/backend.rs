@@ -10,7 +10,8 @@ use super::memory::{Buffer, Managed};
 use super::module::{Function, Module};
 use super::stream::Stream;
 use crate::backend::fault::Fault;
-use crate::backend::vtable::{self, Capabilities, FunctionInfo, HostPages, Storage};
+use crate::backend::time_limit::DISPATCH;
+use crate::backend::vtable::{self, Capabilities, FunctionInfo, HostPages, Parameter, Storage};
 use crate::msl::{Setting, compiler, embedded_ptx};
 
 /// An open GPU.
@@ -151,6 +152,10 @@ impl vtable::Backend for Nvidia {
 
 fn page_size() -> u64 {
     // SAFETY: no preconditions.
+    fn parameters(function: &Function) -> Option<Vec<Parameter>> {
+        function.parameters()
+    }
+
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
 }

@@ -10,7 +10,7 @@ use super::graph::{Graphs, Launches};
 use super::stream::Staging;
 use crate::backend::fault::Fault;
 use crate::backend::vtable::{Action, Binding, Buffer as _, Command, Dispatch};
-use crate::msl::ptx::Argument;
+use crate::msl::ptx::ArgumentSource;
 
 /// Threadgroups of a launch along y and z (CUDA C++ programming guide, technical specifications).
 const MOST_GROUPS: u32 = 65535;
@@ -234,9 +234,9 @@ fn put_arguments(
     let mut shared = 0;
     for (number, argument) in description.arguments.iter().enumerate() {
         let mut address = 0;
-        match *argument {
-            Argument::None => {}
-            Argument::Threadgroup { index } => {
+        match argument.source {
+            ArgumentSource::None => {}
+            ArgumentSource::Threadgroup { index } => {
                 address = u64::from(shared);
                 let length = dispatch
                     .threadgroup_memory()
@@ -245,7 +245,7 @@ fn put_arguments(
                     .unwrap_or(0);
                 shared += length.next_multiple_of(16);
             }
-            Argument::Value {
+            ArgumentSource::Value {
                 index,
                 bytes: least,
                 offset,
@@ -260,7 +260,7 @@ fn put_arguments(
                     )));
                 }
             },
-            Argument::Buffer {
+            ArgumentSource::Buffer {
                 index,
                 least,
                 value,

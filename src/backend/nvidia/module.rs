@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::context::Context;
 use super::driver::{self, function_attribute, jit_option};
 use crate::backend::fault::Fault;
-use crate::backend::vtable::FunctionInfo;
+use crate::backend::vtable::{FunctionInfo, Parameter, ParameterKind};
 use crate::msl::error::Error;
-use crate::msl::ptx::{self, Description};
+use crate::msl::ptx::{self, Argument, ArgumentSource, Description};
 use crate::msl::ptx_library::PtxLibrary;
 use crate::msl::{Setting, builtin, embedded_ptx};
 
@@ -40,6 +40,8 @@ pub struct Function {
     pub name: Arc<str>,
     pub description: Description,
     pub info: FunctionInfo,
+    /// Ironbridge's own kernels are given what fits.
+    is_own: bool,
 }
 
 /// The class of an error of the front end.
@@ -105,10 +107,10 @@ impl Module {
         match &self.code {
             Code::Source(library) => {
                 let text = library.kernel(&name, constants).map_err(fault)?;
-                Function::load(&self.context, &name, &text)
+                Function::load(&self.context, &name, &text, false)
             }
             Code::Embedded(kernels) => match kernels.iter().find(|(kernel, _)| *kernel == name) {
-                Some((_, text)) => Function::load(&self.context, &name, text),
+                Some((_, text)) => Function::load(&self.context, &name, text, true),
                 None => Err(Fault::Invalid(format!("no kernel `{name}`"))),
             },
         }
@@ -116,7 +118,12 @@ impl Module {
 }
 
 impl Function {
-    fn load(context: &Arc<Context>, name: &str, text: &str) -> Result<Function, Fault> {
+    fn load(
+        context: &Arc<Context>,
+        name: &str,
+        text: &str,
+        is_own: bool,
+    ) -> Result<Function, Fault> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let description = Description::read(text, 0).map_err(fault)?;
         context.still_there()?;
@@ -134,6 +141,7 @@ impl Function {
                 thread_execution_width: context.properties.simd_width,
                 static_threadgroup_memory: 0,
             },
+            is_own,
         };
         let entry = CString::new(ptx::entry(0)).unwrap_or_default();
         // SAFETY: a place for the function, a loaded module and a C string.
@@ -148,6 +156,12 @@ impl Function {
             function.attribute(function_attribute::SHARED_SIZE_BYTES)?;
         function.allow_threadgroup_memory()?;
         Ok(function)
+    }
+
+    /// What a user's kernel wants bound. Dispatches of others are not checked, which takes time.
+    pub fn parameters(&self) -> Option<Vec<Parameter>> {
+        let arguments = self.description.arguments.iter();
+        (!self.is_own).then(|| arguments.filter_map(parameter_of).collect())
     }
 
     /// Lets launches have all of a core's memory beside the kernel's own. Without it they have what every GPU has.
@@ -173,6 +187,25 @@ impl Function {
         self.context.check("cuFuncGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
+}
+
+fn parameter_of(argument: &Argument) -> Option<Parameter> {
+    let (kind, index, size) = match argument.source {
+        ArgumentSource::None => return None,
+        ArgumentSource::Buffer { index, least, .. } => (ParameterKind::Buffer, index, least),
+        ArgumentSource::Value { index, bytes, .. } => (ParameterKind::Buffer, index, bytes),
+        ArgumentSource::Threadgroup { index } => (ParameterKind::Threadgroup, index, 0),
+    };
+    Some(Parameter {
+        index: u32::try_from(index).ok()?,
+        kind,
+        size: size as u64,
+        alignment: u64::from(argument.alignment),
+        readable: true,
+        writable: argument.is_writable,
+        texture_type: 0,
+        value: 0,
+    })
 }
 
 /// Lets the driver compile a module.

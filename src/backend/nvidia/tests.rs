@@ -14,7 +14,9 @@ use super::launch::{Part, Parts, parts};
 use crate::backend::fault::Fault;
 use crate::backend::ffi::args;
 use crate::backend::ffi::backend::*;
-use crate::backend::vtable::{self, Backend, Buffer as _, HostPages, Matrix, Storage};
+use crate::backend::vtable::{
+    self, Backend, Buffer as _, HostPages, Matrix, ParameterKind, Storage,
+};
 use crate::msl::builtin;
 
 /// Calls a function of the table.
@@ -488,6 +490,43 @@ fn what_is_not_bound_is_an_error_that_names_the_kernel() {
 fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
     let fake = Fake::new();
     let device = Opened::new(&fake);
+#[test]
+fn a_users_kernel_says_what_it_takes() {
+    const SOURCE: &[u8] = b"#include <metal_stdlib>\nusing namespace metal;\n\
+        struct Shape { ulong rows; };\n\
+        kernel void k(device half *out [[buffer(3)]], constant Shape &shape [[buffer(1)]],\n\
+                      threadgroup float4 *shared [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {\n\
+          shared[i] = shape.rows; out[i] = shared[i].x; }\n";
+    let fake = Fake::new();
+    let device = Arc::new(open(&fake));
+    let module = device
+        .create_module(SOURCE)
+        .map(Arc::new)
+        .expect("it compiles");
+    let function = Nvidia::create_function(&module, c"k", &[]).expect("it is there");
+    let parameters = Nvidia::parameters(&function).expect("they are known");
+    let told = parameters
+        .iter()
+        .map(|it| (it.kind, it.index, it.size, it.alignment, it.writable));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (ParameterKind::Buffer, 3, 0, 2, true),
+            (ParameterKind::Buffer, 1, 8, 8, false),
+            (ParameterKind::Threadgroup, 0, 0, 16, true),
+        ]
+    );
+    // Own kernels are given what fits.
+    let own = builtin::own_sources().find(|own| own.family == "elementwise");
+    let source = own.expect("it is ours").text();
+    let module = device
+        .create_module(&source)
+        .map(Arc::new)
+        .expect("it is embedded");
+    let function = Nvidia::create_function(&module, c"add", &[]).expect("it is there");
+    assert_eq!(Nvidia::parameters(&function), None);
+}
+
     let buffer = device.buffer(4096);
     let function = device.function("elementwise", c"add");
     let count = 4_u64;
