@@ -233,12 +233,6 @@ int cuEventQuery(Thing *event) {
   return now() < event->number ? NOT_READY : SUCCESS;
 }
 
-int cuEventSynchronize(Thing *event) {
-  const struct timespec pause = {.tv_nsec = 50000};
-  while (cuEventQuery(event) != SUCCESS) nanosleep(&pause, NULL);
-  return SUCCESS;
-}
-
 /* Launches */
 
 int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,

@@ -15,6 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `body` in a process of its own when there is a GPU. `name` is the test's.
 fn alone(name: &str, body: impl FnOnce(Device)) {
+    alone_with(name, &[], body);
+}
+
+/// The same, with variables of the environment.
+fn alone_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce(Device)) {
     if env::var_os(INSIDE).is_some_and(|inside| inside == *name) {
         body(Device::open("nvidia").unwrap());
         // What still runs on the GPU ends with the process.
@@ -27,6 +32,7 @@ fn alone(name: &str, body: impl FnOnce(Device)) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", &format!("nvidia::{name}"), "--nocapture"])
         .env(INSIDE, name)
+        .envs(variables.iter().copied())
         .spawn()
         .unwrap();
     let start = Instant::now();
@@ -130,6 +136,30 @@ fn a_kernel_that_strays_loses_the_gpu_for_the_process() {
 #[test]
 fn a_wait_for_a_kernel_without_end_has_one() {
     alone("a_wait_for_a_kernel_without_end_has_one", |device| {
+#[test]
+fn a_kernel_without_end_fails_in_time() {
+    // The limit is read from the environment when a device is opened.
+    let limit = [("IRONBRIDGE_SOFT_DISPATCH_TIMEOUT", "2")];
+    alone_with("a_kernel_without_end_fails_in_time", &limit, |device| {
+        fills(&device);
+        let [out, other] = [(); 2].map(|()| device.buffer::<f32>(32).unwrap());
+        let fill = kernel(&device, "fill");
+        let endless = kernel(&device, "endless");
+        let pending = started(&device, &endless, &out, 32, 0).unwrap();
+        let error = assert_status(pending.wait(), Status::Timeout);
+        assert!(
+            error.to_string().contains("start the process again"),
+            "{error}"
+        );
+        let again = started(&device, &fill, &other, 32, 0).and_then(|pending| pending.wait());
+        assert_status(again, Status::DeviceLost);
+        assert_status(device.buffer::<f32>(32), Status::DeviceLost);
+        fills(&Device::open("cpu").unwrap());
+        drop((pending, out, other, fill, endless, device));
+        assert_status(Device::open("nvidia"), Status::DeviceLost);
+    });
+}
+
         let out = device.buffer::<f32>(32).unwrap();
         let pending = started(&device, &kernel(&device, "endless"), &out, 32, 0).unwrap();
         for _ in 0..2 {

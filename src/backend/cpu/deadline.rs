@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::limits::DISPATCH;
 use crate::backend::fault::Fault;
+use crate::backend::time_limit::DISPATCH;
 
 /// Work, in multiply-adds, that is always done in one piece: a second, or ten of them where it is slow.
 pub const PIECE: usize = 1 << 34;

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::deadline::{self, Watch};
-use super::limits::DISPATCH;
 use super::simd::{Amx, Isa, Tuning};
 use crate::backend::cpu::threads::thread_pool::ThreadPool;
+use crate::backend::time_limit::DISPATCH;
 
 /// What kernels compute with.
 pub struct Machine {

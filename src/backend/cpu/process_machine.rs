@@ -5,11 +5,11 @@ use std::panic::catch_unwind;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::limits;
 use super::machine::Machine;
 use super::threads::affinity::{self, PinError};
 use super::threads::thread_pool;
 use crate::backend::fault::Fault;
+use crate::backend::time_limit;
 
 /// What is wrong with the environment's wishes for a machine, or one.
 type Made = Result<Machine, String>;
@@ -19,7 +19,7 @@ static MACHINE: AtomicPtr<Made> = AtomicPtr::new(null_mut());
 
 fn make() -> Made {
     let mut machine = thread_pool::configured_threads().map(Machine::new)?;
-    machine.deadline = limits::DISPATCH.of_environment()?;
+    machine.deadline = time_limit::DISPATCH.of_environment()?;
     if let Some(places) = affinity::configured()? {
         machine.pool.pin(&places).map_err(PinError::text)?;
     }

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::context::{self, Context};
 use super::driver::{self, Driver};
@@ -53,12 +54,18 @@ impl Nvidia {
                 ))
             })?,
         };
-        Nvidia::with_driver(driver()?, index)
+        let limit = DISPATCH.of_environment().map_err(Fault::Invalid)?;
+        Nvidia::with_driver(driver()?, index, limit)
     }
 
-    pub fn with_driver(driver: Arc<Driver>, index: u32) -> Result<Nvidia, Fault> {
+    /// `limit`: how long a submission may take.
+    pub fn with_driver(
+        driver: Arc<Driver>,
+        index: u32,
+        limit: Option<Duration>,
+    ) -> Result<Nvidia, Fault> {
         Ok(Nvidia {
-            context: Context::open(driver, index)?,
+            context: Context::open(driver, index, limit)?,
             managed: Arc::default(),
             index,
         })
@@ -145,6 +152,10 @@ impl vtable::Backend for Nvidia {
         function.info
     }
 
+    fn parameters(function: &Function) -> Option<Vec<Parameter>> {
+        function.parameters()
+    }
+
     fn create_stream(self: &Arc<Self>) -> Result<Stream, Fault> {
         Stream::create(&self.context)
     }
@@ -152,10 +163,6 @@ impl vtable::Backend for Nvidia {
 
 fn page_size() -> u64 {
     // SAFETY: no preconditions.
-    fn parameters(function: &Function) -> Option<Vec<Parameter>> {
-        function.parameters()
-    }
-
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
 }

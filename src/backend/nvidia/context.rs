@@ -2,10 +2,13 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::driver::{self, Driver, device_attribute};
 use crate::backend::fault::Fault;
+use crate::backend::time_limit::DISPATCH;
 use crate::msl::ptx;
 
 /// What is known of a GPU without using it.
@@ -32,8 +35,15 @@ pub struct Context {
     device: c_int,
     handle: driver::Context,
     pub properties: Properties,
+    /// Its number.
+    index: u32,
+    /// How long a submission may take.
+    pub limit: Option<Duration>,
     /// Why it is lost, since it is.
     lost: OnceLock<String>,
+    /// A kernel does not end. The driver's functions might wait for it, so none is called any more, and what was
+    /// allocated stays so for as long as the process lives.
+    is_endless: AtomicBool,
 }
 
 /// The oldest compute capability whose instructions the kernels use.
@@ -117,8 +127,15 @@ impl Context {
         self.properties.capability >= ptx::OVERLAPPING && self.driver.graph_depend.is_some()
     }
 
-    /// Opens GPU `index`.
-    pub fn open(driver: Arc<Driver>, index: u32) -> Result<Arc<Context>, Fault> {
+    /// Opens GPU `index`, whose submissions may take `limit` each.
+    pub fn open(
+        driver: Arc<Driver>,
+        index: u32,
+        limit: Option<Duration>,
+    ) -> Result<Arc<Context>, Fault> {
+        if let Some((_, text)) = driver.endless().iter().find(|(gpu, _)| *gpu == index) {
+            return Err(Fault::DeviceLost(text.clone()));
+        }
         let device = find(&driver, index)?;
         let properties = Properties::of(&driver, device)?;
         if properties.capability < OLDEST {
@@ -137,12 +154,18 @@ impl Context {
             device,
             handle,
             properties,
+            index,
+            limit,
             lost: OnceLock::new(),
+            is_endless: AtomicBool::new(false),
         }))
     }
 
     /// Makes the context the calling thread's own until the guard goes, and then what it was before.
     pub fn enter(&self) -> Result<Entered<'_>, Fault> {
+        if self.is_endless.load(Ordering::Relaxed) {
+            self.still_there()?;
+        }
         // SAFETY: a context that is retained.
         let status = unsafe { (self.driver.context_push)(self.handle) };
         self.check("cuCtxPushCurrent", status)?;
@@ -176,6 +199,19 @@ impl Context {
         }
     }
 
+    /// A submission took longer than `limit`: the device is lost. Returns the submission's own error.
+    pub fn give_up(&self, limit: Duration) -> Fault {
+        let text = format!(
+            "a submission took more than {} s ({}); its kernels end with the process, so start the process again",
+            limit.as_secs_f32(),
+            DISPATCH.variable
+        );
+        let _ = self.lost.set(text.clone());
+        self.is_endless.store(true, Ordering::Relaxed);
+        self.driver.endless().push((self.index, text.clone()));
+        Fault::Timeout(text)
+    }
+
     /// The error of a device that is lost.
     pub fn still_there(&self) -> Result<(), Fault> {
         match self.lost.get() {
@@ -187,6 +223,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.is_endless.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: retained once. Whatever was made in it keeps this alive.
         let _ = unsafe { (self.driver.context_release)(self.device) };
     }

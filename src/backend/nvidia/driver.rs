@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::backend::fault::Fault;
 
@@ -89,6 +90,8 @@ macro_rules! functions {
             )+
             /// `cuGraphAddDependencies_v2`, section 6.22 of version 12.3, where the driver has it.
             pub graph_depend: Option<Depend>,
+            /// Numbers of GPUs that execute a kernel without end, and what was said of each.
+            pub endless: Mutex<Vec<(u32, String)>>,
         }
 
         impl Driver {
@@ -105,6 +108,7 @@ macro_rules! functions {
                     graph_depend: library.symbol("cuGraphAddDependencies_v2").ok().map(|symbol| unsafe {
                         std::mem::transmute::<*mut c_void, Depend>(symbol)
                     }),
+                    endless: Mutex::default(),
                 })
             }
         }
@@ -149,7 +153,6 @@ functions! {
     event_destroy = "cuEventDestroy_v2", "6.16" (event: Event);
     event_record = "cuEventRecord", "6.16" (event: Event, stream: Stream);
     event_query = "cuEventQuery", "6.16" (event: Event);
-    event_synchronize = "cuEventSynchronize", "6.16" (event: Event);
     function_attribute = "cuFuncGetAttribute", "6.19" (value: *mut c_int, attribute: c_int, function: Function);
     function_set = "cuFuncSetAttribute", "6.19" (function: Function, attribute: c_int, value: c_int);
     launch = "cuLaunchKernel", "6.19" (function: Function, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
@@ -203,8 +206,8 @@ pub const HOST_MAPPED: c_uint = 1 | 2;
 pub const REGISTER_MAPPED: c_uint = 1 | 2;
 /// `CU_STREAM_NON_BLOCKING`: no order with the program's own default stream.
 pub const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`: a waiting thread sleeps.
-pub const EVENT_SLEEPS: c_uint = 1 | 2;
+/// `CU_EVENT_DISABLE_TIMING`.
+pub const DISABLE_TIMING: c_uint = 2;
 
 /// `CUresult` (section 4.2), those that mean something else than a bug.
 pub mod status {
@@ -273,6 +276,11 @@ fn last_loader_error() -> String {
 }
 
 impl Driver {
+    /// GPUs that execute a kernel without end.
+    pub fn endless(&self) -> MutexGuard<'_, Vec<(u32, String)>> {
+        self.endless.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Loads and starts the driver.
     pub fn open(path: &Path) -> Result<Driver, Fault> {
         let driver = Driver::of(&Library::open(path)?)?;

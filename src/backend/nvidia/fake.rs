@@ -118,6 +118,21 @@ impl Fake {
         with(|state| (state.changes, state.graph_launches))
     }
 
+    /// Objects and pieces of memory that live.
+    pub fn count_live(&self) -> usize {
+        with(|state| state.live as usize + state.memory.len())
+    }
+
+    /// What lives goes.
+    pub fn end_process(&self) {
+        with(|state| {
+            let memory: Vec<usize> = state.memory.keys().copied().collect();
+            for address in memory {
+                freed(state, pointer(address as Address));
+            }
+        });
+    }
+
     /// Nothing of what was made is left, and no thread has the context.
     pub fn check_released(&self) {
         with(|state| {
@@ -207,6 +222,7 @@ macro_rules! fakes {
                 $($field,)+
                 event_query,
                 graph_depend: Some(graph_depend),
+                endless: Mutex::default(),
             }
         }
     };
@@ -321,7 +337,6 @@ fakes! {
     event_create(event: *mut Event, _flags: c_uint) |s| { put(event, Event(made(s))) }
     event_destroy(_event: Event) |s| { s.live -= 1 }
     event_record(_event: Event, _stream: Stream) |s| {}
-    event_synchronize(_event: Event) |s| {}
     function_attribute(value: *mut c_int, attribute: c_int, _function: Function) |s| {
         put(value, match attribute {
             function_attribute::MAX_THREADS_PER_BLOCK => 640,

@@ -22,8 +22,11 @@ use crate::backend::vtable::{self, Submission, Times, guarded};
 const STACK: usize = 8 << 20;
 /// Submissions in the GPU's hands at a time.
 const MOST_IN_FLIGHT: usize = 8;
-/// How long a thread asks for an event before it sleeps.
+/// How long a thread asks for an event before it sleeps between two questions.
 const SPIN: Duration = Duration::from_millis(2);
+/// How long it sleeps, at least and at most: a part of the time for which it has waited.
+const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+const NAPS_OF_A_WAIT: u32 = 128;
 /// How long the stream's thread leaves a submission to the thread that waited for the last one.
 const GRACE: Duration = Duration::from_millis(1);
 /// Bytes of a slab for what setBytes copied.
@@ -154,6 +157,8 @@ struct State {
     /// Whether a helper completed the last submissions.
     was_helped: bool,
     closing: bool,
+    /// A submission in flight, and since when it has been the oldest that somebody waits for.
+    front: Option<(u64, Instant)>,
     events: Vec<driver::Event>,
     free_slabs: Vec<Slab>,
     /// Both are the enqueuer's while there is one.
@@ -234,7 +239,7 @@ impl vtable::Stream<Nvidia> for Stream {
             return; // in a callback: it would wait for itself
         }
         self.core.helpers.fetch_add(1, Ordering::Relaxed);
-        // The stream's thread may sleep until the GPU has ended; then this thread sleeps until then, too.
+        // The stream's thread gives way when it asks the GPU the next time.
         while state.own_thread_runs() && state.has(ticket) {
             state = self.core.wait(state);
         }
@@ -426,7 +431,7 @@ impl Core {
                 let mut event = driver::Event(ptr::null_mut());
                 // SAFETY: a place for the event.
                 let status =
-                    unsafe { (context.driver.event_create)(&mut event, driver::EVENT_SLEEPS) };
+                    unsafe { (context.driver.event_create)(&mut event, driver::DISABLE_TIMING) };
                 context.check("cuEventCreate", status)?;
                 in_flight.event = Some(event);
                 event
@@ -456,13 +461,19 @@ impl Core {
                 None => state,
             };
         };
-        let (event, started) = (first.event, first.start != 0);
+        let (event, started, ticket) = (first.event, first.start != 0, first.ticket);
         let gives_way = state.own_thread_runs();
         let taken = state.taken;
         let room = state.in_flight.len() < MOST_IN_FLIGHT;
         if let (Some(event), true) = (event, started) {
+            let since = match state.front {
+                Some((front, since)) if front == ticket => since,
+                _ => Instant::now(),
+            };
+            state.front = Some((ticket, since));
             drop(state);
-            let ended = self.wait_for(event, if room { taken } else { u64::MAX }, gives_way);
+            let taken = if room { taken } else { u64::MAX };
+            let ended = self.wait_for(event, since, taken, gives_way);
             state = self.lock();
             match ended {
                 None => return state,
@@ -499,6 +510,7 @@ impl Core {
     fn wait_for(
         &self,
         event: driver::Event,
+        since: Instant,
         taken: u64,
         gives_way: bool,
     ) -> Option<Result<(), Fault>> {
@@ -518,12 +530,17 @@ impl Core {
             if helped || self.newest.load(Ordering::Acquire) > taken {
                 return None;
             }
-            if start.elapsed() > SPIN {
-                // SAFETY: a recorded event of this context.
-                let status = unsafe { (context.driver.event_synchronize)(event) };
-                return Some(context.check("a submission", status));
+            let waited = start.elapsed();
+            if waited < SPIN {
+                std::hint::spin_loop();
+                continue;
             }
-            std::hint::spin_loop();
+            if let Some(limit) = context.limit
+                && since.elapsed() > limit
+            {
+                return Some(Err(context.give_up(limit)));
+            }
+            thread::sleep((waited / NAPS_OF_A_WAIT).clamp(NAPS.0, NAPS.1));
         }
     }
 }

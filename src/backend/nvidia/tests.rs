@@ -28,7 +28,7 @@ macro_rules! call {
 }
 
 fn open(fake: &Fake) -> Nvidia {
-    Nvidia::with_driver(Arc::clone(&fake.driver), 0).expect("there is a GPU")
+    Nvidia::with_driver(Arc::clone(&fake.driver), 0, None).expect("there is a GPU")
 }
 
 /// How a submission ended: its outcome and text.
@@ -60,7 +60,11 @@ struct Opened {
 
 impl Opened {
     fn new(fake: &Fake) -> Opened {
-        let (handle, table) = vtable::open(open(fake)).expect("it opens");
+        Opened::of(open(fake))
+    }
+
+    fn of(device: Nvidia) -> Opened {
+        let (handle, table) = vtable::open(device).expect("it opens");
         Opened { handle, table }
     }
 
@@ -487,10 +491,6 @@ fn what_is_not_bound_is_an_error_that_names_the_kernel() {
 }
 
 #[test]
-fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
-    let fake = Fake::new();
-    let device = Opened::new(&fake);
-#[test]
 fn a_users_kernel_says_what_it_takes() {
     const SOURCE: &[u8] = b"#include <metal_stdlib>\nusing namespace metal;\n\
         struct Shape { ulong rows; };\n\
@@ -527,6 +527,10 @@ fn a_users_kernel_says_what_it_takes() {
     assert_eq!(Nvidia::parameters(&function), None);
 }
 
+#[test]
+fn a_kernel_that_fails_loses_the_device_and_nothing_else() {
+    let fake = Fake::new();
+    let device = Opened::new(&fake);
     let buffer = device.buffer(4096);
     let function = device.function("elementwise", c"add");
     let count = 4_u64;
@@ -570,10 +574,50 @@ fn a_users_kernel_says_what_it_takes() {
     fake.check_released();
 }
 
+/// The driver's functions might wait for it, so that none is called any more.
+#[test]
+fn a_kernel_without_end_loses_the_device_and_is_not_waited_for() {
+    let fake = Fake::new();
+    fake.set_gpus(2);
+    let open = |index| {
+        let limit = Some(Duration::from_millis(20));
+        Nvidia::with_driver(Arc::clone(&fake.driver), index, limit)
+    };
+    let device = Opened::of(open(0).expect("there is a GPU"));
+    let buffer = device.buffer(4096);
+    let function = device.function("elementwise", c"add");
+    let mut bindings = vec![buffer_binding(buffer, 0, 4096); 3];
+    bindings.push(bytes_binding(&4_u64));
+    let command = dispatch(function, &bindings, 4);
+    for helps in [true, false] {
+        assert_eq!(device.run(&[(&[command], true)], helps)[0].0, SOFT_OK);
+    }
+    fake.fail("event_query", status::NOT_READY);
+    let ended = device.run(&[(&[command], true), (&[command], true)], false);
+    let said = "took more than 0.02 s (IRONBRIDGE_SOFT_DISPATCH_TIMEOUT)";
+    assert!(
+        ended[0].0 == SOFT_TIMEOUT && ended[0].1.contains(said),
+        "{ended:?}"
+    );
+    assert!(
+        ended[1].0 == SOFT_DEVICE_LOST && ended[1].1.contains(said),
+        "{ended:?}"
+    );
+    let live = fake.count_live();
+    call!(device.table, function_release(function));
+    call!(device.table, buffer_release(buffer));
+    drop(device);
+    assert_eq!(fake.count_live(), live);
+    assert!(matches!(open(0), Err(Fault::DeviceLost(text)) if text.contains(said)));
+    fake.mend();
+    assert!(open(1).is_ok());
+    fake.end_process();
+}
+
 #[test]
 fn a_machine_without_a_gpu_has_a_typed_error_each() {
     let fake = Fake::new();
-    let refused = |index| match Nvidia::with_driver(Arc::clone(&fake.driver), index) {
+    let refused = |index| match Nvidia::with_driver(Arc::clone(&fake.driver), index, None) {
         Ok(_) => panic!("it opened"),
         Err(Fault::Unsupported(text)) => text,
         Err(other) => panic!("{other:?}"),

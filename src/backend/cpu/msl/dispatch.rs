@@ -16,6 +16,7 @@ use super::threadgroup::{self, Fault, Shape, Threadgroup};
 use super::{traps, watchdog};
 use crate::backend::cpu::limits;
 use crate::backend::cpu::range::Range;
+use crate::backend::time_limit;
 
 /// Threads of all threadgroups that run at once. Each may need a stack, which is two mappings, and Linux gives a
 /// process 65,530.
@@ -152,7 +153,7 @@ impl Function {
         {
             None if overdue.into_inner() => {
                 let deadline = dispatch.deadline.unwrap_or_default();
-                let variable = limits::DISPATCH.variable;
+                let variable = time_limit::DISPATCH.variable;
                 let took = format!("a dispatch of {groups} threadgroups");
                 Err(Failure::Timeout(named(format!(
                     "{took} took more than {deadline:?} ({variable})"
