@@ -18,7 +18,7 @@ const MODEL: &str = concat!(
 );
 
 /// The model that comes with the crate, with each of its layers twenty times.
-fn write_deep_model(path: &Path) {
+pub fn write_deep_model(path: &Path) {
     const TIMES: usize = 20;
     let model = ModelFile::open(MODEL).unwrap();
     let layers = 6;

@@ -22,6 +22,8 @@ mod faults;
 mod first_use;
 #[cfg(unix)]
 mod forked;
+#[cfg(target_os = "linux")]
+mod gpu;
 #[cfg(feature = "cli")]
 mod hostile_surroundings;
 mod kernel_faults;
@@ -71,6 +73,8 @@ const GROUPS: &[Group] = &[
     #[cfg(feature = "cli")]
     Group::alone(detector::CASES),
     Group::alone(first_use::CASES),
+    #[cfg(target_os = "linux")]
+    Group::alone(gpu::CASES),
     #[cfg(feature = "cli")]
     Group::alone(hostile_surroundings::CASES),
     Group::alone(memory_processes::leaks::CASES),

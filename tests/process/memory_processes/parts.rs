@@ -27,6 +27,10 @@ pub fn play(part: &str) {
             allocating();
         }
         "strange" => strange(),
+        #[cfg(target_os = "linux")]
+        "take_all_memory" => crate::gpu::take_all_memory(),
+        #[cfg(target_os = "linux")]
+        "compute" => crate::gpu::compute(),
         _ => panic!("there is no part {part:?}"),
     }
 }
