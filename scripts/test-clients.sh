@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Programs of other people over ironbridge: tinygrad's kernels against NumPy. In an environment of its own in
-# target/clients, with the debug build of the library.
+# target/clients, with the debug build of the library; on the device that IRONBRIDGE_DEVICE names, or the processor.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

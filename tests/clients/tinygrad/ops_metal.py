@@ -1,6 +1,7 @@
 """tinygrad's device METAL over ironbridge: tinygrad's own renderer writes Metal source, which ironbridge compiles and
 runs. `install()` puts this module in the place of tinygrad's, which loads Apple's frameworks."""
 
+import os
 import sys
 from typing import Any
 
@@ -100,5 +101,5 @@ class MetalProgram(Program):
 
 class MetalDevice(Compiled):
     def __init__(self, device: str) -> None:
-        self.ironbridge = Device("cpu")
+        self.ironbridge = Device(os.environ.get("IRONBRIDGE_DEVICE", "cpu"))
         super().__init__(device, MetalAllocator(self), [MetalRenderer], MetalProgram, None, arch="Apple8")

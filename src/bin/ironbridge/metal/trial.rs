@@ -4,6 +4,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::error::Error;
+use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::PathBuf;
@@ -96,13 +97,19 @@ pub struct TrialArguments {
     load: Load,
     #[arg(long)]
     kernel: Vec<String>,
+    /// Where the kernels run
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// A folder for what each kernel leaves in its buffers: a file named by its place among those above
+    #[arg(long)]
+    keep: Option<PathBuf>,
 }
 
 pub fn run(arguments: &TrialArguments) -> Result<(), Box<dyn Error>> {
-    let device = Device::open("cpu")?;
+    let device = Device::open(&arguments.device)?;
     let library = arguments.compile.library(&device, &arguments.file)?;
     let mut out = output::stdout();
-    for name in &arguments.kernel {
+    for (place, name) in arguments.kernel.iter().enumerate() {
         writeln!(out, "{}", json!({ "begins": name }))?;
         out.flush()?;
         let line = match library.kernel_with(name, &arguments.compile.constants()) {
@@ -112,8 +119,15 @@ pub fn run(arguments: &TrialArguments) -> Result<(), Box<dyn Error>> {
             Err(other) => return Err(other.into()),
             Ok(kernel) => {
                 let wanted: Vec<Json> = kernel.arguments()?.iter().map(describe).collect();
-                let (digest, fault) = match digest(&device, &kernel, &arguments.load) {
-                    Ok(digest) => (Some(digest.to_string()), None),
+                let (digest, fault) = match left(&device, &kernel, &arguments.load) {
+                    Ok(left) => {
+                        if let Some(folder) = &arguments.keep {
+                            fs::write(folder.join(place.to_string()), left.concat())?;
+                        }
+                        let mut hasher = DefaultHasher::new();
+                        left.hash(&mut hasher);
+                        (Some(hasher.finish().to_string()), None)
+                    }
                     Err(error) => (None, Some(about_kernel(&error.to_string(), name))),
                 };
                 json!({ "kernel": name, "arguments": wanted, "digest": digest, "fault": fault })
@@ -148,8 +162,8 @@ fn about_kernel(message: &str, name: &str) -> String {
     String::from(rest.map_or(message, |(_, rest)| rest))
 }
 
-/// Runs a kernel; a hash of what its buffers hold afterwards.
-fn digest(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<u64> {
+/// Runs a kernel; what each of its buffers holds afterwards.
+fn left(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<Vec<Vec<u8>>> {
     let (info, wanted) = (kernel.info()?, kernel.arguments()?);
     let mut buffers = Vec::new();
     for argument in wanted.iter().filter(|it| it.kind == ArgumentKind::Buffer) {
@@ -196,15 +210,12 @@ fn digest(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<u
     };
     let mut commands = device.commands()?;
     // SAFETY: `check` set IRONBRIDGE_SOFT_VALIDATE: an access outside the buffers, which may all be written, ends the
-    // kernel. What is not watched can harm this process alone, which is made for it.
+    // kernel. What is not watched, as on a GPU, can harm this process alone, which is made for it.
     unsafe { commands.dispatch(kernel, &dispatch)? };
     commands.run()?;
-    let mut hasher = DefaultHasher::new();
     let all = buffers.iter().map(|(_, buffer)| buffer);
-    for buffer in all.chain(textures.iter().map(|(.., buffer)| buffer)) {
-        buffer.to_vec()?.hash(&mut hasher);
-    }
-    Ok(hasher.finish())
+    let all = all.chain(textures.iter().map(|(.., buffer)| buffer));
+    all.map(|buffer| buffer.to_vec()).collect()
 }
 
 /// The format whose components a kernel can take for any of these.
