@@ -10,6 +10,7 @@ mod monitor;
 pub(crate) mod nvidia;
 mod schedule;
 mod symbol;
+mod time_limit;
 #[allow(
     dead_code,
     reason = "a processor has no use for all that a GPU is told"
