@@ -60,7 +60,8 @@ impl Player {
 pub fn command(part: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
     for (name, _) in std::env::vars() {
-        if name.starts_with("IRONBRIDGE_") && name != "IRONBRIDGE_DEVICE" {
+        let kept = ["IRONBRIDGE_DEVICE", "IRONBRIDGE_CLANG"].contains(&name.as_str());
+        if name.starts_with("IRONBRIDGE_") && !kept {
             command.env_remove(name);
         }
     }
