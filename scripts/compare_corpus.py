@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs kernels of every Metal source below a folder on two devices, and compares what they leave in their buffers.
 
-    scripts/compare_corpus.py FOLDER [--program PATH] [--device nvidia] [--most 8] [--fill f32:0.5] [--jobs 8]
+    scripts/compare_corpus.py FOLDER [--program PATH] [--device nvidia] [--most 8] [--jobs 8]
                               [-I FOLDER]... [-D NAME=VALUE]...
 
-A kernel is compared when it runs clean on the processor with such buffers, every access checked, in two orders of
-threads. Buffers agree when they have the same bytes, or when as numbers of one floating-point type their elements
+What a kernel takes by reference is mostly a size, and what it takes by pointer mostly numbers: FILLS has what they are
+tried with. A kernel is compared with the first of them with which it runs clean on the processor, every access checked,
+in two orders of threads. Buffers agree when they have the same bytes, or when as numbers of one floating-point type their elements
 differ by at most 16 units of the largest: Metal's functions may be off by some.
 """
 
@@ -21,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 UNITS = 16
+# Of arguments by reference, and by pointer.
+FILLS = [("u32:1", "f32:ramp"), ("u64:1", "f32:ramp"), ("u32:1", "u32:1"), ("u64:1", "u64:1"), ("u32:0", "u32:0")]
 # Of a run that strays, the process ends, and the next one has the rest.
 ORDERS = "forward,reverse"
 
@@ -59,25 +62,28 @@ class Comparison:
     def __init__(self, options, rest):
         self.options, self.rest = options, rest
 
-    def clean(self, file):
-        """The kernels of a file that the processor runs clean."""
-        load = ["--fill", self.options.fill, "--orders", ORDERS, "--jobs", "1"]
-        command = [self.options.program, "metal", "check", "--json", "--run", "--most", self.options.most, *load]
-        done = subprocess.run([*command, *self.rest, "--", file], capture_output=True, text=True, timeout=1800)
+    def check(self, file, fill, chosen):
+        """The kernels of a file that the processor runs clean, and the others that compile."""
+        load = ["--run", f"--fill={fill[0]}", f"--pointers={fill[1]}", "--orders", ORDERS, "--jobs", "1"]
+        command = [self.options.program, "metal", "check", "--json", *chosen, *load, *self.rest, "--", file]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
         if not done.stdout:
-            return []
+            return [], []
         report = json.loads(done.stdout)["files"][0]
         stained = {finding["kernel"] for finding in report["findings"]}
-        return [kernel["name"] for kernel in report["kernels"] if kernel["ran"] and kernel["name"] not in stained]
+        compiled = [kernel for kernel in report["kernels"] if kernel["compiled"] or kernel["ran"] is not None]
+        clean = [kernel["name"] for kernel in compiled if kernel["ran"] and kernel["name"] not in stained]
+        return clean, [kernel["name"] for kernel in compiled if kernel["name"] not in clean]
 
-    def run(self, file, kernels, device):
+    def run(self, file, kernels, device, fill):
         """What each kernel leaves, or what is said of it."""
         results = []
         while len(results) < len(kernels):
             left = kernels[len(results) :]
             with tempfile.TemporaryDirectory() as folder:
                 names = [f"--kernel={name}" for name in left]
-                command = [self.options.program, "metal", "trial", *self.rest, "--fill", self.options.fill]
+                command = [self.options.program, "metal", "trial", *self.rest]
+                command += [f"--fill={fill[0]}", f"--pointers={fill[1]}"]
                 command += [f"--device={device}", f"--keep={folder}", *names, "--", file]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
                 lines = [json.loads(line) for line in done.stdout.splitlines() if '"kernel"' in line]
@@ -92,9 +98,18 @@ class Comparison:
         return results
 
     def compare(self, file):
-        kernels = self.clean(str(file))
-        there = self.run(str(file), kernels, self.options.device)
-        here = self.run(str(file), kernels, "cpu")
+        verdicts, chosen = [], ["--most", self.options.most]
+        for fill in FILLS:
+            kernels, others = self.check(str(file), fill, chosen)
+            verdicts += self.verdicts(file, kernels, fill)
+            if not others:
+                break
+            chosen = [f"--kernel={name}" for name in others]
+        return verdicts
+
+    def verdicts(self, file, kernels, fill):
+        there = self.run(str(file), kernels, self.options.device, fill)
+        here = self.run(str(file), kernels, "cpu", fill)
         verdicts = []
         for name, one, other in zip(kernels, there, here, strict=True):
             if isinstance(one, str) or isinstance(other, str):
@@ -112,7 +127,6 @@ def main():
     parser.add_argument("--program", default="target/release/ironbridge")
     parser.add_argument("--device", default="nvidia")
     parser.add_argument("--most", default="8", help="kernels of a file")
-    parser.add_argument("--fill", default="f32:0.5")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options, rest = parser.parse_known_args()
     files = sorted(path for path in options.folder.rglob("*.metal") if path.is_file())

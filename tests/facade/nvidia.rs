@@ -146,7 +146,7 @@ fn a_kernel_without_end_fails_in_time() {
         let fill = kernel(&device, "fill");
         let endless = kernel(&device, "endless");
         let pending = started(&device, &endless, &out, 32, 0).unwrap();
-        let error = assert_status(pending.wait(), Status::Timeout);
+        let error = assert_status(pending.wait(), Status::DeviceTimeout);
         assert!(
             error.to_string().contains("start the process again"),
             "{error}"

@@ -471,6 +471,11 @@ fn trial(
         .args(arguments.compile.arguments())
         .arg(format!("--bytes={}", load.bytes))
         .arg(format!("--fill={}", load.fill.text))
+        .args(
+            load.pointers
+                .iter()
+                .map(|it| format!("--pointers={}", it.text)),
+        )
         .arg(format!("--texture={},{}", load.texture[0], load.texture[1]))
         .arg(format!("--grid={}", extents(load.grid)))
         .arg(format!("--threads={}", extents(load.threads)))

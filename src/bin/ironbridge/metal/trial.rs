@@ -39,6 +39,10 @@ pub struct Load {
     /// With --run: what every buffer is full of: numbers of a type, as u32:1, f16:0.5 or u32:ramp, which is 0, 1, 2, …
     #[arg(long, default_value = "u32:0", value_name = "TYPE:VALUE", value_parser = fill)]
     pub fill: Fill,
+    /// With --run: the same of buffers that a kernel takes by pointer, where they are to have other numbers than those
+    /// that it takes by reference
+    #[arg(long, value_name = "TYPE:VALUE", value_parser = fill)]
+    pub pointers: Option<Fill>,
     /// With --run: the size of every texture, zeroed, in texels, as X,Y; what has a third extent has 4 along it
     #[arg(long, default_value = "64,64", value_name = "X,Y", value_parser = texels)]
     pub texture: [u32; 2],
@@ -168,7 +172,11 @@ fn left(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<Vec
     let mut buffers = Vec::new();
     for argument in wanted.iter().filter(|it| it.kind == ArgumentKind::Buffer) {
         let length = argument.byte_size.max(load.bytes.max(1).into());
-        let bytes = load.fill.bytes(length as usize);
+        let fill = match (&load.pointers, argument.byte_size) {
+            (Some(fill), 0) => fill,
+            _ => &load.fill,
+        };
+        let bytes = fill.bytes(length as usize);
         buffers.push((argument.index, device.buffer_from(&bytes)?));
     }
     let [width, height] = load.texture;
