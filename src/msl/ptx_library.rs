@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::compiler::Compiler;
 use super::error::Error;
 use super::function_constants;
-use super::rewrite::Program;
+use super::rewrite::{Program, Value};
 use super::setting::Setting;
 
 /// A source that compiled.
@@ -39,9 +39,13 @@ impl PtxLibrary {
                 names.join(", ")
             ))
         })?;
+        // One without a value is 0, as on the software device.
         let constants = self.program.constants.iter();
         let values = constants
-            .map(|constant| function_constants::value(constant, settings))
+            .map(|constant| {
+                let value = function_constants::value(constant, settings)?;
+                Ok(value.or(Some(Value::Unset)))
+            })
             .collect::<Result<Vec<_>, _>>()?;
         self.compiler.ptx(&self.program, kernel, &values)
     }
@@ -50,6 +54,18 @@ impl PtxLibrary {
 #[cfg(test)]
 mod tests {
     use super::PtxLibrary;
+
+    #[test]
+    fn a_function_constant_without_a_value_is_zero() {
+        let source = "#include <metal_stdlib>\nusing namespace metal;\n\
+                      constant bool more [[function_constant(0)]];\n\
+                      kernel void f(device float *y [[buffer(0), function_constant(more)]], \
+                      device float *x [[buffer(1)]]) { if (more) y[0] = 1; x[0] = 2; }\n";
+        let library = PtxLibrary::new(source).unwrap_or_else(|error| panic!("{error}"));
+        let module = library.kernel("f", &[]);
+        let module = module.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(module.matches("st.global").count(), 1, "{module}");
+    }
 
     #[test]
     fn a_kernel_with_a_texture_is_refused_and_its_neighbor_is_not() {

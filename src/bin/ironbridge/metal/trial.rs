@@ -169,7 +169,8 @@ fn about_kernel(message: &str, name: &str) -> String {
 /// Runs a kernel; what each of its buffers holds afterwards.
 fn left(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<Vec<Vec<u8>>> {
     let (info, wanted) = (kernel.info()?, kernel.arguments()?);
-    let mut buffers = Vec::new();
+    // Between two buffers lies one that is not bound: what is beside the one would else be in the other.
+    let (mut buffers, mut between) = (Vec::new(), Vec::new());
     for argument in wanted.iter().filter(|it| it.kind == ArgumentKind::Buffer) {
         let length = argument.byte_size.max(load.bytes.max(1).into());
         let fill = match (&load.pointers, argument.byte_size) {
@@ -178,6 +179,7 @@ fn left(device: &Device, kernel: &Kernel, load: &Load) -> ironbridge::Result<Vec
         };
         let bytes = fill.bytes(length as usize);
         buffers.push((argument.index, device.buffer_from(&bytes)?));
+        between.push(device.buffer::<u8>(bytes.len())?);
     }
     let [width, height] = load.texture;
     let mut textures = Vec::new();
