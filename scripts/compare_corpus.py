@@ -4,7 +4,7 @@
     scripts/compare_corpus.py FOLDER [--program PATH] [--device nvidia] [--most 8] [--jobs 8] [--reference FOLDER]
                               [-I FOLDER]... [-D NAME=VALUE]...
 
-What a kernel takes by reference is mostly a size, and what it takes by pointer mostly numbers: FILLS has what they are
+What a kernel takes by reference is mostly a size, and what it takes by pointer mostly numbers: TRIES has what they are
 tried with. A kernel is compared with the first of them with which it runs clean on the processor, every access checked,
 in two orders of threads. Buffers agree when they have the same bytes, or when as numbers of a type that the kernel's
 name tells their elements differ by at most 16 units of the largest: Metal's functions may be off by some.
@@ -25,8 +25,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 UNITS = 16
-# Of arguments by reference, and by pointer.
-FILLS = [("u32:1", "f32:ramp"), ("u64:1", "f32:ramp"), ("u32:1", "u32:1"), ("u64:1", "u64:1"), ("u32:0", "u32:0")]
+# What arguments by reference hold, and those by pointer; threads of a threadgroup, of which there are four.
+TRIES = [
+    ("u32:1", "f32:ramp", 64),
+    ("u64:1", "f32:ramp", 64),
+    ("u32:1", "f32:ramp", 128),
+    ("u32:1", "f32:ramp", 1024),
+    ("u32:1", "u32:1", 64),
+    ("u64:1", "u64:1", 64),
+    ("u32:0", "u32:0", 64),
+]
 ORDERS = "forward,reverse"
 # Kernels of a process.
 PART = 8
@@ -74,14 +82,20 @@ def agree(name, one, other):
     return None
 
 
+def load(attempt):
+    """As options."""
+    fill, pointers, threads = attempt
+    return [f"--fill={fill}", f"--pointers={pointers}", f"--threads={threads}", f"--grid={4 * threads}"]
+
+
 class Runner:
     def __init__(self, options, rest):
         self.options, self.rest = options, rest
 
-    def check(self, file, fill, chosen):
+    def check(self, file, attempt, chosen):
         """The kernels of a file that the processor runs clean, and the others that compile."""
-        load = ["--run", f"--fill={fill[0]}", f"--pointers={fill[1]}", "--orders", ORDERS]
-        command = [self.options.program, "metal", "check", "--json", *chosen, *load, *self.rest, "--", file]
+        command = [self.options.program, "metal", "check", "--json", "--run", "--orders", ORDERS, *load(attempt)]
+        command += [*chosen, *self.rest, "--", file]
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
         if not done.stdout:
             return [], []
@@ -91,15 +105,14 @@ class Runner:
         clean = [kernel["name"] for kernel in compiled if kernel["ran"] and kernel["name"] not in stained]
         return clean, [kernel["name"] for kernel in compiled if kernel["name"] not in clean]
 
-    def run(self, file, kernels, device, fill):
+    def run(self, file, kernels, device, attempt):
         """What each kernel leaves, or what is said of it. A kernel that strays ends its process."""
         results = []
         while len(results) < len(kernels):
             left = kernels[len(results) :]
             with tempfile.TemporaryDirectory() as folder:
                 names = [f"--kernel={name}" for name in left]
-                command = [self.options.program, "metal", "trial", *self.rest]
-                command += [f"--fill={fill[0]}", f"--pointers={fill[1]}"]
+                command = [self.options.program, "metal", "trial", *self.rest, *load(attempt)]
                 command += [f"--device={device}", f"--keep={folder}", *names, "--", file]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
                 lines = [json.loads(line) for line in done.stdout.splitlines() if '"kernel"' in line]
@@ -114,16 +127,16 @@ class Runner:
         return results
 
     def reference(self, file):
-        """What the processor gives: kernels, each with its fill and a name of its bytes."""
+        """What the processor gives: kernels, each with the number of its try."""
         place = self.options.reference / str(file.relative_to(self.options.folder)).replace("/", "-")
         index = place / "index.json"
         if index.exists():
             return place, json.loads(index.read_text())
         place.mkdir(parents=True, exist_ok=True)
         kept, chosen = [], ["--most", self.options.most]
-        for number, fill in enumerate(FILLS):
-            kernels, others = self.check(str(file), fill, chosen)
-            for name, result in zip(kernels, self.run(str(file), kernels, "cpu", fill), strict=True):
+        for number, attempt in enumerate(TRIES):
+            kernels, others = self.check(str(file), attempt, chosen)
+            for name, result in zip(kernels, self.run(str(file), kernels, "cpu", attempt), strict=True):
                 # Beside what is checked, a place outside of a buffer may be no memory.
                 if isinstance(result, bytes):
                     (place / str(len(kept))).write_bytes(zlib.compress(result, 1))
@@ -136,8 +149,8 @@ class Runner:
 
     def compare(self, work):
         file, place, part = work
-        fill = FILLS[part[0][1][1]]
-        results = self.run(str(file), [name for _, (name, _) in part], self.options.device, fill)
+        attempt = TRIES[part[0][1][1]]
+        results = self.run(str(file), [name for _, (name, _) in part], self.options.device, attempt)
         verdicts = []
         for (at, (name, _)), there in zip(part, results, strict=True):
             if isinstance(there, str):
@@ -150,9 +163,9 @@ class Runner:
 
 
 def parts(file, place, kept):
-    """Kernels of one fill, some at a time."""
+    """Kernels of one try, some at a time."""
     numbered = list(enumerate(kept))
-    for number in range(len(FILLS)):
+    for number in range(len(TRIES)):
         some = [item for item in numbered if item[1][1] == number]
         for start in range(0, len(some), PART):
             yield file, place, some[start : start + PART]

@@ -176,6 +176,25 @@ fn kernels_are_given_textures_and_samplers() {
 }
 
 #[test]
+fn a_run_finds_what_lies_beside_a_buffer_and_what_nobody_wrote() {
+    let text = source(
+        "kernel void beside(device uint *out [[buffer(0)]], const device uint *in [[buffer(1)]],\n\
+                            uint i [[thread_position_in_grid]]) { out[i] = in[int(i) - 1]; }\n\
+         kernel void unwritten(device float *out [[buffer(0)]], threadgroup float *t [[threadgroup(0)]],\n\
+                               uint i [[thread_position_in_grid]]) { out[i] = t[i % 64]; }\n",
+    );
+    let place = Place::new(&[("k.metal", &text)]);
+    let report = place.json("check --run --json k.metal");
+    let findings = report["files"][0]["findings"].as_array().expect("findings");
+    let told: Vec<_> = findings
+        .iter()
+        .map(|it| (it["rule"].as_str(), it["kernel"].as_str()))
+        .collect();
+    let want = [("fault", "beside"), ("lane-order", "unwritten")];
+    assert_eq!(told, want.map(|(rule, name)| (Some(rule), Some(name))));
+}
+
+#[test]
 fn kernels_get_textures_of_their_shapes_and_buffers_full_of_numbers() {
     let text = source(
         "kernel void solid(texture3d<uint, access::read_write> t [[texture(0)]], device uint *n [[buffer(0)]],\n\

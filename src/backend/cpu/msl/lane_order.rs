@@ -14,6 +14,15 @@ pub enum LaneOrder {
 }
 
 impl LaneOrder {
+    /// The bytes of threadgroup memory that nobody wrote: a NaN in float, half and bfloat, and an absurd integer; zeros
+    /// where the threads go the other way around, so that what a kernel makes of them differs.
+    pub fn unwritten(self) -> u8 {
+        match self {
+            LaneOrder::Forward | LaneOrder::Random(_) => 0xff,
+            LaneOrder::Reverse => 0,
+        }
+    }
+
     const VARIABLE: &str = "IRONBRIDGE_SOFT_LANE_ORDER";
 
     /// What `IRONBRIDGE_SOFT_LANE_ORDER` asks for: `forward`, `reverse` or `random:SEED`.

@@ -130,9 +130,6 @@ pub struct Shape<'a> {
 // SAFETY: its pointers are to the buffers of a dispatch, which the caller of the dispatch lends to all its workers.
 unsafe impl Sync for Shape<'_> {}
 
-/// What freshly allocated threadgroup memory holds: a NaN in float, half and bfloat, and an absurd integer.
-const POISON: u8 = 0xff;
-
 impl Threadgroup {
     pub fn new() -> Box<Threadgroup> {
         let no_lane = || Lane {
@@ -305,7 +302,8 @@ impl Threadgroup {
         let linear = |axis: usize| u64::from(position[axis]);
         let groups = self.group.groups.map(u64::from);
         self.phase = (linear(0) + groups[0] * (linear(1) + groups[1] * linear(2))) << 24;
-        self.memory_bytes().fill(POISON);
+        let unwritten = self.order.unwritten();
+        self.memory_bytes().fill(unwritten);
         self.contexts[..self.threads].fill(null_mut());
         let count = self.simdgroup_count();
         for (index, progress) in self.progress[..count].iter_mut().enumerate() {

@@ -374,7 +374,8 @@ fn try_kernels(
             (None, Some((order, _))) => Some(finding(
                 Rule::LaneOrder,
                 format!(
-                    "it writes something else when its threads go {order} than {}: a barrier may be missing",
+                    "it writes something else when its threads go {order} than {}: a barrier may be missing, \
+                     or it reads threadgroup memory that nobody wrote",
                     digests[0].0
                 ),
             )),

@@ -36,7 +36,8 @@ impl Rule {
             Rule::Compile => "The source does not compile.",
             Rule::Fault => "A kernel fails when it runs, with every access to memory checked.",
             Rule::LaneOrder => {
-                "What a kernel writes depends on which thread goes first: a barrier may be missing."
+                "What a kernel writes depends on which thread goes first, or on threadgroup memory that \
+                 nobody wrote: a barrier may be missing."
             }
         }
     }
