@@ -35,7 +35,7 @@ TRIES = [
     ("u64:1", "u64:1", 64),
     ("u32:0", "u32:0", 64),
 ]
-ORDERS = "forward,reverse"
+ORDERS = "forward,random:0"
 # Kernels of a process.
 PART = 8
 # What is not the device's mistake, by the words of its error. A processor loads from any address.

@@ -14,12 +14,12 @@ pub enum LaneOrder {
 }
 
 impl LaneOrder {
-    /// The bytes of threadgroup memory that nobody wrote: a NaN in float, half and bfloat, and an absurd integer; zeros
-    /// where the threads go the other way around, so that what a kernel makes of them differs.
+    /// The bytes of threadgroup memory that nobody wrote: a NaN in float, half and bfloat, and an absurd integer. Zeros
+    /// in one order, so that what a kernel makes of them differs.
     pub fn unwritten(self) -> u8 {
         match self {
-            LaneOrder::Forward | LaneOrder::Random(_) => 0xff,
-            LaneOrder::Reverse => 0,
+            LaneOrder::Random(0) => 0,
+            LaneOrder::Forward | LaneOrder::Reverse | LaneOrder::Random(_) => 0xff,
         }
     }
 

@@ -54,7 +54,7 @@ pub struct CheckArguments {
         long,
         value_name = "ORDER",
         value_delimiter = ',',
-        default_value = "forward,reverse,random:1"
+        default_value = "forward,reverse,random:0"
     )]
     orders: Vec<String>,
     /// With --run: seconds that one kernel may take
