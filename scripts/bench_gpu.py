@@ -5,8 +5,9 @@
                          [--behind 15] [--sequences 16] [--idle]
 
 Models are made in --folder and kept. Beside it stands what llama.cpp's CUDA backend gave for such files on one H200
-(llama-bench, tg64 and pp512, 2026-11-24). With --idle no GPU is needed: a driver that computes nothing
-(benches/idle_gpu.c) leaves what the host does for a token.
+(llama-bench, tg128 and pp512, 2026-11-24). "torch" is the rate of a prompt of 512 if it were torch's products of halves
+alone, which have 655 to 700 TFLOP/s there for the four shapes of matrices. With --idle no GPU is needed: a driver that
+computes nothing (benches/idle_gpu.c) leaves what the host does for a token.
 """
 import argparse
 import json
@@ -35,10 +36,10 @@ def mixed(layer, name):
 
 MODELS = {
     "8b-q4_0": (LARGE, alike("Q4_0", "Q6_K"), (333, 10786)),
-    "8b-q4_k": (LARGE, mixed, (274, None)),
-    "8b-q8_0": (LARGE, alike("Q8_0"), (253, None)),
-    "8b-f16": (LARGE, alike("F16"), (208, 21576)),
-    "1.1b-q4_0": (SMALL, alike("Q4_0", "Q6_K"), (926, None)),
+    "8b-q4_k": (LARGE, mixed, (274, 9224)),
+    "8b-q8_0": (LARGE, alike("Q8_0"), (253, 10647)),
+    "8b-f16": (LARGE, alike("F16"), (208, 21576, 49500)),
+    "1.1b-q4_0": (SMALL, alike("Q4_0", "Q6_K"), (926, 39900)),
 }
 
 
@@ -74,8 +75,8 @@ def main():
     heads = ["model", "load, s", f"decode {arguments.tokens}"]
     heads += [] if arguments.idle else ["GPU idle, µs a token"]
     heads += [f"prompt of {length}" for length in lengths] + [f"{arguments.sequences} texts"]
-    peers = [] if arguments.idle else ["llama.cpp, decode", "llama.cpp, prompt of 512"]
-    beside = "; llama.cpp: one H200, 2026-11-24" if peers else ""
+    peers = [] if arguments.idle else ["llama.cpp, decode", "llama.cpp, prompt of 512", "torch, its products alone"]
+    beside = "; llama.cpp and torch: one H200, 2026-11-24" if peers else ""
     print(f"{device}, {arguments.rounds} runs each: median (range), tokens/s{beside}\n")
     heads += peers
     print(f"| {' | '.join(heads)} |\n| --- |{' --: |' * (len(heads) - 1)}")
@@ -83,7 +84,7 @@ def main():
         cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"])]
         cells += [] if arguments.idle else [f"{1e6 * run['generation']['idle_seconds']:.1f}"]
         cells += [figure(prompt) for prompt in run["prompts"]] + [figure(run["together"])]
-        cells += [str(rate or "") for rate in peer] if peers else []
+        cells += [f"{rate:,}" for rate in peer] + [""] * (len(peers) - len(peer)) if peers else []
         print(f"| {' | '.join(cells)} |")
 
 
