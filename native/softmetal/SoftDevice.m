@@ -444,15 +444,15 @@ soft_outcome SoftMetalOutcome(NSError *error) {
   return [[error domain] isEqualToString:SoftBackendErrorDomain] ? (soft_outcome)[error code] : SOFT_INVALID;
 }
 
-soft_outcome SoftMetalCheckLost(id<MTLDevice> device, char **text) {
+bool SoftMetalIsLost(id<MTLDevice> device, char **text) {
   SoftBackend *backend = [(SoftDevice *)device backend];
   soft_buffer *buffer = NULL;
   soft_outcome outcome = [backend table]->buffer_create([backend handle], 1, SOFT_SHARED, &buffer, text);
   if (outcome == SOFT_OK) [backend table]->buffer_release(buffer);
-  if (outcome == SOFT_DEVICE_LOST) return outcome;
+  if (outcome == SOFT_DEVICE_LOST) return true;
   free(*text);
   *text = NULL;
-  return SOFT_OK;
+  return false;
 }
 
 BOOL SoftMetalIsDevice(id<MTLDevice> device, BOOL *isCpu) {

@@ -53,14 +53,15 @@ soft_outcome SoftMetalOutcome(NSError *error);
 /* Whether it is a device that SoftMetalCreateDevice made, and whether its backend is the CPU. */
 BOOL SoftMetalIsDevice(id<MTLDevice> device, BOOL *isCpu);
 
+/* Behind an allocation that failed: whether the device is lost, and why, in *text from malloc, which may be NULL. */
+bool SoftMetalIsLost(id<MTLDevice> device, char *_Nullable *_Nonnull text);
+
 /* For a buffer that is about to be written as a whole and will be read often. */
 void SoftMetalExpectReads(id<MTLBuffer> buffer);
 
 /* A new buffer (+1) of weights (backend.h), which the backend lays out; nil: there is no memory. One of the allocations
  * that fail_allocation counts. */
 id<MTLBuffer> _Nullable SoftMetalNewWeights(id<MTLDevice> device, uint64_t length) NS_RETURNS_RETAINED;
-/* Behind an allocation that failed: SOFT_DEVICE_LOST, and why in *text, from malloc, when that is the reason. */
-soft_outcome SoftMetalCheckLost(id<MTLDevice> device, char *_Nullable *_Nonnull text);
 /* Rows of such a buffer: weights_write and weights_read of backend.h. */
 soft_outcome SoftMetalWriteWeights(id<MTLBuffer> buffer, const soft_matrix *matrix, uint64_t first, uint64_t count,
                                    const void *rows, uint64_t length, char *_Nullable *_Nullable text);

@@ -45,13 +45,14 @@ typedef struct IronExtras {
   uint64_t (*wait_budget)(const void *metal);
   /* How many cores hold several threadgroups each; 0: kernels are not executed so. */
   uint32_t (*cores)(const void *metal);
+  /* After memory was refused: whether the device is lost, and why, in *text from malloc, which may be NULL. Without
+   * it, there is no memory. */
+  bool (*is_lost)(id<MTLDevice> metal, char **text);
   /* For a buffer that is about to be written as a whole and will be read often. */
   void (*expect_reads)(id<MTLBuffer> buffer);
   /* Memory for weights (+1), nil: there is none, and its rows, in a layout that the device picks. A reader or writer
    * says why in *text, from malloc, on anything but IRON_OK. Without these, rows lie as the caller has them. */
   id<MTLBuffer> (*new_weights)(id<MTLDevice> metal, uint64_t length);
-  /* After memory was refused: whether the device is lost, and why, in *text from malloc, which may be NULL. */
-  bool (*is_lost)(id<MTLDevice> metal, char **text);
   iron_status (*write_weights)(id<MTLBuffer> buffer, const IronWeights *matrix, uint64_t first, uint64_t count,
                                const void *rows, char **text);
   iron_status (*read_weights)(id<MTLBuffer> buffer, const IronWeights *matrix, uint64_t first, uint64_t count,

@@ -53,15 +53,13 @@ static iron_status read_weights(id<MTLBuffer> buffer, const IronWeights *weights
   return copied(SoftMetalReadWeights(buffer, &matrix, first, count, rows, count * weights->row_bytes, text));
 }
 
-static bool is_lost(id<MTLDevice> metal, char **text) { return SoftMetalCheckLost(metal, text) == SOFT_DEVICE_LOST; }
-
 static const IronExtras of_software = {.commit_without_waking = SoftMetalCommitWithoutWaking,
                                        .run = SoftMetalRun,
                                        .wait_budget = wait_budget,
                                        .cores = cores,
+                                       .is_lost = SoftMetalIsLost,
                                        .expect_reads = SoftMetalExpectReads,
                                        .new_weights = SoftMetalNewWeights,
-                                       .is_lost = is_lost,
                                        .write_weights = write_weights,
                                        .read_weights = read_weights};
 
