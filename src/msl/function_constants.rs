@@ -23,7 +23,7 @@ const SCALARS: [(u32, &str, usize); 12] = [
 
 /// What the settings say about one constant. One by name is preferred to one by index; of several alike the last
 /// counts.
-pub fn value(constant: &FunctionConstant, settings: &[Setting]) -> Result<Option<Value>, Error> {
+fn value(constant: &FunctionConstant, settings: &[Setting]) -> Result<Option<Value>, Error> {
     let by_name = settings
         .iter()
         .rfind(|setting| setting.name == Some(&constant.name));
@@ -54,6 +54,18 @@ pub fn value(constant: &FunctionConstant, settings: &[Setting]) -> Result<Option
         return Err(refuse(&ty));
     }
     Ok(Some(Value::Bytes(setting.bytes[..length].to_vec())))
+}
+
+/// The same of all constants, in their order; `unset` where nothing is said.
+pub fn values(
+    constants: &[FunctionConstant],
+    settings: &[Setting],
+    unset: Option<Value>,
+) -> Result<Vec<Option<Value>>, Error> {
+    constants
+        .iter()
+        .map(|constant| Ok(value(constant, settings)?.or_else(|| unset.clone())))
+        .collect()
 }
 
 /// The name in MSL and the bytes of an MTLDataType.

@@ -160,14 +160,8 @@ impl Library {
 
     /// Of the function constants, in their order.
     fn values(&self, settings: &[Setting]) -> Result<Vec<Option<Value>>, Error> {
-        let constants = self.program.constants.iter();
-        constants
-            .map(|constant| {
-                let value = function_constants::value(constant, settings)?;
-                let unset = (!self.as_apple).then_some(Value::Unset);
-                Ok(value.or(unset))
-            })
-            .collect()
+        let unset = (!self.as_apple).then_some(Value::Unset);
+        function_constants::values(&self.program.constants, settings, unset)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Wanted, Arc<Function>)>> {

@@ -40,13 +40,8 @@ impl PtxLibrary {
             ))
         })?;
         // One without a value is 0, as on the software device.
-        let constants = self.program.constants.iter();
-        let values = constants
-            .map(|constant| {
-                let value = function_constants::value(constant, settings)?;
-                Ok(value.or(Some(Value::Unset)))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let unset = Some(Value::Unset);
+        let values = function_constants::values(&self.program.constants, settings, unset)?;
         self.compiler.ptx(&self.program, kernel, &values)
     }
 }
