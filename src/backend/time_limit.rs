@@ -25,7 +25,8 @@ impl TimeLimit {
         }
     }
 
-    fn parse(&self, text: &str) -> Result<Option<Duration>, String> {
+    /// What a variable's text asks for.
+    pub fn parse(&self, text: &str) -> Result<Option<Duration>, String> {
         let seconds = text.trim().parse().ok();
         match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
             Some(limit) => Ok((limit > Duration::ZERO).then_some(limit)),
@@ -33,22 +34,6 @@ impl TimeLimit {
                 "{} is {text:?}; it must be a number of seconds, 0 for no limit",
                 self.variable
             )),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_is_parsed() {
-        let limit = DISPATCH;
-        assert_eq!(limit.parse("2.5"), Ok(Some(Duration::from_millis(2500))));
-        assert_eq!(limit.parse("0"), Ok(None));
-        for text in ["", "-1", "soon", "nan", "inf", "1e300"] {
-            let error = limit.parse(text).expect_err(text);
-            assert!(error.contains(limit.variable), "{error}");
         }
     }
 }

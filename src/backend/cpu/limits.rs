@@ -18,3 +18,21 @@ pub const THREADGROUP: TimeLimit = TimeLimit {
     variable: "IRONBRIDGE_SOFT_TIMEOUT",
     default: Duration::from_secs(60),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::time_limit::DISPATCH;
+
+    #[test]
+    fn the_limit_is_parsed() {
+        for limit in [THREADGROUP, DISPATCH] {
+            assert_eq!(limit.parse("2.5"), Ok(Some(Duration::from_millis(2500))));
+            assert_eq!(limit.parse("0"), Ok(None));
+            for text in ["", "-1", "soon", "nan", "inf", "1e300"] {
+                let error = limit.parse(text).expect_err(text);
+                assert!(error.contains(limit.variable), "{error}");
+            }
+        }
+    }
+}
