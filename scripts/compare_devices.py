@@ -4,7 +4,7 @@
     scripts/compare_devices.py FOLDER [--program PATH] [--device nvidia] [--against cpu] [--jobs 8]
 
 FOLDER has candle's Metal sources (candle-metal-kernels/src/metal_src). Numbers of bits or integers agree exactly, and
-floats to a few units of their type's last place, because Metal's functions may differ by so many.
+floats to a few units of their type's last place, because Metal's functions may be off by some.
 """
 
 import argparse

@@ -41,7 +41,7 @@ const TWO: [Two; 5] = [
     ("divide", 0.5, |x, y| x / y),
 ];
 
-/// Every so many of all floats are tried.
+/// From one float that is tried to the next, in bits.
 const STEP: usize = 9973;
 
 /// How far a result is from the true one, in units of the last place. The rounded one has no error.

@@ -10,6 +10,7 @@ use ironbridge::ops::Elementwise;
 use ironbridge::{Device, Error, Status};
 
 use crate::copied_weights::write_deep_model;
+use crate::memory_processes::parts::next_step;
 use crate::memory_processes::{Player, command};
 
 crate::harness::cases! {
@@ -35,8 +36,7 @@ pub fn take_all_memory() {
             taken.push(buffer);
         }
     }
-    println!("ready");
-    let _ = std::io::read_to_string(std::io::stdin());
+    while next_step() {}
 }
 
 fn memory_that_another_process_takes_in_the_middle_of_a_load() {

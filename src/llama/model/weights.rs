@@ -109,7 +109,7 @@ pub(crate) struct Weights<'a> {
     /// Matrices that have their place in a buffer with others already.
     reserved: Vec<Reserved>,
     progress: Progress<'a>,
-    /// On a device with memory of its own, to which copies take hardly longer than unmapping what was copied.
+    /// On a device with memory of its own: copies to it are so fast that unmapping would hold them up.
     forgetter: Option<Forgetter>,
 }
 

@@ -36,7 +36,7 @@ pub fn play(part: &str) {
 }
 
 /// Says that a step is done and waits for the next one; false at the end.
-fn next_step() -> bool {
+pub fn next_step() -> bool {
     println!("ready");
     let mut line = String::new();
     std::io::stdin()
