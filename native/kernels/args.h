@@ -181,14 +181,14 @@ enum {
  *   has_addend: out[i][j] = y[0][i][j] + addend[i][j]. gated: out[i][j] = silu(y[0][i][j]) * y[1][i][j], and out may be
  *   the start of c. Both have packed rows of n; silu(x) = x / (1 + exp(-x)). Planes of c are m rows apart. With two of
  *   them n is a multiple of MATMUL_PANELS_ROWS.
- * With several slices of MATMUL_PANELS_SLICE weights c has for each of them a sum over it, packed: [slice][i][j], and
- * neither bias, nor addend, nor a second plane.
+ * With several slices, of at most MATMUL_PANELS_SLICE weights each, c has for each of them a sum over it, packed:
+ * [slice][i][j], and neither bias, nor addend, nor a second plane.
  * matmul_panels_sum: from such sums in MATMUL_PANELS_A what c and out are above.
  * What is not asked for is bound to something else, neither read nor written.
  * matmul_panels_bytes: of m rows of k activations, and zeros up to 16 of them, bytes: each 32 neighbors share a scale,
- * the largest of them over 127. out has for each slice of MATMUL_PANELS_SLICE of them first the bytes, [block of
- * 32][row][32], with words in the order 0 4 1 5 2 6 3 7, then [block][row] of f32: the scale, and that times the sum of
- * the bytes. MATMUL_PANELS_A_BYTES in all. */
+ * the largest of them over 127. out has first the bytes, [block of 32][row][32], with words in the order 0 4 1 5 2 6 3
+ * 7. Then it has two f32, [block][row]: the scale over MATMUL_PANELS_SCALE, whose last two bits are 0, and that times
+ * the sum of the bytes (sums) or times -1.5 * 2^23. MATMUL_PANELS_A_BYTES in all. */
 enum {
   MATMUL_PANELS_A = 0,
   MATMUL_PANELS_B = 1,
@@ -210,21 +210,23 @@ enum { MATMUL_PANELS_BYTES_A = 0, MATMUL_PANELS_BYTES_OUT = 1, MATMUL_PANELS_BYT
 typedef struct matmul_panels_bytes_args {
   iron_u64 a_row_stride;
   iron_u32 m, k;
+  iron_u32 sums, reserved;
 } matmul_panels_bytes_args;
-/* How threadgroups share out the work: a ring of stages; the activations of a slice; of the panels that are computed at
- * once the sums of each SIMD-group; two barriers for each stage. */
+/* How threadgroups share out the work: a ring of stages; the scales of a slice's activations; places for the sums of
+ * panels, of each SIMD-group; barriers for all of these. */
 enum {
   MATMUL_PANELS_ROWS = 16, /* of a, and of b at a time */
   MATMUL_PANELS_SIMDGROUPS = 16,
-  MATMUL_PANELS_SLICE = 4096,
-  MATMUL_PANELS_RING = 111360,
+  MATMUL_PANELS_SLICE = 4096, /* the longest */
+  MATMUL_PANELS_RING = 148480,
   MATMUL_PANELS_MOST_STAGES = 4,
-  MATMUL_PANELS_AT_ONCE = 2
+  MATMUL_PANELS_PLACES = 4,  /* so that nobody overwrites what another one of the team has still to read */
+  MATMUL_PANELS_SCALE = 4096 /* so that 1.5 * 2^23 times a scale is finite */
 };
 #define MATMUL_PANELS_A_BYTES(k) ((k) / 32 * 40 * MATMUL_PANELS_ROWS)
-#define MATMUL_PANELS_MEMORY                                                                                 \
-  (MATMUL_PANELS_RING + MATMUL_PANELS_A_BYTES(MATMUL_PANELS_SLICE) +                                         \
-   MATMUL_PANELS_AT_ONCE * MATMUL_PANELS_SIMDGROUPS * MATMUL_PANELS_ROWS * MATMUL_PANELS_ROWS * 4 +          \
+#define MATMUL_PANELS_MEMORY                                                                                  \
+  (MATMUL_PANELS_RING + MATMUL_PANELS_SLICE / 32 * 8 * MATMUL_PANELS_ROWS +                                   \
+   MATMUL_PANELS_PLACES * MATMUL_PANELS_SIMDGROUPS * (MATMUL_PANELS_ROWS * MATMUL_PANELS_ROWS * 4 + 8) +      \
    MATMUL_PANELS_MOST_STAGES * 16)
 
 /* matmul_slices_<B>_f32: matmul of a batch of one with transpose_b for few rows of a, whose sum is over a slice of k:

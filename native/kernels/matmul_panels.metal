@@ -3,13 +3,14 @@
  * slices. Contracts in args.h; besides, b lies at a multiple of 16 bytes, and so do its rows, whose k weights are
  * multiples of 16 bytes, too. k is a multiple of 256.
  *
- * Geometry: threadgroups of 32 MATMUL_PANELS_SIMDGROUPS threads and 32 more, each for SLICE weights of every row of b
- * that is its own: (any number that share out the rows of b, k / SLICE rounded up, 1). Threadgroup memory:
- * MATMUL_PANELS_MEMORY of args.h. matmul_panels_bytes: one of 128 threads for each 1,024 activations of each of 16
- * rows: (k / 1024 rounded up, 16, 1). matmul_panels_sum: a thread for each element, dispatchThreads (n, m, 1).
+ * Geometry: threadgroups of 32 MATMUL_PANELS_SIMDGROUPS threads and 32 more, each for a slice of every row of b that is
+ * its own: (any number that share out the rows of b, slices, 1). Threadgroup memory: MATMUL_PANELS_MEMORY of args.h.
+ * matmul_panels_bytes: one of 128 threads for each 1,024 activations of each of 16 rows: (k / 1024 rounded up, 16, 1).
+ * matmul_panels_sum: a thread for each element, dispatchThreads (n, m, 1).
  *
- * A threadgroup copies its slice of the activations. Then it takes panels of ROWS rows of b, cut into segments, of
- * which each SIMD-group multiplies a part with all rows of a. The last SIMD-group copies segments ahead of what the
+ * A threadgroup takes panels of ROWS rows of b. Each SIMD-group has the activations of UNIT columns in registers, and
+ * multiplies them with these columns of one panel after the other. As many as a slice has units are a team, whose sums
+ * meet in threadgroup memory, while the next panel is multiplied. The last SIMD-group copies panels ahead of what the
  * others multiply (row_copies.h), and begins before the kernel's predecessor has ended, unless a kernel may write
  * them. */
 #include <metal_stdlib>
@@ -24,10 +25,10 @@ using namespace metal;
 #include "packed_words.h"
 #include "row_tiles.h"
 
-constant constexpr uint ROWS = MATMUL_PANELS_ROWS, SLICE = MATMUL_PANELS_SLICE;
-constant constexpr uint SIMDGROUPS = MATMUL_PANELS_SIMDGROUPS, AT_ONCE = MATMUL_PANELS_AT_ONCE;
-constant constexpr uint THREADS = 32 * SIMDGROUPS;
-/* Of a block of 32 activations: the bytes of all rows, then of each the scale, and that times their sum. */
+constant constexpr uint ROWS = MATMUL_PANELS_ROWS, ELEMENTS = ROWS * ROWS, PLACES = MATMUL_PANELS_PLACES;
+constant constexpr uint SIMDGROUPS = MATMUL_PANELS_SIMDGROUPS, THREADS = 32 * SIMDGROUPS;
+constant constexpr uint UNIT = MATMUL_PANELS_SLICE / SIMDGROUPS, BLOCKS = UNIT / 32;
+/* Of a block of 32 activations: the bytes of all rows, then of each the scale and another number. */
 constant constexpr uint WORDS_BYTES = 32 * ROWS, SCALES_BYTES = 8 * ROWS;
 
 /* Of 32 neighboring weights of a row what lane 4 g + t multiplies, the bytes from 4 t and from 16 + 4 t on. The first
@@ -37,26 +38,23 @@ struct some_weights {
   float scales[2], least;
 };
 
-/* Each byte less 32. */
-static inline uint less_32(uint bytes) { return (bytes + 0x60606060u) ^ 0x80808080u; }
-
-/* Types of weights. A panel's segment has SEGMENT of them. What is read is ZERO more than a weight. `read`: of the 32
- * weights of block `block` behind `row`, where a SIMD-group's part begins, what a lane multiplies; shift: 16 where the
- * part begins within a word. */
+/* Types of weights. A slice has a multiple of GRANULE weights, whose bytes are a multiple of 16. Bytes are FACTOR times
+ * a weight over its scale: high bits of a byte need no subtraction to be signed. `read`: of the 32 weights of block
+ * `block` behind `row`, where a unit begins, what a lane multiplies; WITHIN: it begins in the middle of a word. */
 struct panels_q4_0 {
-  enum { BLOCK = 32, BYTES = 18, SEGMENT = 4096, SCALES = 1, HAS_LEAST = 0, ZERO = 8 };
-  static void read(threadgroup const uint *row, uint, uint block, uint t, thread some_weights &w) {
+  enum { BLOCK = 32, BYTES = 18, GRANULE = 256, SCALES = 1, HAS_LEAST = 0, FACTOR = 16 };
+  template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     row += block / 2 * 9; /* two blocks are 9 words */
     uint word = block % 2 ? row[t + 5] : straddling(row[t], row[t + 1]);
-    w.first = word & 0x0f0f0f0fu;
-    w.second = word >> 4 & 0x0f0f0f0fu;
+    w.first = (word << 4 & 0xf0f0f0f0u) ^ 0x80808080u;
+    w.second = (word & 0xf0f0f0f0u) ^ 0x80808080u;
     w.scales[0] = block % 2 ? high_half(row[4]) : low_half(row[0]);
   }
 };
 
 struct panels_q8_0 {
-  enum { BLOCK = 32, BYTES = 34, SEGMENT = 2048, SCALES = 1, HAS_LEAST = 0, ZERO = 0 };
-  static void read(threadgroup const uint *row, uint, uint block, uint t, thread some_weights &w) {
+  enum { BLOCK = 32, BYTES = 34, GRANULE = 256, SCALES = 1, HAS_LEAST = 0, FACTOR = 1 };
+  template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     row += block / 2 * 17; /* two blocks are 17 words */
     threadgroup const uint *word = row + t;
     w.first = block % 2 ? word[9] : straddling(word[0], word[1]);
@@ -66,8 +64,8 @@ struct panels_q8_0 {
 };
 
 struct panels_q4_k {
-  enum { BLOCK = 256, BYTES = 144, SEGMENT = 4096, SCALES = 1, HAS_LEAST = 1, ZERO = 0 };
-  static void read(threadgroup const uint *row, uint, uint block, uint t, thread some_weights &w) {
+  enum { BLOCK = 256, BYTES = 144, GRANULE = 256, SCALES = 1, HAS_LEAST = 1, FACTOR = 1 };
+  template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     uint shift = block % 2 * 4;
     w.first = row[4 + block / 2 * 8 + t] >> shift & 0x0f0f0f0fu;
     w.second = row[8 + block / 2 * 8 + t] >> shift & 0x0f0f0f0fu;
@@ -82,33 +80,42 @@ struct panels_q4_k {
 
 /* Each 16 weights have a scale. */
 struct panels_q6_k {
-  enum { BLOCK = 256, BYTES = 210, SEGMENT = 4096, SCALES = 2, HAS_LEAST = 0, ZERO = 0 };
-  static uint at(threadgroup const uint *from, uint shift) {
-    return uint((ulong(from[1]) << 32 | from[0]) >> shift);
+  enum { BLOCK = 256, BYTES = 210, GRANULE = 2048, SCALES = 2, HAS_LEAST = 0, FACTOR = 4 };
+  template <bool WITHIN> static uint at(threadgroup const uint *from) {
+    return WITHIN ? straddling(from[0], from[1]) : from[0];
   }
-  static void read(threadgroup const uint *row, uint shift, uint block, uint t, thread some_weights &w) {
+  static uint joined(uint nibbles, uint bits, uint i) {
+    uint low = (nibbles >> i / 2 * 4 & 0x0f0f0f0fu) << 2;
+    return (low | (bits << (6 - 2 * i) & 0xc0c0c0c0u)) ^ 0x80808080u;
+  }
+  /* A byte that is 128 more than a number is the last one of a float, 2^23 + 128 more than it. */
+  static float signed_byte(uint above, uint place) {
+    return as_type<float>((above >> place & 255) | 0x4b000000u) - 8388736.0f;
+  }
+  template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     uint side = block / 4, i = block % 4;
     threadgroup const uint *low = row + side * 16 + i % 2 * 8 + t, *high = row + 32 + side * 8 + t;
-    uint bits[2] = {at(high, shift), at(high + 4, shift)};
-    w.first = less_32((at(low, shift) >> i / 2 * 4 & 0x0f0f0f0fu) | (bits[0] >> 2 * i & 0x03030303u) << 4);
-    w.second = less_32((at(low + 4, shift) >> i / 2 * 4 & 0x0f0f0f0fu) | (bits[1] >> 2 * i & 0x03030303u) << 4);
-    uint both = at(row + 48 + block / 2, shift) >> block % 2 * 16;
-    float scale = low_half(at(row + 52, shift));
-    w.scales[0] = scale * float(as_type<char4>(both).x);
-    w.scales[1] = scale * float(as_type<char4>(both).y);
+    w.first = joined(at<WITHIN>(low), at<WITHIN>(high), i);
+    w.second = joined(at<WITHIN>(low + 4), at<WITHIN>(high + 4), i);
+    uint above = at<WITHIN>(row + 48 + block / 2) ^ 0x80808080u;
+    float scale = low_half(at<WITHIN>(row + 52));
+    w.scales[0] = scale * signed_byte(above, block % 2 * 16);
+    w.scales[1] = scale * signed_byte(above, block % 2 * 16 + 8);
   }
 };
 
 /* sums[4 h + i] += the products of a block of both rows with columns 8 h + 2 t and 8 h + 2 t + 1, of both h or of 0.
- * words, scales: the block's activations. */
+ * x, scales: the block's activations.
+ *
+ * An integer sum is a float FLOAT_ORIGIN above it. That times the scale has no rounding in it, since a scale of
+ * matmul_panels_bytes is two bits short. */
 template <typename B, bool MANY>
 static inline void add_block(thread float *sums, thread const some_weights &upper, thread const some_weights &lower,
-                             threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
+                             thread const uint2 *x, threadgroup const float4 *scales, uint lane) {
 #pragma unroll
   for (uint h = 0; h < (MANY ? 2 : 1); ++h) {
-    uint2 x = ((threadgroup const uint2 *)words)[32 * h + lane];
-    float4 s = ((threadgroup const float4 *)scales)[4 * h + lane % 4];
-    float even = B::ZERO ? float(B::ZERO) * s.y : 0.0f, odd = B::ZERO ? float(B::ZERO) * s.w : 0.0f;
+    float4 s = scales[4 * h + lane % 4];
+    float even = B::HAS_LEAST ? -FLOAT_ORIGIN * s.x : s.y, odd = B::HAS_LEAST ? -FLOAT_ORIGIN * s.z : s.w;
 #pragma unroll
     for (uint part = 0; part < B::SCALES; ++part) {
       int products[4];
@@ -116,12 +123,12 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
       for (uint i = 0; i < 4; ++i) products[i] = FLOAT_BITS;
       bool first = B::SCALES == 1 || part == 0, second = B::SCALES == 1 || part == 1;
       multiply_bytes(products, first ? upper.first : 0, first ? lower.first : 0, second ? upper.second : 0,
-                     second ? lower.second : 0, x.x, x.y, lane);
+                     second ? lower.second : 0, x[h].x, x[h].y, lane);
       float p = upper.scales[part], q = lower.scales[part];
-      sums[4 * h] += p * (sum_of(products[0]) * s.x - even);
-      sums[4 * h + 1] += p * (sum_of(products[1]) * s.z - odd);
-      sums[4 * h + 2] += q * (sum_of(products[2]) * s.x - even);
-      sums[4 * h + 3] += q * (sum_of(products[3]) * s.z - odd);
+      sums[4 * h] += p * fma(as_type<float>(products[0]), s.x, even);
+      sums[4 * h + 1] += p * fma(as_type<float>(products[1]), s.z, odd);
+      sums[4 * h + 2] += q * fma(as_type<float>(products[2]), s.x, even);
+      sums[4 * h + 3] += q * fma(as_type<float>(products[3]), s.z, odd);
     }
     if (B::HAS_LEAST) {
       sums[4 * h] -= upper.least * s.y;
@@ -132,17 +139,16 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
   }
 }
 
-/* The products of a SIMD-group's part of a segment, which has BLOCKS blocks and begins at `upper` in row lane / 4, and
- * at `lower` in row lane / 4 + 8. */
-template <typename B, uint BLOCKS, bool MANY>
-static inline void add_part(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
-                            uint shift, threadgroup const uchar *words, threadgroup const uchar *scales, uint lane) {
+/* The products of a unit, which begins at `upper` in row lane / 4, and at `lower` in row lane / 4 + 8. */
+template <typename B, bool MANY, bool WITHIN>
+static inline void add_unit(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
+                            thread const uint2 *x, threadgroup const float4 *scales, uint lane) {
 #pragma unroll
   for (uint block = 0; block < BLOCKS; ++block) {
     some_weights above, below;
-    B::read(upper, shift, block, lane % 4, above);
-    B::read(lower, shift, block, lane % 4, below);
-    add_block<B, MANY>(sums, above, below, words + block * WORDS_BYTES, scales + block * SCALES_BYTES, lane);
+    B::template read<WITHIN>(upper, block, lane % 4, above);
+    B::template read<WITHIN>(lower, block, lane % 4, below);
+    add_block<B, MANY>(sums, above, below, x + 2 * block, scales + block * (SCALES_BYTES / 16), lane);
   }
 }
 
@@ -156,6 +162,66 @@ static inline void write_element(constant matmul_panels_args &args, device const
   if (args.has_addend) out[place] = sum + addend[place];
 }
 
+/* Of a product, or of a slice of it. */
+static inline void write_sum(constant matmul_panels_args &args, uint slice, device const float *bias,
+                             device const float *addend, device float *c, device float *out, uint row, uint column,
+                             float sum) {
+  if (args.slices > 1) c[(slice * args.m + column) * args.n + row] = sum;
+  else write_element(args, bias, addend, c, out, row, column, sum);
+}
+
+static inline void write_gated(constant matmul_panels_args &args, device const float *bias, device const float *addend,
+                               device float *c, device float *out, uint row, uint column, float gate, float sum) {
+  write_element(args, bias, addend, c, out, row, column, gate);
+  c[(args.m + column) * args.c_row_stride + row] = sum;
+  if (args.gated) out[column * args.n + row] = precise::divide(gate, 1.0f + precise::exp(-gate)) * sum;
+}
+
+/* Where the sums of a panel are: sums[i] of a lane is that of row `row_of` of the panel and row `column_of` of a. */
+static inline uint row_of(uint i, uint lane) { return i / 2 % 2 * 8 + lane / 4; }
+static inline uint column_of(uint i, uint lane) { return i / 4 * 8 + lane % 4 * 2 + i % 2; }
+
+/* Where the sums of a team's SIMD-groups meet: of each panel in one of PLACES places. */
+struct team_sums {
+  threadgroup float *parts;
+  meeting_places places;
+  uint team, members, part;
+
+  threadgroup float *of(uint number) const {
+    return parts + (number % PLACES * SIMDGROUPS + team * members) * ELEMENTS;
+  }
+  void put(thread const float *sums, uint number, uint lane) const {
+    threadgroup float *to = of(number) + part * ELEMENTS + lane;
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) to[32 * i] = sums[i];
+  }
+  void leave(bool is_its, uint number) const { places.leave(is_its, team * PLACES + number % PLACES); }
+  void find(uint number) const { places.find(team * PLACES + number % PLACES, number / PLACES % 2); }
+};
+
+/* Writes the sums of the team's panel `number`, whose first row is `start` of its plane. */
+template <typename B>
+static inline void finish(thread const team_sums &sums, uint number, bool gated, uint start,
+                          constant matmul_panels_args &args, uint slice, device const float *bias,
+                          device const float *addend, device float *c, device float *out, uint lane) {
+  sums.find(number);
+  threadgroup float *its = sums.of(number);
+  threadgroup const float *gates = sums.of(number + PLACES - 1);
+  /* Half a large team is enough: the halves take turns. */
+  uint first = sums.part * 32 + lane;
+  if (sums.members * 32 >= 2 * ELEMENTS) first ^= number / 2 % 2 * ELEMENTS;
+  for (uint i = first; i < ELEMENTS; i += sums.members * 32) {
+    float sum = 0;
+    for (uint member = 0; member < sums.members; ++member) sum += its[member * ELEMENTS + i];
+    sum *= MATMUL_PANELS_SCALE / float(B::FACTOR);
+    uint row = start + row_of(i / 32, lane), column = column_of(i / 32, lane);
+    if (row >= args.n || column >= args.m) continue;
+    if (!gated) write_sum(args, slice, bias, addend, c, out, row, column, sum);
+    else if (number % 2 == 0) its[i] = sum;
+    else write_gated(args, bias, addend, c, out, row, column, gates[i], sum);
+  }
+}
+
 template <typename B>
 [[kernel, max_total_threads_per_threadgroup(THREADS + 32)]] void
 matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uchar *b [[buffer(MATMUL_PANELS_B)]],
@@ -166,39 +232,45 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
               threadgroup uchar *memory [[threadgroup(0)]], uint3 group [[threadgroup_position_in_grid]],
               uint3 groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],
               uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  constexpr uint SEGMENT = B::SEGMENT, UNIT = SEGMENT / SIMDGROUPS, BLOCKS = UNIT / 32;
-  constexpr uint SEGMENT_BYTES = SEGMENT / B::BLOCK * B::BYTES, UNIT_BYTES = SEGMENT_BYTES / SIMDGROUPS;
-  constexpr uint PITCH = MATVEC_PANELS_PITCH(SEGMENT_BYTES), STAGES = MATMUL_PANELS_RING / (ROWS * PITCH);
-  static_assert(STAGES > 0 && STAGES <= MATMUL_PANELS_MOST_STAGES, "there is room");
-  static_assert(SLICE % SEGMENT == 0 && UNIT_BYTES % 2 == 0, "whole segments, and halves of words");
+  constexpr uint UNIT_BYTES = UNIT / B::BLOCK * B::BYTES, PITCH = MATVEC_PANELS_PITCH(SIMDGROUPS * UNIT_BYTES);
+  constexpr uint STAGES = MATMUL_PANELS_RING / (ROWS * PITCH);
+  static_assert(STAGES >= 2 && STAGES <= MATMUL_PANELS_MOST_STAGES, "there is room");
   allow_successor();
 
-  uint first_weight = group.y * SLICE, width = min(SLICE, args.k - first_weight);
-  uint segments = (width + SEGMENT - 1) / SEGMENT, width_bytes = width / B::BLOCK * B::BYTES;
+  uint granules = (args.k + B::GRANULE - 1) / B::GRANULE;
+  uint slice = (granules + args.slices - 1) / args.slices * B::GRANULE, first_weight = group.y * slice;
+  uint width = min(slice, args.k - first_weight), width_bytes = width / B::BLOCK * B::BYTES;
   ulong stride = args.b_row_stride / B::BLOCK * B::BYTES;
   device const uchar *weights = b + ulong(first_weight / B::BLOCK) * B::BYTES;
-  threadgroup uchar *words = memory + STAGES * ROWS * PITCH, *scales = words + width / 32 * WORDS_BYTES;
-  threadgroup float *parts = (threadgroup float *)(words + SLICE / 32 * (WORDS_BYTES + SCALES_BYTES));
+  threadgroup float4 *scales = (threadgroup float4 *)(memory + MATMUL_PANELS_RING);
+  threadgroup float *parts = (threadgroup float *)(scales + MATMUL_PANELS_SLICE / 32 * SCALES_BYTES / 16);
+  threadgroup ulong *barriers = (threadgroup ulong *)(parts + PLACES * SIMDGROUPS * ELEMENTS);
   row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
-  ring.place(memory, (threadgroup ulong *)(parts + AT_ONCE * SIMDGROUPS * ROWS * ROWS));
+  ring.place(memory, barriers);
   tiles<ROWS> mine;
   mine.place(group.x, groups.x, args.n, args.planes == 2);
   uint count = mine.count, last_row = args.planes * args.n - 1;
 
-  bool copies = simdgroup == SIMDGROUPS, many = args.m > 8;
-  uint ahead_panel = 0, ahead_segment = 0;
-#define COPY_NEXT()                                                                                       \
-  if (ahead_panel < count) {                                                                              \
-    uint start = ahead_segment * SEGMENT_BYTES, row = mine.row(ahead_panel);                              \
-    ring.fill(weights + row * stride + start, stride, last_row - row, min(SEGMENT_BYTES, width_bytes - start), \
-              lane);                                                                                      \
-    if (++ahead_segment == segments) {                                                                    \
-      ahead_segment = 0;                                                                                  \
-      ++ahead_panel;                                                                                      \
-    }                                                                                                     \
+  /* SIMD-groups that are in no team have no panel. */
+  team_sums team;
+  team.parts = parts;
+  team.places.place(barriers + 2 * MATMUL_PANELS_MOST_STAGES);
+  team.members = width / UNIT;
+  team.team = simdgroup / team.members;
+  team.part = simdgroup % team.members;
+  uint teams = SIMDGROUPS / team.members;
+  bool copies = simdgroup == SIMDGROUPS, many = args.m > 8, works = !copies && team.team < teams;
+  uint ahead = 0;
+#define COPY_NEXT()                                                                              \
+  if (ahead < count) {                                                                           \
+    uint row = mine.row(ahead);                                                                  \
+    ring.fill(weights + row * stride, stride, last_row - row, width_bytes, lane);                \
+    ++ahead;                                                                                     \
   }
   if (copies) {
+    team.places.start(teams * PLACES, team.members);
     ring.start();
+    ring.pass();
     if (args.written) wait_for_predecessor();
 #pragma unroll 1
     for (uint i = 0; i < STAGES; ++i) {
@@ -206,69 +278,55 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
     }
   }
   wait_for_predecessor();
-  device const uint4 *from = (device const uint4 *)(a + first_weight / 32 * (WORDS_BYTES + SCALES_BYTES));
-  for (uint i = thread_index; i < width / 32 * ((WORDS_BYTES + SCALES_BYTES) / 16); i += THREADS + 32)
-    async_copy((threadgroup uint4 *)words + i, from + i);
+  device const uint4 *its_scales =
+      (device const uint4 *)(a + args.k / 32 * WORDS_BYTES + first_weight / 32 * SCALES_BYTES);
+  if (!copies)
+    for (uint i = thread_index; i < width / 32 * (SCALES_BYTES / 16); i += THREADS)
+      async_copy((threadgroup uint4 *)scales + i, its_scales + i);
   async_copy_close();
+  uint2 x[2 * BLOCKS];
+  device const uint2 *words = (device const uint2 *)(a + (first_weight / 32 + team.part * BLOCKS) * WORDS_BYTES) + lane;
+#pragma unroll
+  for (uint i = 0; i < 2 * BLOCKS; ++i) x[i] = works && (many || i % 2 == 0) ? words[32 * i] : uint2(0);
   async_copy_wait<0>();
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  ring.begin(copies);
 
+  /* A panel is finished when the next one has been multiplied, so that nobody waits for the others' sums. */
+  uint turn = 0, number = 0, last = 0;
+#define FINISH_LAST() \
+  finish<B>(team, number - 1, mine.gated, last, args, group.y, bias, addend, c, out, lane);
 #pragma unroll 1
-  for (uint first = 0; first < count; first += AT_ONCE) {
-    uint last = min(count, first + AT_ONCE);
-#pragma unroll 1
-    for (uint panel = first; panel < last; ++panel) {
+  for (uint panel = 0; panel < count; ++panel) {
+    bool is_its = works && turn == team.team;
+    ring.await(copies);
+    if (is_its) {
+      bool within = UNIT_BYTES % 4 != 0 && team.part % 2 == 1;
+      threadgroup const uchar *row = ring.stage() + lane / 4 * PITCH + team.part * UNIT_BYTES / 4 * 4;
+      threadgroup const uint *upper = (threadgroup const uint *)row;
+      threadgroup const uint *lower = (threadgroup const uint *)(row + 8 * PITCH);
+      threadgroup const float4 *s = scales + team.part * BLOCKS * (SCALES_BYTES / 16);
       float sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll 1
-      for (uint segment = 0; segment < segments; ++segment) {
-        ring.await(copies);
-        uint start = segment * SEGMENT + simdgroup * UNIT;
-        if (!copies && start < width) {
-          uint shift = simdgroup * UNIT_BYTES % 4 * 8;
-          threadgroup const uchar *part = ring.stage() + lane / 4 * PITCH + simdgroup * UNIT_BYTES / 4 * 4;
-          threadgroup const uint *upper = (threadgroup const uint *)part;
-          threadgroup const uint *lower = (threadgroup const uint *)(part + 8 * PITCH);
-          threadgroup const uchar *x = words + start / 32 * WORDS_BYTES, *s = scales + start / 32 * SCALES_BYTES;
-          if (many) add_part<B, BLOCKS, true>(sums, upper, lower, shift, x, s, lane);
-          else add_part<B, BLOCKS, false>(sums, upper, lower, shift, x, s, lane);
-        }
-        ring.release(copies, ahead_panel < count);
-        if (copies) {
-          COPY_NEXT()
-        }
-      }
-      if (!copies) {
-        threadgroup float *part = parts + (panel % AT_ONCE * SIMDGROUPS + simdgroup) * ROWS * ROWS + lane;
-#pragma unroll
-        for (uint i = 0; i < 8; ++i) part[32 * i] = sums[i];
-      }
+      if (many && within) add_unit<B, true, true>(sums, upper, lower, x, s, lane);
+      else if (many) add_unit<B, true, false>(sums, upper, lower, x, s, lane);
+      else if (within) add_unit<B, false, true>(sums, upper, lower, x, s, lane);
+      else add_unit<B, false, false>(sums, upper, lower, x, s, lane);
+      team.put(sums, number, lane);
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    /* Element i of a panel is one of sums[i / 32], of lane i % 32. */
-    uint elements = ROWS * ROWS, all = mine.gated ? elements : (last - first) * elements;
-    for (uint i = thread_index; i < all; i += THREADS + 32) {
-      uint panel = i / elements, place = i % 32, of = i / 32 % 8;
-      uint row = mine.row(first + panel) + of / 2 % 2 * 8 + place / 4, column = of / 4 * 8 + place % 4 * 2 + of % 2;
-      if (row >= args.n || column >= args.m) continue;
-      threadgroup const float *part = parts + panel * SIMDGROUPS * elements + i % elements;
-      float sum = 0, other = 0;
-#pragma unroll
-      for (uint s = 0; s < SIMDGROUPS; ++s) {
-        sum += part[s * elements];
-        if (mine.gated) other += part[(SIMDGROUPS + s) * elements];
-      }
-      if (args.slices > 1) {
-        c[(group.y * args.m + column) * args.n + row] = sum;
-        continue;
-      }
-      write_element(args, bias, addend, c, out, row, column, sum);
-      if (!mine.gated) continue;
-      c[(args.m + column) * args.c_row_stride + row] = other;
-      if (args.gated) out[column * args.n + row] = precise::divide(sum, 1.0f + precise::exp(-sum)) * other;
+    ring.release(copies, ahead < count);
+    if (copies) {
+      COPY_NEXT()
     }
-    if (last == count) break;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    team.leave(is_its, number);
+    if (is_its) {
+      if (number > 0) FINISH_LAST()
+      last = mine.row(panel) - (mine.gated && panel % 2 == 1 ? args.n : 0);
+      ++number;
+    }
+    /* A gate and what it gates are the same team's. */
+    if (!mine.gated || panel % 2 == 1) turn = turn + 1 == teams ? 0 : turn + 1;
   }
+  if (number > 0) FINISH_LAST()
+#undef FINISH_LAST
 #undef COPY_NEXT
 }
 
@@ -304,15 +362,14 @@ matmul_panels_bytes(device const float *a [[buffer(MATMUL_PANELS_BYTES_A)]],
     high = from[1];
   }
   eight_bytes bytes(low, high);
-  uint slice = eight / (SLICE / 8), block = eight / 4 % (SLICE / 32), quarter = eight % 4;
-  uint blocks = min(SLICE, args.k - slice * SLICE) / 32;
-  device uchar *from = out + slice * (SLICE / 32) * (WORDS_BYTES + SCALES_BYTES);
+  uint block = eight / 4, quarter = eight % 4;
   /* Words 0 4 1 5 2 6 3 7 of a row, so that a lane's two are neighbors. */
-  device uint *words = (device uint *)(from + block * WORDS_BYTES) + row * 8 + quarter % 2 * 4 + quarter / 2;
+  device uint *words = (device uint *)(out + block * WORDS_BYTES) + row * 8 + quarter % 2 * 4 + quarter / 2;
   words[0] = bytes.low;
   words[2] = bytes.high;
-  device float2 *scales = (device float2 *)(from + blocks * WORDS_BYTES + block * SCALES_BYTES) + row;
-  if (quarter == 0) *scales = float2(bytes.scale, bytes.scale * float(bytes.block_sum));
+  device float2 *scales = (device float2 *)(out + args.k / 32 * WORDS_BYTES + block * SCALES_BYTES) + row;
+  float scale = as_type<float>(as_type<uint>(bytes.scale / MATMUL_PANELS_SCALE) & ~3u);
+  if (quarter == 0) *scales = float2(scale, scale * (args.sums ? float(bytes.block_sum) : -FLOAT_ORIGIN));
 }
 
 #define PANELS(NAME, B) template [[host_name(NAME)]] [[kernel]] decltype(matmul_panels<B>) matmul_panels<B>;

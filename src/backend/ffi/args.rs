@@ -352,12 +352,14 @@ pub struct matmul_panels_bytes_args {
     pub a_row_stride: iron_u64,
     pub m: iron_u32,
     pub k: iron_u32,
+    pub sums: iron_u32,
+    pub reserved: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of matmul_panels_bytes_args",
-    ][::core::mem::size_of::<matmul_panels_bytes_args>() - 16usize];
+    ][::core::mem::size_of::<matmul_panels_bytes_args>() - 24usize];
     [
         "Alignment of matmul_panels_bytes_args",
     ][::core::mem::align_of::<matmul_panels_bytes_args>() - 8usize];
@@ -370,13 +372,20 @@ const _: () = {
     [
         "Offset of field: matmul_panels_bytes_args::k",
     ][::core::mem::offset_of!(matmul_panels_bytes_args, k) - 12usize];
+    [
+        "Offset of field: matmul_panels_bytes_args::sums",
+    ][::core::mem::offset_of!(matmul_panels_bytes_args, sums) - 16usize];
+    [
+        "Offset of field: matmul_panels_bytes_args::reserved",
+    ][::core::mem::offset_of!(matmul_panels_bytes_args, reserved) - 20usize];
 };
 pub const MATMUL_PANELS_ROWS: _bindgen_ty_14 = 16;
 pub const MATMUL_PANELS_SIMDGROUPS: _bindgen_ty_14 = 16;
 pub const MATMUL_PANELS_SLICE: _bindgen_ty_14 = 4096;
-pub const MATMUL_PANELS_RING: _bindgen_ty_14 = 111360;
+pub const MATMUL_PANELS_RING: _bindgen_ty_14 = 148480;
 pub const MATMUL_PANELS_MOST_STAGES: _bindgen_ty_14 = 4;
-pub const MATMUL_PANELS_AT_ONCE: _bindgen_ty_14 = 2;
+pub const MATMUL_PANELS_PLACES: _bindgen_ty_14 = 4;
+pub const MATMUL_PANELS_SCALE: _bindgen_ty_14 = 4096;
 pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 pub const MATMUL_SLICES_ROWS: _bindgen_ty_15 = 16;
 pub const MATMUL_SLICES_PADDING: _bindgen_ty_15 = 8;

@@ -203,22 +203,28 @@ fn measure_together(
     let needed = arguments.behind + arguments.tokens;
     options.context = Some(options.context.unwrap_or(needed));
     let mut sequences = Sequences::new(model, count, options)?;
+    let mut idle = Vec::new();
     let rates = rates(arguments.rounds, count * arguments.tokens, || {
-        Ok(write_together(&mut sequences, arguments)?)
+        let (seconds, worked) = write_together(&mut sequences, arguments)?;
+        idle.push((seconds - worked).max(0.0) / arguments.tokens as f64);
+        Ok(seconds)
     })?;
+    let idle = &idle[1..]; // as `rates`
     Ok(json!({
         "sequences": count,
         "tokens": arguments.tokens,
         "rate": middle(&rates),
         "rates": rates,
+        "idle_seconds": middle(idle),
     }))
 }
 
-/// The seconds that writing the tokens of each text takes, behind those that they begin with.
+/// The seconds that writing the tokens of each text takes, behind those that they begin with, and how many of them the
+/// device worked.
 fn write_together(
     sequences: &mut Sequences,
     arguments: &BenchArguments,
-) -> ironbridge::Result<f64> {
+) -> ironbridge::Result<(f64, f64)> {
     let begins: Vec<Vec<u32>> = (0..sequences.count())
         .map(|text| {
             let vocabulary = sequences.model().config().vocabulary;
@@ -240,6 +246,7 @@ fn write_together(
     }
     let work: Vec<(usize, &[u32])> = begins.iter().map(Vec::as_slice).enumerate().collect();
     sequences.feed(&work)?;
+    let worked = sequences.model().device().info()?.worked;
     let start = Instant::now();
     for _ in 0..arguments.tokens {
         let mut picked = Vec::with_capacity(writers.len());
@@ -249,7 +256,9 @@ fn write_together(
         let work: Vec<(usize, &[u32])> = picked.iter().map(|it| &it[..]).enumerate().collect();
         sequences.feed(&work)?;
     }
-    Ok(start.elapsed().as_secs_f64())
+    let seconds = start.elapsed().as_secs_f64();
+    let worked = sequences.model().device().info()?.worked - worked;
+    Ok((seconds, worked.as_secs_f64()))
 }
 
 /// Tokens of the vocabulary, no two neighbours the same.
@@ -362,6 +371,11 @@ fn write(out: &mut impl Write, run: &Value) -> std::io::Result<()> {
     if let Some(together) = together(run) {
         let (texts, tokens) = (&together["sequences"], &together["tokens"]);
         writeln!(out, "  {texts} texts of {tokens}  {}", speed(together))?;
+        writeln!(
+            out,
+            "  of a step       {:.1} µs while the device had nothing to do",
+            1e6 * number(&together["idle_seconds"]),
+        )?;
     }
     Ok(())
 }

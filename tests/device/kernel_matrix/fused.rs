@@ -514,15 +514,25 @@ fn activations_of_bytes() {
         if device.info().unwrap().max_threadgroup_memory > 128 << 10 {
             for &dtype in BLOCKS {
                 cases.push((dtype, 1, 17, 3 * WIDTH));
-                // One slice, and one and a half.
-                cases.extend([(dtype, 16, 40, WIDTH), (dtype, 9, 33, 3 * WIDTH)]);
+                // One slice, two of which one may be shorter, and four.
+                cases.extend([
+                    (dtype, 16, 40, WIDTH),
+                    (dtype, 9, 33, 3 * WIDTH),
+                    (dtype, 2, 17, 7 * WIDTH),
+                ]);
             }
             // Products that are too large for two threadgroups on a core.
             for &dtype in BLOCKS {
                 cases.push((dtype, 1, 2150, 2 * WIDTH));
             }
-            // A few of a segment; panels that a threadgroup computes one after the other.
-            cases.extend([(DType::Q4_0, 2, 17, 256), (DType::Q8_0, 3, 5000, 256)]);
+            // Sixteen teams, with fewer panels and with more; five of three SIMD-groups; a slice that leaves some idle.
+            cases.extend([
+                (DType::Q4_0, 2, 17, 256),
+                (DType::Q8_0, 3, 5000, 256),
+                (DType::Q4_0, 16, 44_000, 256),
+                (DType::Q4_0, 9, 13_000, 768),
+                (DType::Q4K, 4, 100, 2816),
+            ]);
         }
         for (dtype, m, n, k) in cases {
             of_bytes(&device, dtype, m, n, k);
@@ -621,10 +631,14 @@ fn in_bytes(block: &[f64]) -> Vec<f64> {
 fn several_rows_with_a_gate_and_with_sums() {
     let large = |device: &Device| device.info().unwrap().max_threadgroup_memory > 128 << 10;
     for device in devices().into_iter().filter(large) {
-        let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 16, WIDTH)).collect();
-        cases.extend([(DType::Q4_0, 3, WIDTH), (DType::Q4K, 9, 3 * WIDTH)]);
-        for (dtype, m, k) in cases {
-            let n = 80;
+        let mut cases: Vec<_> = BLOCKS.iter().map(|&dtype| (dtype, 16, 80, WIDTH)).collect();
+        cases.extend([
+            (DType::Q4_0, 3, 80, WIDTH),
+            (DType::Q4K, 9, 80, 3 * WIDTH),
+            // Several gates for a threadgroup, by several teams.
+            (DType::Q8_0, 3, 6400, 768),
+        ]);
+        for (dtype, m, n, k) in cases {
             let inputs = numbers(m * (k + n), 31);
             let weights = Typed::made_up(dtype, 2 * n * k, 32);
             let record = |commands: &mut Commands, row: Tensor<'_>, b: Tensor<'_>| {
