@@ -75,6 +75,7 @@ def main():
     heads = ["model", "load, s", f"decode {arguments.tokens}"]
     heads += [] if arguments.idle else ["GPU idle, µs a token"]
     heads += [f"prompt of {length}" for length in lengths] + [f"{arguments.sequences} texts"]
+    heads += [] if arguments.idle else ["GPU idle, µs a step"]
     peers = [] if arguments.idle else ["llama.cpp, decode", "llama.cpp, prompt of 512", "torch, its products alone"]
     beside = "; llama.cpp and torch: one H200, 2026-11-24" if peers else ""
     print(f"{device}, {arguments.rounds} runs each: median (range), tokens/s{beside}\n")
@@ -84,6 +85,7 @@ def main():
         cells = [name, f"{run['load_seconds']:.1f}", figure(run["generation"])]
         cells += [] if arguments.idle else [f"{1e6 * run['generation']['idle_seconds']:.1f}"]
         cells += [figure(prompt) for prompt in run["prompts"]] + [figure(run["together"])]
+        cells += [] if arguments.idle else [f"{1e6 * run['together']['idle_seconds']:.0f}"]
         cells += [f"{rate:,}" for rate in peer] + [""] * (len(peers) - len(peer)) if peers else []
         print(f"| {' | '.join(cells)} |")
 

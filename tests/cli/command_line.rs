@@ -605,16 +605,23 @@ fn bench_measures_prompts_and_single_tokens_for_each_number_of_threads() {
             &run["together"]["rate"],
         ];
         assert!(rates.iter().all(|rate| rate.as_f64() > Some(0.0)), "{run}");
-        let generation = &run["generation"];
-        let of_token = 1.0 / generation["rate"].as_f64().expect("a number");
-        let idle = generation["idle_seconds"].as_f64().expect("a number");
-        assert!((0.0..of_token).contains(&idle), "{run}");
+        for (measured, tokens) in [(&run["generation"], 1.0), (&run["together"], 3.0)] {
+            let of_step = tokens / measured["rate"].as_f64().expect("a number");
+            let idle = measured["idle_seconds"].as_f64().expect("a number");
+            assert!((0.0..of_step).contains(&idle), "{run}");
+        }
     }
     let text = stdout(&ironbridge(&quick));
-    assert!(
-        text.contains("while the device had nothing to do"),
-        "{text}"
-    );
+    for pass in ["token", "step"] {
+        let line = text
+            .lines()
+            .find(|line| line.contains(&format!("of a {pass} ")));
+        let line = line.unwrap_or_else(|| panic!("{text}"));
+        assert!(
+            line.contains("while the device had nothing to do"),
+            "{line}"
+        );
+    }
     assert!(text.contains("prompt 9") && text.contains("GB/s"), "{text}");
     assert!(text.contains("3 texts of 4"), "{text}");
     assert!(
