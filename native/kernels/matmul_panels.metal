@@ -184,7 +184,6 @@ static inline uint column_of(uint i, uint lane) { return i / 4 * 8 + lane % 4 * 
 /* Where the sums of a team's SIMD-groups meet: of each panel in one of PLACES places. */
 struct team_sums {
   threadgroup float *parts;
-  meeting_places places;
   uint team, members, part;
 
   threadgroup float *of(uint number) const {
@@ -195,8 +194,7 @@ struct team_sums {
 #pragma unroll
     for (uint i = 0; i < 8; ++i) to[32 * i] = sums[i];
   }
-  void leave(bool is_its, uint number) const { places.leave(is_its, team * PLACES + number % PLACES); }
-  void find(uint number) const { places.find(team * PLACES + number % PLACES, number / PLACES % 2); }
+  uint place(uint number) const { return team * PLACES + number % PLACES; }
 };
 
 /* Writes the sums of the team's panel `number`, whose first row is `start` of its plane. */
@@ -204,7 +202,6 @@ template <typename B>
 static inline void finish(thread const team_sums &sums, uint number, bool gated, uint start,
                           constant matmul_panels_args &args, uint slice, device const float *bias,
                           device const float *addend, device float *c, device float *out, uint lane) {
-  sums.find(number);
   threadgroup float *its = sums.of(number);
   threadgroup const float *gates = sums.of(number + PLACES - 1);
   /* Half a large team is enough: the halves take turns. */
@@ -247,6 +244,8 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
   threadgroup ulong *barriers = (threadgroup ulong *)(parts + PLACES * SIMDGROUPS * ELEMENTS);
   row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
   ring.place(memory, barriers);
+  meeting_places places;
+  places.place(barriers + 2 * MATMUL_PANELS_MOST_STAGES);
   tiles<ROWS> mine;
   mine.place(group.x, groups.x, args.n, args.planes == 2);
   uint count = mine.count, last_row = args.planes * args.n - 1;
@@ -254,7 +253,6 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
   /* SIMD-groups that are in no team have no panel. */
   team_sums team;
   team.parts = parts;
-  team.places.place(barriers + 2 * MATMUL_PANELS_MOST_STAGES);
   team.members = width / UNIT;
   team.team = simdgroup / team.members;
   team.part = simdgroup % team.members;
@@ -268,7 +266,7 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
     ++ahead;                                                                                     \
   }
   if (copies) {
-    team.places.start(teams * PLACES, team.members);
+    places.start(teams * PLACES, team.members);
     ring.start();
     ring.pass();
     if (args.written) wait_for_predecessor();
@@ -293,8 +291,11 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
 
   /* A panel is finished when the next one has been multiplied, so that nobody waits for the others' sums. */
   uint turn = 0, number = 0, last = 0;
-#define FINISH_LAST() \
-  finish<B>(team, number - 1, mine.gated, last, args, group.y, bias, addend, c, out, lane);
+#define FINISH_LAST()                                                                         \
+  if (number > 0) {                                                                           \
+    places.find(team.place(number - 1), (number - 1) / PLACES % 2);                           \
+    finish<B>(team, number - 1, mine.gated, last, args, group.y, bias, addend, c, out, lane); \
+  }
 #pragma unroll 1
   for (uint panel = 0; panel < count; ++panel) {
     bool is_its = works && turn == team.team;
@@ -316,16 +317,16 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
     if (copies) {
       COPY_NEXT()
     }
-    team.leave(is_its, number);
+    places.leave(is_its, team.place(number));
     if (is_its) {
-      if (number > 0) FINISH_LAST()
+      FINISH_LAST()
       last = mine.row(panel) - (mine.gated && panel % 2 == 1 ? args.n : 0);
       ++number;
     }
     /* A gate and what it gates are the same team's. */
     if (!mine.gated || panel % 2 == 1) turn = turn + 1 == teams ? 0 : turn + 1;
   }
-  if (number > 0) FINISH_LAST()
+  FINISH_LAST()
 #undef FINISH_LAST
 #undef COPY_NEXT
 }
