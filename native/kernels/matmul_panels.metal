@@ -20,6 +20,7 @@ using namespace metal;
 #include "integer_dot.h"
 #include "async_copy.h"
 #include "row_copies.h"
+#include "meeting_places.h"
 #include "byte_matrix.h"
 #include "byte_rows.h"
 #include "packed_words.h"
