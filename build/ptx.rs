@@ -164,6 +164,8 @@ impl Compiler<'_> {
         arguments.push("-".into());
         let text = format!("#line 1 \"{family}.metal\"\n{text}");
         let preprocessed = run(self.clang.path(), &arguments, &text)?;
+        // Its line markers name a folder of this build's alone, and the cache is for all builds.
+        let preprocessed = preprocessed.replace(&*self.headers.to_string_lossy(), "metal_headers");
         let program = Program::parse(&preprocessed).map_err(|error| error.to_string())?;
         let mut text = Target::Nvptx.translation_unit(&program, &program.samples(), None);
         for (number, kernel) in program.kernels.iter().enumerate() {
