@@ -2,7 +2,6 @@
 //! for them, without a word from the host, and goes on. A host that then picks another has lost that time and nothing
 //! else.
 
-use std::iter;
 use std::ops::Range;
 
 use super::ahead::{self, Place, Room, behind, have_room, positions_of};
@@ -232,8 +231,8 @@ impl Guess {
     }
 
     /// Commits the pass behind `places`, whose pass uses `turn`, and records the one behind that while it `waits`. The
-    /// recorder does most of that, since this thread commits first, and all of it for several texts, of each of which
-    /// the host then picks a token. What cannot be computed now is an error when it is wanted.
+    /// recorder does most of that, since this thread commits first. What cannot be computed now is an error when it is
+    /// wanted.
     pub fn go_on(
         &mut self,
         texts: &mut Texts,
@@ -261,17 +260,13 @@ impl Guess {
         let commit = || pass.and_then(Parts::commit).ok();
         let (committed, recorded, waited) = match room {
             Some(room) => {
-                let (its, own) = match later.len() {
-                    1 => (Part::Most, Some(Part::Rest)),
-                    _ => (Part::Whole, None),
-                };
-                let record_own = || own.map_or(Some(None), |part| record(part).map(Some));
-                let (first, (committed, rest, waited)) = self
-                    .recorder
-                    .join(|| record(its), || (commit(), record_own(), waits()));
-                let recorded = first.zip(rest).map(|(first, rest)| Recorded {
+                let (most, (committed, rest, waited)) = self.recorder.join(
+                    || record(Part::Most),
+                    || (commit(), record(Part::Rest), waits()),
+                );
+                let recorded = most.zip(rest).map(|(most, rest)| Recorded {
                     places: later.clone(),
-                    parts: Parts(iter::once(first).chain(rest).collect()),
+                    parts: Parts(vec![most, rest]),
                     _room: room,
                 });
                 (committed, recorded, waited)
