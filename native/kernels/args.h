@@ -188,7 +188,7 @@ enum {
  * matmul_panels_bytes: of m rows of k activations, and zeros up to 16 of them, bytes: each 32 neighbors share a scale,
  * the largest of them over 127. out has first the bytes, [block of 32][row][32], with words in the order 0 4 1 5 2 6 3
  * 7. Then it has two f32, [block][row]: the scale over MATMUL_PANELS_SCALE, whose last two bits are 0, and that times
- * the sum of the bytes (sums) or times -1.5 * 2^23. MATMUL_PANELS_A_BYTES in all. */
+ * -1.5 * 2^23. Behind them is that scale times the sum of the bytes, [block][row]. MATMUL_PANELS_A_BYTES in all. */
 enum {
   MATMUL_PANELS_A = 0,
   MATMUL_PANELS_B = 1,
@@ -210,7 +210,6 @@ enum { MATMUL_PANELS_BYTES_A = 0, MATMUL_PANELS_BYTES_OUT = 1, MATMUL_PANELS_BYT
 typedef struct matmul_panels_bytes_args {
   iron_u64 a_row_stride;
   iron_u32 m, k;
-  iron_u32 sums, reserved;
 } matmul_panels_bytes_args;
 /* How threadgroups share out the work: a ring of stages; the scales of a slice's activations; places for the sums of
  * panels, of each SIMD-group; barriers for all of these. */
@@ -223,7 +222,7 @@ enum {
   MATMUL_PANELS_PLACES = 4,  /* so that nobody overwrites what another one of the team has still to read */
   MATMUL_PANELS_SCALE = 4096 /* so that 1.5 * 2^23 times a scale is finite */
 };
-#define MATMUL_PANELS_A_BYTES(k) ((k) / 32 * 40 * MATMUL_PANELS_ROWS)
+#define MATMUL_PANELS_A_BYTES(k) ((k) / 32 * 44 * MATMUL_PANELS_ROWS)
 #define MATMUL_PANELS_MEMORY                                                                                  \
   (MATMUL_PANELS_RING + MATMUL_PANELS_SLICE / 32 * 8 * MATMUL_PANELS_ROWS +                                   \
    MATMUL_PANELS_PLACES * MATMUL_PANELS_SIMDGROUPS * (MATMUL_PANELS_ROWS * MATMUL_PANELS_ROWS * 4 + 8) +      \

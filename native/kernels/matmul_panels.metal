@@ -3,23 +3,22 @@
  * slices. Contracts in args.h; besides, b lies at a multiple of 16 bytes, and so do its rows, whose k weights are
  * multiples of 16 bytes, too. k is a multiple of 256.
  *
- * Geometry: threadgroups of 32 MATMUL_PANELS_SIMDGROUPS threads and 32 more, each for a slice of every row of b that is
- * its own: (any number that share out the rows of b, slices, 1). Threadgroup memory: MATMUL_PANELS_MEMORY of args.h.
+ * Geometry: threadgroups of 32 MATMUL_PANELS_SIMDGROUPS threads, each for a slice of every row of b that is its own:
+ * (any number that share out the rows of b, slices, 1). Threadgroup memory: MATMUL_PANELS_MEMORY of args.h.
  * matmul_panels_bytes: one of 128 threads for each 1,024 activations of each of 16 rows: (k / 1024 rounded up, 16, 1).
  * matmul_panels_sum: a thread for each element, dispatchThreads (n, m, 1).
  *
  * A threadgroup takes panels of ROWS rows of b. Each SIMD-group has the activations of UNIT columns in registers, and
  * multiplies them with these columns of one panel after the other. As many as a slice has units are a team, whose sums
- * meet in threadgroup memory, while the next panel is multiplied. The last SIMD-group copies panels ahead of what the
- * others multiply (row_copies.h), and begins before the kernel's predecessor has ended, unless a kernel may write
- * them. */
+ * meet in threadgroup memory, while the next panel is multiplied. Panels are copied ahead (team_copies.h), the first of
+ * them before the kernel's predecessor has ended, unless a kernel may write them. */
 #include <metal_stdlib>
 using namespace metal;
 #include "args.h"
 #include "blocks.h"
 #include "integer_dot.h"
 #include "async_copy.h"
-#include "row_copies.h"
+#include "team_copies.h"
 #include "meeting_places.h"
 #include "byte_matrix.h"
 #include "byte_rows.h"
@@ -33,28 +32,30 @@ constant constexpr uint UNIT = MATMUL_PANELS_SLICE / SIMDGROUPS, BLOCKS = UNIT /
 constant constexpr uint WORDS_BYTES = 32 * ROWS, SCALES_BYTES = 8 * ROWS;
 
 /* Of 32 neighboring weights of a row what lane 4 g + t multiplies, the bytes from 4 t and from 16 + 4 t on. The first
- * 16 and the others have a scale each. least: subtracted from each weight. */
+ * 16 and the others have a scale each. */
 struct some_weights {
   uint first, second;
-  float scales[2], least;
+  float scales[2];
 };
 
 /* Types of weights. A slice has a multiple of GRANULE weights, whose bytes are a multiple of 16. Bytes are FACTOR times
- * a weight over its scale: high bits of a byte need no subtraction to be signed. `read`: of the 32 weights of block
- * `block` behind `row`, where a unit begins, what a lane multiplies; WITHIN: it begins in the middle of a word. */
+ * a weight over its scales: high bits of a byte need no subtraction to be signed. `read`: of the 32 weights of block
+ * `block` behind `row`, where a unit begins, what a lane multiplies; WITHIN: it begins in the middle of a word.
+ * HAS_UNIT_SCALE: of these products `unit_scale` is another factor. HAS_LEAST: `least_scale` times the number of
+ * `least`, of blocks 2 t and 2 t + 1, is subtracted from each weight. */
 struct panels_q4_0 {
-  enum { BLOCK = 32, BYTES = 18, GRANULE = 256, SCALES = 1, HAS_LEAST = 0, FACTOR = 16 };
+  enum { BLOCK = 32, BYTES = 18, GRANULE = 256, SCALES = 1, HAS_UNIT_SCALE = 0, HAS_LEAST = 0, FACTOR = 16 };
   template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     row += block / 2 * 9; /* two blocks are 9 words */
-    uint word = block % 2 ? row[t + 5] : straddling(row[t], row[t + 1]);
-    w.first = (word << 4 & 0xf0f0f0f0u) ^ 0x80808080u;
-    w.second = (word & 0xf0f0f0f0u) ^ 0x80808080u;
+    uint word = (block % 2 ? row[t + 5] : straddling(row[t], row[t + 1])) ^ 0x88888888u;
+    w.first = word << 4 & 0xf0f0f0f0u;
+    w.second = word & 0xf0f0f0f0u;
     w.scales[0] = block % 2 ? high_half(row[4]) : low_half(row[0]);
   }
 };
 
 struct panels_q8_0 {
-  enum { BLOCK = 32, BYTES = 34, GRANULE = 256, SCALES = 1, HAS_LEAST = 0, FACTOR = 1 };
+  enum { BLOCK = 32, BYTES = 34, GRANULE = 256, SCALES = 1, HAS_UNIT_SCALE = 0, HAS_LEAST = 0, FACTOR = 1 };
   template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     row += block / 2 * 17; /* two blocks are 17 words */
     threadgroup const uint *word = row + t;
@@ -64,45 +65,51 @@ struct panels_q8_0 {
   }
 };
 
+/* A byte, less `above`: it is the last one of a float that is 2^23 more. */
+static inline float number_of_byte(uint word, uint place, float above = 0) {
+  return as_type<float>((word >> place & 255) | 0x4b000000) - (8388608.0f + above);
+}
+
 struct panels_q4_k {
-  enum { BLOCK = 256, BYTES = 144, GRANULE = 256, SCALES = 1, HAS_LEAST = 1, FACTOR = 1 };
+  enum { BLOCK = 256, BYTES = 144, GRANULE = 256, SCALES = 1, HAS_UNIT_SCALE = 1, HAS_LEAST = 1, FACTOR = 1 };
   template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     uint shift = block % 2 * 4;
     w.first = row[4 + block / 2 * 8 + t] >> shift & 0x0f0f0f0fu;
     w.second = row[8 + block / 2 * 8 + t] >> shift & 0x0f0f0f0fu;
-    /* get_scale_min_k4 of ggml-quants.c. */
-    uint place = block % 4 * 8, s0 = row[1] >> place, s1 = row[2] >> place, s2 = row[3] >> place;
-    uint factor = block < 4 ? s0 & 63 : (s2 & 15) | (s0 >> 2 & 48);
-    uint least = block < 4 ? s1 & 63 : (s2 >> 4 & 15) | (s1 >> 2 & 48);
-    w.scales[0] = low_half(row[0]) * float(factor);
-    w.least = high_half(row[0]) * float(least);
+    /* get_scale_min_k4 of ggml-quants.c, of four blocks. */
+    uint four = block < 4 ? row[1] & 0x3f3f3f3fu : (row[3] & 0x0f0f0f0fu) | (row[1] >> 2 & 0x30303030u);
+    w.scales[0] = number_of_byte(four, block % 4 * 8);
   }
+  static float2 least(threadgroup const uint *row, uint t) {
+    uint four = t < 2 ? row[2] & 0x3f3f3f3fu : (row[3] >> 4 & 0x0f0f0f0fu) | (row[2] >> 2 & 0x30303030u);
+    four >>= t % 2 * 16;
+    return float2(number_of_byte(four, 0), number_of_byte(four, 8));
+  }
+  template <bool WITHIN> static float unit_scale(threadgroup const uint *row) { return low_half(row[0]); }
+  static float least_scale(threadgroup const uint *row) { return high_half(row[0]); }
 };
 
 /* Each 16 weights have a scale. */
 struct panels_q6_k {
-  enum { BLOCK = 256, BYTES = 210, GRANULE = 2048, SCALES = 2, HAS_LEAST = 0, FACTOR = 4 };
+  enum { BLOCK = 256, BYTES = 210, GRANULE = 2048, SCALES = 2, HAS_UNIT_SCALE = 1, HAS_LEAST = 0, FACTOR = 4 };
   template <bool WITHIN> static uint at(threadgroup const uint *from) {
     return WITHIN ? straddling(from[0], from[1]) : from[0];
   }
   static uint joined(uint nibbles, uint bits, uint i) {
-    uint low = (nibbles >> i / 2 * 4 & 0x0f0f0f0fu) << 2;
-    return (low | (bits << (6 - 2 * i) & 0xc0c0c0c0u)) ^ 0x80808080u;
-  }
-  /* A byte that is 128 more than a number is the last one of a float, 2^23 + 128 more than it. */
-  static float signed_byte(uint above, uint place) {
-    return as_type<float>((above >> place & 255) | 0x4b000000u) - 8388736.0f;
+    uint low = i < 2 ? nibbles << 2 : nibbles >> 2;
+    return (low & 0x3c3c3c3cu) | ((bits ^ 0xaaaaaaaau) << (6 - 2 * i) & 0xc0c0c0c0u);
   }
   template <bool WITHIN> static void read(threadgroup const uint *row, uint block, uint t, thread some_weights &w) {
     uint side = block / 4, i = block % 4;
     threadgroup const uint *low = row + side * 16 + i % 2 * 8 + t, *high = row + 32 + side * 8 + t;
     w.first = joined(at<WITHIN>(low), at<WITHIN>(high), i);
     w.second = joined(at<WITHIN>(low + 4), at<WITHIN>(high + 4), i);
-    uint above = at<WITHIN>(row + 48 + block / 2) ^ 0x80808080u;
-    float scale = low_half(at<WITHIN>(row + 52));
-    w.scales[0] = scale * signed_byte(above, block % 2 * 16);
-    w.scales[1] = scale * signed_byte(above, block % 2 * 16 + 8);
+    /* Signed bytes, 128 more. */
+    uint four = at<WITHIN>(row + 48 + block / 2) ^ 0x80808080u;
+    w.scales[0] = number_of_byte(four, block % 2 * 16, 128);
+    w.scales[1] = number_of_byte(four, block % 2 * 16 + 8, 128);
   }
+  template <bool WITHIN> static float unit_scale(threadgroup const uint *row) { return low_half(at<WITHIN>(row + 52)); }
 };
 
 /* sums[4 h + i] += the products of a block of both rows with columns 8 h + 2 t and 8 h + 2 t + 1, of both h or of 0.
@@ -116,34 +123,58 @@ static inline void add_block(thread float *sums, thread const some_weights &uppe
 #pragma unroll
   for (uint h = 0; h < (MANY ? 2 : 1); ++h) {
     float4 s = scales[4 * h + lane % 4];
-    float even = B::HAS_LEAST ? -FLOAT_ORIGIN * s.x : s.y, odd = B::HAS_LEAST ? -FLOAT_ORIGIN * s.z : s.w;
 #pragma unroll
     for (uint part = 0; part < B::SCALES; ++part) {
       int products[4];
 #pragma unroll
       for (uint i = 0; i < 4; ++i) products[i] = FLOAT_BITS;
-      bool first = B::SCALES == 1 || part == 0, second = B::SCALES == 1 || part == 1;
-      multiply_bytes(products, first ? upper.first : 0, first ? lower.first : 0, second ? upper.second : 0,
-                     second ? lower.second : 0, x[h].x, x[h].y, lane);
+      if (B::SCALES == 1)
+        multiply_bytes(products, upper.first, lower.first, upper.second, lower.second, x[h].x, x[h].y, lane);
+      else if (part == 0) multiply_few_bytes(products, upper.first, lower.first, x[h].x, lane);
+      else multiply_few_bytes(products, upper.second, lower.second, x[h].y, lane);
       float p = upper.scales[part], q = lower.scales[part];
-      sums[4 * h] += p * fma(as_type<float>(products[0]), s.x, even);
-      sums[4 * h + 1] += p * fma(as_type<float>(products[1]), s.z, odd);
-      sums[4 * h + 2] += q * fma(as_type<float>(products[2]), s.x, even);
-      sums[4 * h + 3] += q * fma(as_type<float>(products[3]), s.z, odd);
-    }
-    if (B::HAS_LEAST) {
-      sums[4 * h] -= upper.least * s.y;
-      sums[4 * h + 1] -= upper.least * s.w;
-      sums[4 * h + 2] -= lower.least * s.y;
-      sums[4 * h + 3] -= lower.least * s.w;
+      sums[4 * h] += p * fma(as_type<float>(products[0]), s.x, s.y);
+      sums[4 * h + 1] += p * fma(as_type<float>(products[1]), s.z, s.w);
+      sums[4 * h + 2] += q * fma(as_type<float>(products[2]), s.x, s.y);
+      sums[4 * h + 3] += q * fma(as_type<float>(products[3]), s.z, s.w);
     }
   }
 }
 
-/* The products of a unit, which begins at `upper` in row lane / 4, and at `lower` in row lane / 4 + 8. */
+/* What there is behind the blocks of a unit. */
+template <typename B, bool MANY, bool WITHIN, bool = B::HAS_UNIT_SCALE, bool = B::HAS_LEAST> struct unit_end {
+  static void add(thread float *, threadgroup const uint *, threadgroup const uint *, thread const uint2 *, uint) {}
+};
+template <typename B, bool MANY, bool WITHIN> struct unit_end<B, MANY, WITHIN, true, false> {
+  static void add(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
+                  thread const uint2 *, uint) {
+    float p = B::template unit_scale<WITHIN>(upper), q = B::template unit_scale<WITHIN>(lower);
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) sums[i] *= i / 2 % 2 ? q : p;
+  }
+};
+template <typename B, bool MANY, bool WITHIN> struct unit_end<B, MANY, WITHIN, true, true> {
+  static void add(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
+                  thread const uint2 *byte_sums, uint lane) {
+    unit_end<B, MANY, WITHIN, true, false>::add(sums, upper, lower, byte_sums, lane);
+    float2 p = B::least(upper, lane % 4), q = B::least(lower, lane % 4);
+    float upper_scale = B::least_scale(upper), lower_scale = B::least_scale(lower);
+#pragma unroll
+    for (uint h = 0; h < (MANY ? 2 : 1); ++h) {
+      float least[4] = {0, 0, 0, 0};
+      multiply_pairs(least, p, q, byte_sums[h], lane);
+#pragma unroll
+      for (uint i = 0; i < 4; ++i) sums[4 * h + i] -= (i / 2 ? lower_scale : upper_scale) * least[i];
+    }
+  }
+};
+
+/* The products of a unit, which begins at `upper` in row lane / 4, and at `lower` in row lane / 4 + 8. byte_sums: of
+ * its activations, as multiply_pairs takes them. */
 template <typename B, bool MANY, bool WITHIN>
 static inline void add_unit(thread float *sums, threadgroup const uint *upper, threadgroup const uint *lower,
-                            thread const uint2 *x, threadgroup const float4 *scales, uint lane) {
+                            thread const uint2 *x, threadgroup const float4 *scales, thread const uint2 *byte_sums,
+                            uint lane) {
 #pragma unroll
   for (uint block = 0; block < BLOCKS; ++block) {
     some_weights above, below;
@@ -151,6 +182,7 @@ static inline void add_unit(thread float *sums, threadgroup const uint *upper, t
     B::template read<WITHIN>(lower, block, lane % 4, below);
     add_block<B, MANY>(sums, above, below, x + 2 * block, scales + block * (SCALES_BYTES / 16), lane);
   }
+  unit_end<B, MANY, WITHIN>::add(sums, upper, lower, byte_sums, lane);
 }
 
 /* An element of a product to what stands behind it. */
@@ -221,7 +253,7 @@ static inline void finish(thread const team_sums &sums, uint number, bool gated,
 }
 
 template <typename B>
-[[kernel, max_total_threads_per_threadgroup(THREADS + 32)]] void
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void
 matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uchar *b [[buffer(MATMUL_PANELS_B)]],
               device const float *bias [[buffer(MATMUL_PANELS_BIAS)]],
               device const float *addend [[buffer(MATMUL_PANELS_ADDEND)]],
@@ -243,7 +275,7 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
   threadgroup float4 *scales = (threadgroup float4 *)(memory + MATMUL_PANELS_RING);
   threadgroup float *parts = (threadgroup float *)(scales + MATMUL_PANELS_SLICE / 32 * SCALES_BYTES / 16);
   threadgroup ulong *barriers = (threadgroup ulong *)(parts + PLACES * SIMDGROUPS * ELEMENTS);
-  row_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
+  team_stages<ROWS, PITCH, STAGES, SIMDGROUPS> ring;
   ring.place(memory, barriers);
   meeting_places places;
   places.place(barriers + 2 * MATMUL_PANELS_MOST_STAGES);
@@ -258,40 +290,42 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
   team.team = simdgroup / team.members;
   team.part = simdgroup % team.members;
   uint teams = SIMDGROUPS / team.members;
-  bool copies = simdgroup == SIMDGROUPS, many = args.m > 8, works = !copies && team.team < teams;
-  uint ahead = 0;
-#define COPY_NEXT()                                                                              \
-  if (ahead < count) {                                                                           \
-    uint row = mine.row(ahead);                                                                  \
-    ring.fill(weights + row * stride, stride, last_row - row, width_bytes, lane);                \
-    ++ahead;                                                                                     \
+  bool many = args.m > 8, works = team.team < teams;
+#define COPY(PANEL, FIRST, STEP)                                                                           \
+  {                                                                                                        \
+    uint row = mine.row(PANEL);                                                                            \
+    ring.fill(PANEL, weights + row * stride, stride, last_row - row, width_bytes, FIRST, STEP, lane);      \
   }
-  if (copies) {
-    places.start(teams * PLACES, team.members);
-    ring.start();
-    ring.pass();
+  if (simdgroup < STAGES) {
+    ring.start(simdgroup);
     if (args.written) wait_for_predecessor();
-#pragma unroll 1
-    for (uint i = 0; i < STAGES; ++i) {
-      COPY_NEXT()
-    }
+    if (simdgroup < count) COPY(simdgroup, 0, 1)
+  } else if (simdgroup == STAGES) {
+    places.start(teams * PLACES, team.members);
   }
   wait_for_predecessor();
   device const uint4 *its_scales =
       (device const uint4 *)(a + args.k / 32 * WORDS_BYTES + first_weight / 32 * SCALES_BYTES);
-  if (!copies)
-    for (uint i = thread_index; i < width / 32 * (SCALES_BYTES / 16); i += THREADS)
-      async_copy((threadgroup uint4 *)scales + i, its_scales + i);
+  for (uint i = thread_index; i < width / 32 * (SCALES_BYTES / 16); i += THREADS)
+    async_copy((threadgroup uint4 *)scales + i, its_scales + i);
   async_copy_close();
   uint2 x[2 * BLOCKS];
   device const uint2 *words = (device const uint2 *)(a + (first_weight / 32 + team.part * BLOCKS) * WORDS_BYTES) + lane;
 #pragma unroll
   for (uint i = 0; i < 2 * BLOCKS; ++i) x[i] = works && (many || i % 2 == 0) ? words[32 * i] : uint2(0);
+  uint2 byte_sums[2];
+  if (B::HAS_LEAST) {
+    device const float *from = (device const float *)(a + args.k / 32 * (WORDS_BYTES + SCALES_BYTES));
+    from += (first_weight / 32 + team.part * BLOCKS + lane % 4 * 2) * ROWS + lane / 4;
+#pragma unroll
+    for (uint h = 0; h < 2; ++h)
+      byte_sums[h] = works ? pair_of(from[8 * h], from[8 * h + ROWS]) : uint2(0);
+  }
   async_copy_wait<0>();
-  ring.begin(copies);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 
   /* A panel is finished when the next one has been multiplied, so that nobody waits for the others' sums. */
-  uint turn = 0, number = 0, last = 0;
+  uint turn = 0, number = 0, last = 0, lag = STAGES > 2 ? 1 : 0;
 #define FINISH_LAST()                                                                         \
   if (number > 0) {                                                                           \
     places.find(team.place(number - 1), (number - 1) / PLACES % 2);                           \
@@ -300,27 +334,33 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
 #pragma unroll 1
   for (uint panel = 0; panel < count; ++panel) {
     bool is_its = works && turn == team.team;
-    ring.await(copies);
+    ring.await(panel);
     if (is_its) {
       bool within = UNIT_BYTES % 4 != 0 && team.part % 2 == 1;
-      threadgroup const uchar *row = ring.stage() + lane / 4 * PITCH + team.part * UNIT_BYTES / 4 * 4;
+      threadgroup const uchar *row = ring.stage(panel) + lane / 4 * PITCH + team.part * UNIT_BYTES / 4 * 4;
       threadgroup const uint *upper = (threadgroup const uint *)row;
       threadgroup const uint *lower = (threadgroup const uint *)(row + 8 * PITCH);
       threadgroup const float4 *s = scales + team.part * BLOCKS * (SCALES_BYTES / 16);
       float sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-      if (many && within) add_unit<B, true, true>(sums, upper, lower, x, s, lane);
-      else if (many) add_unit<B, true, false>(sums, upper, lower, x, s, lane);
-      else if (within) add_unit<B, false, true>(sums, upper, lower, x, s, lane);
-      else add_unit<B, false, false>(sums, upper, lower, x, s, lane);
+      if (many && within) add_unit<B, true, true>(sums, upper, lower, x, s, byte_sums, lane);
+      else if (many) add_unit<B, true, false>(sums, upper, lower, x, s, byte_sums, lane);
+      else if (within) add_unit<B, false, true>(sums, upper, lower, x, s, byte_sums, lane);
+      else add_unit<B, false, false>(sums, upper, lower, x, s, byte_sums, lane);
       team.put(sums, number, lane);
     }
-    ring.release(copies, ahead < count);
-    if (copies) {
-      COPY_NEXT()
+    ring.release(panel);
+    /* Where there are stages enough, the stage that is filled again is the one before, which nobody uses any more. */
+    uint done = panel - lag;
+    if (is_its && panel >= lag && done + STAGES < count) {
+      ring.emptied(done);
+      COPY(done + STAGES, team.part, team.members)
+    }
+    /* Who leaves a place has done with the panel before, and so with what the next one's sums overwrite. */
+    if (is_its) {
+      FINISH_LAST()
     }
     places.leave(is_its, team.place(number));
     if (is_its) {
-      FINISH_LAST()
       last = mine.row(panel) - (mine.gated && panel % 2 == 1 ? args.n : 0);
       ++number;
     }
@@ -329,7 +369,7 @@ matmul_panels(device const uchar *a [[buffer(MATMUL_PANELS_A)]], device const uc
   }
   FINISH_LAST()
 #undef FINISH_LAST
-#undef COPY_NEXT
+#undef COPY
 }
 
 [[kernel]] void matmul_panels_sum(device const float *parts [[buffer(MATMUL_PANELS_A)]],
@@ -371,7 +411,10 @@ matmul_panels_bytes(device const float *a [[buffer(MATMUL_PANELS_BYTES_A)]],
   words[2] = bytes.high;
   device float2 *scales = (device float2 *)(out + args.k / 32 * WORDS_BYTES + block * SCALES_BYTES) + row;
   float scale = as_type<float>(as_type<uint>(bytes.scale / MATMUL_PANELS_SCALE) & ~3u);
-  if (quarter == 0) *scales = float2(scale, scale * (args.sums ? float(bytes.block_sum) : -FLOAT_ORIGIN));
+  if (quarter != 0) return;
+  *scales = float2(scale, scale * -FLOAT_ORIGIN);
+  device float *sums = (device float *)(out + args.k / 32 * (WORDS_BYTES + SCALES_BYTES)) + block * ROWS + row;
+  *sums = scale * float(bytes.block_sum);
 }
 
 #define PANELS(NAME, B) template [[host_name(NAME)]] [[kernel]] decltype(matmul_panels<B>) matmul_panels<B>;

@@ -8,7 +8,7 @@ struct meeting_places {
 #ifdef __HAVE_IRONBRIDGE_BULK_COPY__
   threadgroup ulong *barriers;
   void place(threadgroup ulong *of_places) { barriers = of_places; }
-  /* One SIMD-group calls it in front of row_stages::start(). */
+  /* One SIMD-group calls it, in front of a barrier of the threadgroup. */
   void start(uint places, uint users) const {
     for (uint i = 0; i < places; ++i) msl::copy_barrier_start_once(barriers + i, 32 * users);
   }

@@ -15,12 +15,34 @@
 
 namespace msl {
 
-/* sums += a b of bytes, native/kernels/byte_matrix.h: PTX ISA 8.4, section 9.7.14.5.10 (mma.m16n8k32). */
+/* Those of native/kernels/byte_matrix.h. */
 MSL_INLINE void multiply_bytes(int *sums, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+MSL_INLINE void multiply_few_bytes(int *sums, uint a0, uint a1, uint b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+/* A float's upper half is a bfloat16 of it. What both halves lose is below 2^-15 of a number. */
+MSL_INLINE uint upper_halves(float first, float second) {
+  return __builtin_bit_cast(uint, first) >> 16 | (__builtin_bit_cast(uint, second) & 0xffff0000);
+}
+MSL_INLINE float of_upper_half(float x) { return __builtin_bit_cast(float, __builtin_bit_cast(uint, x) & 0xffff0000); }
+MSL_INLINE metal::vec<uint, 2> pair_of(float first, float second) {
+  return metal::vec<uint, 2>(upper_halves(first, second),
+                             upper_halves(first - of_upper_half(first), second - of_upper_half(second)));
+}
+MSL_INLINE void multiply_pairs(float *sums, float a0, float a1, float a2, float a3, uint b0, uint b1) {
+  uint upper = upper_halves(a0, a1), lower = upper_halves(a2, a3);
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %4, %5}, {%6, %7}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(upper), "r"(lower), "r"(b0), "r"(b1));
 }
 
 /* Four matrices of 8 x 8 halves; lane i gives where row i % 8 of matrix i / 8 is. */

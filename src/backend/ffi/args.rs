@@ -352,14 +352,12 @@ pub struct matmul_panels_bytes_args {
     pub a_row_stride: iron_u64,
     pub m: iron_u32,
     pub k: iron_u32,
-    pub sums: iron_u32,
-    pub reserved: iron_u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of matmul_panels_bytes_args",
-    ][::core::mem::size_of::<matmul_panels_bytes_args>() - 24usize];
+    ][::core::mem::size_of::<matmul_panels_bytes_args>() - 16usize];
     [
         "Alignment of matmul_panels_bytes_args",
     ][::core::mem::align_of::<matmul_panels_bytes_args>() - 8usize];
@@ -372,12 +370,6 @@ const _: () = {
     [
         "Offset of field: matmul_panels_bytes_args::k",
     ][::core::mem::offset_of!(matmul_panels_bytes_args, k) - 12usize];
-    [
-        "Offset of field: matmul_panels_bytes_args::sums",
-    ][::core::mem::offset_of!(matmul_panels_bytes_args, sums) - 16usize];
-    [
-        "Offset of field: matmul_panels_bytes_args::reserved",
-    ][::core::mem::offset_of!(matmul_panels_bytes_args, reserved) - 20usize];
 };
 pub const MATMUL_PANELS_ROWS: _bindgen_ty_14 = 16;
 pub const MATMUL_PANELS_SIMDGROUPS: _bindgen_ty_14 = 16;
