@@ -1,6 +1,6 @@
 /* Places in threadgroup memory where a team of SIMD-groups leaves numbers and then finds those of the others. All
- * SIMD-groups of the threadgroup call leave() as often, and a team's find() behind it. Barriers of single teams are
- * those of row_copies.h; where there are none, the whole threadgroup meets. */
+ * SIMD-groups of the threadgroup call leave() as often, and a team's find() behind it. Where a device has no
+ * barriers of single teams, the whole threadgroup meets. */
 #ifndef IRON_KERNELS_MEETING_PLACES_H
 #define IRON_KERNELS_MEETING_PLACES_H
 

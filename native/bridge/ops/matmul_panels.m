@@ -137,7 +137,8 @@ bool IronMatmulPanelsRecord(IronCommands *commands, const IronOperand *operands,
                                                  .slices = (uint32_t)rounded_up(args->k, MATMUL_PANELS_SLICE),
                                                  .has_bias = args->has_bias},
                                    .rounding = {.a_row_stride = args->a_row_stride,
-                                                .m = args->m, .k = args->k}};
+                                                .m = args->m,
+                                                .k = args->k}};
   panels.arguments.written |= [commands isWritten:b->buffer];
   if (joins) {
     panels.arguments.planes = 2;
