@@ -35,6 +35,12 @@ const CACHE_VARIABLE: &str = "IRONBRIDGE_PTX_CACHE";
 /// Writes what `src/msl/embedded_ptx.rs` includes. Without the modules of a clang that cannot compile them, kernels are
 /// compiled when they are used: where warnings are no errors, that is no reason to refuse a build.
 pub fn embed(clang: &Clang, out: &Path) -> Result<(), String> {
+    let path = out.join("nvidia_kernels.bin");
+    // A build script is not optimized: to rewrite every kernel takes it seconds.
+    let kept = cache(out).join(format!("{:016x}.bin", everything(clang)));
+    if fs::copy(&kept, &path).is_ok() {
+        return Ok(());
+    }
     let modules = match Compiler::new(clang, out).and_then(|compiler| compiler.compile()) {
         Err(why) if !warnings_are_errors() => {
             let why = why
@@ -50,6 +56,7 @@ pub fn embed(clang: &Clang, out: &Path) -> Result<(), String> {
         }
         compiled => compiled?,
     };
+    let complete = !modules.is_empty();
     let mut records = Vec::new();
     for family in modules.chunk_by(|a, b| a.family == b.family) {
         let mut text = Vec::new();
@@ -64,8 +71,32 @@ pub fn embed(clang: &Clang, out: &Path) -> Result<(), String> {
             &miniz_oxide::deflate::compress_to_vec(&text, 6),
         );
     }
-    let path = out.join("nvidia_kernels.bin");
-    fs::write(&path, records).map_err(|error| format!("{}: {error}", path.display()))
+    fs::write(&path, &records).map_err(|error| format!("{}: {error}", path.display()))?;
+    if complete {
+        keep(&kept, &records)?;
+    }
+    Ok(())
+}
+
+/// The folder of what was compiled: the build runs again after any change of a native file.
+fn cache(out: &Path) -> PathBuf {
+    env::var_os(CACHE_VARIABLE).map_or_else(|| out.into(), PathBuf::from)
+}
+
+/// A hash of the compiler, of what it compiles, and of the code that prepares it.
+fn everything(clang: &Clang) -> u64 {
+    let folders = ["native/kernels", LIBRARY, "src/msl", "build"];
+    let mut hasher = DefaultHasher::new();
+    (clang.version(), folders.map(|folder| texts(folder.into()))).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Writes a file of the cache. Another build may read it at any time.
+fn keep(path: &Path, content: &[u8]) -> Result<(), String> {
+    let unfinished = path.with_extension(process::id().to_string());
+    fs::write(&unfinished, content)
+        .and_then(|()| fs::rename(&unfinished, path))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Appends a length and as many bytes.
@@ -79,7 +110,6 @@ struct Compiler<'c> {
     clang: &'c Clang,
     /// With `<metal_stdlib>` for the preprocessor.
     headers: PathBuf,
-    /// Of what was compiled: the build runs again after any change of a native file.
     cache: PathBuf,
 }
 
@@ -87,7 +117,7 @@ impl Compiler<'_> {
     fn new<'c>(clang: &'c Clang, out: &Path) -> Result<Compiler<'c>, String> {
         let failed = |path: &Path, error| format!("{}: {error}", path.display());
         let headers = out.join("metal_headers");
-        let cache = env::var_os(CACHE_VARIABLE).map_or_else(|| out.into(), PathBuf::from);
+        let cache = cache(out);
         for folder in [&headers, &cache] {
             fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
         }
@@ -204,11 +234,7 @@ impl Compiler<'_> {
             return Ok(module);
         }
         let module = run(self.clang.path(), arguments, text)?;
-        // Another build may read it at any time.
-        let unfinished = path.with_extension(process::id().to_string());
-        fs::write(&unfinished, &module)
-            .and_then(|()| fs::rename(&unfinished, &path))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        keep(&path, module.as_bytes())?;
         Ok(module)
     }
 }
@@ -220,22 +246,30 @@ fn weight(path: &Path) -> u32 {
         + 2 * u32::from(name.contains("blocks"))
 }
 
-/// All of the standard library's headers.
+/// The standard library's headers that a GPU's code includes.
 static LIBRARY_TEXT: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
-    let folders = [
-        Path::new(LIBRARY).to_path_buf(),
-        Path::new(LIBRARY).join("nvptx"),
-    ];
-    let entries = folders
-        .iter()
-        .filter_map(|folder| fs::read_dir(folder).ok());
-    let paths = entries.flatten().flatten().map(|entry| entry.path());
-    let mut texts: Vec<_> = paths
-        .filter_map(|path| Some((path.clone(), fs::read(path).ok()?)))
-        .collect();
-    texts.sort();
+    let mut texts = texts(LIBRARY.into());
+    let others = ["cpu", "check"].map(|folder| Path::new(LIBRARY).join(folder));
+    texts.retain(|(path, _)| !others.iter().any(|folder| path.starts_with(folder)));
     texts
 });
+
+/// The files of a folder and of those in it, in a stable order.
+fn texts(folder: PathBuf) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut texts = Vec::new();
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            match fs::read(&path) {
+                Ok(text) => texts.push((path, text)),
+                Err(_) => folders.push(path),
+            }
+        }
+    }
+    texts.sort();
+    texts
+}
 
 fn run(clang: &Path, arguments: &[OsString], input: &str) -> Result<String, String> {
     let mut child = Command::new(clang)
