@@ -131,7 +131,7 @@ fn build(out: &Path) -> Result<(), String> {
     for (adopts, sources) in Adopts::groups(sources) {
         let mut group = native.clone();
         if target == "linux" {
-            group.flags(adopts.flags());
+            adopts.configure(&mut group, out);
         }
         let compiled = group.files(sources).try_compile_intermediates();
         objects.extend(compiled.map_err(failed)?);
