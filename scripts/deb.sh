@@ -27,7 +27,7 @@ target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-targe
 export PATH=$target/tools/bin:$PATH
 # It runs for a second, so that it is compiled quickly.
 command -v cargo-deb >/dev/null ||
-  CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+  CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
     cargo install --quiet --locked --root "$target/tools" --version "$CARGO_DEB_VERSION" cargo-deb ||
   unavailable 'cargo-deb is not here and cannot be installed'
 command -v dpkg-shlibdeps >/dev/null || apt-get install -y -qq --no-install-recommends dpkg-dev >/dev/null ||
