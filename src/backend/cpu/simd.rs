@@ -286,6 +286,7 @@ pub fn opaque_trip_count(count: usize) -> usize {
 pub trait Body {
     type Output;
     /// Whether it uses [`Simd::shift_mask`], for which processors with GFNI get a loop of their own.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const NEEDS_BIT_PERMUTE: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
@@ -294,6 +295,7 @@ pub trait Body {
 pub trait Streaming {
     type Output;
     /// As [`Body::NEEDS_BIT_PERMUTE`].
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     const NEEDS_BIT_PERMUTE: bool = false;
     /// `DISTANCE` is in bytes; 0: no prefetch instructions.
     fn run<S: Simd, const DISTANCE: usize>(self, simd: S) -> Self::Output;
