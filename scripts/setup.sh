@@ -9,6 +9,8 @@
 #   scripts/setup.sh go       the same as the first, and Go, which `make test-go` needs
 #   scripts/setup.sh abi      the same as the first, and abidiff, which `make check-abi` needs
 #   scripts/setup.sh lint     the same as the first, and pip, from which `make words` has its spelling checker
+#   scripts/setup.sh debian   the same as the first, and what makes Debian packages and bare Debians
+#   scripts/setup.sh A B...   all of these
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -86,14 +88,20 @@ as_root() {
 setup_apt() {
   local wanted=(gcc g++ libc6-dev binutils make cmake pkg-config python3 python3-venv)
   wanted+=(libgnustep-base-dev libblocksruntime-dev)
-  local missing=() package clang objc
-  [ "$1" != apple ] || rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src)
-  [ "$1" != peers ] || wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev")
-  [ "$1" != go ] || wanted+=(golang-go)
-  [ "$1" != abi ] || wanted+=(abigail-tools)
-  [ "$1" != neon ] || wanted+=(qemu-user)
-  [ "$1" != lint ] || wanted+=(python3-pip)
-  [ "$1" != models ] || wanted+=(python3-pip python3-venv)
+  local missing=() package clang objc what
+  for what; do
+    case $what in
+      apple) rust_for_apple || wanted+=(rustc-web cargo-web rust-web-src) ;;
+      peers) wanted+=(cmake "clang-$TESTED_CLANG" "libomp-$TESTED_CLANG-dev") ;;
+      go) wanted+=(golang-go) ;;
+      abi) wanted+=(abigail-tools) ;;
+      neon) wanted+=(qemu-user) ;;
+      lint) wanted+=(python3-pip) ;;
+      models) wanted+=(python3-pip python3-venv) ;;
+      debian) wanted+=(debootstrap dpkg-dev) ;;
+      *) fail "there is no '$what' to set up: see the head of scripts/setup.sh" ;;
+    esac
+  done
   clang=$(installed_clang)
   objc=$(objc_runtime)
   for package in "${wanted[@]}"; do
@@ -151,7 +159,7 @@ main() {
   check_cargo
   case $(uname -s) in
     Darwin) setup_mac ;;
-    Linux) if command -v apt-get >/dev/null; then setup_apt "${1:-}"; else list_what_to_install; fi ;;
+    Linux) if command -v apt-get >/dev/null; then setup_apt "$@"; else list_what_to_install; fi ;;
     *) fail "$(uname -s) is not supported: ironbridge runs on Linux and on macOS 13 or later" ;;
   esac
 }
