@@ -85,6 +85,7 @@ fn operations(criterion: &mut Criterion) {
 mod message {
     use std::ffi::{CStr, c_char, c_void};
 
+    #[cfg(not(target_vendor = "apple"))]
     type Method = unsafe extern "C" fn(*mut c_void, *const c_void) -> *mut c_void;
 
     // The runtime that the bridge runs on is linked already. GNUstep's finds a method and leaves the call to the

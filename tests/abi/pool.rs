@@ -1,7 +1,7 @@
 //! An autorelease pool round Rust code, as `objc::rc::autoreleasepool` opens it: what a caller of the bridge may have
 //! round their calls and never needs.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
 /// Runs `body` in a pool of its own.
 pub fn autoreleasepool<R>(body: impl FnOnce() -> R) -> R {
@@ -41,6 +41,8 @@ mod runtime {
 
 #[cfg(not(target_os = "macos"))]
 mod runtime {
+    use std::ffi::c_char;
+
     use super::*;
 
     type Method = unsafe extern "C" fn(*mut c_void, *const c_void) -> *mut c_void;

@@ -1,11 +1,14 @@
 //! Weights that leave the mapped file while the model is used.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
+#[cfg(target_os = "linux")]
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use ironbridge::Device;
 use ironbridge::llama::{LoadOptions, Model, ModelFile, WeightStorage};
+#[cfg(target_os = "linux")]
 use ironbridge::memory::Category;
 use tempfile::TempDir;
 
@@ -34,6 +37,7 @@ impl Copy {
     }
 
     /// Whether this process has the file mapped. Elsewhere than on Linux the system need not say.
+    #[cfg(target_os = "linux")]
     fn is_mapped(&self) -> bool {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let path = self.path().canonicalize().unwrap();
@@ -41,6 +45,7 @@ impl Copy {
     }
 
     /// Whoever still reads the mapped file ends with SIGBUS from here on.
+    #[cfg(target_os = "linux")]
     fn cut(&self) {
         let file = OpenOptions::new().write(true).open(self.path()).unwrap();
         file.set_len(0).unwrap();

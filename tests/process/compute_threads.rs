@@ -1,6 +1,7 @@
 //! The threads that the software device computes on: their number and their processors, changed while it works. They
 //! are the process's, so one test runs at a time.
 
+#[cfg(target_os = "linux")]
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -3,14 +3,20 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+#[cfg(target_os = "linux")]
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::{FileExt, symlink};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ironbridge::llama::gguf::{GgufWriter, Metadata, NewTensor, TensorType};
+#[cfg(target_os = "linux")]
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -85,8 +91,10 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 }
 
 /// Killed at the end.
+#[cfg(target_os = "linux")]
 struct Running(Child);
 
+#[cfg(target_os = "linux")]
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.kill().expect("a child");
@@ -195,12 +203,14 @@ fn what_was_given_is_named_once() {
 }
 
 /// The processes that the monitor lists, and what it skips.
+#[cfg(target_os = "linux")]
 fn monitored(folder: &Path) -> Value {
     let output = run(folder, &["monitor", "--once", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+#[cfg(target_os = "linux")]
 fn load(program: &Path, folder: &Path) -> Running {
     let arguments = [
         "stress",
@@ -226,6 +236,7 @@ fn load(program: &Path, folder: &Path) -> Running {
 }
 
 /// Where a process publishes.
+#[cfg(target_os = "linux")]
 fn published(folder: &Path, pid: u32) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder");
     entries

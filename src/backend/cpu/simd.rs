@@ -59,6 +59,7 @@ pub trait Simd: Copy + Send + Sync {
     /// The sum of all lanes.
     fn sum(self, a: Self::Vector) -> f32;
     /// The sums of neighbouring lanes of four vectors: lane i has some of vector i % 4.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     #[inline(always)]
     fn fold_each(self, a: [Self::Vector; 4]) -> Self::Vector {
         let (mut lanes, mut folded) = ([[0.0; 16]; 4], [0.0; 16]);
@@ -74,6 +75,7 @@ pub trait Simd: Copy + Send + Sync {
     }
 
     /// The sums of all lanes of four vectors that [`fold_each`](Simd::fold_each) has put together.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     #[inline(always)]
     fn sum_folded(self, a: Self::Vector) -> [f32; 4] {
         let (mut lanes, mut sums) = ([0.0; 16], [0.0; 4]);
