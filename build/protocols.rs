@@ -54,7 +54,7 @@ impl Adopts {
 
 const WITHOUT_FOUNDATION: &str = "native/softmetal/headers/foundation_messages.h";
 
-/// Compiles the header once for a group: to read it takes a third of the time of a file. Whether that is possible.
+/// Compiles the header that every file of a group begins with. Whether that is possible.
 fn precompile(group: &cc::Build, compiled: &Path) -> bool {
     let Ok(compiler) = group.try_get_compiler() else {
         return false;

@@ -36,7 +36,7 @@ const CACHE_VARIABLE: &str = "IRONBRIDGE_PTX_CACHE";
 /// compiled when they are used: where warnings are no errors, that is no reason to refuse a build.
 pub fn embed(clang: &Clang, out: &Path) -> Result<(), String> {
     let path = out.join("nvidia_kernels.bin");
-    // A build script is not optimized: to rewrite every kernel takes it seconds.
+    // A build script is not optimized, and slow at rewriting every kernel.
     let kept = cache(out).join(format!("{:016x}.bin", everything(clang)));
     if fs::copy(&kept, &path).is_ok() {
         return Ok(());

@@ -59,7 +59,10 @@ pub trait Simd: Copy + Send + Sync {
     /// The sum of all lanes.
     fn sum(self, a: Self::Vector) -> f32;
     /// The sums of neighbouring lanes of four vectors: lane i has some of vector i % 4.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only x86-64 uses it")
+    )]
     #[inline(always)]
     fn fold_each(self, a: [Self::Vector; 4]) -> Self::Vector {
         let (mut lanes, mut folded) = ([[0.0; 16]; 4], [0.0; 16]);
@@ -75,7 +78,10 @@ pub trait Simd: Copy + Send + Sync {
     }
 
     /// The sums of all lanes of four vectors that [`fold_each`](Simd::fold_each) has put together.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only x86-64 uses it")
+    )]
     #[inline(always)]
     fn sum_folded(self, a: Self::Vector) -> [f32; 4] {
         let (mut lanes, mut sums) = ([0.0; 16], [0.0; 4]);
@@ -288,7 +294,10 @@ pub fn opaque_trip_count(count: usize) -> usize {
 pub trait Body {
     type Output;
     /// Whether it uses [`Simd::shift_mask`], for which processors with GFNI get a loop of their own.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only x86-64 uses it")
+    )]
     const NEEDS_BIT_PERMUTE: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
@@ -297,7 +306,10 @@ pub trait Body {
 pub trait Streaming {
     type Output;
     /// As [`Body::NEEDS_BIT_PERMUTE`].
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only x86-64 uses it")
+    )]
     const NEEDS_BIT_PERMUTE: bool = false;
     /// `DISTANCE` is in bytes; 0: no prefetch instructions.
     fn run<S: Simd, const DISTANCE: usize>(self, simd: S) -> Self::Output;
